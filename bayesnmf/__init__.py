@@ -1,0 +1,1 @@
+"""Bayesian non-negative matrix factorisation of counts."""

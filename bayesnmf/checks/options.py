@@ -1,0 +1,184 @@
+"""Checks of options, priors and starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.checks.values import check_choice, check_count, check_nonnegative
+from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet
+from bayesnmf.specification import MODELS, PARAMETER
+
+FAMILIES = {"Gamma": ("shape", "rate"), "Dirichlet": ("concentration",),
+            "ScaledDirichlet": ("concentration", "shape", "rate")}  # fmt: skip
+POINT_OR_BOUND = ("map", "vi", "svi")
+
+
+def check_start(start: Any, words: tuple[str, ...]) -> None:
+    """Refuse a start that is neither one of the words, nor a Start, nor a Fit."""
+    if isinstance(start, str):
+        check_choice(start, "start", words)
+    elif not (hasattr(start, "loadings") and hasattr(start, "components")):
+        listed = ", ".join(repr(word) for word in words)
+        raise TypeError(
+            f"start must be a Start(loadings, components), a Fit or one of {listed}: found {start!r}"
+        )
+
+
+def check_threads(threads: Any) -> None:
+    """Refuse a number of threads that is neither None nor a whole number of at least 1."""
+    if threads is not None:
+        check_count(threads, "threads")
+
+
+def check_coordinate_ascent(options: Any) -> None:
+    """Check what the options of map and vi have in common."""
+    check_start(options.start, ("random",))
+    check_choice(options.schedule, "schedule", ("joint", "alternating"))
+    check_choice(options.order, "order", ("loadings", "components"))
+    check_choice(options.dtype, "dtype", ("float64", "float32"))
+    check_count(options.max_iter, "max_iter", minimum=0)
+    check_nonnegative(options.tol, "tol")
+    check_threads(options.threads)
+
+
+def check_sampler(options: Any) -> None:
+    """Check what the options of gibbs and nuts have in common."""
+    check_start(options.start, ("fit", "random"))
+    check_count(options.chains, "chains")
+    check_count(options.draws, "draws")
+    check_count(options.warmup, "warmup", minimum=0)
+
+
+def check_options(options: Any, method: str, expected: type) -> None:
+    """Refuse the options of another method."""
+    if not isinstance(options, expected):
+        raise TypeError(
+            f"options must be bayesnmf.{expected.__name__}(...) for method={method!r}: "
+            f"found {type(options).__name__}"
+        )
+
+
+def check_priors(priors: Any) -> None:
+    """Check the parameters of both priors by themselves."""
+    for side in ("loadings", "components"):
+        prior = getattr(priors, side)
+        if prior is None or (side == "components" and prior == PARAMETER):
+            continue
+        if type(prior).__name__ not in FAMILIES:
+            allowed = "Gamma, Dirichlet, 'parameter'" if side == "components" else ", ".join(FAMILIES)
+            raise TypeError(f"priors.{side} must be one of {allowed} or None: found {prior!r}")
+        for parameter in FAMILIES[type(prior).__name__]:
+            _check_parameter(getattr(prior, parameter), f"priors.{side}.{parameter}", parameter == "rate")
+        if isinstance(prior, Gamma) and not prior.proper and not prior.flat:
+            raise ValueError(
+                f"priors.{side}.rate must be positive (found 0); only the flat prior Gamma(1, 0) has rate 0"
+            )
+
+
+def _check_parameter(value: Any, name: str, may_be_zero: bool) -> None:
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a number or an array of numbers: found {value!r}") from error
+    if not np.all(np.isfinite(array)) or np.any(array < 0) or (not may_be_zero and np.any(array == 0)):
+        rule = "nonnegative" if may_be_zero else "positive"
+        raise ValueError(f"{name} must be {rule} and finite: found {value!r}")
+
+
+def check_family(model: str, side: str, prior: Distribution | str, size: tuple[int, int]) -> None:
+    """Refuse a prior that is not conjugate in the model, or whose parameters do not fit (n, K) or (K, m)."""
+    spec = MODELS[model]
+    allowed = (spec.loadings,) if side == "loadings" else spec.components
+    if prior == PARAMETER:
+        return
+    if not isinstance(prior, allowed):
+        names = " or ".join(family.__name__ for family in allowed)
+        raise ValueError(
+            f"priors.{side} must be {names} for model={model!r}, where the updates are conjugate: "
+            f"found {type(prior).__name__}"
+        )
+    for parameter in FAMILIES[type(prior).__name__]:
+        full = (size[0], 1) if isinstance(prior, ScaledDirichlet) and parameter != "concentration" else size
+        shape = np.shape(getattr(prior, parameter))
+        try:
+            fits = np.broadcast_shapes(shape, full) == full
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError(f"priors.{side}.{parameter} must broadcast to {full}: found shape {shape}")
+
+
+def check_posterior_exists(
+    model: str, method: str, loadings: Any, components: Any, natural_mode: bool
+) -> None:
+    """Refuse improper posteriors, and parameters where there must be a prior."""
+    if components == PARAMETER and method not in POINT_OR_BOUND:
+        raise ValueError(
+            f"components='parameter' has no posterior to sample: method={method!r} needs a prior; "
+            "give priors.components, or use method='vi'"
+        )
+    flat_loadings = isinstance(loadings, Gamma) and loadings.flat
+    flat_components = isinstance(components, Gamma) and components.flat
+    on_simplex = components == PARAMETER or isinstance(components, Dirichlet)
+    if not natural_mode and (flat_components or (flat_loadings and not on_simplex)):
+        side = "components" if flat_components else "loadings"
+        raise ValueError(
+            f"priors.{side} is flat, Gamma(1, 0), and the posterior of model={model!r} is improper; give it a "
+            "rate above 0, put the components on the simplex with Dirichlet(...), or use method='map' in the "
+            "natural basis"
+        )
+
+
+def check_natural_basis(loadings: Any, components: Any) -> None:
+    """Refuse the natural basis where the density is unbounded at 0."""
+    for side, prior in (("loadings", loadings), ("components", components)):
+        if prior != PARAMETER and prior.smallest_shape < 1:
+            raise ValueError(
+                f"basis='natural' needs priors.{side} at 1 or above, else the density is unbounded at 0: "
+                f"found {prior.smallest_shape:g}; use basis='log'"
+            )
+
+
+def check_start_factor(value: Any, name: str, size: tuple[int, int]) -> np.ndarray:
+    """Return a given factor as a nonnegative, finite array of the right size."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"start.{name} must be an array of numbers or a distribution") from error
+    if array.shape != size:
+        raise ValueError(f"start.{name} must have shape {size}: found {array.shape}")
+    if not np.all(np.isfinite(array)) or np.any(array < 0):
+        raise ValueError(f"start.{name} must be nonnegative and finite; clip it at 0")
+    return array
+
+
+def check_start_distribution(value: Any, prior: Any, name: str, size: tuple[int, int]) -> None:
+    """Refuse a starting q of another family than the conditional's, or of another size."""
+    if type(value) is not type(prior):
+        raise ValueError(
+            f"start.{name} must be a {type(prior).__name__}, the family of its posterior, or an array: "
+            f"found {type(value).__name__}"
+        )
+    try:
+        value.broadcast(size)
+    except ValueError as error:
+        raise ValueError(f"start.{name} must broadcast to {size}") from error
+
+
+def check_same_features(names: np.ndarray, given: np.ndarray) -> None:
+    """Refuse new counts whose features are not those of the fit."""
+    if len(names) != len(given):
+        raise ValueError(
+            f"counts must have the {len(names)} features of the fit: found {len(given)}; select or pad the columns"
+        )
+    default = np.arange(len(given))
+    if not np.array_equal(given, default) and not np.array_equal(names, default):
+        same = np.asarray(names, dtype=str) == np.asarray(given, dtype=str)
+        if not same.all():
+            first = int(np.argmin(same))
+            raise ValueError(
+                f"counts must have the features of the fit in their order: column {first} is {given[first]!r}, "
+                f"not {names[first]!r}; reindex the columns"
+            )

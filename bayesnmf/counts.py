@@ -1,0 +1,103 @@
+"""The one form in which counts travel through the package: a canonical CSR matrix with names.
+
+`bayesnmf.checks.as_counts` builds it from whatever the user has; everything below takes it as given.
+Totals and constants of the data are computed once, in float64, when first asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.special import gammaln
+
+__all__ = ["Counts"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Counts:
+    """A validated count matrix: CSR, samples in rows.
+
+    Attributes
+    ----------
+    matrix : csr_array, (n, m)
+        Finite and nonnegative, float64 or float32; indices sorted, no duplicates, no stored zeros.
+        It may share memory with the user's own matrix: never write into it.
+    row_names : array, (n,)
+        Names of the samples; 0 … n-1 where the user gave none.
+    feature_names : array, (m,)
+        Names of the features; 0 … m-1 where the user gave none.
+    """
+
+    matrix: csr_array
+    row_names: np.ndarray
+    feature_names: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features, (n, m)."""
+        n, m = self.matrix.shape
+        return int(n), int(m)
+
+    @property
+    def nnz(self) -> int:
+        """Number of nonzero counts."""
+        return int(self.matrix.nnz)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the stored counts, float64 or float32."""
+        return self.matrix.dtype
+
+    @cached_property
+    def row_totals(self) -> np.ndarray:
+        """Sum of each row, (n,), float64."""
+        rows = np.repeat(np.arange(self.shape[0]), np.diff(self.matrix.indptr))
+        return _sums(rows, self.matrix.data, self.shape[0])
+
+    @cached_property
+    def feature_totals(self) -> np.ndarray:
+        """Sum of each column, (m,), float64."""
+        return _sums(self.matrix.indices, self.matrix.data, self.shape[1])
+
+    @cached_property
+    def total(self) -> float:
+        """Sum of all counts."""
+        return float(self.matrix.data.sum(dtype=np.float64))
+
+    @cached_property
+    def log_factorial(self) -> float:
+        """Σ log X!, the part of the Poisson log-likelihood that no parameter enters."""
+        return float(gammaln(self.matrix.data.astype(np.float64) + 1.0).sum())
+
+    @cached_property
+    def is_integer(self) -> bool:
+        """Whether every count is a whole number."""
+        return bool(np.all(self.matrix.data == np.floor(self.matrix.data)))
+
+    def rows(self, index: Any) -> Counts:
+        """Return some of the rows, with their names.
+
+        Parameters
+        ----------
+        index : int, slice, boolean mask or array of positions
+            Which rows, in which order.
+        """
+        chosen = np.atleast_1d(np.arange(self.shape[0])[index])
+        return Counts(self.matrix[chosen], self.row_names[chosen], self.feature_names)
+
+    def with_matrix(self, matrix: csr_array) -> Counts:
+        """Return the same names around another canonical matrix of the same shape."""
+        return replace(self, matrix=matrix)
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        return f"Counts({n:,} rows × {m:,} features, {self.nnz:,} nonzeros, total {self.total:,.12g})"
+
+
+def _sums(places: np.ndarray, values: np.ndarray, length: int) -> np.ndarray:
+    sums = np.bincount(places, weights=values, minlength=length)
+    return sums.astype(np.float64, copy=False)  # bincount of nothing is of type int

@@ -1,0 +1,266 @@
+"""`fit`: one entry for every model and method."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from bayesnmf import checks
+from bayesnmf.counts import Counts
+from bayesnmf.inference.sides import Draw, MeanField, Mode, Problem, State, Summary
+from bayesnmf.inference.start import Given, given_state, random_state
+from bayesnmf.options import MAP, METHODS, VI, Options, Priors, Start
+from bayesnmf.priors import Dirichlet, ScaledProportions
+from bayesnmf.results import Fit, VariationalPosterior
+from bayesnmf.specification import MODELS, PARAMETER, default_loadings
+
+ProgressReport = Callable[[str, int, int, float], None]
+
+
+class ConvergenceWarning(UserWarning):
+    """A fit stopped before it converged; the message names the cure."""
+
+
+def fit(
+    counts: Any,
+    model: str = "gamma_poisson",
+    rank: int = 10,
+    method: str = "vi",
+    *,
+    seed: int | None = None,
+    options: Options | None = None,
+    progress: ProgressReport | bool = False,
+) -> Fit:
+    """Fit a Bayesian non-negative matrix factorisation of counts.
+
+    Parameters
+    ----------
+    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
+        Nonnegative counts, samples in rows. Whole numbers for gibbs.
+    model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"}
+        See `bayesnmf.specification` for the priors of each.
+    rank : int
+        Number of components, K.
+    method : {"map", "vi", "gibbs", "nuts", "svi"}
+        Point estimate, closed-form variational inference, Gibbs sampling, Hamiltonian Monte Carlo, stochastic
+        variational inference.
+    seed : int, optional
+        Makes the run reproducible; by default a fresh one, kept in the result.
+    options : MAP, VI, Gibbs, NUTS or SVI, optional
+        Settings of the method: priors, start, schedule, stopping rule.
+    progress : bool or callable
+        True shows a progress bar; a callable gets (label, done, total, objective).
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    TypeError, ValueError
+        On counts, options or combinations that make no sense, naming the argument, the rule and the cure.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]]
+    >>> fit = bayesnmf.fit(counts, model="gamma_poisson", rank=2, method="vi", seed=0)
+    >>> fit.loadings.shape, fit.components.shape
+    ((4, 2), (2, 3))
+    """
+    checks.check_choice(model, "model", MODELS)
+    checks.check_choice(method, "method", METHODS)
+    checks.check_rank(rank)
+    checks.check_seed(seed)
+    options = METHODS[method]() if options is None else options
+    checks.check_options(options, method, METHODS[method])
+    data = checks.as_counts(counts, dtype=getattr(options, "dtype", "float64"))
+    options = replace(options, priors=resolve_priors(model, data, rank, options.priors))
+    check_combination(model, method, rank, data, options)
+    if seed is None:
+        seed = int(np.random.SeedSequence().generate_state(1)[0])
+    with _reporting(progress) as report:
+        started = time.perf_counter()
+        result = _run(data, model, rank, method, seed, options, report)
+        result = replace(result, seconds=time.perf_counter() - started)
+    _warn_if_not_converged(result)
+    return result
+
+
+def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors) -> Priors:
+    """Fill in the model's defaults."""
+    components = Dirichlet(1.0) if priors.components is None else priors.components
+    prior_of_sums = Dirichlet(1.0) if components == PARAMETER else components
+    loadings = priors.loadings
+    if loadings is None:
+        loadings = default_loadings(model, counts, rank, prior_of_sums)  # type: ignore[arg-type]
+    return Priors(loadings, components)
+
+
+def check_combination(model: str, method: str, rank: int, counts: Counts, options: Options) -> None:
+    """Refuse what makes no sense together."""
+    n, m = counts.shape
+    priors = options.priors
+    assert_family = checks.check_family
+    assert_family(model, "loadings", priors.loadings, (n, rank))
+    assert_family(model, "components", priors.components, (rank, m))
+    natural = isinstance(options, MAP) and natural_basis(options)
+    checks.check_posterior_exists(model, method, priors.loadings, priors.components, natural)
+    if isinstance(options, MAP) and options.basis == "natural":
+        checks.check_natural_basis(priors.loadings, priors.components)
+    if method == "gibbs":
+        checks.check_integer_counts(counts, "method='gibbs'")
+
+
+def natural_basis(options: MAP) -> bool:
+    """Whether the mode is taken in the natural basis: as asked, else where every prior is at least 1."""
+    if options.basis is not None:
+        return options.basis == "natural"
+    sides = (options.priors.loadings, options.priors.components)
+    return all(prior == PARAMETER or prior.smallest_shape >= 1 for prior in sides)  # type: ignore[union-attr]
+
+
+def _run(data: Counts, model: str, rank: int, method: str, seed: int, options: Options, report: Any) -> Fit:
+    """Dispatch to the method's runner; MCMC and SVI are imported only when asked for."""
+    if method in ("map", "vi"):
+        return _coordinate_ascent(data, model, rank, method, seed, options, report)
+    if method == "gibbs":
+        from bayesnmf.sampling import fit_gibbs as runner
+    elif method == "nuts":
+        from bayesnmf.programs import fit_nuts as runner
+    else:
+        from bayesnmf.programs import fit_svi as runner
+    return runner(data, model, rank, seed, options, report)
+
+
+def build_problem(
+    counts: Counts, priors: Priors, loadings: Summary, components: Summary, *, fixed_components: bool = False
+) -> Problem:
+    """Put counts, priors and summaries together; a parameter is the mode of a flat simplex."""
+    if priors.components == PARAMETER:
+        return Problem(
+            counts, priors.loadings, Dirichlet(1.0), loadings, Mode(estimated=True), fixed_components
+        )
+    return Problem(counts, priors.loadings, priors.components, loadings, components, fixed_components)
+
+
+def point_or_mean_field(counts: Counts, options: MAP | VI) -> Problem:
+    """Build the problem of map or vi."""
+    if isinstance(options, MAP):
+        mode = Mode("natural" if natural_basis(options) else "log")
+        return build_problem(counts, options.priors, mode, mode)
+    return build_problem(counts, options.priors, MeanField(component_axis=1), MeanField(component_axis=0))
+
+
+def draws_problem(counts: Counts, priors: Priors, rng: np.random.Generator) -> Problem:
+    """Build the problem of gibbs, whose draws come from `rng`."""
+    return build_problem(counts, priors, Draw(rng), Draw(rng))
+
+
+def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generator) -> State:
+    """Carry out the `start` option."""
+    if isinstance(start, str):
+        return random_state(problem, rank, rng)
+    n, m = problem.counts.shape
+    loadings, components = given_start(start)
+    return given_state(
+        problem,
+        _checked(loadings, problem.loadings_prior, "loadings", (n, rank)),
+        _checked(components, problem.components_prior, "components", (rank, m)),
+    )
+
+
+def given_start(start: Start | Fit) -> tuple[Given, Given]:
+    """Take loadings and components out of a Start, or of a Fit: its q where there is one."""
+    if not isinstance(start, Fit):
+        return start.loadings, start.components
+    if isinstance(start._posterior, VariationalPosterior):
+        q = start._posterior
+        return q.loadings, start.components if q.components is None else q.components
+    if start.scale is not None:
+        return ScaledProportions(start.loadings, start.scale[:, None]), start.components
+    return start.loadings, start.components
+
+
+def _checked(given: Given, prior: Any, name: str, size: tuple[int, int]) -> Given:
+    if isinstance(given, ScaledProportions):
+        checks.check_start_factor(given.proportions, f"{name}.proportions", size)
+        checks.check_start_factor(given.scale, f"{name}.scale", (size[0], 1))
+        return given
+    if hasattr(given, "conditional"):
+        checks.check_start_distribution(given, prior, name, size)
+        return given
+    return checks.check_start_factor(given, name, size)
+
+
+def _coordinate_ascent(
+    data: Counts, model: str, rank: int, method: str, seed: int, options: Any, report: Any
+) -> Fit:
+    from bayesnmf.inference.coordinate_ascent import coordinate_ascent
+    from bayesnmf.options import schedule_of
+
+    problem = point_or_mean_field(data, options)
+    state = start_state(problem, options.start, rank, np.random.default_rng(seed))
+
+    def show(iteration: int, value: float, state: State) -> None:
+        report(f"{method} {model}", iteration, options.max_iter, value)
+
+    state, trace, status = coordinate_ascent(problem, state, schedule_of(options), show)
+    return fit_of_state(
+        state, trace, status, model=model, method=method, options=options, counts=data, seed=seed
+    )
+
+
+def fit_of_state(state: State, trace: list[float], status: Any, **about: Any) -> Fit:
+    """Make a `Fit` of a final state of coordinate ascent."""
+    value = state.loadings.value
+    scaled = isinstance(value, ScaledProportions)
+    posterior = None
+    if about["method"] != "map":
+        estimated = about["options"].priors.components == PARAMETER
+        components = None if estimated else state.components.conditional
+        posterior = VariationalPosterior(state.loadings.conditional, components)  # type: ignore[arg-type]
+    return Fit(
+        rank=state.components.matrix.shape[0],
+        loadings=value.proportions if isinstance(value, ScaledProportions) else value,
+        components=np.ascontiguousarray(state.components.matrix),
+        scale=value.scale[:, 0] if scaled else None,
+        trace=np.asarray(trace),
+        status=status,
+        priors=about["options"].priors,
+        seconds=0.0,
+        diagnostics={},
+        _posterior=posterior,
+        **about,
+    )
+
+
+def _warn_if_not_converged(result: Fit) -> None:
+    if result.status.converged or getattr(result.options, "tol", 1.0) == 0:
+        return
+    cures = {
+        "map": "raise max_iter or tol in bayesnmf.MAP(...)",
+        "vi": "raise max_iter or tol in bayesnmf.VI(...)",
+        "svi": "raise max_iter in bayesnmf.SVI(...)",
+        "gibbs": "raise warmup and draws in bayesnmf.Gibbs(...)",
+        "nuts": "raise warmup and draws in bayesnmf.NUTS(...)",
+    }
+    message = f"{result.method} did not converge ({result.status.reason}); {cures[result.method]}"
+    warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+
+def _reporting(progress: ProgressReport | bool | Literal[True]) -> Any:
+    from contextlib import nullcontext
+
+    if callable(progress):
+        return nullcontext(progress)
+    if not progress:
+        return nullcontext(lambda *_: None)
+    from bayesnmf.progress import progress_bar
+
+    return progress_bar()

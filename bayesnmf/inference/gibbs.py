@@ -1,0 +1,78 @@
+"""Gibbs sampling: allocations given factors, then each side given its totals.
+
+S_i:j | θ, β ~ Multinomial(X_ij, φ_i:j); θ | S, β and β | S, θ from their conditionals, the second given the new
+first ([K] section 3; mathematics.md section 4). Only the totals of the allocations are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.inference.coordinate_ascent import Progress
+from bayesnmf.inference.sides import Problem, State, Value, objective, update_components, update_loadings
+from bayesnmf.kernels.cpu import sampled_allocations
+
+Array = NDArray[Any]
+
+
+class Chain(NamedTuple):
+    """Kept draws of one chain, pairs of loadings and components, and the log joint of each."""
+
+    draws: list[tuple[Value, Value]]
+    log_joint: list[float]
+    interrupted: bool
+
+
+def sweep(
+    problem: Problem, state: State, rng: np.random.Generator, threads: int | None
+) -> tuple[State, float]:
+    """Draw allocations, loadings and components once; also return the log joint of the state swept from."""
+    seed = int(rng.integers(2**63))
+    totals = sampled_allocations(
+        problem.counts.matrix, state.loadings.geometric, state.components.geometric, seed, threads
+    )
+    log_joint = objective(problem, state, totals.loglik)
+    state = update_loadings(problem, state, totals.loadings)
+    return update_components(problem, state, totals.components), log_joint
+
+
+def gibbs_chain(
+    problem: Problem,
+    state: State,
+    rng: np.random.Generator,
+    schedule: tuple[int, int, int],
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Chain:
+    """Run one chain.
+
+    Parameters
+    ----------
+    problem : Problem
+        Both sides carried as draws from `rng`.
+    state : State
+        The start, kept only if it is also a draw of the chain.
+    schedule : tuple of int
+        Warm-up sweeps, kept draws, sweeps for each kept draw.
+    """
+    warmup, draws, thin = schedule
+    kept: list[tuple[Value, Value]] = []
+    log_joint: list[float] = []
+    try:
+        for iteration in range(warmup + draws * thin):
+            # A sweep reports the log joint of the state it leaves, so each draw is kept when it is left.
+            new, value = sweep(problem, state, rng, threads)
+            if iteration > warmup and (iteration - warmup) % thin == 0:
+                kept.append((state.loadings.value, state.components.value))
+                log_joint.append(value)
+            if progress is not None:
+                progress(iteration, value, state)
+            state = new
+        kept.append((state.loadings.value, state.components.value))
+        log_joint.append(sweep(problem, state, rng, threads)[1])
+    except KeyboardInterrupt:
+        return Chain(kept[: len(log_joint)], log_joint, interrupted=True)
+    return Chain(kept, log_joint, interrupted=False)

@@ -1,0 +1,1 @@
+"""Array functions, nothing else: the allocation step, its sampled twin, likelihoods."""

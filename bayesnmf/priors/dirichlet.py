@@ -1,0 +1,103 @@
+"""The Dirichlet distribution of rows on the simplex."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import digamma, gammaln, xlogy
+
+from bayesnmf.priors.gamma import log_gamma_draw, positive_exp, shape_minus_one
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Dirichlet:
+    """Dirichlet(concentration) for every row, over the last axis; as a prior and as a posterior.
+
+    Parameters
+    ----------
+    concentration : array_like
+        α > 0, broadcastable to the factor: (n, K) for loadings, (K, m) for components.
+    """
+
+    concentration: ArrayLike
+
+    flat = False
+    proper = True
+
+    @property
+    def smallest_shape(self) -> float:
+        """The least concentration: at 1 or above, the density has a mode."""
+        return float(np.min(self.concentration))
+
+    def conditional(self, total: Array, exposure: Array) -> Dirichlet:
+        """Dirichlet(concentration + total) ([GP] alg. 5); the exposure is constant along the simplex."""
+        return Dirichlet(np.asarray(self.concentration, total.dtype) + total)
+
+    def mode(self, total: Array | float = 0.0, exposure: Array | float = 0.0, previous: Any = None) -> Array:
+        """Mode of the conditional, ∝ α − 1 + total; `previous`, or even shares, in rows where that is 0.
+
+        The exposure is constant along the simplex and does not enter.
+        """
+        peak = shape_minus_one(self.concentration, total)
+        sums = peak.sum(axis=-1, keepdims=True)
+        fallback = np.full_like(peak, 1 / peak.shape[-1]) if previous is None else previous.copy(order="K")
+        return np.divide(peak, sums, out=fallback, where=sums > 0)
+
+    def mean(self) -> Array:
+        """Expectation, α / Σα."""
+        alpha = np.asarray(self.concentration)
+        return alpha / alpha.sum(axis=-1, keepdims=True)
+
+    def variance(self) -> Array:
+        """Variances, E(1 − E) / (Σα + 1)."""
+        mean = self.mean()
+        return mean * (1 - mean) / (np.asarray(self.concentration).sum(axis=-1, keepdims=True) + 1)
+
+    def expected_log(self) -> Array:
+        """E log, ψ(α) − ψ(Σα)."""
+        alpha = np.asarray(self.concentration)
+        return digamma(alpha) - digamma(alpha.sum(axis=-1, keepdims=True))
+
+    def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = ()) -> Array:
+        """Independent draws, shape (*draws, *factor), never exactly 0."""
+        alpha = np.asarray(self.concentration)
+        log_draw = log_gamma_draw(rng, np.broadcast_to(alpha, draws + alpha.shape))
+        weights = positive_exp(log_draw - log_draw.max(axis=-1, keepdims=True))
+        return weights / weights.sum(axis=-1, keepdims=True)
+
+    def log_normaliser(self, size: tuple[int, ...]) -> float:
+        """Σ over rows of logΓ(Σα) − Σ logΓ(α), for a factor of the given size."""
+        alpha = np.asarray(self.concentration, np.float64)
+        rows = np.broadcast_to(alpha, (*(alpha.shape[:-1] or (1,)), size[-1]))
+        terms = gammaln(rows.sum(axis=-1)) - gammaln(rows).sum(axis=-1)
+        return float(terms.sum() * (np.prod(size[:-1]) / terms.size))
+
+    def log_density(self, value: Array) -> float:
+        """Sum of log densities at `value`, in nats; not 0 at α = 1, where it is Σ logΓ(m)."""
+        terms = xlogy(np.asarray(self.concentration) - 1, value)
+        return float(terms.sum(dtype=np.float64)) + self.log_normaliser(value.shape)
+
+    def expected_log_and_kl(self, prior: Dirichlet) -> tuple[Array, float]:
+        """E log, and KL(self ‖ prior) summed, in nats."""
+        expected_log = self.expected_log()
+        tilt = (np.asarray(self.concentration) - prior.concentration) * expected_log
+        size = tilt.shape
+        kl = float(tilt.sum(dtype=np.float64)) + self.log_normaliser(size) - prior.log_normaliser(size)
+        return expected_log, kl
+
+    def kl(self, prior: Dirichlet) -> float:
+        """KL(self ‖ prior), summed, in nats."""
+        return self.expected_log_and_kl(prior)[1]
+
+    def log_jacobian(self, value: Array) -> float:
+        """Σ log value: what the softmax basis adds to a log density."""
+        return float(np.log(value).sum(dtype=np.float64))
+
+    def broadcast(self, size: tuple[int, int]) -> Dirichlet:
+        """Return the same distribution with its parameter as an array of the factor's size (a view)."""
+        return Dirichlet(np.broadcast_to(self.concentration, size))

@@ -1,0 +1,128 @@
+"""The Gamma distribution, by shape and rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import digamma, gammaln, xlogy
+
+Array = NDArray[Any]
+
+
+def log_gamma_draw(rng: np.random.Generator, shape: Array) -> Array:
+    """Logarithms of Gamma(shape, 1) draws, finite for any shape > 0.
+
+    G(a) = G(a + 1) U^(1/a) holds in distribution, and its logarithm does not underflow where G(a) does.
+    """
+    return np.log(rng.standard_gamma(shape + 1.0)) + np.log1p(-rng.random(shape.shape)) / shape
+
+
+def shape_minus_one(shape: ArrayLike, total: Array | float) -> Array:
+    """Shape − 1 + total, in the type of the total, exact where the total is far below 1."""
+    total = np.asarray(total)
+    return (np.asarray(shape) - 1).astype(total.dtype) + total
+
+
+def positive_exp(log_value: Array) -> Array:
+    """Return exp, kept at or above the smallest normal number, so that draws are never exactly 0."""
+    return np.maximum(np.exp(log_value), np.finfo(log_value.dtype).tiny)
+
+
+@dataclass(frozen=True, eq=False)
+class Gamma:
+    """Gamma(shape, rate), elementwise; as a prior and as a posterior.
+
+    Parameters
+    ----------
+    shape : array_like
+        a > 0, broadcastable to the factor: (n, K) for loadings, (K, m) for components.
+    rate : array_like
+        b ≥ 0, in inverse units of the factor. Gamma(1, 0) is the flat prior; its log density is 0.
+    """
+
+    shape: ArrayLike
+    rate: ArrayLike
+
+    @property
+    def flat(self) -> bool:
+        """Whether this is the improper flat prior, Gamma(1, 0)."""
+        return bool(np.all(np.asarray(self.shape) == 1) and np.all(np.asarray(self.rate) == 0))
+
+    @property
+    def proper(self) -> bool:
+        """Whether it integrates to one."""
+        return bool(np.all(np.asarray(self.rate) > 0))
+
+    @property
+    def smallest_shape(self) -> float:
+        """The least shape: at 1 or above, the density has a mode."""
+        return float(np.min(self.shape))
+
+    def conditional(self, total: Array, exposure: Array) -> Gamma:
+        """Gamma(shape + total, rate + exposure): the conditional given allocations ([P] 34-36, [GP] alg. 7)."""
+        return Gamma(
+            np.asarray(self.shape, total.dtype) + total, np.asarray(self.rate, total.dtype) + exposure
+        )
+
+    def mode(self, total: Array | float = 0.0, exposure: Array | float = 0.0, previous: Any = None) -> Array:
+        """Mode of the conditional, (shape − 1 + total) / (rate + exposure).
+
+        The total is added last: shape + total would lose totals far below 1. `previous`, or 0, is kept where a
+        dead component leaves a rate of 0.
+        """
+        peak, rate = np.broadcast_arrays(shape_minus_one(self.shape, total), self.rate + np.asarray(exposure))
+        fallback = np.zeros_like(peak) if previous is None else previous.copy(order="K")
+        return np.divide(peak, rate, out=fallback, where=rate > 0)
+
+    def mean(self) -> Array:
+        """Expectation, shape / rate."""
+        return np.asarray(self.shape) / np.asarray(self.rate)
+
+    def variance(self) -> Array:
+        """Variance, shape / rate²."""
+        return np.asarray(self.shape) / np.asarray(self.rate) ** 2
+
+    def expected_log(self) -> Array:
+        """E log, ψ(shape) − log rate."""
+        return digamma(np.asarray(self.shape)) - np.log(self.rate)
+
+    def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = ()) -> Array:
+        """Independent draws, shape (*draws, *factor), never exactly 0."""
+        shape, rate = np.asarray(self.shape), np.asarray(self.rate)
+        full = np.broadcast_shapes(shape.shape, rate.shape)
+        return positive_exp(log_gamma_draw(rng, np.broadcast_to(shape, draws + full)) - np.log(rate))
+
+    def log_normaliser(self, size: tuple[int, ...]) -> float:
+        """Σ a log b − logΓ(a) over a factor of the given size; 0 for the flat prior."""
+        shape, rate = np.asarray(self.shape, np.float64), np.asarray(self.rate, np.float64)
+        terms = xlogy(shape, np.where(rate == 0, 1.0, rate)) - gammaln(shape)
+        return float(terms.sum() * (np.prod(size) / terms.size))
+
+    def log_density(self, value: Array) -> float:
+        """Sum of log densities at `value`, in nats."""
+        shape, rate = np.asarray(self.shape), np.asarray(self.rate)
+        terms = xlogy(shape - 1, value) - rate * value
+        return float(terms.sum(dtype=np.float64)) + self.log_normaliser(value.shape)
+
+    def expected_log_and_kl(self, prior: Gamma) -> tuple[Array, float]:
+        """E log, and KL(self ‖ prior) summed, in nats: minus the entropy of `self` where the prior is flat."""
+        expected_log, mean = self.expected_log(), self.mean()
+        shape, size = np.asarray(self.shape), mean.shape
+        tilt = (shape - prior.shape) * expected_log - shape + np.asarray(prior.rate) * mean
+        kl = float(tilt.sum(dtype=np.float64)) + self.log_normaliser(size) - prior.log_normaliser(size)
+        return expected_log, kl
+
+    def kl(self, prior: Gamma) -> float:
+        """KL(self ‖ prior), summed, in nats."""
+        return self.expected_log_and_kl(prior)[1]
+
+    def log_jacobian(self, value: Array) -> float:
+        """Σ log value: what the log basis adds to a log density."""
+        return float(np.log(value).sum(dtype=np.float64))
+
+    def broadcast(self, size: tuple[int, int]) -> Gamma:
+        """Return the same distribution with both parameters as arrays of the factor's size (views)."""
+        return Gamma(np.broadcast_to(self.shape, size), np.broadcast_to(self.rate, size))

@@ -1,0 +1,122 @@
+"""A Dirichlet row times a Gamma scale: loadings of the Dirichlet-Gamma allocation model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bayesnmf.priors.dirichlet import Dirichlet
+from bayesnmf.priors.gamma import Gamma
+
+Array = NDArray[Any]
+
+
+class ScaledProportions(NamedTuple):
+    """Loadings as proportions (n, K), rows on the simplex, and a scale (n, 1)."""
+
+    proportions: Array
+    scale: Array
+
+
+def matrix(value: Array | ScaledProportions) -> Array:
+    """Loadings or components as one matrix: scale times proportions where they stand apart."""
+    return value.scale * value.proportions if isinstance(value, ScaledProportions) else value
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledDirichlet:
+    """s_i · θ_i with s_i ~ Gamma(shape, rate) and θ_i ~ Dirichlet(concentration) ([K] section 2).
+
+    Parameters
+    ----------
+    concentration : array_like
+        α > 0, broadcastable to (n, K).
+    shape, rate : array_like
+        Of the scale, > 0, broadcastable to (n, 1).
+    """
+
+    concentration: ArrayLike
+    shape: ArrayLike
+    rate: ArrayLike
+
+    flat = False
+
+    @property
+    def proportions(self) -> Dirichlet:
+        """The distribution of the proportions."""
+        return Dirichlet(self.concentration)
+
+    @property
+    def scale(self) -> Gamma:
+        """The distribution of the scale, (n, 1)."""
+        return Gamma(self.shape, self.rate)
+
+    @property
+    def proper(self) -> bool:
+        """Whether it integrates to one."""
+        return self.scale.proper
+
+    @property
+    def smallest_shape(self) -> float:
+        """The least of concentration and shape: at 1 or above, the density has a mode."""
+        return min(self.proportions.smallest_shape, self.scale.smallest_shape)
+
+    def conditional(self, total: Array, exposure: Array) -> ScaledDirichlet:
+        """Scale Gamma(a + N_i, b + 1), proportions Dirichlet(α + A) ([K] 5-6); components are on the simplex."""
+        proportions = self.proportions.conditional(total, exposure)
+        scale = self.scale.conditional(total.sum(axis=-1, keepdims=True), np.ones_like(total, shape=(1, 1)))
+        return ScaledDirichlet(proportions.concentration, scale.shape, scale.rate)
+
+    def mode(
+        self, total: Array, exposure: Array | float = 1.0, previous: ScaledProportions | None = None
+    ) -> ScaledProportions:
+        """Modes of both conditionals, given the total (n, K); `previous` proportions where theirs is not unique."""
+        kept = None if previous is None else previous.proportions
+        scale = self.scale.mode(total.sum(axis=-1, keepdims=True), np.ones_like(total, shape=(1, 1)))
+        return ScaledProportions(self.proportions.mode(total, exposure, kept), scale)
+
+    def mean(self) -> ScaledProportions:
+        """Expectations; the two are independent, so their product is the mean loading."""
+        return ScaledProportions(self.proportions.mean(), self.scale.mean())
+
+    def variance(self) -> ScaledProportions:
+        """Variances of the proportions and of the scale."""
+        return ScaledProportions(self.proportions.variance(), self.scale.variance())
+
+    def expected_log(self) -> Array:
+        """E log of the product, (n, K)."""
+        return self.proportions.expected_log() + self.scale.expected_log()
+
+    def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = ()) -> ScaledProportions:
+        """Independent draws of proportions (*draws, n, K) and scale (*draws, n, 1)."""
+        return ScaledProportions(self.proportions.draw(rng, draws), self.scale.draw(rng, draws))
+
+    def log_density(self, value: ScaledProportions) -> float:
+        """Sum of log densities at `value`, in nats."""
+        return self.proportions.log_density(value.proportions) + self.scale.log_density(value.scale)
+
+    def expected_log_and_kl(self, prior: ScaledDirichlet) -> tuple[Array, float]:
+        """E log of the product, (n, K), and KL(self ‖ prior) summed, in nats."""
+        expected_log, kl = self.proportions.expected_log_and_kl(prior.proportions)
+        expected_log_scale, kl_scale = self.scale.expected_log_and_kl(prior.scale)
+        return expected_log + expected_log_scale, kl + kl_scale
+
+    def kl(self, prior: ScaledDirichlet) -> float:
+        """KL(self ‖ prior), summed, in nats."""
+        return self.expected_log_and_kl(prior)[1]
+
+    def log_jacobian(self, value: ScaledProportions) -> float:
+        """Σ log proportions + Σ log scale: what the softmax and log bases add to a log density."""
+        return self.proportions.log_jacobian(value.proportions) + self.scale.log_jacobian(value.scale)
+
+    def broadcast(self, size: tuple[int, int]) -> ScaledDirichlet:
+        """Return the same distribution with its parameters as arrays, (n, K) and twice (n, 1) (views)."""
+        column = (size[0], 1)
+        return ScaledDirichlet(
+            np.broadcast_to(self.concentration, size),
+            np.broadcast_to(self.shape, column),
+            np.broadcast_to(self.rate, column),
+        )

@@ -1,0 +1,205 @@
+"""Between the package and the NumPyro programs: `fit` by NUTS and SVI."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import sem
+
+from bayesnmf.counts import Counts
+from bayesnmf.fitting import fit_of_state, point_or_mean_field, start_state
+from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status
+from bayesnmf.inference.nuts import run_nuts, unconstrain
+from bayesnmf.inference.sides import Problem, State
+from bayesnmf.inference.svi import run_svi
+from bayesnmf.kernels.cpu import poisson_loglik
+from bayesnmf.options import NUTS, SVI, VI, Priors
+from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet, ScaledProportions, matrix
+from bayesnmf.results import Fit
+from bayesnmf.sampling import chain_starts, check_size, fit_of_draws, resolve_start
+from bayesnmf.specification import PARAMETER
+
+Array = NDArray[Any]
+
+DENSE_CELLS = 2_000_000
+INTERIOR = 1e-3
+
+
+def load_program(model: str) -> Any:
+    """Return the module of a model: `program`, `guide`, `augmented`, …"""
+    return import_module(f"bayesnmf.models.{model}")
+
+
+def program_arguments(counts: Counts, rank: int, priors: Priors) -> dict[str, Any]:
+    """Return what every program of a model is called with; dense counts where that is the faster form.
+
+    A product of small dense matrices beats gathers in XLA on a CPU unless the counts are many and sparse.
+    """
+    from bayesnmf.models.likelihood import as_observation
+
+    n, m = counts.shape
+    dense = n * m <= DENSE_CELLS
+    return {
+        "counts": as_observation(counts.matrix.toarray() if dense else counts.matrix),
+        "size": (n, m),
+        "rank": rank,
+        "loadings": hyperparameters(priors.loadings),
+        "components": hyperparameters(priors.components),
+    }
+
+
+def hyperparameters(prior: Any) -> Any:
+    """Return a prior as the plain mapping that the programs take; the scale's are (n,) there, (n, 1) here."""
+    if prior == PARAMETER:
+        return PARAMETER
+    values = {name: np.asarray(value, np.float64) for name, value in vars(prior).items()}
+    if isinstance(prior, ScaledDirichlet):
+        for name in ("shape", "rate"):
+            values[name] = values[name].ravel() if values[name].size > 1 else values[name].reshape(())
+    return values
+
+
+def sites_of(state: State) -> dict[str, Array]:
+    """Return the values of a state by site, pulled a little inside the boundary, where NUTS cannot start."""
+    value = state.loadings.value
+    sites = {"components": inside(state.components.matrix)}
+    if isinstance(value, ScaledProportions):
+        return {**sites, "loadings": inside(value.proportions), "scale": inside(value.scale)[:, 0]}
+    return {**sites, "loadings": inside(value)}
+
+
+def inside(values: Array) -> Array:
+    """Mix each row with its mean, which leaves its sum as it is."""
+    return (1 - INTERIOR) * values + INTERIOR * np.maximum(values.mean(axis=-1, keepdims=True), 1e-12)
+
+
+def fit_nuts(counts: Counts, model: str, rank: int, seed: int, options: NUTS, report: Any) -> Fit:
+    """Run NUTS on the model's program, from a draw of the closed-form posterior for each chain."""
+    check_size(counts, rank, options)
+    doubles = counts if counts.dtype == np.float64 else counts.with_matrix(counts.matrix.astype(np.float64))
+    states, _ = chain_starts(doubles, model, rank, seed, options)
+    values = [sites_of(state) for state in states]
+    stacked = {name: np.stack([value[name] for value in values]) for name in values[0]}
+    priors = options.priors
+    simplex = {"components"} if isinstance(priors.components, Dirichlet) else set()
+    if not isinstance(priors.loadings, Gamma):
+        simplex.add("loadings")
+    with jax.enable_x64(options.dtype == "float64"):
+        run = run_nuts(
+            load_program(model).program,
+            program_arguments(doubles, rank, priors),
+            unconstrain(stacked, frozenset(simplex)),
+            seed,
+            options,
+            lambda done, total: report(f"nuts {model}", done, total, np.nan),
+        )
+    loadings: Any = run.draws["loadings"].astype(np.float64)
+    if "scale" in run.draws:
+        loadings = ScaledProportions(loadings, run.draws["scale"].astype(np.float64)[..., None])
+    components = run.draws["components"].astype(np.float64)
+    statistics = {
+        "divergences": float(run.statistics["diverging"].sum()),
+        "mean_steps": float(run.statistics["num_steps"].mean()),
+        "mean_acceptance": float(run.statistics["accept_prob"].mean()),
+    }
+    return fit_of_draws(
+        loadings, components, log_joints(doubles, priors, loadings, components), statistics, run.interrupted,
+        model=model, method="nuts", options=options, counts=counts, seed=seed, rank=rank,
+    )  # fmt: skip
+
+
+def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array) -> Array:
+    """Log joint of every draw, (chains, draws), in closed form, without the Jacobians of the sampler's space."""
+    chains, draws = components.shape[:2]
+    out = np.empty((chains, draws))
+    for at in np.ndindex(chains, draws):
+        value = (
+            ScaledProportions(*(part[at] for part in loadings))
+            if isinstance(loadings, tuple)
+            else loadings[at]
+        )
+        out[at] = (
+            poisson_loglik(counts.matrix, matrix(value), components[at], counts.log_factorial)
+            + priors.loadings.log_density(value)  # type: ignore[union-attr]
+            + priors.components.log_density(components[at])  # type: ignore[union-attr]
+        )
+    return out
+
+
+def fit_svi(counts: Counts, model: str, rank: int, seed: int, options: SVI, report: Any) -> Fit:
+    """Maximise the bound by gradient steps over the parameters of q, from the closed-form fit."""
+    doubles = counts if counts.dtype == np.float64 else counts.with_matrix(counts.matrix.astype(np.float64))
+    problem = point_or_mean_field(doubles, VI(priors=options.priors))
+    start = resolve_start(doubles, model, rank, seed, options)
+    state = start_state(problem, start, rank, np.random.default_rng(seed))
+    module = load_program(model)
+    with jax.enable_x64(options.dtype == "float64"):
+        run = run_svi(
+            module.program if options.bound == "marginal" else module.augmented_bound,
+            module.guide,
+            program_arguments(doubles, rank, options.priors),
+            guide_parameters(state, problem),
+            seed,
+            options,
+            lambda done, value: report(f"svi {model}", done, options.max_iter, value),
+        )
+    final = state_of_parameters(run.parameters, problem)
+    status = svi_status(run.bounds, run.interrupted, options.max_iter)
+    return fit_of_state(
+        final, list(run.bounds), status, model=model, method="svi", options=options, counts=counts, seed=seed
+    )
+
+
+def svi_status(bounds: Array, interrupted: bool, steps: int) -> Status:
+    """Judge by whether the mean bound over the last tenth of the steps is still rising."""
+    if interrupted:
+        return Status(False, INTERRUPTED, len(bounds))
+    tenth = max(len(bounds) // 10, 2)
+    last, before = bounds[-tenth:], bounds[-2 * tenth : -tenth]
+    if len(before) < 2:
+        return Status(False, f"all {steps} steps done, too few to judge", len(bounds))
+    rise = float(last.mean() - before.mean())
+    noise = float(np.hypot(sem(last), sem(before)))
+    said = f"bound rose by {rise:.3g} ± {noise:.2g} nats over the last tenth of {steps} steps"
+    return Status(rise < 2 * noise or rise < 1e-6 * abs(last.mean()), said, len(bounds))
+
+
+def guide_parameters(state: State, problem: Problem) -> dict[str, Array]:
+    """Return a mean-field state as the parameters of the model's guide, by name."""
+    n, rank = state.loadings.matrix.shape
+    q = state.loadings.conditional.broadcast((n, rank))  # type: ignore[union-attr]
+    named = {f"loadings_{name}": value for name, value in vars(q).items()}
+    if isinstance(q, ScaledDirichlet):
+        named = {
+            "loadings_concentration": q.concentration,
+            "scale_shape": q.shape[:, 0],
+            "scale_rate": q.rate[:, 0],
+        }
+    if state.components.conditional is None:
+        return {**named, "components": inside(state.components.matrix)}
+    components = state.components.conditional.broadcast((rank, problem.counts.shape[1]))
+    named.update({f"components_{name}": value for name, value in vars(components).items()})
+    return {name: np.ascontiguousarray(value) for name, value in named.items()}
+
+
+def state_of_parameters(parameters: dict[str, Array], problem: Problem) -> State:
+    """Return the parameters of a guide as a mean-field state: the inverse of `guide_parameters`."""
+    p = {name: np.asarray(value, np.float64) for name, value in parameters.items()}
+    q: Distribution
+    if "scale_shape" in p:
+        q = ScaledDirichlet(p["loadings_concentration"], p["scale_shape"][:, None], p["scale_rate"][:, None])
+    elif "loadings_shape" in p:
+        q = Gamma(p["loadings_shape"], p["loadings_rate"])
+    else:
+        q = Dirichlet(p["loadings_concentration"])
+    loadings = problem.loadings_summary.of(problem.loadings_prior, q)
+    prior, summary = problem.components_prior, problem.components_summary
+    if "components" in p:
+        return State(loadings, summary.at(prior, p["components"]))  # type: ignore[attr-defined]
+    if "components_shape" in p:
+        return State(loadings, summary.of(prior, Gamma(p["components_shape"], p["components_rate"])))
+    return State(loadings, summary.of(prior, Dirichlet(p["components_concentration"])))

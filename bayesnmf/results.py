@@ -1,0 +1,245 @@
+"""What a fit returns: point summaries, posterior, trace, status, and everything one can do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.counts import Counts
+from bayesnmf.inference.coordinate_ascent import Status
+from bayesnmf.options import Options, Priors
+from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledProportions, matrix
+from bayesnmf.specification import MODELS
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class VariationalPosterior:
+    """The closed-form q: independent over rows and components.
+
+    Attributes
+    ----------
+    loadings : Gamma, Dirichlet or ScaledDirichlet
+        q of the loadings, parameters (n, K); a ScaledDirichlet holds that of the scale, (n, 1), as well.
+    components : Gamma, Dirichlet or None
+        q of the components, parameters (K, m). None where they are parameters without a posterior.
+    """
+
+    loadings: Distribution
+    components: Gamma | Dirichlet | None
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Posterior draws, matched to one order of the components.
+
+    Attributes
+    ----------
+    loadings : ndarray (chains, draws, n, K)
+        Proportions where there is a scale.
+    components : ndarray (chains, draws, K, m)
+    scale : ndarray (chains, draws, n) or None
+        Under dirichlet_gamma.
+    """
+
+    loadings: Array
+    components: Array
+    scale: Array | None = None
+
+    @property
+    def chains(self) -> int:
+        """Number of chains."""
+        return self.loadings.shape[0]
+
+    @property
+    def draws(self) -> int:
+        """Draws in each chain."""
+        return self.loadings.shape[1]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit:
+    """A fitted model.
+
+    Attributes
+    ----------
+    model, method : str
+    rank : int
+        Number of components, K.
+    loadings : ndarray (n, K)
+        Mode under map, posterior mean otherwise; proportions under dirichlet_poisson and dirichlet_gamma.
+    components : ndarray (K, m)
+        Likewise.
+    scale : ndarray (n,) or None
+        Of the loadings, under dirichlet_gamma.
+    trace : ndarray
+        Objective at the start and after every iteration, in nats, Poisson scale: log joint (map), augmented ELBO
+        (vi), a running estimate of the bound (svi). Under gibbs and nuts the log joint of each draw,
+        (chains, draws).
+    status : Status
+        Whether and why it stopped.
+    priors : Priors
+        Those used, defaults filled in.
+    counts : Counts
+        The data.
+    seed : int
+    seconds : float
+        Wall time, a closed-form start included.
+    diagnostics : dict
+        What else the method reports: R-hat and ESS of the log joint, divergences.
+    """
+
+    model: str
+    method: str
+    rank: int
+    loadings: Array
+    components: Array
+    scale: Array | None
+    trace: Array
+    status: Status
+    priors: Priors
+    options: Options
+    counts: Counts
+    seed: int
+    seconds: float
+    diagnostics: dict[str, float]
+    _posterior: VariationalPosterior | Draws | None = None
+
+    @property
+    def posterior(self) -> VariationalPosterior | Draws:
+        """The closed-form q (vi, svi) or the draws (gibbs, nuts)."""
+        if self._posterior is None:
+            raise AttributeError(
+                "a MAP fit has no posterior; fit with method='vi' (or 'gibbs', 'nuts', 'svi')"
+            )
+        return self._posterior
+
+    @property
+    def row_names(self) -> Array:
+        """Names of the samples."""
+        return self.counts.row_names
+
+    @property
+    def feature_names(self) -> Array:
+        """Names of the features."""
+        return self.counts.feature_names
+
+    @property
+    def expected_loadings(self) -> Array:
+        """Loadings on the scale of the counts, (n, K), so that times `components` they are the fitted means."""
+        return effective_loadings(self, self.loadings, self.scale)
+
+    def transform(self, counts: Any, *, seed: int = 0) -> Array:
+        """Loadings of new samples, components fixed: shape (rows, K), on the scale of `loadings`.
+
+        The mode under map, the mean of the closed-form q under vi and svi, and the mean over posterior draws of the
+        components, each with loadings sampled for it, under gibbs and nuts (`seed` is of these draws).
+        """
+        return self.project(counts, seed=seed).loadings
+
+    def project(self, counts: Any, *, seed: int = 0) -> Fit:
+        """Fit new samples with the components fixed; return a `Fit`, with the posterior of the new loadings."""
+        from bayesnmf.projection import project
+
+        return project(self, counts, seed)
+
+    def sample_posterior(self, draws: int = 1000, *, chains: int = 1, seed: int = 0) -> Draws:
+        """Draws from q, (chains, draws, …); of gibbs and nuts, evenly thinned draws of their own chains."""
+        from bayesnmf.posterior import sample_posterior
+
+        return sample_posterior(self, draws, chains, seed)
+
+    def sample_posterior_predictive(
+        self, draws: int = 100, *, seed: int = 0, rows: Iterable[Any] | None = None
+    ) -> Array:
+        """Replicated counts, shape (draws, rows, m), whole numbers; `rows` by name.
+
+        Row totals are drawn too, save under dirichlet_poisson, where they are given.
+        """
+        from bayesnmf.posterior import sample_posterior_predictive
+
+        return sample_posterior_predictive(self, draws, seed, rows)
+
+    def to_datatree(
+        self, draws: int | None = None, chains: int | None = None, **selection: Any
+    ) -> xr.DataTree:
+        """Convert to an ArviZ `DataTree`; see `bayesnmf.posterior.to_datatree` for the keywords."""
+        from bayesnmf.posterior import to_datatree
+
+        return to_datatree(self, draws, chains, **selection)
+
+    def save(self, path: str | Path) -> None:
+        """Write to a NetCDF file (`.nc`) or a Zarr store (`.zarr`): q or draws, settings and counts."""
+        from bayesnmf.storage import save
+
+        save(self, path)
+
+    def top_features(self, n: int = 10) -> pd.DataFrame:
+        """Names of the `n` features of greatest weight in each component, one column a component."""
+        import pandas as pd
+
+        from bayesnmf import checks
+
+        checks.check_count(n, "n")
+        order = np.argsort(-self.components, axis=1, kind="stable")[:, :n]
+        columns = [f"component {k}" for k in range(self.rank)]
+        return pd.DataFrame(self.feature_names[order].T, columns=columns)
+
+    def __repr__(self) -> str:
+        n, m = self.counts.shape
+        unit = "log joint" if self.method in ("map", "gibbs", "nuts") else "ELBO"
+        if self.trace.ndim == 2:
+            chains, draws = self.trace.shape
+            objective = f"{chains} chains × {draws} draws, mean {unit} {self.trace.mean():,.1f}"
+        else:
+            objective = f"{unit} {self.trace[-1]:,.3f} after {self.status.iterations} iterations"
+        state = "converged" if self.status.converged else "not converged"
+        return (
+            f"<bayesnmf.Fit {self.model} by {self.method}, rank {self.rank}, {n:,} rows × {m:,} features\n"
+            f"  {objective}\n"
+            f"  {state}: {self.status.reason}; {self.seconds:.2f} s, seed {self.seed}>"
+        )
+
+
+def effective_loadings(fit: Fit, loadings: Array, scale: Array | None) -> Array:
+    """Loadings on the scale of the counts: times the scale, or the given row totals."""
+    if scale is not None:
+        return loadings * scale[..., None]
+    if MODELS[fit.model].given_totals:
+        return loadings * fit.counts.row_totals[:, None]
+    return loadings
+
+
+def iterate_draws(fit: Fit, draws: int, seed: int) -> Iterator[tuple[Array, Array]]:
+    """Yield pairs of draws: loadings on the scale of the counts (n, K) and components (K, m), one at a time.
+
+    From q they are independent; of gibbs and nuts they are evenly spaced among all chains; under map the one point.
+    """
+    posterior = fit._posterior
+    if posterior is None:
+        yield fit.expected_loadings, fit.components
+    elif isinstance(posterior, Draws):
+        total = posterior.chains * posterior.draws
+        for index in np.unique(np.linspace(0, total - 1, min(draws, total)).astype(int)):
+            at = divmod(int(index), posterior.draws)
+            scale = None if posterior.scale is None else posterior.scale[at]
+            yield effective_loadings(fit, posterior.loadings[at], scale), posterior.components[at]
+    else:
+        rng = np.random.default_rng(seed)
+        for _ in range(draws):
+            value = posterior.loadings.draw(rng)
+            components = fit.components if posterior.components is None else posterior.components.draw(rng)
+            loadings = matrix(value)
+            if not isinstance(value, ScaledProportions):
+                loadings = effective_loadings(fit, loadings, None)
+            yield loadings, components

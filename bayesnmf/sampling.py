@@ -1,0 +1,154 @@
+"""Chains: where they start, and how their draws are brought into one form, for Gibbs and NUTS alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf import checks, gauge
+from bayesnmf.counts import Counts
+from bayesnmf.fitting import draws_problem, fit, start_state
+from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status
+from bayesnmf.inference.gibbs import Chain, gibbs_chain
+from bayesnmf.inference.sides import State, Value
+from bayesnmf.options import NUTS, SVI, VI, Gibbs, Priors
+from bayesnmf.priors import ScaledProportions
+from bayesnmf.results import Draws, Fit
+from bayesnmf.specification import PARAMETER
+
+Array = NDArray[Any]
+
+LARGEST_DRAWS = 4 * 2**30
+R_HAT_LIMIT = 1.05
+
+
+def closed_form_fit(counts: Counts, model: str, rank: int, seed: int, priors: Priors) -> Fit:
+    """Fit the closed-form variational posterior that chains and SVI start from."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a start need not have converged
+        return fit(counts, model, rank, "vi", seed=seed, options=VI(priors=priors, max_iter=500))
+
+
+def resolve_start(counts: Counts, model: str, rank: int, seed: int, options: Gibbs | NUTS | SVI) -> Any:
+    """Turn start="fit" into that fit; leave every other start as it is."""
+    if isinstance(options.start, str) and options.start == "fit":
+        return closed_form_fit(counts, model, rank, seed, options.priors)
+    return options.start
+
+
+def chain_starts(
+    counts: Counts, model: str, rank: int, seed: int, options: Gibbs | NUTS
+) -> tuple[list[State], list[np.random.Generator]]:
+    """One start and one random generator for each chain; from a q, each start is a draw of its own."""
+    streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(options.chains)]
+    start = resolve_start(counts, model, rank, seed, options)
+    states = [start_state(draws_problem(counts, options.priors, rng), start, rank, rng) for rng in streams]
+    return states, streams
+
+
+def fit_gibbs(counts: Counts, model: str, rank: int, seed: int, options: Gibbs, report: Any) -> Fit:
+    """Run the Gibbs sampler's chains one after the other; each sweep uses all threads."""
+    check_size(counts, rank, options)
+    states, streams = chain_starts(counts, model, rank, seed, options)
+    sweeps = options.warmup + options.draws * options.thin
+    chains: list[Chain] = []
+    for number, (state, rng) in enumerate(zip(states, streams, strict=True)):
+
+        def show(iteration: int, value: float, _: State, done: int = number * sweeps) -> None:
+            report(f"gibbs {model}", done + iteration + 1, options.chains * sweeps, value)
+
+        problem = draws_problem(counts, options.priors, rng)
+        schedule = (options.warmup, options.draws, options.thin)
+        chains.append(gibbs_chain(problem, state, rng, schedule, options.threads, show))
+        if chains[-1].interrupted:
+            break
+    interrupted = chains[-1].interrupted
+    complete = [chain for chain in chains if not chain.interrupted] or chains
+    if not complete[0].draws:
+        raise KeyboardInterrupt
+    values = [[stack(chain.draws, 0), stack(chain.draws, 1)] for chain in complete]
+    loadings, components = (stack(values, side) for side in (0, 1))
+    log_joint = np.array([chain.log_joint for chain in complete])
+    return fit_of_draws(
+        loadings, components, log_joint, {}, interrupted,
+        model=model, method="gibbs", options=options, counts=counts, seed=seed, rank=rank,
+    )  # fmt: skip
+
+
+def stack(draws: list[Any], side: int) -> Value:
+    """Stack one side of a list of draws along a new first axis."""
+    values = [draw[side] for draw in draws]
+    if isinstance(values[0], ScaledProportions):
+        return ScaledProportions(*(np.stack(parts) for parts in zip(*values, strict=True)))
+    return np.stack(values)
+
+
+def check_size(counts: Counts, rank: int, options: Gibbs | NUTS) -> None:
+    """Refuse to hold more draws than memory bears."""
+    size = 8 * options.chains * options.draws * rank * sum(counts.shape)
+    checks.check_size(size, LARGEST_DRAWS, "the draws", "ask for fewer draws or chains, or fit fewer rows")
+
+
+def exchangeable(priors: Priors) -> bool:
+    """Whether the priors treat all components alike, so that relabelling them leaves the posterior unchanged."""
+    for prior, axis in ((priors.loadings, -1), (priors.components, -2)):
+        if prior == PARAMETER:
+            continue
+        for parameter in vars(prior).values():
+            array = np.atleast_2d(np.asarray(parameter))
+            if not np.all(array == np.take(array, [0], axis=axis)):
+                return False
+    return True
+
+
+def fit_of_draws(
+    loadings: Value, components: Array, log_joint: Array, diagnostics: dict[str, float], interrupted: bool,
+    **about: Any,
+) -> Fit:  # fmt: skip
+    """Make a `Fit` of draws (chains, draws, …): match their components, average, and judge the chains."""
+    scale = None
+    if isinstance(loadings, ScaledProportions):
+        loadings, scale = loadings.proportions, loadings.scale[..., 0]
+    if exchangeable(about["options"].priors):
+        # Two passes: an average of one chain is a better reference than any single draw.
+        for reference in (components[0, -1], None):
+            target = components[0].mean(axis=0) if reference is None else reference
+            orders = gauge.match_draws(components, target)
+            components = gauge.reorder(components, orders, axis=-2)
+            loadings = gauge.reorder(loadings, orders, axis=-1)
+    diagnostics = {**diagnostics, **judge(log_joint)}
+    mixed = diagnostics["r_hat_log_joint"] <= R_HAT_LIMIT
+    total = log_joint.size
+    reason = (
+        INTERRUPTED
+        if interrupted
+        else f"{total} draws, R-hat of the log joint {diagnostics['r_hat_log_joint']:.3f}"
+    )
+    return Fit(
+        loadings=loadings.mean(axis=(0, 1)),
+        components=components.mean(axis=(0, 1)),
+        scale=None if scale is None else scale.mean(axis=(0, 1)),
+        trace=log_joint,
+        status=Status(mixed and not interrupted, reason, total),
+        priors=about["options"].priors,
+        seconds=0.0,
+        diagnostics=diagnostics,
+        _posterior=Draws(loadings, components, scale),
+        **about,
+    )
+
+
+def judge(log_joint: Array) -> dict[str, float]:
+    """R-hat and bulk effective sample size of the log joint, which no relabelling changes."""
+    import arviz as az
+
+    if log_joint.shape[1] < 4:
+        return {"r_hat_log_joint": np.inf, "ess_log_joint": 0.0}
+    return {
+        "r_hat_log_joint": float(az.rhat(log_joint)),
+        "ess_log_joint": float(az.ess(log_joint)),
+    }

@@ -1,0 +1,125 @@
+"""Programs with the allocations put back, and the guides of all four models.
+
+With S_ijk ~ Poisson(θ_ik β_kj) and X_ij = Σ_k S_ijk, X is Poisson with rate θβ, and given X the
+allocations are S_ij ~ Multinomial(X_ij, φ_ij) with φ_ijk ∝ θ_ik β_kj  ([P] 16–17, [GP] D.1, [K] 5).
+A mean field over θ, β and S has its best φ_ijk ∝ exp(E log θ_ik + E log β_kj), so φ is no parameter of
+its own. Where X_ij = 0 all S_ijk are 0, with probability exp(−λ_ij): only nonzero cells carry allocations.
+
+A model enters as its ``factors``: the function that samples θ and β from their priors.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax.scipy.special import gammaln
+
+from .factors import Prior, free, mean_log
+from .likelihood import Triplets, as_triplets, rates_at, total_rate
+
+Factors = Callable[..., tuple[jax.Array, jax.Array]]
+Program = Callable[..., Any]
+
+
+def mean_field(factors: Factors) -> Program:
+    """The guide of a model: its own priors, with free hyperparameters for every entry.
+
+    Conjugacy in one line: each conditional is of its prior's family, so the closed-form posterior is too.
+    """
+
+    def guide(
+        counts: Any = None, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior, **_: Any
+    ) -> None:
+        """Mean field of the closed-form family; see `factors.free` for the names of its parameters."""
+        factors(size=size, rank=rank, **_posterior(size, rank, loadings, components))
+
+    return guide
+
+
+def with_allocations(factors: Factors) -> Program:
+    """The model with the allocations of the nonzero cells as a site of shape (nnz, K)."""
+
+    def augmented(
+        counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior
+    ) -> None:
+        """S_ijk ~ Poisson(θ_ik β_kj), X_ij = Σ_k S_ijk."""
+        cells = as_triplets(counts)
+        theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
+        rates = rates_at(cells, theta, beta)
+        allocations = numpyro.sample("allocations", dist.Poisson(rates).to_event(2))
+        numpyro.sample("counts", dist.Delta(allocations.sum(-1), event_dim=1), obs=cells.values)
+        numpyro.factor("zeros", rates.sum() - total_rate(theta, beta))
+
+    return augmented
+
+
+def mean_field_with_allocations(factors: Factors) -> Program:
+    """The guide of the augmented model: allocations at the best φ for the parameters of the factors."""
+
+    def augmented_guide(
+        counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior
+    ) -> None:
+        """The mean field, and S_ij ~ Multinomial(X_ij, φ_ij). `counts` must be concrete."""
+        cells = as_triplets(counts)
+        posterior = _posterior(size, rank, loadings, components)
+        theta, beta = factors(size=size, rank=rank, **posterior)
+        chances = jnp.exp(_log_chances(cells, posterior, theta, beta))
+        most = int(np.asarray(cells.values).max(initial=0))
+        allocations = dist.Multinomial(cells.values, chances, total_count_max=most)
+        numpyro.sample("allocations", allocations.to_event(1))
+
+    return augmented_guide
+
+
+def with_expected_allocations(factors: Factors) -> Program:
+    """The augmented model with its allocations integrated over their best distribution.
+
+    Given θ and β the allocations leave  Σ X_ij Σ_k φ_ijk log(θ_ik β_kj / φ_ijk) − Σ λ − Σ log X!,  whose
+    expectation is that of the augmented ELBO, and which can be differentiated. φ belongs to the guide of
+    `mean_field`: the program reads the guide's parameters by their names.
+    """
+
+    def augmented_bound(
+        counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior
+    ) -> None:
+        """A lower bound of the program for every θ and β; to be used with `guide`."""
+        cells = as_triplets(counts)
+        theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
+        posterior = _posterior(size, rank, loadings, components)
+        # The bound is stationary at the best φ: without the gradient through φ, the same mean and less noise.
+        log_chances = jax.lax.stop_gradient(_log_chances(cells, posterior, theta, beta))
+        log_rates = _log_rates(cells, _log(theta), _log(beta))
+        gain = jnp.exp(log_chances) * (log_rates - jnp.where(jnp.isfinite(log_chances), log_chances, 0))
+        seen = cells.values @ gain.sum(-1) - gammaln(cells.values + 1).sum()
+        numpyro.factor("counts", seen - total_rate(theta, beta))
+
+    return augmented_bound
+
+
+def _posterior(size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> dict[str, Prior]:
+    n, m = size
+    return {
+        "loadings": free("loadings", loadings, (n, rank)),
+        "components": free("components", components, (rank, m)),
+    }
+
+
+def _log_chances(
+    cells: Triplets, posterior: dict[str, Prior], theta: jax.Array, beta: jax.Array
+) -> jax.Array:
+    """Log φ at the nonzero cells, shape (nnz, K)."""
+    log_u, log_v = mean_log(posterior["loadings"], theta), mean_log(posterior["components"], beta)
+    return jax.nn.log_softmax(_log_rates(cells, log_u, log_v), axis=-1)
+
+
+def _log_rates(cells: Triplets, log_u: jax.Array, log_v: jax.Array) -> jax.Array:
+    return log_u[cells.rows] + log_v[:, cells.columns].T
+
+
+def _log(values: jax.Array) -> jax.Array:
+    # a draw that underflowed to 0 has φ = 0 to rounding, but 0 · log 0 would not be 0
+    return jnp.log(jnp.maximum(values, jnp.finfo(values.dtype).tiny))

@@ -1,0 +1,62 @@
+"""Dirichlet–Gamma allocation: loadings are proportions times a scale for each row.
+
+    s_i  ~ Gamma(a, b)                                  scale
+    π_i  ~ Dirichlet(α)                                 loadings (proportions; the model's θ_i is s_i π_i)
+    β_k  ~ Dirichlet(η), or free on the simplex
+    X_ij ~ Poisson(s_i (πβ)_ij)
+
+The allocation model of [K]. Rows of πβ sum to 1, so N_i ~ Poisson(s_i), and s_i is independent of everything
+else given N_i: Gamma(a + N_i, b + 1) exactly. The marginal of its allocations is [K] 7–9.
+"""
+
+from typing import Any
+
+import jax
+import numpyro
+
+from .augmentation import mean_field, mean_field_with_allocations, with_allocations, with_expected_allocations
+from .factors import Prior, draw
+from .likelihood import PoissonProduct
+
+
+def factors(
+    *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior
+) -> tuple[jax.Array, jax.Array]:
+    """s_i π_i (n, K) and β (K, m)."""
+    n, m = size
+    theta = draw("loadings", loadings, "scaled dirichlet", row=n, component=rank)
+    beta = draw("components", components, "dirichlet", "parameter", component=rank, feature=m)
+    return theta, beta
+
+
+def program(
+    counts: Any = None, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior
+) -> jax.Array:
+    """The model.
+
+    Parameters
+    ----------
+    counts : array (n, m), Triplets or None
+        None to simulate.
+    size : (n, m)
+    rank : int
+        Number of components K.
+    loadings : {"concentration", "shape", "rate"}
+        Concentration of the proportions, broadcasting to (n, K), and shape and rate of the scale,
+        broadcasting to (n,).
+    components : {"concentration"} or "parameter"
+        Scalar, or an array that broadcasts to (K, m).
+
+    Returns
+    -------
+    counts, given or drawn
+    """
+    theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
+    dims = {"event_dims": ["row", "feature"]}
+    return numpyro.sample("counts", PoissonProduct(theta, beta), obs=counts, infer=dims)
+
+
+guide = mean_field(factors)
+augmented = with_allocations(factors)
+augmented_guide = mean_field_with_allocations(factors)
+augmented_bound = with_expected_allocations(factors)

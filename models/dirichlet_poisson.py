@@ -1,0 +1,69 @@
+"""Dirichlet–Poisson: loadings are proportions. Given the row totals this is LDA.
+
+    θ_i  ~ Dirichlet(α)                                 loadings
+    β_k  free on the simplex, or β_k ~ Dirichlet(η)     ("smoothed" LDA)
+    X_ij ~ Poisson((θβ)_ij)
+
+Rows of θβ sum to 1, so the rate is a Poisson(1) for each N_i times a Multinomial(N_i, (θβ)_i) for its row
+([GP] D.1–D.3). N_i is given, and the Poisson(1) is a constant of the data: simulate with `totals`.
+With free components the closed-form fit is the VI-EM of [GP] alg. 5, with bound [GP] 17.
+"""
+
+from typing import Any
+
+import jax
+import numpyro
+
+from .augmentation import mean_field, mean_field_with_allocations, with_allocations, with_expected_allocations
+from .factors import Prior, draw
+from .likelihood import PoissonProduct
+
+
+def factors(
+    *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior
+) -> tuple[jax.Array, jax.Array]:
+    """θ (n, K) and β (K, m)."""
+    n, m = size
+    theta = draw("loadings", loadings, "dirichlet", row=n, component=rank)
+    beta = draw("components", components, "dirichlet", "parameter", component=rank, feature=m)
+    return theta, beta
+
+
+def program(
+    counts: Any = None,
+    *,
+    size: tuple[int, int],
+    rank: int,
+    loadings: Prior,
+    components: Prior,
+    totals: Any = None,
+) -> jax.Array:
+    """The model.
+
+    Parameters
+    ----------
+    counts : array (n, m), Triplets or None
+        None to simulate.
+    size : (n, m)
+    rank : int
+        Number of components K.
+    loadings : {"concentration"}
+        Scalar, or an array that broadcasts to (n, K).
+    components : {"concentration"} or "parameter"
+        Scalar, or an array that broadcasts to (K, m).
+    totals : array (n,), optional
+        Row totals N_i to simulate under; they do not enter the density.
+
+    Returns
+    -------
+    counts, given or drawn
+    """
+    theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
+    dims = {"event_dims": ["row", "feature"]}
+    return numpyro.sample("counts", PoissonProduct(theta, beta, totals), obs=counts, infer=dims)
+
+
+guide = mean_field(factors)
+augmented = with_allocations(factors)
+augmented_guide = mean_field_with_allocations(factors)
+augmented_bound = with_expected_allocations(factors)

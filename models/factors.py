@@ -1,0 +1,156 @@
+"""What may stand on one side of the product: Gamma, Dirichlet, scaled Dirichlet, or a free parameter.
+
+A prior is a plain mapping of hyperparameters, and its keys name the family:
+
+=========================================  =====================================================
+``{"shape": a, "rate": b}``                Gamma(a, b) for every entry; a = 1, b = 0 is flat
+``{"concentration": α}``                   Dirichlet(α) over the last axis
+``{"concentration", "shape", "rate"}``     a Dirichlet times a site ``scale`` ~ Gamma(a, b) per row
+``"parameter"``                            ``numpyro.param`` on the simplex, no prior
+=========================================  =====================================================
+
+Hyperparameters broadcast to the shape of the site.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax.scipy.special import digamma
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+
+Prior = Mapping[str, Any] | str
+Start = Callable[[jax.Array], jax.Array]
+
+_FAMILIES = {
+    frozenset({"shape", "rate"}): "gamma",
+    frozenset({"concentration"}): "dirichlet",
+    frozenset({"concentration", "shape", "rate"}): "scaled dirichlet",
+    frozenset({"parameter"}): "parameter",
+}
+
+
+def draw(name: str, prior: Prior, *families: str, **sizes: int) -> jax.Array:
+    """Sample one factor from its prior.
+
+    Parameters
+    ----------
+    name : str
+        Name of the site.
+    prior : mapping or "parameter"
+        Hyperparameters, as in the table above.
+    *families : str
+        The families that the model allows here: "gamma", "dirichlet", "scaled dirichlet", "parameter".
+    **sizes : int
+        Names and sizes of the axes, in order: the plates of the site.
+
+    Returns
+    -------
+    jax.Array
+        The factor, of shape ``tuple(sizes.values())``.
+    """
+    if family(prior) not in families:
+        raise ValueError(f"{name} of this model must be {' or '.join(families)}, got {prior!r}")
+    if isinstance(prior, str):
+        start = _near_even(tuple(sizes.values()))
+        return numpyro.param(name, start, constraint=constraints.simplex)
+    match prior:
+        case {"concentration": concentration, "shape": shape, "rate": rate}:
+            row, size = next(iter(sizes.items()))
+            proportions = _dirichlet(name, concentration, sizes)
+            return _gamma("scale", shape, rate, {row: size})[:, None] * proportions
+        case {"concentration": concentration}:
+            return _dirichlet(name, concentration, sizes)
+    return _gamma(name, prior["shape"], prior["rate"], sizes)
+
+
+def family(prior: Prior) -> str | None:
+    """The name of a prior's family, None if its keys are not those of one."""
+    return _FAMILIES.get(frozenset([prior] if isinstance(prior, str) else prior))
+
+
+def free(name: str, prior: Prior, shape: tuple[int, ...]) -> Prior:
+    """Hyperparameters of the prior's own family as ``numpyro.param``: its mean-field posterior.
+
+    They are called ``{name}_shape``, ``{name}_rate``, ``{name}_concentration``, and for a scaled Dirichlet
+    ``scale_shape`` and ``scale_rate``; each has one entry per entry of its site.
+    """
+    if isinstance(prior, str):
+        return prior
+    scaled = family(prior) == "scaled dirichlet"
+    posterior = {}
+    for key in prior:
+        of_scale = scaled and key != "concentration"
+        site, size = ("scale", shape[:1]) if of_scale else (name, shape)
+        posterior[key] = numpyro.param(f"{site}_{key}", _near_one(size), constraint=constraints.positive)
+    return posterior
+
+
+def mean_log(prior: Prior, value: jax.Array) -> jax.Array:
+    """E log of a factor under these hyperparameters; log of its value where it is a parameter."""
+    if isinstance(prior, str):
+        return jnp.log(value)
+    logs = jnp.zeros_like(value)
+    if "concentration" in prior:
+        concentration = prior["concentration"]
+        logs += digamma(concentration) - digamma(concentration.sum(-1, keepdims=True))
+    if "shape" in prior:
+        scale = digamma(prior["shape"]) - jnp.log(prior["rate"])
+        logs += scale if scale.ndim == 2 else scale[:, None]
+    return logs
+
+
+def _gamma(name: str, shape: ArrayLike, rate: ArrayLike, sizes: Mapping[str, int]) -> jax.Array:
+    size = tuple(sizes.values())
+    if _is_flat(name, shape, rate):
+        prior = dist.ImproperUniform(constraints.positive, size, ())
+    else:
+        prior = dist.Gamma(_filled(shape, size), _filled(rate, size))
+    with _plates(sizes):
+        return numpyro.sample(name, prior)
+
+
+def _dirichlet(name: str, concentration: ArrayLike, sizes: Mapping[str, int]) -> jax.Array:
+    *batch, event = sizes
+    prior = dist.Dirichlet(_filled(concentration, tuple(sizes.values())))
+    with _plates({axis: sizes[axis] for axis in batch}):
+        return numpyro.sample(name, prior, infer={"event_dims": [event]})
+
+
+def _is_flat(name: str, shape: ArrayLike, rate: ArrayLike) -> bool:
+    if isinstance(rate, jax.core.Tracer) or np.all(np.asarray(rate) > 0):
+        return False
+    if np.all(np.asarray(rate) == 0) and np.all(np.asarray(shape) == 1):
+        return True
+    raise ValueError(f"rate of {name} must be positive, or zero throughout with shape 1 (flat)")
+
+
+@contextmanager
+def _plates(sizes: Mapping[str, int]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for position, (axis, size) in enumerate(sizes.items()):
+            stack.enter_context(numpyro.plate(axis, size, dim=position - len(sizes)))
+        yield
+
+
+def _filled(value: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
+    return jnp.broadcast_to(jnp.asarray(value, dtype=float), shape)
+
+
+def _near_even(shape: tuple[int, ...]) -> Start:
+    def start(key: jax.Array) -> jax.Array:
+        values = _near_one(shape)(key)
+        return values / values.sum(-1, keepdims=True)
+
+    return start
+
+
+def _near_one(shape: tuple[int, ...]) -> Start:
+    # components that start equal have equal gradients and stay equal
+    return lambda key: jnp.exp(0.1 * jax.random.normal(key, shape))

@@ -1,0 +1,159 @@
+"""The likelihood of every model: independent Poisson counts whose rate matrix is a product.
+
+    X_ij ~ Poisson(λ_ij),  λ = θβ,        log p(X) = Σ [X log λ − log X!] − (Σ_i θ_i)·(Σ_j β_j)
+
+The last term sums λ over all cells without forming it, so zero counts cost nothing.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax.scipy.special import gammaln
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+from scipy import sparse
+
+
+class Triplets(NamedTuple):
+    """Counts as their nonzero cells: ``values[c]`` at ``(rows[c], columns[c])``, zero elsewhere.
+
+    A pytree, so it passes through ``jit`` and ``vmap``, and it can be given to ``numpyro.sample`` as ``obs``.
+    """
+
+    rows: jax.Array
+    columns: jax.Array
+    values: jax.Array
+
+    # NumPyro asks an observation whether its shape broadcasts to that of its distribution; one of a
+    # few cells does with any (n, m).
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape that broadcasts to (n, m)."""
+        return (1, 1)
+
+    @property
+    def ndim(self) -> int:
+        """2, as a matrix."""
+        return 2
+
+
+def as_observation(counts: Any) -> jax.Array | Triplets:
+    """Counts as `PoissonProduct` observes them.
+
+    Parameters
+    ----------
+    counts : scipy sparse matrix or array, dense array (n, m), or Triplets
+
+    Returns
+    -------
+    Triplets or jax.Array
+        Sparse counts become `Triplets`, dense ones a floating array of shape (n, m).
+    """
+    if isinstance(counts, Triplets) or sparse.issparse(counts):
+        return as_triplets(counts)
+    return jnp.asarray(counts, dtype=float)
+
+
+def as_triplets(counts: Any) -> Triplets:
+    """The nonzero cells of concrete counts, dense or sparse."""
+    if isinstance(counts, Triplets):
+        return counts
+    matrix = counts if sparse.issparse(counts) else np.asarray(counts)
+    cells = sparse.csr_array(matrix).tocoo()  # through CSR: repeated cells are added up
+    seen = cells.data != 0
+    rows, columns = (jnp.asarray(index[seen]) for index in cells.coords)
+    return Triplets(rows, columns, jnp.asarray(cells.data[seen], dtype=float))
+
+
+def rates_at(cells: Triplets, loadings: jax.Array, components: jax.Array) -> jax.Array:
+    """The parts θ_ik β_kj of the rate at each nonzero cell, shape (..., nnz, K)."""
+    return loadings[..., cells.rows, :] * jnp.swapaxes(components[..., :, cells.columns], -1, -2)
+
+
+def total_rate(loadings: jax.Array, components: jax.Array) -> jax.Array:
+    """Σ_ij λ_ij in O((n + m) K)."""
+    return jnp.sum(loadings.sum(-2) * components.sum(-1), -1)
+
+
+class _NonnegativeCounts(type(constraints.nonnegative)):  # type: ignore[misc]
+    """Nonnegative numbers that no sampler may treat as continuous; fractions are tolerated."""
+
+    is_discrete = True
+
+
+class PoissonProduct(dist.Distribution):
+    """Independent Poisson counts with mean ``loadings @ components``.
+
+    Parameters
+    ----------
+    loadings : array (..., n, K)
+    components : array (..., K, m)
+    totals : array (n,), optional
+        Row totals N_i to simulate under: `sample` draws row i from Multinomial(N_i, λ_i / Σ_j λ_ij).
+        They do not enter `log_prob`.
+    validate_args : bool, optional
+        Check that both factors are nonnegative.
+    """
+
+    arg_constraints = {  # noqa: RUF012 - the name and type that NumPyro reads
+        "loadings": constraints.independent(constraints.nonnegative, 2),
+        "components": constraints.independent(constraints.nonnegative, 2),
+    }
+    support = constraints.independent(_NonnegativeCounts(), 2)
+    pytree_data_fields = ("loadings", "components", "totals")
+
+    def __init__(
+        self,
+        loadings: ArrayLike,
+        components: ArrayLike,
+        totals: ArrayLike | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.loadings, self.components = jnp.asarray(loadings), jnp.asarray(components)
+        self.totals = None if totals is None else jnp.asarray(totals)
+        (*left, n, rank), (*right, other_rank, m) = self.loadings.shape, self.components.shape
+        if rank != other_rank:
+            raise ValueError(
+                f"loadings (n, K) and components (K, m) must share K, got {rank} and {other_rank}"
+            )
+        batch = jnp.broadcast_shapes(tuple(left), tuple(right))
+        super().__init__(batch, (n, m), validate_args=validate_args)
+
+    @property
+    def mean(self) -> jax.Array:
+        """λ = θβ, shape (..., n, m)."""
+        return self.loadings @ self.components
+
+    @property
+    def variance(self) -> jax.Array:
+        """λ again."""
+        return self.mean
+
+    def log_prob(self, value: Any) -> jax.Array:
+        """Log density of counts, dense (..., n, m), scipy sparse or `Triplets`; shape (...)."""
+        value = as_observation(value)
+        if isinstance(value, Triplets):
+            rate = rates_at(value, self.loadings, self.components).sum(-1)
+            seen = _log_of_seen(value.values, rate).sum(-1)
+        else:
+            seen = _log_of_seen(value, self.mean).sum((-2, -1))
+        return seen - total_rate(self.loadings, self.components)
+
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
+        """Dense counts (..., n, m), given the row totals if there are any."""
+        rate = self.mean
+        if self.totals is None:
+            return jax.random.poisson(key, rate, sample_shape + rate.shape)
+        row_rate = rate.sum(-1, keepdims=True)
+        chances = rate / jnp.where(row_rate > 0, row_rate, 1)
+        # not NumPyro's Multinomial: it draws every count by itself and needs the largest total to be static
+        draws = jax.random.multinomial(key, self.totals, chances, shape=sample_shape + rate.shape[:-1])
+        return draws.astype(int)
+
+
+def _log_of_seen(counts: jax.Array, rate: jax.Array) -> jax.Array:
+    """X log λ − log X!, with 0 and a zero gradient where X = 0, even if λ = 0."""
+    return counts * jnp.log(jnp.where(counts > 0, rate, 1)) - gammaln(counts + 1)

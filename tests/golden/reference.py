@@ -1,0 +1,298 @@
+"""Naive dense reference for every closed-form routine: explicit S[i, k, j] arrays, no attempt at speed.
+
+``python tests/golden/reference.py`` regenerates ``closed_forms.json`` from its own inputs, prints the largest
+relative difference of every entry and exits 1 where one exceeds 1e-9; ``--write`` rewrites the file.
+
+X is (n, m) counts, loadings theta (n, K), components beta (K, m); Gamma(a, b) means shape a, rate b.
+Sources: [GP] Geiger & Park; [C] Carbonetto et al.; [P] Paisley, lecture 12; [K] Kurutmaz et al.
+"""
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma, gammaln, logsumexp, xlogy
+
+type Array = NDArray[np.float64]
+type Number = float | Array
+type Fit = dict[str, Any]
+
+FILE = Path(__file__).with_name("closed_forms.json")
+TOLERANCE, STEPS = 1e-9, (1, 25)
+TAU, MAP_SHAPE, MAP_RATE = 0.7, 1.5, 2.0  # lasso penalty; Gamma prior of map_gamma
+GAMMAS = (0.3, 0.1, 0.4, 1.0)  # a, b of the loadings, c, d of the components
+SCALE = (5.0, 1.5)  # a, b of the Dirichlet-Gamma scales
+EVIDENCE_PRIOR = (0.3, 0.4, *SCALE)  # alpha, eta, a, b
+
+
+def allocations(X: Array, U: Array, V: Array) -> Array:
+    """E[S_ikj] = X_ij U_ik V_kj / (UV)_ij, and 0 where X_ij = 0 ([P] 16-17, [GP] D.1, [K] 5)."""
+    products = U[:, :, None] * V[None, :, :]
+    used = X[:, None, :] > 0
+    rate = np.where(used, products.sum(axis=1, keepdims=True), 1.0)
+    return np.where(used, X[:, None, :] * products / rate, 0.0)
+
+
+def log_allocations(X: Array, log_U: Array, log_V: Array) -> tuple[Array, float]:
+    """E[S] and sum X log(UV) from log U and log V, so that no U or V can underflow."""
+    log_products = np.where(X[:, None, :] > 0, log_U[:, :, None] + log_V[None, :, :], 0.0)
+    log_rate = logsumexp(log_products, axis=1)
+    return X[:, None, :] * np.exp(log_products - log_rate[:, None, :]), float(np.sum(X * log_rate))
+
+
+def safe_log(x: Array) -> Array:
+    """Log x with log 0 = -inf and no warning."""
+    return np.log(x, where=x > 0, out=np.full_like(x, -np.inf))
+
+
+def divide(top: Array, bottom: Number, previous: Array) -> Array:
+    """Top / bottom, the previous value where bottom = 0 (there top = 0 too)."""
+    return np.divide(top, bottom, where=np.greater(bottom, 0), out=previous.copy())
+
+
+def normalise(totals: Array, previous: Array) -> Array:
+    """Rows of totals on the simplex; a row of zeros keeps its previous value."""
+    return divide(totals, totals.sum(axis=1, keepdims=True), previous)
+
+
+def poisson_loglik(X: Array, rate: Array) -> float:
+    """Sum of X log rate - rate - log X!, with 0 log 0 = 0."""
+    return float(np.sum(xlogy(X, rate) - rate - gammaln(X + 1)))
+
+
+def kl_divergence(X: Array, rate: Array) -> float:
+    """KL(X || rate) = sum of X log(X / rate) - X + rate ([GP] sec. 2)."""
+    return float(np.sum(xlogy(X, X) - xlogy(X, rate) - X + rate))
+
+
+def log_negative_binomial(N: Array, a: float, b: float) -> Array:
+    """Log NB(N; shape a, rate b), the marginal of Poisson(s) under s ~ Gamma(a, b)."""
+    return gammaln(N + a) - gammaln(a) - gammaln(N + 1) + a * np.log(b / (1 + b)) - N * np.log(1 + b)
+
+
+def dirichlet_expected_log(concentration: Array) -> Array:
+    """E log theta_ik = psi(gamma_ik) - psi(sum_k gamma_ik), one Dirichlet per row."""
+    return digamma(concentration) - digamma(concentration.sum(axis=1, keepdims=True))
+
+
+def gamma_expected_log(shape: Array, rate: Number) -> Array:
+    """E log theta = psi(shape) - log(rate)."""
+    return digamma(shape) - np.log(rate)
+
+
+def dirichlet_kl(q: Array, p: Number) -> float:
+    """Sum over rows of KL(Dirichlet(q) || Dirichlet(p))."""
+    p = np.broadcast_to(p, q.shape)
+    log_norm_q = gammaln(q.sum(axis=1)) - gammaln(q).sum(axis=1)
+    log_norm_p = gammaln(p.sum(axis=1)) - gammaln(p).sum(axis=1)
+    return float(np.sum(log_norm_q - log_norm_p) + np.sum((q - p) * dirichlet_expected_log(q)))
+
+
+def gamma_kl(shape: Array, rate: Number, a: Number, b: Number) -> float:
+    """Sum over entries of KL(Gamma(shape, rate) || Gamma(a, b))."""
+    mean, log_mean = shape / rate, gamma_expected_log(shape, rate)
+    log_q = shape * np.log(rate) - gammaln(shape) + (shape - 1) * log_mean - rate * mean
+    return float(np.sum(log_q - (a * np.log(b) - gammaln(a) + (a - 1) * log_mean - b * mean)))
+
+
+def alternating_mu(X: Array, loadings: Array, components: Array, steps: int) -> Fit:
+    """Alternating multiplicative updates, components first ([GP] alg. 1, [P] 3-4, [C] 27-28)."""
+    theta, beta = loadings, components
+    for _ in range(steps):
+        B = allocations(X, theta, beta).sum(axis=0)
+        beta = divide(B, theta.sum(axis=0)[:, None], beta)
+        A = allocations(X, theta, beta).sum(axis=2)
+        theta = divide(A, beta.sum(axis=1), theta)
+    return {"loadings": theta, "components": beta, "loglik": poisson_loglik(X, theta @ beta)}
+
+
+def joint(X: Array, loadings: Array, components: Array, steps: int) -> Fit:
+    """One allocation step, then theta = A and beta_k proportional to B_k ([GP] alg. 4)."""
+    theta, beta = loadings, components
+    for _ in range(steps):
+        S = allocations(X, theta, beta)
+        theta, beta = S.sum(axis=2), normalise(S.sum(axis=0), beta)
+    return {"loadings": theta, "components": beta, "loglik": poisson_loglik(X, theta @ beta)}
+
+
+def lasso(X: Array, loadings: Array, components: Array, tau: float, steps: int) -> Fit:
+    """Minimise KL(X || theta beta) + tau sum theta: joint with theta = A / (1 + tau) ([GP] 24-25)."""
+    theta, beta = loadings, components
+    for _ in range(steps):
+        S = allocations(X, theta, beta)
+        theta, beta = S.sum(axis=2) / (1 + tau), normalise(S.sum(axis=0), beta)
+    objective = kl_divergence(X, theta @ beta) + tau * float(theta.sum())
+    return {"loadings": theta, "components": beta, "penalised_kl": objective}
+
+
+def map_gamma(X: Array, loadings: Array, components: Array, c: Number, d: Number, steps: int) -> Fit:
+    """MAP with Gamma(c, d_k) on beta, theta flat and first; d a number or (K, 1) ([C] 19-20, cor. 2)."""
+    theta, beta = loadings, components
+    for _ in range(steps):
+        A = allocations(X, theta, beta).sum(axis=2)
+        theta = divide(A, beta.sum(axis=1), theta)
+        B = allocations(X, theta, beta).sum(axis=0)
+        beta = (c - 1 + B) / (d + theta.sum(axis=0)[:, None])
+    return {"loadings": theta, "components": beta, "loglik": poisson_loglik(X, theta @ beta)}
+
+
+def dirichlet_poisson(X: Array, gamma: Array, components: Array, alpha: Number, steps: int) -> Fit:
+    """LDA by VI-EM: gamma = alpha + A, beta_k prop. to B_k; Poisson-scale ELBO ([GP] alg. 5, 17)."""
+    beta = components
+    for _ in range(steps):
+        S, _ = log_allocations(X, dirichlet_expected_log(gamma), safe_log(beta))
+        gamma, beta = alpha + S.sum(axis=2), normalise(S.sum(axis=0), beta)
+    _, ell = log_allocations(X, dirichlet_expected_log(gamma), safe_log(beta))
+    elbo = ell - len(X) - float(gammaln(X + 1).sum()) - dirichlet_kl(gamma, alpha)
+    return {"gamma": gamma, "components": beta, "elbo": elbo}
+
+
+def gamma_poisson(X: Array, gamma: Array, components: Array, alpha: Number, rate: Number, steps: int) -> Fit:
+    """Gamma-Poisson VI-EM, q(theta_ik) = Gamma(gamma_ik, 1 + a_k), beta on the simplex ([GP] alg. 7)."""
+    beta, q_rate = components, 1 + np.asarray(rate)
+    for _ in range(steps):
+        S, _ = log_allocations(X, gamma_expected_log(gamma, q_rate), safe_log(beta))
+        gamma, beta = alpha + S.sum(axis=2), normalise(S.sum(axis=0), beta)
+    _, ell = log_allocations(X, gamma_expected_log(gamma, q_rate), safe_log(beta))
+    elbo = ell - float(np.sum(gamma / q_rate) + gammaln(X + 1).sum()) - gamma_kl(gamma, q_rate, alpha, rate)
+    return {"gamma": gamma, "components": beta, "elbo": elbo}
+
+
+def doubly_gamma(
+    X: Array, gamma: Array, nu: Array, a: float, b: float, c: float, d: float, steps: int
+) -> Fit:
+    """Gammas on both sides from q = Gamma(gamma, 1), Gamma(nu, 1), loadings first ([P] 34-36)."""
+
+    def step() -> tuple[Array, float]:
+        return log_allocations(X, gamma_expected_log(shape, rate), gamma_expected_log(beta_shape, beta_rate))
+
+    shape, rate, beta_shape, beta_rate = gamma, np.ones_like(gamma), nu, np.ones_like(nu)
+    for _ in range(steps):
+        S = step()[0]
+        shape = a + S.sum(axis=2)
+        rate = np.broadcast_to(b + (beta_shape / beta_rate).sum(axis=1), shape.shape)
+        S = step()[0]
+        beta_shape = c + S.sum(axis=0)
+        beta_rate = np.broadcast_to(d + (shape / rate).sum(axis=0)[:, None], beta_shape.shape)
+    mean_rate = (shape / rate) @ (beta_shape / beta_rate)
+    elbo = step()[1] - float(np.sum(mean_rate + gammaln(X + 1)))
+    elbo -= gamma_kl(shape, rate, a, b) + gamma_kl(beta_shape, beta_rate, c, d)
+    q = {"theta_shape": shape, "theta_rate": rate, "beta_shape": beta_shape, "beta_rate": beta_rate}
+    return {**q, "elbo": elbo}
+
+
+def smoothed_lda(
+    X: Array, gamma: Array, nu: Array, alpha: Number, eta: Number, a: float, b: float, steps: int
+) -> Fit:
+    """Gamma = alpha + A, nu = eta + B; the multinomial bound, and that with s_i ~ Gamma(a, b) ([K])."""
+    for _ in range(steps):
+        S, _ = log_allocations(X, dirichlet_expected_log(gamma), dirichlet_expected_log(nu))
+        gamma, nu = alpha + S.sum(axis=2), eta + S.sum(axis=0)
+    _, ell = log_allocations(X, dirichlet_expected_log(gamma), dirichlet_expected_log(nu))
+    N = X.sum(axis=1)
+    elbo = ell + float(gammaln(N + 1).sum() - gammaln(X + 1).sum())
+    elbo -= dirichlet_kl(gamma, alpha) + dirichlet_kl(nu, eta)
+    log_totals = float(log_negative_binomial(N, a, b).sum())
+    return {"gamma": gamma, "nu": nu, "elbo_multinomial": elbo, "elbo_dirichlet_gamma": elbo + log_totals}
+
+
+def log_p_allocation(S: Array, alpha: Number, eta: Number, a: float, b: float) -> float:
+    """Log p(S) with theta, beta and the scales integrated out, S (n, K, m) integer or real ([K] 7-9)."""
+    n, K, m = S.shape
+    alpha, eta = np.broadcast_to(alpha, K), np.broadcast_to(eta, m)
+    N, by_sample, by_feature = S.sum(axis=(1, 2)), S.sum(axis=2), S.sum(axis=0)
+    counts = gammaln(eta + by_feature).sum() + gammaln(alpha + by_sample).sum()
+    counts -= gammaln(eta.sum() + by_feature.sum(axis=1)).sum() + gammaln(S + 1).sum()
+    constants = K * (gammaln(eta.sum()) - gammaln(eta).sum())
+    constants += n * (gammaln(alpha.sum()) - gammaln(alpha).sum() + a * np.log(b) - gammaln(a))
+    totals = np.sum(gammaln(a + N) - gammaln(alpha.sum() + N)) - (a * n + N.sum()) * np.log(b + 1)
+    return float(counts + constants + totals)
+
+
+def enumerate_allocations(X: Array, K: int) -> Iterator[Array]:
+    """Every integer S (n, K, m) with sum_k S_ikj = X_ij."""
+    counts = np.asarray(X, dtype=int).ravel()
+    cells = [[t for t in itertools.product(range(x + 1), repeat=K) if sum(t) == x] for x in counts]
+    for choice in itertools.product(*cells):
+        yield np.array(choice, dtype=float).reshape(*np.shape(X), K).transpose(0, 2, 1)
+
+
+def log_evidence(X: Array, K: int, alpha: Number, eta: Number, a: float, b: float) -> float:
+    """Exact log p(X) = log sum_S p(S) by enumeration, for tiny X."""
+    return float(logsumexp([log_p_allocation(S, alpha, eta, a, b) for S in enumerate_allocations(X, K)]))
+
+
+def load(file: Path = FILE) -> Fit:
+    """The golden file: lists as arrays (evidence counts as integers), ranks K as integer keys."""
+
+    def convert(entries: dict[Any, Any]) -> dict[Any, Any]:
+        keys: list[Any] = [int(key) if key.isdigit() else key for key in entries]
+        values = [np.array(v) if isinstance(v, list) else v for v in entries.values()]
+        return dict(zip(keys, values, strict=True))
+
+    return json.loads(file.read_text(), object_hook=convert)
+
+
+def compute_results(inputs: Fit) -> Fit:
+    """Every routine after every number of steps, named as in the golden file."""
+    names = ("X", "loadings", "components", "gamma", "nu", "alpha", "rate", "eta")
+    X, theta, beta, gamma, nu, alpha, rate, eta = (inputs[name] for name in names)
+    results: Fit = {}
+    for N in STEPS:
+        results[f"alternating_mu/{N}"] = alternating_mu(X, theta, beta, N)
+        results[f"joint/{N}"] = joint(X, theta, beta, N)
+        results[f"lasso/{N}"] = lasso(X, theta, beta, TAU, N)
+        results[f"map_gamma_1.5_2/{N}"] = map_gamma(X, theta, beta, MAP_SHAPE, MAP_RATE, N)
+        results[f"dirichlet_poisson/{N}"] = dirichlet_poisson(X, gamma, beta, alpha, N)
+        results[f"gamma_poisson/{N}"] = gamma_poisson(X, gamma, beta, alpha, rate, N)
+        results[f"doubly_gamma_.3_.1_.4_1/{N}"] = doubly_gamma(X, gamma, nu, *GAMMAS, N)
+        results[f"smoothed_lda/{N}"] = lda = smoothed_lda(X, gamma, nu, alpha, eta, *SCALE, N)
+        lda["elbo_dirichlet_gamma_a5_b1_5"] = lda.pop("elbo_dirichlet_gamma")
+    log_p = log_p_allocation(allocations(X, theta, beta), alpha, eta, *SCALE)
+    return {**results, "log_p_allocation a5 b1.5": log_p}
+
+
+def regenerate(golden: Fit) -> Fit:
+    """The whole file again, from its inputs and the X of its evidence cases."""
+    evidence = {}
+    for name, case in golden["evidence"].items():
+        exact = {K: log_evidence(case["X"], K, *EVIDENCE_PRIOR) for K in (1, 2, 3)}
+        evidence[name] = {"X": case["X"], "log_evidence": exact}
+    return {**golden, "results": compute_results(golden["inputs"]), "evidence": evidence}
+
+
+def differences(new: Any, old: Any, name: str = "") -> Iterator[tuple[str, float]]:
+    """The largest relative difference of every array and number; NaN counts as infinite."""
+    if isinstance(old, dict):
+        if new.keys() != old.keys():
+            raise KeyError(f"{name}: {sorted(map(str, new.keys() ^ old.keys()))} on one side only")
+        for key in old:
+            yield from differences(new[key], old[key], f"{name}/{key}")
+    elif not isinstance(old, str):
+        relative = np.abs(np.subtract(new, old)) / np.where(np.equal(old, 0), 1.0, np.abs(old))
+        yield name[1:], float(np.nan_to_num(np.max(relative), nan=np.inf))
+
+
+def main() -> int:
+    """Compare the golden file with its regeneration, or rewrite it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="rewrite closed_forms.json")
+    write, golden = parser.parse_args().write, load()
+    new = regenerate(golden)
+    found = [*differences(new, golden)]
+    largest = max(difference for _, difference in found)
+    for name, difference in [*found, ("largest", largest)]:
+        print(f"{difference:9.2e}  {name}")
+    if write:
+        FILE.write_text(json.dumps(new, indent=0, default=np.ndarray.tolist))
+    return int(largest > TOLERANCE and not write)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

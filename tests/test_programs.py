@@ -1,0 +1,367 @@
+"""Every NumPyro program against its formula, written out naively.
+
+One list of models; every test runs over it.
+"""
+
+import itertools
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import pytest
+from numpyro.handlers import seed, substitute, trace
+from numpyro.infer import MCMC, NUTS, SVI, TraceMeanField_ELBO
+from numpyro.infer.util import log_density
+from scipy import sparse, stats
+from scipy.special import digamma, gammaln, logsumexp
+
+from bayesnmf.models import dirichlet_gamma, dirichlet_poisson, gamma_poisson, poisson
+from bayesnmf.models.likelihood import as_observation
+
+N, K, M = 6, 3, 5
+FLAT = {"shape": 1.0, "rate": 0.0}
+SCALED = {"concentration": [0.8, 1.2, 2.0], "shape": np.linspace(2, 3, N), "rate": 0.3}
+FREE = "parameter"
+
+
+class Case(NamedTuple):
+    model: ModuleType
+    loadings: Any
+    components: Any
+
+
+CASES = {
+    "poisson flat, free": Case(poisson, FLAT, FREE),
+    "poisson flat, dirichlet": Case(poisson, FLAT, {"concentration": 1.5}),
+    "poisson flat, gamma": Case(poisson, FLAT, {"shape": 2.0, "rate": [[0.5], [1.0], [2.0]]}),
+    "poisson flat, flat": Case(poisson, FLAT, FLAT),
+    "gamma-poisson": Case(gamma_poisson, {"shape": [1.2, 0.9, 2.0], "rate": [0.5, 1.0, 0.2]}, FREE),
+    "doubly gamma": Case(gamma_poisson, {"shape": 1.3, "rate": 0.4}, {"shape": 1.1, "rate": 0.7}),
+    "gamma-poisson, dirichlet": Case(gamma_poisson, {"shape": 1.3, "rate": 0.4}, {"concentration": 0.9}),
+    "lda": Case(dirichlet_poisson, {"concentration": [0.7, 1.1, 1.6]}, FREE),
+    "smoothed lda": Case(dirichlet_poisson, {"concentration": 0.8}, {"concentration": np.linspace(1, 2, M)}),
+    "allocation": Case(dirichlet_gamma, SCALED, {"concentration": 0.9}),
+    "allocation, free": Case(dirichlet_gamma, SCALED, FREE),
+}
+PROPER = [name for name in CASES if "flat" not in name]
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+proper_cases = pytest.mark.parametrize("case", [CASES[name] for name in PROPER], ids=PROPER)
+one_per_model = pytest.mark.parametrize(
+    "case",
+    [CASES[name] for name in ("poisson flat, dirichlet", "doubly gamma", "smoothed lda", "allocation")],
+)
+
+
+@pytest.fixture(autouse=True)
+def _double():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(3)
+
+
+def settings(case, size=(N, M), rank=K):
+    return {"size": size, "rank": rank, "loadings": case.loadings, "components": case.components}
+
+
+def some_counts(rng, size=(N, M)):
+    counts = rng.poisson(2.0, size)
+    counts[1], counts[:, 2] = 0, 0
+    return counts
+
+
+def some_factor(rng, prior, name, shape):
+    """Values of the sites of one side, at random."""
+    if "concentration" not in prior and prior != FREE:
+        return {name: rng.gamma(2.0, size=shape)}
+    values = {name: rng.dirichlet(np.ones(shape[1]), shape[0])}
+    return values | {"scale": rng.gamma(3.0, size=shape[0])} if "shape" in prior else values
+
+
+def some_factors(rng, case, size=(N, M), rank=K):
+    loadings = some_factor(rng, case.loadings, "loadings", (size[0], rank))
+    return loadings | some_factor(rng, case.components, "components", (rank, size[1]))
+
+
+def the_product(values):
+    return values["loadings"] * values.get("scale", np.ones(1))[:, None], values["components"]
+
+
+def log_prior(prior, values, name):
+    """Log density of one side, by scipy."""
+    if prior in (FREE, FLAT):
+        return 0.0
+    value, total = values[name], 0.0
+    if "concentration" in prior:
+        for alpha, row in zip(np.broadcast_to(prior["concentration"], value.shape), value, strict=True):
+            total += stats.dirichlet.logpdf(row, alpha)
+        value = values.get("scale")
+    if "shape" in prior:
+        total += stats.gamma.logpdf(value, prior["shape"], scale=1 / np.asarray(prior["rate"])).sum()
+    return total
+
+
+# --- the density -------------------------------------------------------------------------------------------
+
+
+@every_case
+def test_sites_and_dimensions(case, rng):
+    values = some_factors(rng, case)
+    model = seed(substitute(case.model.program, data=values), 0)
+    sites = trace(model).get_trace(**settings(case))
+    shapes = {"loadings": (N, K), "components": (K, M), "counts": (N, M), "scale": (N,)}
+    assert {"loadings", "components", "counts"} <= set(sites)
+    for name in set(sites) & set(shapes):
+        assert np.shape(sites[name]["value"]) == shapes[name]
+    plates = {name: site["value"].size for name, site in sites.items() if site["type"] == "plate"}
+    wanted = {"row": N, "component": K, "feature": M}
+    assert plates == {name: wanted[name] for name in plates}
+    assert sites["components"]["type"] == ("param" if case.components == FREE else "sample")
+    assert ("scale" in sites) == (case.model is dirichlet_gamma)
+
+
+@every_case
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_log_density_is_the_formula(case, form, rng):
+    counts, values = some_counts(rng), some_factors(rng, case)
+    theta, beta = the_product(values)
+    expected = (
+        stats.poisson.logpmf(counts, theta @ beta).sum()
+        + log_prior(case.loadings, values, "loadings")
+        + log_prior(case.components, values, "components")
+    )
+    observed = as_observation(form(counts))
+    found, _ = log_density(case.model.program, (observed,), settings(case), values)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@every_case
+def test_program_is_the_augmented_program_summed_over_allocations(case, rng):
+    size, rank = (2, 2), 2
+    case = Case(case.model, *(first_two(prior) for prior in case[1:]))
+    counts, values = np.array([[2, 0], [1, 3]]), some_factors(rng, case, size, rank)
+    cells = as_observation(sparse.csr_array(counts))
+    expected, _ = log_density(case.model.program, (cells,), settings(case, size, rank), values)
+
+    @jax.vmap
+    def log_joint(allocations):
+        sites = values | {"allocations": allocations}
+        return log_density(case.model.augmented, (cells,), settings(case, size, rank), sites)[0]
+
+    splits = itertools.product(*([(s, x - s) for s in range(int(x) + 1)] for x in cells.values))
+    terms = log_joint(jnp.array(list(splits), dtype=float))
+    np.testing.assert_allclose(logsumexp(terms), expected, rtol=1e-9)
+    impossible = jnp.zeros((1, len(cells.values), rank))
+    assert log_joint(impossible) == -np.inf
+
+
+def first_two(prior):
+    if isinstance(prior, str):
+        return prior
+    cut = {key: np.asarray(value, dtype=float) for key, value in prior.items()}
+    return {key: value[tuple(slice(2) for _ in value.shape)] for key, value in cut.items()}
+
+
+@pytest.mark.parametrize(
+    ("model", "loadings", "components"),
+    [
+        (poisson, {"concentration": 1.0}, FREE),
+        (poisson, FREE, FREE),
+        (gamma_poisson, SCALED, FREE),
+        (dirichlet_poisson, {"concentration": 1.0}, {"shape": 1.0, "rate": 1.0}),
+        (dirichlet_gamma, {"concentration": 1.0}, FREE),
+        (gamma_poisson, {"shape": 1.0, "scale": 1.0}, FREE),
+        (gamma_poisson, {"shape": 1.0, "rate": 1.0}, "free"),
+    ],
+)
+def test_refuses_other_families(model, loadings, components):
+    with pytest.raises(ValueError, match="of this model must be"):
+        seed(model.program, 0)(size=(N, M), rank=K, loadings=loadings, components=components)
+
+
+@pytest.mark.parametrize("loadings", [{"shape": 2.0, "rate": 0.0}, {"shape": 1.0, "rate": [0.0, 1.0, 1.0]}])
+def test_refuses_improper_gammas_that_are_not_flat(loadings):
+    with pytest.raises(ValueError, match="rate of loadings must be positive"):
+        seed(poisson.program, 0)(size=(N, M), rank=K, loadings=loadings, components=FREE)
+
+
+# --- the evidence lower bound ------------------------------------------------------------------------------
+
+
+def some_posterior(rng, case):
+    """Random parameters of the guide, large enough for the draws to be well behaved."""
+    shapes = {"loadings": (N, K), "components": (K, M), "scale": (N,)}
+    names = []
+    for side in ("loadings", "components"):
+        prior = getattr(case, side)
+        if prior != FREE:
+            scaled = "concentration" in prior and "shape" in prior
+            names += [(("scale" if scaled and key != "concentration" else side), key) for key in prior]
+    drawn = {f"{site}_{key}": 2 + rng.gamma(2.0, size=shapes[site]) for site, key in names}
+    return drawn | ({"components": rng.dirichlet(np.ones(M), K)} if case.components == FREE else {})
+
+
+def gamma_kl(a, b, prior):
+    c, d = np.broadcast_to(prior["shape"], a.shape), np.broadcast_to(prior["rate"], a.shape)
+    prior_constant = np.zeros_like(a) if prior == FLAT else c * np.log(np.where(d > 0, d, 1)) - gammaln(c)
+    log_x, x = digamma(a) - np.log(b), a / b
+    q = a * np.log(b) - gammaln(a) + (a - 1) * log_x - b * x
+    return (q - prior_constant - (c - 1) * log_x + d * x).sum()
+
+
+def dirichlet_kl(gamma, alpha):
+    alpha = np.broadcast_to(alpha, gamma.shape)
+    log_x = digamma(gamma) - digamma(gamma.sum(1, keepdims=True))
+    constant = [gammaln(p.sum(1)) - gammaln(p).sum(1) for p in (gamma, alpha)]
+    return (constant[0] - constant[1] + ((gamma - alpha) * log_x).sum(1)).sum()
+
+
+def summarise(case, q, side):
+    """E x, E log x and KL(q‖prior) of one side."""
+    prior = getattr(case, side)
+    if prior == FREE:
+        return q[side], np.log(q[side]), 0.0
+    mean, mean_log, kl = 1.0, 0.0, 0.0
+    site = side
+    if "concentration" in prior:
+        gamma = q[f"{side}_concentration"]
+        total = gamma.sum(1, keepdims=True)
+        mean, mean_log = gamma / total, digamma(gamma) - digamma(total)
+        kl, site = dirichlet_kl(gamma, prior["concentration"]), "scale"
+    if "shape" in prior:
+        a, b = q[f"{site}_shape"], q[f"{site}_rate"]
+        kl = kl + gamma_kl(a, b, prior)
+        a, b = (a[:, None], b[:, None]) if site == "scale" else (a, b)
+        mean, mean_log = mean * a / b, mean_log + digamma(a) - np.log(b)
+    return mean, mean_log, kl
+
+
+def closed_form(case, q, counts):
+    """ELBO = ℓ − Σ (Eθ)(Eβ) − Σ log X! − KL(θ) − KL(β), allocations at their best φ."""
+    theta, log_theta, kl_theta = summarise(case, q, "loadings")
+    beta, log_beta, kl_beta = summarise(case, q, "components")
+    log_rate = np.log(np.exp(log_theta) @ np.exp(log_beta))
+    return (counts * log_rate).sum() - (theta @ beta).sum() - gammaln(counts + 1).sum() - kl_theta - kl_beta
+
+
+def estimate(model, guide, q, counts, case, particles=500, batches=20):
+    """Mean and standard error of NumPyro's ELBO."""
+
+    def elbo(key):
+        return -TraceMeanField_ELBO(particles).loss(key, q, model, guide, counts, **settings(case))
+
+    draws = jax.jit(lambda keys: jax.lax.map(elbo, keys))(jax.random.split(jax.random.key(0), batches))
+    return np.mean(draws), np.std(draws, ddof=1) / np.sqrt(batches)
+
+
+@every_case
+def test_elbo_of_the_augmented_programs_is_the_closed_form(case, rng):
+    counts, q = some_counts(rng), some_posterior(rng, case)
+    cells, model, expected = (
+        as_observation(sparse.csr_array(counts)),
+        case.model,
+        closed_form(case, q, counts),
+    )
+    for program, guide in ((model.augmented, model.augmented_guide), (model.augmented_bound, model.guide)):
+        mean, error = estimate(program, guide, q, cells, case)
+        assert abs(mean - expected) < 4 * error + 1e-8
+        assert error < 0.3
+    mean, error = estimate(model.program, model.guide, q, cells, case)
+    assert mean >= expected - 4 * error
+
+
+@one_per_model
+def test_gradient_of_the_bound_is_that_of_the_closed_form(case, rng):
+    counts, q = some_counts(rng), some_posterior(rng, case)
+    model = case.model
+
+    def loss(params, key):
+        return TraceMeanField_ELBO(2000).loss(
+            key, params, model.augmented_bound, model.guide, counts, **settings(case)
+        )
+
+    keys = jax.random.split(jax.random.key(1), 20)
+    draws = jax.jit(lambda keys: jax.lax.map(lambda key: jax.grad(loss)(q, key), keys))(keys)
+    for name, gradient in draws.items():
+        index, step = (0,) * (gradient.ndim - 1), 1e-5
+        ahead, behind = ({**q, name: q[name].copy()} for _ in range(2))
+        ahead[name][index] += step
+        behind[name][index] -= step
+        slope = (closed_form(case, ahead, counts) - closed_form(case, behind, counts)) / (2 * step)
+        found = -np.asarray(gradient)[(slice(None), *index)]
+        assert abs(found.mean() - slope) < 4.5 * found.std(ddof=1) / np.sqrt(len(found)) + 1e-6, name
+
+
+@one_per_model
+def test_svi_starts_where_it_is_told_and_climbs(case, rng):
+    counts, q = as_observation(some_counts(rng)), some_posterior(rng, case)
+    model = case.model
+    svi = SVI(model.augmented_bound, model.guide, numpyro.optim.Adam(0.05), TraceMeanField_ELBO(10))
+    state = svi.init(jax.random.key(0), counts, init_params=q, **settings(case))
+    start = svi.get_params(state)
+    assert set(start) == set(q)
+    for name in q:
+        np.testing.assert_allclose(start[name], q[name], rtol=1e-6)
+    result = svi.run(
+        jax.random.key(0),
+        100,
+        counts,
+        init_params=q,
+        progress_bar=False,
+        stable_update=False,
+        **settings(case),
+    )
+    reached = {name: np.asarray(value) for name, value in result.params.items()}
+    counts = np.asarray(counts)
+    assert closed_form(case, reached, counts) > closed_form(case, q, counts) + 1
+
+
+@pytest.mark.parametrize("case", [CASES["lda"], CASES["allocation"]])
+def test_guide_starts_without_help(case):
+    guide = trace(seed(case.model.guide, 0)).get_trace(**settings(case))
+    drawn = {name: site["value"].shape for name, site in guide.items() if site["type"] == "sample"}
+    wanted = {"loadings": (N, K), "scale": (N,), "components": (K, M)}
+    assert drawn == {name: wanted[name] for name in drawn}
+    assert ("components" in drawn) == (case.components != FREE)
+    for site in guide.values():
+        assert np.all(site["value"] >= 0)
+
+
+# --- simulation and sampling -------------------------------------------------------------------------------
+
+
+@proper_cases
+def test_simulates(case):
+    drawn = trace(seed(case.model.program, 0)).get_trace(**settings(case))["counts"]["value"]
+    assert drawn.shape == (N, M)
+    assert drawn.min() >= 0
+
+
+def test_simulates_given_totals():
+    totals = np.arange(N) * 10
+    program = seed(dirichlet_poisson.program, 0)
+    drawn = program(**settings(CASES["smoothed lda"]), totals=totals)
+    np.testing.assert_array_equal(drawn.sum(1), totals)
+
+
+@one_per_model
+def test_nuts_runs(case, rng):
+    counts = some_counts(rng)
+    for observed in (as_observation(counts), as_observation(sparse.csr_array(counts))):
+        sampler = MCMC(
+            NUTS(case.model.program, max_tree_depth=2), num_warmup=3, num_samples=3, progress_bar=False
+        )
+        sampler.run(jax.random.key(0), observed, **settings(case))
+        assert all(np.isfinite(draws).all() for draws in sampler.get_samples().values())
+
+
+def test_single_precision_stays_single():
+    with jax.enable_x64(False):
+        drawn = trace(seed(dirichlet_gamma.program, 0)).get_trace(**settings(CASES["allocation"]))
+        assert {drawn[name]["value"].dtype for name in ("loadings", "scale", "components")} == {jnp.float32}
