@@ -1,1 +1,72 @@
-"""Bayesian non-negative matrix factorisation of counts."""
+"""Bayesian non-negative matrix factorisation of counts.
+
+Everything public is imported on first use: `import bayesnmf` itself loads nothing heavier than NumPy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np  # noqa: F401  what everything rests on, loaded here so that a first use is not slower for it
+
+if TYPE_CHECKING:
+    from bayesnmf import datasets as datasets
+    from bayesnmf import models as models
+    from bayesnmf.comparison import compare as compare
+    from bayesnmf.fitting import ConvergenceWarning as ConvergenceWarning
+    from bayesnmf.fitting import fit as fit
+    from bayesnmf.io import read_counts as read_counts
+    from bayesnmf.options import MAP as MAP
+    from bayesnmf.options import NUTS as NUTS
+    from bayesnmf.options import SVI as SVI
+    from bayesnmf.options import VI as VI
+    from bayesnmf.options import Gibbs as Gibbs
+    from bayesnmf.options import Priors as Priors
+    from bayesnmf.options import Start as Start
+    from bayesnmf.priors import Dirichlet as Dirichlet
+    from bayesnmf.priors import Gamma as Gamma
+    from bayesnmf.priors import ScaledDirichlet as ScaledDirichlet
+    from bayesnmf.results import Fit as Fit
+    from bayesnmf.storage import load as load
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ConvergenceWarning": "fitting",
+    "Dirichlet": "priors",
+    "Fit": "results",
+    "Gamma": "priors",
+    "Gibbs": "options",
+    "MAP": "options",
+    "NUTS": "options",
+    "Priors": "options",
+    "SVI": "options",
+    "ScaledDirichlet": "priors",
+    "Start": "options",
+    "VI": "options",
+    "compare": "comparison",
+    "fit": "fitting",
+    "load": "storage",
+    "read_counts": "io",
+}
+_MODULES = ("datasets", "models", "plots")
+
+__all__ = ["__version__", *sorted(_HOMES), *_MODULES]  # noqa: PLE0604
+
+_root = Path(__file__).parent.parent
+if not (_root / "bayesnmf" / "models").exists() and (_root / "models" / "likelihood.py").exists():
+    __path__.append(str(_root))  # a checkout that is not installed: models/ stands beside the package
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"bayesnmf.{_HOMES[name]}"), name)
+    if name in _MODULES:
+        return import_module(f"bayesnmf.{name}")
+    raise AttributeError(f"module 'bayesnmf' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

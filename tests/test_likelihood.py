@@ -103,9 +103,7 @@ def test_batches(problem, form):
     scales = jnp.array([[0.5], [1.0], [2.0]])
     many = PoissonProduct(scales[..., None, None] * loadings, jnp.stack([components, 2 * components]))
     assert (many.batch_shape, many.event_shape) == ((3, 2), (N, M))
-    expected = [
-        [reference(s * loadings, c * components, counts) for c in (1, 2)] for s in np.asarray(scales).ravel()
-    ]
+    expected = [[reference(s * loadings, c * components, counts) for c in (1, 2)] for s in np.asarray(scales).ravel()]
     np.testing.assert_allclose(many.log_prob(FORMS[form](counts)), expected, rtol=1e-12)
     drawn = jax.eval_shape(lambda key: many.sample(key, (4,)), jax.random.key(0))
     assert drawn.shape == many.shape((4,)) == (4, 3, 2, N, M)
