@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -84,7 +84,7 @@ def fit(
     check_combination(model, method, rank, data, options)
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
-    with _reporting(progress) as report:
+    with reporting(progress) as report:
         started = time.perf_counter()
         result = _run(data, model, rank, method, seed, options, report)
         result = replace(result, seconds=time.perf_counter() - started)
@@ -143,9 +143,7 @@ def build_problem(
 ) -> Problem:
     """Put counts, priors and summaries together; a parameter is the mode of a flat simplex."""
     if priors.components == PARAMETER:
-        return Problem(
-            counts, priors.loadings, Dirichlet(1.0), loadings, Mode(estimated=True), fixed_components
-        )
+        return Problem(counts, priors.loadings, Dirichlet(1.0), loadings, Mode(estimated=True), fixed_components)
     return Problem(counts, priors.loadings, priors.components, loadings, components, fixed_components)
 
 
@@ -198,9 +196,7 @@ def _checked(given: Given, prior: Any, name: str, size: tuple[int, int]) -> Give
     return checks.check_start_factor(given, name, size)
 
 
-def _coordinate_ascent(
-    data: Counts, model: str, rank: int, method: str, seed: int, options: Any, report: Any
-) -> Fit:
+def _coordinate_ascent(data: Counts, model: str, rank: int, method: str, seed: int, options: Any, report: Any) -> Fit:
     from bayesnmf.inference.coordinate_ascent import coordinate_ascent
     from bayesnmf.options import schedule_of
 
@@ -211,9 +207,7 @@ def _coordinate_ascent(
         report(f"{method} {model}", iteration, options.max_iter, value)
 
     state, trace, status = coordinate_ascent(problem, state, schedule_of(options), show)
-    return fit_of_state(
-        state, trace, status, model=model, method=method, options=options, counts=data, seed=seed
-    )
+    return fit_of_state(state, trace, status, model=model, method=method, options=options, counts=data, seed=seed)
 
 
 def fit_of_state(state: State, trace: list[float], status: Any, **about: Any) -> Fit:
@@ -254,7 +248,8 @@ def _warn_if_not_converged(result: Fit) -> None:
     warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
 
-def _reporting(progress: ProgressReport | bool | Literal[True]) -> Any:
+def reporting(progress: ProgressReport | bool) -> Any:
+    """Return a context that gives a progress report: a bar, the caller's own, or none."""
     from contextlib import nullcontext
 
     if callable(progress):

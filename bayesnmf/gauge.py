@@ -56,6 +56,6 @@ def reorder(values: Array, orders: Array, axis: int) -> Array:
     return np.take_along_axis(values, np.expand_dims(orders, other), axis=axis)
 
 
-def fit_scale(components: Array) -> Array:
+def component_sums(components: Array) -> Array:
     """Sum of each component over its features, (..., K): what `loadings` must be multiplied by for simplex rows."""
     return components.sum(axis=-1)

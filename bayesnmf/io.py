@@ -74,9 +74,7 @@ def _suffix(path: Path) -> str:
     for suffix in _FORMATS:
         if path.name.lower().endswith(suffix):
             return suffix
-    raise ValueError(
-        f"{path} must end in one of {', '.join(_FORMATS)}; convert the file to one of these formats"
-    )
+    raise ValueError(f"{path} must end in one of {', '.join(_FORMATS)}; convert the file to one of these formats")
 
 
 # --- readers: path -> whatever as_counts takes ----------------------------------------------------

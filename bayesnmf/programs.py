@@ -117,11 +117,7 @@ def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array)
     chains, draws = components.shape[:2]
     out = np.empty((chains, draws))
     for at in np.ndindex(chains, draws):
-        value = (
-            ScaledProportions(*(part[at] for part in loadings))
-            if isinstance(loadings, tuple)
-            else loadings[at]
-        )
+        value = ScaledProportions(*(part[at] for part in loadings)) if isinstance(loadings, tuple) else loadings[at]
         out[at] = (
             poisson_loglik(counts.matrix, matrix(value), components[at], counts.log_factorial)
             + priors.loadings.log_density(value)  # type: ignore[union-attr]

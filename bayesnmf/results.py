@@ -119,9 +119,7 @@ class Fit:
     def posterior(self) -> VariationalPosterior | Draws:
         """The closed-form q (vi, svi) or the draws (gibbs, nuts)."""
         if self._posterior is None:
-            raise AttributeError(
-                "a MAP fit has no posterior; fit with method='vi' (or 'gibbs', 'nuts', 'svi')"
-            )
+            raise AttributeError("a MAP fit has no posterior; fit with method='vi' (or 'gibbs', 'nuts', 'svi')")
         return self._posterior
 
     @property
@@ -170,11 +168,9 @@ class Fit:
 
         return sample_posterior_predictive(self, draws, seed, rows)
 
-    def to_datatree(
-        self, draws: int | None = None, chains: int | None = None, **selection: Any
-    ) -> xr.DataTree:
-        """Convert to an ArviZ `DataTree`; see `bayesnmf.posterior.to_datatree` for the keywords."""
-        from bayesnmf.posterior import to_datatree
+    def to_datatree(self, draws: int | None = None, chains: int | None = None, **selection: Any) -> xr.DataTree:
+        """Convert to an ArviZ `DataTree`; see `bayesnmf.datatree.Contents` for the keywords."""
+        from bayesnmf.datatree import to_datatree
 
         return to_datatree(self, draws, chains, **selection)
 

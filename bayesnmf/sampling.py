@@ -124,9 +124,7 @@ def fit_of_draws(
     mixed = diagnostics["r_hat_log_joint"] <= R_HAT_LIMIT
     total = log_joint.size
     reason = (
-        INTERRUPTED
-        if interrupted
-        else f"{total} draws, R-hat of the log joint {diagnostics['r_hat_log_joint']:.3f}"
+        INTERRUPTED if interrupted else f"{total} draws, R-hat of the log joint {diagnostics['r_hat_log_joint']:.3f}"
     )
     return Fit(
         loadings=loadings.mean(axis=(0, 1)),

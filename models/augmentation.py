@@ -32,9 +32,18 @@ def mean_field(factors: Factors) -> Program:
     """
 
     def guide(
-        counts: Any = None, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior, **_: Any
+        counts: Any = None,
+        *,
+        size: tuple[int, int],
+        rank: int,
+        loadings: Prior,
+        components: Prior,
+        totals: Any = None,
     ) -> None:
-        """Mean field of the closed-form family; see `factors.free` for the names of its parameters."""
+        """Mean field of the closed-form family; `factors.free` names its parameters.
+
+        It has the signature of `program`; counts and totals play no part.
+        """
         factors(size=size, rank=rank, **_posterior(size, rank, loadings, components))
 
     return guide
@@ -43,9 +52,7 @@ def mean_field(factors: Factors) -> Program:
 def with_allocations(factors: Factors) -> Program:
     """The model with the allocations of the nonzero cells as a site of shape (nnz, K)."""
 
-    def augmented(
-        counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior
-    ) -> None:
+    def augmented(counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> None:
         """S_ijk ~ Poisson(θ_ik β_kj), X_ij = Σ_k S_ijk."""
         cells = as_triplets(counts)
         theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
@@ -60,9 +67,7 @@ def with_allocations(factors: Factors) -> Program:
 def mean_field_with_allocations(factors: Factors) -> Program:
     """The guide of the augmented model: allocations at the best φ for the parameters of the factors."""
 
-    def augmented_guide(
-        counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior
-    ) -> None:
+    def augmented_guide(counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> None:
         """The mean field, and S_ij ~ Multinomial(X_ij, φ_ij). `counts` must be concrete."""
         cells = as_triplets(counts)
         posterior = _posterior(size, rank, loadings, components)
@@ -83,9 +88,7 @@ def with_expected_allocations(factors: Factors) -> Program:
     `mean_field`: the program reads the guide's parameters by their names.
     """
 
-    def augmented_bound(
-        counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior
-    ) -> None:
+    def augmented_bound(counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> None:
         """A lower bound of the program for every θ and β; to be used with `guide`."""
         cells = as_triplets(counts)
         theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
@@ -108,9 +111,7 @@ def _posterior(size: tuple[int, int], rank: int, loadings: Prior, components: Pr
     }
 
 
-def _log_chances(
-    cells: Triplets, posterior: dict[str, Prior], theta: jax.Array, beta: jax.Array
-) -> jax.Array:
+def _log_chances(cells: Triplets, posterior: dict[str, Prior], theta: jax.Array, beta: jax.Array) -> jax.Array:
     """Log φ at the nonzero cells, shape (nnz, K)."""
     log_u, log_v = mean_log(posterior["loadings"], theta), mean_log(posterior["components"], beta)
     return jax.nn.log_softmax(_log_rates(cells, log_u, log_v), axis=-1)

@@ -19,9 +19,7 @@ from .factors import Prior, draw
 from .likelihood import PoissonProduct
 
 
-def factors(
-    *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior
-) -> tuple[jax.Array, jax.Array]:
+def factors(*, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> tuple[jax.Array, jax.Array]:
     """θ (n, K) and β (K, m)."""
     n, m = size
     theta = draw("loadings", loadings, "dirichlet", row=n, component=rank)

@@ -61,8 +61,10 @@ def as_triplets(counts: Any) -> Triplets:
     """The nonzero cells of concrete counts, dense or sparse."""
     if isinstance(counts, Triplets):
         return counts
-    matrix = counts if sparse.issparse(counts) else np.asarray(counts)
-    cells = sparse.csr_array(matrix).tocoo()  # through CSR: repeated cells are added up
+    matrix: Any = counts if sparse.issparse(counts) else np.asarray(counts)
+    matrix = sparse.csr_array(matrix, copy=True)
+    matrix.sum_duplicates()
+    cells = matrix.tocoo()
     seen = cells.data != 0
     rows, columns = (jnp.asarray(index[seen]) for index in cells.coords)
     return Triplets(rows, columns, jnp.asarray(cells.data[seen], dtype=float))
@@ -116,9 +118,7 @@ class PoissonProduct(dist.Distribution):
         self.totals = None if totals is None else jnp.asarray(totals)
         (*left, n, rank), (*right, other_rank, m) = self.loadings.shape, self.components.shape
         if rank != other_rank:
-            raise ValueError(
-                f"loadings (n, K) and components (K, m) must share K, got {rank} and {other_rank}"
-            )
+            raise ValueError(f"loadings (n, K) and components (K, m) must share K, got {rank} and {other_rank}")
         batch = jnp.broadcast_shapes(tuple(left), tuple(right))
         super().__init__(batch, (n, m), validate_args=validate_args)
 

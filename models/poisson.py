@@ -19,9 +19,7 @@ from .factors import Prior, draw
 from .likelihood import PoissonProduct
 
 
-def factors(
-    *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior
-) -> tuple[jax.Array, jax.Array]:
+def factors(*, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> tuple[jax.Array, jax.Array]:
     """θ (n, K) and β (K, m)."""
     n, m = size
     theta = draw("loadings", loadings, "gamma", row=n, component=rank)
@@ -29,9 +27,7 @@ def factors(
     return theta, beta
 
 
-def program(
-    counts: Any = None, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior
-) -> jax.Array:
+def program(counts: Any = None, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> jax.Array:
     """The model.
 
     Parameters

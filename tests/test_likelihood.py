@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from scipy import sparse, stats
-
 from bayesnmf.models.likelihood import PoissonProduct, Triplets, as_observation, as_triplets
+from scipy import sparse, stats
 
 N, K, M = 7, 3, 5
 
@@ -89,8 +88,9 @@ def test_fractions_are_tolerated(problem):
 
 
 def test_repeated_and_stored_zero_cells():
-    rows, columns, values = [0, 0, 1, 1], [1, 1, 0, 1], [2, 3, 0, 4]
-    cells = as_triplets(sparse.coo_array((values, (rows, columns)), shape=(2, 2)))
+    counts = sparse.csr_array(([2, 3, 0, 4], [1, 1, 0, 1], [0, 2, 4]), shape=(2, 2))
+    cells = as_triplets(counts)
+    assert counts.nnz == 4, "the caller's matrix is left alone"
     assert [part.tolist() for part in cells] == [[0, 1], [1, 1], [5, 4]]
     factors = jnp.ones((2, 1)), jnp.ones((1, 2))
     padded = Triplets(*(jnp.append(part, 0) for part in cells))

@@ -1,10 +1,14 @@
 """The only place that raises on user input; every message names the argument, the rule and the cure."""
 
-from bayesnmf.checks.counts import as_counts, check_integer_counts
+from bayesnmf.checks.counts import (
+    as_counts,
+    check_integer_counts,
+)
 from bayesnmf.checks.options import (
     check_coordinate_ascent,
     check_family,
     check_natural_basis,
+    check_one_prior_for_all_rows,
     check_options,
     check_posterior_exists,
     check_priors,
@@ -16,26 +20,37 @@ from bayesnmf.checks.options import (
     check_threads,
 )
 from bayesnmf.checks.values import (
+    check_available,
     check_choice,
     check_count,
+    check_folder,
     check_fraction,
+    check_method,
+    check_names,
     check_nonnegative,
     check_positive,
     check_rank,
     check_seed,
     check_size,
+    check_words,
+    parse_int,
 )
 
 __all__ = [
     "as_counts",
+    "check_available",
     "check_choice",
     "check_coordinate_ascent",
     "check_count",
     "check_family",
+    "check_folder",
     "check_fraction",
     "check_integer_counts",
+    "check_method",
+    "check_names",
     "check_natural_basis",
     "check_nonnegative",
+    "check_one_prior_for_all_rows",
     "check_options",
     "check_positive",
     "check_posterior_exists",
@@ -49,4 +64,6 @@ __all__ = [
     "check_start_distribution",
     "check_start_factor",
     "check_threads",
+    "check_words",
+    "parse_int",
 ]

@@ -171,9 +171,7 @@ def _check_values(matrix: csr_array, name: str) -> None:
         return
     if not np.isfinite(data).all():
         where = _found(matrix, int(np.argmin(np.isfinite(data))))
-        raise ValueError(
-            f"{name} must be finite as {data.dtype}: found {where}; replace missing or infinite entries"
-        )
+        raise ValueError(f"{name} must be finite as {data.dtype}: found {where}; replace missing or infinite entries")
     where = _found(matrix, int(np.argmax(data < 0)))
     raise ValueError(f"{name} must be nonnegative: found {where}; remove or clip negative entries")
 

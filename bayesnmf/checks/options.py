@@ -21,9 +21,7 @@ def check_start(start: Any, words: tuple[str, ...]) -> None:
         check_choice(start, "start", words)
     elif not (hasattr(start, "loadings") and hasattr(start, "components")):
         listed = ", ".join(repr(word) for word in words)
-        raise TypeError(
-            f"start must be a Start(loadings, components), a Fit or one of {listed}: found {start!r}"
-        )
+        raise TypeError(f"start must be a Start(loadings, components), a Fit or one of {listed}: found {start!r}")
 
 
 def check_threads(threads: Any) -> None:
@@ -55,8 +53,7 @@ def check_options(options: Any, method: str, expected: type) -> None:
     """Refuse the options of another method."""
     if not isinstance(options, expected):
         raise TypeError(
-            f"options must be bayesnmf.{expected.__name__}(...) for method={method!r}: "
-            f"found {type(options).__name__}"
+            f"options must be bayesnmf.{expected.__name__}(...) for method={method!r}: found {type(options).__name__}"
         )
 
 
@@ -110,9 +107,7 @@ def check_family(model: str, side: str, prior: Distribution | str, size: tuple[i
             raise ValueError(f"priors.{side}.{parameter} must broadcast to {full}: found shape {shape}")
 
 
-def check_posterior_exists(
-    model: str, method: str, loadings: Any, components: Any, natural_mode: bool
-) -> None:
+def check_posterior_exists(model: str, method: str, loadings: Any, components: Any, natural_mode: bool) -> None:
     """Refuse improper posteriors, and parameters where there must be a prior."""
     if components == PARAMETER and method not in POINT_OR_BOUND:
         raise ValueError(
@@ -181,4 +176,15 @@ def check_same_features(names: np.ndarray, given: np.ndarray) -> None:
             raise ValueError(
                 f"counts must have the features of the fit in their order: column {first} is {given[first]!r}, "
                 f"not {names[first]!r}; reindex the columns"
+            )
+
+
+def check_one_prior_for_all_rows(prior: Any) -> None:
+    """Refuse to give new samples the prior of particular old ones."""
+    for parameter in FAMILIES[type(prior).__name__]:
+        shape = np.shape(getattr(prior, parameter))
+        if len(shape) == 2 and shape[0] > 1:
+            raise ValueError(
+                f"priors.loadings.{parameter} differs between rows, so new samples have none; "
+                "fit with a prior of shape (K,) to use transform"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,9 +64,86 @@ def check_nonnegative(value: Any, name: str) -> float:
     return 0.0 if not isinstance(value, bool) and value == 0 else check_positive(value, name)
 
 
-def check_size(size: int, limit: int, what: str, cure: str) -> None:
+def check_size(size: int, limit: float, what: str, cure: str) -> None:
     """Refuse `size` bytes above `limit`."""
     if size > limit:
         raise ValueError(
             f"{what} would take {size / 2**30:.1f} GiB, above the limit of {limit / 2**30:.1f} GiB; {cure}"
         )
+
+
+def check_method(method: str, allowed: tuple[str, ...], what: str) -> None:
+    """Refuse `what` of a fit by a method that has none."""
+    if method not in allowed:
+        listed = " or ".join(f"method={name!r}" for name in allowed)
+        raise ValueError(f"{what} needs a fit by {listed}: this one is by {method!r}")
+
+
+def check_available(asked: Any, available: int, name: str) -> int:
+    """Return how many draws or chains are asked for, at most those that a fit holds."""
+    number = check_count(asked, name)
+    if number > available:
+        raise ValueError(
+            f"{name} must be at most {available}, what this fit holds: found {number}; "
+            f"ask for {name}={available}, or fit again with more"
+        )
+    return number
+
+
+def check_names(asked: Any, names: np.ndarray, what: str) -> np.ndarray | None:
+    """Return the positions of the `what` (rows or features) asked for by name; None for all of them."""
+    if asked is None:
+        return None
+    if isinstance(asked, str) or not isinstance(asked, Iterable):
+        raise TypeError(f"{what} must be a list of names, not {asked!r}; put a single name in a list")
+    chosen = list(asked)
+    if not chosen:
+        raise ValueError(f"{what} must name at least one: found none; leave {what} out to take all")
+    places = places_of(names)
+    positions: list[int] = []
+    seen: set[str] = set()
+    for name in chosen:
+        if str(name) not in places:
+            raise ValueError(
+                f"{what} must be names in the fit: there is no {name!r}; "
+                f"choose from fit.{'row' if what == 'rows' else 'feature'}_names"
+            )
+        if str(name) in seen:
+            raise ValueError(f"{what} must name each one once: found {name!r} twice; remove the second")
+        seen.add(str(name))
+        positions += places[str(name)]
+    return np.array(positions)
+
+
+def places_of(names: np.ndarray) -> dict[str, list[int]]:
+    """Return the positions of every name; names are compared as text, so that 3, "3" and NumPy's 3 are one."""
+    places: dict[str, list[int]] = {}
+    for position, name in enumerate(names):
+        places.setdefault(str(name), []).append(position)
+    return places
+
+
+def check_words(value: Any, name: str) -> list[str]:
+    """Return a nonempty list of different words; a single string is one word."""
+    words = [value] if isinstance(value, str) else list(value)
+    if not words or len(set(words)) < len(words):
+        raise ValueError(f"{name} must name at least one, and none twice: found {words!r}")
+    return words
+
+
+def parse_int(text: str, name: str) -> int:
+    """Return the whole number that a word of the command line states."""
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a whole number: found {text!r}") from error
+
+
+def check_folder(path: str, name: str) -> Path:
+    """Return a folder that exists or can be made."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{name} must be a folder that can be written to: {path} ({error.strerror})") from error
+    return folder

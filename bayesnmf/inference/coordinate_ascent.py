@@ -56,9 +56,7 @@ class Schedule:
 
 def allocate(problem: Problem, state: State, threads: int | None) -> Totals:
     """Take one allocation step at the geometric means of both sides."""
-    return expected_allocations(
-        problem.counts.matrix, state.loadings.geometric, state.components.geometric, threads
-    )
+    return expected_allocations(problem.counts.matrix, state.loadings.geometric, state.components.geometric, threads)
 
 
 def step(problem: Problem, state: State, totals: Totals, schedule: Schedule) -> State:

@@ -26,9 +26,7 @@ class Chain(NamedTuple):
     interrupted: bool
 
 
-def sweep(
-    problem: Problem, state: State, rng: np.random.Generator, threads: int | None
-) -> tuple[State, float]:
+def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> tuple[State, float]:
     """Draw allocations, loadings and components once; also return the log joint of the state swept from."""
     seed = int(rng.integers(2**63))
     totals = sampled_allocations(

@@ -29,9 +29,7 @@ class NutsRun(NamedTuple):
 def unconstrain(values: Sites, on_simplex: frozenset[str]) -> dict[str, jax.Array]:
     """Map sites (chains, …) to the real line, where NUTS moves."""
     return {
-        name: biject_to(constraints.simplex if name in on_simplex else constraints.positive).inv(
-            jnp.asarray(value)
-        )
+        name: biject_to(constraints.simplex if name in on_simplex else constraints.positive).inv(jnp.asarray(value))
         for name, value in values.items()
     }
 

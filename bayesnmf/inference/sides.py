@@ -98,7 +98,9 @@ class Mode:
         """Carry a given value."""
         penalty = 0.0 if self.estimated else prior.log_density(value)
         if self.basis == "log":
-            penalty += prior.log_jacobian(value)
+            with np.errstate(divide="ignore"):  # at a start with zeros the density of the logarithms is 0
+                jacobian = prior.log_jacobian(value)
+            penalty = penalty + jacobian if np.isfinite(jacobian) else -np.inf
         return _point(value, penalty)
 
 
@@ -181,9 +183,7 @@ def update_components(problem: Problem, state: State, total: Array) -> State:
     if problem.fixed_components:
         return state
     prior, summary = problem.components_prior, problem.components_summary
-    return state._replace(
-        components=summary.carry(prior, total, exposure_of_components(state), state.components)
-    )
+    return state._replace(components=summary.carry(prior, total, exposure_of_components(state), state.components))
 
 
 def objective(problem: Problem, state: State, loglik: float) -> float:

@@ -64,7 +64,8 @@ def _given_side(problem: Problem, name: str, given: Given) -> Side:
     summary = getattr(problem, f"{name}_summary")
     dtype = problem.counts.dtype
     if isinstance(given, Gamma | Dirichlet | ScaledDirichlet):
-        return summary.of(prior, given)
+        parameters = {key: np.asarray(value, dtype) for key, value in vars(given).items()}
+        return summary.of(prior, type(given)(**parameters))
     if isinstance(prior, ScaledDirichlet) and not isinstance(given, ScaledProportions):
         given = split_scale(given)
     if isinstance(given, ScaledProportions):

@@ -63,9 +63,7 @@ class Gamma:
 
     def conditional(self, total: Array, exposure: Array) -> Gamma:
         """Gamma(shape + total, rate + exposure): the conditional given allocations ([P] 34-36, [GP] alg. 7)."""
-        return Gamma(
-            np.asarray(self.shape, total.dtype) + total, np.asarray(self.rate, total.dtype) + exposure
-        )
+        return Gamma(np.asarray(self.shape, total.dtype) + total, np.asarray(self.rate, total.dtype) + exposure)
 
     def mode(self, total: Array | float = 0.0, exposure: Array | float = 0.0, previous: Any = None) -> Array:
         """Mode of the conditional, (shape − 1 + total) / (rate + exposure).

@@ -54,6 +54,12 @@ def threads_or_default(threads: int | None) -> int:
     return numba.get_num_threads() if threads is None else threads
 
 
+@njit(cache=True, inline="always")
+def least_mean(dtype: Any) -> float:
+    """Return the mean of a cell below which counts divided by it, and their sums, could overflow."""
+    return np.finfo(dtype).tiny ** 0.75
+
+
 @njit(cache=True, parallel=True, fastmath=FAST)
 def _share_out(
     indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, bounds: Array, A: Array, partial: Array
@@ -61,7 +67,7 @@ def _share_out(
     """Fill A (n, K) and, per block, Uᵀ R (m, K); return ℓ and the number of underflows of each block."""
     n_blocks = bounds.shape[0] - 1
     rank = U.shape[1]
-    smallest = np.finfo(U.dtype).tiny
+    least = least_mean(U.dtype)
     loglik = np.zeros(n_blocks)
     underflows = np.zeros(n_blocks, dtype=np.int64)
     for block in prange(n_blocks):
@@ -77,7 +83,7 @@ def _share_out(
                 mean = U.dtype.type(0)
                 for k in range(rank):
                     mean += u[k] * v[k]
-                if mean < smallest:
+                if mean < least:
                     lost += 1
                     continue
                 ratio = values[p] / mean
@@ -99,10 +105,11 @@ def _share_out_underflowed(
 ) -> float:
     """Add the cells whose mean underflowed, with the exponent range that logarithms have; return their ℓ.
 
-    A cell to which no component gives positive mass is shared out evenly, at the smallest normal number.
+    Where no component gives positive mass, factors of 0 count as the smallest normal number.
     """
     rank = U.shape[1]
     smallest = np.finfo(U.dtype).tiny
+    least = least_mean(U.dtype)
     weight = np.empty(rank)
     loglik = 0.0
     for i in range(len(indptr) - 1):
@@ -111,13 +118,17 @@ def _share_out_underflowed(
             mean = U.dtype.type(0)
             for k in range(rank):
                 mean += U[i, k] * Vt[j, k]
-            if mean >= smallest:
+            if mean >= least:
                 continue
             for k in range(rank):
-                weight[k] = np.log(max(U[i, k], smallest)) + np.log(max(Vt[j, k], smallest))
+                weight[k] = np.log(U[i, k]) + np.log(Vt[j, k])
             top = weight.max()
+            if top == -np.inf:
+                for k in range(rank):
+                    weight[k] = np.log(max(U[i, k], smallest)) + np.log(max(Vt[j, k], smallest))
+                top = weight.max()
             weight = np.exp(weight - top)
-            loglik += values[p] * max(top + np.log(weight.sum()), 2.0 * np.log(smallest))
+            loglik += values[p] * (top + np.log(weight.sum()))
             weight *= values[p] / weight.sum()
             for k in range(rank):
                 A[i, k] += weight[k]
@@ -125,9 +136,7 @@ def _share_out_underflowed(
     return loglik
 
 
-def expected_allocations(
-    matrix: csr_array, loadings: Array, components: Array, threads: int | None = None
-) -> Totals:
+def expected_allocations(matrix: csr_array, loadings: Array, components: Array, threads: int | None = None) -> Totals:
     """Share every count out among the components in proportion to loadings_ik · components_kj.
 
     Parameters
@@ -149,9 +158,7 @@ def expected_allocations(
     bounds = row_blocks(matrix.indptr, threads_or_default(threads))
     A = np.empty_like(U)
     partial = np.zeros((len(bounds) - 1, *Vt.shape), dtype=Vt.dtype)
-    block_loglik, underflows = _share_out(
-        matrix.indptr, matrix.indices, matrix.data, U, Vt, bounds, A, partial
-    )
+    block_loglik, underflows = _share_out(matrix.indptr, matrix.indices, matrix.data, U, Vt, bounds, A, partial)
     Bt = partial[0]
     for other in partial[1:]:
         Bt += other

@@ -31,9 +31,7 @@ def cell_rates(pattern: csr_array, loadings: Array, components: Array, threads: 
     """Entries of loadings @ components at the nonzeros of `pattern`, in its order: shape (nnz,)."""
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     out = np.empty(len(pattern.indices), dtype=U.dtype)
-    _cell_rates(
-        pattern.indptr, pattern.indices, U, Vt, row_blocks(pattern.indptr, threads_or_default(threads)), out
-    )
+    _cell_rates(pattern.indptr, pattern.indices, U, Vt, row_blocks(pattern.indptr, threads_or_default(threads)), out)
     return out
 
 

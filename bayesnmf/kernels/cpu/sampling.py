@@ -29,9 +29,9 @@ def _mix(z: int) -> int:
 
 @njit(cache=True, inline="always")
 def _uniform(state: Array) -> float:
-    """Draw from the open interval (0, 1), 53 bits, and advance the one-element `state`."""
+    """Draw from the open interval (0, 1), 52 bits, and advance the one-element `state`."""
     state[0] += uint64(0x9E3779B97F4A7C15)
-    return ((_mix(state[0]) >> uint64(11)) + 0.5) * (1.0 / 9007199254740992.0)
+    return ((_mix(state[0]) >> uint64(12)) + 0.5) * (1.0 / 4503599627370496.0)
 
 
 @njit(cache=True)
@@ -198,7 +198,5 @@ def sampled_allocations(
     bounds = row_blocks(matrix.indptr, threads_or_default(threads))
     A = np.zeros_like(U)
     partial = np.zeros((len(bounds) - 1, *Vt.shape))
-    loglik = _draw_allocations(
-        matrix.indptr, matrix.indices, matrix.data, U, Vt, bounds, np.uint64(seed), A, partial
-    )
+    loglik = _draw_allocations(matrix.indptr, matrix.indices, matrix.data, U, Vt, bounds, np.uint64(seed), A, partial)
     return Totals(A, partial.sum(axis=0).T, float(loglik.sum()))

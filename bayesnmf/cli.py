@@ -1,0 +1,102 @@
+"""The command line: ``bayesnmf compare``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+MODELS = ("poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma")
+METHODS = ("map", "vi", "svi", "gibbs", "nuts")
+DEFAULT_ROWS = 330
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser; it imports nothing, so that --help is fast."""
+    from bayesnmf import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="bayesnmf", description="Bayesian non-negative matrix factorisation of counts."
+    )
+    parser.add_argument("--version", action="version", version=f"bayesnmf {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    compare = commands.add_parser(
+        "compare",
+        help="fit one model by several methods and compare them",
+        description="Fit one model to the same counts by several methods, align the components, score held-out counts, "
+        "and write a table, an ArviZ file and figures.",
+    )
+    compare.add_argument("file", nargs="?", metavar="FILE",
+                         help=f"counts, samples in rows: .npz .mtx[.gz] .csv[.gz] .tsv[.gz] .h5ad "
+                         f"(default: {DEFAULT_ROWS} of scikit-learn's digits)")  # fmt: skip
+    compare.add_argument("--model", default="gamma_poisson", help=f"one of {', '.join(MODELS)} (default: %(default)s)")
+    compare.add_argument("--rank", default="8", metavar="K", help="number of components (default: %(default)s)")
+    compare.add_argument("--methods", default="map,vi,gibbs,nuts", metavar="LIST",
+                         help=f"comma-separated, of {', '.join(METHODS)} (default: %(default)s)")  # fmt: skip
+    compare.add_argument("--seed", default="0", help="of everything random (default: %(default)s)")
+    compare.add_argument("--out", default="results", metavar="DIR", help="folder to write to (default: %(default)s)")
+    compare.add_argument("--quiet", action="store_true", help="no progress bar")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code: 0, 2 on bad input, 130 on Ctrl-C."""
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    # XLA sees one device a process unless told before JAX starts; chains of NUTS run one on each.
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_force_host_platform_device_count" not in flags:
+        count = min(os.cpu_count() or 1, 4)
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={count}".strip()
+    try:
+        return run_compare(options)
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        print(f"bayesnmf: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("bayesnmf: interrupted", file=sys.stderr)
+        return 130
+
+
+def run_compare(options: argparse.Namespace) -> int:
+    """Read, compare, print, write."""
+    from bayesnmf import checks
+
+    checks.check_choice(options.model, "--model", MODELS)
+    methods = [checks.check_choice(word, "--methods", METHODS) for word in options.methods.split(",")]
+    rank = checks.check_count(checks.parse_int(options.rank, "--rank"), "--rank")
+    seed = checks.check_count(checks.parse_int(options.seed, "--seed"), "--seed", minimum=0)
+    out = checks.check_folder(options.out, "--out")
+    counts, image_shape = read(options.file)
+
+    from rich.console import Console
+
+    from bayesnmf.comparison import compare
+    from bayesnmf.reports import notes, rich_table, write
+
+    result = compare(counts, options.model, rank, methods, seed=seed, out=out, progress=not options.quiet)
+    console = Console()
+    console.print(rich_table(result))
+    for line in notes(result):
+        console.print(line, style="bold red" if line.startswith("CAUTION") else "", highlight=False)
+    for path in write(result, out, image_shape):
+        console.print(f"wrote {path}", highlight=False)
+    return 0
+
+
+def read(file: str | None) -> tuple[Any, tuple[int, int] | None]:
+    """Return the counts, and the shape of a feature image if they are images."""
+    if file is not None:
+        from bayesnmf.io import read_counts
+
+        return read_counts(Path(file)), None
+    from bayesnmf.datasets import DIGITS_IMAGE, digits
+
+    return digits().rows(slice(DEFAULT_ROWS)), DIGITS_IMAGE
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,209 @@
+"""From a fit to an ArviZ `DataTree`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.special import gammaln, xlogy
+
+import bayesnmf
+from bayesnmf import checks
+from bayesnmf.posterior import (
+    LIMIT,
+    chains_and_draws,
+    columns,
+    draws_size,
+    evenly_spaced,
+    replicate,
+    replication_rng,
+    restrict_rows,
+    selected_size,
+    take_draws,
+)
+from bayesnmf.results import Draws, Fit, VariationalPosterior, effective_loadings
+from bayesnmf.specification import MODELS
+
+__all__ = ["Contents", "to_datatree"]
+
+Array = NDArray[Any]
+
+FEWER = "choose some with rows= or features=, ask for fewer draws=, or raise limit="
+INDEPENDENT = "draws are independent: their R-hat and ESS say nothing about the quality of the approximation"
+GIVEN_TOTALS = (
+    "row totals are given, so cells are multinomial and not independent; each is scored as Poisson with mean "
+    "total × loadings × components"
+)
+TRIPLETS = "count_row and count_feature are positions, from 0; all other counts are 0"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Contents:
+    """What goes into a `DataTree`: the keywords of `to_datatree`.
+
+    Attributes
+    ----------
+    rows, features : iterable of names or None
+        Which to take, in this order; all by default.
+    log_likelihood : bool
+        Add log p(count | draw) of every cell, zeros included, in nats: what `az.loo` takes.
+    posterior_predictive : bool
+        Add replicated counts of every draw.
+    seed : int
+        Of draws from q and of replicated counts.
+    limit : float
+        Bytes that the draws and what is computed of them may take; observed counts above it are given as triplets.
+    """
+
+    rows: Iterable[Any] | None = None
+    features: Iterable[Any] | None = None
+    log_likelihood: bool = False
+    posterior_predictive: bool = False
+    seed: int = 0
+    limit: float = LIMIT
+
+    def __post_init__(self) -> None:
+        checks.check_count(self.seed, "seed", minimum=0)
+        checks.check_positive(self.limit, "limit")
+
+
+def to_datatree(fit: Fit, draws: int | None = None, chains: int | None = None, **contents: Any) -> xr.DataTree:
+    """Convert a fit to an ArviZ `DataTree`.
+
+    Groups: `posterior` (loadings, components and scale by chain and draw) and `observed_data`; `sample_stats` with
+    the log joint `lp` under gibbs and nuts, `optimization` with the objective under the other methods; on request
+    `log_likelihood` and `posterior_predictive`.
+
+    Parameters
+    ----------
+    fit : Fit
+        A MAP becomes one chain of one draw, with the attribute `point_estimate`.
+    draws, chains : int, optional
+        All those of gibbs and nuts; 4 × 1000 from q, independent, with the attribute `independent_draws`.
+        Components that are parameters are the same in all draws, with the attribute `point_estimate`: leave them
+        out of R-hat and ESS by `var_names`.
+    **contents
+        Keywords of `Contents`: rows, features, log_likelihood, posterior_predictive, seed, limit.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
+    >>> tree = fit.to_datatree(draws=100, rows=[0, 2])
+    >>> dict(tree["posterior"].sizes)
+    {'chain': 4, 'draw': 100, 'row': 2, 'component': 2, 'feature': 3}
+    """
+    asked = Contents(**contents)
+    rows = checks.check_names(asked.rows, fit.row_names, "rows")
+    features = checks.check_names(asked.features, fit.feature_names, "features")
+    number = chains_and_draws(fit, chains, draws)
+    n, m = selected_size(fit, rows, features)
+    cells = 8 * number[0] * number[1] * n * m * (asked.log_likelihood + asked.posterior_predictive)
+    checks.check_size(draws_size(fit, number, (n, m)) + cells, asked.limit, "the tree of draws", FEWER)
+    part = restrict_rows(fit, rows)
+    values = take_draws(part, number, asked.seed, features)
+    coords: dict[Hashable, Array] = {
+        "chain": np.arange(number[0]),
+        "draw": np.arange(number[1]),
+        "row": _labels(part.row_names),
+        "feature": _labels(columns(part.feature_names, features)),
+        "component": np.arange(fit.rank),
+    }
+    groups = {"posterior": _posterior_group(fit, values), **_trace_group(fit, number)}
+    if asked.log_likelihood:
+        groups["log_likelihood"] = _log_likelihood_group(part, values, features)
+    if asked.posterior_predictive:
+        groups["posterior_predictive"] = _predictive_group(part, values, asked.seed)
+    groups["observed_data"] = _observed_group(part, features, asked.limit, coords)
+    return _tree(fit, groups, coords)
+
+
+def _tree(fit: Fit, groups: dict[str, xr.Dataset], coords: dict[Hashable, Array]) -> xr.DataTree:
+    """Put groups together, with the names of what they hold, and what they are in the attributes."""
+    about: dict[str, Any] = {
+        "inference_library": "bayesnmf",
+        "inference_library_version": bayesnmf.__version__,
+        "model": fit.model,
+        "method": fit.method,
+    }
+    if fit._posterior is None:
+        about["point_estimate"] = 1
+    elif not isinstance(fit._posterior, Draws):
+        about |= {"independent_draws": 1, "note": INDEPENDENT}
+    for name, group in groups.items():
+        labels = {dim: coords[dim] for dim in group.dims if dim in coords}
+        groups[name] = group.assign_coords(labels).assign_attrs({**about, **group.attrs})
+    tree = xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
+    tree.attrs = about
+    return tree
+
+
+def _labels(names: Array) -> Array:
+    """Names as a coordinate that every file format holds: numbers as they are, other objects as text."""
+    return names.astype(str) if names.dtype.kind == "O" else names
+
+
+def _posterior_group(fit: Fit, values: Draws) -> xr.Dataset:
+    group: dict[str, Any] = {
+        "loadings": (("chain", "draw", "row", "component"), values.loadings),
+        "components": (("chain", "draw", "component", "feature"), values.components),
+    }
+    if values.scale is not None:
+        group["scale"] = (("chain", "draw", "row"), values.scale)
+    if isinstance(fit._posterior, VariationalPosterior) and fit._posterior.components is None:
+        group["components"] += ({"point_estimate": 1},)
+    return xr.Dataset(group)
+
+
+def _trace_group(fit: Fit, number: tuple[int, int]) -> dict[str, xr.Dataset]:
+    """Return the log joint of the draws taken, or the objective of the iterations."""
+    if not isinstance(fit._posterior, Draws):
+        return {"optimization": xr.Dataset({"objective": ("iteration", np.array(fit.trace))})}
+    if fit.trace.shape != (fit._posterior.chains, fit._posterior.draws):
+        return {}
+    kept = fit.trace[: number[0], evenly_spaced(number[1], fit._posterior.draws)]
+    return {"sample_stats": xr.Dataset({"lp": (("chain", "draw"), kept)})}
+
+
+def _observed_group(fit: Fit, features: Array | None, limit: float, coords: dict[Hashable, Array]) -> xr.Dataset:
+    """Counts as a dense matrix, or as triplets of positions and counts where that would be too large."""
+    matrix: Any = columns(fit.counts.matrix, features)
+    if fit.counts.is_integer:
+        matrix = matrix.astype(np.int64)
+    if 8 * matrix.shape[0] * matrix.shape[1] <= limit:
+        return xr.Dataset({"counts": (("row", "feature"), matrix.toarray())})
+    triplets = matrix.tocoo()
+    values = {"count_row": triplets.row, "count_feature": triplets.col, "count_value": triplets.data}
+    names = {"row": coords["row"], "feature": coords["feature"]}
+    group = xr.Dataset({name: ("nonzero", value) for name, value in values.items()}, names)
+    return group.assign_attrs(note=TRIPLETS)
+
+
+def _cells(fit: Fit, values: Draws) -> Iterator[tuple[tuple[int, ...], Array]]:
+    """Yield the place (chain, draw) and the means (n, m) of every draw."""
+    loadings = effective_loadings(fit, values.loadings, values.scale)
+    for at in np.ndindex(values.chains, values.draws):
+        yield at, loadings[at] @ values.components[at]
+
+
+def _log_likelihood_group(fit: Fit, values: Draws, features: Array | None) -> xr.Dataset:
+    counts = columns(fit.counts.matrix, features).toarray().astype(np.float64)
+    constant = gammaln(counts + 1)
+    out = np.empty((values.chains, values.draws, *counts.shape))
+    for at, means in _cells(fit, values):
+        out[at] = xlogy(counts, means) - means - constant
+    group = xr.Dataset({"counts": (("chain", "draw", "row", "feature"), out)})
+    return group.assign_attrs(note=GIVEN_TOTALS) if MODELS[fit.model].given_totals else group
+
+
+def _predictive_group(fit: Fit, values: Draws, seed: int) -> xr.Dataset:
+    rng = replication_rng(seed)
+    n, m = fit.counts.shape[0], values.components.shape[-1]
+    out = np.empty((values.chains, values.draws, n, m), np.int64)
+    for at, means in _cells(fit, values):
+        out[at] = replicate(fit, means, rng)
+    return xr.Dataset({"counts": (("chain", "draw", "row", "feature"), out)})

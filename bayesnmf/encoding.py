@@ -1,0 +1,226 @@
+"""A fit as an xarray `DataTree`, and back: the layout of saved files.
+
+Groups: `point`, `trace`, `posterior` (the parameters of q, or the draws), `priors`, `counts` (CSR, with names) and,
+where it is needed, `start`. What is not an array is JSON in the attribute `settings`. Every array carries its type
+and a checksum, since files of draws are long and a Zarr store with a part missing reads as zeros.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+import bayesnmf
+from bayesnmf.counts import Counts
+from bayesnmf.fitting import given_start
+from bayesnmf.inference.coordinate_ascent import Status
+from bayesnmf.options import METHODS, Options, Priors, Start
+from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet, ScaledProportions
+from bayesnmf.results import Draws, Fit, VariationalPosterior
+
+__all__ = ["FORMAT", "VERSION", "decode_fit", "encode_fit"]
+
+Array = NDArray[Any]
+Groups = dict[str, xr.Dataset]
+
+FORMAT, VERSION = "bayesnmf.Fit", 1
+RECORDS: dict[str, Any] = {
+    kind.__name__: kind for kind in (Gamma, Dirichlet, ScaledDirichlet, ScaledProportions, Draws)
+}
+OPTIONS = {kind.__name__: kind for kind in METHODS.values()}
+CSR = ("data", "indices", "indptr")
+
+
+def encode_fit(fit: Fit) -> Groups:
+    scalars = ("model", "method", "rank", "seed", "seconds", "diagnostics")
+    settings = {name: getattr(fit, name) for name in scalars}
+    settings |= {"status": list(fit.status), "options": _encode_options(fit.options)}
+    about = {"format": FORMAT, "format_version": VERSION, "bayesnmf_version": bayesnmf.__version__}
+    point = {name: getattr(fit, name) for name in ("loadings", "components", "scale")}
+    return {
+        "/": xr.Dataset(attrs={**about, "settings": json.dumps(settings, default=_plain)}),
+        "/point": _encode_arrays(point),
+        "/trace": _encode_arrays({"trace": fit.trace}),
+        "/counts": _encode_counts(fit.counts),
+        **_encode_sides("/priors", fit.priors),
+        **({} if fit.options.priors is fit.priors else _encode_sides("/options/priors", fit.options.priors)),
+        **_encode_start(fit.options.start),
+        **_encode_posterior(fit._posterior),
+    }
+
+
+def decode_fit(tree: xr.DataTree) -> Fit:
+    settings = json.loads(tree.attrs["settings"])
+    status = Status(*settings.pop("status"))
+    priors = Priors(**_decode_sides(tree["priors"]))
+    options = _decode_options(settings.pop("options"), tree, priors)
+    return Fit(
+        **{"scale": None, **_decode_arrays(tree["point"]), **_decode_arrays(tree["trace"]), **settings},
+        status=status,
+        priors=priors,
+        options=options,
+        counts=_decode_counts(tree["counts"]),
+        _posterior=_decode_posterior(tree),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy scalar as Python's; any other object as text."""
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def _encode_options(options: Options) -> dict[str, Any]:
+    values = _fields(options)
+    del values["priors"]
+    if not isinstance(options.start, str):
+        del values["start"]
+    return {"kind": type(options).__name__, "values": values}
+
+
+def _decode_options(record: dict[str, Any], tree: xr.DataTree, priors: Priors) -> Options:
+    values = dict(record["values"])
+    if "start" not in values:
+        values["start"] = Start(**_decode_sides(tree["start"]))
+    if "options" in tree.children:
+        priors = Priors(**_decode_sides(tree["options/priors"]))
+    return OPTIONS[record["kind"]](priors=priors, **values)
+
+
+def _encode_start(start: Any) -> Groups:
+    return {} if isinstance(start, str) else _encode_sides("/start", Start(*given_start(start)))
+
+
+def _encode_posterior(posterior: VariationalPosterior | Draws | None) -> Groups:
+    if isinstance(posterior, VariationalPosterior):
+        return _encode_sides("/posterior", posterior)
+    return {"/posterior": _encode_value(posterior)}
+
+
+def _decode_posterior(tree: xr.DataTree) -> VariationalPosterior | Draws | None:
+    group = tree["posterior"]
+    return VariationalPosterior(**_decode_sides(group)) if group.children else _decode_value(group)
+
+
+def _encode_sides(group: str, pair: Priors | Start | VariationalPosterior) -> Groups:
+    return {f"{group}/{side}": _encode_value(getattr(pair, side)) for side in ("loadings", "components")}
+
+
+def _decode_sides(group: Any) -> dict[str, Any]:
+    return {side: _decode_value(group[side]) for side in ("loadings", "components")}
+
+
+def _encode_value(value: Any) -> xr.Dataset:
+    """Encode a distribution, draws, proportions with a scale, an array, a word or None."""
+    kind = type(value).__name__
+    if kind in RECORDS:
+        parts = value._asdict() if isinstance(value, ScaledProportions) else _fields(value)
+        return _encode_arrays(parts).assign_attrs(kind=kind)
+    if value is None or isinstance(value, str):
+        return xr.Dataset(attrs={"kind": "None" if value is None else "word", "word": value or ""})
+    return _encode_arrays({"value": np.asarray(value)}).assign_attrs(kind="array")
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+def _decode_value(group: Any) -> Any:
+    kind = group.attrs["kind"]
+    if kind in ("None", "word"):
+        return group.attrs["word"] if kind == "word" else None
+    parts = _decode_arrays(group)
+    return parts["value"] if kind == "array" else RECORDS[kind](**parts)
+
+
+# --- arrays ----------------------------------------------------------------------------------------
+
+
+def _encode_counts(counts: Counts) -> xr.Dataset:
+    parts = {name: getattr(counts.matrix, name) for name in CSR}
+    names = {"row_names": counts.row_names, "feature_names": counts.feature_names}
+    return _encode_arrays({**parts, **names})
+
+
+def _decode_counts(group: Any) -> Counts:
+    parts = _decode_arrays(group)
+    rows, features = parts["row_names"], parts["feature_names"]
+    matrix = csr_array(tuple(parts[name] for name in CSR), shape=(len(rows), len(features)))
+    return Counts(matrix, rows, features)
+
+
+def _encode_arrays(values: dict[str, Any]) -> xr.Dataset:
+    return xr.Dataset({name: _encode_array(name, value) for name, value in values.items() if value is not None})
+
+
+def _decode_arrays(group: Any) -> dict[str, Any]:
+    return {str(name): _decode_array(group[name]) for name in group.variables}
+
+
+def _encode_array(name: str, value: Any) -> xr.Variable:
+    """Return a variable with dimensions of its own, and in its attributes what files do not keep."""
+    array = np.asarray(value)
+    attributes = {
+        "saved_as": "object" if array.dtype.kind in "OT" else array.dtype.str,
+        "order": "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C",
+        "number": int(type(value) in (int, float)),
+    }
+    if array.dtype.kind in "OTU":
+        texts, attributes["json"] = _texts(array)
+        stored = np.array(texts, dtype=object)
+    else:
+        stored = _compact(array) if name in CSR else array
+    attributes["crc32"] = _checksum(array if stored.dtype.kind != "O" else stored)
+    return xr.Variable([f"{name}_{axis}" for axis in range(array.ndim)], stored, attributes)
+
+
+def _decode_array(variable: xr.DataArray) -> Any:
+    """Return what was encoded, of the same type and order in memory; refuse what has changed."""
+    about = variable.attrs
+    array = variable.to_numpy()
+    if array.dtype.kind in "OTU":
+        array = np.array([str(text) for text in array], dtype=object)
+    else:
+        array = array.astype(about["saved_as"], order=about["order"], copy=False)
+    if _checksum(array) != about["crc32"]:
+        raise ValueError(f"the values of {variable.name!r} are not those that were saved")
+    if array.dtype.kind == "O":
+        return _names(array, bool(about["json"]), about["saved_as"])
+    return array.item() if about["number"] else array
+
+
+def _texts(names: Array) -> tuple[list[str], int]:
+    """Return names as text, and whether it is JSON: where they are not all text that every format holds."""
+    listed = names.tolist()
+    if all(isinstance(name, str) and name.isprintable() for name in listed):
+        return listed, 0
+    return [json.dumps(name, default=_plain) for name in listed], 1
+
+
+def _names(texts: Array, coded: bool, saved_as: str) -> Array:
+    names = np.empty(len(texts), dtype=object)
+    for position, text in enumerate(texts):
+        name = json.loads(text) if coded else text
+        names[position] = tuple(name) if isinstance(name, list) else name
+    return names.astype(saved_as)
+
+
+def _compact(values: Array) -> Array:
+    """Whole numbers in the smallest unsigned type that holds them."""
+    for kind in (np.uint8, np.uint16, np.uint32):
+        if values.size and values.max() <= np.iinfo(kind).max:
+            small = values.astype(kind)
+            return small if np.array_equal(small, values) else values
+    return values
+
+
+def _checksum(array: Array) -> int:
+    if array.dtype.kind == "O":
+        return crc32("\n".join(array).encode())
+    return crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8))

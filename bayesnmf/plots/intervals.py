@@ -1,0 +1,106 @@
+"""Loadings of chosen rows with their uncertainty, under several fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from bayesnmf import checks
+from bayesnmf.plots.checks import check_same_unit
+from bayesnmf.plots.style import SMALL, Look, bare, hide_spare, looks, panels, share_legend, shorten, wrapped
+from bayesnmf.plots.summaries import Interval, match_fits, proportions, summarise
+from bayesnmf.results import Fit
+
+Array = NDArray[Any]
+
+
+def loadings_intervals(
+    fits: Mapping[str, Fit],
+    rows: Iterable[Any],
+    interval: float = 0.9,
+    *,
+    reference: str | None = None,
+    axes: Any = None,
+    figsize: tuple[float, float] | None = None,
+) -> Array:
+    """Draw posterior medians and central intervals of the loadings of chosen rows, one panel a row.
+
+    A fit by map, which has no posterior, is a bare point. Loadings are counts under Gamma priors (in the scale where
+    the components sum to 1), and proportions under Dirichlet priors; the two are not drawn together. Quantiles of vi
+    and svi are those of q, in closed form; those of gibbs and nuts are of the draws.
+
+    Parameters
+    ----------
+    fits : mapping of str to Fit
+        Of the same rank and features. Their components are matched to those of the reference.
+    rows : iterable of names
+        As in ``fit.row_names``, compared as text; a single name will do.
+    interval : float
+        Probability inside the interval, the same outside on either end.
+    reference : str, optional
+        Label of the fit that fixes the order; the first by default.
+    axes : array of Axes, optional
+        One for each row.
+    figsize : tuple of float, optional
+        Inches.
+
+    Returns
+    -------
+    ndarray of Axes
+        One for each row.
+    """
+    reference, orders = match_fits(fits, reference)
+    checks.check_fraction(interval, "interval")
+    check_same_unit({label: proportions(fit) for label, fit in fits.items()})
+    places = {label: _places(fit, rows) for label, fit in fits.items()}
+    names = fits[reference].row_names[places[reference]]
+    rank = fits[reference].rank
+    width = float(np.clip(0.13 * rank * len(fits) + 1.0, 3.2, 12.0))
+    shape = wrapped(len(names), width)
+    grid, figure = panels(shape if axes is None else (1, len(names)), (width * shape[1], 2.7 * shape[0] + 0.8),
+                          figsize, axes)  # fmt: skip
+    chosen = hide_spare(grid, len(names))
+    for turn, (label, look) in enumerate(looks(fits).items()):
+        found = summarise(fits[label], "loadings", (places[label][:, None], orders[label][None, :]), interval)
+        offset = (turn - (len(fits) - 1) / 2) * 0.7 / len(fits)
+        for i, ax in enumerate(chosen):
+            _draw(ax, found, i, (label, look), offset)
+    _dress(chosen, names, rank, proportions(fits[reference]))
+    if figure is not None:
+        figure.suptitle(f"Loadings: posterior median and central {100 * interval:g} % interval", fontsize=11)
+    share_legend(chosen, figure)
+    return chosen
+
+
+def _places(fit: Fit, rows: Iterable[Any]) -> Array:
+    chosen = checks.check_names([rows] if isinstance(rows, str) else rows, fit.row_names, "rows")
+    return np.arange(len(fit.row_names)) if chosen is None else chosen
+
+
+def _draw(ax: Axes, found: Interval, row: int, named: tuple[str, Look], offset: float) -> None:
+    label, look = named
+    places = np.arange(found.middle.shape[1]) + offset
+    if found.low is None or found.high is None:
+        label = f"{label} (point)"
+    else:
+        ax.vlines(places, found.low[row], found.high[row], color=look.colour, linewidth=1.6)
+    ax.plot(places, found.middle[row], look.marker, color=look.colour, markersize=4, linestyle="none", label=label)
+
+
+def _dress(axes: Array, names: Array, rank: int, shares: bool) -> None:
+    for name, ax in zip(names, axes, strict=True):
+        ax.set_title(shorten(name), fontsize=10)
+        ax.set_xticks(np.arange(rank))
+        ax.set_xticks(np.arange(1, rank) - 0.5, minor=True)
+        ax.grid(axis="x", which="minor", color="0.9", linewidth=0.8)
+        ax.tick_params(axis="x", which="both", length=0)
+        ax.tick_params(labelsize=SMALL)
+        ax.set_xlim(-0.5, rank - 0.5)
+        ax.set_ylim(bottom=-0.03 * ax.get_ylim()[1])  # room for markers at 0
+        ax.set_xlabel("component", fontsize=9)
+        ax.set_ylabel("loading (proportion)" if shares else "loading (counts)", fontsize=9)
+        bare(ax)

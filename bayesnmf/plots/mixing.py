@@ -1,0 +1,137 @@
+"""Whether the chains of Gibbs sampling or Hamiltonian Monte Carlo agree."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from bayesnmf import checks
+from bayesnmf.plots.style import QUIET, SMALL, bare, panels, share_legend, shorten
+from bayesnmf.results import Draws, Fit
+
+Array = NDArray[Any]
+
+
+class Quantity(NamedTuple):
+    """One number followed through all chains: its name and its draws (chains, draws)."""
+
+    name: str
+    draws: Array
+
+
+def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Array:
+    """Draw traces and rank plots of the log joint and of the `n` entries that vary most.
+
+    Entries are taken in turn from the loadings and the components, those of largest posterior variance first. Right
+    of each trace are histograms of the ranks of each chain's draws among those of all chains [1]_: chains that sample
+    the same distribution have flat ones, at the dashed line. Titles give R-hat and the bulk effective sample size.
+
+    Parameters
+    ----------
+    fit : Fit
+        By gibbs or nuts.
+    n : int
+        Entries below the log joint.
+    axes : array of Axes, optional
+        (n + 1, 2).
+    figsize : tuple of float, optional
+        Inches.
+
+    Returns
+    -------
+    ndarray of Axes, (n + 1, 2)
+
+    References
+    ----------
+    .. [1] A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Bürkner (2021). Rank-normalization, folding, and
+       localization: an improved R-hat for assessing convergence of MCMC. Bayesian Analysis 16, 667-718.
+    """
+    checks.check_method(fit.method, ("gibbs", "nuts"), "plots.chains")
+    checks.check_count(n, "n", minimum=0)
+    posterior: Draws = fit.posterior  # type: ignore[assignment]
+    quantities = [Quantity("log joint (nats)", fit.trace), *widest_entries(fit, posterior, n)]
+    grid, figure = panels((len(quantities), 2), (10, 2.1 * len(quantities) + 0.8), figsize, axes)
+    colours = chain_colours(len(fit.trace))
+    for row, quantity in zip(grid, quantities, strict=True):
+        _draw_trace(row[0], quantity, colours)
+        _draw_ranks(row[1], quantity, colours)
+    for ax, label in zip(grid[-1], ("draw", "rank among the draws of all chains"), strict=True):
+        ax.set_xlabel(label)
+    if figure is not None:
+        figure.suptitle(f"Chains of {fit.model} by {fit.method}", fontsize=11)
+    share_legend(grid, figure)
+    return grid
+
+
+def chain_colours(number: int) -> list[Any]:
+    """One colour a chain, evenly spaced along viridis, short of its light end."""
+    return list(mpl.colormaps["viridis"](np.linspace(0, 0.85, number)))
+
+
+def widest_entries(fit: Fit, posterior: Draws, n: int) -> list[Quantity]:
+    """Entries of largest posterior variance, in turn of the loadings and of the components."""
+    names = (fit.row_names, fit.feature_names)
+    loadings = _by_variance(posterior.loadings, n)
+    components = _by_variance(posterior.components, n)
+    share = "loading" if posterior.scale is None else "share"
+    found = []
+    for (i, k), (component, j) in zip(loadings, components, strict=False):
+        found.append(
+            Quantity(f"{share} of {shorten(names[0][i], 20)}\non component {k}", posterior.loadings[..., i, k])
+        )
+        found.append(
+            Quantity(f"{shorten(names[1][j], 20)} in\ncomponent {component}", posterior.components[..., component, j])
+        )
+    return found[:n]
+
+
+def diagnose(draws: Array) -> tuple[float, float]:
+    """R-hat and bulk effective sample size of draws (chains, draws); NaN below 4 draws a chain."""
+    import arviz as az
+
+    if draws.shape[1] < 4:
+        return np.nan, np.nan
+    return float(az.rhat(draws)), float(az.ess(draws))
+
+
+def rank_counts(draws: Array, bins: int) -> tuple[Array, Array]:
+    """Bin edges, and how many draws of each chain (chains, bins) have their rank among all draws in each bin."""
+    ranks = rankdata(draws, method="average").reshape(draws.shape)
+    edges = np.linspace(0.5, draws.size + 0.5, bins + 1)
+    return edges, np.stack([np.histogram(chain, edges)[0] for chain in ranks])
+
+
+def _by_variance(draws: Array, n: int) -> list[tuple[int, int]]:
+    variance = draws.var(axis=(0, 1))
+    largest = np.argsort(-variance, axis=None, kind="stable")[:n]
+    return [divmod(int(place), variance.shape[1]) for place in largest]
+
+
+def _draw_trace(ax: Axes, quantity: Quantity, colours: list[Any]) -> None:
+    steps = np.arange(1, quantity.draws.shape[1] + 1)
+    for number, (draws, colour) in enumerate(zip(quantity.draws, colours, strict=True)):
+        ax.plot(steps, draws, color=colour, linewidth=0.7, alpha=0.8, label=f"chain {number}")
+    r_hat, ess = diagnose(quantity.draws)
+    ax.set_title(f"R-hat {r_hat:.3f}, ESS {ess:,.0f} of {quantity.draws.size:,} draws", fontsize=9)
+    ax.set_ylabel(quantity.name, fontsize=9)
+    ax.tick_params(labelsize=SMALL)
+    bare(ax)
+
+
+def _draw_ranks(ax: Axes, quantity: Quantity, colours: list[Any]) -> None:
+    each = quantity.draws.shape[1]
+    bins = int(np.clip(each // 10, 2, 20))
+    edges, counts = rank_counts(quantity.draws, bins)
+    for heights, colour in zip(counts, colours, strict=True):
+        ax.stairs(heights, edges, baseline=None, color=colour, linewidth=1.4)
+    ax.axhline(each / bins, color=QUIET, linestyle="--", linewidth=1)
+    ax.set_ylim(0, max(counts.max(), each / bins) * 1.15)
+    ax.set_title("ranks of each chain", fontsize=9)
+    ax.set_ylabel("draws in bin", fontsize=9)
+    ax.tick_params(labelsize=SMALL)
+    bare(ax)

@@ -1,0 +1,66 @@
+"""How alike the components of several fits are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from bayesnmf import gauge
+from bayesnmf.plots.checks import check_matchable
+from bayesnmf.plots.style import SMALL, panels, shorten
+from bayesnmf.results import Fit
+
+Array = NDArray[Any]
+
+
+def agreement(fits: Mapping[str, Fit], *, axes: Axes | None = None, figsize: tuple[float, float] | None = None) -> Axes:
+    """Draw the mean cosine of matched components between all pairs of fits, as an annotated heat map.
+
+    Each pair is matched by itself. Colours run from 0 (no feature in common) to 1 (equal up to scale).
+
+    Parameters
+    ----------
+    fits : mapping of str to Fit
+        Of the same rank and features.
+    axes : Axes, optional
+    figsize : tuple of float, optional
+        Inches.
+
+    Returns
+    -------
+    Axes
+    """
+    check_matchable(fits)
+    values = mean_cosines(fits)
+    labels = [shorten(label, 16) for label in fits]
+    side = 0.75 * len(labels)
+    grid, _ = panels((1, 1), (side + 2.4, side + 1.4), figsize, axes)
+    ax: Axes = grid[0, 0]
+    image = ax.imshow(values, cmap="cividis", vmin=0, vmax=1)
+    for (i, j), value in np.ndenumerate(values):
+        ax.text(j, i, f"{value:.3f}", ha="center", va="center", fontsize=9, color="white" if value < 0.6 else "black")
+    places = np.arange(len(labels))
+    ax.set_xticks(places, labels, rotation=45 if max(map(len, labels)) > 6 else 0, rotation_mode="anchor",
+                  ha="right" if max(map(len, labels)) > 6 else "center")  # fmt: skip
+    ax.set_yticks(places, labels)
+    ax.tick_params(length=0)
+    ax.set_title("Agreement of components", fontsize=11)
+    bar = ax.figure.colorbar(image, ax=ax, fraction=0.05)
+    bar.set_label("mean cosine of matched components", fontsize=9)
+    bar.ax.tick_params(labelsize=SMALL)
+    return ax
+
+
+def mean_cosines(fits: Mapping[str, Fit]) -> Array:
+    """Mean cosine of matched components, (fits, fits); symmetric, and 1 on the diagonal unless one is all zero."""
+    found = np.eye(len(fits))
+    listed = [fit.components.astype(np.float64) for fit in fits.values()]
+    for i, first in enumerate(listed):
+        for j, second in enumerate(listed[:i]):
+            order = gauge.match_components(second, first)
+            found[i, j] = found[j, i] = np.diagonal(gauge.cosine(second[order], first)).mean()
+    return found

@@ -1,0 +1,107 @@
+"""What the figures have in common: colours and markers, panels, legends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from bayesnmf.plots.checks import check_axes
+from bayesnmf.results import Fit
+
+Array = NDArray[Any]
+
+METHOD_COLOURS = {
+    "map": "#000000",
+    "vi": "#0072B2",
+    "svi": "#56B4E9",
+    "gibbs": "#D55E00",
+    "nuts": "#009E73",
+}
+"""One colour a method, from the palette of Okabe and Ito, safe for the colour-blind."""
+
+MARKERS = ("o", "s", "^", "v", "P", "X")
+LINES = ("-", "--", ":", "-.")
+SMALL = 8
+QUIET = "0.55"
+
+
+class Look(NamedTuple):
+    """How one fit is drawn: the colour of its method; marker and line tell fits by one method apart."""
+
+    colour: str
+    marker: str
+    line: str
+
+
+def looks(fits: Mapping[str, Fit]) -> dict[str, Look]:
+    """Give every fit its look; points without a posterior (map) are diamonds."""
+    seen: dict[str, int] = {}
+    chosen = {}
+    for label, fit in fits.items():
+        turn = seen.get(fit.method, 0)
+        seen[fit.method] = turn + 1
+        marker = "D" if fit.method == "map" and turn == 0 else MARKERS[turn % len(MARKERS)]
+        chosen[label] = Look(METHOD_COLOURS[fit.method], marker, LINES[turn % len(LINES)])
+    return chosen
+
+
+def panels(
+    shape: tuple[int, int], size: tuple[float, float], figsize: Any = None, axes: Any = None
+) -> tuple[Array, Figure | None]:
+    """Return axes of the given shape, and their figure if it is a new one.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Rows and columns of panels.
+    size : tuple of float
+        Width and height in inches where no `figsize` is given.
+    axes : Axes or array of Axes, optional
+        Axes to draw on instead of new ones; as many as there are panels.
+    """
+    if axes is not None:
+        given = np.atleast_1d(np.asarray(axes, dtype=object))
+        check_axes(given.size, shape[0] * shape[1])
+        return given.reshape(shape), None
+    figure, made = plt.subplots(*shape, figsize=figsize or size, squeeze=False, layout="constrained")
+    return made, figure
+
+
+def wrapped(count: int, width: float, most: float = 12.0) -> tuple[int, int]:
+    """Rows and columns of a grid for `count` panels of `width` inches, at most `most` inches wide."""
+    columns = int(np.clip(most // width, 1, count))
+    return -(-count // columns), columns
+
+
+def hide_spare(axes: Array, used: int) -> Array:
+    """Remove the panels of a grid after the first `used`; return those that stay, in one row."""
+    for spare in axes.flat[used:]:
+        spare.remove()
+    return axes.flat[:used]
+
+
+def share_legend(axes: Array, figure: Figure | None) -> None:
+    """Draw the first panel's legend once: below a new figure, or in the first of the axes given."""
+    first: Axes = axes.flat[0]
+    handles, labels = first.get_legend_handles_labels()
+    if figure is None:
+        first.legend(handles, labels, fontsize=SMALL)
+    else:
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False)
+
+
+def bare(axes: Axes) -> None:
+    """Take away the frame's top and right sides."""
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def shorten(name: Any, most: int = 28) -> str:
+    """Return a name as text, its end cut off where it is too long for an axis."""
+    text = str(name)
+    return text if len(text) <= most else text[: most - 1] + "…"

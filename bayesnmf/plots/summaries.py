@@ -1,0 +1,92 @@
+"""The numbers that figures show: components matched between fits, medians and central intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import beta, gamma
+
+from bayesnmf import checks, gauge
+from bayesnmf.plots.checks import check_matchable
+from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet
+from bayesnmf.results import Fit
+
+Array = NDArray[Any]
+Side = Literal["loadings", "components"]
+
+
+class Interval(NamedTuple):
+    """Medians and the ends of central intervals; the points alone, ends None, where there is no posterior."""
+
+    middle: Array
+    low: Array | None
+    high: Array | None
+
+
+def match_fits(fits: Mapping[str, Fit], reference: str | None) -> tuple[str, dict[str, Array]]:
+    """Return the label of the reference (the first by default), and for each fit the order that matches it."""
+    check_matchable(fits)
+    chosen = next(iter(fits)) if reference is None else checks.check_choice(reference, "reference", fits)
+    target = fits[chosen].components
+    orders = {label: gauge.match_components(fit.components, target) for label, fit in fits.items()}
+    orders[chosen] = np.arange(fits[chosen].rank)  # equal components would be matched in any order
+    return chosen, orders
+
+
+def proportions(fit: Fit) -> bool:
+    """Whether the loadings are proportions, not amounts."""
+    return not isinstance(fit.priors.loadings, Gamma)
+
+
+def sums(fit: Fit) -> Array:
+    """Sum of each component, (K,): loadings are multiplied by it and components divided, in every figure.
+
+    It is 1 for components on the simplex; under a Gamma prior it fixes the scale that the likelihood leaves open.
+    """
+    total = gauge.component_sums(fit.components.astype(np.float64))
+    return np.where(total > 0, total, 1.0)
+
+
+def normalised_components(fit: Fit) -> Array:
+    """Components, (K, m), each summing to 1."""
+    return fit.components / sums(fit)[:, None]
+
+
+def quantiles(side: Distribution | Array, at: tuple[Array, Array], probabilities: ArrayLike) -> Array:
+    """Quantiles of some entries of a posterior, (probabilities, …).
+
+    Those of q are in closed form: the marginals of a Dirichlet are Beta(α_k, Σα − α_k).
+
+    Parameters
+    ----------
+    side : Gamma, Dirichlet, ScaledDirichlet or ndarray (chains, draws, …)
+        Of a ScaledDirichlet the proportions.
+    at : tuple of two index arrays
+        Which entries of the factor.
+    """
+    levels = np.asarray(probabilities, dtype=np.float64)
+    if isinstance(side, np.ndarray):
+        return np.quantile(side[(..., *at)].astype(np.float64), levels, axis=(0, 1))
+    p = levels[:, None, None]
+    if isinstance(side, Gamma):
+        shape, rate = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (side.shape, side.rate)))
+        return np.asarray(gamma.ppf(p, shape[at], scale=1 / rate[at]))
+    distribution: Dirichlet = side.proportions if isinstance(side, ScaledDirichlet) else side
+    alpha = np.asarray(distribution.concentration, np.float64)
+    rest = alpha.sum(axis=-1, keepdims=True) - alpha
+    return np.where(rest[at] > 0, beta.ppf(p, alpha[at], rest[at]), 1.0)  # a single proportion is 1
+
+
+def summarise(fit: Fit, side: Side, at: tuple[Array, Array], interval: float) -> Interval:
+    """Median and central interval of some entries, in the scale where components sum to 1."""
+    component = at[1] if side == "loadings" else at[0]
+    unit = sums(fit)[component] if side == "loadings" else 1 / sums(fit)[component]
+    posterior = None if fit._posterior is None else getattr(fit._posterior, side)
+    if posterior is None:
+        return Interval(getattr(fit, side)[at] * unit, None, None)
+    tail = (1 - interval) / 2
+    low, middle, high = quantiles(posterior, at, [tail, 0.5, 1 - tail]) * unit
+    return Interval(middle, low, high)

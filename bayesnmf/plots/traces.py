@@ -1,0 +1,109 @@
+"""How the objectives of map, vi and svi were climbed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from bayesnmf.fitting import natural_basis
+from bayesnmf.options import MAP, SVI
+from bayesnmf.plots.checks import check_any_objective, check_fits
+from bayesnmf.plots.style import SMALL, Look, bare, looks, panels
+from bayesnmf.results import Fit
+
+Array = NDArray[Any]
+
+
+def objectives(fits: Mapping[str, Fit], *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Array:
+    """Draw objectives against iterations, one panel for each kind of objective, since kinds do not compare.
+
+    Kinds are the log joint of map (in the natural or the log basis), the augmented ELBO of vi and the bound that svi
+    estimates, each under each model. Under map and vi the axes are logarithmic: the distance of iteration 1 and later
+    to the fit's own best, plus the last step's change, so that the end is not minus infinity. Bounds of svi are noisy
+    and on plain axes: a thin line with its running mean over a twentieth of the run; the first steps may fall below
+    the axis. Fits by gibbs and nuts climb nothing and are left out: see `chains`.
+
+    Parameters
+    ----------
+    fits : mapping of str to Fit
+    axes : array of Axes, optional
+        One for each kind.
+    figsize : tuple of float, optional
+        Inches.
+
+    Returns
+    -------
+    ndarray of Axes
+        One for each kind, in the order of the fits.
+    """
+    check_fits(fits)
+    kinds: dict[str, list[str]] = {}
+    for label, fit in fits.items():
+        if fit.method in ("map", "vi", "svi"):
+            kinds.setdefault(kind_of_objective(fit), []).append(label)
+    check_any_objective(len(kinds))
+    grid, _ = panels((1, len(kinds)), (4.2 * len(kinds), 3.6), figsize, axes)
+    styles = looks(fits)
+    for ax, (kind, labels) in zip(grid[0], kinds.items(), strict=True):
+        for label in labels:
+            draw = _draw_bound if fits[label].method == "svi" else _draw_gap
+            draw(ax, fits[label].trace, label, styles[label])
+        ax.set_title(kind, fontsize=10)
+        ax.set_xlabel("iteration")
+        ax.tick_params(labelsize=SMALL)
+        ax.legend(fontsize=SMALL)
+        bare(ax)
+    return grid[0]
+
+
+def kind_of_objective(fit: Fit) -> str:
+    """Name the quantity that a fit by map, vi or svi climbs, and its model."""
+    if isinstance(fit.options, MAP):
+        basis = "natural" if natural_basis(fit.options) else "log"
+        return f"log joint, {basis} basis\n{fit.model}"
+    if isinstance(fit.options, SVI):
+        return f"{fit.options.bound} ELBO, estimated\n{fit.model}"
+    return f"augmented ELBO\n{fit.model}"
+
+
+def gap_to_best(trace: Array) -> Array:
+    """Best of the trace minus the trace, plus the last step's change (at least 1e-12 of the best)."""
+    best = np.max(trace)
+    last = abs(trace[-1] - trace[-2]) if len(trace) > 1 else 0.0
+    return best - trace + max(last, 1e-12 * max(abs(best), 1.0))
+
+
+def running_mean(trace: Array, window: int) -> tuple[Array, Array]:
+    """Iterations, counted from 1, and means over `window` steps around them."""
+    means = np.convolve(trace, np.full(window, 1 / window), mode="valid")
+    return np.arange(len(means)) + 1 + (window - 1) / 2, means
+
+
+def nats(value: float) -> str:
+    """Write a number as on the axes, with a true minus sign."""
+    return f"{value:,.1f}".replace("-", "−")
+
+
+def _draw_gap(ax: Axes, trace: Array, label: str, look: Look) -> None:
+    gap = gap_to_best(trace)
+    name = f"{label}: best {nats(trace.max())}"
+    marker = "." if len(gap) < 5 else None
+    ax.loglog(np.arange(1, len(gap)), gap[1:], color=look.colour, linestyle=look.line, marker=marker, label=name)
+    ax.set_ylabel("best − objective (nats)")
+
+
+def _draw_bound(ax: Axes, trace: Array, label: str, look: Look) -> None:
+    steps, means = running_mean(trace, max(len(trace) // 20, 1))
+    ax.plot(np.arange(1, len(trace) + 1), trace, color=look.colour, linewidth=0.5, alpha=0.5)
+    name = f"{label}: running mean, last {nats(means[-1])}"
+    ax.plot(steps, means, color=look.colour, linestyle=look.line, linewidth=2, label=name)
+    ax.set_ylabel("bound (nats)")
+    seen = [np.asarray(line.get_ydata(), dtype=np.float64) for line in ax.lines]
+    low = min(np.quantile(values, 0.02) for values in seen)
+    high = max(values.max() for values in seen)
+    pad = 0.05 * (high - low) or 1.0
+    ax.set_ylim(low - pad, high + pad)

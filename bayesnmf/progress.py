@@ -1,0 +1,36 @@
+"""A progress bar on standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import isfinite
+
+from bayesnmf.fitting import ProgressReport
+
+
+@contextmanager
+def progress_bar() -> Iterator[ProgressReport]:
+    """Show one line for each label: done of all, time, and the current objective."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description:>28}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[objective]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        tasks: dict[str, int] = {}
+
+        def report(label: str, done: int, total: int, objective: float) -> None:
+            if label not in tasks:
+                for task in tasks.values():
+                    bar.stop_task(task)  # type: ignore[arg-type]
+                tasks[label] = bar.add_task(label, total=total, objective="")
+            text = f"{objective:,.1f}" if isfinite(objective) else ""
+            bar.update(tasks[label], completed=done, total=total, objective=text)  # type: ignore[arg-type]
+
+        yield report

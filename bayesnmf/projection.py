@@ -1,0 +1,117 @@
+"""New samples with the components fixed: what `transform` computes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bayesnmf import checks
+from bayesnmf.counts import Counts
+from bayesnmf.fitting import draws_problem, fit_of_state, natural_basis
+from bayesnmf.inference.coordinate_ascent import Schedule, Status, coordinate_ascent
+from bayesnmf.inference.gibbs import sweep
+from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State
+from bayesnmf.options import MAP, Priors
+from bayesnmf.priors import Dirichlet, ScaledProportions
+from bayesnmf.results import Draws, Fit, VariationalPosterior
+from bayesnmf.specification import PARAMETER
+
+SETTLE = Schedule(order="loadings", max_iter=1000, tol=1e-11)
+COMPONENT_DRAWS = 200
+BURN_IN = 100
+SWEEPS = 10
+
+
+def project(fit: Fit, counts: Any, seed: int) -> Fit:
+    """Fit new samples with the components of `fit`, by the method of `fit`.
+
+    Under map, vi and svi: coordinate ascent over the loadings alone, from even shares. Under gibbs and nuts: for
+    each of 200 evenly spaced draws of the components, 10 Gibbs sweeps over the loadings, started where the draw
+    before ended.
+
+    Parameters
+    ----------
+    fit : Fit
+    counts : array-like, (rows, m)
+        Features as in the fit, in the same order.
+    seed : int
+        Of the Gibbs sweeps.
+    """
+    started = time.perf_counter()
+    data = checks.as_counts(counts, dtype=fit.counts.dtype)
+    checks.check_same_features(fit.feature_names, data.feature_names)
+    checks.check_one_prior_for_all_rows(fit.priors.loadings)
+    if isinstance(fit._posterior, Draws):
+        checks.check_integer_counts(data, "transform with posterior draws")
+        result = _project_draws(fit, fit._posterior, data, seed)
+    else:
+        result = _project_closed_form(fit, data)
+    return replace(result, counts=data, seconds=time.perf_counter() - started)
+
+
+def _project_closed_form(fit: Fit, data: Counts) -> Fit:
+    loadings_summary: Any = MeanField(component_axis=1)
+    components: Side
+    prior = Dirichlet(1.0) if fit.priors.components == PARAMETER else fit.priors.components
+    given = np.asfortranarray(fit.components)
+    if isinstance(fit.options, MAP):
+        loadings_summary = Mode("natural" if natural_basis(fit.options) else "log")
+        components = Mode().at(prior, given)  # type: ignore[arg-type]
+    elif isinstance(fit._posterior, VariationalPosterior) and fit._posterior.components is not None:
+        components = MeanField(component_axis=0).of(prior, fit._posterior.components)  # type: ignore[arg-type]
+    else:
+        components = Mode(estimated=True).at(prior, given)  # type: ignore[arg-type]
+    problem = Problem(data, fit.priors.loadings, prior, loadings_summary, Mode(), fixed_components=True)  # type: ignore[arg-type]
+    state = State(_even_loadings(problem, components, fit.rank), components)
+    state, trace, status = coordinate_ascent(problem, state, SETTLE)
+    return fit_of_state(
+        state, trace, status,
+        model=fit.model, method=fit.method, options=fit.options, counts=data, seed=fit.seed,
+    )  # fmt: skip
+
+
+def _even_loadings(problem: Problem, components: Side, rank: int) -> Side:
+    """Carry the conditional of loadings whose counts are shared out evenly: no randomness in `transform`."""
+    dtype = problem.counts.dtype
+    total = np.repeat(problem.counts.row_totals[:, None] / rank, rank, axis=1).astype(dtype)
+    exposure = components.matrix.sum(axis=1)[None, :].astype(dtype)
+    return problem.loadings_summary.carry(problem.loadings_prior, total, exposure, None)
+
+
+def _project_draws(fit: Fit, posterior: Draws, data: Counts, seed: int) -> Fit:
+    rng = np.random.default_rng(seed)
+    doubles = data.with_matrix(data.matrix.astype(np.float64))
+    problem = replace(draws_problem(doubles, fit.priors, rng), fixed_components=True)
+    total = posterior.chains * posterior.draws
+    chosen = np.unique(np.linspace(0, total - 1, min(COMPONENT_DRAWS, total)).astype(int))
+    components = posterior.components.reshape(total, *posterior.components.shape[2:])[chosen]
+    prior, summary = problem.components_prior, problem.components_summary
+    loadings = None
+    kept: list[Any] = []
+    log_joint = np.empty((1, len(chosen)))
+    for s, draw in enumerate(components):
+        side = summary.at(prior, np.asfortranarray(draw))  # type: ignore[attr-defined]
+        loadings = _even_loadings(problem, side, fit.rank) if loadings is None else loadings
+        state = State(loadings, side)
+        for _ in range(SWEEPS if s else BURN_IN):
+            state, log_joint[0, s] = sweep(problem, state, rng, None)
+        loadings = state.loadings
+        kept.append(loadings.value)
+    scale = None
+    if isinstance(kept[0], ScaledProportions):
+        scale = np.stack([value.scale[:, 0] for value in kept])[None]
+        kept = [value.proportions for value in kept]
+    draws = Draws(np.stack(kept)[None], components[None], scale)
+    return replace(
+        fit,
+        loadings=draws.loadings.mean(axis=(0, 1)),
+        components=draws.components.mean(axis=(0, 1)),
+        scale=None if scale is None else scale.mean(axis=(0, 1)),
+        trace=log_joint,
+        status=Status(True, f"{SWEEPS} sweeps for each of {len(chosen)} draws of the components", len(chosen)),
+        diagnostics={},
+        _posterior=draws,
+    )

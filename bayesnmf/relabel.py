@@ -1,0 +1,49 @@
+"""The same fit with its components in another order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.options import Priors
+from bayesnmf.results import Draws, Fit, VariationalPosterior
+from bayesnmf.specification import PARAMETER
+
+Array = NDArray[Any]
+
+
+def relabel(fit: Fit, order: Array) -> Fit:
+    """Permute loadings, components, posterior and priors: component `order[k]` becomes component k."""
+    posterior: Any = fit._posterior
+    if isinstance(posterior, Draws):
+        posterior = replace(
+            posterior,
+            loadings=posterior.loadings[..., order],
+            components=posterior.components[..., order, :],
+        )
+    elif isinstance(posterior, VariationalPosterior):
+        posterior = VariationalPosterior(
+            _permuted(posterior.loadings, order, -1), _permuted(posterior.components, order, -2)
+        )
+    return replace(
+        fit,
+        loadings=fit.loadings[:, order],
+        components=fit.components[order],
+        priors=Priors(_permuted(fit.priors.loadings, order, -1), _permuted(fit.priors.components, order, -2)),
+        _posterior=posterior,
+    )
+
+
+def _permuted(distribution: Any, order: Array, axis: int) -> Any:
+    """Permute every parameter that differs between components."""
+    if distribution is None or distribution == PARAMETER:
+        return distribution
+    changed = {}
+    for name, value in vars(distribution).items():
+        array = np.asarray(value)
+        along = array.ndim >= -axis and array.shape[axis] == len(order) and array.shape[axis] > 1
+        changed[name] = np.take(array, order, axis=axis) if along else value
+    return replace(distribution, **changed)

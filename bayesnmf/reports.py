@@ -1,0 +1,153 @@
+"""A comparison as text, files and figures."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from bayesnmf.comparison import Comparison
+
+SHOWN_ROWS = 4
+STORED_DRAWS = 250
+
+# Heading and format of each measure, in the order of the report.
+MEASURES = {
+    "seconds": ("seconds", "{:.1f}"),
+    "loglik": ("in-sample log-likelihood at Eθ·Eβ", "{:,.1f}"),
+    "elbo_augmented": ("elbo_augmented", "{:,.1f}"),
+    "elbo_marginal": ("elbo_marginal", "{:,.1f}"),
+    "elbo_marginal_se": ("  ± se", "{:.1f}"),
+    "heldout_thinned": ("held-out nats/count, thinned", "{:.4f}"),
+    "heldout_withheld": ("held-out nats/count, new samples", "{:.4f}"),
+    "floored_cells": ("cells that needed the 1e-6 background", "{:.0f}"),
+    "coverage90": ("coverage of 90 % intervals (PIT)", "{:.3f}"),
+    "min_ess": ("min ESS", "{:.0f}"),
+    "max_r_hat": ("max R-hat", "{:.3f}"),
+    "cosine_other_start": ("cosine with a dispersed start", "{:.3f}"),
+    "cosine": ("components vs reference, mean cosine", "{:.4f}"),
+    "cosine_min": ("components vs reference, least cosine", "{:.4f}"),
+    "loadings_corr": ("loadings vs reference, correlation", "{:.4f}"),
+}
+
+
+def rich_table(comparison: Comparison) -> Any:
+    """Return the table as rich renders it: a column a method, a row a measure."""
+    from rich.table import Table
+
+    from bayesnmf.comparison import reference_of
+
+    fits = comparison.fits
+    first = next(iter(fits.values()))
+    train = comparison.split.train
+    table = Table(
+        title=f"{first.model}, rank {first.rank}: {train.shape[0]:,} samples × {train.shape[1]:,} features",
+        caption=f"reference: {reference_of(fits)}; log-likelihoods and bounds in nats, Poisson scale",
+    )
+    table.add_column("")
+    for name in fits:
+        table.add_column(name, justify="right")
+    for measure, (heading, form) in MEASURES.items():
+        if measure in comparison.table:
+            table.add_row(heading, *(_cell(comparison.table.loc[name, measure], form) for name in fits))
+    return table
+
+
+def _cell(value: Any, form: str) -> str:
+    return "–" if isinstance(value, float) and math.isnan(value) else form.format(value)
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """Return what must be read with the table."""
+    from bayesnmf.comparison import NOTE
+
+    split = comparison.split
+    chains = [name for name in ("gibbs", "nuts") if name in comparison.fits]
+    lines = [f"{' and '.join(chains)}: {NOTE}"] if chains else []
+    lines.append(
+        f"{split.train.total:,.0f} counts trained on, {split.thinned.total:,.0f} thinned (each kept with probability "
+        f"{split.keep:g})"
+    )
+    if split.seen is not None and split.withheld is not None:
+        lines.append(
+            f"{split.seen.shape[0]} new samples: {split.seen.total:,.0f} counts seen, {split.withheld.total:,.0f} predicted"
+        )
+    return lines + [f"CAUTION {caution}" for caution in comparison.cautions]
+
+
+def as_text(comparison: Comparison) -> str:
+    """Return table and notes as plain text."""
+    from rich.console import Console
+
+    console = Console(width=120, record=True, file=_Nowhere())
+    console.print(rich_table(comparison))
+    return console.export_text() + "\n".join(notes(comparison))
+
+
+class _Nowhere:
+    """A file that keeps nothing; the console records what is printed."""
+
+    def write(self, text: str) -> int:
+        """Take text."""
+        return len(text)
+
+    def flush(self) -> None:
+        """Have nothing to flush."""
+        return
+
+
+def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None) -> list[Path]:
+    """Write `compare.nc`, `table.csv`, `report.txt` and the figures; return their paths."""
+    out.mkdir(parents=True, exist_ok=True)
+    written = [out / "compare.nc", out / "table.csv", out / "report.txt"]
+    to_datatree(comparison).to_netcdf(written[0], engine="h5netcdf")
+    comparison.table.to_csv(written[1])
+    written[2].write_text(as_text(comparison) + "\n", encoding="utf-8")
+    return written + figures(comparison, out, image_shape)
+
+
+def to_datatree(comparison: Comparison) -> Any:
+    """Return one tree with a branch for each method, draws thinned to 250 a chain, and the table as attributes."""
+    import xarray as xr
+
+    branches = {}
+    for name, fitted in comparison.fits.items():
+        draws, chains = None, None
+        if fitted.method in ("vi", "svi"):
+            draws, chains = STORED_DRAWS, 4
+        elif fitted.method in ("gibbs", "nuts"):
+            draws, chains = min(STORED_DRAWS, fitted.posterior.draws), None  # type: ignore[union-attr]
+        branches[name] = fitted.to_datatree(draws, chains)
+    table = comparison.table.reset_index().to_xarray().set_coords("method").swap_dims(index="method").drop_vars("index")
+    return xr.DataTree.from_dict({"comparison": table, **branches})
+
+
+def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None) -> list[Path]:
+    """Draw components, chains, intervals of loadings, objectives and agreement."""
+    import matplotlib.pyplot as plt
+
+    from bayesnmf import plots
+
+    fits = comparison.fits
+    with_posterior = {name: fitted for name, fitted in fits.items() if fitted.method != "map"}
+    totals = comparison.split.train.row_totals
+    rows = comparison.split.train.row_names[np.argsort(-totals, kind="stable")[:SHOWN_ROWS]]
+    drawn = {"components": lambda: plots.components(fits, image_shape=image_shape)}
+    drawn["objectives"] = lambda: plots.objectives(fits)
+    drawn["agreement"] = lambda: plots.agreement(fits)
+    if with_posterior:
+        drawn["loadings_intervals"] = lambda: plots.loadings_intervals(with_posterior, rows)
+    for name in ("gibbs", "nuts"):
+        if name in fits:
+            drawn[f"chains_{name}"] = lambda name=name: plots.chains(fits[name])  # type: ignore[misc]
+    paths = []
+    for name, draw in drawn.items():
+        axes = np.ravel(draw())
+        paths.append(out / f"{name}.png")
+        figure = next(ax for ax in axes if ax is not None).figure
+        figure.savefig(paths[-1], dpi=150)
+        plt.close(figure)
+    return paths

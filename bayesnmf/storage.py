@@ -1,0 +1,157 @@
+"""Save fits to files, and load them: NetCDF or Zarr, laid out by `bayesnmf.encoding`."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from bayesnmf.encoding import FORMAT, VERSION, decode_fit, encode_fit
+from bayesnmf.results import Fit
+
+__all__ = ["load", "save"]
+
+SUFFIXES = (".nc", ".zarr")
+
+
+def save(fit: Fit, path: str | os.PathLike[str]) -> None:
+    """Write a fit to a NetCDF file (`.nc`) or a Zarr store (`.zarr`, needs zarr).
+
+    An older fit there is replaced only once the new one is complete. What `load` gives back is equal to the fit in
+    every bit, but for two things: a start given as a `Fit` becomes the equivalent `Start`, and names that are neither
+    text, numbers nor dates become text.
+
+    Raises
+    ------
+    ValueError
+        The suffix is neither, or something that is not a fit is in the way.
+    OSError
+        The file cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    suffix = _suffix(target)
+    _check_target(target, suffix)
+    tree = xr.DataTree.from_dict(encode_fit(fit))
+    temporary = target.with_name(f".{target.stem}-{secrets.token_hex(4)}{suffix}")
+    try:
+        _write(tree, temporary, suffix)
+        _put(temporary, target)
+    except OSError as error:
+        raise type(error)(f"cannot write {path}: {error}; check free space and permissions") from error
+    finally:
+        _remove(temporary)
+
+
+def load(path: str | os.PathLike[str]) -> Fit:
+    """Read a fit that `Fit.save` wrote.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    ValueError
+        It is no fit, is damaged, or was written by a later version.
+    """
+    source = Path(path)
+    suffix = _suffix(source)
+    if not source.exists():
+        raise FileNotFoundError(f"there is no {source}; check the path (now in {Path.cwd()})")
+    if source.is_dir() != (suffix == ".zarr"):
+        form = "a directory, as Zarr stores are" if suffix == ".zarr" else "a file, not a directory"
+        raise ValueError(f"{source} must be {form}; give the path that was given to save")
+    try:
+        tree = _read(source, suffix)
+    except (ImportError, MemoryError, PermissionError):
+        raise
+    except Exception as error:  # whatever a reader raises, the file is not what its suffix promises
+        raise _damaged(source, error) from error
+    _check_format(tree, source)
+    try:
+        return decode_fit(tree)
+    except Exception as error:  # likewise
+        raise _damaged(source, error) from error
+
+
+# --- files -----------------------------------------------------------------------------------------
+
+
+def _suffix(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ValueError(f"{path} must end in {' or '.join(SUFFIXES)}, NetCDF or Zarr; rename it")
+    if suffix == ".zarr":
+        try:
+            import zarr  # noqa: F401
+        except ImportError as error:
+            raise ImportError(
+                f"{path} is a Zarr store, which needs zarr: pip install 'bayesnmf[files]', or use .nc"
+            ) from error
+    return suffix
+
+
+def _check_target(path: Path, suffix: str) -> None:
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} in; make it first")
+    store = suffix == ".zarr" and (path / "zarr.json").is_file()
+    if path.exists() and not store and (suffix == ".zarr" or path.is_dir()):
+        form = "Zarr store" if suffix == ".zarr" else "file"
+        raise ValueError(f"{path} must be a {form}, to be replaced, or not exist; choose another path")
+
+
+def _check_format(tree: xr.DataTree, path: Path) -> None:
+    if tree.attrs.get("format") != FORMAT:
+        raise ValueError(
+            f"{path} must be a fit that Fit.save wrote: it is something else; read trees of draws with "
+            "arviz.from_netcdf or arviz.from_zarr"
+        )
+    if tree.attrs["format_version"] > VERSION:
+        raise ValueError(
+            f"{path} must have format version {VERSION} or lower: found {tree.attrs['format_version']}, written by "
+            f"bayesnmf {tree.attrs.get('bayesnmf_version')}; upgrade bayesnmf"
+        )
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    about = f"{type(error).__name__}: {str(error).strip()}"
+    return ValueError(f"{path} must be a whole file that Fit.save wrote: {about}; save the fit again")
+
+
+def _write(tree: xr.DataTree, path: Path, suffix: str) -> None:
+    if suffix == ".zarr":
+        tree.to_zarr(path, mode="w-", consolidated=False)
+    else:
+        packed = {name: {"zlib": True, "shuffle": True} for name in ("data", "indices", "indptr")}
+        tree.to_netcdf(path, engine="h5netcdf", encoding={"/counts": packed})
+
+
+def _read(path: Path, suffix: str) -> xr.DataTree:
+    settings: dict[str, Any] = {"consolidated": False} if suffix == ".zarr" else {}
+    engine: Any = "zarr" if suffix == ".zarr" else "h5netcdf"
+    with xr.open_datatree(path, engine=engine, **settings) as tree:
+        return tree.load()
+
+
+def _put(temporary: Path, path: Path) -> None:
+    """Move a complete file or store to its place; an older store is moved aside first, and back on failure."""
+    if not path.is_dir():
+        os.replace(temporary, path)
+        return
+    aside = temporary.with_name(temporary.name + ".old")
+    os.rename(path, aside)
+    try:
+        os.rename(temporary, path)
+    except BaseException:
+        os.rename(aside, path)
+        raise
+    shutil.rmtree(aside)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

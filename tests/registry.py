@@ -1,0 +1,150 @@
+"""One list of models and priors; every conformance test runs over it, so a new line adds its tests everywhere.
+
+The sizes are arguments, so that the same priors serve tiny sampler tests and larger fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from bayesnmf import Dirichlet, Gamma, Priors, ScaledDirichlet
+from bayesnmf.inference.sides import Draw, State
+from bayesnmf.priors import ScaledProportions
+
+SIZE, RANK = (9, 7), 3
+
+Build = Callable[[int, int, int], Priors]
+
+
+class Entry(NamedTuple):
+    """A model with priors for any size (n, m, K)."""
+
+    id: str
+    model: str
+    build: Build
+
+    def priors(self, size: tuple[int, int] = SIZE, rank: int = RANK) -> Priors:
+        """Return the priors for one size."""
+        return self.build(*size, rank)
+
+    @property
+    def proper(self) -> bool:
+        """Whether the model can be simulated."""
+        priors = self.priors()
+        return priors.loadings.proper and priors.components.proper
+
+    @property
+    def natural(self) -> bool:
+        """Whether the MAP exists in the natural basis."""
+        priors = self.priors()
+        return min(priors.loadings.smallest_shape, priors.components.smallest_shape) >= 1
+
+
+def spread(low: float, high: float, *size: int) -> np.ndarray:
+    """All different, from `low` to `high`."""
+    return np.linspace(low, high, int(np.prod(size))).reshape(size)
+
+
+def _asymmetric_gamma(n: int, m: int, K: int) -> Priors:
+    return Priors(Gamma(spread(1.0, 2.5, K), spread(0.2, 0.6, K)), Dirichlet(spread(1.0, 2.0, m)))
+
+
+def _asymmetric_doubly_gamma(n: int, m: int, K: int) -> Priors:
+    loadings = Gamma(spread(1.1, 3.0, n, K), spread(0.3, 0.9, n, 1))
+    return Priors(loadings, Gamma(spread(1.0, 2.0, K, 1), spread(0.5, 2.0, K, m)))
+
+
+def _asymmetric_dirichlet(n: int, m: int, K: int) -> Priors:
+    return Priors(Dirichlet(spread(1.0, 3.0, K)), Dirichlet(spread(1.0, 2.0, K, m)))
+
+
+def _asymmetric_scaled(n: int, m: int, K: int) -> Priors:
+    loadings = ScaledDirichlet(spread(1.0, 3.0, n, K), spread(2.0, 5.0, n, 1), spread(0.2, 0.5, n, 1))
+    return Priors(loadings, Dirichlet(spread(1.0, 2.0, m)))
+
+
+MODELS_AND_PRIORS = [
+    Entry("poisson", "poisson", lambda n, m, K: Priors(Gamma(1.0, 0.0), Dirichlet(1.0))),
+    Entry("poisson-gammas", "poisson", lambda n, m, K: Priors(Gamma(1.2, 0.3), Gamma(1.5, 2.0))),
+    Entry("gamma_poisson", "gamma_poisson", lambda n, m, K: Priors(Gamma(1.3, 0.2), Dirichlet(1.2))),
+    Entry("doubly_gamma", "gamma_poisson", lambda n, m, K: Priors(Gamma(1.5, 0.4), Gamma(1.2, 0.7))),
+    Entry("dirichlet_poisson", "dirichlet_poisson", lambda n, m, K: Priors(Dirichlet(1.0), Dirichlet(1.0))),
+    Entry(
+        "dirichlet_gamma",
+        "dirichlet_gamma",
+        lambda n, m, K: Priors(ScaledDirichlet(1.0, 2.0, 0.2), Dirichlet(1.0)),
+    ),
+    Entry("gamma_poisson-asymmetric", "gamma_poisson", _asymmetric_gamma),
+    Entry("doubly_gamma-asymmetric", "gamma_poisson", _asymmetric_doubly_gamma),
+    Entry("dirichlet_poisson-asymmetric", "dirichlet_poisson", _asymmetric_dirichlet),
+    Entry("dirichlet_gamma-asymmetric", "dirichlet_gamma", _asymmetric_scaled),
+    Entry("gamma_poisson-sparse", "gamma_poisson", lambda n, m, K: Priors(Gamma(0.4, 0.1), Dirichlet(0.3))),
+    Entry("doubly_gamma-sparse", "gamma_poisson", lambda n, m, K: Priors(Gamma(0.5, 0.2), Gamma(0.4, 0.5))),
+    Entry("dirichlet_poisson-sparse", "dirichlet_poisson", lambda n, m, K: Priors(Dirichlet(0.3), Dirichlet(0.2))),
+    Entry(
+        "dirichlet_gamma-sparse",
+        "dirichlet_gamma",
+        lambda n, m, K: Priors(ScaledDirichlet(0.3, 0.8, 0.1), Dirichlet(0.2)),
+    ),
+]
+
+
+def over(entries: list[Entry]) -> Any:
+    """Parametrise a test by `entry`."""
+    return pytest.mark.parametrize("entry", entries, ids=[entry.id for entry in entries])
+
+
+every_entry = over(MODELS_AND_PRIORS)
+proper_entries = over([entry for entry in MODELS_AND_PRIORS if entry.proper])
+simplex_entries = over([entry for entry in MODELS_AND_PRIORS if isinstance(entry.priors().components, Dirichlet)])
+
+
+def nasty_counts(seed: int = 0, size: tuple[int, int] = SIZE) -> np.ndarray:
+    """Counts with an empty row, an empty column, a row and a column with a single nonzero, and large counts."""
+    rng = np.random.default_rng(seed)
+    n, m = size
+    assert n >= 5
+    assert m >= 5
+    counts = rng.poisson(rng.gamma(0.7, 4.0, size)).astype(np.float64)
+    counts[1], counts[:, 2] = 0, 0
+    counts[3] = 0
+    counts[3, 4] = 7
+    counts[:, 1] = 0
+    counts[4, 1] = 3
+    counts[0, 0], counts[n - 1, m - 1] = 2_000, 35_000
+    counts[5:, 0] = rng.poisson(1.0, n - 5)
+    return counts
+
+
+def plain_counts(seed: int = 0, size: tuple[int, int] = SIZE, mean: float = 3.0) -> np.ndarray:
+    """Small counts with zeros."""
+    return np.random.default_rng(seed).poisson(mean, size).astype(np.float64)
+
+
+def interior_value(prior: Any, size: tuple[int, int], rng: np.random.Generator) -> Any:
+    """Random values of one side away from the boundary, not drawn from the prior, so that flat ones have them too."""
+    if isinstance(prior, ScaledDirichlet):
+        return ScaledProportions(rng.dirichlet(np.full(size[1], 2.0), size[0]), rng.gamma(3.0, 2.0, (size[0], 1)))
+    if isinstance(prior, Dirichlet):
+        return rng.dirichlet(np.full(size[1], 2.0), size[0])
+    return rng.gamma(2.0, 1.0, size)
+
+
+def interior_state(priors: Priors, size: tuple[int, int], rank: int, rng: np.random.Generator) -> State:
+    """Both sides at random points, carried as draws are."""
+    n, m = size
+    carry = Draw(rng)
+    return State(
+        carry.at(priors.loadings, interior_value(priors.loadings, (n, rank), rng)),
+        carry.at(priors.components, interior_value(priors.components, (rank, m), rng)),
+    )
+
+
+def with_parameter(priors: Priors) -> Priors:
+    """Return the same priors with the components as a parameter."""
+    return replace(priors, components="parameter")

@@ -1,0 +1,154 @@
+"""Every closed-form routine of the golden file, by `bayesnmf.fit`, entry by entry."""
+
+import numpy as np
+import pytest
+from golden import reference
+from golden.reference import STEPS, TOLERANCE
+
+import bayesnmf
+from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, ScaledDirichlet, Start
+
+GOLDEN = reference.load()
+RESULTS = GOLDEN["results"]
+X, LOADINGS, COMPONENTS, GAMMA, NU, ALPHA, RATE, ETA = (
+    GOLDEN["inputs"][name] for name in ("X", "loadings", "components", "gamma", "nu", "alpha", "rate", "eta")
+)
+FLAT = Gamma(1.0, 0.0)
+RANK = LOADINGS.shape[1]
+
+every_step = pytest.mark.parametrize("steps", STEPS)
+
+
+def run(model, method, priors, start, steps, **schedule):
+    options = {"map": MAP, "vi": VI}[method]
+    settings = options(priors=Priors(*priors), start=Start(*start), max_iter=steps, tol=0, **schedule)
+    return bayesnmf.fit(X, model, RANK, method, options=settings)
+
+
+def equal(found, expected):
+    """Relative, entry by entry: some golden entries are 1e-91, and they must be right too."""
+    np.testing.assert_allclose(found, expected, rtol=TOLERANCE, atol=0)
+
+
+def factors_are(fit, result):
+    equal(fit.loadings, result["loadings"])
+    equal(fit.components, result["components"])
+
+
+def poisson_loglik(fit):
+    return reference.poisson_loglik(X, fit.loadings @ fit.components)
+
+
+def test_some_golden_entries_are_tiny():
+    entries = RESULTS["joint/25"]["components"]
+    assert entries[entries > 0].min() < 1e-50
+
+
+@every_step
+def test_alternating_multiplicative_updates(steps):
+    start = (LOADINGS, COMPONENTS)
+    fit = run("poisson", "map", (FLAT, FLAT), start, steps, schedule="alternating", order="components")
+    result = RESULTS[f"alternating_mu/{steps}"]
+    factors_are(fit, result)
+    equal(fit.trace[-1], result["loglik"])
+
+
+@every_step
+def test_joint_updates(steps):
+    fit = run("poisson", "map", (FLAT, "parameter"), (LOADINGS, COMPONENTS), steps)
+    result = RESULTS[f"joint/{steps}"]
+    factors_are(fit, result)
+    equal(fit.trace[-1], result["loglik"])
+
+
+@every_step
+def test_lasso(steps):
+    priors = (Gamma(1.0, reference.TAU), "parameter")
+    fit = run("poisson", "map", priors, (LOADINGS, COMPONENTS), steps)
+    result = RESULTS[f"lasso/{steps}"]
+    factors_are(fit, result)
+    penalised = reference.kl_divergence(X, fit.loadings @ fit.components) + reference.TAU * fit.loadings.sum()
+    equal(penalised, result["penalised_kl"])
+    # The log joint is minus the penalised divergence, up to the normaliser of the prior and a constant of the data.
+    constant = reference.poisson_loglik(X, X) + LOADINGS.size * np.log(reference.TAU)
+    equal(fit.trace[-1], constant - result["penalised_kl"])
+
+
+@every_step
+def test_map_with_gamma_components(steps):
+    prior = Gamma(reference.MAP_SHAPE, reference.MAP_RATE)
+    fit = run("poisson", "map", (FLAT, prior), (LOADINGS, COMPONENTS), steps, schedule="alternating")
+    result = RESULTS[f"map_gamma_1.5_2/{steps}"]
+    factors_are(fit, result)
+    equal(poisson_loglik(fit), result["loglik"])
+    equal(fit.trace[-1], result["loglik"] + prior.log_density(fit.components))
+
+
+@every_step
+def test_dirichlet_poisson(steps):
+    start = (Dirichlet(GAMMA), COMPONENTS)
+    fit = run("dirichlet_poisson", "vi", (Dirichlet(ALPHA), "parameter"), start, steps)
+    result = RESULTS[f"dirichlet_poisson/{steps}"]
+    equal(fit.posterior.loadings.concentration, result["gamma"])
+    equal(fit.components, result["components"])
+    equal(fit.trace[-1], result["elbo"])
+    assert fit.posterior.components is None
+
+
+@every_step
+def test_gamma_poisson(steps):
+    start = (Gamma(GAMMA, 1 + RATE), COMPONENTS)
+    fit = run("gamma_poisson", "vi", (Gamma(ALPHA, RATE), "parameter"), start, steps)
+    result = RESULTS[f"gamma_poisson/{steps}"]
+    equal(fit.posterior.loadings.shape, result["gamma"])
+    equal(np.broadcast_to(fit.posterior.loadings.rate, GAMMA.shape), np.broadcast_to(1 + RATE, GAMMA.shape))
+    equal(fit.components, result["components"])
+    equal(fit.trace[-1], result["elbo"])
+
+
+@every_step
+def test_doubly_gamma(steps):
+    a, b, c, d = reference.GAMMAS
+    start = (Gamma(GAMMA, 1.0), Gamma(NU, 1.0))
+    priors = (Gamma(a, b), Gamma(c, d))
+    fit = run("gamma_poisson", "vi", priors, start, steps, schedule="alternating")
+    result = RESULTS[f"doubly_gamma_.3_.1_.4_1/{steps}"]
+    loadings = fit.posterior.loadings.broadcast(LOADINGS.shape)
+    components = fit.posterior.components.broadcast(COMPONENTS.shape)
+    equal(loadings.shape, result["theta_shape"])
+    equal(loadings.rate, result["theta_rate"])
+    equal(components.shape, result["beta_shape"])
+    equal(components.rate, result["beta_rate"])
+    equal(fit.trace[-1], result["elbo"])
+
+
+@every_step
+def test_smoothed_lda(steps):
+    start = (Dirichlet(GAMMA), Dirichlet(NU))
+    fit = run("dirichlet_poisson", "vi", (Dirichlet(ALPHA), Dirichlet(ETA)), start, steps)
+    result = RESULTS[f"smoothed_lda/{steps}"]
+    equal(fit.posterior.loadings.concentration, result["gamma"])
+    equal(fit.posterior.components.concentration, result["nu"])
+    totals = X.sum(axis=1)
+    log_poisson_of_totals = (-1 - reference.gammaln(totals + 1)).sum()
+    equal(fit.trace[-1], result["elbo_multinomial"] + log_poisson_of_totals)
+
+
+@every_step
+def test_dirichlet_gamma(steps):
+    a, b = reference.SCALE
+    totals = X.sum(axis=1, keepdims=True)
+    start = (ScaledDirichlet(GAMMA, a + totals, b + 1), Dirichlet(NU))
+    fit = run("dirichlet_gamma", "vi", (ScaledDirichlet(ALPHA, a, b), Dirichlet(ETA)), start, steps)
+    result = RESULTS[f"smoothed_lda/{steps}"]
+    equal(fit.posterior.loadings.concentration, result["gamma"])
+    equal(fit.posterior.components.concentration, result["nu"])
+    equal(fit.scale, (a + totals[:, 0]) / (b + 1))
+    equal(fit.trace[-1], result["elbo_dirichlet_gamma_a5_b1_5"])
+
+
+def test_reference_regenerates_the_file():
+    new = reference.regenerate(GOLDEN)
+    found = dict(reference.differences(new, GOLDEN))
+    assert len(found) > 50
+    assert max(found.values()) < TOLERANCE
