@@ -53,7 +53,7 @@ _HOMES = {
 }
 _MODULES = ("datasets", "models", "plots")
 
-__all__ = ["__version__", *sorted(_HOMES), *_MODULES]  # noqa: PLE0604
+__all__ = ["__version__", *sorted(_HOMES), *_MODULES]
 
 _root = Path(__file__).parent.parent
 if not (_root / "bayesnmf" / "models").exists() and (_root / "models" / "likelihood.py").exists():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from bayesnmf.counts import Counts
 from bayesnmf.fitting import ConvergenceWarning, ProgressReport, check_combination, fit, reporting, resolve_priors
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED
 from bayesnmf.kernels.cpu import poisson_loglik
-from bayesnmf.options import METHODS, NUTS, SVI, Gibbs, Options, Priors
+from bayesnmf.options import METHODS, NUTS, Gibbs, Options, Priors
 from bayesnmf.results import Draws, Fit
 from bayesnmf.scoring import Score, Split, background, pit_coverage, score, split_counts
 from bayesnmf.specification import MODELS

@@ -144,7 +144,7 @@ def _tree(fit: Fit, groups: dict[str, xr.Dataset], coords: dict[Hashable, Array]
 
 def _labels(names: Array) -> Array:
     """Names as a coordinate that every file format holds: numbers as they are, other objects as text."""
-    return names.astype(str) if names.dtype.kind == "O" else names
+    return np.array([str(name) for name in names]) if names.dtype.kind == "O" else names
 
 
 def _posterior_group(fit: Fit, values: Draws) -> xr.Dataset:

@@ -94,7 +94,9 @@ def _decode_options(record: dict[str, Any], tree: xr.DataTree, priors: Priors) -
 
 
 def _encode_start(start: Any) -> Groups:
-    return {} if isinstance(start, str) else _encode_sides("/start", Start(*given_start(start)))
+    if isinstance(start, str):
+        return {}
+    return _encode_sides("/start", Start(*given_start(start)))  # type: ignore[arg-type]
 
 
 def _encode_posterior(posterior: VariationalPosterior | Draws | None) -> Groups:
@@ -192,7 +194,7 @@ def _decode_array(variable: xr.DataArray) -> Any:
         raise ValueError(f"the values of {variable.name!r} are not those that were saved")
     if array.dtype.kind == "O":
         return _names(array, bool(about["json"]), about["saved_as"])
-    return array.item() if about["number"] else array
+    return array.item() if about["number"] else array[()]
 
 
 def _texts(names: Array) -> tuple[list[str], int]:

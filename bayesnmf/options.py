@@ -120,7 +120,7 @@ class Gibbs:
     thin : int
         Sweeps for each kept draw.
     threads : int or None
-        Row blocks worked on at once; the draws do not depend on it.
+        Chains run at once, or for a single chain row blocks worked on at once; the draws do not depend on it.
     """
 
     priors: Priors = field(default_factory=Priors)

@@ -14,7 +14,7 @@ from bayesnmf.fitting import draws_problem, fit_of_state, natural_basis
 from bayesnmf.inference.coordinate_ascent import Schedule, Status, coordinate_ascent
 from bayesnmf.inference.gibbs import sweep
 from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State
-from bayesnmf.options import MAP, Priors
+from bayesnmf.options import MAP
 from bayesnmf.priors import Dirichlet, ScaledProportions
 from bayesnmf.results import Draws, Fit, VariationalPosterior
 from bayesnmf.specification import PARAMETER

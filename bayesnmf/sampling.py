@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,32 +54,57 @@ def chain_starts(
 
 
 def fit_gibbs(counts: Counts, model: str, rank: int, seed: int, options: Gibbs, report: Any) -> Fit:
-    """Run the Gibbs sampler's chains one after the other; each sweep uses all threads."""
+    """Run the Gibbs sampler's chains, side by side where there are several."""
     check_size(counts, rank, options)
     states, streams = chain_starts(counts, model, rank, seed, options)
-    sweeps = options.warmup + options.draws * options.thin
-    chains: list[Chain] = []
-    for number, (state, rng) in enumerate(zip(states, streams, strict=True)):
-
-        def show(iteration: int, value: float, _: State, done: int = number * sweeps) -> None:
-            report(f"gibbs {model}", done + iteration + 1, options.chains * sweeps, value)
-
-        problem = draws_problem(counts, options.priors, rng)
-        schedule = (options.warmup, options.draws, options.thin)
-        chains.append(gibbs_chain(problem, state, rng, schedule, options.threads, show))
-        if chains[-1].interrupted:
-            break
-    interrupted = chains[-1].interrupted
-    complete = [chain for chain in chains if not chain.interrupted] or chains
-    if not complete[0].draws:
+    chains = run_chains(counts, states, streams, options, lambda *told: report(f"gibbs {model}", *told))
+    interrupted = any(chain.interrupted for chain in chains)
+    length = min(len(chain.log_joint) for chain in chains)
+    if length == 0:
         raise KeyboardInterrupt
-    values = [[stack(chain.draws, 0), stack(chain.draws, 1)] for chain in complete]
+    values = [[stack(chain.draws[:length], side) for side in (0, 1)] for chain in chains]
     loadings, components = (stack(values, side) for side in (0, 1))
-    log_joint = np.array([chain.log_joint for chain in complete])
+    log_joint = np.array([chain.log_joint[:length] for chain in chains])
     return fit_of_draws(
         loadings, components, log_joint, {}, interrupted,
         model=model, method="gibbs", options=options, counts=counts, seed=seed, rank=rank,
     )  # fmt: skip
+
+
+def run_chains(
+    counts: Counts, states: list[State], streams: list[np.random.Generator], options: Gibbs, report: Any
+) -> list[Chain]:
+    """Run every chain on a thread of its own: several need no row blocks, a single one gets them all.
+
+    Ctrl-C, in a chain or while waiting for them, ends all of them at their next sweep.
+    """
+    sweeps = options.warmup + options.draws * options.thin
+    at_once = min(options.threads or numba.get_num_threads(), options.chains)
+    blocks = options.threads if options.chains == 1 else 1
+    done = [0] * options.chains
+    stop = threading.Event()
+
+    def run(number: int) -> Chain:
+        def show(iteration: int, value: float, _: State) -> None:
+            if stop.is_set():
+                raise KeyboardInterrupt
+            done[number] = iteration + 1
+            report(sum(done), options.chains * sweeps, value)
+
+        problem = draws_problem(counts, options.priors, streams[number])
+        schedule = (options.warmup, options.draws, options.thin)
+        chain = gibbs_chain(problem, states[number], streams[number], schedule, blocks, show)
+        if chain.interrupted:
+            stop.set()
+        return chain
+
+    with ThreadPoolExecutor(at_once) as pool:
+        chains = [pool.submit(run, number) for number in range(options.chains)]
+        try:
+            wait(chains)
+        except KeyboardInterrupt:
+            stop.set()
+        return [chain.result() for chain in chains]
 
 
 def stack(draws: list[Any], side: int) -> Value:

@@ -41,7 +41,8 @@ def save(fit: Fit, path: str | os.PathLike[str]) -> None:
         _write(tree, temporary, suffix)
         _put(temporary, target)
     except OSError as error:
-        raise type(error)(f"cannot write {path}: {error}; check free space and permissions") from error
+        kind = PermissionError if isinstance(error, PermissionError) else OSError
+        raise kind(f"cannot write {path}: {error}; check free space and permissions") from error
     finally:
         _remove(temporary)
 

@@ -3,6 +3,8 @@
 First the log joint, then the evidence lower bound; the posterior is in test_sampling.py.
 """
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ from bayesnmf.models.likelihood import as_observation
 from numpyro.infer import TraceMeanField_ELBO
 from numpyro.infer.util import log_density
 from registry import (
+    MODELS_AND_PRIORS,
     RANK,
     SIZE,
     every_entry,
@@ -22,15 +25,23 @@ from registry import (
 )
 
 import bayesnmf
-from bayesnmf import VI, checks
-from bayesnmf.fitting import draws_problem, point_or_mean_field
+from bayesnmf import VI, Start, checks
+from bayesnmf.fitting import draws_problem, point_or_mean_field, start_state
 from bayesnmf.inference.sides import objective
 from bayesnmf.inference.start import random_state
 from bayesnmf.kernels.cpu import expected_allocations
 from bayesnmf.priors import ScaledProportions
-from bayesnmf.programs import guide_parameters, load_program, log_joints, program_arguments, state_of_parameters
+from bayesnmf.programs import (
+    guide_parameters,
+    hyperparameters,
+    load_program,
+    log_joints,
+    program_arguments,
+    state_of_parameters,
+)
 
 N, M = SIZE
+FLAT = {"shape": 1.0, "rate": 0.0}
 # Most of the time goes into compiling the samplers; without optimisation they compile faster.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
@@ -91,25 +102,46 @@ def test_log_joint_with_components_as_a_parameter(entry):
 # --- the evidence lower bound -----------------------------------------------------------------------
 
 
-def bounds(fit, priors, counts, batches=20, particles=100):
+@cache
+def compiled_bounds(model, traced, fixed, batches=20, particles=100):
+    """A function of the hyperparameters, so that priors of the same families are compiled once.
+
+    Returns estimates of NumPyro's augmented and marginal bounds, (batches, 2).
+    """
+    module = load_program(model)
+    cells = as_observation(checks.as_counts(plain_counts(seed=2)).matrix)
+    pairs = ((module.augmented, module.augmented_guide), (module.program, module.guide))
+    elbo = TraceMeanField_ELBO(particles)
+    concrete = dict(fixed)
+    assert set(traced).isdisjoint(concrete)
+
+    def run(parameters, hyperparameters):
+        arguments = {"size": SIZE, "rank": RANK, **hyperparameters}
+        arguments |= {side: FLAT if value == "flat" else value for side, value in concrete.items()}
+
+        def one(key):
+            return jnp.stack([-elbo.loss(key, parameters, *pair, cells, **arguments) for pair in pairs])
+
+        return jax.lax.map(one, jax.random.split(jax.random.key(0), batches))
+
+    return jax.jit(run, compiler_options=QUICK)
+
+
+def bounds(fit, priors, counts):
     """Mean and standard error of NumPyro's augmented and marginal bounds at the q of a fit."""
-    module, problem = load_program(fit.model), point_or_mean_field(counts, VI(priors=priors))
-    arguments = program_arguments(counts, RANK, priors)
-    data = as_observation(counts.matrix)  # cells, not a matrix: the guide of the allocations needs them concrete
-    del arguments["counts"]
-    q = fit.posterior
-    components = fit.components if q.components is None else q.components
-    state = bayesnmf.fitting.start_state(problem, bayesnmf.Start(q.loadings, components), RANK, None)
-    parameters = guide_parameters(state, problem)
-
-    def elbos(key):
-        pairs = ((module.augmented, module.augmented_guide), (module.program, module.guide))
-        elbo = TraceMeanField_ELBO(particles)
-        return jnp.stack([-elbo.loss(key, parameters, *pair, data, **arguments) for pair in pairs])
-
-    keys = jax.random.split(jax.random.key(0), batches)
-    draws = jax.jit(lambda keys: jax.lax.map(elbos, keys), compiler_options=QUICK)(keys)
-    return draws.mean(axis=0), draws.std(axis=0, ddof=1) / np.sqrt(batches)
+    problem = point_or_mean_field(counts, VI(priors=priors))
+    components = fit.components if fit.posterior.components is None else fit.posterior.components
+    state = start_state(problem, Start(fit.posterior.loadings, components), RANK, None)
+    fixed, traced = {}, {}
+    for side, size in (("loadings", (N, RANK)), ("components", (RANK, M))):
+        prior = getattr(priors, side)
+        if prior == "parameter" or prior.flat:
+            fixed[side] = prior if prior == "parameter" else "flat"
+            continue
+        traced[side] = hyperparameters(prior.broadcast(size))
+    run = compiled_bounds(fit.model, tuple(traced), tuple(fixed.items()))
+    draws = run(guide_parameters(state, problem), traced)
+    return draws.mean(axis=0), draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
 
 
 def check_bounds(entry, priors):
@@ -130,8 +162,6 @@ def test_elbo_is_that_of_the_augmented_program(entry):
 
 @pytest.mark.parametrize("position", [0, 4, 5])
 def test_elbo_with_components_as_a_parameter(position):
-    from registry import MODELS_AND_PRIORS
-
     entry = MODELS_AND_PRIORS[position]
     check_bounds(entry, with_parameter(entry.priors()))
 

@@ -118,7 +118,7 @@ def _top_features(
         for place, (label, look) in enumerate(looks(fits).items()):
             offset = (place - (len(fits) - 1) / 2) * 0.7 / len(fits)
             _points(ax, intervals[label], k, (label, look), offset)
-        ax.set_xlim(left=0)
+        ax.set_xlim(left=-0.02 * ax.get_xlim()[1])  # room for markers at 0
     if figure is not None:
         figure.suptitle(
             "Components, each summing to 1: features of greatest weight\n"

@@ -107,7 +107,10 @@ def rank_counts(draws: Array, bins: int) -> tuple[Array, Array]:
 
 
 def _by_variance(draws: Array, n: int) -> list[tuple[int, int]]:
-    variance = draws.var(axis=(0, 1))
+    mean = draws.mean(axis=(0, 1))
+    variance = np.zeros_like(mean)
+    for draw in draws.reshape(-1, *mean.shape):  # one at a time: `var` would copy all draws
+        variance += (draw - mean) ** 2
     largest = np.argsort(-variance, axis=None, kind="stable")[:n]
     return [divmod(int(place), variance.shape[1]) for place in largest]
 

@@ -49,9 +49,21 @@ def row_blocks(indptr: Array, blocks: int) -> Array:
     return np.concatenate([[0], np.searchsorted(indptr, targets), [len(indptr) - 1]]).astype(np.int64)
 
 
-def threads_or_default(threads: int | None) -> int:
-    """Return the number of row blocks worked on at once."""
-    return numba.get_num_threads() if threads is None else threads
+# Multiply-adds below which waking a second thread costs more than it saves.
+SERIAL_WORK = 200_000
+
+
+def threads_or_default(threads: int | None, work: int) -> int:
+    """Return the number of row blocks worked on at once: as asked, or 1 where the work is small, or all threads."""
+    if threads is not None:
+        return threads
+    return 1 if work < SERIAL_WORK else numba.get_num_threads()
+
+
+def serial_and_parallel(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Compile a loop over row blocks twice: for one thread, without the GIL, and for several."""
+    serial = njit(cache=True, nogil=True, fastmath=FAST)(function)
+    return serial, njit(cache=True, nogil=True, parallel=True, fastmath=FAST)(function)
 
 
 @njit(cache=True, inline="always")
@@ -60,7 +72,6 @@ def least_mean(dtype: Any) -> float:
     return np.finfo(dtype).tiny ** 0.75
 
 
-@njit(cache=True, parallel=True, fastmath=FAST)
 def _share_out(
     indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, bounds: Array, A: Array, partial: Array
 ) -> tuple[Array, Array]:
@@ -99,7 +110,10 @@ def _share_out(
     return loglik, underflows
 
 
-@njit(cache=True)
+_SHARE_OUT = serial_and_parallel(_share_out)
+
+
+@njit(cache=True, nogil=True)
 def _share_out_underflowed(
     indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, A: Array, Bt: Array
 ) -> float:
@@ -155,10 +169,11 @@ def expected_allocations(matrix: csr_array, loadings: Array, components: Array, 
         With Σ_k A_ik = Σ_j X_ij and Σ_k B_kj = Σ_i X_ij even where the mean of a cell underflows.
     """
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
-    bounds = row_blocks(matrix.indptr, threads_or_default(threads))
+    bounds = row_blocks(matrix.indptr, threads_or_default(threads, matrix.nnz * U.shape[1]))
     A = np.empty_like(U)
     partial = np.zeros((len(bounds) - 1, *Vt.shape), dtype=Vt.dtype)
-    block_loglik, underflows = _share_out(matrix.indptr, matrix.indices, matrix.data, U, Vt, bounds, A, partial)
+    share_out = _SHARE_OUT[len(bounds) > 2]
+    block_loglik, underflows = share_out(matrix.indptr, matrix.indices, matrix.data, U, Vt, bounds, A, partial)
     Bt = partial[0]
     for other in partial[1:]:
         Bt += other

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import FAST, row_blocks, threads_or_default
+from bayesnmf.kernels.cpu.allocation import row_blocks, serial_and_parallel, threads_or_default
 
 Array = NDArray[Any]
 
 
-@njit(cache=True, parallel=True, fastmath=FAST)
 def _cell_rates(indptr: Array, indices: Array, U: Array, Vt: Array, bounds: Array, out: Array) -> None:
     for block in prange(bounds.shape[0] - 1):
         for i in range(bounds[block], bounds[block + 1]):
@@ -27,11 +26,15 @@ def _cell_rates(indptr: Array, indices: Array, U: Array, Vt: Array, bounds: Arra
                 out[p] = mean
 
 
+_CELL_RATES = serial_and_parallel(_cell_rates)
+
+
 def cell_rates(pattern: csr_array, loadings: Array, components: Array, threads: int | None = None) -> Array:
     """Entries of loadings @ components at the nonzeros of `pattern`, in its order: shape (nnz,)."""
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     out = np.empty(len(pattern.indices), dtype=U.dtype)
-    _cell_rates(pattern.indptr, pattern.indices, U, Vt, row_blocks(pattern.indptr, threads_or_default(threads)), out)
+    bounds = row_blocks(pattern.indptr, threads_or_default(threads, len(out) * U.shape[1]))
+    _CELL_RATES[len(bounds) > 2](pattern.indptr, pattern.indices, U, Vt, bounds, out)
     return out
 
 

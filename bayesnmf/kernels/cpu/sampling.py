@@ -14,7 +14,7 @@ from numba import njit, prange, uint64
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import FAST, Totals, row_blocks, threads_or_default
+from bayesnmf.kernels.cpu.allocation import Totals, row_blocks, serial_and_parallel, threads_or_default
 
 Array = NDArray[Any]
 
@@ -34,7 +34,7 @@ def _uniform(state: Array) -> float:
     return ((_mix(state[0]) >> uint64(12)) + 0.5) * (1.0 / 4503599627370496.0)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _binomial_by_inversion(state: Array, count: int, p: float) -> int:
     """Draw by walking up the distribution function; for count · p < 10, p ≤ 1/2."""
     odds = p / (1.0 - p)
@@ -50,13 +50,13 @@ def _binomial_by_inversion(state: Array, count: int, p: float) -> int:
             return drawn
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _stirling_tail(k: float) -> float:
     """Log k! − log of Stirling's formula at k."""
     return math.lgamma(k + 1.0) - (0.9189385332046727 + (k + 0.5) * math.log(k + 1.0) - (k + 1.0))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _binomial_by_rejection(state: Array, count: int, p: float) -> int:
     """Draw by transformed rejection, BTRS (Hörmann 1993); for count · p ≥ 10, p ≤ 1/2."""
     spread = math.sqrt(count * p * (1.0 - p))
@@ -91,7 +91,7 @@ def _binomial_by_rejection(state: Array, count: int, p: float) -> int:
             return int(k)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _binomial(state: Array, count: int, p: float) -> int:
     """Draw from Binomial(count, p)."""
     if count == 0 or p <= 0.0:
@@ -105,7 +105,7 @@ def _binomial(state: Array, count: int, p: float) -> int:
     return _binomial_by_rejection(state, count, p)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _multinomial(state: Array, count: int, cumulative: Array, drawn: Array) -> None:
     """Draw from Multinomial(count, ·), cumulative weights given, into `drawn`.
 
@@ -118,22 +118,21 @@ def _multinomial(state: Array, count: int, cumulative: Array, drawn: Array) -> N
         for _ in range(count):
             u = _uniform(state) * total
             k = 0
-            while k < rank - 1 and u >= cumulative[k]:
-                k += 1
+            for below in range(rank - 1):  # all of them: without a branch to mispredict it is faster
+                k += 1 if u >= cumulative[below] else 0
             drawn[k] += 1
         return
     left = count
-    below = 0.0
+    passed = 0.0
     for k in range(rank - 1):
         if left == 0:
             return
-        drawn[k] = _binomial(state, left, (cumulative[k] - below) / (total - below))
+        drawn[k] = _binomial(state, left, (cumulative[k] - passed) / (total - passed))
         left -= drawn[k]
-        below = cumulative[k]
+        passed = cumulative[k]
     drawn[rank - 1] = left
 
 
-@njit(cache=True, parallel=True, fastmath=FAST)
 def _draw_allocations(
     indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, bounds: Array, seed: int, A: Array,
     partial: Array,
@@ -166,11 +165,14 @@ def _draw_allocations(
     return loglik
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _logarithmic_weights(u: Array, v: Array, cumulative: Array) -> None:
     """Cumulative weights of a cell whose mean underflows, with the exponent range that logarithms have."""
     weight = np.log(np.maximum(u, 2.3e-308)) + np.log(np.maximum(v, 2.3e-308))
     cumulative[:] = np.cumsum(np.exp(weight - weight.max()))
+
+
+_DRAW_ALLOCATIONS = serial_and_parallel(_draw_allocations)
 
 
 def sampled_allocations(
@@ -195,8 +197,9 @@ def sampled_allocations(
         Drawn totals, and ℓ = Σ X log(loadings @ components) at the given factors.
     """
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
-    bounds = row_blocks(matrix.indptr, threads_or_default(threads))
+    bounds = row_blocks(matrix.indptr, threads_or_default(threads, matrix.nnz * U.shape[1]))
     A = np.zeros_like(U)
     partial = np.zeros((len(bounds) - 1, *Vt.shape))
-    loglik = _draw_allocations(matrix.indptr, matrix.indices, matrix.data, U, Vt, bounds, np.uint64(seed), A, partial)
+    draw = _DRAW_ALLOCATIONS[len(bounds) > 2]
+    loglik = draw(matrix.indptr, matrix.indices, matrix.data, U, Vt, bounds, np.uint64(seed), A, partial)
     return Totals(A, partial.sum(axis=0).T, float(loglik.sum()))

@@ -1,0 +1,541 @@
+"""Coordinate ascent over all models, priors, methods, schedules and orders; and the theorems that link them."""
+
+import warnings
+
+import numpy as np
+import pytest
+from golden import reference
+from registry import (
+    MODELS_AND_PRIORS,
+    RANK,
+    every_entry,
+    nasty_counts,
+    over,
+    plain_counts,
+    with_parameter,
+)
+from scipy import stats
+from scipy.special import gammaln
+
+import bayesnmf
+from bayesnmf import MAP, VI, ConvergenceWarning, Dirichlet, Gamma, Priors, ScaledDirichlet, Start
+
+FLAT = Gamma(1.0, 0.0)
+OPTIONS = {"map": MAP, "vi": VI}
+NASTY = nasty_counts()
+
+by_method = pytest.mark.parametrize("method", ["map", "vi"])
+by_parameter = pytest.mark.parametrize("free", [False, True], ids=["prior", "parameter"])
+by_schedule = pytest.mark.parametrize("schedule", ["joint", "alternating"])
+by_order = pytest.mark.parametrize("order", ["loadings", "components"])
+natural_entries = over([entry for entry in MODELS_AND_PRIORS if entry.natural])
+sparse_entries = over([entry for entry in MODELS_AND_PRIORS if not entry.natural])
+
+
+def run(counts, model, method, priors, *, rank=RANK, seed=0, max_iter=40, tol=0, progress=False, **settings):
+    options = OPTIONS[method](priors=priors, max_iter=max_iter, tol=tol, **settings)
+    return bayesnmf.fit(counts, model, rank, method, seed=seed, options=options, progress=progress)
+
+
+def priors_of(entry, free, size=(9, 7), rank=RANK):
+    """The priors of an entry; with a free parameter, components must be on the simplex."""
+    priors = entry.priors(size, rank)
+    return with_parameter(priors) if free else priors
+
+
+def never_falls(trace):
+    """To rounding: the terms of the objective are larger than it is, by up to a few digits."""
+    fall = trace[:-1] - trace[1:]
+    return np.all(fall <= 1e-9 * np.abs(trace[1:]))
+
+
+# --- every combination ------------------------------------------------------------------------------
+
+
+@by_schedule
+@by_order
+@by_parameter
+@by_method
+@every_entry
+def test_objective_never_falls(entry, method, free, schedule, order):
+    fit = run(NASTY, entry.model, method, priors_of(entry, free), schedule=schedule, order=order)
+    assert len(fit.trace) == 41
+    assert np.all(np.isfinite(fit.trace))
+    assert never_falls(fit.trace)
+    assert fit.trace[-1] > fit.trace[0]
+    check_factors(fit, NASTY, free)
+
+
+def check_factors(fit, counts, free=False):
+    n, m = counts.shape
+    assert fit.loadings.shape == (n, fit.rank)
+    assert fit.components.shape == (fit.rank, m)
+    for factor in (fit.loadings, fit.components):
+        assert np.all(np.isfinite(factor))
+        assert np.all(factor >= 0)
+    if free or isinstance(fit.priors.components, Dirichlet):
+        np.testing.assert_allclose(fit.components.sum(axis=1), 1, rtol=1e-9)
+    if not isinstance(fit.priors.loadings, Gamma):
+        np.testing.assert_allclose(fit.loadings.sum(axis=1), 1, rtol=1e-9)
+    assert (fit.scale is None) == (fit.model != "dirichlet_gamma")
+
+
+@by_parameter
+@by_method
+@every_entry
+def test_float32_is_close_to_float64(entry, method, free):
+    priors = priors_of(entry, free)
+    double, single = (
+        run(NASTY, entry.model, method, priors, max_iter=8, dtype=dtype) for dtype in ("float64", "float32")
+    )
+    assert single.loadings.dtype == single.components.dtype == np.float32
+    # The objective is a difference of sums of size Σ log X!, each rounded to 6e-8.
+    scale = gammaln(NASTY + 1).sum()
+    np.testing.assert_allclose(single.trace, double.trace, rtol=1e-4, atol=1e-6 * scale)
+    # Starts are rounded to 6e-8; eight steps amplify that, but not by more than 1e4.
+    np.testing.assert_allclose(single.components, double.components, rtol=1e-2, atol=1e-3)
+    reach = double.expected_loadings.max()
+    np.testing.assert_allclose(single.expected_loadings, double.expected_loadings, rtol=1e-2, atol=1e-3 * reach)
+
+
+@by_method
+@every_entry
+def test_threads_change_nothing_but_rounding(entry, method):
+    one, two = (run(NASTY, entry.model, method, entry.priors(), max_iter=5, threads=threads) for threads in (1, 2))
+    np.testing.assert_allclose(one.trace, two.trace, rtol=1e-11)
+    np.testing.assert_allclose(one.components, two.components, rtol=1e-8, atol=1e-12)
+
+
+@by_method
+@every_entry
+@pytest.mark.parametrize(
+    ("counts", "rank"),
+    [
+        (np.zeros((4, 3)), 2),
+        (np.array([[5.0, 0.0, 2.0]]), 2),
+        (np.array([[5.0], [0.0], [2.0]]), 2),
+        (np.array([[3.0]]), 1),
+        (np.array([[1.0, 4.0], [2.0, 0.0]]), 5),
+        (np.array([[0.5, 1e-3], [2.25, 0.0]]), 2),
+        (np.array([[1e9, 0.0], [1.0, 3e8]]), 2),
+    ],
+    ids=["nothing", "one row", "one column", "one cell", "rank above size", "fractions", "huge"],
+)
+def test_odd_data(entry, method, counts, rank):
+    fit = run(counts, entry.model, method, entry.priors(counts.shape, rank), rank=rank, max_iter=15)
+    assert np.all(np.isfinite(fit.trace))
+    assert never_falls(fit.trace)
+    check_factors(fit, counts)
+
+
+def test_empty_rows():
+    """What mathematics says of a row without counts, for every family of loadings (row 1 of the data)."""
+    fit = run(NASTY, "poisson", "map", Priors(FLAT, Dirichlet(1.0)))
+    np.testing.assert_array_equal(fit.loadings[1], 0)
+    q = run(NASTY, "dirichlet_poisson", "vi", Priors(Dirichlet(0.7), Dirichlet(1.0))).posterior.loadings
+    np.testing.assert_array_equal(q.concentration[1], 0.7)
+    q = run(NASTY, "gamma_poisson", "vi", Priors(Gamma(0.7, 0.3), Dirichlet(1.0))).posterior.loadings
+    np.testing.assert_array_equal(q.shape[1], 0.7)
+    np.testing.assert_allclose(np.broadcast_to(q.rate, NASTY.shape[:1] + (RANK,))[1], 1.3)
+    priors = Priors(ScaledDirichlet(0.7, 2.0, 0.3), Dirichlet(1.0))
+    q = run(NASTY, "dirichlet_gamma", "vi", priors).posterior.loadings
+    np.testing.assert_array_equal(q.concentration[1], 0.7)
+    assert (q.shape[1, 0], q.rate[0, 0]) == (2.0, 1.3)
+
+
+# --- starting, stopping, going on -------------------------------------------------------------------
+
+
+@by_method
+def test_converged(method):
+    """No warning (they are errors here), and the last change is the first below the tolerance."""
+    priors = Priors(Gamma(1.3, 0.2), Dirichlet(1.2))
+    fit = run(plain_counts(), "gamma_poisson", method, priors, max_iter=5_000, tol=1e-6)
+    assert fit.status.converged
+    assert fit.status.reason == "objective settled to 1e-06 relative"
+    assert fit.status.iterations == len(fit.trace) - 1 < 5_000
+    changes = np.abs(np.diff(fit.trace)) / np.abs(fit.trace[1:])
+    assert changes[-1] < 1e-6
+    assert np.all(changes[:-1] >= 1e-6)
+
+
+@pytest.mark.parametrize(("method", "cure"), [("map", "bayesnmf.MAP"), ("vi", "bayesnmf.VI")])
+def test_stopped_early(method, cure):
+    rule = rf"{method} did not converge \(all 3 iterations done\); raise max_iter or tol in {cure}\(\.\.\.\)"
+    with pytest.warns(ConvergenceWarning, match=rule) as caught:
+        fit = run(plain_counts(), "gamma_poisson", method, Priors(), max_iter=3, tol=1e-12)
+    assert len(caught) == 1
+    assert tuple(fit.status) == (False, "all 3 iterations done", 3)
+    assert len(fit.trace) == 4
+
+
+def test_the_warning_points_at_the_caller():
+    with pytest.warns(ConvergenceWarning) as caught:
+        bayesnmf.fit(plain_counts(), "gamma_poisson", 2, "vi", seed=0, options=VI(max_iter=1))
+    assert caught[0].filename == __file__
+
+
+@by_method
+@pytest.mark.parametrize("steps", [0, 1, 17])
+def test_zero_tolerance_runs_all_and_does_not_warn(method, steps):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = run(plain_counts(), "gamma_poisson", method, Priors(), max_iter=steps, tol=0)
+    assert tuple(fit.status) == (False, f"all {steps} iterations done", steps)
+    assert len(fit.trace) == steps + 1
+
+
+@by_method
+@every_entry
+def test_interruption_keeps_what_there_is(entry, method):
+    seen = []
+
+    def stop(label, done, total, objective):
+        assert label == f"{method} {entry.model}"
+        assert total == 40
+        seen.append(objective)
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        fit = run(NASTY, entry.model, method, entry.priors(), progress=stop, tol=1e-12)
+    whole = run(NASTY, entry.model, method, entry.priors(), max_iter=3)
+    assert tuple(fit.status) == (False, "interrupted", 3)
+    np.testing.assert_array_equal(fit.trace, seen)
+    np.testing.assert_array_equal(fit.trace, whole.trace)
+    np.testing.assert_array_equal(fit.loadings, whole.loadings)
+    np.testing.assert_array_equal(fit.components, whole.components)
+
+
+@by_method
+@every_entry
+def test_same_seed_same_bits(entry, method):
+    one, two, other = (run(NASTY, entry.model, method, entry.priors(), max_iter=5, seed=s) for s in (1, 1, 2))
+    for name in ("trace", "loadings", "components"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+    assert one.trace[0] != other.trace[0]
+
+
+def test_a_fresh_seed_is_kept():
+    one, two = (run(plain_counts(), "gamma_poisson", "vi", Priors(), seed=None, max_iter=5) for _ in range(2))
+    assert one.seed != two.seed
+    again = run(plain_counts(), "gamma_poisson", "vi", Priors(), seed=one.seed, max_iter=5)
+    np.testing.assert_array_equal(one.trace, again.trace)
+
+
+@by_parameter
+@by_method
+@every_entry
+def test_a_fit_goes_on_from_a_fit(entry, method, free):
+    priors = priors_of(entry, free)
+    first = run(NASTY, entry.model, method, priors, max_iter=10)
+    then = run(NASTY, entry.model, method, priors, max_iter=5, start=first, seed=9)
+    whole = run(NASTY, entry.model, method, priors, max_iter=15)
+    np.testing.assert_allclose(then.trace[0], first.trace[-1], rtol=1e-12)
+    np.testing.assert_allclose(then.trace, whole.trace[10:], rtol=1e-10)
+
+
+@every_entry
+def test_vi_from_a_map_fit_and_map_from_a_vi_fit(entry):
+    """The start of one method may be the fit of another: it is better than a random one."""
+    priors = entry.priors()
+    for method, other in (("map", "vi"), ("vi", "map")):
+        first = run(NASTY, entry.model, other, priors, max_iter=60)
+        then = run(NASTY, entry.model, method, priors, max_iter=1, start=first)
+        assert np.all(np.isfinite(then.trace))
+        assert then.trace[1] > run(NASTY, entry.model, method, priors, max_iter=1).trace[1]
+
+
+@every_entry
+def test_the_type_asked_for_is_kept_from_a_fit(entry):
+    double = run(NASTY, entry.model, "vi", entry.priors(), max_iter=2)
+    single = run(NASTY, entry.model, "vi", entry.priors(), max_iter=2, dtype="float32", start=double)
+    assert single.loadings.dtype == single.components.dtype == np.float32
+
+
+@pytest.mark.parametrize("model", ["dirichlet_poisson", "gamma_poisson"])
+@by_method
+def test_starting_distributions_broadcast(model, method):
+    """Hyperparameters of a start broadcast to the factor, as those of a prior do."""
+    narrow = Dirichlet(np.array([1.0, 2.0, 3.0])) if model == "dirichlet_poisson" else Gamma(2.0, [1.0, 2.0, 3.0])
+    components = Dirichlet(np.linspace(1, 2, 21).reshape(3, 7))
+    fits = [
+        run(NASTY, model, method, Priors(), max_iter=3, start=Start(loadings, components))
+        for loadings in (narrow, narrow.broadcast((9, 3)))
+    ]
+    np.testing.assert_array_equal(fits[0].trace, fits[1].trace)
+
+
+@sparse_entries
+def test_a_start_with_zeros_in_the_log_basis(entry):
+    """A maximum likelihood fit has exact zeros, where the density in the log basis is 0; it goes on from there."""
+    first = run(NASTY, "poisson", "map", Priors(FLAT, "parameter"), max_iter=200)
+    zeros = np.where(first.components < 1e-6, 0, first.components)
+    loadings = np.full((9, RANK), 1 / RANK)
+    start = Start(loadings, zeros / zeros.sum(axis=1, keepdims=True))
+    assert np.any(zeros == 0)
+    fit = run(NASTY, entry.model, "map", entry.priors(), start=start, max_iter=20)
+    assert fit.trace[0] == -np.inf
+    assert np.all(np.isfinite(fit.trace[1:]))
+    assert never_falls(fit.trace[1:])
+
+
+# --- modes ------------------------------------------------------------------------------------------
+
+
+def dense_log_joint(entry, counts, loadings, scale, components):
+    """By scipy, without the package's priors."""
+    priors = entry.priors(counts.shape)
+    rate = (loadings if scale is None else loadings * scale[:, None]) @ components
+    return (
+        stats.poisson.logpmf(counts, rate).sum()
+        + dense_log_prior(priors.loadings, loadings, scale)
+        + dense_log_prior(priors.components, components, None)
+    )
+
+
+def dense_log_prior(prior, value, scale):
+    if isinstance(prior, Gamma):
+        flat = prior.flat
+        return 0.0 if flat else stats.gamma.logpdf(value, prior.shape, scale=1 / np.asarray(prior.rate)).sum()
+    alpha = np.broadcast_to(prior.concentration, value.shape)
+    density = sum(stats.dirichlet.logpdf(row / row.sum(), a) for row, a in zip(value, alpha, strict=True))
+    if scale is not None:
+        density += stats.gamma.logpdf(scale[:, None], prior.shape, scale=1 / np.asarray(prior.rate)).sum()
+    return density
+
+
+@by_schedule
+@natural_entries
+def test_map_is_a_maximum(entry, schedule):
+    """The log joint, by scipy, is stationary at the fit in random directions that keep rows on their simplex."""
+    counts = plain_counts(mean=6.0)
+    fit = run(counts, entry.model, "map", entry.priors(), max_iter=6_000, tol=1e-14, schedule=schedule)
+    rng = np.random.default_rng(0)
+    height = dense_log_joint(entry, counts, fit.loadings, fit.scale, fit.components)
+    np.testing.assert_allclose(fit.trace[-1], height, rtol=1e-9)
+
+    def moved(value, direction, on_simplex):
+        out = value * np.exp(direction)
+        return out / out.sum(axis=1, keepdims=True) if on_simplex else out
+
+    simplex = [not isinstance(prior, Gamma) for prior in (fit.priors.loadings, fit.priors.components)]
+    step = 1e-4
+    for _ in range(30):
+        directions = [step * rng.normal(size=factor.shape) for factor in (fit.loadings, fit.components)]
+        about = None if fit.scale is None else step * rng.normal(size=fit.scale.shape)
+
+        def at(sign, directions=directions, about=about):
+            return dense_log_joint(
+                entry,
+                counts,
+                moved(fit.loadings, sign * directions[0], simplex[0]),
+                None if fit.scale is None else fit.scale * np.exp(sign * about),
+                moved(fit.components, sign * directions[1], simplex[1]),
+            )
+
+        slope = (at(1) - at(-1)) / (2 * step)
+        # Against about 400 counts that each direction moves; EM stops with gradients near 1e-3.
+        assert abs(slope) < 1e-2
+
+
+@by_schedule
+def test_maximum_likelihood_satisfies_kkt(schedule):
+    """[C] A.3: max |θ Σβ − A| and |β Σθ − B| are 0 and no gradient is negative."""
+    counts = plain_counts(seed=5, mean=6.0)
+    fit = run(counts, "poisson", "map", Priors(FLAT, FLAT), max_iter=20_000, tol=1e-15, schedule=schedule, rank=2)
+    theta, beta = fit.loadings, fit.components
+    S = reference.allocations(counts, theta, beta)
+    # EM's error falls linearly: at a relative change of 1e-15 the residual is below 1e-4 counts of about 400.
+    assert np.abs(theta * beta.sum(axis=1) - S.sum(axis=2)).max() < 1e-4
+    assert np.abs(beta * theta.sum(axis=0)[:, None] - S.sum(axis=0)).max() < 1e-4
+    ratio = np.divide(counts, theta @ beta, where=counts > 0, out=np.zeros_like(counts))
+    assert (beta.sum(axis=1) - ratio @ beta.T).min() > -1e-3 * beta.sum(axis=1).max()
+    assert (theta.sum(axis=0)[:, None] - theta.T @ ratio).min() > -1e-3 * theta.sum(axis=0).max()
+    # At a maximum the totals are fitted exactly.
+    np.testing.assert_allclose((theta @ beta).sum(axis=1), counts.sum(axis=1), rtol=1e-6)
+    np.testing.assert_allclose((theta @ beta).sum(axis=0), counts.sum(axis=0), rtol=1e-6)
+
+
+def test_map_with_gamma_components_has_the_sums_of_its_prior():
+    """[C] cor. 2: at the optimum Σ_j β_kj = Σ_j (c_kj − 1) / d_k."""
+    c, d = np.linspace(1.2, 2.0, 21).reshape(3, 7), np.array([[0.5], [1.0], [3.0]])
+    fit = run(plain_counts(), "poisson", "map", Priors(FLAT, Gamma(c, d)), max_iter=3_000, schedule="alternating")
+    np.testing.assert_allclose(fit.components.sum(axis=1), (c - 1).sum(axis=1) / d[:, 0], rtol=1e-6)
+
+
+@sparse_entries
+def test_sparse_priors_use_the_log_basis(entry):
+    """There the mode is inside, and the objective is the log joint plus the Jacobian; the natural basis refuses."""
+    priors = entry.priors()
+    fit = run(NASTY, entry.model, "map", priors, max_iter=10)
+    named = run(NASTY, entry.model, "map", priors, max_iter=10, basis="log")
+    np.testing.assert_array_equal(fit.trace, named.trace)
+    assert fit.components.min() > 0
+    assert fit.loadings.min() > 0
+    jacobian = np.log(fit.loadings).sum() + np.log(fit.components).sum()
+    jacobian += 0 if fit.scale is None else np.log(fit.scale).sum()
+    joint = dense_log_joint(entry, NASTY, fit.loadings, fit.scale, fit.components)
+    np.testing.assert_allclose(fit.trace[-1], joint + jacobian, rtol=1e-9)
+    with pytest.raises(ValueError, match="basis='natural' needs priors.* at 1 or above"):
+        run(NASTY, entry.model, "map", priors, basis="natural")
+
+
+@natural_entries
+def test_both_bases_may_be_asked_for(entry):
+    if entry.priors().loadings.flat:
+        pytest.skip("a flat prior is improper in the log basis")
+    log = run(NASTY, entry.model, "map", entry.priors(), basis="log")
+    natural = run(NASTY, entry.model, "map", entry.priors(), basis="natural")
+    default = run(NASTY, entry.model, "map", entry.priors())
+    assert never_falls(log.trace)
+    assert log.trace[-1] != natural.trace[-1]
+    np.testing.assert_array_equal(natural.trace, default.trace)
+
+
+# --- theorems ---------------------------------------------------------------------------------------
+
+
+def some_start(counts, rank=RANK, seed=7):
+    """Variational shapes (n, K) and components (K, m) on the simplex."""
+    rng = np.random.default_rng(seed)
+    n, m = counts.shape
+    return rng.gamma(3.0, size=(n, rank)) + 0.1, rng.dirichlet(np.ones(m), rank)
+
+
+@pytest.mark.parametrize("components", ["parameter", Dirichlet(0.8)], ids=["parameter", "dirichlet"])
+@by_order
+def test_gamma_poisson_and_dirichlet_poisson_iterates_agree(components, order):
+    """[GP] lemma E.3 and its bounds: with one rate a for all components, q and β are the same for ever.
+
+    Σ_k γ_ik = Σα + N_i from the first update on, and from there the bounds differ by
+    Σ_i [log NB(N_i; Σα, a) − log Poisson(N_i; 1)], a constant of the data.
+    """
+    alpha, a = np.array([0.4, 1.0, 2.2]), 0.6
+    gamma, beta = some_start(NASTY)
+    given = beta if components == "parameter" else Dirichlet(1 + 3 * beta)
+    for steps in (1, 2, 10, 30):
+        settings = {"max_iter": steps, "order": order}
+        gamma_poisson = run(
+            NASTY,
+            "gamma_poisson",
+            "vi",
+            Priors(Gamma(alpha, a), components),
+            start=Start(Gamma(gamma, 1 + a), given),
+            **settings,
+        )
+        dirichlet_poisson = run(
+            NASTY,
+            "dirichlet_poisson",
+            "vi",
+            Priors(Dirichlet(alpha), components),
+            start=Start(Dirichlet(gamma), given),
+            **settings,
+        )
+        shapes = gamma_poisson.posterior.loadings.shape
+        np.testing.assert_allclose(shapes, dirichlet_poisson.posterior.loadings.concentration, rtol=1e-9)
+        np.testing.assert_allclose(gamma_poisson.components, dirichlet_poisson.components, rtol=1e-8, atol=1e-300)
+        totals = NASTY.sum(axis=1)
+        np.testing.assert_allclose(shapes.sum(axis=1), alpha.sum() + totals, rtol=1e-12)
+        log_poisson = -1 - gammaln(totals + 1)
+        constant = (reference.log_negative_binomial(totals, alpha.sum(), a) - log_poisson).sum()
+        # Both bounds are differences of terms of size Σ log N!, about 4e5, rounded to 1e-16 of it.
+        difference = gamma_poisson.trace[1:] - dirichlet_poisson.trace[1:]
+        np.testing.assert_allclose(difference, constant, rtol=1e-10)
+    assert abs(gamma_poisson.trace[0] - dirichlet_poisson.trace[0] - constant) > 1e-3  # an arbitrary start breaks it
+
+
+@pytest.mark.parametrize("tau", [0.3, 5.0])
+def test_lasso_scales_and_does_not_sparsify(tau):
+    """[GP] lemma 6.1: the same β, and θ / (1 + τ)."""
+    loadings, components = some_start(NASTY)
+    start = Start(loadings, components)
+    for steps in (1, 5, 40):
+        free = run(NASTY, "poisson", "map", Priors(FLAT, "parameter"), start=start, max_iter=steps)
+        lasso = run(NASTY, "poisson", "map", Priors(Gamma(1.0, tau), "parameter"), start=start, max_iter=steps)
+        np.testing.assert_allclose(lasso.components, free.components, rtol=1e-9)
+        np.testing.assert_allclose(lasso.loadings, free.loadings / (1 + tau), rtol=1e-9)
+
+
+@pytest.mark.parametrize("flat", ["parameter", Dirichlet(1.0)], ids=["parameter", "dirichlet"])
+def test_joint_updates_are_plsa(flat):
+    """[GP] lemma B.1: the same β and θ^joint = N_i θ^PLSA, Σ_k θ_ik = N_i, from the same normalised start."""
+    proportions, components = some_start(NASTY)
+    proportions /= proportions.sum(axis=1, keepdims=True)
+    totals = NASTY.sum(axis=1, keepdims=True)
+    for steps in (1, 5, 40):
+        joint = run(
+            NASTY, "poisson", "map", Priors(FLAT, flat), start=Start(totals * proportions, components), max_iter=steps
+        )
+        plsa = run(
+            NASTY,
+            "dirichlet_poisson",
+            "map",
+            Priors(Dirichlet(1.0), flat),
+            start=Start(proportions, components),
+            max_iter=steps,
+        )
+        np.testing.assert_allclose(joint.components, plsa.components, rtol=1e-9)
+        np.testing.assert_allclose(joint.loadings, totals * plsa.loadings, rtol=1e-9)
+        np.testing.assert_allclose(joint.loadings.sum(axis=1), totals[:, 0], rtol=1e-12)
+
+
+def to_topic_model(loadings, components):
+    """[C] lemma 1: F_k = β_k / u_k, L_i = θ_i ∘ u / s_i; even shares where s_i = 0."""
+    u = components.sum(axis=1)
+    weighted = loadings * u
+    sizes = weighted.sum(axis=1, keepdims=True)
+    even = np.full_like(weighted, 1 / weighted.shape[1])
+    return np.divide(weighted, sizes, where=sizes > 0, out=even), components / u[:, None]
+
+
+def test_joint_multiplicative_updates_are_em_for_the_topic_model():
+    """[C]: one joint step of multiplicative updates, mapped, is one EM step of the multinomial topic model."""
+    counts = plain_counts(seed=3)
+    rng = np.random.default_rng(8)
+    loadings, components = rng.gamma(2.0, size=(9, RANK)), rng.gamma(2.0, size=(RANK, 7))
+    start = to_topic_model(loadings, components)
+    for steps in (1, 4, 25):
+        updates, topics = (
+            run(counts, model, "map", Priors(*priors), start=Start(*begin), max_iter=steps)
+            for model, priors, begin in (
+                ("poisson", (FLAT, FLAT), (loadings, components)),
+                ("dirichlet_poisson", (Dirichlet(1.0), "parameter"), start),
+            )
+        )
+        mapped = to_topic_model(updates.loadings, updates.components)
+        np.testing.assert_allclose(mapped[0], topics.loadings, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(mapped[1], topics.components, rtol=1e-9, atol=1e-12)
+
+
+def test_dirichlet_gamma_is_smoothed_lda_and_a_constant():
+    """[K]: the scales are independent of the rest given the totals, so the bounds differ by a constant."""
+    a, b, alpha, eta = 2.0, 0.3, 0.7, 0.9
+    gamma, beta = some_start(NASTY)
+    totals = NASTY.sum(axis=1)
+    scaled = ScaledDirichlet(gamma, a + totals[:, None], b + 1)
+    allocation = run(
+        NASTY,
+        "dirichlet_gamma",
+        "vi",
+        Priors(ScaledDirichlet(alpha, a, b), Dirichlet(eta)),
+        start=Start(scaled, Dirichlet(1 + beta)),
+    )
+    lda = run(
+        NASTY,
+        "dirichlet_poisson",
+        "vi",
+        Priors(Dirichlet(alpha), Dirichlet(eta)),
+        start=Start(Dirichlet(gamma), Dirichlet(1 + beta)),
+    )
+    constant = (reference.log_negative_binomial(totals, a, b) + 1 + gammaln(totals + 1)).sum()
+    np.testing.assert_allclose(allocation.trace - lda.trace, constant, rtol=1e-10)
+    np.testing.assert_allclose(allocation.components, lda.components, rtol=1e-9)
+    np.testing.assert_allclose(allocation.scale, (a + totals) / (b + 1), rtol=1e-12)
+
+
+def test_poisson_and_gamma_poisson_share_one_density():
+    """The MAP of one is that of the other with the same priors; the models differ in what is estimated."""
+    priors = Priors(Gamma(1.4, 0.3), Dirichlet(1.2))
+    one, two = (run(NASTY, model, "map", priors) for model in ("poisson", "gamma_poisson"))
+    np.testing.assert_array_equal(one.trace, two.trace)

@@ -1,0 +1,327 @@
+"""Figures show what they say: matched components, quantiles of the posterior, traces and ranks."""
+
+import warnings
+from dataclasses import replace
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgba
+from scipy.stats import beta, gamma
+
+import bayesnmf
+from bayesnmf import gauge, plots
+from bayesnmf.plots.mixing import rank_counts, widest_entries
+from bayesnmf.plots.similarity import mean_cosines
+from bayesnmf.plots.summaries import normalised_components, quantiles
+from bayesnmf.plots.traces import gap_to_best, running_mean
+
+RANK, ROWS, FEATURES = 3, 30, 12
+
+
+def simulate(seed=0):
+    """Counts (30, 12) of three components that share few features."""
+    rng = np.random.default_rng(seed)
+    components = rng.dirichlet(np.full(FEATURES, 0.3), RANK)
+    return rng.poisson(rng.gamma(0.7, 40, (ROWS, RANK)) @ components)
+
+
+def fit(model="gamma_poisson", method="vi", **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bayesnmf.ConvergenceWarning)
+        made = {"map": bayesnmf.MAP, "vi": bayesnmf.VI, "gibbs": bayesnmf.Gibbs}[method](**options)
+        return bayesnmf.fit(simulate(), model, RANK, method, seed=3, options=made)
+
+
+def shuffled(fitted):
+    """Return the same point estimate, components in another order."""
+    order = np.array([2, 0, 1])
+    return replace(fitted, loadings=fitted.loadings[:, order], components=fitted.components[order])
+
+
+@pytest.fixture(scope="module")
+def fits():
+    """One fit a method; svi and nuts are vi and gibbs under another name, with a trace of their own."""
+    vi, gibbs = fit(), fit(method="gibbs", chains=2, draws=60, warmup=20)
+    noisy = -500 + np.random.default_rng(0).normal(size=200)
+    svi = replace(vi, method="svi", options=bayesnmf.SVI(max_iter=200), trace=noisy)
+    return {
+        "map": shuffled(fit(method="map")),
+        "vi": vi,
+        "svi": svi,
+        "gibbs": gibbs,
+        "nuts": replace(gibbs, method="nuts"),
+    }
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    """Draw every figure to the end, warnings being errors, and close it."""
+    yield
+    for number in plt.get_fignums():
+        plt.figure(number).canvas.draw()
+    plt.close("all")
+    assert not plt.get_fignums()
+
+
+DRAWERS = {
+    "images": lambda fits, **options: plots.components(fits, (3, 4), **options),
+    "top features": lambda fits, **options: plots.components(fits, n_features=4, **options),
+    "loadings": lambda fits, **options: plots.loadings_intervals(fits, [0, 7], **options),
+    "objectives": plots.objectives,
+    "chains": lambda fits, **options: plots.chains(fits["gibbs"], n=2, **options),
+    "agreement": plots.agreement,
+}
+
+
+@pytest.mark.parametrize("name", DRAWERS)
+def test_one_figure_is_made_and_settings_are_left_alone(fits, name):
+    before = dict(mpl.rcParams)
+    axes = np.atleast_1d(DRAWERS[name](fits, figsize=(9, 7)))
+    assert len(plt.get_fignums()) == 1
+    assert {ax.figure.number for ax in axes.flat} == set(plt.get_fignums())
+    assert tuple(axes.flat[0].figure.get_size_inches()) == (9, 7)
+    assert dict(mpl.rcParams) == before
+
+
+@pytest.mark.parametrize("name", DRAWERS)
+def test_given_axes_are_drawn_on(fits, name):
+    shape = np.atleast_1d(DRAWERS[name](fits)).shape
+    plt.close("all")
+    _, axes = plt.subplots(*(shape if len(shape) == 2 else (1, *shape)), squeeze=False, layout="constrained")
+    drawn = np.atleast_1d(DRAWERS[name](fits, axes=axes if axes.size > 1 else axes[0, 0]))
+    assert len(plt.get_fignums()) == 1
+    assert list(drawn.flat) == list(axes.flat)
+    with pytest.raises(ValueError, match="axes must be"):
+        DRAWERS[name](fits, axes=np.append(axes.flat, axes.flat[0]))
+
+
+# --- components -----------------------------------------------------------------------------------
+
+
+def test_images_are_the_matched_components(fits):
+    axes = plots.components(fits, (3, 4), reference="vi")
+    assert axes.shape == (len(fits), RANK)
+    target = fits["vi"].components
+    for row, (label, fitted) in zip(axes, fits.items(), strict=True):
+        matched = fitted.components[gauge.match_components(fitted.components, target)]
+        for k, ax in enumerate(row):
+            shown = ax.images[0].get_array()
+            np.testing.assert_allclose(shown.ravel(), matched[k] / matched[k].sum())
+            assert ax.get_xlabel() == ("" if label == "vi" else f"cos {gauge.cosine(matched, target)[k, k]:.3f}")
+        assert row[0].get_ylabel() == label
+    for k, column in enumerate(axes.T):
+        assert len({ax.images[0].get_clim() for ax in column}) == 1
+        assert column[0].get_title() == f"component {k}"
+
+
+def test_images_of_gamma_components_sum_to_one():
+    priors = bayesnmf.Priors(bayesnmf.Gamma(1.0, 0.1), bayesnmf.Gamma(0.5, 2.0))
+    fitted = fit(priors=priors)
+    axes = plots.components({"vi": fitted}, (3, 4))
+    sums = [ax.images[0].get_array().sum() for ax in axes.flat]
+    np.testing.assert_allclose(sums, 1.0)
+    assert not np.allclose(fitted.components.sum(axis=1), 1.0)
+
+
+def lines_of(ax, colour):
+    """Ends of the horizontal or vertical lines of one colour, (lines, 2, 2)."""
+    found = [c for c in ax.collections if np.allclose(c.get_color()[0], to_rgba(colour))]
+    return np.concatenate([c.get_segments() for c in found]) if found else np.empty((0, 2, 2))
+
+
+def test_top_features_have_the_quantiles_of_q(fits):
+    pair = {"map": fits["map"], "vi": fits["vi"]}
+    axes = plots.components(pair, n_features=5, reference="vi")
+    assert axes.shape == (RANK,)
+    alpha = fits["vi"].posterior.components.concentration
+    for k, ax in enumerate(axes):
+        top = np.argsort(-fits["vi"].components[k])[:5]
+        assert [text.get_text() for text in ax.get_yticklabels()] == [str(j) for j in top]
+        ends = lines_of(ax, plots.METHOD_COLOURS["vi"])[:, :, 0]
+        rest = alpha[k].sum() - alpha[k]
+        expected = beta.ppf([[0.05], [0.95]], alpha[k, top], rest[top]).T
+        np.testing.assert_allclose(ends, expected)
+        assert not len(lines_of(ax, plots.METHOD_COLOURS["map"]))
+        widths = [bar.get_width() for bar in ax.patches]
+        np.testing.assert_allclose(widths, beta.ppf(0.5, alpha[k, top], rest[top]))
+    labels = [text.get_text() for text in axes[0].figure.legends[0].get_texts()]
+    assert labels == ["map (point)", "vi"]
+
+
+def test_components_without_posterior_are_points():
+    fitted = fit(priors=bayesnmf.Priors(components="parameter"))
+    axes = plots.components({"vi": fitted}, n_features=50)
+    assert len(axes[0].get_yticklabels()) == FEATURES
+    assert axes[0].get_legend_handles_labels()[1] == ["vi (point)"]
+
+
+# --- loadings -------------------------------------------------------------------------------------
+
+
+def test_loadings_have_the_quantiles_of_each_posterior(fits):
+    axes = plots.loadings_intervals(fits, [4, 7], interval=0.8, reference="vi")
+    assert [ax.get_title() for ax in axes] == ["4", "7"]
+    assert {ax.get_ylabel() for ax in axes} == {"loading (counts)"}
+    q, draws = fits["vi"].posterior.loadings, fits["gibbs"].posterior.loadings
+    order = gauge.match_components(fits["gibbs"].components, fits["vi"].components)
+    for row, ax in zip([4, 7], axes, strict=True):
+        shape, rate = (np.broadcast_to(value, (ROWS, RANK))[row] for value in (q.shape, q.rate))
+        expected = gamma.ppf([[0.1], [0.9]], shape, scale=1 / rate).T
+        np.testing.assert_allclose(lines_of(ax, plots.METHOD_COLOURS["vi"])[:, :, 1], expected)
+        expected = np.quantile(draws[:, :, row][..., order], [0.1, 0.9], axis=(0, 1)).T
+        np.testing.assert_allclose(lines_of(ax, plots.METHOD_COLOURS["gibbs"])[:, :, 1], expected)
+
+
+def test_map_is_a_bare_matched_point(fits):
+    (ax,) = plots.loadings_intervals(fits, [7], reference="vi")
+    assert not len(lines_of(ax, plots.METHOD_COLOURS["map"]))
+    (points,) = [line for line in ax.lines if line.get_label() == "map (point)"]
+    order = gauge.match_components(fits["map"].components, fits["vi"].components)
+    np.testing.assert_allclose(points.get_ydata(), fits["map"].loadings[7, order])
+
+
+@pytest.mark.parametrize("model", ["dirichlet_poisson", "dirichlet_gamma"])
+def test_proportions_have_beta_quantiles(model):
+    fitted = fit(model)
+    (ax,) = plots.loadings_intervals({"vi": fitted}, "3")
+    assert ax.get_ylabel() == "loading (proportion)"
+    alpha = fitted.posterior.loadings.concentration[3]
+    expected = beta.ppf([[0.05], [0.95]], alpha, alpha.sum() - alpha).T
+    np.testing.assert_allclose(lines_of(ax, plots.METHOD_COLOURS["vi"])[:, :, 1], expected)
+
+
+def test_loadings_carry_the_sum_of_gamma_components():
+    priors = bayesnmf.Priors(bayesnmf.Gamma(1.0, 0.1), bayesnmf.Gamma(0.5, 2.0))
+    fitted = fit(method="map", basis="log", priors=priors)
+    (ax,) = plots.loadings_intervals({"map": fitted}, [0])
+    fitted_means = ax.lines[0].get_ydata() @ normalised_components(fitted)
+    np.testing.assert_allclose(fitted_means, fitted.loadings[0] @ fitted.components)
+
+
+def test_a_single_proportion_is_one():
+    at = np.zeros((1, 1), int), np.zeros((1, 1), int)
+    assert np.all(quantiles(bayesnmf.Dirichlet(np.ones((1, 1))), at, [0.05, 0.95]) == 1)
+
+
+# --- objectives -----------------------------------------------------------------------------------
+
+
+def test_each_kind_of_objective_has_its_panel(fits):
+    both = {**fits, "vi again": fits["vi"]}
+    axes = plots.objectives(both)
+    kinds = ["log joint, natural basis", "augmented ELBO", "marginal ELBO, estimated"]
+    assert [ax.get_title() for ax in axes] == [f"{kind}\ngamma_poisson" for kind in kinds]
+    assert [ax.get_xscale() for ax in axes] == [ax.get_yscale() for ax in axes] == ["log", "log", "linear"]
+    assert [len(ax.lines) for ax in axes] == [1, 2, 2]
+    first, again = axes[1].lines
+    assert first.get_color() == again.get_color() == plots.METHOD_COLOURS["vi"]
+    assert first.get_linestyle() != again.get_linestyle()
+    np.testing.assert_array_equal(first.get_ydata(), gap_to_best(fits["vi"].trace)[1:])
+    np.testing.assert_array_equal(first.get_xdata(), np.arange(1, len(fits["vi"].trace)))
+
+
+def test_gap_ends_at_the_last_change():
+    np.testing.assert_allclose(gap_to_best(np.array([-np.inf, -10.0, -4.0, -3.0])), [np.inf, 8, 2, 1])
+    assert np.all(gap_to_best(np.array([-3.0, -3.0])) > 0)
+    assert gap_to_best(np.array([-3.0])) > 0
+
+
+def test_running_mean_is_centred():
+    steps, means = running_mean(np.arange(1.0, 11.0), 4)
+    np.testing.assert_allclose(steps, means)
+
+
+def test_short_traces_are_drawn(fits):
+    for iterations in (0, 1):
+        plots.objectives({"vi": fit(max_iter=iterations)})
+    plots.objectives({"svi": replace(fits["svi"], trace=np.array([-5.0]))})
+
+
+# --- chains ---------------------------------------------------------------------------------------
+
+
+def test_chains_are_followed(fits):
+    axes = plots.chains(fits["nuts"], n=3)
+    assert axes.shape == (4, 2)
+    for ax, draws in zip(axes[0, 0].lines, fits["nuts"].trace, strict=True):
+        np.testing.assert_array_equal(ax.get_ydata(), draws)
+    assert all("R-hat" in ax.get_title() and "ESS" in ax.get_title() for ax in axes[:, 0])
+    assert f"{fits['gibbs'].diagnostics['r_hat_log_joint']:.3f}" in axes[0, 0].get_title()
+    assert [text.get_text() for text in axes[0, 0].figure.legends[0].get_texts()] == ["chain 0", "chain 1"]
+    assert all(len(ax.patches) == 2 for ax in axes[:, 1])
+
+
+def test_widest_entries_alternate_between_sides(fits):
+    posterior = fits["gibbs"].posterior
+    loading, component, second = widest_entries(fits["gibbs"], posterior, 3)
+    variances = np.sort(posterior.loadings.var(axis=(0, 1)), axis=None)
+    np.testing.assert_allclose([loading.draws.var(), second.draws.var()], variances[[-1, -2]])
+    np.testing.assert_allclose(component.draws.var(), posterior.components.var(axis=(0, 1)).max())
+
+
+def test_ranks_of_equal_chains_are_even():
+    draws = np.stack([np.arange(0, 100, 2), np.arange(1, 100, 2)])
+    edges, counts = rank_counts(draws, 5)
+    np.testing.assert_array_equal(counts, np.full((2, 5), 10))
+    assert (edges[0], edges[-1]) == (0.5, 100.5)
+    apart = rank_counts(np.stack([np.arange(50), np.arange(50, 100)]), 2)[1]
+    np.testing.assert_array_equal(apart, [[50, 0], [0, 50]])
+
+
+def test_few_draws_have_no_diagnosis(fits):
+    gibbs, kept = fits["gibbs"], fits["gibbs"].posterior
+    posterior = replace(kept, loadings=kept.loadings[:, :3], components=kept.components[:, :3])
+    axes = plots.chains(replace(gibbs, trace=gibbs.trace[:, :3], _posterior=posterior), n=0)
+    assert axes.shape == (1, 2)
+    assert "nan" in axes[0, 0].get_title()
+
+
+# --- agreement ------------------------------------------------------------------------------------
+
+
+def test_agreement_is_annotated(fits):
+    ax = plots.agreement(fits)
+    values = mean_cosines(fits)
+    np.testing.assert_array_equal(ax.images[0].get_array(), values)
+    assert [text.get_text() for text in ax.texts] == [f"{value:.3f}" for value in values.flat]
+    assert [text.get_text() for text in ax.get_xticklabels()] == list(fits)
+    np.testing.assert_allclose(values, values.T)
+
+
+def test_agreement_sees_through_order_and_scale(fits):
+    vi = fits["vi"]
+    other = replace(vi, components=5 * vi.components[[1, 2, 0]])
+    np.testing.assert_allclose(mean_cosines({"a": vi, "b": other}), 1.0)
+
+
+# --- what cannot be drawn -------------------------------------------------------------------------
+
+
+def test_refusals_name_the_cure(fits):
+    vi = {"vi": fits["vi"]}
+    other_rank = bayesnmf.fit(simulate(), "gamma_poisson", 2, "vi", seed=0)
+    cases = [
+        (lambda: plots.chains(fits["vi"]), ValueError, "method='gibbs' or method='nuts'"),
+        (lambda: plots.components(fits["vi"]), TypeError, "put a single fit in a dict"),
+        (lambda: plots.agreement({}), ValueError, "at least one fit"),
+        (lambda: plots.agreement({**vi, "two": other_rank}), ValueError, "fit with one rank"),
+        (lambda: plots.components(vi, (3, 5)), ValueError, "with 12 pixels"),
+        (lambda: plots.components(vi, reference="v"), ValueError, "did you mean 'vi'"),
+        (lambda: plots.loadings_intervals(vi, ["x"]), ValueError, "choose from fit.row_names"),
+        (lambda: plots.loadings_intervals(vi, [0], 90), ValueError, "interval must be below 1"),
+        (lambda: plots.objectives({"gibbs": fits["gibbs"]}), ValueError, "plots.chains"),
+        (
+            lambda: plots.loadings_intervals({**vi, "d": fit("dirichlet_poisson")}, [0]),
+            ValueError,
+            "one figure for each unit",
+        ),
+    ]
+    for draw, error, message in cases:
+        with pytest.raises(error, match=message):
+            draw()
+    assert not plt.get_fignums()
