@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bayesnmf import checks
 from bayesnmf.counts import Counts
+from bayesnmf.inference.coordinate_ascent import Status, coordinate_ascent
 from bayesnmf.inference.sides import Draw, MeanField, Mode, Problem, State, Summary
 from bayesnmf.inference.start import Given, given_state, random_state
-from bayesnmf.options import MAP, METHODS, VI, Options, Priors, Start
+from bayesnmf.options import MAP, METHODS, VI, Options, Priors, Start, schedule_of
 from bayesnmf.priors import Dirichlet, ScaledProportions
 from bayesnmf.results import Fit, VariationalPosterior
 from bayesnmf.specification import MODELS, PARAMETER, default_loadings
@@ -86,7 +87,7 @@ def fit(
         seed = int(np.random.SeedSequence().generate_state(1)[0])
     with reporting(progress) as report:
         started = time.perf_counter()
-        result = _run(data, model, rank, method, seed, options, report)
+        result = _run(Job(data, model, rank, method, seed, options, report))
         result = replace(result, seconds=time.perf_counter() - started)
     _warn_if_not_converged(result)
     return result
@@ -106,9 +107,8 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     """Refuse what makes no sense together."""
     n, m = counts.shape
     priors = options.priors
-    assert_family = checks.check_family
-    assert_family(model, "loadings", priors.loadings, (n, rank))
-    assert_family(model, "components", priors.components, (rank, m))
+    checks.check_family(model, "loadings", priors.loadings, (n, rank))
+    checks.check_family(model, "components", priors.components, (rank, m))
     natural = isinstance(options, MAP) and natural_basis(options)
     checks.check_posterior_exists(model, method, priors.loadings, priors.components, natural)
     if isinstance(options, MAP) and options.basis == "natural":
@@ -125,17 +125,33 @@ def natural_basis(options: MAP) -> bool:
     return all(prior == PARAMETER or prior.smallest_shape >= 1 for prior in sides)  # type: ignore[union-attr]
 
 
-def _run(data: Counts, model: str, rank: int, method: str, seed: int, options: Options, report: Any) -> Fit:
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A fit to be done, checked, with priors filled in: what every runner takes.
+
+    `report` is told label, steps done, steps in all, and the objective.
+    """
+
+    counts: Counts
+    model: str
+    rank: int
+    method: str
+    seed: int
+    options: Any
+    report: ProgressReport
+
+
+def _run(job: Job) -> Fit:
     """Dispatch to the method's runner; MCMC and SVI are imported only when asked for."""
-    if method in ("map", "vi"):
-        return _coordinate_ascent(data, model, rank, method, seed, options, report)
-    if method == "gibbs":
+    if job.method in ("map", "vi"):
+        return _coordinate_ascent(job)
+    if job.method == "gibbs":
         from bayesnmf.sampling import fit_gibbs as runner
-    elif method == "nuts":
+    elif job.method == "nuts":
         from bayesnmf.programs import fit_nuts as runner
     else:
         from bayesnmf.programs import fit_svi as runner
-    return runner(data, model, rank, seed, options, report)
+    return runner(job)
 
 
 def build_problem(
@@ -196,41 +212,38 @@ def _checked(given: Given, prior: Any, name: str, size: tuple[int, int]) -> Give
     return checks.check_start_factor(given, name, size)
 
 
-def _coordinate_ascent(data: Counts, model: str, rank: int, method: str, seed: int, options: Any, report: Any) -> Fit:
-    from bayesnmf.inference.coordinate_ascent import coordinate_ascent
-    from bayesnmf.options import schedule_of
-
-    problem = point_or_mean_field(data, options)
-    state = start_state(problem, options.start, rank, np.random.default_rng(seed))
+def _coordinate_ascent(job: Job) -> Fit:
+    problem = point_or_mean_field(job.counts, job.options)
+    state = start_state(problem, job.options.start, job.rank, np.random.default_rng(job.seed))
 
     def show(iteration: int, value: float, state: State) -> None:
-        report(f"{method} {model}", iteration, options.max_iter, value)
+        job.report(f"{job.method} {job.model}", iteration, job.options.max_iter, value)
 
-    state, trace, status = coordinate_ascent(problem, state, schedule_of(options), show)
-    return fit_of_state(state, trace, status, model=model, method=method, options=options, counts=data, seed=seed)
+    return fit_of_state(job, *coordinate_ascent(problem, state, schedule_of(job.options), show))
 
 
-def fit_of_state(state: State, trace: list[float], status: Any, **about: Any) -> Fit:
+def fit_of_state(job: Job, state: State, trace: list[float], status: Status) -> Fit:
     """Make a `Fit` of a final state of coordinate ascent."""
     value = state.loadings.value
-    scaled = isinstance(value, ScaledProportions)
     posterior = None
-    if about["method"] != "map":
-        estimated = about["options"].priors.components == PARAMETER
-        components = None if estimated else state.components.conditional
-        posterior = VariationalPosterior(state.loadings.conditional, components)  # type: ignore[arg-type]
+    if job.method != "map":
+        posterior = VariationalPosterior(state.loadings.conditional, state.components.conditional)  # type: ignore[arg-type]
     return Fit(
-        rank=state.components.matrix.shape[0],
+        model=job.model,
+        method=job.method,
+        rank=job.rank,
         loadings=value.proportions if isinstance(value, ScaledProportions) else value,
         components=np.ascontiguousarray(state.components.matrix),
-        scale=value.scale[:, 0] if scaled else None,
+        scale=value.scale[:, 0] if isinstance(value, ScaledProportions) else None,
         trace=np.asarray(trace),
         status=status,
-        priors=about["options"].priors,
+        priors=job.options.priors,
+        options=job.options,
+        counts=job.counts,
+        seed=job.seed,
         seconds=0.0,
         diagnostics={},
         _posterior=posterior,
-        **about,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -11,13 +12,13 @@ from numpy.typing import NDArray
 from scipy.stats import sem
 
 from bayesnmf.counts import Counts
-from bayesnmf.fitting import fit_of_state, point_or_mean_field, start_state
+from bayesnmf.fitting import Job, fit_of_state, point_or_mean_field, start_state
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status
 from bayesnmf.inference.nuts import run_nuts, unconstrain
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.svi import run_svi
 from bayesnmf.kernels.cpu import poisson_loglik
-from bayesnmf.options import NUTS, SVI, VI, Priors
+from bayesnmf.options import VI, Priors
 from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet, ScaledProportions, matrix
 from bayesnmf.results import Fit
 from bayesnmf.sampling import chain_starts, check_size, fit_of_draws, resolve_start
@@ -77,25 +78,29 @@ def inside(values: Array) -> Array:
     return (1 - INTERIOR) * values + INTERIOR * np.maximum(values.mean(axis=-1, keepdims=True), 1e-12)
 
 
-def fit_nuts(counts: Counts, model: str, rank: int, seed: int, options: NUTS, report: Any) -> Fit:
+def in_doubles(counts: Counts) -> Counts:
+    """Return the same counts in float64."""
+    return counts if counts.dtype == np.float64 else counts.with_matrix(counts.matrix.astype(np.float64))
+
+
+def fit_nuts(job: Job) -> Fit:
     """Run NUTS on the model's program, from a draw of the closed-form posterior for each chain."""
-    check_size(counts, rank, options)
-    doubles = counts if counts.dtype == np.float64 else counts.with_matrix(counts.matrix.astype(np.float64))
-    states, _ = chain_starts(doubles, model, rank, seed, options)
-    values = [sites_of(state) for state in states]
+    check_size(job)
+    priors, options = job.options.priors, job.options
+    doubles = replace(job, counts=in_doubles(job.counts))
+    values = [sites_of(state) for state in chain_starts(doubles)[0]]
     stacked = {name: np.stack([value[name] for value in values]) for name in values[0]}
-    priors = options.priors
     simplex = {"components"} if isinstance(priors.components, Dirichlet) else set()
     if not isinstance(priors.loadings, Gamma):
         simplex.add("loadings")
     with jax.enable_x64(options.dtype == "float64"):
         run = run_nuts(
-            load_program(model).program,
-            program_arguments(doubles, rank, priors),
+            load_program(job.model).program,
+            program_arguments(doubles.counts, job.rank, priors),
             unconstrain(stacked, frozenset(simplex)),
-            seed,
+            job.seed,
             options,
-            lambda done, total: report(f"nuts {model}", done, total, np.nan),
+            lambda done, total: job.report(f"nuts {job.model}", done, total, np.nan),
         )
     loadings: Any = run.draws["loadings"].astype(np.float64)
     if "scale" in run.draws:
@@ -106,10 +111,8 @@ def fit_nuts(counts: Counts, model: str, rank: int, seed: int, options: NUTS, re
         "mean_steps": float(run.statistics["num_steps"].mean()),
         "mean_acceptance": float(run.statistics["accept_prob"].mean()),
     }
-    return fit_of_draws(
-        loadings, components, log_joints(doubles, priors, loadings, components), statistics, run.interrupted,
-        model=model, method="nuts", options=options, counts=counts, seed=seed, rank=rank,
-    )  # fmt: skip
+    log_joint = log_joints(doubles.counts, priors, loadings, components)
+    return fit_of_draws(job, (loadings, components), log_joint, statistics, run.interrupted)
 
 
 def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array) -> Array:
@@ -126,28 +129,25 @@ def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array)
     return out
 
 
-def fit_svi(counts: Counts, model: str, rank: int, seed: int, options: SVI, report: Any) -> Fit:
+def fit_svi(job: Job) -> Fit:
     """Maximise the bound by gradient steps over the parameters of q, from the closed-form fit."""
-    doubles = counts if counts.dtype == np.float64 else counts.with_matrix(counts.matrix.astype(np.float64))
-    problem = point_or_mean_field(doubles, VI(priors=options.priors))
-    start = resolve_start(doubles, model, rank, seed, options)
-    state = start_state(problem, start, rank, np.random.default_rng(seed))
-    module = load_program(model)
+    options = job.options
+    doubles = replace(job, counts=in_doubles(job.counts))
+    problem = point_or_mean_field(doubles.counts, VI(priors=options.priors))
+    state = start_state(problem, resolve_start(doubles), job.rank, np.random.default_rng(job.seed))
+    module = load_program(job.model)
+    program = module.program if options.bound == "marginal" else module.augmented_bound
     with jax.enable_x64(options.dtype == "float64"):
         run = run_svi(
-            module.program if options.bound == "marginal" else module.augmented_bound,
-            module.guide,
-            program_arguments(doubles, rank, options.priors),
+            (program, module.guide),
+            program_arguments(doubles.counts, job.rank, options.priors),
             guide_parameters(state, problem),
-            seed,
+            job.seed,
             options,
-            lambda done, value: report(f"svi {model}", done, options.max_iter, value),
+            lambda done, value: job.report(f"svi {job.model}", done, options.max_iter, value),
         )
-    final = state_of_parameters(run.parameters, problem)
     status = svi_status(run.bounds, run.interrupted, options.max_iter)
-    return fit_of_state(
-        final, list(run.bounds), status, model=model, method="svi", options=options, counts=counts, seed=seed
-    )
+    return fit_of_state(job, state_of_parameters(run.parameters, problem), list(run.bounds), status)
 
 
 def svi_status(bounds: Array, interrupted: bool, steps: int) -> Status:

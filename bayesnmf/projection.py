@@ -10,7 +10,7 @@ import numpy as np
 
 from bayesnmf import checks
 from bayesnmf.counts import Counts
-from bayesnmf.fitting import draws_problem, fit_of_state, natural_basis
+from bayesnmf.fitting import Job, draws_problem, fit_of_state, natural_basis
 from bayesnmf.inference.coordinate_ascent import Schedule, Status, coordinate_ascent
 from bayesnmf.inference.gibbs import sweep
 from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State
@@ -66,11 +66,8 @@ def _project_closed_form(fit: Fit, data: Counts) -> Fit:
         components = Mode(estimated=True).at(prior, given)  # type: ignore[arg-type]
     problem = Problem(data, fit.priors.loadings, prior, loadings_summary, Mode(), fixed_components=True)  # type: ignore[arg-type]
     state = State(_even_loadings(problem, components, fit.rank), components)
-    state, trace, status = coordinate_ascent(problem, state, SETTLE)
-    return fit_of_state(
-        state, trace, status,
-        model=fit.model, method=fit.method, options=fit.options, counts=data, seed=fit.seed,
-    )  # fmt: skip
+    job = Job(data, fit.model, fit.rank, fit.method, fit.seed, fit.options, lambda *_: None)
+    return fit_of_state(job, *coordinate_ascent(problem, state, SETTLE))
 
 
 def _even_loadings(problem: Problem, components: Side, rank: int) -> Side:

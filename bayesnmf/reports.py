@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +40,7 @@ def rich_table(comparison: Comparison) -> Any:
     """Return the table as rich renders it: a column a method, a row a measure."""
     from rich.table import Table
 
-    from bayesnmf.comparison import reference_of
+    from bayesnmf.measures import reference_of
 
     fits = comparison.fits
     first = next(iter(fits.values()))
@@ -73,7 +75,8 @@ def notes(comparison: Comparison) -> list[str]:
     )
     if split.seen is not None and split.withheld is not None:
         lines.append(
-            f"{split.seen.shape[0]} new samples: {split.seen.total:,.0f} counts seen, {split.withheld.total:,.0f} predicted"
+            f"{split.seen.shape[0]} new samples: {split.seen.total:,.0f} counts seen, "
+            f"{split.withheld.total:,.0f} predicted"
         )
     return lines + [f"CAUTION {caution}" for caution in comparison.cautions]
 
@@ -82,15 +85,12 @@ def as_text(comparison: Comparison) -> str:
     """Return table and notes as plain text."""
     from rich.console import Console
 
-    console = Console(width=120, record=True, file=_Nowhere())
+    console = Console(width=120, record=True, file=StringIO())
     console.print(rich_table(comparison))
     return console.export_text() + "\n".join(notes(comparison))
 
 
-class _Nowhere:
-    """A file that keeps nothing; the console records what is printed."""
-
-    def write(self, text: str) -> int:
+def write(self, text: str) -> int:
         """Take text."""
         return len(text)
 
@@ -135,7 +135,7 @@ def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | No
     with_posterior = {name: fitted for name, fitted in fits.items() if fitted.method != "map"}
     totals = comparison.split.train.row_totals
     rows = comparison.split.train.row_names[np.argsort(-totals, kind="stable")[:SHOWN_ROWS]]
-    drawn = {"components": lambda: plots.components(fits, image_shape=image_shape)}
+    drawn: dict[str, Callable[[], Any]] = {"components": lambda: plots.components(fits, image_shape=image_shape)}
     drawn["objectives"] = lambda: plots.objectives(fits)
     drawn["agreement"] = lambda: plots.agreement(fits)
     if with_posterior:

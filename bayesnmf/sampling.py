@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
@@ -11,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf import checks, gauge
-from bayesnmf.counts import Counts
-from bayesnmf.fitting import draws_problem, fit, start_state
+from bayesnmf.fitting import ConvergenceWarning, Job, draws_problem, fit, start_state
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status
 from bayesnmf.inference.gibbs import Chain, gibbs_chain
 from bayesnmf.inference.sides import State, Value
-from bayesnmf.options import NUTS, SVI, VI, Gibbs, Priors
+from bayesnmf.options import VI, Gibbs, Priors
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.results import Draws, Fit
 from bayesnmf.specification import PARAMETER
@@ -27,37 +27,32 @@ LARGEST_DRAWS = 4 * 2**30
 R_HAT_LIMIT = 1.05
 
 
-def closed_form_fit(counts: Counts, model: str, rank: int, seed: int, priors: Priors) -> Fit:
+def closed_form_fit(job: Job) -> Fit:
     """Fit the closed-form variational posterior that chains and SVI start from."""
-    import warnings
-
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a start need not have converged
-        return fit(counts, model, rank, "vi", seed=seed, options=VI(priors=priors, max_iter=500))
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
+        options = VI(priors=job.options.priors, max_iter=500)
+        return fit(job.counts, job.model, job.rank, "vi", seed=job.seed, options=options)
 
 
-def resolve_start(counts: Counts, model: str, rank: int, seed: int, options: Gibbs | NUTS | SVI) -> Any:
+def resolve_start(job: Job) -> Any:
     """Turn start="fit" into that fit; leave every other start as it is."""
-    if isinstance(options.start, str) and options.start == "fit":
-        return closed_form_fit(counts, model, rank, seed, options.priors)
-    return options.start
+    start = job.options.start
+    return closed_form_fit(job) if isinstance(start, str) and start == "fit" else start
 
 
-def chain_starts(
-    counts: Counts, model: str, rank: int, seed: int, options: Gibbs | NUTS
-) -> tuple[list[State], list[np.random.Generator]]:
+def chain_starts(job: Job) -> tuple[list[State], list[np.random.Generator]]:
     """One start and one random generator for each chain; from a q, each start is a draw of its own."""
-    streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(options.chains)]
-    start = resolve_start(counts, model, rank, seed, options)
-    states = [start_state(draws_problem(counts, options.priors, rng), start, rank, rng) for rng in streams]
+    streams = [np.random.default_rng(s) for s in np.random.SeedSequence(job.seed).spawn(job.options.chains)]
+    start, priors = resolve_start(job), job.options.priors
+    states = [start_state(draws_problem(job.counts, priors, rng), start, job.rank, rng) for rng in streams]
     return states, streams
 
 
-def fit_gibbs(counts: Counts, model: str, rank: int, seed: int, options: Gibbs, report: Any) -> Fit:
+def fit_gibbs(job: Job) -> Fit:
     """Run the Gibbs sampler's chains, side by side where there are several."""
-    check_size(counts, rank, options)
-    states, streams = chain_starts(counts, model, rank, seed, options)
-    chains = run_chains(counts, states, streams, options, lambda *told: report(f"gibbs {model}", *told))
+    check_size(job)
+    chains = run_chains(job, *chain_starts(job))
     interrupted = any(chain.interrupted for chain in chains)
     length = min(len(chain.log_joint) for chain in chains)
     if length == 0:
@@ -65,19 +60,15 @@ def fit_gibbs(counts: Counts, model: str, rank: int, seed: int, options: Gibbs, 
     values = [[stack(chain.draws[:length], side) for side in (0, 1)] for chain in chains]
     loadings, components = (stack(values, side) for side in (0, 1))
     log_joint = np.array([chain.log_joint[:length] for chain in chains])
-    return fit_of_draws(
-        loadings, components, log_joint, {}, interrupted,
-        model=model, method="gibbs", options=options, counts=counts, seed=seed, rank=rank,
-    )  # fmt: skip
+    return fit_of_draws(job, (loadings, components), log_joint, {}, interrupted)
 
 
-def run_chains(
-    counts: Counts, states: list[State], streams: list[np.random.Generator], options: Gibbs, report: Any
-) -> list[Chain]:
+def run_chains(job: Job, states: list[State], streams: list[np.random.Generator]) -> list[Chain]:
     """Run every chain on a thread of its own: several need no row blocks, a single one gets them all.
 
     Ctrl-C, in a chain or while waiting for them, ends all of them at their next sweep.
     """
+    options: Gibbs = job.options
     sweeps = options.warmup + options.draws * options.thin
     at_once = min(options.threads or numba.get_num_threads(), options.chains)
     blocks = options.threads if options.chains == 1 else 1
@@ -89,9 +80,9 @@ def run_chains(
             if stop.is_set():
                 raise KeyboardInterrupt
             done[number] = iteration + 1
-            report(sum(done), options.chains * sweeps, value)
+            job.report(f"gibbs {job.model}", sum(done), options.chains * sweeps, value)
 
-        problem = draws_problem(counts, options.priors, streams[number])
+        problem = draws_problem(job.counts, options.priors, streams[number])
         schedule = (options.warmup, options.draws, options.thin)
         chain = gibbs_chain(problem, states[number], streams[number], schedule, blocks, show)
         if chain.interrupted:
@@ -115,9 +106,9 @@ def stack(draws: list[Any], side: int) -> Value:
     return np.stack(values)
 
 
-def check_size(counts: Counts, rank: int, options: Gibbs | NUTS) -> None:
+def check_size(job: Job) -> None:
     """Refuse to hold more draws than memory bears."""
-    size = 8 * options.chains * options.draws * rank * sum(counts.shape)
+    size = 8 * job.options.chains * job.options.draws * job.rank * sum(job.counts.shape)
     checks.check_size(size, LARGEST_DRAWS, "the draws", "ask for fewer draws or chains, or fit fewer rows")
 
 
@@ -134,38 +125,44 @@ def exchangeable(priors: Priors) -> bool:
 
 
 def fit_of_draws(
-    loadings: Value, components: Array, log_joint: Array, diagnostics: dict[str, float], interrupted: bool,
-    **about: Any,
-) -> Fit:  # fmt: skip
-    """Make a `Fit` of draws (chains, draws, …): match their components, average, and judge the chains."""
+    job: Job, draws: tuple[Value, Array], log_joint: Array, diagnostics: dict[str, float], interrupted: bool
+) -> Fit:
+    """Make a `Fit` of loadings and components (chains, draws, …): match components, average, judge the chains."""
+    loadings, components = draws
     scale = None
     if isinstance(loadings, ScaledProportions):
         loadings, scale = loadings.proportions, loadings.scale[..., 0]
-    if exchangeable(about["options"].priors):
-        # Two passes: an average of one chain is a better reference than any single draw.
-        for reference in (components[0, -1], None):
-            target = components[0].mean(axis=0) if reference is None else reference
-            orders = gauge.match_draws(components, target)
-            components = gauge.reorder(components, orders, axis=-2)
-            loadings = gauge.reorder(loadings, orders, axis=-1)
+    if exchangeable(job.options.priors):
+        loadings, components = match(loadings, components)
     diagnostics = {**diagnostics, **judge(log_joint)}
-    mixed = diagnostics["r_hat_log_joint"] <= R_HAT_LIMIT
-    total = log_joint.size
-    reason = (
-        INTERRUPTED if interrupted else f"{total} draws, R-hat of the log joint {diagnostics['r_hat_log_joint']:.3f}"
-    )
+    r_hat = diagnostics["r_hat_log_joint"]
+    reason = INTERRUPTED if interrupted else f"{log_joint.size} draws, R-hat of the log joint {r_hat:.3f}"
     return Fit(
+        model=job.model,
+        method=job.method,
+        rank=job.rank,
         loadings=loadings.mean(axis=(0, 1)),
         components=components.mean(axis=(0, 1)),
         scale=None if scale is None else scale.mean(axis=(0, 1)),
         trace=log_joint,
-        status=Status(mixed and not interrupted, reason, total),
-        priors=about["options"].priors,
+        status=Status(r_hat <= R_HAT_LIMIT and not interrupted, reason, log_joint.size),
+        priors=job.options.priors,
+        options=job.options,
+        counts=job.counts,
+        seed=job.seed,
         seconds=0.0,
         diagnostics=diagnostics,
         _posterior=Draws(loadings, components, scale),
-        **about,
     )
+
+
+def match(loadings: Array, components: Array) -> tuple[Array, Array]:
+    """Bring the components of all draws into one order: that of a draw, then that of the first chain's mean."""
+    for reference_of in (lambda values: values[0, -1], lambda values: values[0].mean(axis=0)):
+        orders = gauge.match_draws(components, reference_of(components))
+        components = gauge.reorder(components, orders, axis=-2)
+        loadings = gauge.reorder(loadings, orders, axis=-1)
+    return loadings, components
 
 
 def judge(log_joint: Array) -> dict[str, float]:

@@ -136,7 +136,7 @@ def test_empty_rows():
     np.testing.assert_array_equal(q.concentration[1], 0.7)
     q = run(NASTY, "gamma_poisson", "vi", Priors(Gamma(0.7, 0.3), Dirichlet(1.0))).posterior.loadings
     np.testing.assert_array_equal(q.shape[1], 0.7)
-    np.testing.assert_allclose(np.broadcast_to(q.rate, NASTY.shape[:1] + (RANK,))[1], 1.3)
+    np.testing.assert_allclose(np.broadcast_to(q.rate, (*NASTY.shape[:1], RANK))[1], 1.3)
     priors = Priors(ScaledDirichlet(0.7, 2.0, 0.3), Dirichlet(1.0))
     q = run(NASTY, "dirichlet_gamma", "vi", priors).posterior.loadings
     np.testing.assert_array_equal(q.concentration[1], 0.7)
@@ -285,7 +285,7 @@ def test_a_start_with_zeros_in_the_log_basis(entry):
 
 def dense_log_joint(entry, counts, loadings, scale, components):
     """By scipy, without the package's priors."""
-    priors = entry.priors(counts.shape)
+    priors = entry.priors(counts.shape, len(components))
     rate = (loadings if scale is None else loadings * scale[:, None]) @ components
     return (
         stats.poisson.logpmf(counts, rate).sum()
@@ -310,7 +310,7 @@ def dense_log_prior(prior, value, scale):
 def test_map_is_a_maximum(entry, schedule):
     """The log joint, by scipy, is stationary at the fit in random directions that keep rows on their simplex."""
     counts = plain_counts(mean=6.0)
-    fit = run(counts, entry.model, "map", entry.priors(), max_iter=6_000, tol=1e-14, schedule=schedule)
+    fit = run(counts, entry.model, "map", entry.priors(rank=2), max_iter=1_500, schedule=schedule, rank=2)
     rng = np.random.default_rng(0)
     height = dense_log_joint(entry, counts, fit.loadings, fit.scale, fit.components)
     np.testing.assert_allclose(fit.trace[-1], height, rtol=1e-9)
@@ -335,8 +335,8 @@ def test_map_is_a_maximum(entry, schedule):
             )
 
         slope = (at(1) - at(-1)) / (2 * step)
-        # Against about 400 counts that each direction moves; EM stops with gradients near 1e-3.
-        assert abs(slope) < 1e-2
+        # Nats per unit of 48 logarithms; EM converges linearly, here to 1e-3 or better, differences are good to 1e-5.
+        assert abs(slope) < 2e-3
 
 
 @by_schedule
@@ -360,8 +360,9 @@ def test_maximum_likelihood_satisfies_kkt(schedule):
 def test_map_with_gamma_components_has_the_sums_of_its_prior():
     """[C] cor. 2: at the optimum Σ_j β_kj = Σ_j (c_kj − 1) / d_k."""
     c, d = np.linspace(1.2, 2.0, 21).reshape(3, 7), np.array([[0.5], [1.0], [3.0]])
-    fit = run(plain_counts(), "poisson", "map", Priors(FLAT, Gamma(c, d)), max_iter=3_000, schedule="alternating")
-    np.testing.assert_allclose(fit.components.sum(axis=1), (c - 1).sum(axis=1) / d[:, 0], rtol=1e-6)
+    fit = run(plain_counts(), "poisson", "map", Priors(FLAT, Gamma(c, d)), max_iter=1_000, schedule="alternating")
+    # EM converges linearly, and slowly along the ridge between two components.
+    np.testing.assert_allclose(fit.components.sum(axis=1), (c - 1).sum(axis=1) / d[:, 0], rtol=1e-3)
 
 
 @sparse_entries
@@ -377,7 +378,7 @@ def test_sparse_priors_use_the_log_basis(entry):
     jacobian += 0 if fit.scale is None else np.log(fit.scale).sum()
     joint = dense_log_joint(entry, NASTY, fit.loadings, fit.scale, fit.components)
     np.testing.assert_allclose(fit.trace[-1], joint + jacobian, rtol=1e-9)
-    with pytest.raises(ValueError, match="basis='natural' needs priors.* at 1 or above"):
+    with pytest.raises(ValueError, match=r"basis='natural' needs priors.* at 1 or above"):
         run(NASTY, entry.model, "map", priors, basis="natural")
 
 

@@ -20,7 +20,12 @@ N, M, K = 12, 9, 3
 COUNTS = pd.DataFrame(
     np.random.default_rng(0).poisson(3, (N, M)), index=[f"s{i}" for i in range(N)], columns=list("abcdefghi")
 )
-OPTIONS = {"map": MAP(), "vi": VI(), "gibbs": Gibbs(chains=2, draws=60, warmup=100, threads=1)}
+QUICK = VI(max_iter=60, threads=1)
+OPTIONS = {
+    "map": MAP(max_iter=60, threads=1),
+    "vi": QUICK,
+    "gibbs": Gibbs(chains=2, draws=60, warmup=100, threads=1),
+}
 FITS = {}
 
 
@@ -31,7 +36,7 @@ def fit(model="gamma_poisson", method="vi"):
 
 
 def parameter_fit(model="gamma_poisson"):
-    return bayesnmf.fit(COUNTS, model, K, "vi", seed=0, options=VI(priors=Priors(components="parameter")))
+    return bayesnmf.fit(COUNTS, model, K, "vi", seed=0, options=replace(QUICK, priors=Priors(components="parameter")))
 
 
 every_model = pytest.mark.parametrize("model", MODELS)
@@ -123,7 +128,7 @@ def test_replicated_counts_of_some_rows(model):
 def test_rows_without_counts_and_fractional_totals_are_replicated():
     counts = COUNTS.to_numpy() * 1.1
     counts[3] = 0
-    fitted = bayesnmf.fit(counts, "dirichlet_poisson", K, "vi", seed=0)
+    fitted = bayesnmf.fit(counts, "dirichlet_poisson", K, "vi", seed=0, options=QUICK)
     replicated = fitted.sample_posterior_predictive(10)
     assert (replicated.sum(2) == np.rint(counts.sum(1))).all()
 
@@ -238,7 +243,7 @@ def test_selected_features_of_q_keep_their_joint_distribution(model):
 
 
 def test_selections_under_other_posteriors():
-    gamma = VI(priors=Priors(Gamma(1.0, 1.0), Gamma(0.5, np.full((1, M), 0.5))))
+    gamma = replace(QUICK, priors=Priors(Gamma(1.0, 1.0), Gamma(0.5, np.full((1, M), 0.5))))
     for fitted in (bayesnmf.fit(COUNTS, "gamma_poisson", K, seed=0, options=gamma), parameter_fit("dirichlet_gamma")):
         tree = fitted.to_datatree(2000, rows=["s3"], features=list("cba"))
         components = tree["posterior"]["components"]
@@ -254,7 +259,7 @@ def test_selections_under_other_posteriors():
 
 
 def test_default_names_are_selected_by_number():
-    fitted = bayesnmf.fit(COUNTS.to_numpy(), rank=K, seed=0)
+    fitted = bayesnmf.fit(COUNTS.to_numpy(), rank=K, seed=0, options=QUICK)
     tree = fitted.to_datatree(5, rows=range(2, 4), features=np.array([8]))
     assert tree["posterior"]["row"].to_numpy().tolist() == [2, 3]
     assert tree["posterior"]["feature"].to_numpy().tolist() == [8]
@@ -262,10 +267,10 @@ def test_default_names_are_selected_by_number():
 
 def test_names_of_any_kind_become_coordinates(tmp_path):
     frame = COUNTS.set_axis(pd.MultiIndex.from_product([["a", "b"], range(6)]), axis=0)
-    tree = bayesnmf.fit(frame, rank=K, seed=0).to_datatree(5, rows=[("b", 2)])
+    tree = bayesnmf.fit(frame, rank=K, seed=0, options=QUICK).to_datatree(5, rows=[("b", 2)])
     assert tree["posterior"]["row"].to_numpy().tolist() == ["('b', 2)"]
     tree.to_netcdf(tmp_path / "tree.nc", engine="h5netcdf")
-    doubled = bayesnmf.fit(COUNTS.set_axis(["u"] * 6 + ["v"] * 6, axis=0), rank=K, seed=0)
+    doubled = bayesnmf.fit(COUNTS.set_axis(["u"] * 6 + ["v"] * 6, axis=0), rank=K, seed=0, options=QUICK)
     assert doubled.to_datatree(5, rows=["v"])["posterior"].sizes["row"] == 6
 
 

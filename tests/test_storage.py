@@ -19,8 +19,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::bayesnmf.fitting.ConvergenceWar
 
 COUNTS = np.random.default_rng(0).poisson(3, (12, 9))
 OPTIONS = {
-    "map": MAP(max_iter=20),
-    "vi": VI(max_iter=20),
+    "map": MAP(max_iter=20, threads=1),
+    "vi": VI(max_iter=20, threads=1),
     "gibbs": Gibbs(chains=2, draws=20, warmup=10, threads=1),
 }
 
@@ -85,7 +85,7 @@ def test_other_methods_keep_their_options(method, options, tmp_path):
 
 @pytest.mark.parametrize("suffix", [".nc", ".zarr"])
 def test_single_precision_and_fractions_are_kept(suffix, tmp_path):
-    fitted = fit("dirichlet_gamma", counts=COUNTS + 0.25, options=VI(max_iter=5, dtype="float32"))
+    fitted = fit("dirichlet_gamma", counts=COUNTS + 0.25, options=VI(max_iter=5, threads=1, dtype="float32"))
     loaded = round_trip(fitted, tmp_path / f"fit{suffix}")
     assert same(fitted, loaded)
     assert loaded.counts.dtype == loaded.loadings.dtype == np.float32
@@ -100,7 +100,7 @@ def test_single_precision_and_fractions_are_kept(suffix, tmp_path):
     ],
 )
 def test_priors_are_kept(priors, tmp_path):
-    fitted = fit(options=VI(priors=priors, max_iter=3))
+    fitted = fit(options=VI(priors=priors, max_iter=3, threads=1))
     loaded = round_trip(fitted, tmp_path / "fit.nc")
     assert same(fitted.priors.loadings, loaded.priors.loadings)
     assert same(fitted._posterior, loaded._posterior)
@@ -155,7 +155,7 @@ def test_names_of_other_kinds_become_text(tmp_path):
 def test_counts_without_nonzeros_and_large_counts(tmp_path):
     empty, large = (np.zeros((4, 3)), COUNTS * 1e12)
     for counts in (empty, large):
-        fitted = fit("gamma_poisson", counts=counts, options=VI(max_iter=2))
+        fitted = fit("gamma_poisson", counts=counts, options=VI(max_iter=2, threads=1))
         assert same(fitted, round_trip(fitted, tmp_path / "fit.nc"))
 
 

@@ -25,23 +25,22 @@ class SviRun(NamedTuple):
 
 
 def run_svi(
-    program: Callable[..., Any],
-    guide: Callable[..., Any],
+    programs: tuple[Callable[..., Any], Callable[..., Any]],
     arguments: dict[str, Any],
     start: dict[str, Array],
     seed: int,
     options: Any,
     progress: Callable[[int, float], None],
 ) -> SviRun:
-    """Take `options.max_iter` steps from the parameters `start`, in strides compiled once.
+    """Fit the guide to the program (a pair), `options.max_iter` steps from the parameters `start`.
 
-    The learning rate decays to a tenth over the run.
+    Strides of 100 steps are compiled once. The learning rate decays to a tenth over the run.
     """
 
     def rate(step: jax.Array) -> jax.Array:
         return options.learning_rate * 0.1 ** (step / options.max_iter)
 
-    svi = SVI(program, guide, Adam(rate), TraceMeanField_ELBO(num_particles=options.particles))
+    svi = SVI(*programs, Adam(rate), TraceMeanField_ELBO(num_particles=options.particles))
     state = svi.init(jax.random.key(seed), init_params=start, **arguments)
 
     @jax.jit

@@ -11,6 +11,7 @@ are ever formed. This is the only allocation step of the package; every algorith
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numba

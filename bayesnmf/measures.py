@@ -1,0 +1,133 @@
+"""What a comparison measures of each fit, and what it warns of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf import gauge
+from bayesnmf.bounds import elbo_augmented, elbo_marginal
+from bayesnmf.inference.coordinate_ascent import INTERRUPTED
+from bayesnmf.kernels.cpu import poisson_loglik
+from bayesnmf.relabel import relabel
+from bayesnmf.results import Draws, Fit
+from bayesnmf.scoring import Score, Split, background, pit_coverage, score
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[Any]
+
+R_HAT_LIMIT, ESS_LIMIT = 1.05, 100
+SCORE_DRAWS, PIT_DRAWS = 200, 100
+DIAGNOSED_ROWS = 50
+
+
+def align(fits: Mapping[str, Fit]) -> dict[str, Fit]:
+    """Put the components of all fits in the order of the reference."""
+    reference = fits[reference_of(fits)].components
+    return {name: relabel(fit, gauge.match_components(fit.components, reference)) for name, fit in fits.items()}
+
+
+def reference_of(fits: Mapping[str, Fit]) -> str:
+    """Return the name of the fit that the others are held against: MCMC before VI before MAP."""
+    return next(name for name in ("nuts", "gibbs", "vi", "svi", "map") if name in fits)
+
+
+def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None, seed: int) -> dict[str, Any]:
+    """Measure one fit: everything in a row of the table."""
+    fitted, train = fits[name], split.train
+    frequencies = background(train)
+    row: dict[str, Any] = {"seconds": fitted.seconds}
+    row["loglik"] = poisson_loglik(train.matrix, fitted.expected_loadings, fitted.components, train.log_factorial)
+    if name in ("vi", "svi"):
+        marginal = elbo_marginal(fitted, seed=seed)
+        row.update(elbo_augmented=elbo_augmented(fitted), elbo_marginal=marginal.mean, elbo_marginal_se=marginal.se)
+    scored = {"thinned": score(fitted, split.thinned, frequencies, SCORE_DRAWS, seed)}
+    row["coverage90"] = pit_coverage(fitted, split.thinned, PIT_DRAWS, seed)
+    if split.seen is not None and split.withheld is not None:
+        projected = fitted.project(split.seen, seed=seed)
+        scored["withheld"] = score(projected, split.withheld, frequencies, SCORE_DRAWS, seed)
+    row.update(_scores(scored))
+    row.update(_chain_diagnostics(fitted, seed))
+    row.update(agreement(fitted, fits[reference_of(fits)]))
+    if other is not None:
+        row["cosine_other_start"] = agreement(other, fitted)["cosine"]
+    return row
+
+
+def _scores(scored: Mapping[str, Score]) -> dict[str, float]:
+    row = {f"heldout_{kind}": result.per_count for kind, result in scored.items()}
+    return {**row, "floored_cells": sum(result.floored for result in scored.values())}
+
+
+def _chain_diagnostics(fitted: Fit, seed: int) -> dict[str, float]:
+    """Least ESS and greatest R-hat over the log joint, all components, and the loadings of up to 50 rows."""
+    if not isinstance(fitted._posterior, Draws):
+        return {}
+    import arviz as az
+
+    draws = fitted._posterior
+    n = draws.loadings.shape[2]
+    rows = np.random.default_rng(seed).choice(n, size=min(n, DIAGNOSED_ROWS), replace=False)
+    flat = [draws.loadings[:, :, rows], draws.components, fitted.trace[:, :, None, None]]
+    values = np.concatenate([array.reshape(*array.shape[:2], -1) for array in flat], axis=2)
+    return {
+        "min_ess": float(np.nanmin(az.ess(values, chain_axis=0, draw_axis=1))),
+        "max_r_hat": float(np.nanmax(az.rhat(values, chain_axis=0, draw_axis=1))),
+    }
+
+
+def agreement(fitted: Fit, reference: Fit) -> dict[str, float]:
+    """Mean and least cosine of matched components, and the correlation of the loadings, on the scale of the counts."""
+    order = gauge.match_components(fitted.components, reference.components)
+    cosines = np.diag(gauge.cosine(fitted.components[order], reference.components))
+    ours, theirs = (fit.expected_loadings * gauge.component_sums(fit.components) for fit in (fitted, reference))
+    correlation = np.corrcoef(ours[:, order].ravel(), theirs.ravel())[0, 1] if ours.size > 1 else np.nan
+    return {"cosine": float(cosines.mean()), "cosine_min": float(cosines.min()), "loadings_corr": float(correlation)}
+
+
+def as_table(rows: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    import pandas as pd
+
+    table = pd.DataFrame.from_dict(rows, orient="index")  # type: ignore[arg-type]
+    table.index.name = "method"
+    return table.reindex(columns=[column for column in COLUMNS if column in table.columns])
+
+
+COLUMNS = {
+    "seconds": "wall time of the fit, a closed-form start included",
+    "loglik": "in-sample Poisson log-likelihood at Eθ·Eβ, nats",
+    "elbo_augmented": "evidence lower bound with allocations in q (closed form), nats",
+    "elbo_marginal": "evidence lower bound with allocations summed out (Monte Carlo), nats",
+    "elbo_marginal_se": "its standard error",
+    "heldout_thinned": "held-out log-likelihood for each thinned count, nats",
+    "heldout_withheld": "the same for samples not trained on, half of whose counts are seen",
+    "floored_cells": "held-out cells whose probability was below the 1e-6 background",
+    "coverage90": "share of held-out cells in the 90 % predictive interval (randomised PIT)",
+    "min_ess": "least effective sample size",
+    "max_r_hat": "greatest R-hat",
+    "cosine": "mean cosine of matched components with the reference",
+    "cosine_min": "the least of them",
+    "loadings_corr": "correlation of loadings with the reference",
+    "cosine_other_start": "mean cosine with a run of the same method from a random start",
+}
+
+
+def cautions_of(fits: Mapping[str, Fit], rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    cautions = []
+    for name, fitted in fits.items():
+        if fitted.status.reason == INTERRUPTED:
+            cautions.append(f"{name} was interrupted; its numbers are of what it had reached")
+        elif not fitted.status.converged and "max_r_hat" not in rows[name]:
+            cautions.append(f"{name} did not converge: {fitted.status.reason}; raise max_iter")
+        if rows[name].get("max_r_hat", 1.0) > R_HAT_LIMIT:
+            cautions.append(f"{name}: R-hat {rows[name]['max_r_hat']:.2f} > {R_HAT_LIMIT}; raise warmup and draws")
+        if rows[name].get("min_ess", np.inf) < ESS_LIMIT:
+            cautions.append(f"{name}: ESS {rows[name]['min_ess']:.0f} < {ESS_LIMIT}; raise draws")
+        if fitted.diagnostics.get("divergences", 0) > 0:
+            cautions.append(f"{name}: {fitted.diagnostics['divergences']:.0f} divergences; raise target_accept")
+    return cautions

@@ -1,0 +1,144 @@
+"""Rules of the code base that no reviewer should have to remember."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted([*(ROOT / "bayesnmf").rglob("*.py"), *(ROOT / "models").rglob("*.py")])
+LONGEST_FILE, LONGEST_BODY, MOST_PARAMETERS = 300, 60, 6
+
+# Imports point down: a module may import at its top only what stands to its left.
+LAYERS = [
+    "models", "counts", "kernels", "priors", "gauge", "specification", "checks", "inference", "options", "results",
+    "fitting", "progress", "relabel", "sampling", "programs", "projection", "posterior", "storage", "bounds",
+    "scoring", "measures", "io", "datasets", "comparison", "plots", "reports", "cli",
+]  # fmt: skip
+
+
+def layer(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return parts[0] if parts[0] == "models" else parts[1]
+
+
+def top_level_imports(tree: ast.Module) -> set[str]:
+    """Modules of the package imported when the file is, not inside functions or for type checking."""
+    found = set()
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            if node.module == "bayesnmf":
+                found |= {alias.name for alias in node.names}
+            elif node.module.startswith("bayesnmf."):
+                found.add(node.module.split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("bayesnmf.")}
+    return found
+
+
+def functions(tree: ast.Module) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_functions_are_short(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    assert source.count("\n") <= LONGEST_FILE
+    for function in functions(ast.parse(source)):
+        length = function.end_lineno - function.body[0].lineno + 1
+        assert length <= LONGEST_BODY, f"{function.name} has a body of {length} lines"
+        arguments = function.args.posonlyargs + function.args.args + function.args.kwonlyargs
+        given = [argument for argument in arguments if argument.arg not in ("self", "cls")]
+        # Compiled loops take their arrays one by one; `fit` and `compare` are the two front doors.
+        free = layer(path) == "kernels" or function.name in ("fit", "compare")
+        assert free or len(given) <= MOST_PARAMETERS, f"{function.name} takes {len(given)} parameters"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_down(path: Path) -> None:
+    if path == ROOT / "bayesnmf" / "__init__.py":
+        return
+    own = LAYERS.index(layer(path))
+    for imported in top_level_imports(ast.parse(path.read_text(encoding="utf-8"))):
+        assert LAYERS.index(imported) <= own, f"{layer(path)} imports {imported}, which stands above it"
+
+
+def test_models_import_nothing_of_the_package() -> None:
+    for path in (ROOT / "models").glob("*.py"):
+        assert not re.search(r"^\s*(from|import) bayesnmf", path.read_text(encoding="utf-8"), re.MULTILINE), path
+
+
+def test_compiled_loops_stand_in_the_kernels_alone() -> None:
+    """The allocation step exists once: loops over nonzeros are compiled in `kernels` and nowhere else."""
+    using = {path for path in FILES if re.search(r"\bnjit\b|\bprange\b", path.read_text(encoding="utf-8"))}
+    assert {layer(path) for path in using} == {"kernels"}
+    ratios = [p.name for p in using if re.search(r"ratio = values\[p\] / mean", p.read_text(encoding="utf-8"))]
+    assert ratios == ["allocation.py"]
+
+
+def test_user_errors_are_raised_by_checks() -> None:
+    """ValueError and TypeError come from `checks`, and from the readers and writers of files."""
+    allowed = {"checks", "io", "storage", "models"}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                name = getattr(node.exc.func, "id", "")
+                assert name not in ("ValueError", "TypeError") or layer(path) in allowed, f"{path}:{node.lineno}"
+
+
+def test_nothing_is_swallowed() -> None:
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ExceptHandler):
+                assert node.type is not None, f"{path}:{node.lineno} catches everything"
+                assert not isinstance(node.body[0], ast.Pass), f"{path}:{node.lineno} passes over an error"
+
+
+def test_every_package_ships() -> None:
+    """The list of packages in pyproject.toml names every folder with an __init__.py."""
+    listed = set(re.findall(r'^    "(bayesnmf[\w.]*)",$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
+    present = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "bayesnmf").rglob("__init__.py")} | {
+        "bayesnmf.models"
+    }
+    assert listed == present
+
+
+def loaded_after(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name.split(".")[0] for name in done.stdout.split()}
+
+
+HEAVY = {"scipy", "numba", "jax", "numpyro", "arviz", "xarray", "pandas", "matplotlib", "sklearn", "rich"}
+
+
+def test_import_loads_nothing_heavier_than_numpy() -> None:
+    loaded = loaded_after("import bayesnmf")
+    assert "numpy" in loaded
+    assert not loaded & HEAVY
+
+
+def test_closed_form_fits_load_no_jax() -> None:
+    loaded = loaded_after("import bayesnmf; bayesnmf.fit([[1, 2], [3, 4]], rank=1, method='vi', seed=0)")
+    assert "numba" in loaded
+    assert not loaded & {"jax", "numpyro", "arviz", "matplotlib"}
+
+
+def test_import_sets_no_global_state() -> None:
+    code = (
+        "import jax, warnings, numpy as np; before = (jax.config.jax_enable_x64, warnings.filters[:], np.geterr());"
+        "import bayesnmf, bayesnmf.fitting, bayesnmf.programs, bayesnmf.models.poisson;"
+        "assert before[0] == jax.config.jax_enable_x64 and before[2] == np.geterr()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_public_names_exist_and_are_documented() -> None:
+    import bayesnmf
+
+    for name in bayesnmf.__all__:
+        value = getattr(bayesnmf, name)
+        assert name.startswith("__") or value.__doc__, f"{name} has no docstring"
