@@ -90,15 +90,6 @@ def as_text(comparison: Comparison) -> str:
     return console.export_text() + "\n".join(notes(comparison))
 
 
-def write(self, text: str) -> int:
-        """Take text."""
-        return len(text)
-
-    def flush(self) -> None:
-        """Have nothing to flush."""
-        return
-
-
 def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None) -> list[Path]:
     """Write `compare.nc`, `table.csv`, `report.txt` and the figures; return their paths."""
     out.mkdir(parents=True, exist_ok=True)

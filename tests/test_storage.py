@@ -7,25 +7,25 @@ from dataclasses import fields, is_dataclass, replace
 import numpy as np
 import pandas as pd
 import pytest
+import smallfits
 import xarray as xr
 from scipy.sparse import issparse
+from smallfits import OPTIONS, quietly
 
 import bayesnmf
-from bayesnmf import MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, Start, storage
+from bayesnmf import NUTS, SVI, VI, Dirichlet, Gamma, Priors, Start, storage
 from bayesnmf.encoding import CSR
 from bayesnmf.specification import MODELS
 
-pytestmark = pytest.mark.filterwarnings("ignore::bayesnmf.fitting.ConvergenceWarning")
+pytestmark = quietly
 
-COUNTS = np.random.default_rng(0).poisson(3, (12, 9))
-OPTIONS = {
-    "map": MAP(max_iter=20, threads=1),
-    "vi": VI(max_iter=20, threads=1),
-    "gibbs": Gibbs(chains=2, draws=20, warmup=10, threads=1),
-}
+COUNTS = smallfits.COUNTS.to_numpy()
 
 
-def fit(model="gamma_poisson", method="vi", counts=COUNTS, options=None):
+def fit(model="gamma_poisson", method="vi", counts=None, options=None):
+    if counts is None and options is None:
+        return smallfits.fit(model, method)
+    counts = smallfits.COUNTS if counts is None else counts
     return bayesnmf.fit(counts, model, 3, method, seed=0, options=options or OPTIONS[method])
 
 

@@ -1,0 +1,39 @@
+"""Small fits that several test files share: made once, quick, and not converged."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayesnmf
+from bayesnmf import MAP, VI, Gibbs, Priors
+from bayesnmf.specification import MODELS
+
+N, M, K = 12, 9, 3
+COUNTS = pd.DataFrame(
+    np.random.default_rng(0).poisson(3, (N, M)), index=[f"s{i}" for i in range(N)], columns=list("abcdefghi")
+)
+QUICK = VI(max_iter=60, threads=1)
+OPTIONS = {
+    "map": MAP(max_iter=60, threads=1),
+    "vi": QUICK,
+    "gibbs": Gibbs(chains=2, draws=60, warmup=100, threads=1),
+}
+
+every_model = pytest.mark.parametrize("model", MODELS)
+every_method = pytest.mark.parametrize("method", OPTIONS)
+quietly = pytest.mark.filterwarnings("ignore::bayesnmf.fitting.ConvergenceWarning")
+
+
+@cache
+def fit(model="gamma_poisson", method="vi"):
+    """Return the fit of the small counts, always the same one."""
+    return bayesnmf.fit(COUNTS, model, K, method, seed=0, options=OPTIONS[method])
+
+
+def parameter_fit(model="gamma_poisson"):
+    """Return a fit whose components have no posterior."""
+    options = replace(QUICK, priors=Priors(components="parameter"))
+    return bayesnmf.fit(COUNTS, model, K, "vi", seed=0, options=options)
