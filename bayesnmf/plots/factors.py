@@ -141,6 +141,7 @@ def _bars(ax: Axes, values: Array, names: list[str], title: str) -> None:
     ax.set_xlabel("share of the component", fontsize=SMALL)
     ax.axvline(0, color=QUIET, linewidth=0.8)
     bare(ax)
+    ax.spines["left"].set_visible(False)  # the line at 0 stands for it
 
 
 def _points(ax: Axes, interval: Interval, k: int, named: tuple[str, Look], offset: float) -> None:
