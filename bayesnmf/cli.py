@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,11 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code: 0, 2 on bad input, 130 on Ctrl-C."""
     parser = build_parser()
     options = parser.parse_args(arguments)
-    # XLA sees one device a process unless told before JAX starts; chains of NUTS run one on each.
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_force_host_platform_device_count" not in flags:
-        count = min(os.cpu_count() or 1, 4)
-        os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={count}".strip()
     try:
         return run_compare(options)
     except (ValueError, TypeError, OSError, ImportError) as error:

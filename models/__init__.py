@@ -19,3 +19,9 @@ The notation and the citation keys of all four:
 The density is stated here without the rest of the package, which states it a second time; a test compares
 the two.
 """
+
+import numpyro
+
+# ArviZ 1.3 leaves a numpyro in sys.modules that loads on first use, and importing a submodule of it before that ends
+# in a numpyro.distributions without its own submodules. Touching any attribute loads it whole.
+numpyro.__version__  # noqa: B018

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro  # noqa: F401  whole, before its parts: ArviZ leaves a lazy stand-in that they would tear
 import numpyro.distributions as dist
 from jax.scipy.special import gammaln
 from jax.typing import ArrayLike

@@ -91,9 +91,7 @@ def test_other_dtypes_are_refused(dtype):
 
 def test_fractional_counts():
     check_integer_counts(as_counts([[1, 2]]), "method='gibbs'")
-    with pytest.raises(
-        ValueError, match=r"counts must be whole numbers for method='gibbs': found 1.5 at row 1"
-    ):
+    with pytest.raises(ValueError, match=r"counts must be whole numbers for method='gibbs': found 1.5 at row 1"):
         check_integer_counts(as_counts([[1, 2], [0, 1.5]]), "method='gibbs'")
 
 

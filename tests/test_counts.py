@@ -52,9 +52,7 @@ CONTAINERS = {
         shape=x.shape,
     ),
     "Counts": as_counts,
-    **{
-        form: getattr(sp, form) for form in ("csr_array", "csc_array", "lil_array", "bsr_array", "csc_matrix")
-    },
+    **{form: getattr(sp, form) for form in ("csr_array", "csc_array", "lil_array", "bsr_array", "csc_matrix")},
     **{form: lambda x, form=form: getattr(sp, form)(sp.coo_array(x)) for form in ("dok_array", "dia_array")},
 }
 
@@ -96,9 +94,7 @@ def stored(x):
     return [np.array(x)]
 
 
-@pytest.mark.parametrize(
-    "container", ["array", "frame", "explicit zeros", "csr_array", "csc_array", "bsr_array"]
-)
+@pytest.mark.parametrize("container", ["array", "frame", "explicit zeros", "csr_array", "csc_array", "bsr_array"])
 def test_input_is_not_modified(container):
     x = CONTAINERS[container](X.astype(float))
     before, attributes = stored(x), copy.copy(vars(x)) if sp.issparse(x) else {}

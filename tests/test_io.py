@@ -77,20 +77,14 @@ def test_round_trip(tmp_path, suffix):
 
 @pytest.mark.parametrize("suffix", QUICK)
 @settings(max_examples=20, deadline=None)
-@given(
-    x=hnp.arrays(
-        np.int64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=5), elements=st.integers(0, 2**52)
-    )
-)
+@given(x=hnp.arrays(np.int64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=5), elements=st.integers(0, 2**52)))
 def test_round_trip_of_any_counts(tmp_path_factory, suffix, x):
     path = tmp_path_factory.mktemp("round_trip") / f"x{suffix}"
     WRITERS[suffix](path, x)
     np.testing.assert_array_equal(read_counts(path).matrix.toarray(), x)
 
 
-@pytest.mark.parametrize(
-    "form", ["csr_array", "csc_array", "coo_array", "dia_array", "bsr_array", "csr_matrix"]
-)
+@pytest.mark.parametrize("form", ["csr_array", "csc_array", "coo_array", "dia_array", "bsr_array", "csr_matrix"])
 def test_npz_of_any_sparse_form(tmp_path, form):
     sp.save_npz(tmp_path / "x.npz", getattr(sp, form)(sp.coo_array(X)))
     np.testing.assert_array_equal(read_counts(tmp_path / "x.npz").matrix.toarray(), X)
@@ -107,9 +101,7 @@ def test_mtx_dense_and_pattern(tmp_path):
     np.testing.assert_array_equal(read_counts(tmp_path / "dense.mtx").matrix.toarray(), X)
     pattern = "%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 1\n2 3\n"
     (tmp_path / "pattern.mtx").write_text(pattern)
-    np.testing.assert_array_equal(
-        read_counts(tmp_path / "pattern.mtx").matrix.toarray(), [[1, 0, 0], [0, 0, 1]]
-    )
+    np.testing.assert_array_equal(read_counts(tmp_path / "pattern.mtx").matrix.toarray(), [[1, 0, 0], [0, 0, 1]])
 
 
 # --- tables: which column holds the names ---------------------------------------------------------
@@ -182,9 +174,7 @@ def nameless(request, tmp_path):
 
 def test_sidecar_names(nameless):
     path, sidecar = nameless
-    sidecar.write_text(
-        json.dumps({"rows": ["u", "v", 3], "cols": ["é", "b", "c"], "stats": {}}), encoding="utf-8"
-    )
+    sidecar.write_text(json.dumps({"rows": ["u", "v", 3], "cols": ["é", "b", "c"], "stats": {}}), encoding="utf-8")
     counts = read_counts(path)
     assert list(counts.row_names) == ["u", "v", "3"]
     assert list(counts.feature_names) == ["é", "b", "c"]

@@ -1,21 +1,27 @@
-"""NUTS on a NumPyro program, in blocks of draws, so that progress shows and Ctrl-C keeps what there is."""
+"""NUTS on a NumPyro program: one compiled block of steps, run by a thread for each chain.
+
+NumPyro's kernel does the sampling; the loop is ours, so that warm-up and draws share one compilation, progress shows,
+and Ctrl-C keeps the draws that there are.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 from numpy.typing import NDArray
-from numpyro.distributions import biject_to, constraints
-from numpyro.infer import MCMC, NUTS
 
 Array = NDArray[Any]
 Sites = dict[str, Array]
 
-BLOCKS = 10
+STRIDE = 10
+STATISTICS = ("diverging", "num_steps", "accept_prob")
 
 
 class NutsRun(NamedTuple):
@@ -28,8 +34,9 @@ class NutsRun(NamedTuple):
 
 def unconstrain(values: Sites, on_simplex: frozenset[str]) -> dict[str, jax.Array]:
     """Map sites (chains, …) to the real line, where NUTS moves."""
+    support = (numpyro.distributions.constraints.positive, numpyro.distributions.constraints.simplex)
     return {
-        name: biject_to(constraints.simplex if name in on_simplex else constraints.positive).inv(jnp.asarray(value))
+        name: numpyro.distributions.biject_to(support[name in on_simplex]).inv(jnp.asarray(value))
         for name, value in values.items()
     }
 
@@ -42,7 +49,7 @@ def run_nuts(
     options: Any,
     progress: Callable[[int, int], None],
 ) -> NutsRun:
-    """Warm up, then draw in blocks.
+    """Warm up and draw.
 
     Parameters
     ----------
@@ -53,46 +60,69 @@ def run_nuts(
     options : bayesnmf.NUTS
         Chains, draws, warm-up, acceptance and depth.
     progress : callable
-        Told the draws done of all, warm-up included.
+        Told the steps done and to do, of all chains, warm-up included.
     """
-    kernel = NUTS(program, target_accept_prob=options.target_accept, max_tree_depth=options.max_tree_depth)
-    parallel = jax.local_device_count() >= options.chains
-    block = -(-options.draws // BLOCKS)
-    sampler = MCMC(
-        kernel,
-        num_warmup=options.warmup,
-        num_samples=block,
-        num_chains=options.chains,
-        chain_method="parallel" if parallel else "vectorized",
-        progress_bar=False,
+    kernel = numpyro.infer.NUTS(
+        program, target_accept_prob=options.target_accept, max_tree_depth=options.max_tree_depth
     )
-    warm_key, key = jax.random.split(jax.random.key(seed))
-    if options.chains == 1:
-        starts = {name: value[0] for name, value in starts.items()}
-    fields = ("diverging", "num_steps", "accept_prob", "energy")
-    kept: list[tuple[Sites, Sites]] = []
-    interrupted = False
-    try:
-        progress(0, options.warmup + options.draws)
-        sampler.warmup(warm_key, init_params=starts, extra_fields=fields, **arguments)
-        for done in range(0, options.draws, block):
-            progress(options.warmup + done, options.warmup + options.draws)
-            sampler.post_warmup_state = sampler.last_state
-            sampler.run(jax.random.fold_in(key, done), extra_fields=fields, **arguments)
-            draws = _to_numpy(sampler.get_samples(group_by_chain=True))
-            kept.append((draws, _to_numpy(sampler.get_extra_fields(group_by_chain=True))))
-        progress(options.warmup + options.draws, options.warmup + options.draws)
-    except KeyboardInterrupt:
-        if not kept:
-            raise
-        interrupted = True
-    draws, statistics = (_concatenate([pair[i] for pair in kept], options.draws) for i in (0, 1))
-    return NutsRun(draws, statistics, interrupted)
+    steps = options.warmup + options.draws
+    progress(0, steps * options.chains)
+    states = [
+        kernel.init(key, options.warmup, {name: value[c] for name, value in starts.items()}, (), arguments)
+        for c, key in enumerate(jax.random.split(jax.random.key(seed), options.chains))
+    ]
+    block = jax.jit(lambda state: _stride(kernel, arguments, state)).lower(states[0]).compile()
+    kept = _run_threads(block, states, steps, lambda done: progress(done, steps * options.chains))
+    length = min(sum(len(part["num_steps"]) for part in chain) for chain in kept) - options.warmup
+    if length <= 0:
+        raise KeyboardInterrupt
+    draws = {
+        name: np.stack([np.concatenate([part[name] for part in chain])[options.warmup :][:length] for chain in kept])
+        for name in kept[0][0]
+    }
+    length = min(length, options.draws)
+    draws = {name: value[:, :length] for name, value in draws.items()}
+    statistics = {name: draws.pop(name) for name in STATISTICS}
+    return NutsRun(draws, statistics, interrupted=length < options.draws)
 
 
-def _to_numpy(sites: dict[str, jax.Array]) -> Sites:
-    return {name: np.asarray(value) for name, value in sites.items()}
+def _stride(kernel: numpyro.infer.NUTS, arguments: dict[str, Any], state: Any) -> tuple[Any, dict[str, jax.Array]]:
+    """Take ten steps; return the last state, and the constrained sites and statistics of each."""
+
+    def step(state: Any, _: None) -> tuple[Any, dict[str, jax.Array]]:
+        state = kernel.sample(state, (), arguments)
+        sites = kernel.postprocess_fn((), arguments)(state.z)
+        return state, {**sites, **{name: getattr(state, name) for name in STATISTICS}}
+
+    return jax.lax.scan(step, state, length=STRIDE)
 
 
-def _concatenate(blocks: list[Sites], draws: int) -> Sites:
-    return {name: np.concatenate([b[name] for b in blocks], axis=1)[:, :draws] for name in blocks[0]}
+def _run_threads(
+    block: Callable[[Any], Any], states: list[Any], steps: int, progress: Callable[[int], None]
+) -> list[list[Sites]]:
+    """Run every chain on a thread of its own until all steps are done, or all stop for Ctrl-C."""
+    stop = threading.Event()
+    done = [0] * len(states)
+    doubles = jax.config.jax_enable_x64
+
+    def run(chain: int) -> list[Sites]:
+        kept: list[Sites] = []
+        state = states[chain]
+        with jax.enable_x64(doubles):  # the setting belongs to a thread
+            while done[chain] < steps and not stop.is_set():
+                state, drawn = block(state)
+                kept.append({name: np.asarray(value) for name, value in drawn.items()})
+                done[chain] = min(done[chain] + STRIDE, steps)
+                try:
+                    progress(sum(done))
+                except KeyboardInterrupt:
+                    stop.set()
+        return kept
+
+    with ThreadPoolExecutor(len(states)) as pool:
+        chains = [pool.submit(run, chain) for chain in range(len(states))]
+        try:
+            wait(chains)
+        except KeyboardInterrupt:
+            stop.set()
+        return [chain.result() for chain in chains]

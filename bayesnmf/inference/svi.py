@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import numpyro
 from numpy.typing import NDArray
-from numpyro.infer import SVI, TraceMeanField_ELBO
-from numpyro.optim import Adam
 
 Array = NDArray[Any]
 
@@ -40,7 +39,9 @@ def run_svi(
     def rate(step: jax.Array) -> jax.Array:
         return options.learning_rate * 0.1 ** (step / options.max_iter)
 
-    svi = SVI(*programs, Adam(rate), TraceMeanField_ELBO(num_particles=options.particles))
+    svi = numpyro.infer.SVI(
+        *programs, numpyro.optim.Adam(rate), numpyro.infer.TraceMeanField_ELBO(num_particles=options.particles)
+    )
     state = svi.init(jax.random.key(seed), init_params=start, **arguments)
 
     @jax.jit

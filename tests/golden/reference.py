@@ -164,9 +164,7 @@ def gamma_poisson(X: Array, gamma: Array, components: Array, alpha: Number, rate
     return {"gamma": gamma, "components": beta, "elbo": elbo}
 
 
-def doubly_gamma(
-    X: Array, gamma: Array, nu: Array, a: float, b: float, c: float, d: float, steps: int
-) -> Fit:
+def doubly_gamma(X: Array, gamma: Array, nu: Array, a: float, b: float, c: float, d: float, steps: int) -> Fit:
     """Gammas on both sides from q = Gamma(gamma, 1), Gamma(nu, 1), loadings first ([P] 34-36)."""
 
     def step() -> tuple[Array, float]:
@@ -187,9 +185,7 @@ def doubly_gamma(
     return {**q, "elbo": elbo}
 
 
-def smoothed_lda(
-    X: Array, gamma: Array, nu: Array, alpha: Number, eta: Number, a: float, b: float, steps: int
-) -> Fit:
+def smoothed_lda(X: Array, gamma: Array, nu: Array, alpha: Number, eta: Number, a: float, b: float, steps: int) -> Fit:
     """Gamma = alpha + A, nu = eta + B; the multinomial bound, and that with s_i ~ Gamma(a, b) ([K])."""
     for _ in range(steps):
         S, _ = log_allocations(X, dirichlet_expected_log(gamma), dirichlet_expected_log(nu))
