@@ -13,7 +13,6 @@ import numpy as np  # noqa: F401  what everything rests on, loaded here so that 
 
 if TYPE_CHECKING:
     from bayesnmf import datasets as datasets
-    from bayesnmf import models as models
     from bayesnmf.comparison import compare as compare
     from bayesnmf.fitting import ConvergenceWarning as ConvergenceWarning
     from bayesnmf.fitting import fit as fit

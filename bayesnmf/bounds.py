@@ -55,7 +55,7 @@ def elbo_marginal(fit: Fit, draws: int = 200, seed: int = 0) -> Estimate:
     for s in range(draws):
         loadings = matrix(state.loadings.conditional.draw(rng))  # type: ignore[union-attr]
         q = state.components.conditional
-        components = state.components.matrix if q is None else q.draw(rng)
+        components = state.components.matrix if q is None else matrix(q.draw(rng))
         logliks[s] = poisson_loglik(counts.matrix, loadings, components, counts.log_factorial)
     penalty = state.loadings.penalty + state.components.penalty
     return Estimate(float(logliks.mean() + penalty), float(logliks.std(ddof=1) / np.sqrt(draws)))

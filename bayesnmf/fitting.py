@@ -99,7 +99,7 @@ def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors) -> Pri
     prior_of_sums = Dirichlet(1.0) if components == PARAMETER else components
     loadings = priors.loadings
     if loadings is None:
-        loadings = default_loadings(model, counts, rank, prior_of_sums)  # type: ignore[arg-type]
+        loadings = default_loadings(model, counts, rank, prior_of_sums)
     return Priors(loadings, components)
 
 
@@ -158,9 +158,11 @@ def build_problem(
     counts: Counts, priors: Priors, loadings: Summary, components: Summary, *, fixed_components: bool = False
 ) -> Problem:
     """Put counts, priors and summaries together; a parameter is the mode of a flat simplex."""
-    if priors.components == PARAMETER:
-        return Problem(counts, priors.loadings, Dirichlet(1.0), loadings, Mode(estimated=True), fixed_components)
-    return Problem(counts, priors.loadings, priors.components, loadings, components, fixed_components)
+    prior: Any = priors.loadings
+    other: Any = priors.components
+    if other == PARAMETER:
+        return Problem(counts, prior, Dirichlet(1.0), loadings, Mode(estimated=True), fixed_components)
+    return Problem(counts, prior, other, loadings, components, fixed_components)
 
 
 def point_or_mean_field(counts: Counts, options: MAP | VI) -> Problem:

@@ -93,7 +93,7 @@ def agreement(fitted: Fit, reference: Fit) -> dict[str, float]:
 def as_table(rows: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
-    table = pd.DataFrame.from_dict(rows, orient="index")  # type: ignore[arg-type]
+    table = pd.DataFrame.from_dict(dict(rows), orient="index")
     table.index.name = "method"
     return table.reindex(columns=[column for column in COLUMNS if column in table.columns])
 

@@ -75,7 +75,7 @@ class MAP:
     basis: Literal["natural", "log"] | None = None
     schedule: Literal["joint", "alternating"] = "joint"
     order: Literal["loadings", "components"] = "loadings"
-    max_iter: int = 2000
+    max_iter: int = 5000
     tol: float = 1e-7
     dtype: Literal["float64", "float32"] = "float64"
     threads: int | None = None
@@ -97,7 +97,7 @@ class VI:
     start: Start | Fit | Literal["random"] = "random"
     schedule: Literal["joint", "alternating"] = "joint"
     order: Literal["loadings", "components"] = "loadings"
-    max_iter: int = 2000
+    max_iter: int = 5000
     tol: float = 1e-7
     dtype: Literal["float64", "float32"] = "float64"
     threads: int | None = None

@@ -117,14 +117,18 @@ def fit_nuts(job: Job) -> Fit:
 
 def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array) -> Array:
     """Log joint of every draw, (chains, draws), in closed form, without the Jacobians of the sampler's space."""
+    prior: Any = priors.loadings
+    other: Any = priors.components
     chains, draws = components.shape[:2]
     out = np.empty((chains, draws))
     for at in np.ndindex(chains, draws):
-        value = ScaledProportions(*(part[at] for part in loadings)) if isinstance(loadings, tuple) else loadings[at]
+        value: Any = loadings[at] if isinstance(loadings, np.ndarray) else None
+        if value is None:
+            value = ScaledProportions(*(part[at] for part in loadings))
         out[at] = (
             poisson_loglik(counts.matrix, matrix(value), components[at], counts.log_factorial)
-            + priors.loadings.log_density(value)  # type: ignore[union-attr]
-            + priors.components.log_density(components[at])  # type: ignore[union-attr]
+            + prior.log_density(value)
+            + other.log_density(components[at])
         )
     return out
 
@@ -161,19 +165,19 @@ def svi_status(bounds: Array, interrupted: bool, steps: int) -> Status:
     rise = float(last.mean() - before.mean())
     noise = float(np.hypot(sem(last), sem(before)))
     said = f"bound rose by {rise:.3g} ± {noise:.2g} nats over the last tenth of {steps} steps"
-    return Status(rise < 2 * noise or rise < 1e-6 * abs(last.mean()), said, len(bounds))
+    return Status(bool(rise < 2 * noise or rise < 1e-6 * abs(last.mean())), said, len(bounds))
 
 
 def guide_parameters(state: State, problem: Problem) -> dict[str, Array]:
     """Return a mean-field state as the parameters of the model's guide, by name."""
     n, rank = state.loadings.matrix.shape
-    q = state.loadings.conditional.broadcast((n, rank))  # type: ignore[union-attr]
+    q: Any = state.loadings.conditional.broadcast((n, rank))  # type: ignore[union-attr]
     named = {f"loadings_{name}": value for name, value in vars(q).items()}
     if isinstance(q, ScaledDirichlet):
         named = {
             "loadings_concentration": q.concentration,
-            "scale_shape": q.shape[:, 0],
-            "scale_rate": q.rate[:, 0],
+            "scale_shape": np.asarray(q.shape)[:, 0],
+            "scale_rate": np.asarray(q.rate)[:, 0],
         }
     if state.components.conditional is None:
         return {**named, "components": inside(state.components.matrix)}

@@ -19,20 +19,20 @@ STORED_DRAWS = 250
 # Heading and format of each measure, in the order of the report.
 MEASURES = {
     "seconds": ("seconds", "{:.1f}"),
-    "loglik": ("in-sample log-likelihood at Eθ·Eβ", "{:,.1f}"),
+    "loglik": ("log-likelihood at Eθ·Eβ", "{:,.1f}"),
     "elbo_augmented": ("elbo_augmented", "{:,.1f}"),
     "elbo_marginal": ("elbo_marginal", "{:,.1f}"),
     "elbo_marginal_se": ("  ± se", "{:.1f}"),
-    "heldout_thinned": ("held-out nats/count, thinned", "{:.4f}"),
-    "heldout_withheld": ("held-out nats/count, new samples", "{:.4f}"),
-    "floored_cells": ("cells that needed the 1e-6 background", "{:.0f}"),
-    "coverage90": ("coverage of 90 % intervals (PIT)", "{:.3f}"),
+    "heldout_thinned": ("held-out/count, thinned", "{:.4f}"),
+    "heldout_withheld": ("held-out/count, new rows", "{:.4f}"),
+    "floored_cells": ("cells at the 1e-6 floor", "{:.0f}"),
+    "coverage90": ("90 % coverage (PIT)", "{:.3f}"),
     "min_ess": ("min ESS", "{:.0f}"),
     "max_r_hat": ("max R-hat", "{:.3f}"),
-    "cosine_other_start": ("cosine with a dispersed start", "{:.3f}"),
-    "cosine": ("components vs reference, mean cosine", "{:.4f}"),
-    "cosine_min": ("components vs reference, least cosine", "{:.4f}"),
-    "loadings_corr": ("loadings vs reference, correlation", "{:.4f}"),
+    "cosine_other_start": ("cosine, dispersed start", "{:.3f}"),
+    "cosine": ("components, mean cosine", "{:.4f}"),
+    "cosine_min": ("components, min cosine", "{:.4f}"),
+    "loadings_corr": ("loadings, correlation", "{:.4f}"),
 }
 
 
@@ -47,7 +47,7 @@ def rich_table(comparison: Comparison) -> Any:
     train = comparison.split.train
     table = Table(
         title=f"{first.model}, rank {first.rank}: {train.shape[0]:,} samples × {train.shape[1]:,} features",
-        caption=f"reference: {reference_of(fits)}; log-likelihoods and bounds in nats, Poisson scale",
+        caption=f"nats, Poisson scale; held-out given row totals; cosines and correlation with {reference_of(fits)}",
     )
     table.add_column("")
     for name in fits:

@@ -98,7 +98,7 @@ def run_chains(job: Job, states: list[State], streams: list[np.random.Generator]
         return [chain.result() for chain in chains]
 
 
-def stack(draws: list[Any], side: int) -> Value:
+def stack(draws: list[Any], side: int) -> Any:
     """Stack one side of a list of draws along a new first axis."""
     values = [draw[side] for draw in draws]
     if isinstance(values[0], ScaledProportions):
@@ -128,10 +128,9 @@ def fit_of_draws(
     job: Job, draws: tuple[Value, Array], log_joint: Array, diagnostics: dict[str, float], interrupted: bool
 ) -> Fit:
     """Make a `Fit` of loadings and components (chains, draws, …): match components, average, judge the chains."""
-    loadings, components = draws
-    scale = None
-    if isinstance(loadings, ScaledProportions):
-        loadings, scale = loadings.proportions, loadings.scale[..., 0]
+    value, components = draws
+    loadings: Array = value.proportions if isinstance(value, ScaledProportions) else value
+    scale = value.scale[..., 0] if isinstance(value, ScaledProportions) else None
     if exchangeable(job.options.priors):
         loadings, components = match(loadings, components)
     diagnostics = {**diagnostics, **judge(log_joint)}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks.values import check_choice, check_count, check_nonnegative
-from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet
+from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet
 from bayesnmf.specification import MODELS, PARAMETER
 
 FAMILIES = {"Gamma": ("shape", "rate"), "Dirichlet": ("concentration",),
@@ -84,7 +84,7 @@ def _check_parameter(value: Any, name: str, may_be_zero: bool) -> None:
         raise ValueError(f"{name} must be {rule} and finite: found {value!r}")
 
 
-def check_family(model: str, side: str, prior: Distribution | str, size: tuple[int, int]) -> None:
+def check_family(model: str, side: str, prior: Any, size: tuple[int, int]) -> None:
     """Refuse a prior that is not conjugate in the model, or whose parameters do not fit (n, K) or (K, m)."""
     spec = MODELS[model]
     allowed = (spec.loadings,) if side == "loadings" else spec.components

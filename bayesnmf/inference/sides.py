@@ -88,7 +88,8 @@ class Mode:
         """Take the mode; where it is not unique, keep the previous value."""
         if self.basis == "log":
             return self.of(prior, prior.conditional(total, exposure))
-        return self.at(prior, prior.mode(total, exposure, previous.value if previous else None))
+        kept: Any = previous.value if previous else None
+        return self.at(prior, prior.mode(total, exposure, kept))
 
     def of(self, prior: Distribution, conditional: Distribution) -> Side:
         """Take the mean: the mode in the log basis, and a start in either."""

@@ -32,7 +32,7 @@ class Dirichlet:
     @property
     def smallest_shape(self) -> float:
         """The least concentration: at 1 or above, the density has a mode."""
-        return float(np.min(self.concentration))
+        return float(np.asarray(self.concentration).min())
 
     def conditional(self, total: Array, exposure: Array) -> Dirichlet:
         """Dirichlet(concentration + total) ([GP] alg. 5); the exposure is constant along the simplex."""

@@ -59,7 +59,7 @@ class Gamma:
     @property
     def smallest_shape(self) -> float:
         """The least shape: at 1 or above, the density has a mode."""
-        return float(np.min(self.shape))
+        return float(np.asarray(self.shape).min())
 
     def conditional(self, total: Array, exposure: Array) -> Gamma:
         """Gamma(shape + total, rate + exposure): the conditional given allocations ([P] 34-36, [GP] alg. 7)."""

@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 @njit(cache=True, inline="always")
-def _mix(z: int) -> int:
+def _mix(z: Any) -> Any:
     """Return the finaliser of SplitMix64 (Steele, Lea & Flood 2014) of z."""
     z = (z ^ (z >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> uint64(27))) * uint64(0x94D049BB133111EB)
