@@ -10,7 +10,7 @@ from typing import Any
 
 MODELS = ("poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma")
 METHODS = ("map", "vi", "svi", "gibbs", "nuts")
-DEFAULT_ROWS = 330
+DEFAULT_ROWS = 334
 
 
 def build_parser() -> argparse.ArgumentParser:

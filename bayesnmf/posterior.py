@@ -30,7 +30,7 @@ DEFAULT_CHAINS, DEFAULT_DRAWS = 4, 1000
 # --- draws -----------------------------------------------------------------------------------------
 
 
-def sample_posterior(fit: Fit, draws: int = 1000, chains: int = 1, seed: int = 0) -> Draws:
+def sample_posterior(fit: Fit, draws: int | None = None, chains: int | None = None, seed: int = 0) -> Draws:
     """Return draws from q, (chains, draws, …); of gibbs and nuts, evenly thinned draws of their own chains.
 
     Components that are parameters, without a posterior, are the same in every draw.

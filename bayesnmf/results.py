@@ -151,8 +151,8 @@ class Fit:
 
         return project(self, counts, seed)
 
-    def sample_posterior(self, draws: int = 1000, *, chains: int = 1, seed: int = 0) -> Draws:
-        """Draws from q, (chains, draws, …); of gibbs and nuts, evenly thinned draws of their own chains."""
+    def sample_posterior(self, draws: int | None = None, *, chains: int | None = None, seed: int = 0) -> Draws:
+        """Draws from q, by default 4 × 1000; of gibbs and nuts their own, evenly thinned to `draws`."""
         from bayesnmf.posterior import sample_posterior
 
         return sample_posterior(self, draws, chains, seed)
