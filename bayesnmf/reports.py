@@ -47,7 +47,7 @@ def rich_table(comparison: Comparison) -> Any:
     train = comparison.split.train
     table = Table(
         title=f"{first.model}, rank {first.rank}: {train.shape[0]:,} samples × {train.shape[1]:,} features",
-        caption=f"nats, Poisson scale; held-out given row totals; cosines and correlation with {reference_of(fits)}",
+        caption=f"in nats; held-out given row totals; reference of the last three rows: {reference_of(fits)}",
     )
     table.add_column("")
     for name in fits:
@@ -85,7 +85,7 @@ def as_text(comparison: Comparison) -> str:
     """Return table and notes as plain text."""
     from rich.console import Console
 
-    console = Console(width=120, record=True, file=StringIO())
+    console = Console(width=120, record=True, file=StringIO(), force_jupyter=False)
     console.print(rich_table(comparison))
     return console.export_text() + "\n".join(notes(comparison))
 
