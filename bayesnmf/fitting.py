@@ -218,10 +218,14 @@ def _coordinate_ascent(job: Job) -> Fit:
     problem = point_or_mean_field(job.counts, job.options)
     state = start_state(problem, job.options.start, job.rank, np.random.default_rng(job.seed))
 
-    def show(iteration: int, value: float, state: State) -> None:
-        job.report(f"{job.method} {job.model}", iteration, job.options.max_iter, value)
+    label = f"{job.method} {job.model}"
 
-    return fit_of_state(job, *coordinate_ascent(problem, state, schedule_of(job.options), show))
+    def show(iteration: int, value: float, _: State) -> None:
+        job.report(label, iteration, job.options.max_iter, value)
+
+    state, trace, status = coordinate_ascent(problem, state, schedule_of(job.options), show)
+    job.report(label, status.iterations, status.iterations, trace[-1] if trace else np.nan)
+    return fit_of_state(job, state, trace, status)
 
 
 def fit_of_state(job: Job, state: State, trace: list[float], status: Status) -> Fit:
