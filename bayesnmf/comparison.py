@@ -14,7 +14,7 @@ from bayesnmf import checks
 from bayesnmf.counts import Counts
 from bayesnmf.fitting import ConvergenceWarning, ProgressReport, check_combination, fit, reporting, resolve_priors
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED
-from bayesnmf.measures import align, as_table, cautions_of, measure
+from bayesnmf.measures import align, as_table, cautions_of, cautions_of_missing, measure
 from bayesnmf.options import METHODS, NUTS, Gibbs, Options, Priors
 from bayesnmf.results import Fit
 from bayesnmf.scoring import Split, split_counts
@@ -65,6 +65,9 @@ class Settings:
         checks.check_fraction(self.keep, "keep")
         if self.withhold != 0:
             checks.check_fraction(self.withhold, "withhold")
+        for method, options in (self.options or {}).items():
+            checks.check_choice(method, "options", METHODS)
+            checks.check_options(options, method, METHODS[method])
 
     def of(self, method: str) -> Options:
         """Return the options of a method."""
@@ -142,6 +145,8 @@ def compare(
     checks.check_rank(rank)
     seed = checks.check_count(seed, "seed", minimum=0)
     settings = Settings() if settings is None else settings
+    checks.check_instance(settings, Settings, "settings")
+    folder = None if out is None else checks.check_folder(out, "out")
     data = checks.as_counts(counts)
     checks.check_integer_counts(data, "compare, which thins them")
     split = split_counts(data, settings.keep, settings.withhold, np.random.default_rng(seed))
@@ -151,14 +156,15 @@ def compare(
     with reporting(progress) as report, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # told as cautions, beside the numbers
         plan = Plan(split.train, model, rank, settings, report)
-        fits = align(_fit_all(plan, methods, seed, out))
-        others = _from_other_starts(plan, fits, seed + 1)
+        fits = align(_fit_all(plan, methods, seed, folder))
+        others = _from_other_starts(plan, fits, seed + 1) if _all_done(fits, methods) else {}
         rows = {}
         for done, name in enumerate(fits):
             report("scoring", done, len(fits), np.nan)
             rows[name] = measure(fits, name, split, others.get(name), seed)
         report("scoring", len(fits), len(fits), np.nan)
-    return Comparison(fits, as_table(rows), split, cautions_of(fits, rows))
+    cautions = cautions_of(fits, rows) + cautions_of_missing(methods, fits, others if settings.dispersed else fits)
+    return Comparison(fits, as_table(rows), split, cautions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,28 +186,40 @@ class Plan:
         return fit(self.train, self.model, self.rank, method, seed=seed, options=options, progress=told)
 
 
-def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: str | Path | None) -> dict[str, Fit]:
+def _all_done(fits: Mapping[str, Fit], methods: Sequence[str]) -> bool:
+    return len(fits) == len(methods) and all(done.status.reason != INTERRUPTED for done in fits.values())
+
+
+def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) -> dict[str, Fit]:
     """Fit by every method until one is interrupted, and save each as soon as it is done."""
     fits: dict[str, Fit] = {}
     for method in methods:
-        fits[method] = plan.fit(method, seed, plan.settings.of(method))
+        try:
+            fits[method] = plan.fit(method, seed, plan.settings.of(method))
+        except KeyboardInterrupt:  # before the method had anything to keep
+            if not fits:
+                raise
+            break
         if out is not None:
-            folder = Path(out) / "fits"
-            folder.mkdir(parents=True, exist_ok=True)
-            fits[method].save(folder / f"{method}.nc")
+            (out / "fits").mkdir(exist_ok=True)
+            fits[method].save(out / "fits" / f"{method}.nc")
         if fits[method].status.reason == INTERRUPTED:
             break
     return fits
 
 
 def _from_other_starts(plan: Plan, fits: Mapping[str, Fit], seed: int) -> dict[str, Fit]:
-    """Fit by every method again, from a random start of its own; MCMC and SVI for a short run."""
+    """Fit by every method again, from a random start of its own, until interrupted; MCMC and SVI for a short run."""
     others: dict[str, Fit] = {}
     if not plan.settings.dispersed:
         return others
     for method in fits:
-        if any(done.status.reason == INTERRUPTED for done in (*fits.values(), *others.values())):
-            break
         options = replace(plan.settings.of(method), start="random", **DISPERSED.get(method, {}))  # type: ignore[arg-type]
-        others[method] = plan.fit(method, seed, options, remark=", other start")
+        try:
+            other = plan.fit(method, seed, options, remark=", other start")
+        except KeyboardInterrupt:
+            break
+        if other.status.reason == INTERRUPTED:
+            break
+        others[method] = other
     return others

@@ -95,6 +95,7 @@ def fit(
 
 def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors) -> Priors:
     """Fill in the model's defaults."""
+    checks.check_instance(priors, Priors, "priors")
     components = Dirichlet(1.0) if priors.components is None else priors.components
     prior_of_sums = Dirichlet(1.0) if components == PARAMETER else components
     loadings = priors.loadings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,10 +75,11 @@ def _chain_diagnostics(fitted: Fit, seed: int) -> dict[str, float]:
     rows = np.random.default_rng(seed).choice(n, size=min(n, DIAGNOSED_ROWS), replace=False)
     flat = [draws.loadings[:, :, rows], draws.components, fitted.trace[:, :, None, None]]
     values = np.concatenate([array.reshape(*array.shape[:2], -1) for array in flat], axis=2)
-    return {
-        "min_ess": float(np.nanmin(az.ess(values, chain_axis=0, draw_axis=1))),
-        "max_r_hat": float(np.nanmax(az.rhat(values, chain_axis=0, draw_axis=1))),
-    }
+    with np.errstate(invalid="ignore", divide="ignore"):  # what is constant by construction has neither
+        ess, r_hat = (of(values, chain_axis=0, draw_axis=1) for of in (az.ess, az.rhat))
+    if np.isnan(r_hat).all() or np.isnan(ess).all():  # too few draws to judge
+        return {"min_ess": 0.0, "max_r_hat": np.inf}
+    return {"min_ess": float(np.nanmin(ess)), "max_r_hat": float(np.nanmax(r_hat))}
 
 
 def agreement(fitted: Fit, reference: Fit) -> dict[str, float]:
@@ -86,7 +87,8 @@ def agreement(fitted: Fit, reference: Fit) -> dict[str, float]:
     order = gauge.match_components(fitted.components, reference.components)
     cosines = np.diag(gauge.cosine(fitted.components[order], reference.components))
     ours, theirs = (fit.expected_loadings * gauge.component_sums(fit.components) for fit in (fitted, reference))
-    correlation = np.corrcoef(ours[:, order].ravel(), theirs.ravel())[0, 1] if ours.size > 1 else np.nan
+    with np.errstate(invalid="ignore", divide="ignore"):  # loadings that are all the same have none
+        correlation = np.corrcoef(ours[:, order].ravel(), theirs.ravel())[0, 1] if ours.size > 1 else np.nan
     return {"cosine": float(cosines.mean()), "cosine_min": float(cosines.min()), "loadings_corr": float(correlation)}
 
 
@@ -130,4 +132,13 @@ def cautions_of(fits: Mapping[str, Fit], rows: Mapping[str, Mapping[str, Any]]) 
             cautions.append(f"{name}: ESS {rows[name]['min_ess']:.0f} < {ESS_LIMIT}; raise draws")
         if fitted.diagnostics.get("divergences", 0) > 0:
             cautions.append(f"{name}: {fitted.diagnostics['divergences']:.0f} divergences; raise target_accept")
+    return cautions
+
+
+def cautions_of_missing(methods: Sequence[str], fits: Iterable[str], others: Iterable[str]) -> list[str]:
+    """Tell which fits, and which runs from other starts, Ctrl-C left out."""
+    cautions = [f"{name} is left out: interrupted before it had a result" for name in methods if name not in set(fits)]
+    missing = [name for name in fits if name not in set(others)]
+    if missing:
+        cautions.append(f"interrupted: no run from another start for {', '.join(missing)}")
     return cautions

@@ -11,15 +11,24 @@ import numpy as np
 from bayesnmf import checks
 from bayesnmf.counts import Counts
 from bayesnmf.fitting import Job, draws_problem, fit_of_state, natural_basis
-from bayesnmf.inference.coordinate_ascent import Schedule, Status, coordinate_ascent
+from bayesnmf.inference.coordinate_ascent import Status, allocate
 from bayesnmf.inference.gibbs import sweep
-from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State
+from bayesnmf.inference.sides import (
+    MeanField,
+    Mode,
+    Problem,
+    Side,
+    State,
+    exposure_of_loadings,
+    objective,
+    update_loadings,
+)
 from bayesnmf.options import MAP
 from bayesnmf.priors import Dirichlet, ScaledProportions
 from bayesnmf.results import Draws, Fit, VariationalPosterior
 from bayesnmf.specification import PARAMETER
 
-SETTLE = Schedule(order="loadings", max_iter=1000, tol=1e-11)
+MAX_ITER, TOL = 2000, 1e-8
 COMPONENT_DRAWS = 200
 BURN_IN = 100
 SWEEPS = 10
@@ -28,9 +37,10 @@ SWEEPS = 10
 def project(fit: Fit, counts: Any, seed: int) -> Fit:
     """Fit new samples with the components of `fit`, by the method of `fit`.
 
-    Under map, vi and svi: coordinate ascent over the loadings alone, from even shares. Under gibbs and nuts: for
-    each of 200 evenly spaced draws of the components, 10 Gibbs sweeps over the loadings, started where the draw
-    before ended.
+    Under map, vi and svi: coordinate ascent over the loadings alone, from even shares, until those of each row
+    settle, so that no row depends on the others it comes with; the trace is the objective at the start and the end.
+    Under gibbs and nuts: for each of 200 evenly spaced draws of the components, 10 Gibbs sweeps over the loadings,
+    started where the draw before ended.
 
     Parameters
     ----------
@@ -41,6 +51,7 @@ def project(fit: Fit, counts: Any, seed: int) -> Fit:
         Of the Gibbs sweeps.
     """
     started = time.perf_counter()
+    checks.check_count(seed, "seed", minimum=0)
     data = checks.as_counts(counts, dtype=fit.counts.dtype)
     checks.check_same_features(fit.feature_names, data.feature_names)
     checks.check_one_prior_for_all_rows(fit.priors.loadings)
@@ -67,7 +78,37 @@ def _project_closed_form(fit: Fit, data: Counts) -> Fit:
     problem = Problem(data, fit.priors.loadings, prior, loadings_summary, Mode(), fixed_components=True)  # type: ignore[arg-type]
     state = State(_even_loadings(problem, components, fit.rank), components)
     job = Job(data, fit.model, fit.rank, fit.method, fit.seed, fit.options, lambda *_: None)
-    return fit_of_state(job, *coordinate_ascent(problem, state, SETTLE))
+    settled, status = _settle(problem, state)
+    return fit_of_state(job, settled, [_objective(problem, at) for at in (state, settled)], status)
+
+
+def _settle(problem: Problem, state: State) -> tuple[State, Status]:
+    """Update the loadings of every row until they change by less than 1e-8 of the largest of them."""
+    summary, prior, exposure = problem.loadings_summary, problem.loadings_prior, exposure_of_loadings(state)
+    dtype = problem.counts.dtype
+    tol = max(TOL, 4 * float(np.finfo(dtype).eps))
+    totals = np.empty(state.loadings.matrix.shape, dtype)
+    moving = np.arange(len(totals))
+    part, at = problem, state
+    iterations = 0
+    while len(moving) and iterations < MAX_ITER:
+        iterations += 1
+        new_totals = allocate(part, at, None).loadings
+        new = update_loadings(part, at, new_totals)
+        totals[moving] = new_totals
+        before, after = at.loadings.matrix, new.loadings.matrix
+        still = np.abs(after - before).max(axis=1) > tol * after.max(axis=1)
+        moving = moving[still]
+        if still.any() and not still.all():
+            part = replace(problem, counts=problem.counts.rows(moving))
+            new = new._replace(loadings=summary.carry(prior, new_totals[still], exposure, None))
+        at = new
+    said = f"{len(totals) - len(moving)} of {len(totals)} rows settled to {tol:.1g} relative"
+    return update_loadings(problem, state, totals), Status(len(moving) == 0, said, iterations)
+
+
+def _objective(problem: Problem, state: State) -> float:
+    return objective(problem, state, allocate(problem, state, None).loglik)
 
 
 def _even_loadings(problem: Problem, components: Side, rank: int) -> Side:
@@ -94,7 +135,8 @@ def _project_draws(fit: Fit, posterior: Draws, data: Counts, seed: int) -> Fit:
         loadings = _even_loadings(problem, side, fit.rank) if loadings is None else loadings
         state = State(loadings, side)
         for _ in range(SWEEPS if s else BURN_IN):
-            state, log_joint[0, s] = sweep(problem, state, rng, None)
+            state, _ = sweep(problem, state, rng, None)
+        log_joint[0, s] = _objective(problem, state)
         loadings = state.loadings
         kept.append(loadings.value)
     scale = None

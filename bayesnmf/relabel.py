@@ -28,11 +28,13 @@ def relabel(fit: Fit, order: Array) -> Fit:
         posterior = VariationalPosterior(
             _permuted(posterior.loadings, order, -1), _permuted(posterior.components, order, -2)
         )
+    priors = Priors(_permuted(fit.priors.loadings, order, -1), _permuted(fit.priors.components, order, -2))
     return replace(
         fit,
         loadings=fit.loadings[:, order],
         components=fit.components[order],
-        priors=Priors(_permuted(fit.priors.loadings, order, -1), _permuted(fit.priors.components, order, -2)),
+        priors=priors,
+        options=replace(fit.options, priors=priors),
         _posterior=posterior,
     )
 

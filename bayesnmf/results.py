@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bayesnmf.counts import Counts
 from bayesnmf.inference.coordinate_ascent import Status
 from bayesnmf.options import Options, Priors
-from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledProportions, matrix
+from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledProportions
 from bayesnmf.specification import MODELS
 
 if TYPE_CHECKING:
@@ -216,26 +216,30 @@ def effective_loadings(fit: Fit, loadings: Array, scale: Array | None) -> Array:
     return loadings
 
 
-def iterate_draws(fit: Fit, draws: int, seed: int) -> Iterator[tuple[Array, Array]]:
+def iterate_draws(fit: Fit, draws: int, seed: int, *, shares: bool = False) -> Iterator[tuple[Array, Array]]:
     """Yield pairs of draws: loadings on the scale of the counts (n, K) and components (K, m), one at a time.
 
+    With `shares`, loadings are without the scale or the given row totals, so that rows whose total is 0 have them too.
     From q they are independent; of gibbs and nuts they are evenly spaced among all chains; under map the one point.
     """
+
+    def scaled(loadings: Array, scale: Array | None) -> Array:
+        return loadings if shares else effective_loadings(fit, loadings, scale)
+
     posterior = fit._posterior
     if posterior is None:
-        yield fit.expected_loadings, fit.components
+        yield scaled(fit.loadings, fit.scale), fit.components
     elif isinstance(posterior, Draws):
         total = posterior.chains * posterior.draws
         for index in np.unique(np.linspace(0, total - 1, min(draws, total)).astype(int)):
             at = divmod(int(index), posterior.draws)
             scale = None if posterior.scale is None else posterior.scale[at]
-            yield effective_loadings(fit, posterior.loadings[at], scale), posterior.components[at]
+            yield scaled(posterior.loadings[at], scale), posterior.components[at]
     else:
         rng = np.random.default_rng(seed)
         for _ in range(draws):
-            value = posterior.loadings.draw(rng)
+            value: Any = posterior.loadings.draw(rng)
             components = fit.components if posterior.components is None else posterior.components.draw(rng)
-            loadings = matrix(value)
-            if not isinstance(value, ScaledProportions):
-                loadings = effective_loadings(fit, loadings, None)
-            yield loadings, components
+            split = isinstance(value, ScaledProportions)
+            loadings, scale = (value.proportions, value.scale[:, 0]) if split else (value, None)
+            yield scaled(loadings, scale), components

@@ -32,7 +32,10 @@ def closed_form_fit(job: Job) -> Fit:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
         options = VI(priors=job.options.priors, max_iter=500)
-        return fit(job.counts, job.model, job.rank, "vi", seed=job.seed, options=options)
+        start = fit(job.counts, job.model, job.rank, "vi", seed=job.seed, options=options)
+    if start.status.reason == INTERRUPTED:  # of the start there is nothing to keep
+        raise KeyboardInterrupt
+    return start
 
 
 def resolve_start(job: Job) -> Any:

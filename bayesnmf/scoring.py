@@ -4,7 +4,7 @@ Two kinds. *Thinned*: every count is kept for training with probability p, the r
 *Withheld*: whole samples are set aside; half of their counts are given to `transform`, the other half predicted.
 
 Scores are conditional on the held-out row totals, where the prediction is multinomial with probabilities
-λ_ij / Σ_j λ_ij (the factor (1 − p)/p cancels), so that all four models compare.
+λ_ij / Σ_j λ_ij (the factor (1 − p)/p cancels, and so does the scale of a row), so that all four models compare.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def score(fit: Fit, held_out: Counts, frequencies: Array, draws: int, seed: int)
     log_mean = np.full(matrix.shape[0], -np.inf)
     mean_probability = np.zeros(matrix.nnz)
     used = 0
-    for loadings, components in iterate_draws(fit, draws, seed):
+    for loadings, components in iterate_draws(fit, draws, seed, shares=True):
         probability = cell_probabilities(matrix, rows, loadings, components)
         mean_probability += probability
         logs = matrix.data * np.log((1 - MIXED) * probability + mixed_in)
@@ -145,7 +145,7 @@ def pit_coverage(fit: Fit, held_out: Counts, draws: int, seed: int, interval: fl
     y = np.asarray(y.todense() if hasattr(y, "todense") else y).ravel()
     totals = held_out.row_totals[i]
     below, at, used = np.zeros(len(cells)), np.zeros(len(cells)), 0
-    for loadings, components in iterate_draws(fit, draws, seed):
+    for loadings, components in iterate_draws(fit, draws, seed, shares=True):
         rate_totals = (loadings @ components.sum(axis=1))[i]
         rates = np.einsum("ck,kc->c", loadings[i], components[:, j])
         p = np.divide(rates, rate_totals, out=np.full_like(rates, 1 / m), where=rate_totals > 0)

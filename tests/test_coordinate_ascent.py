@@ -185,26 +185,42 @@ def test_zero_tolerance_runs_all_and_does_not_warn(method, steps):
     assert len(fit.trace) == steps + 1
 
 
-@by_method
-@every_entry
-def test_interruption_keeps_what_there_is(entry, method):
+def interrupted(entry, method, often):
+    """A fit that Ctrl-C ends after its third iteration, and the objectives that were reported."""
     seen = []
 
     def stop(label, done, total, objective):
         assert label == f"{method} {entry.model}"
-        assert total == 40
-        seen.append(objective)
-        if done == 3:
+        if total != 40:  # the last report, that the fit has ended
+            assert (done, total) == (3, 3)
+        else:
+            seen.append(objective)
+        if done == 3 and (often or total == 40):
             raise KeyboardInterrupt
 
-    with pytest.warns(ConvergenceWarning, match="interrupted"):
-        fit = run(NASTY, entry.model, method, entry.priors(), progress=stop, tol=1e-12)
+    try:
+        with pytest.warns(ConvergenceWarning, match="interrupted"):
+            return run(NASTY, entry.model, method, entry.priors(), progress=stop, tol=1e-12), seen
+    except KeyboardInterrupt:  # or it would end the whole suite
+        return pytest.fail("the iterates are lost")
+
+
+@by_method
+@every_entry
+def test_interruption_keeps_what_there_is(entry, method):
+    fit, seen = interrupted(entry, method, often=False)
     whole = run(NASTY, entry.model, method, entry.priors(), max_iter=3)
     assert tuple(fit.status) == (False, "interrupted", 3)
     np.testing.assert_array_equal(fit.trace, seen)
     np.testing.assert_array_equal(fit.trace, whole.trace)
     np.testing.assert_array_equal(fit.loadings, whole.loadings)
     np.testing.assert_array_equal(fit.components, whole.components)
+
+
+@by_method
+def test_a_callback_that_keeps_interrupting_loses_nothing(method):
+    fit, _ = interrupted(MODELS_AND_PRIORS[2], method, often=True)
+    assert tuple(fit.status) == (False, "interrupted", 3)
 
 
 @by_method

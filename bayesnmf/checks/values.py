@@ -64,6 +64,12 @@ def check_nonnegative(value: Any, name: str) -> float:
     return 0.0 if not isinstance(value, bool) and value == 0 else check_positive(value, name)
 
 
+def check_instance(value: Any, kind: type, name: str) -> None:
+    """Refuse what is not an object of one of the package's own classes."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {kind.__name__}(...): found {value!r}")
+
+
 def check_size(size: int, limit: float, what: str, cure: str) -> None:
     """Refuse `size` bytes above `limit`."""
     if size > limit:
@@ -125,8 +131,10 @@ def places_of(names: np.ndarray) -> dict[str, list[int]]:
 
 def check_words(value: Any, name: str) -> list[str]:
     """Return a nonempty list of different words; a single string is one word."""
+    if not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be a list of words, not {value!r}")
     words = [value] if isinstance(value, str) else list(value)
-    if not words or len(set(words)) < len(words):
+    if not words or len(set(map(str, words))) < len(words):
         raise ValueError(f"{name} must name at least one, and none twice: found {words!r}")
     return words
 
@@ -139,7 +147,7 @@ def parse_int(text: str, name: str) -> int:
         raise ValueError(f"{name} must be a whole number: found {text!r}") from error
 
 
-def check_folder(path: str, name: str) -> Path:
+def check_folder(path: str | Path, name: str) -> Path:
     """Return a folder that exists or can be made."""
     folder = Path(path)
     try:
