@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,10 +16,12 @@ from bayesnmf.counts import Counts
 from bayesnmf.inference.coordinate_ascent import Status, coordinate_ascent
 from bayesnmf.inference.sides import Draw, MeanField, Mode, Problem, State, Summary
 from bayesnmf.inference.start import Given, given_state, random_state
-from bayesnmf.options import MAP, METHODS, VI, Options, Priors, Start, schedule_of
-from bayesnmf.priors import Dirichlet, ScaledProportions
+from bayesnmf.options import MAP, METHODS, NUTS, VI, Gibbs, Options, Priors, Start, schedule_of
+from bayesnmf.priors import Dirichlet, ScaledDirichlet, ScaledProportions
 from bayesnmf.results import Fit, VariationalPosterior
 from bayesnmf.specification import MODELS, PARAMETER, default_loadings
+
+LARGEST_DRAWS = 4 * 2**30
 
 ProgressReport = Callable[[str, int, int, float], None]
 
@@ -116,6 +119,10 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
         checks.check_natural_basis(priors.loadings, priors.components)
     if method == "gibbs":
         checks.check_integer_counts(counts, "method='gibbs'")
+    if isinstance(options, Gibbs | NUTS):
+        size = 8 * options.chains * options.draws * rank * (n + m)
+        cure = f"ask for fewer draws or chains, fit fewer rows, or leave {method} out"
+        checks.check_size(size, LARGEST_DRAWS, f"the draws of {method}", cure)
 
 
 def natural_basis(options: MAP) -> bool:
@@ -205,14 +212,15 @@ def given_start(start: Start | Fit) -> tuple[Given, Given]:
 
 
 def _checked(given: Given, prior: Any, name: str, size: tuple[int, int]) -> Given:
-    if isinstance(given, ScaledProportions):
-        checks.check_start_factor(given.proportions, f"{name}.proportions", size)
-        checks.check_start_factor(given.scale, f"{name}.scale", (size[0], 1))
-        return given
+    if isinstance(given, ScaledProportions) and isinstance(prior, ScaledDirichlet):
+        proportions = checks.check_start_factor(given.proportions, f"{name}.proportions", size)
+        return ScaledProportions(proportions, checks.check_start_factor(given.scale, f"{name}.scale", (size[0], 1)))
     if hasattr(given, "conditional"):
-        checks.check_start_distribution(given, prior, name, size)
-        return given
-    return checks.check_start_factor(given, name, size)
+        return checks.check_start_distribution(given, prior, name, size)
+    factor = checks.check_start_factor(given, name, size)
+    if isinstance(prior, Dirichlet):
+        checks.check_on_simplex(factor, name)
+    return factor
 
 
 def _coordinate_ascent(job: Job) -> Fit:
@@ -225,7 +233,9 @@ def _coordinate_ascent(job: Job) -> Fit:
         job.report(label, iteration, job.options.max_iter, value)
 
     state, trace, status = coordinate_ascent(problem, state, schedule_of(job.options), show)
-    job.report(label, status.iterations, status.iterations, trace[-1] if trace else np.nan)
+    if status.converged:
+        with suppress(KeyboardInterrupt):  # what is computed is kept
+            job.report(label, status.iterations, status.iterations, trace[-1])
     return fit_of_state(job, state, trace, status)
 
 

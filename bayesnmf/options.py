@@ -42,7 +42,7 @@ class Start:
     """A state to start from: factors, or variational parameters, for each side.
 
     Under map, gibbs and nuts a factor is taken as it is; under vi and svi the first q is the conditional given the
-    expected allocations at the factors. A distribution is the q itself under vi and svi; under map its mode, under
+    expected allocations at the factors. A distribution is the q itself under vi and svi; under map its mean, under
     gibbs and nuts a draw from it.
 
     Attributes
@@ -134,6 +134,7 @@ class Gibbs:
     def __post_init__(self) -> None:
         checks.check_sampler(self)
         checks.check_count(self.thin, "thin")
+        checks.check_threads(self.threads)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

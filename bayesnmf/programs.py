@@ -21,7 +21,7 @@ from bayesnmf.kernels.cpu import poisson_loglik
 from bayesnmf.options import VI, Priors
 from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet, ScaledProportions, matrix
 from bayesnmf.results import Fit
-from bayesnmf.sampling import chain_starts, check_size, fit_of_draws, resolve_start
+from bayesnmf.sampling import chain_starts, fit_of_draws, resolve_start
 from bayesnmf.specification import PARAMETER
 
 Array = NDArray[Any]
@@ -85,7 +85,6 @@ def in_doubles(counts: Counts) -> Counts:
 
 def fit_nuts(job: Job) -> Fit:
     """Run NUTS on the model's program, from a draw of the closed-form posterior for each chain."""
-    check_size(job)
     priors, options = job.options.priors, job.options
     doubles = replace(job, counts=in_doubles(job.counts))
     values = [sites_of(state) for state in chain_starts(doubles)[0]]

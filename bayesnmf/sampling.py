@@ -11,10 +11,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf import checks, gauge
+from bayesnmf import gauge
 from bayesnmf.fitting import ConvergenceWarning, Job, draws_problem, fit, start_state
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status
-from bayesnmf.inference.gibbs import Chain, gibbs_chain
+from bayesnmf.inference.gibbs import Chain, gibbs_chain, most_draws
 from bayesnmf.inference.sides import State, Value
 from bayesnmf.options import VI, Gibbs, Priors
 from bayesnmf.priors import ScaledProportions
@@ -23,7 +23,6 @@ from bayesnmf.specification import PARAMETER
 
 Array = NDArray[Any]
 
-LARGEST_DRAWS = 4 * 2**30
 R_HAT_LIMIT = 1.05
 
 
@@ -54,15 +53,12 @@ def chain_starts(job: Job) -> tuple[list[State], list[np.random.Generator]]:
 
 def fit_gibbs(job: Job) -> Fit:
     """Run the Gibbs sampler's chains, side by side where there are several."""
-    check_size(job)
     chains = run_chains(job, *chain_starts(job))
     interrupted = any(chain.interrupted for chain in chains)
-    length = min(len(chain.log_joint) for chain in chains)
-    if length == 0:
-        raise KeyboardInterrupt
-    values = [[stack(chain.draws[:length], side) for side in (0, 1)] for chain in chains]
+    kept, length = most_draws([len(chain.log_joint) for chain in chains])
+    values = [[stack(chains[c].draws[:length], side) for side in (0, 1)] for c in kept]
     loadings, components = (stack(values, side) for side in (0, 1))
-    log_joint = np.array([chain.log_joint[:length] for chain in chains])
+    log_joint = np.array([chains[c].log_joint[:length] for c in kept])
     return fit_of_draws(job, (loadings, components), log_joint, {}, interrupted)
 
 
@@ -107,12 +103,6 @@ def stack(draws: list[Any], side: int) -> Any:
     if isinstance(values[0], ScaledProportions):
         return ScaledProportions(*(np.stack(parts) for parts in zip(*values, strict=True)))
     return np.stack(values)
-
-
-def check_size(job: Job) -> None:
-    """Refuse to hold more draws than memory bears."""
-    size = 8 * job.options.chains * job.options.draws * job.rank * sum(job.counts.shape)
-    checks.check_size(size, LARGEST_DRAWS, "the draws", "ask for fewer draws or chains, or fit fewer rows")
 
 
 def exchangeable(priors: Priors) -> bool:
@@ -171,8 +161,11 @@ def judge(log_joint: Array) -> dict[str, float]:
     """R-hat and bulk effective sample size of the log joint, which no relabelling changes."""
     import arviz as az
 
-    if log_joint.shape[1] < 4:
+    chains, draws = log_joint.shape
+    if draws < 8:
         return {"r_hat_log_joint": np.inf, "ess_log_joint": 0.0}
+    if chains == 1:  # its halves must agree
+        log_joint = log_joint[:, : draws // 2 * 2].reshape(2, -1)
     return {
         "r_hat_log_joint": float(az.rhat(log_joint)),
         "ess_log_joint": float(az.ess(log_joint)),

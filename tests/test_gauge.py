@@ -42,11 +42,10 @@ def test_components_already_in_order_stay():
 
 
 def test_the_assignment_is_the_best_in_total_and_not_greedy():
-    """Component 0 is nearest to reference 0, yet only component 1 has nowhere else to go."""
-    reference = np.eye(2)
-    components = np.array([[0.8, 0.6], [1.0, 0.0]])
-    np.testing.assert_array_equal(gauge.match_components(components, reference), [1, 0])
-    components = np.array([[0.9, 0.43], [0.95, 0.05]])  # both like reference 0 best
+    """Component 0 is reference 0 itself; yet component 1 is so far from reference 1 that they had better swap."""
+    reference = np.array([[1.0, 0.0], [0.9, np.sqrt(0.19)]])
+    components = np.array([[1.0, 0.0], [0.95, -np.sqrt(1 - 0.95**2)]])
+    np.testing.assert_allclose(gauge.cosine(components, reference), [[1, 0.9], [0.95, 0.719]], atol=1e-3)
     np.testing.assert_array_equal(gauge.match_components(components, reference), [1, 0])
 
 

@@ -61,14 +61,14 @@ def check_priors(priors: Any) -> None:
     """Check the parameters of both priors by themselves."""
     for side in ("loadings", "components"):
         prior = getattr(priors, side)
-        if prior is None or (side == "components" and prior == PARAMETER):
+        if prior is None or (side == "components" and isinstance(prior, str) and prior == PARAMETER):
             continue
         if type(prior).__name__ not in FAMILIES:
             allowed = "Gamma, Dirichlet, 'parameter'" if side == "components" else ", ".join(FAMILIES)
             raise TypeError(f"priors.{side} must be one of {allowed} or None: found {prior!r}")
         for parameter in FAMILIES[type(prior).__name__]:
             _check_parameter(getattr(prior, parameter), f"priors.{side}.{parameter}", parameter == "rate")
-        if isinstance(prior, Gamma) and not prior.proper and not prior.flat:
+        if not prior.proper and not prior.flat:
             raise ValueError(
                 f"priors.{side}.rate must be positive (found 0); only the flat prior Gamma(1, 0) has rate 0"
             )
@@ -149,15 +149,27 @@ def check_start_factor(value: Any, name: str, size: tuple[int, int]) -> np.ndarr
     return array
 
 
-def check_start_distribution(value: Any, prior: Any, name: str, size: tuple[int, int]) -> None:
-    """Refuse a starting q of another family than the conditional's, or of another size."""
+def check_on_simplex(array: np.ndarray, name: str) -> None:
+    """Refuse a start off the simplex on which its prior lives."""
+    sums = array.sum(axis=-1)
+    if not np.allclose(sums, 1, rtol=0, atol=1e-6):
+        worst = int(np.argmax(np.abs(sums - 1)))
+        raise ValueError(
+            f"start.{name} must have rows that sum to 1: row {worst} sums to {sums[worst]:g}; divide by it"
+        )
+
+
+def check_start_distribution(value: Any, prior: Any, name: str, size: tuple[int, int]) -> Any:
+    """Return a starting q at full size; refuse another family than the conditional's, and impossible parameters."""
     if type(value) is not type(prior):
         raise ValueError(
             f"start.{name} must be a {type(prior).__name__}, the family of its posterior, or an array: "
             f"found {type(value).__name__}"
         )
+    for parameter in FAMILIES[type(value).__name__]:
+        _check_parameter(getattr(value, parameter), f"start.{name}.{parameter}", may_be_zero=False)
     try:
-        value.broadcast(size)
+        return value.broadcast(size)
     except ValueError as error:
         raise ValueError(f"start.{name} must broadcast to {size}") from error
 

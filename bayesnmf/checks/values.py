@@ -47,8 +47,13 @@ def check_choice(value: Any, name: str, choices: Iterable[str]) -> str:
 
 
 def check_seed(seed: Any) -> int | None:
-    """Return a seed: an int of at least 0, or None for a different one each time."""
-    return None if seed is None else check_count(seed, "seed", minimum=0)
+    """Return a seed: an int of at least 0 and below 2**63, or None for a different one each time."""
+    if seed is None:
+        return None
+    number = check_count(seed, "seed", minimum=0)
+    if number >= 2**63:
+        raise ValueError(f"seed must be below 2**63: found {seed}")
+    return number
 
 
 def check_fraction(value: Any, name: str) -> float:

@@ -26,6 +26,19 @@ class Chain(NamedTuple):
     interrupted: bool
 
 
+def most_draws(lengths: list[int]) -> tuple[list[int], int]:
+    """Choose chains, of unequal length after Ctrl-C, and a length they all have, so that most draws are kept.
+
+    Without any draw there is nothing to return, and the KeyboardInterrupt goes on.
+    """
+    longest = sorted(range(len(lengths)), key=lambda chain: -lengths[chain])
+    kept = max(range(1, len(lengths) + 1), key=lambda chains: chains * lengths[longest[chains - 1]])
+    length = lengths[longest[kept - 1]]
+    if length <= 0:
+        raise KeyboardInterrupt
+    return sorted(longest[:kept]), length
+
+
 def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> tuple[State, float]:
     """Draw allocations, loadings and components once; also return the log joint of the state swept from."""
     seed = int(rng.integers(2**63))

@@ -17,6 +17,8 @@ import numpy as np
 import numpyro
 from numpy.typing import NDArray
 
+from bayesnmf.inference.gibbs import most_draws
+
 Array = NDArray[Any]
 Sites = dict[str, Array]
 
@@ -73,17 +75,15 @@ def run_nuts(
     ]
     block = jax.jit(lambda state: _stride(kernel, arguments, state)).lower(states[0]).compile()
     kept = _run_threads(block, states, steps, lambda done: progress(done, steps * options.chains))
-    length = min(sum(len(part["num_steps"]) for part in chain) for chain in kept) - options.warmup
-    if length <= 0:
-        raise KeyboardInterrupt
+    lengths = [min(sum(len(part["num_steps"]) for part in chain) - options.warmup, options.draws) for chain in kept]
+    chains, length = most_draws(lengths)
+    drawn = slice(options.warmup, options.warmup + length)
     draws = {
-        name: np.stack([np.concatenate([part[name] for part in chain])[options.warmup :][:length] for chain in kept])
-        for name in kept[0][0]
+        name: np.stack([np.concatenate([part[name] for part in kept[c]])[drawn] for c in chains])
+        for name in kept[chains[0]][0]
     }
-    length = min(length, options.draws)
-    draws = {name: value[:, :length] for name, value in draws.items()}
     statistics = {name: draws.pop(name) for name in STATISTICS}
-    return NutsRun(draws, statistics, interrupted=length < options.draws)
+    return NutsRun(draws, statistics, interrupted=min(lengths) < options.draws)
 
 
 def _stride(kernel: numpyro.infer.NUTS, arguments: dict[str, Any], state: Any) -> tuple[Any, dict[str, jax.Array]]:
