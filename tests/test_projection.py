@@ -33,7 +33,7 @@ def simulate(seed, n):
 
 COUNTS, NEW = simulate(0, N), simulate(1, 15)
 OPTIONS = {
-    "map": MAP(threads=1, tol=1e-12, max_iter=20_000),
+    "map": MAP(threads=1, tol=1e-11),
     "log": MAP(threads=1, basis="log", tol=1e-12),
     "vi": VI(threads=1, tol=1e-12),
     "single": VI(threads=1, dtype="float32"),
@@ -77,10 +77,10 @@ def test_components_stay_and_loadings_are_those_of_the_new_rows(model, kind):
     if kind in ("vi", "single"):
         for name, value in vars(fitted.posterior.components).items():
             np.testing.assert_array_equal(vars(new.posterior.components)[name], value)
-    # Each sample's counts are told better by its own loadings than by those of its neighbour.
+    # Samples are told better by their own loadings than by those of their neighbours: 0.1 nats for each count.
     means = new.expected_loadings @ new.components
     logs = np.log(means / means.sum(axis=1, keepdims=True))
-    assert np.all((NEW * logs).sum(axis=1) > (NEW * np.roll(logs, 1, axis=0)).sum(axis=1))
+    assert np.sum(NEW * logs) > np.sum(NEW * np.roll(logs, 1, axis=0)) + 0.1 * NEW.sum()
     np.testing.assert_array_equal(fitted.transform(NEW), new.loadings)
 
 

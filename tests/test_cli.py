@@ -1,0 +1,311 @@
+"""The command line: one line for what is wrong, exit codes, files written; --help is quick."""
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array, save_npz
+
+import bayesnmf
+from bayesnmf import cli, comparison
+from bayesnmf.comparison import Settings
+from bayesnmf.options import METHODS, Gibbs
+from bayesnmf.specification import MODELS
+
+COUNTS = np.random.default_rng(0).poisson(3, (20, 6))
+
+
+def as_csv(values):
+    return pd.DataFrame(values, columns=[f"f{j}" for j in range(np.shape(values)[1])]).to_csv(index=False)
+
+
+@pytest.fixture
+def good(tmp_path):
+    path = tmp_path / "counts.csv"
+    path.write_text(as_csv(COUNTS))
+    return path
+
+
+def run(capsys, *words):
+    """Exit code, standard output, standard error."""
+    code = cli.main(["compare", *map(str, words)])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def refused(capsys, rule, *words):
+    """One line that names the argument and the rule; nothing on standard output."""
+    code, out, err = run(capsys, *words)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("bayesnmf: error: ")
+    assert err.count("\n") == 1, err
+    assert err.endswith("\n")
+    assert re.search(rule, err), err
+
+
+# --- files that cannot be read ------------------------------------------------------------------------
+
+
+def bytes_of_npz(tmp_path):
+    save_npz(tmp_path / "whole.npz", csr_array(COUNTS))
+    return (tmp_path / "whole.npz").read_bytes()
+
+
+def truncated_npz(tmp_path):
+    data = bytes_of_npz(tmp_path)
+    return "counts.npz", data[: len(data) // 2]
+
+
+def changed_cell(value):
+    cells = COUNTS.astype(object)
+    cells[2, 3] = value
+    return as_csv(cells)
+
+
+FILES = {
+    "truncated": (truncated_npz, r"counts\.npz must be a SciPy sparse matrix .*not a complete zip archive"),
+    "not an npz": ("counts.npz", "f0,f1\n1,2\n", r"counts\.npz must be a SciPy sparse matrix"),
+    "not an mtx": ("counts.mtx", "f0,f1\n1,2\n", r"counts\.mtx must be a Matrix Market file"),
+    "not gzipped": ("counts.csv.gz", "f0,f1\n1,2\n", r"counts\.csv\.gz must be a comma-separated table"),
+    "binary": ("counts.csv", bytes(range(256)), r"counts\.csv must be a comma-separated table"),
+    "empty": ("counts.csv", "", r"counts\.csv must be a comma-separated table"),
+    "no rows": ("counts.csv", "f0,f1\n", r"counts in .*counts\.csv must "),
+    "ragged": ("counts.csv", "f0,f1\n1,2\n1,2,3\n", r"counts\.csv must be a comma-separated table"),
+    "other separator": ("counts.csv", "f0;f1\n1;2\n", r"separated by ','"),
+    "suffix": ("counts.xlsx", "f0,f1\n1,2\n", r"counts\.xlsx must end in one of \.npz, \.mtx"),
+    "no suffix": ("counts", "f0,f1\n1,2\n", r"counts must end in one of"),
+    "negative": ("counts.csv", changed_cell(-1), r"counts in .* must be nonnegative: found -1\.0 at row 2, column 3"),
+    "missing": ("counts.csv", changed_cell(""), r"counts in .* must be finite .*found nan at row 2, column 3"),
+    "NaN": ("counts.csv", changed_cell("NaN"), r"counts\.csv .*column 'f3'|must be finite"),
+    "text": ("counts.csv", changed_cell("many"), r"counts\.csv must be a .*column 'f3'.*many"),
+    "fractions": ("counts.csv", changed_cell(1.5),
+                  r"counts must be whole numbers for compare, which thins them: found 1\.5 at row 2, column 3"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_bad_files(capsys, tmp_path, case):
+    *source, rule = FILES[case]
+    name, content = source[0](tmp_path) if callable(source[0]) else source
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    refused(capsys, rule, path, "--out", tmp_path / "out", "--quiet")
+    assert not list((tmp_path / "out").rglob("*.nc"))
+
+
+def test_no_such_file_and_a_directory(capsys, tmp_path):
+    out = ("--out", tmp_path / "out", "--quiet")
+    refused(capsys, r"there is no file .*nowhere\.csv; check the path", tmp_path / "nowhere.csv", *out)
+    refused(capsys, "must be a file, not a directory", tmp_path, *out)
+
+
+def test_a_bad_list_of_names_beside_the_file(capsys, tmp_path):
+    path = tmp_path / "whole.npz"
+    bytes_of_npz(tmp_path)
+    path.with_suffix(".json").write_text(json.dumps({"rows": ["one"]}))
+    refused(capsys, r"'rows' in .*whole\.json must have 20 names: found 1", path, "--out", tmp_path / "out")
+
+
+# --- arguments that make no sense ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("--rank must be at least 1: found 0", ("--rank", "0")),
+        ("--rank must be at least 1: found -3", ("--rank=-3",)),
+        ("--rank must be a whole number: found 'x'", ("--rank", "x")),
+        (r"--rank must be a whole number: found '2\.5'", ("--rank", "2.5")),
+        ("--rank must be a whole number: found ''", ("--rank", "")),
+        ("--seed must be at least 0: found -1", ("--seed", "-1")),
+        ("--seed must be a whole number: found 'now'", ("--seed", "now")),
+        ("--model must be one of 'poisson', .*: found 'lda'", ("--model", "lda")),
+        ("--model must be one of .*did you mean 'gamma_poisson'", ("--model", "gamma-poisson")),
+        ("--methods must be one of 'map', .*: found 'mcmc'", ("--methods", "map,mcmc")),
+        ("--methods must be one of .*: found 'gibs'; did you mean 'gibbs'", ("--methods", "gibs")),
+        ("--methods must be one of .*: found ''", ("--methods", "map,")),
+        ("--methods must be one of .*: found ''", ("--methods", "")),
+        (r"methods must name at least one, and none twice: found \['map', 'map'\]", ("--methods", "map,map")),
+    ],
+)
+def test_bad_arguments(capsys, good, tmp_path, rule, words):
+    refused(capsys, rule, good, "--out", tmp_path / "out", "--quiet", *words)
+
+
+def test_out_must_be_a_folder_that_can_be_made(capsys, good, tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    for place in (tmp_path / "taken", tmp_path / "taken" / "below"):
+        refused(capsys, r"--out must be a folder that can be written to: .*taken", good, "--out", place, "--quiet")
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["fit"], ["compare", "--rank"], ["compare", "a.csv", "b.csv"], ["compare", "-x"]]
+)
+def test_what_argparse_refuses(capsys, words):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(words)
+    assert stopped.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("usage: bayesnmf")
+    assert "error:" in err.splitlines()[-1]
+
+
+def test_the_words_are_those_of_the_package():
+    assert set(cli.MODELS) == set(MODELS)
+    assert set(cli.METHODS) == set(METHODS)
+
+
+# --- help ---------------------------------------------------------------------------------------------
+
+
+def test_help_and_version(capsys):
+    for words, shown in (
+        (["--help"], "compare"),
+        (["--version"], f"bayesnmf {bayesnmf.__version__}"),
+        (["compare", "--help"], "--methods LIST"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(words)
+        assert stopped.value.code == 0
+        out, err = capsys.readouterr()
+        assert shown in out
+        assert err == ""
+    for word in ("map", "vi", "svi", "gibbs", "nuts", *MODELS, "--rank", "--seed", "--out", "--quiet"):
+        assert word in out
+
+
+def python(code, *words):
+    return subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, check=False)
+
+
+HEAVY = ("jax", "numba", "numpyro", "arviz", "matplotlib", "pandas", "scipy", "sklearn", "xarray", "rich")
+
+
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("compare", "--help")])
+def test_help_loads_nothing_heavy(words):
+    code = (
+        "import sys; from bayesnmf.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        f"finally: print('loaded', [name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = python(code, *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "loaded []\n"
+
+
+def test_words_are_refused_before_anything_heavy_is_loaded():
+    code = (
+        "import sys; from bayesnmf.cli import main; code = main(sys.argv[1:])\n"
+        "print([name for name in ('jax', 'numba', 'arviz') if name in sys.modules]); sys.exit(code)"
+    )
+    done = python(code, "compare", "--rank", "0", "--quiet")
+    assert (done.returncode, done.stdout) == (2, "[]\n")
+    assert done.stderr == "bayesnmf: error: --rank must be at least 1: found 0\n"
+
+
+# --- as a user runs it --------------------------------------------------------------------------------
+
+
+def test_there_is_no_traceback(tmp_path):
+    """Of the command itself, in a process of its own, with nothing in between."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bayesnmf.cli", "compare", str(tmp_path / "nowhere.csv"), "--out", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert re.fullmatch(r"bayesnmf: error: there is no file .*nowhere\.csv; check the path .*\n", done.stderr)
+
+
+def test_the_command_is_installed():
+    from importlib.metadata import entry_points
+
+    scripts = {script.name: script.value for script in entry_points(group="console_scripts")}
+    assert scripts["bayesnmf"] == "bayesnmf.cli:main"
+
+
+def test_success(capsys, good, tmp_path):
+    out = tmp_path / "deep" / "out"
+    code, told, err = run(
+        capsys, good, "--model", "gamma_poisson", "--rank", "2", "--methods", "map,vi", "--seed", "3", "--out", out,
+        "--quiet",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert {path.name for path in out.iterdir()} >= {"compare.nc", "table.csv", "report.txt", "components.png", "fits"}
+    assert {path.name for path in (out / "fits").iterdir()} == {"map.nc", "vi.nc"}
+    table = pd.read_csv(out / "table.csv", index_col="method")
+    assert list(table.index) == ["map", "vi"]
+    assert np.isfinite(table.loc["vi", "elbo_marginal"])
+    fitted = bayesnmf.load(out / "fits" / "vi.nc")
+    assert (fitted.model, fitted.rank, fitted.seed) == ("gamma_poisson", 2, 3)
+    assert list(fitted.feature_names) == [f"f{j}" for j in range(6)]
+    assert "gamma_poisson, rank 2: 18 samples × 6 features" in told
+    assert "held-out/count, thinned" in told
+    flat = told.replace("\n", "")  # long paths are wrapped
+    for path in out.iterdir():
+        assert path.is_dir() or f"wrote {path}" in flat
+    assert "counts trained on" in told
+
+
+def test_what_it_shows_is_what_compare_gives(capsys, good, tmp_path):
+    code, _, _ = run(capsys, good, "--rank", "1", "--methods", "map", "--out", tmp_path / "out", "--quiet")
+    assert code == 0
+    expected = bayesnmf.compare(bayesnmf.read_counts(good), rank=1, methods="map", seed=0).table
+    table = pd.read_csv(tmp_path / "out" / "table.csv", index_col="method")
+    np.testing.assert_allclose(table.drop(columns="seconds"), expected.drop(columns="seconds"))
+
+
+def test_progress_goes_to_standard_error(capsys, tmp_path):
+    path = tmp_path / "counts.tsv.gz"
+    path.write_bytes(gzip.compress(as_csv(COUNTS).replace(",", "\t").encode()))
+    code, out, err = run(capsys, path, "--rank", "1", "--methods", "map", "--out", tmp_path / "out")
+    assert code == 0
+    assert "map gamma_poisson" in err
+    assert "scoring" in err
+    assert "map gamma_poisson" not in out
+
+
+def test_cautions_are_shown(capsys, good, tmp_path, monkeypatch):
+    monkeypatch.setitem(comparison.DEFAULTS, "gibbs", Gibbs(chains=1, warmup=2, draws=5))
+    monkeypatch.setitem(comparison.DISPERSED, "gibbs", {"warmup": 2, "draws": 5})
+    assert Settings().of("gibbs").draws == 5
+    code, out, _ = run(capsys, good, "--rank", "2", "--methods", "gibbs", "--out", tmp_path / "out", "--quiet")
+    assert code == 0
+    assert "CAUTION gibbs: ESS" in out
+    assert "posterior around one mode; chains started from the fit" in out
+
+
+def test_ctrl_c_has_its_own_exit_code(capsys, good, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(comparison, "compare", stop)
+    code, out, err = run(capsys, good, "--out", tmp_path / "out", "--quiet")
+    assert (code, out, err) == (130, "", "bayesnmf: interrupted\n")
+
+
+def test_without_a_file_digits_are_compared(capsys, tmp_path, monkeypatch):
+    asked = {}
+
+    def noted(counts, *arguments, **settings):
+        asked.update(shape=counts.shape, arguments=arguments, settings=settings)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(comparison, "compare", noted)
+    code, _, _ = run(capsys, "--out", tmp_path / "out", "--quiet")
+    assert code == 130
+    assert asked["shape"] == (334, 64)
+    assert asked["arguments"] == ("gamma_poisson", 8, ["map", "vi", "gibbs", "nuts"])
+    assert asked["settings"] == {"seed": 0, "out": Path(tmp_path / "out"), "progress": False}
