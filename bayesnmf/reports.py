@@ -127,7 +127,8 @@ def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | No
     totals = comparison.split.train.row_totals
     rows = comparison.split.train.row_names[np.argsort(-totals, kind="stable")[:SHOWN_ROWS]]
     drawn: dict[str, Callable[[], Any]] = {"components": lambda: plots.components(fits, image_shape=image_shape)}
-    drawn["objectives"] = lambda: plots.objectives(fits)
+    if not all(fitted.method in ("gibbs", "nuts") for fitted in fits.values()):
+        drawn["objectives"] = lambda: plots.objectives(fits)
     drawn["agreement"] = lambda: plots.agreement(fits)
     if with_posterior:
         drawn["loadings_intervals"] = lambda: plots.loadings_intervals(with_posterior, rows)

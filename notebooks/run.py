@@ -18,7 +18,9 @@ def execute(path: Path, write: bool) -> float:
     """Run one notebook in a fresh kernel; return the seconds it took."""
     notebook = nbformat.read(path, as_version=4)
     started = time.perf_counter()
-    NotebookClient(notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}).execute()
+    NotebookClient(
+        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}
+    ).execute()
     if write:
         for cell in notebook.cells:
             cell.metadata.pop("execution", None)
