@@ -13,6 +13,9 @@ import numpy as np  # noqa: F401  what everything rests on, loaded here so that 
 
 if TYPE_CHECKING:
     from bayesnmf import datasets as datasets
+    from bayesnmf.bounds import elbo_augmented as elbo_augmented
+    from bayesnmf.bounds import elbo_marginal as elbo_marginal
+    from bayesnmf.comparison import Settings as Settings
     from bayesnmf.comparison import compare as compare
     from bayesnmf.fitting import ConvergenceWarning as ConvergenceWarning
     from bayesnmf.fitting import fit as fit
@@ -43,9 +46,12 @@ _HOMES = {
     "Priors": "options",
     "SVI": "options",
     "ScaledDirichlet": "priors",
+    "Settings": "comparison",
     "Start": "options",
     "VI": "options",
     "compare": "comparison",
+    "elbo_augmented": "bounds",
+    "elbo_marginal": "bounds",
     "fit": "fitting",
     "load": "storage",
     "read_counts": "io",

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesnmf import checks
-from bayesnmf.fitting import point_or_mean_field
 from bayesnmf.inference.coordinate_ascent import allocate
 from bayesnmf.inference.sides import Problem, State, objective
 from bayesnmf.kernels.cpu import poisson_loglik
 from bayesnmf.options import VI
 from bayesnmf.priors import matrix
+from bayesnmf.problems import point_or_mean_field
 from bayesnmf.results import Fit, VariationalPosterior
 
 

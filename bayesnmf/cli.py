@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code: 0, 2 on bad input, 130 on Ctrl-C."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
+    """Run the command line; return the exit code: 0, 2 on bad input, 130 after Ctrl-C, with or without results."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal or file may not know θ
+    options = build_parser().parse_args(arguments)
     try:
         return run_compare(options)
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         print(f"bayesnmf: error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -60,11 +62,11 @@ def run_compare(options: argparse.Namespace) -> int:
     from bayesnmf import checks
 
     checks.check_choice(options.model, "--model", MODELS)
-    methods = [checks.check_choice(word, "--methods", METHODS) for word in options.methods.split(",")]
+    methods = [checks.check_choice(word.strip(), "--methods", METHODS) for word in options.methods.split(",")]
     rank = checks.check_count(checks.parse_int(options.rank, "--rank"), "--rank")
     seed = checks.check_count(checks.parse_int(options.seed, "--seed"), "--seed", minimum=0)
-    out = checks.check_folder(options.out, "--out")
     counts, image_shape = read(options.file)
+    out = checks.check_folder(options.out, "--out")
 
     from rich.console import Console
 
@@ -72,13 +74,14 @@ def run_compare(options: argparse.Namespace) -> int:
     from bayesnmf.reports import notes, rich_table, write
 
     result = compare(counts, options.model, rank, methods, seed=seed, out=out, progress=not options.quiet)
+    written = write(result, out, image_shape)  # before anything is printed, which a closed pipe may end
     console = Console()
     console.print(rich_table(result))
     for line in notes(result):
         console.print(line, style="bold red" if line.startswith("CAUTION") else "", highlight=False)
-    for path in write(result, out, image_shape):
+    for path in written:
         console.print(f"wrote {path}", highlight=False)
-    return 0
+    return 130 if result.interrupted else 0
 
 
 def read(file: str | None) -> tuple[Any, tuple[int, int] | None]:

@@ -96,6 +96,11 @@ class Comparison:
     split: Split
     cautions: list[str]
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C left out a method, or the end of one, or the runs from other starts."""
+        return any("interrupted" in caution for caution in self.cautions)
+
     def save(self, out: str | Path, image_shape: tuple[int, int] | None = None) -> list[Path]:
         """Write `compare.nc`, `table.csv` and the figures into a folder; return what was written."""
         from bayesnmf.reports import write
@@ -148,9 +153,11 @@ def compare(
     checks.check_instance(settings, Settings, "settings")
     folder = None if out is None else checks.check_folder(out, "out")
     data = checks.as_counts(counts)
-    checks.check_integer_counts(data, "compare, which thins them")
+    checks.check_integer_counts(data, "compare, which thins them", "round them")
     split = split_counts(data, settings.keep, settings.withhold, np.random.default_rng(seed))
     settings = replace(settings, priors=resolve_priors(model, split.train, rank, settings.priors))
+    if settings.withhold:
+        checks.check_one_prior_for_all_rows(settings.priors.loadings)
     for method in methods:  # before the first fit, not after an hour of others
         check_combination(model, method, rank, split.train, settings.of(method))
     with reporting(progress) as report, warnings.catch_warnings():

@@ -19,10 +19,10 @@ from scipy.sparse import csr_array
 
 import bayesnmf
 from bayesnmf.counts import Counts
-from bayesnmf.fitting import given_start
 from bayesnmf.inference.coordinate_ascent import Status
 from bayesnmf.options import METHODS, Options, Priors, Start
 from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet, ScaledProportions
+from bayesnmf.problems import given_start
 from bayesnmf.results import Draws, Fit, VariationalPosterior
 
 __all__ = ["FORMAT", "VERSION", "decode_fit", "encode_fit"]

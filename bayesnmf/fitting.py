@@ -13,15 +13,15 @@ import numpy as np
 
 from bayesnmf import checks
 from bayesnmf.counts import Counts
-from bayesnmf.inference.coordinate_ascent import Status, coordinate_ascent
-from bayesnmf.inference.sides import Draw, MeanField, Mode, Problem, State, Summary
-from bayesnmf.inference.start import Given, given_state, random_state
-from bayesnmf.options import MAP, METHODS, NUTS, VI, Gibbs, Options, Priors, Start, schedule_of
-from bayesnmf.priors import Dirichlet, ScaledDirichlet, ScaledProportions
+from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status, coordinate_ascent
+from bayesnmf.inference.sides import State
+from bayesnmf.options import MAP, METHODS, NUTS, Gibbs, Options, Priors, schedule_of
+from bayesnmf.priors import Dirichlet, ScaledProportions
+from bayesnmf.problems import natural_basis, point_or_mean_field, start_state
 from bayesnmf.results import Fit, VariationalPosterior
 from bayesnmf.specification import MODELS, PARAMETER, default_loadings
 
-LARGEST_DRAWS = 4 * 2**30
+LARGEST_FACTORS, LARGEST_DRAWS = 4 * 2**30, 4 * 2**30
 
 ProgressReport = Callable[[str, int, int, float], None]
 
@@ -117,20 +117,13 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     checks.check_posterior_exists(model, method, priors.loadings, priors.components, natural)
     if isinstance(options, MAP) and options.basis == "natural":
         checks.check_natural_basis(priors.loadings, priors.components)
+    checks.check_size(8 * rank * (n + m), LARGEST_FACTORS, "loadings and components", "lower rank")
     if method == "gibbs":
-        checks.check_integer_counts(counts, "method='gibbs'")
+        checks.check_integer_counts(counts, "method='gibbs'", "round them or use method='vi'")
     if isinstance(options, Gibbs | NUTS):
         size = 8 * options.chains * options.draws * rank * (n + m)
         cure = f"ask for fewer draws or chains, fit fewer rows, or leave {method} out"
         checks.check_size(size, LARGEST_DRAWS, f"the draws of {method}", cure)
-
-
-def natural_basis(options: MAP) -> bool:
-    """Whether the mode is taken in the natural basis: as asked, else where every prior is at least 1."""
-    if options.basis is not None:
-        return options.basis == "natural"
-    sides = (options.priors.loadings, options.priors.components)
-    return all(prior == PARAMETER or prior.smallest_shape >= 1 for prior in sides)  # type: ignore[union-attr]
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,67 +153,6 @@ def _run(job: Job) -> Fit:
     else:
         from bayesnmf.programs import fit_svi as runner
     return runner(job)
-
-
-def build_problem(
-    counts: Counts, priors: Priors, loadings: Summary, components: Summary, *, fixed_components: bool = False
-) -> Problem:
-    """Put counts, priors and summaries together; a parameter is the mode of a flat simplex."""
-    prior: Any = priors.loadings
-    other: Any = priors.components
-    if other == PARAMETER:
-        return Problem(counts, prior, Dirichlet(1.0), loadings, Mode(estimated=True), fixed_components)
-    return Problem(counts, prior, other, loadings, components, fixed_components)
-
-
-def point_or_mean_field(counts: Counts, options: MAP | VI) -> Problem:
-    """Build the problem of map or vi."""
-    if isinstance(options, MAP):
-        mode = Mode("natural" if natural_basis(options) else "log")
-        return build_problem(counts, options.priors, mode, mode)
-    return build_problem(counts, options.priors, MeanField(component_axis=1), MeanField(component_axis=0))
-
-
-def draws_problem(counts: Counts, priors: Priors, rng: np.random.Generator) -> Problem:
-    """Build the problem of gibbs, whose draws come from `rng`."""
-    return build_problem(counts, priors, Draw(rng), Draw(rng))
-
-
-def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generator) -> State:
-    """Carry out the `start` option."""
-    if isinstance(start, str):
-        return random_state(problem, rank, rng)
-    n, m = problem.counts.shape
-    loadings, components = given_start(start)
-    return given_state(
-        problem,
-        _checked(loadings, problem.loadings_prior, "loadings", (n, rank)),
-        _checked(components, problem.components_prior, "components", (rank, m)),
-    )
-
-
-def given_start(start: Start | Fit) -> tuple[Given, Given]:
-    """Take loadings and components out of a Start, or of a Fit: its q where there is one."""
-    if not isinstance(start, Fit):
-        return start.loadings, start.components
-    if isinstance(start._posterior, VariationalPosterior):
-        q = start._posterior
-        return q.loadings, start.components if q.components is None else q.components
-    if start.scale is not None:
-        return ScaledProportions(start.loadings, start.scale[:, None]), start.components
-    return start.loadings, start.components
-
-
-def _checked(given: Given, prior: Any, name: str, size: tuple[int, int]) -> Given:
-    if isinstance(given, ScaledProportions) and isinstance(prior, ScaledDirichlet):
-        proportions = checks.check_start_factor(given.proportions, f"{name}.proportions", size)
-        return ScaledProportions(proportions, checks.check_start_factor(given.scale, f"{name}.scale", (size[0], 1)))
-    if hasattr(given, "conditional"):
-        return checks.check_start_distribution(given, prior, name, size)
-    factor = checks.check_start_factor(given, name, size)
-    if isinstance(prior, Dirichlet):
-        checks.check_on_simplex(factor, name)
-    return factor
 
 
 def _coordinate_ascent(job: Job) -> Fit:
@@ -270,11 +202,14 @@ def _warn_if_not_converged(result: Fit) -> None:
     cures = {
         "map": "raise max_iter or tol in bayesnmf.MAP(...)",
         "vi": "raise max_iter or tol in bayesnmf.VI(...)",
-        "svi": "raise max_iter in bayesnmf.SVI(...)",
+        "svi": "raise max_iter or particles, or lower learning_rate, in bayesnmf.SVI(...)",
         "gibbs": "raise warmup and draws in bayesnmf.Gibbs(...)",
         "nuts": "raise warmup and draws in bayesnmf.NUTS(...)",
     }
-    message = f"{result.method} did not converge ({result.status.reason}); {cures[result.method]}"
+    if result.status.reason == INTERRUPTED:
+        message = f"{result.method} was interrupted: this is what it had reached; continue with start=fit"
+    else:
+        message = f"{result.method} did not converge ({result.status.reason}); {cures[result.method]}"
     warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
 

@@ -14,6 +14,7 @@ from bayesnmf.inference.coordinate_ascent import INTERRUPTED
 from bayesnmf.kernels.cpu import poisson_loglik
 from bayesnmf.relabel import relabel
 from bayesnmf.results import Draws, Fit
+from bayesnmf.sampling import ESS_LIMIT, R_HAT_LIMIT
 from bayesnmf.scoring import Score, Split, background, pit_coverage, score
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-R_HAT_LIMIT, ESS_LIMIT = 1.05, 100
 SCORE_DRAWS, PIT_DRAWS = 200, 100
 DIAGNOSED_ROWS = 50
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import sem
 
 from bayesnmf.counts import Counts
-from bayesnmf.fitting import Job, fit_of_state, point_or_mean_field, start_state
+from bayesnmf.fitting import Job, fit_of_state
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status
 from bayesnmf.inference.nuts import run_nuts, unconstrain
 from bayesnmf.inference.sides import Problem, State
@@ -20,6 +20,7 @@ from bayesnmf.inference.svi import run_svi
 from bayesnmf.kernels.cpu import poisson_loglik
 from bayesnmf.options import VI, Priors
 from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet, ScaledProportions, matrix
+from bayesnmf.problems import point_or_mean_field, start_state
 from bayesnmf.results import Fit
 from bayesnmf.sampling import chain_starts, fit_of_draws, resolve_start
 from bayesnmf.specification import PARAMETER
@@ -28,6 +29,7 @@ Array = NDArray[Any]
 
 DENSE_CELLS = 2_000_000
 INTERIOR = 1e-3
+JUDGED_STEPS, SETTLED = 20, 1e-3
 
 
 def load_program(model: str) -> Any:
@@ -154,17 +156,17 @@ def fit_svi(job: Job) -> Fit:
 
 
 def svi_status(bounds: Array, interrupted: bool, steps: int) -> Status:
-    """Judge by whether the mean bound over the last tenth of the steps is still rising."""
+    """Judge by whether the mean bound over the last tenth of the steps can still be rising, by 0.1 % or more."""
     if interrupted:
         return Status(False, INTERRUPTED, len(bounds))
-    tenth = max(len(bounds) // 10, 2)
+    tenth = len(bounds) // 10
+    if tenth < JUDGED_STEPS:
+        return Status(False, f"all {steps} steps done, too few to judge: {10 * JUDGED_STEPS} at least", len(bounds))
     last, before = bounds[-tenth:], bounds[-2 * tenth : -tenth]
-    if len(before) < 2:
-        return Status(False, f"all {steps} steps done, too few to judge", len(bounds))
     rise = float(last.mean() - before.mean())
     noise = float(np.hypot(sem(last), sem(before)))
     said = f"bound rose by {rise:.3g} ± {noise:.2g} nats over the last tenth of {steps} steps"
-    return Status(bool(rise < 2 * noise or rise < 1e-6 * abs(last.mean())), said, len(bounds))
+    return Status(bool(rise + 2 * noise < SETTLED * abs(last.mean())), said, len(bounds))
 
 
 def guide_parameters(state: State, problem: Problem) -> dict[str, Array]:

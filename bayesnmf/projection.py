@@ -10,7 +10,7 @@ import numpy as np
 
 from bayesnmf import checks
 from bayesnmf.counts import Counts
-from bayesnmf.fitting import Job, draws_problem, fit_of_state, natural_basis
+from bayesnmf.fitting import Job, fit_of_state
 from bayesnmf.inference.coordinate_ascent import Status, allocate
 from bayesnmf.inference.gibbs import sweep
 from bayesnmf.inference.sides import (
@@ -25,6 +25,7 @@ from bayesnmf.inference.sides import (
 )
 from bayesnmf.options import MAP
 from bayesnmf.priors import Dirichlet, ScaledProportions
+from bayesnmf.problems import draws_problem, natural_basis
 from bayesnmf.results import Draws, Fit, VariationalPosterior
 from bayesnmf.specification import PARAMETER
 
@@ -56,7 +57,7 @@ def project(fit: Fit, counts: Any, seed: int) -> Fit:
     checks.check_same_features(fit.feature_names, data.feature_names)
     checks.check_one_prior_for_all_rows(fit.priors.loadings)
     if isinstance(fit._posterior, Draws):
-        checks.check_integer_counts(data, "transform with posterior draws")
+        checks.check_integer_counts(data, "transform with posterior draws", "round them, or use a fit by method='vi'")
         result = _project_draws(fit, fit._posterior, data, seed)
     else:
         result = _project_closed_form(fit, data)
@@ -70,7 +71,7 @@ def _project_closed_form(fit: Fit, data: Counts) -> Fit:
     given = np.asfortranarray(fit.components)
     if isinstance(fit.options, MAP):
         loadings_summary = Mode("natural" if natural_basis(fit.options) else "log")
-        components = Mode().at(prior, given)  # type: ignore[arg-type]
+        components = Mode(estimated=fit.priors.components == PARAMETER).at(prior, given)  # type: ignore[arg-type]
     elif isinstance(fit._posterior, VariationalPosterior) and fit._posterior.components is not None:
         components = MeanField(component_axis=0).of(prior, fit._posterior.components)  # type: ignore[arg-type]
     else:

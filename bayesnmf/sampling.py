@@ -12,18 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf import gauge
-from bayesnmf.fitting import ConvergenceWarning, Job, draws_problem, fit, start_state
+from bayesnmf.fitting import ConvergenceWarning, Job, fit
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status
 from bayesnmf.inference.gibbs import Chain, gibbs_chain, most_draws
 from bayesnmf.inference.sides import State, Value
 from bayesnmf.options import VI, Gibbs, Priors
 from bayesnmf.priors import ScaledProportions
+from bayesnmf.problems import draws_problem, start_state
 from bayesnmf.results import Draws, Fit
 from bayesnmf.specification import PARAMETER
 
 Array = NDArray[Any]
 
-R_HAT_LIMIT = 1.05
+R_HAT_LIMIT, ESS_LIMIT = 1.05, 100
 
 
 def closed_form_fit(job: Job) -> Fit:
@@ -127,8 +128,9 @@ def fit_of_draws(
     if exchangeable(job.options.priors):
         loadings, components = match(loadings, components)
     diagnostics = {**diagnostics, **judge(log_joint)}
-    r_hat = diagnostics["r_hat_log_joint"]
-    reason = INTERRUPTED if interrupted else f"{log_joint.size} draws, R-hat of the log joint {r_hat:.3f}"
+    r_hat, ess = diagnostics["r_hat_log_joint"], diagnostics["ess_log_joint"]
+    said = f"{log_joint.size} draws; log joint: R-hat {r_hat:.3f}, ESS {ess:.0f}"
+    mixed = r_hat <= R_HAT_LIMIT and ess >= ESS_LIMIT
     return Fit(
         model=job.model,
         method=job.method,
@@ -137,7 +139,7 @@ def fit_of_draws(
         components=components.mean(axis=(0, 1)),
         scale=None if scale is None else scale.mean(axis=(0, 1)),
         trace=log_joint,
-        status=Status(r_hat <= R_HAT_LIMIT and not interrupted, reason, log_joint.size),
+        status=Status(mixed and not interrupted, INTERRUPTED if interrupted else said, log_joint.size),
         priors=job.options.priors,
         options=job.options,
         counts=job.counts,
@@ -164,6 +166,8 @@ def judge(log_joint: Array) -> dict[str, float]:
     chains, draws = log_joint.shape
     if draws < 8:
         return {"r_hat_log_joint": np.inf, "ess_log_joint": 0.0}
+    if np.ptp(log_joint) == 0:  # nothing is left to draw
+        return {"r_hat_log_joint": 1.0, "ess_log_joint": float(log_joint.size)}
     if chains == 1:  # its halves must agree
         log_joint = log_joint[:, : draws // 2 * 2].reshape(2, -1)
     return {

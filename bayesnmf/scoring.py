@@ -120,7 +120,7 @@ def score(fit: Fit, held_out: Counts, frequencies: Array, draws: int, seed: int)
         used += 1
     floored = int(np.sum((1 - MIXED) * mean_probability / used < mixed_in))
     total = float((log_mean - np.log(used)).sum())
-    return Score(total / max(held_out.total, 1.0), floored, matrix.nnz)
+    return Score(total / held_out.total if held_out.total else np.nan, floored, matrix.nnz)
 
 
 def cell_probabilities(matrix: csr_array, rows: Array, loadings: Array, components: Array) -> Array:
@@ -154,4 +154,4 @@ def pit_coverage(fit: Fit, held_out: Counts, draws: int, seed: int, interval: fl
         at += binom.pmf(y, totals, p)
         used += 1
     u = (below + rng.random(len(cells)) * at) / used
-    return float(np.mean(np.abs(u - 0.5) <= interval / 2))
+    return float(np.mean(np.abs(u - 0.5) <= interval / 2)) if held_out.total else np.nan

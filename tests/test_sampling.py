@@ -13,11 +13,11 @@ from scipy.sparse import csr_array
 import bayesnmf
 from bayesnmf import NUTS, ConvergenceWarning, Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet, Start, gauge
 from bayesnmf.counts import Counts
-from bayesnmf.fitting import draws_problem
 from bayesnmf.inference.gibbs import sweep
 from bayesnmf.inference.sides import Draw, State, objective, update_components, update_loadings
 from bayesnmf.kernels.cpu import expected_allocations, sampled_allocations
 from bayesnmf.priors import ScaledProportions, matrix
+from bayesnmf.problems import draws_problem
 from bayesnmf.programs import log_joints
 from bayesnmf.sampling import exchangeable
 

@@ -26,11 +26,11 @@ from registry import (
 
 import bayesnmf
 from bayesnmf import VI, Start, checks
-from bayesnmf.fitting import draws_problem, point_or_mean_field, start_state
 from bayesnmf.inference.sides import objective
 from bayesnmf.inference.start import random_state
 from bayesnmf.kernels.cpu import expected_allocations
 from bayesnmf.priors import ScaledProportions
+from bayesnmf.problems import draws_problem, point_or_mean_field, start_state
 from bayesnmf.programs import (
     guide_parameters,
     hyperparameters,

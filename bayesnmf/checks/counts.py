@@ -10,6 +10,8 @@ from scipy.sparse import coo_array, csr_array, issparse
 
 from bayesnmf.counts import Counts
 
+LARGEST_INTEGER = 2.0**53
+
 
 def as_counts(x: Any, *, name: str = "counts", dtype: DTypeLike = np.float64) -> Counts:
     """Validate a count matrix and bring it to the package's one form.
@@ -48,15 +50,14 @@ def as_counts(x: Any, *, name: str = "counts", dtype: DTypeLike = np.float64) ->
     )
 
 
-def check_integer_counts(counts: Counts, why: str) -> None:
-    """Refuse fractional counts; `why` completes "… for", e.g. ``"method='gibbs'"``."""
+def check_integer_counts(counts: Counts, why: str, cure: str) -> None:
+    """Refuse fractional counts, and those beyond exact whole numbers; `why` completes "… for"."""
+    if counts.nnz and counts.matrix.data.max() > LARGEST_INTEGER:
+        raise ValueError(f"counts must be at most 2**53 for {why}: found {counts.matrix.data.max():g}; divide them")
     if not counts.is_integer:
         data = counts.matrix.data
         first = int(np.argmax(data != np.floor(data)))
-        raise ValueError(
-            f"counts must be whole numbers for {why}: found {_found(counts.matrix, first)}; "
-            "round them or use method='vi'"
-        )
+        raise ValueError(f"counts must be whole numbers for {why}: found {_found(counts.matrix, first)}; {cure}")
 
 
 def _float_dtype(dtype: DTypeLike) -> np.dtype:

@@ -198,5 +198,5 @@ def check_one_prior_for_all_rows(prior: Any) -> None:
         if len(shape) == 2 and shape[0] > 1:
             raise ValueError(
                 f"priors.loadings.{parameter} differs between rows, so new samples have none; "
-                "fit with a prior of shape (K,) to use transform"
+                "give one of shape (K,), or do without transform and withheld samples (Settings(withhold=0))"
             )

@@ -66,7 +66,12 @@ def check_fraction(value: Any, name: str) -> float:
 
 def check_nonnegative(value: Any, name: str) -> float:
     """Return a finite number of at least 0."""
-    return 0.0 if not isinstance(value, bool) and value == 0 else check_positive(value, name)
+    if isinstance(value, (bool, np.bool)) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number of at least 0, not {value!r}")
+    number = float(value)
+    if not (0 <= number < np.inf):
+        raise ValueError(f"{name} must be at least 0 and finite: found {value}")
+    return number
 
 
 def check_instance(value: Any, kind: type, name: str) -> None:

@@ -18,6 +18,7 @@ from bayesnmf.kernels.cpu import Totals, expected_allocations
 Progress = Callable[[int, float, State], None]
 
 INTERRUPTED = "interrupted"
+NOT_A_NUMBER = "the objective is not a number: priors or counts are beyond the range of this dtype"
 
 
 class Status(NamedTuple):
@@ -95,6 +96,8 @@ def coordinate_ascent(
             reached = state
             if progress is not None:
                 progress(iteration, trace[-1], state)
+            if np.isnan(trace[-1]):
+                return state, trace, Status(False, NOT_A_NUMBER, iteration)
             if settled(trace, schedule.tol):
                 return (
                     state,

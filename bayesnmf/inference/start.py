@@ -37,7 +37,7 @@ def given_state(problem: Problem, loadings: Given, components: Given) -> State:
     """Carry given factors or distributions.
 
     A mean field cannot carry a bare factor: its q is then the conditional given the expected allocations and the
-    exposures at the given state.
+    exposures at it, the components' at the new q of the loadings.
     """
     sides = (
         _given_side(problem, "loadings", loadings),
