@@ -141,7 +141,8 @@ class Fit:
         """Loadings of new samples, components fixed: shape (rows, K), on the scale of `loadings`.
 
         The mode under map, the mean of the closed-form q under vi and svi, and the mean over posterior draws of the
-        components, each with loadings sampled for it, under gibbs and nuts (`seed` is of these draws).
+        components, each with loadings sampled for it, under gibbs and nuts (`seed` is of these draws), which takes
+        whole numbers.
         """
         return self.project(counts, seed=seed).loadings
 

@@ -159,7 +159,7 @@ def test_priors_must_be_priors(method):
 
 @pytest.mark.parametrize("method", ["gibbs", "nuts"])
 def test_more_draws_than_memory_bears(method):
-    rule = "^the draws would take .* GiB, above the limit .*; ask for fewer draws or chains"
+    rule = "^the draws of .* would take .* GiB, above the limit .*; ask for fewer draws or chains"
     refused(ValueError, rule, method=method, options=METHODS[method](draws=10**9))
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -97,13 +98,14 @@ def test_bad_files(capsys, tmp_path, case):
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     refused(capsys, rule, path, "--out", tmp_path / "out", "--quiet")
-    assert not list((tmp_path / "out").rglob("*.nc"))
+    assert not list(tmp_path.glob("out/*"))
 
 
 def test_no_such_file_and_a_directory(capsys, tmp_path):
     out = ("--out", tmp_path / "out", "--quiet")
     refused(capsys, r"there is no file .*nowhere\.csv; check the path", tmp_path / "nowhere.csv", *out)
     refused(capsys, "must be a file, not a directory", tmp_path, *out)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_bad_list_of_names_beside_the_file(capsys, tmp_path):
@@ -239,7 +241,7 @@ def test_the_command_is_installed():
 def test_success(capsys, good, tmp_path):
     out = tmp_path / "deep" / "out"
     code, told, err = run(
-        capsys, good, "--model", "gamma_poisson", "--rank", "2", "--methods", "map,vi", "--seed", "3", "--out", out,
+        capsys, good, "--model", "gamma_poisson", "--rank", "2", "--methods", "map, vi", "--seed", "3", "--out", out,
         "--quiet",
     )  # fmt: skip
     assert (code, err) == (0, "")
@@ -294,6 +296,34 @@ def test_ctrl_c_has_its_own_exit_code(capsys, good, tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "compare", stop)
     code, out, err = run(capsys, good, "--out", tmp_path / "out", "--quiet")
     assert (code, out, err) == (130, "", "bayesnmf: interrupted\n")
+
+
+def test_ctrl_c_after_the_first_method_has_it_too_and_results_are_written(capsys, good, tmp_path, monkeypatch):
+    plain = comparison.fit
+
+    def stop_at_vi(*arguments, **settings):
+        if arguments[3] == "vi":
+            raise KeyboardInterrupt
+        return plain(*arguments, **settings)
+
+    monkeypatch.setattr(comparison, "fit", stop_at_vi)
+    words = (good, "--rank", "1", "--methods", "map,vi", "--out", tmp_path / "out", "--quiet")
+    code, out, _ = run(capsys, *words)
+    assert code == 130
+    assert "CAUTION vi is left out: interrupted" in out
+    assert (tmp_path / "out" / "compare.nc").is_file()
+
+
+def test_a_terminal_that_knows_no_greek_gets_the_table_all_the_same(good, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "bayesnmf.cli", "compare", str(good), "--rank", "1", "--methods", "map", "--quiet",
+         "--out", str(tmp_path / "out")],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"held-out/count, thinned" in done.stdout
 
 
 def test_without_a_file_digits_are_compared(capsys, tmp_path, monkeypatch):

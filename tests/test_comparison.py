@@ -11,7 +11,7 @@ import xarray as xr
 from scipy.special import gammaln, xlogy
 
 import bayesnmf
-from bayesnmf import MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, comparison, gauge
+from bayesnmf import MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, comparison, gauge, sampling
 from bayesnmf.bounds import elbo_augmented, elbo_marginal
 from bayesnmf.comparison import NOTE, Settings, compare
 from bayesnmf.measures import COLUMNS, align, reference_of
@@ -262,13 +262,15 @@ def test_divergences_are_cautioned_against(compared):
     from bayesnmf.measures import cautions_of
 
     fitted = replace(compared().fits["gibbs"], method="nuts", diagnostics={"divergences": 3.0})
-    assert cautions_of({"nuts": fitted}, {"nuts": {}}) == ["nuts: 3 divergences; raise target_accept"]
+    row = {"max_r_hat": 1.0, "min_ess": 500.0}
+    assert cautions_of({"nuts": fitted}, {"nuts": row}) == ["nuts: 3 divergences; raise target_accept"]
 
 
 def test_good_chains_need_no_caution():
     options = {"gibbs": Gibbs(chains=2, warmup=200, draws=1_500, threads=1)}
     result = run(("map", "vi", "gibbs"), rank=1, options=options, dispersed=False)
     assert result.cautions == []
+    assert not result.interrupted
 
 
 # --- report and files -------------------------------------------------------------------------------
@@ -390,7 +392,8 @@ def test_held_out_fractions_are_as_asked():
     assert result.split.seen.shape[0] == 9
     total = result.split.train.total + result.split.thinned.total
     assert abs(result.split.train.total - 0.5 * total) < 4.5 * 0.5 * np.sqrt(total)
-    result = run(("map",), withhold=0, dispersed=False)
+    by_row = Priors(Gamma(1.0, np.linspace(0.1, 0.2, N)[:, None]))  # new samples would have none
+    result = run(("map",), withhold=0, dispersed=False, priors=by_row)
     assert result.split.seen is None
     assert "heldout_withheld" not in result.table
 
@@ -444,6 +447,9 @@ def refused(error, rule, monkeypatch):
         (ValueError, r"counts must be whole numbers for compare, which thins them: found 0\.5 at row 0, column 0",
          {"counts": np.full((4, 4), 0.5), "methods": ["vi"]}),
         (ValueError, "counts must be nonnegative", {"counts": -np.ones((4, 4))}),
+        (ValueError, r"counts must be at most 2\*\*53 for compare, which thins them", {"counts": np.full((4, 4), 1e18)}),
+        (ValueError, r"priors.loadings.rate differs between rows, .*withheld samples \(Settings\(withhold=0\)\)",
+         {"settings": Settings(priors=Priors(Gamma(1.0, np.linspace(0.1, 1, 27)[:, None])))}),
         (ValueError, "components='parameter' has no posterior to sample: method='gibbs' needs a prior",
          {"settings": Settings(priors=Priors(components="parameter"))}),
         (ValueError, r"priors.components is flat, Gamma\(1, 0\), and the posterior of model='gamma_poisson' is improp",
@@ -483,8 +489,9 @@ def test_degenerate_counts_are_compared_without_warnings(counts, model):
     """Warnings are errors: nothing divides by nothing, and what does not exist is missing."""
     options = {**OPTIONS, "gibbs": Gibbs(chains=2, warmup=10, draws=10, threads=1)}
     result = run(METHODS, counts, model, options=options, dispersed=False)
-    table = result.table
-    assert np.isfinite(table[["heldout_thinned", "floored_cells", "coverage90"]].to_numpy(float)).all()
+    held_out = result.split.thinned.total > 0  # else there is nothing to score
+    assert (np.isfinite(result.table[["heldout_thinned", "coverage90"]].to_numpy(float)) == held_out).all()
+    assert np.isfinite(result.table["loglik"]).all()
     assert str(result)
 
 
@@ -522,11 +529,26 @@ def test_ctrl_c_in_the_second_method_leaves_both_and_no_more(tmp_path):
     assert "cosine_other_start" not in result.table
     assert sorted(path.name for path in (tmp_path / "fits").iterdir()) == ["map.nc", "vi.nc"]
     assert "CAUTION vi was interrupted" in str(result)
+    assert result.interrupted
 
 
 def test_ctrl_c_while_chains_warm_up_leaves_the_fits_before():
     """Of the sampler there is nothing yet."""
     result = interrupted(("map", "gibbs"), "gibbs gamma_poisson")
+    assert list(result.fits) == ["map"]
+    assert "gibbs is left out: interrupted before it had a result" in result.cautions
+
+
+def test_ctrl_c_while_the_start_of_chains_is_sought_leaves_the_fits_before(monkeypatch):
+    """The closed-form fit they start from would keep what it has, and the chains would run all the same."""
+    plain = sampling.fit
+
+    def stopped(*arguments, **settings):
+        fitted = plain(*arguments, **settings)
+        return replace(fitted, status=fitted.status._replace(converged=False, reason="interrupted"))
+
+    monkeypatch.setattr(sampling, "fit", stopped)
+    result = run(("map", "gibbs"))
     assert list(result.fits) == ["map"]
     assert "gibbs is left out: interrupted before it had a result" in result.cautions
 
@@ -547,6 +569,7 @@ def test_ctrl_c_in_a_run_from_another_start_leaves_all_fits():
     assert np.isfinite(other["map"])
     assert np.isnan(other["vi"])
     assert result.cautions == ["interrupted: no run from another start for vi"]
+    assert result.interrupted
 
 
 def test_ctrl_c_before_there_is_anything_is_passed_on():

@@ -39,7 +39,7 @@ def test_draws_of_a_sampler_are_thinned_evenly(model):
     if fitted.scale is not None:
         np.testing.assert_array_equal(draws.scale, fitted.posterior.scale[:, ::3])
     np.testing.assert_array_equal(
-        fitted.sample_posterior(7).loadings, fitted.posterior.loadings[:1, [0, 8, 17, 25, 34, 42, 51]]
+        fitted.sample_posterior(7, chains=1).loadings, fitted.posterior.loadings[:1, [0, 8, 17, 25, 34, 42, 51]]
     )
 
 
@@ -54,7 +54,7 @@ def test_what_sample_posterior_refuses():
     with pytest.raises(AttributeError, match="a MAP fit has no posterior; fit with method='vi'"):
         fit(method="map").sample_posterior()
     with pytest.raises(ValueError, match=r"draws must be at most 60, .*: found 1000; ask for draws=60, or fit again"):
-        fit(method="gibbs").sample_posterior()
+        fit(method="gibbs").sample_posterior(1000)
     with pytest.raises(ValueError, match="chains must be at most 2"):
         fit(method="gibbs").sample_posterior(10, chains=3)
     with pytest.raises(ValueError, match=r"the draws would take .* ask for fewer draws"):

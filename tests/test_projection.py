@@ -361,7 +361,9 @@ def test_new_rows_have_no_prior_where_each_row_has_its_own(name):
     entry = next(entry for entry in MODELS_AND_PRIORS if entry.id == name)
     options = VI(priors=entry.priors(COUNTS.shape, K), max_iter=5)
     fitted = bayesnmf.fit(COUNTS, entry.model, K, "vi", options=options)
-    with pytest.raises(ValueError, match=r"priors.loadings.\w+ differs between rows, .* fit with a prior of shape"):
+    with pytest.raises(
+        ValueError, match=r"priors.loadings.\w+ differs between rows, so new samples have none; give one of shape"
+    ):
         fitted.transform(NEW)
 
 

@@ -252,9 +252,13 @@ def test_samples_without_training_counts_are_predicted_all_the_same(model, metho
     assert found.per_count > np.log(frequencies).mean() - 1.0
 
 
-def test_nothing_held_out_scores_zero():
-    found = score(fit("gamma_poisson", "vi"), as_counts(np.zeros((N, M))), background(split().train), 5, 0)
-    assert found == (0.0, 0, 0)
+def test_nothing_held_out_has_no_score():
+    """Rather than a perfect one."""
+    nothing = as_counts(np.zeros((N, M)))
+    found = score(fit("gamma_poisson", "vi"), nothing, background(split().train), 5, 0)
+    assert np.isnan(found.per_count)
+    assert (found.floored, found.cells) == (0, 0)
+    assert np.isnan(pit_coverage(fit("gamma_poisson", "vi"), nothing, 5, 0))
 
 
 @every_model
