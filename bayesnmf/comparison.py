@@ -27,12 +27,12 @@ NOTE = "posterior around one mode; chains started from the fit"
 
 # Enough for R-hat ≤ 1.05 and ESS ≥ 100 on the default data; the dispersed runs only show where other starts lead.
 DEFAULTS: dict[str, Options] = {
-    "gibbs": Gibbs(chains=4, warmup=1000, draws=500, thin=12),
-    "nuts": NUTS(chains=2, warmup=300, draws=1200),
+    "gibbs": Gibbs(chains=4, warmup=1000, draws=500, thin=10),
+    "nuts": NUTS(chains=2, warmup=300, draws=1000),
 }
 DISPERSED: dict[str, dict[str, int]] = {
     "gibbs": {"chains": 1, "warmup": 1000, "draws": 100, "thin": 1},
-    "nuts": {"chains": 1, "warmup": 200, "draws": 50},
+    "nuts": {"chains": 1, "warmup": 150, "draws": 50},
     "svi": {"max_iter": 1000},
 }
 

@@ -90,9 +90,16 @@ def test_other_dtypes_are_refused(dtype):
 
 
 def test_fractional_counts():
-    check_integer_counts(as_counts([[1, 2]]), "method='gibbs'")
+    check_integer_counts(as_counts([[1, 2]]), "method='gibbs'", "round them")
     with pytest.raises(ValueError, match=r"counts must be whole numbers for method='gibbs': found 1.5 at row 1"):
-        check_integer_counts(as_counts([[1, 2], [0, 1.5]]), "method='gibbs'")
+        check_integer_counts(as_counts([[1, 2], [0, 1.5]]), "method='gibbs'", "round them")
+
+
+def test_counts_beyond_exact_whole_numbers():
+    """Gibbs took them for something else in silence."""
+    check_integer_counts(as_counts([[2.0**53]]), "method='gibbs'", "round them")
+    with pytest.raises(ValueError, match=r"counts must be at most 2\*\*53 for method='gibbs': found 1e\+19; divide"):
+        check_integer_counts(as_counts([[1e19]]), "method='gibbs'", "round them")
 
 
 def test_whole_numbers():

@@ -112,9 +112,9 @@ BAD_OPTIONS = [
     ({"max_iter": -1}, ValueError, "max_iter must be at least 0", (MAP, VI)),
     ({"max_iter": 0}, ValueError, "max_iter must be at least 1", (SVI,)),
     ({"max_iter": 1.5}, TypeError, "max_iter must be a whole number", (MAP, VI, SVI)),
-    ({"tol": -1e-3}, ValueError, "tol must be positive", (MAP, VI)),
-    ({"tol": "small"}, TypeError, "tol must be a positive number, not 'small'", (MAP, VI)),
-    ({"tol": np.nan}, ValueError, "tol must be positive and finite", (MAP, VI)),
+    ({"tol": -1e-3}, ValueError, "tol must be at least 0", (MAP, VI)),
+    ({"tol": "small"}, TypeError, "tol must be a number of at least 0, not 'small'", (MAP, VI)),
+    ({"tol": np.nan}, ValueError, "tol must be at least 0 and finite", (MAP, VI)),
     ({"schedule": "both"}, ValueError, "schedule must be one of 'joint', 'alternating': found 'both'", (MAP, VI)),
     ({"order": "rows"}, ValueError, "order must be one of 'loadings', 'components': found 'rows'", (MAP, VI)),
     ({"basis": "softmax"}, ValueError, "basis must be one of 'natural', 'log': found 'softmax'", (MAP,)),
@@ -364,9 +364,6 @@ def test_scaled_starts(loadings, rule):
 def test_starts_from_other_fits():
     other = bayesnmf.fit(COUNTS, "gamma_poisson", 3, "vi", seed=0, options=VI(max_iter=3, tol=0))
     refused(ValueError, r"^start\.loadings must .*\(6, 2\)", options=VI(start=other))
-    refused(
-        ValueError, r"^start\.loadings must be a Dirichlet", rank=3, model="dirichlet_poisson", options=VI(start=other)
-    )
     refused(ValueError, r"^start\.loadings must .*\(5, 3\)", rank=3, counts=COUNTS[:5], options=VI(start=other))
 
 

@@ -447,7 +447,7 @@ def refused(error, rule, monkeypatch):
         (ValueError, r"counts must be whole numbers for compare, which thins them: found 0\.5 at row 0, column 0",
          {"counts": np.full((4, 4), 0.5), "methods": ["vi"]}),
         (ValueError, "counts must be nonnegative", {"counts": -np.ones((4, 4))}),
-        (ValueError, r"counts must be at most 2\*\*53 for compare, which thins them", {"counts": np.full((4, 4), 1e18)}),
+        (ValueError, r"counts must be at most 2\*\*53 for compare, which thins", {"counts": np.full((4, 4), 1e18)}),
         (ValueError, r"priors.loadings.rate differs between rows, .*withheld samples \(Settings\(withhold=0\)\)",
          {"settings": Settings(priors=Priors(Gamma(1.0, np.linspace(0.1, 1, 27)[:, None])))}),
         (ValueError, "components='parameter' has no posterior to sample: method='gibbs' needs a prior",

@@ -556,3 +556,28 @@ def test_poisson_and_gamma_poisson_share_one_density():
     priors = Priors(Gamma(1.4, 0.3), Dirichlet(1.2))
     one, two = (run(NASTY, model, "map", priors) for model in ("poisson", "gamma_poisson"))
     np.testing.assert_array_equal(one.trace, two.trace)
+
+
+OPTIONS_OF = {"map": MAP, "vi": VI}
+
+
+@pytest.mark.parametrize("model", ["poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"])
+@pytest.mark.parametrize("other", ["poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"])
+@pytest.mark.parametrize("method", ["map", "vi"])
+def test_a_fit_of_any_model_starts_any_other(model, other, method):
+    """Its q where the families agree, else its point, brought to the scale of the prior; fitted means survive."""
+    counts = np.random.default_rng(4).poisson(4, (9, 7))
+    start = bayesnmf.fit(counts, other, 2, method, seed=0, options=OPTIONS_OF[method](max_iter=3, tol=0))
+    begun = bayesnmf.fit(counts, model, 2, method, options=OPTIONS_OF[method](start=start, max_iter=0, tol=0))
+    ours, theirs = (np.linalg.norm(fit.components, axis=1, keepdims=True) for fit in (begun, start))
+    cosines = ((begun.components / ours) * (start.components / theirs)).sum(axis=1)
+    assert cosines.min() > (0.999999 if method == "map" else 0.9)  # a q of another family is one update further
+    assert np.isfinite(begun.trace).all()
+
+
+def test_an_objective_that_is_not_a_number_ends_the_fit():
+    """It ran all iterations before, and advised more of them."""
+    sparse = Priors(Dirichlet(1e-310), Dirichlet(1e-310))
+    with np.errstate(all="ignore"), pytest.warns(ConvergenceWarning, match="not a number"):
+        fit = bayesnmf.fit([[1, 2], [3, 4]], "dirichlet_poisson", 2, options=VI(priors=sparse), seed=0)
+    assert fit.status.iterations < 5

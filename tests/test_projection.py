@@ -33,7 +33,7 @@ def simulate(seed, n):
 
 COUNTS, NEW = simulate(0, N), simulate(1, 15)
 OPTIONS = {
-    "map": MAP(threads=1, tol=1e-11),
+    "map": MAP(threads=1, tol=1e-10),
     "log": MAP(threads=1, basis="log", tol=1e-12),
     "vi": VI(threads=1, tol=1e-12),
     "single": VI(threads=1, dtype="float32"),
@@ -99,10 +99,10 @@ def test_the_fit_itself_is_left_as_it_was(model, kind):
 @every_model
 def test_it_is_deterministic_and_the_seed_is_that_of_the_sweeps(model, kind):
     fitted = fit(model, kind)
-    one = fitted.transform(NEW, seed=3)
-    np.testing.assert_array_equal(one, fitted.transform(NEW, seed=3))
-    np.testing.assert_array_equal(one, fitted.transform(csr_array(NEW), seed=3))
-    assert np.array_equal(one, fitted.transform(NEW, seed=4)) == (kind != "gibbs")
+    one = fitted.transform(NEW[:4], seed=3)
+    np.testing.assert_array_equal(one, fitted.transform(NEW[:4], seed=3))
+    np.testing.assert_array_equal(one, fitted.transform(csr_array(NEW[:4]), seed=3))
+    assert np.array_equal(one, fitted.transform(NEW[:4], seed=4)) == (kind != "gibbs")
 
 
 # --- closed form ------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def test_sampled_loadings_average_to_those_of_a_long_chain_and_lie_near_vi(model
     fitted = given_components(model, Priors(), components)
     new = fitted.project(NEW, seed=7)
     rng = np.random.default_rng(8)
-    prior, sweeps = fitted.priors.loadings, 4_000
+    prior, sweeps = fitted.priors.loadings, 3_000
     shares, seen = np.full((len(NEW), K), 1.0), np.zeros((sweeps, len(NEW), K))
     for sweep in range(sweeps):
         probabilities = shares[:, :, None] * components
