@@ -24,6 +24,7 @@ from bayesnmf.options import METHODS, Options, Priors, Start
 from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet, ScaledProportions
 from bayesnmf.problems import given_start
 from bayesnmf.results import Draws, Fit, VariationalPosterior
+from bayesnmf.specification import PARAMETER
 
 __all__ = ["FORMAT", "VERSION", "decode_fit", "encode_fit"]
 
@@ -51,7 +52,7 @@ def encode_fit(fit: Fit) -> Groups:
         "/counts": _encode_counts(fit.counts),
         **_encode_sides("/priors", fit.priors),
         **({} if fit.options.priors is fit.priors else _encode_sides("/options/priors", fit.options.priors)),
-        **_encode_start(fit.options.start),
+        **_encode_start(fit),
         **_encode_posterior(fit._posterior),
     }
 
@@ -93,10 +94,13 @@ def _decode_options(record: dict[str, Any], tree: xr.DataTree, priors: Priors) -
     return OPTIONS[record["kind"]](priors=priors, **values)
 
 
-def _encode_start(start: Any) -> Groups:
+def _encode_start(fit: Fit) -> Groups:
+    """Return a given start as this fit took it; a word is kept among the options."""
+    start = fit.options.start
     if isinstance(start, str):
         return {}
-    return _encode_sides("/start", Start(*given_start(start)))  # type: ignore[arg-type]
+    components = Dirichlet(1.0) if fit.priors.components == PARAMETER else fit.priors.components
+    return _encode_sides("/start", Start(*given_start(start, fit.priors.loadings, components)))  # type: ignore[arg-type]
 
 
 def _encode_posterior(posterior: VariationalPosterior | Draws | None) -> Groups:

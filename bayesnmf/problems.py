@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bayesnmf import checks
 from bayesnmf.counts import Counts
+from bayesnmf.gauge import component_sums
 from bayesnmf.inference.sides import Draw, MeanField, Mode, Problem, State, Summary
 from bayesnmf.inference.start import Given, given_state, random_state
 from bayesnmf.options import MAP, VI, Priors, Start
 from bayesnmf.priors import Dirichlet, ScaledDirichlet, ScaledProportions
 from bayesnmf.results import Fit, VariationalPosterior
 from bayesnmf.specification import PARAMETER
+
+Array = NDArray[Any]
 
 
 def natural_basis(options: MAP) -> bool:
@@ -24,15 +28,13 @@ def natural_basis(options: MAP) -> bool:
     return all(prior == PARAMETER or prior.smallest_shape >= 1 for prior in sides)  # type: ignore[union-attr]
 
 
-def build_problem(
-    counts: Counts, priors: Priors, loadings: Summary, components: Summary, *, fixed_components: bool = False
-) -> Problem:
+def build_problem(counts: Counts, priors: Priors, loadings: Summary, components: Summary) -> Problem:
     """Put counts, priors and summaries together; a parameter is the mode of a flat simplex."""
     prior: Any = priors.loadings
     other: Any = priors.components
     if other == PARAMETER:
-        return Problem(counts, prior, Dirichlet(1.0), loadings, Mode(estimated=True), fixed_components)
-    return Problem(counts, prior, other, loadings, components, fixed_components)
+        return Problem(counts, prior, Dirichlet(1.0), loadings, Mode(estimated=True))
+    return Problem(counts, prior, other, loadings, components)
 
 
 def point_or_mean_field(counts: Counts, options: MAP | VI) -> Problem:
@@ -53,7 +55,7 @@ def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generato
     if isinstance(start, str):
         return random_state(problem, rank, rng)
     n, m = problem.counts.shape
-    loadings, components = given_start(start, problem)
+    loadings, components = given_start(start, problem.loadings_prior, problem.components_prior)
     return given_state(
         problem,
         _checked(loadings, problem.loadings_prior, "loadings", (n, rank)),
@@ -61,30 +63,36 @@ def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generato
     )
 
 
-def given_start(start: Start | Fit, problem: Problem | None = None) -> tuple[Given, Given]:
-    """Take loadings and components out of a Start, or of a Fit: its q, where it is of the problem's family."""
+def given_start(start: Start | Fit, loadings_prior: Any, components_prior: Any) -> tuple[Given, Given]:
+    """Take loadings and components out of a Start, or of a Fit: its q where it is of these priors' families."""
     if not isinstance(start, Fit):
         return start.loadings, start.components
-    q = start._posterior if isinstance(start._posterior, VariationalPosterior) else None
-    sides: list[Given] = []
-    for side in ("loadings", "components"):
-        prior = getattr(start.priors if problem is None else problem, side if problem is None else f"{side}_prior")
-        of_q = getattr(q, side, None)
-        sides.append(of_q if of_q is not None and type(of_q) is type(prior) else _point_of(start, side, prior))
-    return sides[0], sides[1]
+    q = start._posterior
+    if isinstance(q, VariationalPosterior) and type(q.loadings) is type(loadings_prior):
+        if q.components is None:
+            return q.loadings, start.components
+        if type(q.components) is type(components_prior):
+            return q.loadings, q.components
+    return _points_of(start, loadings_prior, components_prior)
 
 
-def _point_of(start: Fit, side: str, prior: Any) -> Given:
-    """Return one side of a fit as a point on the scale of this prior, whatever the fit's model."""
-    if side == "loadings" and isinstance(prior, ScaledDirichlet) and start.scale is not None:
-        return ScaledProportions(start.loadings, start.scale[:, None])
-    if not isinstance(prior, Dirichlet):
-        return start.components if side == "components" else start.expected_loadings
-    point = np.asarray(getattr(start, side), dtype=np.float64)
-    sums = point.sum(axis=1, keepdims=True)
-    return point if np.allclose(sums, 1) else np.divide(
-        point, sums, out=np.full_like(point, 1 / point.shape[1]), where=sums > 0
-    )  # fmt: skip
+def _points_of(start: Fit, loadings_prior: Any, components_prior: Any) -> tuple[Given, Given]:
+    """Return both sides of a fit as points on the scale of these priors, whatever its model: same fitted shares."""
+    components = np.asarray(start.components, dtype=np.float64)
+    loadings = np.asarray(start.expected_loadings, dtype=np.float64)
+    if isinstance(components_prior, Dirichlet):
+        loadings, components = loadings * component_sums(components), _on_simplex(components)
+    if isinstance(loadings_prior, ScaledDirichlet) and start.scale is not None:
+        return ScaledProportions(start.loadings, start.scale[:, None]), components  # proportions of empty rows too
+    if isinstance(loadings_prior, Dirichlet):
+        return start.loadings if np.allclose(start.loadings.sum(axis=1), 1) else _on_simplex(loadings), components
+    return loadings, components
+
+
+def _on_simplex(rows: Array) -> Array:
+    """Rows divided by their sums; even where the sum is 0."""
+    sums = rows.sum(axis=1, keepdims=True)
+    return np.divide(rows, sums, out=np.full_like(rows, 1 / rows.shape[1]), where=sums > 0)
 
 
 def _checked(given: Given, prior: Any, name: str, size: tuple[int, int]) -> Given:

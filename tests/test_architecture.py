@@ -143,3 +143,11 @@ def test_public_names_exist_and_are_documented() -> None:
     for name in bayesnmf.__all__:
         value = getattr(bayesnmf, name)
         assert name.startswith("__") or value.__doc__, f"{name} has no docstring"
+
+
+def test_the_command_line_names_every_model_and_method() -> None:
+    """It keeps the names by itself, so that --help loads nothing."""
+    from bayesnmf import cli, options, specification
+
+    assert set(cli.MODELS) == set(specification.MODELS)
+    assert set(cli.METHODS) == set(options.METHODS)

@@ -561,18 +561,40 @@ def test_poisson_and_gamma_poisson_share_one_density():
 OPTIONS_OF = {"map": MAP, "vi": VI}
 
 
-@pytest.mark.parametrize("model", ["poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"])
-@pytest.mark.parametrize("other", ["poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"])
+OTHERS = {
+    "poisson": None,
+    "gamma_poisson": None,
+    "dirichlet_poisson": None,
+    "dirichlet_gamma": None,
+    "doubly gamma": Priors(Gamma(2.0, 0.1), Gamma(2.0, 3.0)),
+}
+
+
+@pytest.mark.parametrize("model", OTHERS)
+@pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("method", ["map", "vi"])
-def test_a_fit_of_any_model_starts_any_other(model, other, method):
-    """Its q where the families agree, else its point, brought to the scale of the prior; fitted means survive."""
+def test_a_fit_of_any_model_starts_any_other(model, other, method, tmp_path):
+    """Its q where the families agree, else its point, on the scale of the priors; fitted shares survive, and a save."""
+
+    def run(model, **settings):
+        priors = {} if OTHERS[model] is None else {"priors": OTHERS[model]}
+        options = OPTIONS_OF[method](**settings, **priors, tol=0)
+        return bayesnmf.fit(counts, model.replace("doubly gamma", "gamma_poisson"), 2, method, options=options, seed=0)
+
+    def shares(fit):
+        means = fit.loadings @ fit.components
+        return means / means.sum(axis=1, keepdims=True)
+
     counts = np.random.default_rng(4).poisson(4, (9, 7))
-    start = bayesnmf.fit(counts, other, 2, method, seed=0, options=OPTIONS_OF[method](max_iter=3, tol=0))
-    begun = bayesnmf.fit(counts, model, 2, method, options=OPTIONS_OF[method](start=start, max_iter=0, tol=0))
-    ours, theirs = (np.linalg.norm(fit.components, axis=1, keepdims=True) for fit in (begun, start))
-    cosines = ((begun.components / ours) * (start.components / theirs)).sum(axis=1)
-    assert cosines.min() > (0.999999 if method == "map" else 0.9)  # a q of another family is one update further
+    start = run(other, max_iter=30)
+    begun = run(model, start=start, max_iter=0)
+    # Under vi a q of another family is replaced by one update from its point. That moves the largest share by up to
+    # 20 % on these counts; a random start is off by more than 100 %.
+    np.testing.assert_allclose(shares(begun), shares(start), rtol=1e-9 if method == "map" else 0.3)
     assert np.isfinite(begun.trace).all()
+    begun.save(tmp_path / "fit.nc")
+    again = bayesnmf.fit(counts, begun.model, 2, method, options=bayesnmf.load(tmp_path / "fit.nc").options, seed=0)
+    np.testing.assert_array_equal(again.components, begun.components)
 
 
 def test_an_objective_that_is_not_a_number_ends_the_fit():

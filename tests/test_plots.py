@@ -226,8 +226,8 @@ def test_gaps_end_at_the_last_change_and_running_means_are_centred():
 
 def test_short_traces_are_drawn(fits):
     for iterations in (0, 1):
-        plots.objectives({"vi": fit(max_iter=iterations)})
-    plots.objectives({"svi": replace(fits["svi"], trace=np.array([-5.0]))})
+        assert np.ravel(plots.objectives({"vi": fit(max_iter=iterations)})).shape == (1,)
+    assert np.ravel(plots.objectives({"svi": replace(fits["svi"], trace=np.array([-5.0]))})).shape == (1,)
 
 
 def test_chains_are_followed(fits):
