@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from bayesnmf.bounds import elbo_marginal as elbo_marginal
     from bayesnmf.comparison import Settings as Settings
     from bayesnmf.comparison import compare as compare
+    from bayesnmf.evidence import log_evidence as log_evidence
+    from bayesnmf.evidence import log_p_allocation as log_p_allocation
     from bayesnmf.fitting import ConvergenceWarning as ConvergenceWarning
     from bayesnmf.fitting import fit as fit
     from bayesnmf.io import read_counts as read_counts
+    from bayesnmf.options import BLD as BLD
     from bayesnmf.options import MAP as MAP
     from bayesnmf.options import NUTS as NUTS
     from bayesnmf.options import SVI as SVI
@@ -32,10 +35,14 @@ if TYPE_CHECKING:
     from bayesnmf.priors import ScaledDirichlet as ScaledDirichlet
     from bayesnmf.results import Fit as Fit
     from bayesnmf.storage import load as load
+    from bayesnmf.views import TopicModel as TopicModel
+    from bayesnmf.views import from_topic_model as from_topic_model
+    from bayesnmf.views import to_topic_model as to_topic_model
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BLD": "options",
     "ConvergenceWarning": "fitting",
     "Dirichlet": "priors",
     "Fit": "results",
@@ -48,13 +55,18 @@ _HOMES = {
     "ScaledDirichlet": "priors",
     "Settings": "comparison",
     "Start": "options",
+    "TopicModel": "views",
     "VI": "options",
     "compare": "comparison",
     "elbo_augmented": "bounds",
     "elbo_marginal": "bounds",
     "fit": "fitting",
+    "from_topic_model": "views",
     "load": "storage",
+    "log_evidence": "evidence",
+    "log_p_allocation": "evidence",
     "read_counts": "io",
+    "to_topic_model": "views",
 }
 _MODULES = ("datasets", "models", "plots")
 

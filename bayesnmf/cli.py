@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 MODELS = ("poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma")
-METHODS = ("map", "vi", "svi", "gibbs", "nuts")
+METHODS = ("map", "vi", "svi", "gibbs", "nuts", "bld")
 DEFAULT_ROWS = 334
 
 

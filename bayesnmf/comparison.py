@@ -132,7 +132,7 @@ def compare(
         Whole numbers: they are thinned binomially.
     model, rank, seed
         As for `bayesnmf.fit`.
-    methods : sequence of {"map", "vi", "svi", "gibbs", "nuts"}
+    methods : sequence of {"map", "vi", "svi", "gibbs", "nuts", "bld"}
     settings : Settings, optional
         Priors, held-out fractions, options of single methods.
     out : path, optional

@@ -48,12 +48,13 @@ def encode_fit(fit: Fit) -> Groups:
     return {
         "/": xr.Dataset(attrs={**about, "settings": json.dumps(settings, default=_plain)}),
         "/point": _encode_arrays(point),
-        "/trace": _encode_arrays({"trace": fit.trace}),
+        "/trace": _encode_arrays({"trace": fit.trace, "residuals": fit.residuals}),
         "/counts": _encode_counts(fit.counts),
         **_encode_sides("/priors", fit.priors),
         **({} if fit.options.priors is fit.priors else _encode_sides("/options/priors", fit.options.priors)),
         **_encode_start(fit),
         **_encode_posterior(fit._posterior),
+        **_encode_multipliers(fit),
     }
 
 
@@ -68,6 +69,7 @@ def decode_fit(tree: xr.DataTree) -> Fit:
         priors=priors,
         options=options,
         counts=_decode_counts(tree["counts"]),
+        multipliers=_decode_multipliers(tree),
         _posterior=_decode_posterior(tree),
     )
 
@@ -112,6 +114,19 @@ def _encode_posterior(posterior: VariationalPosterior | Draws | None) -> Groups:
 def _decode_posterior(tree: xr.DataTree) -> VariationalPosterior | Draws | None:
     group = tree["posterior"]
     return VariationalPosterior(**_decode_sides(group)) if group.children else _decode_value(group)
+
+
+def _encode_multipliers(fit: Fit) -> Groups:
+    if fit.multipliers is None:
+        return {}
+    return {"/multipliers": _encode_arrays(dict(zip(("loadings", "components"), fit.multipliers, strict=True)))}
+
+
+def _decode_multipliers(tree: xr.DataTree) -> tuple[Array, Array] | None:
+    if "multipliers" not in tree.children:
+        return None
+    parts = _decode_arrays(tree["multipliers"])
+    return parts["loadings"], parts["components"]
 
 
 def _encode_sides(group: str, pair: Priors | Start | VariationalPosterior) -> Groups:

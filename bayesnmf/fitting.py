@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,15 +12,14 @@ import numpy as np
 
 from bayesnmf import checks
 from bayesnmf.counts import Counts
-from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status, coordinate_ascent
-from bayesnmf.inference.sides import State
-from bayesnmf.options import MAP, METHODS, NUTS, Gibbs, Options, Priors, schedule_of
-from bayesnmf.priors import Dirichlet, ScaledProportions
-from bayesnmf.problems import natural_basis, point_or_mean_field, start_state
-from bayesnmf.results import Fit, VariationalPosterior
+from bayesnmf.inference.coordinate_ascent import INTERRUPTED
+from bayesnmf.options import MAP, METHODS, NUTS, VI, Gibbs, Options, Priors
+from bayesnmf.priors import Dirichlet
+from bayesnmf.problems import natural_basis
+from bayesnmf.results import Fit
 from bayesnmf.specification import MODELS, PARAMETER, default_loadings
 
-LARGEST_FACTORS, LARGEST_DRAWS = 4 * 2**30, 4 * 2**30
+LARGEST_FACTORS, LARGEST_DRAWS, LARGEST_TOKENS = 4 * 2**30, 4 * 2**30, 4 * 2**30
 
 ProgressReport = Callable[[str, int, int, float], None]
 
@@ -50,12 +48,12 @@ def fit(
         See `bayesnmf.specification` for the priors of each.
     rank : int
         Number of components, K.
-    method : {"map", "vi", "gibbs", "nuts", "svi"}
+    method : {"map", "vi", "gibbs", "nuts", "svi", "bld"}
         Point estimate, closed-form variational inference, Gibbs sampling, Hamiltonian Monte Carlo, stochastic
-        variational inference.
+        variational inference, best latent decomposition (dirichlet_gamma alone).
     seed : int, optional
         Makes the run reproducible; by default a fresh one, kept in the result.
-    options : MAP, VI, Gibbs, NUTS or SVI, optional
+    options : MAP, VI, Gibbs, NUTS, SVI or BLD, optional
         Settings of the method: priors, start, schedule, stopping rule.
     progress : bool or callable
         True shows a progress bar; a callable gets (label, done, total, objective).
@@ -115,15 +113,25 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     checks.check_family(model, "components", priors.components, (rank, m))
     natural = isinstance(options, MAP) and natural_basis(options)
     checks.check_posterior_exists(model, method, priors.loadings, priors.components, natural)
-    if isinstance(options, MAP) and options.basis == "natural":
-        checks.check_natural_basis(priors.loadings, priors.components)
+    if isinstance(options, MAP):
+        if options.basis == "natural":
+            checks.check_natural_basis(priors.loadings, priors.components)
+        checks.check_regression(options, priors.loadings, priors.components)
+    if isinstance(options, VI):
+        checks.check_learnable(options.learn, priors.loadings, priors.components)
     checks.check_size(8 * rank * (n + m), LARGEST_FACTORS, "loadings and components", "lower rank")
     if method == "gibbs":
         checks.check_integer_counts(counts, "method='gibbs'", "round them or use method='vi'")
+    if isinstance(options, Gibbs) and options.collapsed:
+        checks.check_integrates_out(priors.components, "collapsed Gibbs", "use Gibbs(collapsed=False)")
+        held = np.min_scalar_type(rank - 1).itemsize * options.chains * int(counts.total)
+        checks.check_size(held, LARGEST_TOKENS, "every single count in every chain", "use Gibbs(collapsed=False)")
     if isinstance(options, Gibbs | NUTS):
         size = 8 * options.chains * options.draws * rank * (n + m)
         cure = f"ask for fewer draws or chains, fit fewer rows, or leave {method} out"
         checks.check_size(size, LARGEST_DRAWS, f"the draws of {method}", cure)
+    if method == "bld":
+        checks.check_allocation_model(model)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,10 +151,12 @@ class Job:
 
 
 def _run(job: Job) -> Fit:
-    """Dispatch to the method's runner; MCMC and SVI are imported only when asked for."""
+    """Dispatch to the method's runner, imported only when asked for."""
     if job.method in ("map", "vi"):
-        return _coordinate_ascent(job)
-    if job.method == "gibbs":
+        from bayesnmf.closed_form import fit_closed_form as runner
+    elif job.method == "bld":
+        from bayesnmf.decomposing import fit_decomposition as runner
+    elif job.method == "gibbs":
         from bayesnmf.sampling import fit_gibbs as runner
     elif job.method == "nuts":
         from bayesnmf.programs import fit_nuts as runner
@@ -155,56 +165,17 @@ def _run(job: Job) -> Fit:
     return runner(job)
 
 
-def _coordinate_ascent(job: Job) -> Fit:
-    problem = point_or_mean_field(job.counts, job.options)
-    state = start_state(problem, job.options.start, job.rank, np.random.default_rng(job.seed))
-
-    label = f"{job.method} {job.model}"
-
-    def show(iteration: int, value: float, _: State) -> None:
-        job.report(label, iteration, job.options.max_iter, value)
-
-    state, trace, status = coordinate_ascent(problem, state, schedule_of(job.options), show)
-    if status.converged:
-        with suppress(KeyboardInterrupt):  # what is computed is kept
-            job.report(label, status.iterations, status.iterations, trace[-1])
-    return fit_of_state(job, state, trace, status)
-
-
-def fit_of_state(job: Job, state: State, trace: list[float], status: Status) -> Fit:
-    """Make a `Fit` of a final state of coordinate ascent."""
-    value = state.loadings.value
-    posterior = None
-    if job.method != "map":
-        posterior = VariationalPosterior(state.loadings.conditional, state.components.conditional)  # type: ignore[arg-type]
-    return Fit(
-        model=job.model,
-        method=job.method,
-        rank=job.rank,
-        loadings=value.proportions if isinstance(value, ScaledProportions) else value,
-        components=np.ascontiguousarray(state.components.matrix),
-        scale=value.scale[:, 0] if isinstance(value, ScaledProportions) else None,
-        trace=np.asarray(trace),
-        status=status,
-        priors=job.options.priors,
-        options=job.options,
-        counts=job.counts,
-        seed=job.seed,
-        seconds=0.0,
-        diagnostics={},
-        _posterior=posterior,
-    )
-
-
 def _warn_if_not_converged(result: Fit) -> None:
-    if result.status.converged or getattr(result.options, "tol", 1.0) == 0:
+    asked = (getattr(result.options, "tol", 1.0), getattr(result.options, "kkt_tol", 0.0))
+    if result.status.converged or not any(asked):
         return
     cures = {
-        "map": "raise max_iter or tol in bayesnmf.MAP(...)",
+        "map": f"raise max_iter or {'tol' if asked[0] else 'kkt_tol'} in bayesnmf.MAP(...)",
         "vi": "raise max_iter or tol in bayesnmf.VI(...)",
         "svi": "raise max_iter or particles, or lower learning_rate, in bayesnmf.SVI(...)",
         "gibbs": "raise warmup and draws in bayesnmf.Gibbs(...)",
         "nuts": "raise warmup and draws in bayesnmf.NUTS(...)",
+        "bld": "raise max_iter or tol in bayesnmf.BLD(...)",
     }
     if result.status.reason == INTERRUPTED:
         message = f"{result.method} was interrupted: this is what it had reached; continue with start=fit"

@@ -33,8 +33,8 @@ def align(fits: Mapping[str, Fit]) -> dict[str, Fit]:
 
 
 def reference_of(fits: Mapping[str, Fit]) -> str:
-    """Return the name of the fit that the others are held against: MCMC before VI before MAP."""
-    return next(name for name in ("nuts", "gibbs", "vi", "svi", "map") if name in fits)
+    """Return the name of the fit that the others are held against: MCMC before VI before points."""
+    return next(name for name in ("nuts", "gibbs", "vi", "svi", "map", "bld") if name in fits)
 
 
 def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None, seed: int) -> dict[str, Any]:

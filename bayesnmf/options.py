@@ -57,26 +57,47 @@ class Start:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MAP:
-    """Point estimate by EM or multiplicative updates.
+    """Point estimate by EM, multiplicative updates or coordinate descent.
 
     Attributes
     ----------
+    start : Start, Fit, "random" or "svd"
+        "svd": from a singular value decomposition of the counts (`bayesnmf.inference.data_start`).
     basis : {"natural", "log"} or None
         Where the mode is taken. "natural" needs every shape and concentration ≥ 1; "log" is the log (softmax)
         basis, whose density includes the Jacobian. None is natural where it can be, else log.
-    schedule, order, max_iter, tol, threads
+    algorithm : {"em", "scd", "ccd"}
+        "em": EM, which the multiplicative updates are. "scd", "ccd": alternating Poisson regression by sequential or
+        cyclic coordinate descent ([C] alg. 1), which does not get stuck where EM does; for priors at 1 or above, and
+        flat loadings where the components are on the simplex.
+    schedule : {"joint", "alternating"} or None
+        One allocation step for both sides, or one for each. None is joint for em; the others alternate.
+    sweeps : int or None
+        Updates of a side in a row (`bayesnmf.inference.coordinate_ascent.Schedule`). None is 4 for scd, else 1.
+    extrapolate : bool
+        Go further along each step, as far as this raises the objective (`bayesnmf.inference.extrapolation`).
+    restarts : int
+        Random starts; the fit of highest objective is returned.
+    kkt_tol : float
+        Also stop when the KKT residual is at most this, in counts; 0 does not stop there.
+    order, max_iter, tol, threads
         See `bayesnmf.inference.coordinate_ascent.Schedule`.
     dtype : {"float64", "float32"}
         Of the factors.
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | Fit | Literal["random"] = "random"
+    start: Start | Fit | Literal["random", "svd"] = "random"
     basis: Literal["natural", "log"] | None = None
-    schedule: Literal["joint", "alternating"] = "joint"
+    algorithm: Literal["em", "scd", "ccd"] = "em"
+    schedule: Literal["joint", "alternating"] | None = None
     order: Literal["loadings", "components"] = "loadings"
+    sweeps: int | None = None
+    extrapolate: bool = False
+    restarts: int = 1
     max_iter: int = 5000
     tol: float = 1e-7
+    kkt_tol: float = 0.0
     dtype: Literal["float64", "float32"] = "float64"
     threads: int | None = None
 
@@ -84,19 +105,33 @@ class MAP:
         checks.check_coordinate_ascent(self)
         if self.basis is not None:
             checks.check_choice(self.basis, "basis", ("natural", "log"))
+        checks.check_map_algorithm(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class VI:
     """Closed-form mean-field variational inference; variational EM with components="parameter".
 
-    Attributes are those of `MAP`, without a basis.
+    Attributes
+    ----------
+    algorithm : {"coordinate", "gradient"}
+        Coordinate ascent, or L-BFGS on the bound with the allocations put back ([P] path 1).
+    learn : tuple of "loadings", "components"
+        Sides whose prior is learned: its parameters are those that maximise the bound, found along with q. The
+        priors given are where they start; a number stays one number, a vector one for each component.
+    start, schedule, order, sweeps, extrapolate, restarts, max_iter, tol, dtype, threads
+        As in `MAP`.
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | Fit | Literal["random"] = "random"
-    schedule: Literal["joint", "alternating"] = "joint"
+    start: Start | Fit | Literal["random", "svd"] = "random"
+    algorithm: Literal["coordinate", "gradient"] = "coordinate"
+    schedule: Literal["joint", "alternating"] | None = None
     order: Literal["loadings", "components"] = "loadings"
+    sweeps: int | None = None
+    extrapolate: bool = False
+    learn: tuple[str, ...] = ()
+    restarts: int = 1
     max_iter: int = 5000
     tol: float = 1e-7
     dtype: Literal["float64", "float32"] = "float64"
@@ -104,6 +139,35 @@ class VI:
 
     def __post_init__(self) -> None:
         checks.check_coordinate_ascent(self)
+        checks.check_vi_algorithm(self)
+        object.__setattr__(self, "learn", tuple(self.learn))  # a saved fit comes back with a list
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BLD:
+    """Best latent decomposition under dirichlet_gamma: the allocation of greatest log p(S), and the modes given it.
+
+    Attributes
+    ----------
+    start : Start, Fit, "fit", "map", "vi" or "random"
+        "map", "vi": multipliers from a fit of the same model by that method, from a random start. "fit": vi where
+        every concentration is at least 1, else map, whichever measures higher in log p(S). A Start or Fit gives its
+        loadings and components, a fit by bld its multipliers. A multiplier of 0 stays 0.
+    restarts : int
+        Random starts; the fit of highest log p(S) is returned.
+    max_iter, tol, threads
+        See `bayesnmf.inference.best_decomposition.best_decomposition`.
+    """
+
+    priors: Priors = field(default_factory=Priors)
+    start: Start | Fit | Literal["fit", "map", "vi", "random"] = "fit"
+    restarts: int = 1
+    max_iter: int = 5000
+    tol: float = 1e-7
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        checks.check_decomposition(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -121,6 +185,10 @@ class Gibbs:
         Sweeps for each kept draw.
     threads : int or None
         Chains run at once, or for a single chain row blocks worked on at once; the draws do not depend on it.
+    collapsed : bool
+        Draw every single count's component given all the others, loadings and components integrated out, and draw
+        these for the kept draws only. Needs Dirichlet components. A sweep costs O(total count · K) and no threads
+        share it; it mixes better where counts are small.
     """
 
     priors: Priors = field(default_factory=Priors)
@@ -130,11 +198,13 @@ class Gibbs:
     warmup: int = 500
     thin: int = 1
     threads: int | None = None
+    collapsed: bool = False
 
     def __post_init__(self) -> None:
         checks.check_sampler(self)
         checks.check_count(self.thin, "thin")
         checks.check_threads(self.threads)
+        checks.check_flag(self.collapsed, "collapsed")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -207,10 +277,19 @@ class SVI:
         checks.check_choice(self.dtype, "dtype", ("float64", "float32"))
 
 
-Options = MAP | VI | Gibbs | NUTS | SVI
-METHODS: dict[str, type[Options]] = {"map": MAP, "vi": VI, "gibbs": Gibbs, "nuts": NUTS, "svi": SVI}
+Options = MAP | VI | BLD | Gibbs | NUTS | SVI
+METHODS: dict[str, type[Options]] = {"map": MAP, "vi": VI, "gibbs": Gibbs, "nuts": NUTS, "svi": SVI, "bld": BLD}
 
 
 def schedule_of(options: MAP | VI) -> Schedule:
     """Return the schedule of coordinate ascent that the options state."""
-    return Schedule(options.schedule, options.order, options.max_iter, options.tol, options.threads)
+    descent = isinstance(options, MAP) and options.algorithm != "em"
+    return Schedule(
+        kind="alternating" if descent else options.schedule or "joint",
+        order=options.order,
+        sweeps=options.sweeps or (4 if options.algorithm == "scd" else 1),
+        max_iter=options.max_iter,
+        tol=options.tol,
+        kkt_tol=options.kkt_tol if isinstance(options, MAP) else None,
+        threads=options.threads,
+    )

@@ -131,6 +131,7 @@ def restrict_rows(fit: Fit, rows: Array | None) -> Fit:
         counts=fit.counts.rows(rows),
         loadings=fit.loadings[rows],
         scale=None if fit.scale is None else fit.scale[rows],
+        multipliers=None if fit.multipliers is None else (fit.multipliers[0][rows], fit.multipliers[1]),
         _posterior=_restrict_posterior(fit._posterior, rows, fit.loadings.shape),
     )
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bayesnmf import checks
 from bayesnmf.counts import Counts
 from bayesnmf.gauge import component_sums
+from bayesnmf.inference.data_start import data_state
 from bayesnmf.inference.sides import Draw, MeanField, Mode, Problem, State, Summary
 from bayesnmf.inference.start import Given, given_state, random_state
 from bayesnmf.options import MAP, VI, Priors, Start
@@ -53,7 +54,7 @@ def draws_problem(counts: Counts, priors: Priors, rng: np.random.Generator) -> P
 def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generator) -> State:
     """Carry out the `start` option."""
     if isinstance(start, str):
-        return random_state(problem, rank, rng)
+        return data_state(problem, rank, rng) if start == "svd" else random_state(problem, rank, rng)
     n, m = problem.counts.shape
     loadings, components = given_start(start, problem.loadings_prior, problem.components_prior)
     return given_state(

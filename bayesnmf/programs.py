@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import sem
 
+from bayesnmf.closed_form import fit_of_ascent
 from bayesnmf.counts import Counts
-from bayesnmf.fitting import Job, fit_of_state
-from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status
+from bayesnmf.fitting import Job
+from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Ascent, Status
 from bayesnmf.inference.nuts import run_nuts, unconstrain
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.svi import run_svi
@@ -152,7 +153,8 @@ def fit_svi(job: Job) -> Fit:
             lambda done, value: job.report(f"svi {job.model}", done, options.max_iter, value),
         )
     status = svi_status(run.bounds, run.interrupted, options.max_iter)
-    return fit_of_state(job, state_of_parameters(run.parameters, problem), list(run.bounds), status)
+    state = state_of_parameters(run.parameters, problem)
+    return fit_of_ascent(job, Ascent(problem, state, list(run.bounds), [], status))
 
 
 def svi_status(bounds: Array, interrupted: bool, steps: int) -> Status:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from bayesnmf import checks
+from bayesnmf.closed_form import fit_of_ascent
 from bayesnmf.counts import Counts
-from bayesnmf.fitting import Job, fit_of_state
-from bayesnmf.inference.coordinate_ascent import Status, allocate
+from bayesnmf.fitting import Job
+from bayesnmf.inference.coordinate_ascent import Ascent, Status, allocate
 from bayesnmf.inference.gibbs import sweep
 from bayesnmf.inference.sides import (
     MeanField,
@@ -23,7 +24,7 @@ from bayesnmf.inference.sides import (
     objective,
     update_loadings,
 )
-from bayesnmf.options import MAP
+from bayesnmf.options import BLD, MAP
 from bayesnmf.priors import Dirichlet, ScaledProportions
 from bayesnmf.problems import draws_problem, natural_basis
 from bayesnmf.results import Draws, Fit, VariationalPosterior
@@ -40,6 +41,7 @@ def project(fit: Fit, counts: Any, seed: int) -> Fit:
 
     Under map, vi and svi: coordinate ascent over the loadings alone, from even shares, until those of each row
     settle, so that no row depends on the others it comes with; the trace is the objective at the start and the end.
+    Under bld: as under map, given the components of the decomposition.
     Under gibbs and nuts: for each of 200 evenly spaced draws of the components, 10 Gibbs sweeps over the loadings,
     started where the draw before ended.
 
@@ -69,8 +71,9 @@ def _project_closed_form(fit: Fit, data: Counts) -> Fit:
     components: Side
     prior = Dirichlet(1.0) if fit.priors.components == PARAMETER else fit.priors.components
     given = np.asfortranarray(fit.components)
-    if isinstance(fit.options, MAP):
-        loadings_summary = Mode("natural" if natural_basis(fit.options) else "log")
+    if isinstance(fit.options, MAP | BLD):
+        options = fit.options if isinstance(fit.options, MAP) else MAP(priors=fit.priors)
+        loadings_summary = Mode("natural" if natural_basis(options) else "log")
         components = Mode(estimated=fit.priors.components == PARAMETER).at(prior, given)  # type: ignore[arg-type]
     elif isinstance(fit._posterior, VariationalPosterior) and fit._posterior.components is not None:
         components = MeanField(component_axis=0).of(prior, fit._posterior.components)  # type: ignore[arg-type]
@@ -80,7 +83,8 @@ def _project_closed_form(fit: Fit, data: Counts) -> Fit:
     state = State(_even_loadings(problem, components, fit.rank), components)
     job = Job(data, fit.model, fit.rank, fit.method, fit.seed, fit.options, lambda *_: None)
     settled, status = _settle(problem, state)
-    return fit_of_state(job, settled, [_objective(problem, at) for at in (state, settled)], status)
+    trace = [_objective(problem, at) for at in (state, settled)]
+    return fit_of_ascent(job, Ascent(problem, settled, trace, [], status))
 
 
 def _settle(problem: Problem, state: State) -> tuple[State, Status]:

@@ -33,6 +33,7 @@ def relabel(fit: Fit, order: Array) -> Fit:
         fit,
         loadings=fit.loadings[:, order],
         components=fit.components[order],
+        multipliers=None if fit.multipliers is None else (fit.multipliers[0][:, order], fit.multipliers[1][order]),
         priors=priors,
         options=replace(fit.options, priors=priors),
         _posterior=posterior,

@@ -123,7 +123,7 @@ def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | No
     from bayesnmf import plots
 
     fits = comparison.fits
-    with_posterior = {name: fitted for name, fitted in fits.items() if fitted.method != "map"}
+    with_posterior = {name: fitted for name, fitted in fits.items() if fitted._posterior is not None}
     totals = comparison.split.train.row_totals
     rows = comparison.split.train.row_names[np.argsort(-totals, kind="stable")[:SHOWN_ROWS]]
     drawn: dict[str, Callable[[], Any]] = {"components": lambda: plots.components(fits, image_shape=image_shape)}

@@ -77,14 +77,14 @@ class Fit:
     rank : int
         Number of components, K.
     loadings : ndarray (n, K)
-        Mode under map, posterior mean otherwise; proportions under dirichlet_poisson and dirichlet_gamma.
+        Mode under map and bld, posterior mean otherwise; proportions under dirichlet_poisson and dirichlet_gamma.
     components : ndarray (K, m)
         Likewise.
     scale : ndarray (n,) or None
         Of the loadings, under dirichlet_gamma.
     trace : ndarray
         Objective at the start and after every iteration, in nats, Poisson scale: log joint (map), augmented ELBO
-        (vi), a running estimate of the bound (svi). Under gibbs and nuts the log joint of each draw,
+        (vi), a running estimate of the bound (svi), log p(S) (bld). Under gibbs and nuts the log joint of each draw,
         (chains, draws).
     status : Status
         Whether and why it stopped.
@@ -96,7 +96,12 @@ class Fit:
     seconds : float
         Wall time, a closed-form start included.
     diagnostics : dict
-        What else the method reports: R-hat and ESS of the log joint, divergences.
+        What else the method reports: R-hat and ESS of the log joint, divergences; under map the KKT residual and the
+        least gradient at the end ([C] A.3); of several restarts, how many and where the worst ended.
+    residuals : ndarray or None
+        Under map, the KKT residual of the states of `trace`, in counts.
+    multipliers : tuple of ndarray (n, K) and (K, m), or None
+        Under bld, μ and ν of the decomposition, S_ikj = X_ij μ_ik ν_kj / Σ_c μ_ic ν_cj; rows sum to 1 on both sides.
     """
 
     model: str
@@ -113,13 +118,16 @@ class Fit:
     seed: int
     seconds: float
     diagnostics: dict[str, float]
+    residuals: Array | None = None
+    multipliers: tuple[Array, Array] | None = None
     _posterior: VariationalPosterior | Draws | None = None
 
     @property
     def posterior(self) -> VariationalPosterior | Draws:
         """The closed-form q (vi, svi) or the draws (gibbs, nuts)."""
         if self._posterior is None:
-            raise AttributeError("a MAP fit has no posterior; fit with method='vi' (or 'gibbs', 'nuts', 'svi')")
+            kind = self.method.upper()
+            raise AttributeError(f"a {kind} fit has no posterior; fit with method='vi' (or 'gibbs', 'nuts', 'svi')")
         return self._posterior
 
     @property
@@ -169,6 +177,16 @@ class Fit:
 
         return sample_posterior_predictive(self, draws, seed, rows)
 
+    def allocations(self, rows: Iterable[Any] | None = None) -> Array:
+        """Expected allocations S_ikj, shape (rows, K, m), in counts: their sum over components is the counts.
+
+        `rows` by name. S* of the decomposition under bld; at the modes under map; at the optimum of q (exp E log)
+        under vi and svi; under gibbs and nuts the mean over up to 200 evenly spaced draws.
+        """
+        from bayesnmf.allocations import allocations
+
+        return allocations(self, rows)
+
     def to_datatree(self, draws: int | None = None, chains: int | None = None, **selection: Any) -> xr.DataTree:
         """Convert to an ArviZ `DataTree`; see `bayesnmf.datatree.Contents` for the keywords."""
         from bayesnmf.datatree import to_datatree
@@ -194,7 +212,7 @@ class Fit:
 
     def __repr__(self) -> str:
         n, m = self.counts.shape
-        unit = "log joint" if self.method in ("map", "gibbs", "nuts") else "ELBO"
+        unit = "ELBO" if self.method in ("vi", "svi") else "log joint" if self.multipliers is None else "log p(S)"
         if self.trace.ndim == 2:
             chains, draws = self.trace.shape
             objective = f"{chains} chains × {draws} draws, mean {unit} {self.trace.mean():,.1f}"

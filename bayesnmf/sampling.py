@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bayesnmf import gauge
 from bayesnmf.fitting import ConvergenceWarning, Job, fit
+from bayesnmf.inference.collapsed_gibbs import collapsed_gibbs_chain
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status
 from bayesnmf.inference.gibbs import Chain, gibbs_chain, most_draws
 from bayesnmf.inference.sides import State, Value
@@ -84,7 +85,8 @@ def run_chains(job: Job, states: list[State], streams: list[np.random.Generator]
 
         problem = draws_problem(job.counts, options.priors, streams[number])
         schedule = (options.warmup, options.draws, options.thin)
-        chain = gibbs_chain(problem, states[number], streams[number], schedule, blocks, show)
+        run_chain = collapsed_gibbs_chain if options.collapsed else gibbs_chain
+        chain = run_chain(problem, states[number], streams[number], schedule, blocks, show)
         if chain.interrupted:
             stop.set()
         return chain

@@ -1,4 +1,4 @@
-"""Coordinate ascent over all models, priors, methods, schedules and orders; and the theorems that link them."""
+"""Coordinate ascent over all models, priors, methods, schedules and orders; the theorems are in test_theorems.py."""
 
 import warnings
 
@@ -373,14 +373,6 @@ def test_maximum_likelihood_satisfies_kkt(schedule):
     np.testing.assert_allclose((theta @ beta).sum(axis=0), counts.sum(axis=0), rtol=1e-6)
 
 
-def test_map_with_gamma_components_has_the_sums_of_its_prior():
-    """[C] cor. 2: at the optimum Σ_j β_kj = Σ_j (c_kj − 1) / d_k."""
-    c, d = np.linspace(1.2, 2.0, 21).reshape(3, 7), np.array([[0.5], [1.0], [3.0]])
-    fit = run(plain_counts(), "poisson", "map", Priors(FLAT, Gamma(c, d)), max_iter=1_000, schedule="alternating")
-    # EM converges linearly, and slowly along the ridge between two components.
-    np.testing.assert_allclose(fit.components.sum(axis=1), (c - 1).sum(axis=1) / d[:, 0], rtol=1e-3)
-
-
 @sparse_entries
 def test_sparse_priors_use_the_log_basis(entry):
     """There the mode is inside, and the objective is the log joint plus the Jacobian; the natural basis refuses."""
@@ -410,145 +402,7 @@ def test_both_bases_may_be_asked_for(entry):
     np.testing.assert_array_equal(natural.trace, default.trace)
 
 
-# --- theorems ---------------------------------------------------------------------------------------
-
-
-def some_start(counts, rank=RANK, seed=7):
-    """Variational shapes (n, K) and components (K, m) on the simplex."""
-    rng = np.random.default_rng(seed)
-    n, m = counts.shape
-    return rng.gamma(3.0, size=(n, rank)) + 0.1, rng.dirichlet(np.ones(m), rank)
-
-
-@pytest.mark.parametrize("components", ["parameter", Dirichlet(0.8)], ids=["parameter", "dirichlet"])
-@by_order
-def test_gamma_poisson_and_dirichlet_poisson_iterates_agree(components, order):
-    """[GP] lemma E.3 and its bounds: with one rate a for all components, q and β are the same for ever.
-
-    Σ_k γ_ik = Σα + N_i from the first update on, and from there the bounds differ by
-    Σ_i [log NB(N_i; Σα, a) − log Poisson(N_i; 1)], a constant of the data.
-    """
-    alpha, a = np.array([0.4, 1.0, 2.2]), 0.6
-    gamma, beta = some_start(NASTY)
-    given = beta if components == "parameter" else Dirichlet(1 + 3 * beta)
-    for steps in (1, 2, 10, 30):
-        settings = {"max_iter": steps, "order": order}
-        gamma_poisson = run(
-            NASTY,
-            "gamma_poisson",
-            "vi",
-            Priors(Gamma(alpha, a), components),
-            start=Start(Gamma(gamma, 1 + a), given),
-            **settings,
-        )
-        dirichlet_poisson = run(
-            NASTY,
-            "dirichlet_poisson",
-            "vi",
-            Priors(Dirichlet(alpha), components),
-            start=Start(Dirichlet(gamma), given),
-            **settings,
-        )
-        shapes = gamma_poisson.posterior.loadings.shape
-        np.testing.assert_allclose(shapes, dirichlet_poisson.posterior.loadings.concentration, rtol=1e-9)
-        np.testing.assert_allclose(gamma_poisson.components, dirichlet_poisson.components, rtol=1e-8, atol=1e-300)
-        totals = NASTY.sum(axis=1)
-        np.testing.assert_allclose(shapes.sum(axis=1), alpha.sum() + totals, rtol=1e-12)
-        log_poisson = -1 - gammaln(totals + 1)
-        constant = (reference.log_negative_binomial(totals, alpha.sum(), a) - log_poisson).sum()
-        # Both bounds are differences of terms of size Σ log N!, about 4e5, rounded to 1e-16 of it.
-        difference = gamma_poisson.trace[1:] - dirichlet_poisson.trace[1:]
-        np.testing.assert_allclose(difference, constant, rtol=1e-10)
-    assert abs(gamma_poisson.trace[0] - dirichlet_poisson.trace[0] - constant) > 1e-3  # an arbitrary start breaks it
-
-
-@pytest.mark.parametrize("tau", [0.3, 5.0])
-def test_lasso_scales_and_does_not_sparsify(tau):
-    """[GP] lemma 6.1: the same β, and θ / (1 + τ)."""
-    loadings, components = some_start(NASTY)
-    start = Start(loadings, components)
-    for steps in (1, 5, 40):
-        free = run(NASTY, "poisson", "map", Priors(FLAT, "parameter"), start=start, max_iter=steps)
-        lasso = run(NASTY, "poisson", "map", Priors(Gamma(1.0, tau), "parameter"), start=start, max_iter=steps)
-        np.testing.assert_allclose(lasso.components, free.components, rtol=1e-9)
-        np.testing.assert_allclose(lasso.loadings, free.loadings / (1 + tau), rtol=1e-9)
-
-
-@pytest.mark.parametrize("flat", ["parameter", Dirichlet(1.0)], ids=["parameter", "dirichlet"])
-def test_joint_updates_are_plsa(flat):
-    """[GP] lemma B.1: the same β and θ^joint = N_i θ^PLSA, Σ_k θ_ik = N_i, from the same normalised start."""
-    proportions, components = some_start(NASTY)
-    proportions /= proportions.sum(axis=1, keepdims=True)
-    totals = NASTY.sum(axis=1, keepdims=True)
-    for steps in (1, 5, 40):
-        joint = run(
-            NASTY, "poisson", "map", Priors(FLAT, flat), start=Start(totals * proportions, components), max_iter=steps
-        )
-        plsa = run(
-            NASTY,
-            "dirichlet_poisson",
-            "map",
-            Priors(Dirichlet(1.0), flat),
-            start=Start(proportions, components),
-            max_iter=steps,
-        )
-        np.testing.assert_allclose(joint.components, plsa.components, rtol=1e-9)
-        np.testing.assert_allclose(joint.loadings, totals * plsa.loadings, rtol=1e-9)
-        np.testing.assert_allclose(joint.loadings.sum(axis=1), totals[:, 0], rtol=1e-12)
-
-
-def to_topic_model(loadings, components):
-    """[C] lemma 1: F_k = β_k / u_k, L_i = θ_i ∘ u / s_i; even shares where s_i = 0."""
-    u = components.sum(axis=1)
-    weighted = loadings * u
-    sizes = weighted.sum(axis=1, keepdims=True)
-    even = np.full_like(weighted, 1 / weighted.shape[1])
-    return np.divide(weighted, sizes, where=sizes > 0, out=even), components / u[:, None]
-
-
-def test_joint_multiplicative_updates_are_em_for_the_topic_model():
-    """[C]: one joint step of multiplicative updates, mapped, is one EM step of the multinomial topic model."""
-    counts = plain_counts(seed=3)
-    rng = np.random.default_rng(8)
-    loadings, components = rng.gamma(2.0, size=(9, RANK)), rng.gamma(2.0, size=(RANK, 7))
-    start = to_topic_model(loadings, components)
-    for steps in (1, 4, 25):
-        updates, topics = (
-            run(counts, model, "map", Priors(*priors), start=Start(*begin), max_iter=steps)
-            for model, priors, begin in (
-                ("poisson", (FLAT, FLAT), (loadings, components)),
-                ("dirichlet_poisson", (Dirichlet(1.0), "parameter"), start),
-            )
-        )
-        mapped = to_topic_model(updates.loadings, updates.components)
-        np.testing.assert_allclose(mapped[0], topics.loadings, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(mapped[1], topics.components, rtol=1e-9, atol=1e-12)
-
-
-def test_dirichlet_gamma_is_smoothed_lda_and_a_constant():
-    """[K]: the scales are independent of the rest given the totals, so the bounds differ by a constant."""
-    a, b, alpha, eta = 2.0, 0.3, 0.7, 0.9
-    gamma, beta = some_start(NASTY)
-    totals = NASTY.sum(axis=1)
-    scaled = ScaledDirichlet(gamma, a + totals[:, None], b + 1)
-    allocation = run(
-        NASTY,
-        "dirichlet_gamma",
-        "vi",
-        Priors(ScaledDirichlet(alpha, a, b), Dirichlet(eta)),
-        start=Start(scaled, Dirichlet(1 + beta)),
-    )
-    lda = run(
-        NASTY,
-        "dirichlet_poisson",
-        "vi",
-        Priors(Dirichlet(alpha), Dirichlet(eta)),
-        start=Start(Dirichlet(gamma), Dirichlet(1 + beta)),
-    )
-    constant = (reference.log_negative_binomial(totals, a, b) + 1 + gammaln(totals + 1)).sum()
-    np.testing.assert_allclose(allocation.trace - lda.trace, constant, rtol=1e-10)
-    np.testing.assert_allclose(allocation.components, lda.components, rtol=1e-9)
-    np.testing.assert_allclose(allocation.scale, (a + totals) / (b + 1), rtol=1e-12)
+# --- between models ---------------------------------------------------------------------------------
 
 
 def test_poisson_and_gamma_poisson_share_one_density():

@@ -19,10 +19,10 @@ RANK = LOADINGS.shape[1]
 every_step = pytest.mark.parametrize("steps", STEPS)
 
 
-def run(model, method, priors, start, steps, **schedule):
+def run(model, method, priors, start, steps, **settings):
     options = {"map": MAP, "vi": VI}[method]
-    settings = options(priors=Priors(*priors), start=Start(*start), max_iter=steps, tol=0, **schedule)
-    return bayesnmf.fit(X, model, RANK, method, options=settings)
+    chosen = options(priors=Priors(*priors), start=Start(*start), max_iter=steps, tol=0, **settings)
+    return bayesnmf.fit(X, model, RANK, method, options=chosen)
 
 
 def equal(found, expected):
@@ -85,6 +85,34 @@ def test_map_with_gamma_components(steps):
 
 
 @every_step
+def test_map_with_gammas_on_both_sides(steps):
+    a, b, c, d = reference.MAP_GAMMAS
+    fit = run("poisson", "map", (Gamma(a, b), Gamma(c, d)), (LOADINGS, COMPONENTS), steps)
+    result = RESULTS[f"map_gammas_1.2_.3_1.5_2/{steps}"]
+    factors_are(fit, result)
+    densities = Gamma(a, b).log_density(fit.loadings) + Gamma(c, d).log_density(fit.components)
+    equal(fit.trace[-1], result["loglik"] + densities)
+
+
+@every_step
+def test_alternating_poisson_regression_by_em(steps):
+    settings = {"schedule": "alternating", "sweeps": reference.SWEEPS}
+    fit = run("poisson", "map", (FLAT, FLAT), (LOADINGS, COMPONENTS), steps, **settings)
+    result = RESULTS[f"regression_em_4/{steps}"]
+    factors_are(fit, result)
+    equal(fit.trace[-1], result["loglik"])
+
+
+@every_step
+def test_alternating_poisson_regression_by_coordinate_descent(steps):
+    settings = {"algorithm": "scd", "sweeps": reference.SWEEPS}
+    fit = run("poisson", "map", (FLAT, FLAT), (LOADINGS, COMPONENTS), steps, **settings)
+    result = RESULTS[f"coordinate_descent_4/{steps}"]
+    factors_are(fit, result)
+    equal(fit.trace[-1], result["loglik"])
+
+
+@every_step
 def test_dirichlet_poisson(steps):
     start = (Dirichlet(GAMMA), COMPONENTS)
     fit = run("dirichlet_poisson", "vi", (Dirichlet(ALPHA), "parameter"), start, steps)
@@ -93,6 +121,41 @@ def test_dirichlet_poisson(steps):
     equal(fit.components, result["components"])
     equal(fit.trace[-1], result["elbo"])
     assert fit.posterior.components is None
+
+
+@every_step
+def test_several_updates_of_the_loadings_in_a_row(steps):
+    start = (Dirichlet(GAMMA), COMPONENTS)
+    priors = (Dirichlet(ALPHA), "parameter")
+    fit = run("dirichlet_poisson", "vi", priors, start, steps, sweeps=reference.SWEEPS)
+    result = RESULTS[f"inner_sweeps_lda_4/{steps}"]
+    equal(fit.posterior.loadings.concentration, result["gamma"])
+    equal(fit.components, result["components"])
+    equal(fit.trace[-1], result["elbo"])
+
+
+@every_step
+def test_dirichlet_poisson_with_a_learned_prior(steps):
+    start = (Dirichlet(GAMMA), COMPONENTS)
+    fit = run("dirichlet_poisson", "vi", (Dirichlet(ALPHA), "parameter"), start, steps, learn=("loadings",))
+    result = RESULTS[f"learned_dirichlet_poisson/{steps}"]
+    equal(fit.priors.loadings.concentration, result["alpha"])
+    equal(fit.posterior.loadings.concentration, result["gamma"])
+    equal(fit.components, result["components"])
+    equal(fit.trace[-1], result["elbo"])
+
+
+@every_step
+def test_gamma_poisson_with_a_learned_prior(steps):
+    start = (Gamma(GAMMA, 1 + RATE), COMPONENTS)
+    prior = Gamma(ALPHA, np.full(RANK, RATE))
+    fit = run("gamma_poisson", "vi", (prior, "parameter"), start, steps, learn=("loadings",))
+    result = RESULTS[f"learned_gamma_poisson/{steps}"]
+    equal(fit.priors.loadings.shape, result["alpha"])
+    equal(fit.priors.loadings.rate, result["rate"])
+    equal(fit.posterior.loadings.shape, result["gamma"])
+    equal(fit.components, result["components"])
+    equal(fit.trace[-1], result["elbo"])
 
 
 @every_step

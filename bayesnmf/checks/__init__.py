@@ -1,11 +1,26 @@
 """The only place that raises on user input; every message names the argument, the rule and the cure."""
 
+from bayesnmf.checks.closed_form import (
+    check_allocation_model,
+    check_coordinate_ascent,
+    check_decomposition,
+    check_learnable,
+    check_map_algorithm,
+    check_regression,
+    check_vi_algorithm,
+)
 from bayesnmf.checks.counts import (
     as_counts,
     check_integer_counts,
 )
+from bayesnmf.checks.evidence import (
+    check_allocation,
+    check_enumerable,
+    check_integrates_out,
+    check_proper_loadings,
+)
 from bayesnmf.checks.options import (
-    check_coordinate_ascent,
+    check_broadcast,
     check_family,
     check_natural_basis,
     check_on_simplex,
@@ -24,6 +39,7 @@ from bayesnmf.checks.values import (
     check_available,
     check_choice,
     check_count,
+    check_flag,
     check_folder,
     check_fraction,
     check_instance,
@@ -37,21 +53,33 @@ from bayesnmf.checks.values import (
     check_words,
     parse_int,
 )
+from bayesnmf.checks.views import check_factors, check_no_draws, check_topic_model
 
 __all__ = [
     "as_counts",
+    "check_allocation",
+    "check_allocation_model",
     "check_available",
+    "check_broadcast",
     "check_choice",
     "check_coordinate_ascent",
     "check_count",
+    "check_decomposition",
+    "check_enumerable",
+    "check_factors",
     "check_family",
+    "check_flag",
     "check_folder",
     "check_fraction",
     "check_instance",
     "check_integer_counts",
+    "check_integrates_out",
+    "check_learnable",
+    "check_map_algorithm",
     "check_method",
     "check_names",
     "check_natural_basis",
+    "check_no_draws",
     "check_nonnegative",
     "check_on_simplex",
     "check_one_prior_for_all_rows",
@@ -59,7 +87,9 @@ __all__ = [
     "check_positive",
     "check_posterior_exists",
     "check_priors",
+    "check_proper_loadings",
     "check_rank",
+    "check_regression",
     "check_same_features",
     "check_sampler",
     "check_seed",
@@ -68,6 +98,8 @@ __all__ = [
     "check_start_distribution",
     "check_start_factor",
     "check_threads",
+    "check_topic_model",
+    "check_vi_algorithm",
     "check_words",
     "parse_int",
 ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks.values import check_choice, check_count, check_nonnegative
+from bayesnmf.checks.values import check_choice, check_count
 from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet
 from bayesnmf.specification import MODELS, PARAMETER
 
@@ -28,17 +28,6 @@ def check_threads(threads: Any) -> None:
     """Refuse a number of threads that is neither None nor a whole number of at least 1."""
     if threads is not None:
         check_count(threads, "threads")
-
-
-def check_coordinate_ascent(options: Any) -> None:
-    """Check what the options of map and vi have in common."""
-    check_start(options.start, ("random",))
-    check_choice(options.schedule, "schedule", ("joint", "alternating"))
-    check_choice(options.order, "order", ("loadings", "components"))
-    check_choice(options.dtype, "dtype", ("float64", "float32"))
-    check_count(options.max_iter, "max_iter", minimum=0)
-    check_nonnegative(options.tol, "tol")
-    check_threads(options.threads)
 
 
 def check_sampler(options: Any) -> None:
@@ -96,6 +85,11 @@ def check_family(model: str, side: str, prior: Any, size: tuple[int, int]) -> No
             f"priors.{side} must be {names} for model={model!r}, where the updates are conjugate: "
             f"found {type(prior).__name__}"
         )
+    check_broadcast(prior, side, size)
+
+
+def check_broadcast(prior: Any, side: str, size: tuple[int, int]) -> None:
+    """Refuse a prior whose parameters do not fit (n, K) or (K, m)."""
     for parameter in FAMILIES[type(prior).__name__]:
         full = (size[0], 1) if isinstance(prior, ScaledDirichlet) and parameter != "concentration" else size
         shape = np.shape(getattr(prior, parameter))

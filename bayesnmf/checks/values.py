@@ -35,6 +35,12 @@ def check_positive(value: Any, name: str) -> float:
     return number
 
 
+def check_flag(value: Any, name: str) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, (bool, np.bool)):
+        raise TypeError(f"{name} must be True or False: found {value!r}")
+
+
 def check_choice(value: Any, name: str, choices: Iterable[str]) -> str:
     """Return `value` if it is one of `choices`; else name them all, and the closest."""
     options = list(choices)

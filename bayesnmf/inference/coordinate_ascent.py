@@ -1,17 +1,21 @@
 """Coordinate ascent: EM, multiplicative updates, MAP, variational inference and variational EM in one loop.
 
 Which of them it is follows from the priors and from how each side is carried (`bayesnmf.inference.sides`).
-Sources: [GP] alg. 1, 4, 5, 6, 7; [P] 3-4, 34-36; [C] 19-20, 27-28, 45-49; mathematics.md section 4.
+Sources: [GP] alg. 1, 3, 4, 5, 6, 7; [P] 3-4, 34-36; [C] 19-20, 27-28, 38, 45-49; mathematics.md section 4.
+
+The loop itself, `ascend`, is also that of coordinate descent (`poisson_regression`) and of acceleration
+(`extrapolation`): they propose other steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bayesnmf.inference.kkt import kkt_residual
 from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
 from bayesnmf.kernels.cpu import Totals, expected_allocations
 
@@ -40,19 +44,69 @@ class Schedule:
         uses the first side's new value, without which the objective is not monotone.
     order : {"loadings", "components"}
         The side that is updated first.
+    sweeps : int
+        Updates of the first side in a row, each from a fresh allocation step ([GP] alg. 3: several for each sample
+        before the components move); alternating, of both sides ([C] alg. 1 with [C] 38).
     max_iter : int
         Most updates of both sides.
     tol : float
-        Stop when the objective changes by less than `tol` times its size; 0 runs all `max_iter`.
+        Stop when the objective changes by less than `tol` times its size; 0 does not stop there.
+    kkt_tol : float or None
+        Stop when the KKT residual, in counts, is at most this; 0 does not stop there, None does not compute it.
     threads : int or None
         Row blocks worked on at once.
     """
 
     kind: Literal["joint", "alternating"] = "joint"
     order: Literal["loadings", "components"] = "loadings"
+    sweeps: int = 1
     max_iter: int = 1000
     tol: float = 1e-7
+    kkt_tol: float | None = None
     threads: int | None = None
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """Both sides, in order."""
+        return ("loadings", "components") if self.order == "loadings" else ("components", "loadings")
+
+
+class Iterate(NamedTuple):
+    """A state with its allocation step and its objective; the problem too, since priors may be learned."""
+
+    problem: Problem
+    state: State
+    totals: Totals
+    value: float
+
+
+class Ascent(NamedTuple):
+    """What an ascent returns.
+
+    Attributes
+    ----------
+    problem : Problem
+        As given, but for learned priors.
+    state : State
+        The last complete iterate.
+    trace : list of float
+        Objective at the start and after each iteration, in nats.
+    residuals : list of float
+        KKT residual of the same states, in counts; empty where the schedule does not ask for it.
+    status : Status
+        Why it stopped.
+    """
+
+    problem: Problem
+    state: State
+    trace: list[float]
+    residuals: list[float]
+    status: Status
+
+
+# Candidates for the next state, the boldest first; the last one is taken even if the objective falls.
+Steps = Callable[[Iterate], Iterator[State]]
+Learn = Callable[[Problem, State], tuple[Problem, State]]
 
 
 def allocate(problem: Problem, state: State, threads: int | None) -> Totals:
@@ -60,55 +114,99 @@ def allocate(problem: Problem, state: State, threads: int | None) -> Totals:
     return expected_allocations(problem.counts.matrix, state.loadings.geometric, state.components.geometric, threads)
 
 
+def update(problem: Problem, state: State, side: str, totals: Totals) -> State:
+    """Update one side given an allocation step."""
+    if side == "loadings":
+        return update_loadings(problem, state, totals.loadings)
+    return update_components(problem, state, totals.components)
+
+
 def step(problem: Problem, state: State, totals: Totals, schedule: Schedule) -> State:
     """Update both sides once, given the allocation step at `state`."""
-    sides = ("loadings", "components") if schedule.order == "loadings" else ("components", "loadings")
-    for position, side in enumerate(sides):
-        if position == 1 and schedule.kind == "alternating":
+    for position, side in enumerate(schedule.sides):
+        alternating = schedule.kind == "alternating"
+        if position == 1 and alternating:
             totals = allocate(problem, state, schedule.threads)
-        if side == "loadings":
-            state = update_loadings(problem, state, totals.loadings)
-        else:
-            state = update_components(problem, state, totals.components)
+        for _ in range(schedule.sweeps - 1 if position == 0 or alternating else 0):
+            state = update(problem, state, side, totals)
+            totals = allocate(problem, state, schedule.threads)
+        state = update(problem, state, side, totals)
     return state
 
 
-def coordinate_ascent(
-    problem: Problem, state: State, schedule: Schedule, progress: Progress | None = None
-) -> tuple[State, list[float], Status]:
+def plain_steps(schedule: Schedule) -> Steps:
+    """Propose the one next iterate of EM or variational inference."""
+
+    def steps(here: Iterate) -> Iterator[State]:
+        yield step(here.problem, here.state, here.totals, schedule)
+
+    return steps
+
+
+def ascend(
+    problem: Problem,
+    state: State,
+    schedule: Schedule,
+    steps: Steps | None = None,
+    learn: Learn | None = None,
+    progress: Progress | None = None,
+) -> Ascent:
     """Iterate from `state` until the objective settles, `max_iter` is reached or Ctrl-C is pressed.
 
-    Returns
-    -------
-    state : State
-        The last complete iterate.
-    trace : list of float
-        Objective at the start and after each iteration, in nats.
-    status : Status
-        Why it stopped.
+    Parameters
+    ----------
+    steps : callable, optional
+        Proposes next states; by default those of EM or variational inference.
+    learn : callable, optional
+        Improves the priors of a state, before its objective is taken.
     """
+    steps = steps or plain_steps(schedule)
     trace: list[float] = []
-    reached = state
+    residuals: list[float] = []
+    reached = (problem, state)
+
+    def end(converged: bool, reason: str) -> Ascent:
+        return Ascent(*reached, trace, residuals, Status(converged, reason, max(len(trace) - 1, 0)))
+
     try:
+        here = visit(problem, state, schedule.threads)
         for iteration in range(schedule.max_iter + 1):
-            totals = allocate(problem, state, schedule.threads)
-            trace.append(objective(problem, state, totals.loglik))
-            reached = state
+            trace.append(here.value)
+            if schedule.kkt_tol is not None:
+                residuals.append(kkt_residual(here.problem, here.state, here.totals))
+            reached = (here.problem, here.state)
             if progress is not None:
-                progress(iteration, trace[-1], state)
-            if np.isnan(trace[-1]):
-                return state, trace, Status(False, NOT_A_NUMBER, iteration)
+                progress(iteration, here.value, here.state)
+            if np.isnan(here.value):
+                return end(False, NOT_A_NUMBER)
             if settled(trace, schedule.tol):
-                return (
-                    state,
-                    trace,
-                    Status(True, f"objective settled to {schedule.tol:g} relative", iteration),
-                )
+                return end(True, f"objective settled to {schedule.tol:g} relative")
+            if schedule.kkt_tol and residuals[-1] <= schedule.kkt_tol:
+                return end(True, f"KKT residual at most {schedule.kkt_tol:g} counts")
             if iteration < schedule.max_iter:
-                state = step(problem, state, totals, schedule)
+                here = next_iterate(here, steps, learn, schedule.threads)
     except KeyboardInterrupt:
-        return reached, trace, Status(False, INTERRUPTED, max(len(trace) - 1, 0))
-    return state, trace, Status(False, f"all {schedule.max_iter} iterations done", schedule.max_iter)
+        return end(False, INTERRUPTED)
+    return end(False, f"all {schedule.max_iter} iterations done")
+
+
+def visit(problem: Problem, state: State, threads: int | None, learn: Learn | None = None) -> Iterate:
+    """Take the allocation step and the objective at a state."""
+    if learn is not None:
+        problem, state = learn(problem, state)
+    totals = allocate(problem, state, threads)
+    return Iterate(problem, state, totals, objective(problem, state, totals.loglik))
+
+
+def next_iterate(here: Iterate, steps: Steps, learn: Learn | None, threads: int | None) -> Iterate:
+    """Take the first candidate at which the objective does not fall, to rounding; else the last."""
+    lowest = here.value - float(np.finfo(here.problem.counts.dtype).eps) * abs(here.value)
+    new = here
+    for candidate in steps(here):
+        new = visit(here.problem, candidate, threads, learn)
+        if new.value >= lowest:
+            break
+    return new
 
 
 def settled(trace: list[float], tol: float) -> bool:

@@ -6,6 +6,7 @@ first ([K] section 3; mathematics.md section 4). Only the totals of the allocati
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +51,36 @@ def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int
     return update_components(problem, state, totals.components), log_joint
 
 
+def record(
+    step: Callable[[bool], tuple[State, float]], schedule: tuple[int, int, int], progress: Progress | None
+) -> Chain:
+    """Run a chain and keep its draws; after Ctrl-C, those there are.
+
+    Parameters
+    ----------
+    step : callable
+        Returns the next state and its log joint, first those of the start. Its argument says whether they are kept.
+    schedule : tuple of int
+        Warm-up sweeps, kept draws, sweeps for each kept draw.
+    """
+    warmup, draws, thin = schedule
+    sweeps = warmup + draws * thin
+    kept: list[tuple[Value, Value]] = []
+    log_joint: list[float] = []
+    try:
+        for done in range(sweeps + 1):
+            keep = done > warmup and (done - warmup) % thin == 0
+            state, value = step(keep)
+            if keep:
+                kept.append((state.loadings.value, state.components.value))
+                log_joint.append(value)
+            if progress is not None and done < sweeps:
+                progress(done, value, state)
+    except KeyboardInterrupt:
+        return Chain(kept[: len(log_joint)], log_joint, interrupted=True)
+    return Chain(kept, log_joint, interrupted=False)
+
+
 def gibbs_chain(
     problem: Problem,
     state: State,
@@ -69,21 +100,12 @@ def gibbs_chain(
     schedule : tuple of int
         Warm-up sweeps, kept draws, sweeps for each kept draw.
     """
-    warmup, draws, thin = schedule
-    kept: list[tuple[Value, Value]] = []
-    log_joint: list[float] = []
-    try:
-        for iteration in range(warmup + draws * thin):
-            # A sweep reports the log joint of the state it leaves, so each draw is kept when it is left.
-            new, value = sweep(problem, state, rng, threads)
-            if iteration > warmup and (iteration - warmup) % thin == 0:
-                kept.append((state.loadings.value, state.components.value))
-                log_joint.append(value)
-            if progress is not None:
-                progress(iteration, value, state)
-            state = new
-        kept.append((state.loadings.value, state.components.value))
-        log_joint.append(sweep(problem, state, rng, threads)[1])
-    except KeyboardInterrupt:
-        return Chain(kept[: len(log_joint)], log_joint, interrupted=True)
-    return Chain(kept, log_joint, interrupted=False)
+
+    def step(keep: bool) -> tuple[State, float]:
+        # A sweep reports the log joint of the state it leaves, so each state is returned when it is left.
+        nonlocal state
+        left = state
+        state, log_joint = sweep(problem, left, rng, threads)
+        return left, log_joint
+
+    return record(step, schedule, progress)

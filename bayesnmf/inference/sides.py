@@ -148,6 +148,24 @@ class State(NamedTuple):
     components: Side
 
 
+def parameters_of(side: Side) -> tuple[Array, ...]:
+    """Return the positive arrays that state a side: parameters of its mean field, or its value."""
+    if side.conditional is not None:
+        return tuple(vars(side.conditional).values())
+    return tuple(side.value) if isinstance(side.value, ScaledProportions) else (side.value,)
+
+
+def side_of(prior: Distribution, summary: Any, like: Side, parameters: list[Array]) -> Side:
+    """Carry a side with other parameters, of the kind of `like`; a mode on the simplex is normalised."""
+    if like.conditional is not None:
+        return summary.of(prior, type(like.conditional)(*parameters))
+    if isinstance(prior, Gamma):
+        return summary.at(prior, parameters[0])
+    parameters[0] = parameters[0] / parameters[0].sum(axis=-1, keepdims=True)
+    value = ScaledProportions(*parameters) if isinstance(like.value, ScaledProportions) else parameters[0]
+    return summary.at(prior, value)
+
+
 @dataclass(frozen=True)
 class Problem:
     """Counts, and for each side its prior and the way it is carried.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,42 @@ def check_fits(fits: Any) -> None:
         )
     if not fits:
         raise ValueError("fits must not be empty; give at least one fit, as in {'vi': fit}")
+
+
+def check_fit(fit: Any) -> None:
+    """Refuse anything but one fit."""
+    if not isinstance(fit, Fit):
+        raise TypeError(f"fit must be one Fit: found {type(fit).__name__}; give fits['vi'] rather than all of them")
+
+
+def check_groups(groups: Any, row_names: np.ndarray) -> tuple[np.ndarray, list[Any]]:
+    """Return the group of each row as an array of text (n,), and the groups in order; one group where none is given.
+
+    A mapping or a Series is looked up by row name, names compared as text.
+    """
+    n = len(row_names)
+    if groups is None:
+        return np.full(n, "", dtype=object), [""]
+    if isinstance(groups, str) or not isinstance(groups, Iterable):
+        raise TypeError(f"groups must be a list, a mapping or a Series: found {groups!r}; give one entry for each row")
+    categories = getattr(getattr(groups, "cat", groups), "categories", ())  # of a pandas Categorical or Series of it
+    if hasattr(groups, "to_dict"):
+        groups = groups.to_dict()
+    if isinstance(groups, Mapping):
+        by_name = {str(name): group for name, group in groups.items()}
+        lost = [name for name in row_names if str(name) not in by_name]
+        if lost:
+            raise ValueError(
+                f"groups must name every row: {len(lost)} of {n} have none, the first is {lost[0]!r}; "
+                "key them by fit.row_names, or give a list in the order of the rows"
+            )
+        groups = [by_name[str(name)] for name in row_names]
+    labels = np.array([str(group) for group in groups], dtype=object)
+    if len(labels) != n:
+        raise ValueError(f"groups must have one entry for each of {n} rows: found {len(labels)}")
+    present = set(labels)
+    order = dict.fromkeys([*map(str, categories), *labels])  # a missing value is in no category
+    return labels, [name for name in order if name in present]
 
 
 def check_matchable(fits: Mapping[str, Fit]) -> None:

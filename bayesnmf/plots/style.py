@@ -22,6 +22,7 @@ METHOD_COLOURS = {
     "svi": "#56B4E9",
     "gibbs": "#D55E00",
     "nuts": "#009E73",
+    "bld": "#CC79A7",
 }
 """One colour a method, from the palette of Okabe and Ito, safe for the colour-blind."""
 
@@ -40,13 +41,13 @@ class Look(NamedTuple):
 
 
 def looks(fits: Mapping[str, Fit]) -> dict[str, Look]:
-    """Give every fit its look; points without a posterior (map) are diamonds."""
+    """Give every fit its look; points without a posterior (map, bld) are diamonds."""
     seen: dict[str, int] = {}
     chosen = {}
     for label, fit in fits.items():
         turn = seen.get(fit.method, 0)
         seen[fit.method] = turn + 1
-        marker = "D" if fit.method == "map" and turn == 0 else MARKERS[turn % len(MARKERS)]
+        marker = "D" if fit.method in ("map", "bld") and turn == 0 else MARKERS[turn % len(MARKERS)]
         chosen[label] = Look(METHOD_COLOURS[fit.method], marker, LINES[turn % len(LINES)])
     return chosen
 

@@ -1,4 +1,4 @@
-"""How the objectives of map, vi and svi were climbed."""
+"""How the objectives of map, bld, vi and svi were climbed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from bayesnmf.options import MAP, SVI
+from bayesnmf.options import BLD, MAP, SVI
 from bayesnmf.plots.checks import check_any_objective, check_fits
 from bayesnmf.plots.style import SMALL, Look, bare, looks, panels
 from bayesnmf.problems import natural_basis
@@ -21,11 +21,11 @@ Array = NDArray[Any]
 def objectives(fits: Mapping[str, Fit], *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Array:
     """Draw objectives against iterations, one panel for each kind of objective, since kinds do not compare.
 
-    Kinds are the log joint of map (in the natural or the log basis), the augmented ELBO of vi and the bound that svi
-    estimates, each under each model. Under map and vi the axes are logarithmic: the distance of iteration 1 and later
-    to the fit's own best, plus the last step's change, so that the end is not minus infinity. Bounds of svi are noisy
-    and on plain axes: a thin line with its running mean over a twentieth of the run; the first steps may fall below
-    the axis. Fits by gibbs and nuts climb nothing and are left out: see `chains`.
+    Kinds are the log joint of map (in the natural or the log basis), log p(S) of bld, the augmented ELBO of vi and the
+    bound that svi estimates, each under each model. Under map, bld and vi the axes are logarithmic: the distance of
+    iteration 1 and later to the fit's own best, plus the last step's change, so that the end is not minus infinity.
+    Bounds of svi are noisy and on plain axes: a thin line with its running mean over a twentieth of the run; the
+    first steps may fall below the axis. Fits by gibbs and nuts climb nothing and are left out: see `chains`.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def objectives(fits: Mapping[str, Fit], *, axes: Any = None, figsize: tuple[floa
     check_fits(fits)
     kinds: dict[str, list[str]] = {}
     for label, fit in fits.items():
-        if fit.method in ("map", "vi", "svi"):
+        if fit.method in ("map", "bld", "vi", "svi"):
             kinds.setdefault(kind_of_objective(fit), []).append(label)
     check_any_objective(len(kinds))
     grid, _ = panels((1, len(kinds)), (4.2 * len(kinds), 3.6), figsize, axes)
@@ -61,10 +61,12 @@ def objectives(fits: Mapping[str, Fit], *, axes: Any = None, figsize: tuple[floa
 
 
 def kind_of_objective(fit: Fit) -> str:
-    """Name the quantity that a fit by map, vi or svi climbs, and its model."""
+    """Name the quantity that a fit by map, bld, vi or svi climbs, and its model."""
     if isinstance(fit.options, MAP):
         basis = "natural" if natural_basis(fit.options) else "log"
         return f"log joint, {basis} basis\n{fit.model}"
+    if isinstance(fit.options, BLD):
+        return f"{'log joint' if fit.multipliers is None else 'log p(S)'}\n{fit.model}"
     if isinstance(fit.options, SVI):
         return f"{fit.options.bound} ELBO, estimated\n{fit.model}"
     return f"augmented ELBO\n{fit.model}"

@@ -48,6 +48,14 @@ class Dirichlet:
         fallback = np.full_like(peak, 1 / peak.shape[-1]) if previous is None else previous.copy(order="K")
         return np.divide(peak, sums, out=fallback, where=sums > 0)
 
+    def imbalance(self, value: Array, total: Array, exposure: Array | float = 0.0, less: float = 1.0) -> Array:
+        """Return value × Σ(α − less + total) − (α − less + total), in counts: 0 at a mode inside.
+
+        `less` is 1 in the natural basis, 0 in the log (softmax) basis.
+        """
+        peak = shape_minus_one(self.concentration, total) + (1.0 - less)
+        return value * peak.sum(axis=-1, keepdims=True) - peak
+
     def mean(self) -> Array:
         """Expectation, α / Σα."""
         alpha = np.asarray(self.concentration)

@@ -75,6 +75,13 @@ class Gamma:
         fallback = np.zeros_like(peak) if previous is None else previous.copy(order="K")
         return np.divide(peak, rate, out=fallback, where=rate > 0)
 
+    def imbalance(self, value: Array, total: Array, exposure: Array, less: float = 1.0) -> Array:
+        """Return value × (rate + exposure) − (shape − less + total), in counts: 0 at a mode inside.
+
+        `less` is 1 in the natural basis, 0 in the log basis.
+        """
+        return value * (self.rate + np.asarray(exposure)) - (shape_minus_one(self.shape, total) + (1.0 - less))
+
     def mean(self) -> Array:
         """Expectation, shape / rate."""
         return np.asarray(self.shape) / np.asarray(self.rate)

@@ -78,6 +78,10 @@ class ScaledDirichlet:
         scale = self.scale.mode(total.sum(axis=-1, keepdims=True), np.ones_like(total, shape=(1, 1)))
         return ScaledProportions(self.proportions.mode(total, exposure, kept), scale)
 
+    def imbalance(self, value: ScaledProportions, total: Array, exposure: Array | float, less: float = 1.0) -> Array:
+        """Imbalance of the proportions, in counts; the mode of the scale does not depend on them."""
+        return self.proportions.imbalance(value.proportions, total, exposure, less)
+
     def mean(self) -> ScaledProportions:
         """Expectations; the two are independent, so their product is the mean loading."""
         return ScaledProportions(self.proportions.mean(), self.scale.mean())

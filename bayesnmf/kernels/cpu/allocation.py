@@ -12,6 +12,7 @@ are ever formed. This is the only allocation step of the package; every algorith
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numba
@@ -62,9 +63,17 @@ def threads_or_default(threads: int | None, work: int) -> int:
 
 
 def serial_and_parallel(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Compile a loop over row blocks twice: for one thread, without the GIL, and for several."""
-    serial = njit(cache=True, nogil=True, fastmath=FAST)(function)
-    return serial, njit(cache=True, nogil=True, parallel=True, fastmath=FAST)(function)
+    """Compile a loop over row blocks twice: for one thread, without the GIL, and for several.
+
+    Numba's cache tells functions apart by name, not by options: under one name either would be loaded for the other.
+    """
+
+    def compiled(parallel: bool) -> Callable[..., Any]:
+        twin = FunctionType(function.__code__, function.__globals__, function.__name__)
+        twin.__qualname__ = f"{function.__name__}_{'parallel' if parallel else 'serial'}"
+        return njit(cache=True, nogil=True, parallel=parallel, fastmath=FAST)(twin)
+
+    return compiled(False), compiled(True)
 
 
 @njit(cache=True, inline="always")

@@ -1,0 +1,141 @@
+"""Checks of what map and vi can be asked for, and of algorithms against priors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.checks.options import check_start, check_threads
+from bayesnmf.checks.values import check_choice, check_count, check_flag, check_nonnegative
+from bayesnmf.priors import Dirichlet, Gamma
+from bayesnmf.specification import PARAMETER
+
+STARTS = ("random", "svd")
+
+
+def check_coordinate_ascent(options: Any) -> None:
+    """Check what the options of map and vi have in common."""
+    check_start(options.start, STARTS)
+    if options.schedule is not None:
+        check_choice(options.schedule, "schedule", ("joint", "alternating"))
+    check_choice(options.order, "order", ("loadings", "components"))
+    if options.sweeps is not None:
+        check_count(options.sweeps, "sweeps")
+    check_flag(options.extrapolate, "extrapolate")
+    check_count(options.restarts, "restarts")
+    check_choice(options.dtype, "dtype", ("float64", "float32"))
+    check_count(options.max_iter, "max_iter", minimum=0)
+    check_nonnegative(options.tol, "tol")
+    check_threads(options.threads)
+    if options.restarts > 1 and not (isinstance(options.start, str) and options.start == "random"):
+        raise ValueError(f"restarts={options.restarts} needs start='random': every other start is one and the same")
+
+
+def check_decomposition(options: Any) -> None:
+    """Check the options of bld."""
+    check_start(options.start, ("fit", "map", "vi", "random"))
+    check_count(options.restarts, "restarts")
+    check_count(options.max_iter, "max_iter", minimum=0)
+    check_nonnegative(options.tol, "tol")
+    check_threads(options.threads)
+    if options.restarts > 1 and not isinstance(options.start, str):
+        raise ValueError(
+            f"restarts={options.restarts} needs a random start: a given one is one and the same; use start='fit'"
+        )
+
+
+def check_allocation_model(model: str) -> None:
+    """Refuse the best latent decomposition of a model whose allocations it is not stated for."""
+    if model != "dirichlet_gamma":
+        raise ValueError(
+            f"method='bld' needs model='dirichlet_gamma', whose factors integrate out given the allocations: found "
+            f"{model!r}; use model='dirichlet_gamma', or method='map'"
+        )
+
+
+def check_map_algorithm(options: Any) -> None:
+    """Check the algorithm of map against its other options."""
+    check_choice(options.algorithm, "algorithm", ("em", "scd", "ccd"))
+    check_nonnegative(options.kkt_tol, "kkt_tol")
+    if options.algorithm == "em":
+        return
+    if options.schedule == "joint":
+        raise ValueError(
+            f"schedule='joint' must go with algorithm='em': {options.algorithm!r} regresses one side on the other; "
+            "leave schedule out"
+        )
+    if options.basis == "log":
+        raise ValueError(f"basis='log' must go with algorithm='em': {options.algorithm!r} works in the natural basis")
+
+
+def check_vi_algorithm(options: Any) -> None:
+    """Check the algorithm of vi against its other options."""
+    check_choice(options.algorithm, "algorithm", ("coordinate", "gradient"))
+    if isinstance(options.learn, str) or not all(side in ("loadings", "components") for side in options.learn):
+        raise ValueError(f"learn must list sides, of 'loadings' and 'components': found {options.learn!r}")
+    if options.algorithm == "coordinate":
+        return
+    asked = {
+        "schedule": options.schedule is not None,
+        "order": options.order != "loadings",
+        "sweeps": options.sweeps is not None,
+        "extrapolate": options.extrapolate,
+        "learn": bool(options.learn),
+    }
+    for name, given in asked.items():
+        if given:
+            raise ValueError(f"{name} must go with algorithm='coordinate': a gradient moves everything at once")
+
+
+def check_regression(options: Any, loadings: Any, components: Any) -> None:
+    """Refuse coordinate descent where the priors have no interior mode or tie the scales of both sides."""
+    if options.algorithm == "em":
+        return
+    for side, prior in (("loadings", loadings), ("components", components)):
+        if prior != PARAMETER and prior.smallest_shape < 1:
+            raise ValueError(
+                f"algorithm={options.algorithm!r} needs priors.{side} at 1 or above, else the density is unbounded at "
+                f"0: found {prior.smallest_shape:g}; use algorithm='em', which takes the log basis"
+            )
+    on_simplex = components == PARAMETER or isinstance(components, Dirichlet)
+    if on_simplex and not _flat(loadings):
+        raise ValueError(
+            f"algorithm={options.algorithm!r} needs flat loadings where components are on the simplex, Gamma(1, 0) or "
+            "concentration 1, since the scale of a component moves between the sides; give Gamma components, or use "
+            "algorithm='em'"
+        )
+
+
+def _flat(prior: Any) -> bool:
+    return prior.flat if isinstance(prior, Gamma) else bool(np.all(np.asarray(prior.concentration) == 1))
+
+
+def check_learnable(learn: Any, loadings: Any, components: Any) -> None:
+    """Refuse to learn hyperparameters that are not there, or that differ from row to row."""
+    for side, prior in (("loadings", loadings), ("components", components)):
+        if side not in learn:
+            continue
+        if prior == PARAMETER:
+            raise ValueError("learn='components' needs a prior on the components: found 'parameter'; give Dirichlet(1)")
+        if isinstance(prior, Gamma) and prior.flat:
+            raise ValueError(f"learn needs a proper priors.{side}: found the flat Gamma(1, 0); give it a rate above 0")
+        _check_groups(side, prior)
+
+
+def _check_groups(side: str, prior: Any) -> None:
+    shapes = {name: np.shape(value) for name, value in vars(prior).items()}
+    pair = [shapes[name] for name in ("shape", "rate") if name in shapes]
+    if len(set(pair)) > 1:
+        raise ValueError(
+            f"learn takes shape and rate of priors.{side} together, so they must be of one size: found shapes "
+            f"{pair[0]} and {pair[1]}; give both as numbers, or both for each component"
+        )
+    for name, size in shapes.items():
+        if (side == "loadings" and len(size) == 2 and size[0] > 1) or (
+            side == "components" and len(size) == 2 and min(size) > 1
+        ):
+            raise ValueError(
+                f"learn needs priors.{side}.{name} to pool over rows or features: found one of shape {size}; give a "
+                "number, or one for each component"
+            )

@@ -1,0 +1,132 @@
+"""Fits by the closed forms: map and vi."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.fitting import Job
+from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Ascent, Schedule, Steps, ascend, plain_steps
+from bayesnmf.inference.kkt import least_gradient
+from bayesnmf.inference.sides import Problem, State
+from bayesnmf.options import MAP, VI, Priors, schedule_of
+from bayesnmf.priors import ScaledProportions
+from bayesnmf.problems import point_or_mean_field, start_state
+from bayesnmf.results import Fit, VariationalPosterior
+
+
+def fit_closed_form(job: Job) -> Fit:
+    """Run map or vi from one start, or from several, and keep the best."""
+    problem = point_or_mean_field(job.counts, job.options)
+    options = job.options
+    best: Ascent | None = None
+    ends: list[float] = []
+    for restart in range(options.restarts):
+        seed = job.seed if restart == 0 else [job.seed, restart]
+        try:
+            ascent = _climb(job, problem, np.random.default_rng(seed), restart)
+        except KeyboardInterrupt:  # before its first iterate
+            if best is None:
+                raise
+            best = _interrupted(best)
+            break
+        end = ascent.trace[-1] if ascent.trace else -np.inf
+        ends.append(-np.inf if np.isnan(end) else end)
+        if best is None or ends[-1] > max(ends[:-1]):
+            best = ascent
+        if ascent.status.reason == INTERRUPTED:
+            best = _interrupted(best)
+            break
+    assert best is not None
+    diagnostics: dict[str, float] = {}
+    if options.restarts > 1:
+        diagnostics |= {"restarts": float(len(ends)), "worst_restart": min(ends)}
+    if best.residuals:
+        diagnostics |= {"kkt_residual": best.residuals[-1], "least_gradient": least_gradient(problem, best.state)}
+    if best.status.converged:
+        with suppress(KeyboardInterrupt):  # what is computed is kept
+            job.report(_label(job, options.restarts - 1), best.status.iterations, best.status.iterations, max(ends))
+    return replace(fit_of_ascent(job, best), diagnostics=diagnostics)
+
+
+def _interrupted(ascent: Ascent) -> Ascent:
+    return ascent._replace(status=ascent.status._replace(converged=False, reason=INTERRUPTED))
+
+
+def _label(job: Job, restart: int) -> str:
+    return f"{job.method} {job.model}" + (f", start {restart + 1}" if job.options.restarts > 1 else "")
+
+
+def _climb(job: Job, problem: Problem, rng: np.random.Generator, restart: int) -> Ascent:
+    """Run the algorithm that the options name from one start."""
+    options: MAP | VI = job.options
+    schedule = schedule_of(options)
+    label = _label(job, restart)
+    state = start_state(problem, options.start, job.rank, rng)
+
+    def show(iteration: int, value: float, _: State) -> None:
+        job.report(label, iteration, options.max_iter, value)
+
+    if options.algorithm == "gradient":
+        from bayesnmf.inference.gradient_ascent import gradient_ascent
+
+        return gradient_ascent(problem, state, schedule, show)
+    steps = _steps(problem, options, schedule)
+    learn = None
+    if isinstance(options, VI) and options.learn:
+        from bayesnmf.inference.learning import learner
+
+        learn = learner(options.learn)
+    return ascend(problem, state, schedule, steps, learn, show)
+
+
+def _steps(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:
+    steps, floor = plain_steps(schedule), None
+    if options.algorithm in ("scd", "ccd"):
+        from bayesnmf.inference.poisson_regression import FLOOR, regression_steps
+
+        steps, floor = regression_steps(problem, schedule, options.algorithm), FLOOR
+    if options.extrapolate:
+        from bayesnmf.inference.extrapolation import extrapolated
+
+        steps = extrapolated(steps, floor)
+    return steps
+
+
+def fit_of_ascent(job: Job, ascent: Ascent) -> Fit:
+    """Make a `Fit` of where an ascent ended."""
+    state, value = ascent.state, ascent.state.loadings.value
+    posterior = None
+    if state.loadings.conditional is not None:
+        posterior = VariationalPosterior(state.loadings.conditional, state.components.conditional)  # type: ignore[arg-type]
+    return Fit(
+        model=job.model,
+        method=job.method,
+        rank=job.rank,
+        loadings=value.proportions if isinstance(value, ScaledProportions) else value,
+        components=np.ascontiguousarray(state.components.matrix),
+        scale=value.scale[:, 0] if isinstance(value, ScaledProportions) else None,
+        trace=np.asarray(ascent.trace),
+        residuals=np.asarray(ascent.residuals) if ascent.residuals else None,
+        status=ascent.status,
+        priors=_priors(job.options.priors, ascent.problem),
+        options=job.options,
+        counts=job.counts,
+        seed=job.seed,
+        seconds=0.0,
+        diagnostics={},
+        _posterior=posterior,
+    )
+
+
+def _priors(given: Priors, problem: Problem) -> Priors:
+    """Return the priors that were given, or those that were learned from them."""
+    sides: dict[str, Any] = {}
+    for side in ("loadings", "components"):
+        now = getattr(problem, f"{side}_prior")
+        if not isinstance(getattr(given, side), str) and now is not getattr(given, side):
+            sides[side] = now
+    return replace(given, **sides) if sides else given

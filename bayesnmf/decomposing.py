@@ -1,0 +1,114 @@
+"""Best latent decompositions: starts, restarts, and the `Fit` of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.fitting import Job
+from bayesnmf.inference.best_decomposition import AllocationModel, Decomposition, best_decomposition, modes
+from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Schedule, ascend
+from bayesnmf.options import BLD, MAP, VI, Start
+from bayesnmf.priors import Dirichlet, ScaledDirichlet, ScaledProportions
+from bayesnmf.problems import point_or_mean_field, start_state
+from bayesnmf.results import Fit
+
+Array = NDArray[Any]
+
+START_ITER, START_TOL = 500, 1e-6
+
+
+def fit_decomposition(job: Job) -> Fit:
+    """Run bld from one start, or from several, and keep the best."""
+    job = replace(job, options=_with_multipliers(job.options))
+    options: BLD = job.options
+    loadings: ScaledDirichlet = options.priors.loadings  # type: ignore[assignment]
+    components: Dirichlet = options.priors.components  # type: ignore[assignment]
+    model = AllocationModel(job.counts, loadings, components, options.threads)
+    best: Decomposition | None = None
+    ends: list[float] = []
+    for restart in range(options.restarts):
+        found = _climb(job, model, restart)
+        ends.append(found.point.log_p)
+        interrupted = found.status.reason == INTERRUPTED
+        if best is None or found.point.log_p > best.point.log_p:
+            best = found
+        if interrupted:
+            best = best._replace(status=best.status._replace(converged=False, reason=INTERRUPTED))
+            break
+    assert best is not None
+    diagnostics = {"restarts": float(len(ends)), "worst_restart": min(ends)} if options.restarts > 1 else {}
+    return _fit_of(job, model, best, diagnostics)
+
+
+def _with_multipliers(options: BLD) -> BLD:
+    """Start from the multipliers of a fit by bld, not from its modes."""
+    given = getattr(options.start, "multipliers", None)
+    return options if given is None else replace(options, start=Start(*given))
+
+
+def _climb(job: Job, model: AllocationModel, restart: int) -> Decomposition:
+    """Ascend from one start."""
+    options: BLD = job.options
+    rng = np.random.default_rng(job.seed if restart == 0 else [job.seed, restart])
+    label = f"{job.method} {job.model}" + (f", start {restart + 1}" if options.restarts > 1 else "")
+    start, interrupted = _multipliers(job, rng)
+    most = 0 if interrupted else options.max_iter
+    found = best_decomposition(
+        model, start, most, options.tol, lambda done, value: job.report(label, done, options.max_iter, value)
+    )
+    if interrupted:
+        found = found._replace(status=found.status._replace(converged=False, reason=INTERRUPTED))
+    return found
+
+
+def start_method(options: BLD) -> str:
+    """Return the word that start="fit" stands for: vi where every concentration is at least 1, else map."""
+    loadings: Any = options.priors.loadings
+    components: Any = options.priors.components
+    flat = min(loadings.proportions.smallest_shape, components.smallest_shape) >= 1
+    return "vi" if flat else "map"
+
+
+def _multipliers(job: Job, rng: np.random.Generator) -> tuple[tuple[Array, Array], bool]:
+    """Return where to start, and whether Ctrl-C was pressed on the way there."""
+    options: BLD = job.options
+    method = start_method(options) if options.start == "fit" else options.start
+    of_start: MAP | VI = (VI if method == "vi" else MAP)(priors=options.priors)
+    problem = point_or_mean_field(job.counts, of_start)
+    interrupted = False
+    if method in ("map", "vi"):
+        state = start_state(problem, "random", job.rank, rng)
+        schedule = Schedule(max_iter=START_ITER, tol=START_TOL, threads=options.threads)
+        ascent = ascend(problem, state, schedule)
+        state, interrupted = ascent.state, ascent.status.reason == INTERRUPTED
+    else:
+        state = start_state(problem, options.start, job.rank, rng)
+    value = state.loadings.value
+    assert isinstance(value, ScaledProportions)
+    return (value.proportions, state.components.matrix), interrupted
+
+
+def _fit_of(job: Job, model: AllocationModel, found: Decomposition, diagnostics: dict[str, float]) -> Fit:
+    """Make a `Fit` of a decomposition: the modes given S*, and the multipliers."""
+    loadings, components = modes(model, found.point.totals)
+    return Fit(
+        model=job.model,
+        method=job.method,
+        rank=job.rank,
+        loadings=loadings.proportions,
+        components=components,
+        scale=loadings.scale[:, 0],
+        trace=np.asarray(found.trace),
+        status=found.status,
+        priors=job.options.priors,
+        options=job.options,
+        counts=job.counts,
+        seed=job.seed,
+        seconds=0.0,
+        diagnostics=diagnostics,
+        multipliers=(found.point.loadings, found.point.components),
+    )

@@ -1,0 +1,51 @@
+"""Collapsed Gibbs sampling: the allocation of every single count given all others, both sides integrated out.
+
+The chain is one of assignments alone; where a draw is kept, loadings and components are drawn from their
+conditionals given its totals, so that it is a draw of the same posterior as plain Gibbs has ([K] 7-9;
+mathematics.md section 4). It needs components on the simplex.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bayesnmf.inference.allocation_model import urn_of
+from bayesnmf.inference.coordinate_ascent import Progress, allocate
+from bayesnmf.inference.gibbs import Chain, record
+from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
+from bayesnmf.kernels.cpu import Tokens, assign_tokens, reassign_tokens
+
+
+def collapsed_gibbs_chain(
+    problem: Problem,
+    state: State,
+    rng: np.random.Generator,
+    schedule: tuple[int, int, int],
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Chain:
+    """Run one chain; parameters as in `bayesnmf.inference.gibbs.gibbs_chain`.
+
+    The first assignments are drawn given the factors of `state`. A sweep is serial; `threads` are those of the
+    log joint of kept draws, the only ones that have one: progress is told NaN for all others.
+    """
+    matrix, (rank, m) = problem.counts.matrix, state.components.matrix.shape
+    urn = urn_of(problem.loadings_prior, problem.components_prior, rank, m)  # type: ignore[arg-type]
+    tokens: Tokens | None = None
+
+    def step(keep: bool) -> tuple[State, float]:
+        nonlocal state, tokens
+        seed = int(rng.integers(2**63))
+        if tokens is None:
+            tokens = assign_tokens(matrix, state.loadings.geometric, state.components.geometric, seed)
+        else:
+            reassign_tokens(matrix, tokens, urn, seed)
+        if not keep:
+            return state, math.nan
+        state = update_loadings(problem, state, tokens.loadings)
+        state = update_components(problem, state, tokens.components.T)
+        return state, objective(problem, state, allocate(problem, state, threads).loglik)
+
+    return record(step, schedule, progress)

@@ -1,0 +1,66 @@
+"""A start made from the data: the nonnegative parts of a truncated singular value decomposition.
+
+NNDSVD (Boutsidis & Gallopoulos 2008, *SVD based initialization: a head start for nonnegative matrix factorization*)
+of the square roots of the counts, whose variance is about the same everywhere. Random vectors are iterated to the
+leading subspace (Halko, Martinsson & Tropp 2011, alg. 4.4), which cannot fail on small, empty or degenerate counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.inference.sides import Problem, State
+from bayesnmf.inference.start import state_from_totals
+from bayesnmf.kernels.cpu import expected_allocations
+
+Array = NDArray[Any]
+
+FLOOR = 1.0  # of a factor's mean: small values would be left only after very many updates, zeros never
+POWER_ITERATIONS, OVERSAMPLING = 4, 10
+
+
+def data_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
+    """Carry the conditionals given the allocations at the NNDSVD factors, whatever the priors and summaries.
+
+    Components beyond the rank of the counts are random.
+    """
+    counts = problem.counts
+    loadings, components = positive_factors(counts.matrix.astype(np.float64).sqrt(), rank, rng)
+    factors = loadings.astype(counts.dtype), components.astype(counts.dtype)
+    totals = expected_allocations(counts.matrix, *factors, threads=1)
+    return state_from_totals(problem, totals.loadings, totals.components)
+
+
+def positive_factors(matrix: csr_array, rank: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return loadings (n, K) and components (K, m), everywhere positive, whose product is near a nonnegative matrix."""
+    left, singular, right = truncated_svd(matrix, rank, rng)
+    n, m = matrix.shape
+    level = np.sqrt(matrix.mean() / rank) or 1.0
+    loadings, components = level * rng.exponential(size=(n, rank)), level * rng.exponential(size=(rank, m))
+    for k in range(np.count_nonzero(singular > 1e-10 * singular.max(initial=0))):
+        pairs = [(np.maximum(s * left[:, k], 0), np.maximum(s * right[k], 0)) for s in (1, -1)]
+        sizes = [np.linalg.norm(one) * np.linalg.norm(two) for one, two in pairs]
+        chosen = int(np.argmax(sizes))
+        loading, component = pairs[chosen]
+        if sizes[chosen] > 0:
+            weight = np.sqrt(singular[k] * sizes[chosen])
+            loadings[:, k] = weight / np.linalg.norm(loading) * loading
+            components[k] = weight / np.linalg.norm(component) * component
+    floors = FLOOR * loadings.mean(axis=0), FLOOR * components.mean(axis=1)[:, None]
+    return np.maximum(loadings, floors[0]), np.maximum(components, floors[1])
+
+
+def truncated_svd(matrix: csr_array, rank: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Return the leading `rank` singular triplets, or as many as there are: (n, r), (r,), (r, m)."""
+    n, m = matrix.shape
+    transposed = matrix.T.tocsr()
+    basis = rng.standard_normal((m, min(rank + OVERSAMPLING, n, m)))
+    for _ in range(POWER_ITERATIONS):
+        basis = np.linalg.qr(matrix @ basis)[0]
+        basis = np.linalg.qr(transposed @ basis)[0]
+    left, singular, inner = np.linalg.svd(matrix @ basis, full_matrices=False)
+    return left[:, :rank], singular[:rank], (inner @ basis.T)[:rank]

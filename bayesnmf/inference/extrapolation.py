@@ -1,0 +1,75 @@
+"""Extrapolation with a monotone safeguard: fewer iterations for EM, variational inference and coordinate descent.
+
+After every step the state is moved on along the line from the step before ([C] 55, after Ang & Gillis 2019), by a
+weight ω that grows while this raises the objective. Where it does not, the step itself is taken and ω is cut, so
+what is accepted never falls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.inference.coordinate_ascent import Iterate, Steps
+from bayesnmf.inference.sides import Problem, State, parameters_of, side_of
+
+Array = NDArray[Any]
+
+START, GROWTH, CUT = 0.5, 1.1, 0.5
+
+
+def extrapolated(steps: Steps, floor: float | None = None) -> Steps:
+    """Return steps that go further than the given ones.
+
+    Parameters
+    ----------
+    steps : callable
+        Those of an algorithm; each of its candidates is still there to fall back on.
+    floor : float, optional
+        Extrapolate the parameters themselves, down to this value: for coordinate descent, which leaves 0 again. By
+        default their logarithms, which stay positive: a multiplicative update keeps at 0 what is once there, and
+        parameters on their way to 0 fall geometrically.
+    """
+    weight = START
+    previous: list[tuple[Array, ...]] | None = None
+
+    def further(here: Iterate) -> Iterator[State]:
+        nonlocal weight, previous
+        candidates = steps(here)
+        new = next(candidates)
+        now = [parameters_of(side) for side in new]
+        if previous is not None and [each.shape for side in now for each in side] == [
+            each.shape for side in previous for each in side
+        ]:
+            before, previous = previous, now
+            weight = min(weight * GROWTH, 1.0)
+            yield _beyond(here.problem, new, before, weight, floor)
+            weight *= CUT
+        previous = now
+        yield new
+        yield from candidates
+
+    return further
+
+
+def _beyond(problem: Problem, new: State, before: list[tuple[Array, ...]], weight: float, floor: float | None) -> State:
+    """Return the state at new + weight × (new − before)."""
+    sides = (
+        (problem.loadings_prior, problem.loadings_summary),
+        (problem.components_prior, problem.components_summary),
+    )
+    out = []
+    for (prior, summary), side, old in zip(sides, new, before, strict=True):
+        moved = [_move(a, b, weight, floor) for a, b in zip(parameters_of(side), old, strict=True)]
+        out.append(side_of(prior, summary, side, moved))
+    return State(*out)
+
+
+def _move(new: Array, old: Array, weight: float, floor: float | None) -> Array:
+    if floor is not None:
+        return np.maximum(new + weight * (new - old), floor)
+    ratio = np.divide(new, old, out=np.ones_like(new), where=(old > 0) & (new > 0))
+    return new * ratio**weight

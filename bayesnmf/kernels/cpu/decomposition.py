@@ -1,0 +1,187 @@
+"""What the best latent decomposition needs of every S_ikj, in one pass over the nonzeros; S is never stored.
+
+S_ikj = X_ij φ_ikj with φ_ikj ∝ U_ik V_kj. With G_ikj the derivative of log p(S) in S_ikj, Ḡ_ij = Σ_k φ_ikj G_ikj::
+
+    ∂ log p(S) / ∂ log U_ik = Σ_j S_ikj (G_ikj − Ḡ_ij)        ∂ / ∂ log V_kj = Σ_i S_ikj (G_ikj − Ḡ_ij)
+
+([K] 10-16, mathematics.md section 4). G is a sum of digammas, which change sign: each is split into its positive and
+its negative part, so that every gradient is a difference of two nonnegative matrices.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks, serial_and_parallel, threads_or_default
+
+Array = NDArray[Any]
+
+# From here on eight terms of the asymptotic series leave less than 1e-16.
+ASYMPTOTIC = 10.0
+
+
+class Gradients(NamedTuple):
+    """Gradients in the logarithms of both factors, each as a rising minus a falling part ≥ 0, and Σ logΓ(S + 1).
+
+    Attributes
+    ----------
+    loadings_up, loadings_down : ndarray of shape (n, K)
+    components_up, components_down : ndarray of shape (K, m)
+    log_factorials : float
+        Σ_ikj logΓ(S_ikj + 1), in nats.
+    """
+
+    loadings_up: Array
+    loadings_down: Array
+    components_up: Array
+    components_down: Array
+    log_factorials: float
+
+
+@njit(cache=True, nogil=True)
+def log_gamma_and_digamma(x: float) -> tuple[float, float]:
+    """Return logΓ(x) and ψ(x) for x > 0, by recurrence to x ≥ 10 and the asymptotic series there."""
+    product = 1.0
+    reciprocals = 0.0
+    while x < ASYMPTOTIC:
+        product *= x
+        reciprocals += 1.0 / x
+        x += 1.0
+    log_x = math.log(x)
+    r = 1.0 / x
+    s = r * r
+    # Bernoulli numbers: B_2k / 2k for ψ, B_2k / (2k (2k − 1)) for logΓ.
+    psi = s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s * (1 / 132 - s * (
+        691 / 32760 - s * (1 / 12 - s * 3617 / 8160)))))))  # fmt: skip
+    tail = r * (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s * (1 / 1188 - s * (
+        691 / 360360 - s * (1 / 156 - s * 3617 / 122400)))))))  # fmt: skip
+    log_gamma = (x - 0.5) * log_x - x + 0.9189385332046727 + tail - math.log(product)
+    return log_gamma, log_x - 0.5 * r - psi - reciprocals
+
+
+@njit(cache=True, nogil=True)
+def responsibilities(u: Array, v: Array, out: Array) -> None:
+    """Fill `out` with φ_k ∝ u_k v_k, summing to 1; where products underflow as the allocation step has them."""
+    mean = 0.0
+    for k in range(len(u)):
+        out[k] = u[k] * v[k]
+        mean += out[k]
+    if mean < least_mean(u.dtype):
+        smallest = np.finfo(u.dtype).tiny
+        top = -np.inf
+        for k in range(len(u)):
+            out[k] = np.log(u[k]) + np.log(v[k])
+            top = max(top, out[k])
+        if top == -np.inf:
+            for k in range(len(u)):
+                out[k] = np.log(max(u[k], smallest)) + np.log(max(v[k], smallest))
+                top = max(top, out[k])
+        mean = 0.0
+        for k in range(len(u)):
+            out[k] = np.exp(out[k] - top)
+            mean += out[k]
+    for k in range(len(u)):
+        out[k] /= mean
+
+
+@njit(cache=True, nogil=True)
+def _fill_cells(indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, out: Array) -> None:
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            responsibilities(U[i], Vt[indices[p]], out[p])
+            out[p] *= values[p]
+
+
+def cell_allocations(matrix: csr_array, loadings: Array, components: Array) -> Array:
+    """Return the expected allocations of the nonzero counts, (nnz, K) in the order of the matrix, float64.
+
+    Parameters are those of `expected_allocations`, whose totals these are the terms of.
+    """
+    U = np.ascontiguousarray(loadings, np.float64)
+    Vt = np.ascontiguousarray(components.T, np.float64)
+    out = np.empty((len(matrix.indices), U.shape[1]))
+    _fill_cells(matrix.indptr, matrix.indices, matrix.data, U, Vt, out)
+    return out
+
+
+def _gradients(
+    indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, of_rows: Array, of_columns: Array,
+    bounds: Array, up: Array, down: Array, partial: Array,
+) -> Array:  # fmt: skip
+    """Fill up, down (n, K) and, per block, both for the components, partial[:, 0], partial[:, 1] (m, K)."""
+    n_blocks = bounds.shape[0] - 1
+    rank = U.shape[1]
+    log_factorials = np.zeros(n_blocks)
+    for block in prange(n_blocks):
+        share = np.empty(rank)
+        rising = np.empty(rank)
+        falling = np.empty(rank)
+        total = 0.0
+        for i in range(bounds[block], bounds[block + 1]):
+            for p in range(indptr[i], indptr[i + 1]):
+                j = indices[p]
+                responsibilities(U[i], Vt[j], share)
+                mean_rising = 0.0
+                mean_falling = 0.0
+                for k in range(rank):
+                    log_gamma, psi = log_gamma_and_digamma(values[p] * share[k] + 1.0)
+                    total += log_gamma
+                    rising[k] = of_rows[0, i, k] + of_columns[0, j, k] + max(-psi, 0.0)
+                    falling[k] = of_rows[1, i, k] + of_columns[1, j, k] + max(psi, 0.0)
+                    mean_rising += share[k] * rising[k]
+                    mean_falling += share[k] * falling[k]
+                for k in range(rank):
+                    gain = values[p] * share[k] * (rising[k] + mean_falling)
+                    loss = values[p] * share[k] * (falling[k] + mean_rising)
+                    up[i, k] += gain
+                    down[i, k] += loss
+                    partial[block, 0, j, k] += gain
+                    partial[block, 1, j, k] += loss
+        log_factorials[block] = total
+    return log_factorials
+
+
+_GRADIENTS = serial_and_parallel(_gradients)
+
+
+def decomposition_gradients(
+    matrix: csr_array,
+    loadings: Array,
+    components: Array,
+    of_rows: Array,
+    of_columns: Array,
+    threads: int | None = None,
+) -> Gradients:
+    """Return the gradients of log p(S), split by sign, and Σ logΓ(S + 1), for S_ikj ∝ loadings_ik · components_kj.
+
+    Parameters
+    ----------
+    matrix : csr_array of shape (n, m)
+        Counts, float64.
+    loadings, components : ndarray of shape (n, K) and (K, m)
+        Multipliers, nonnegative.
+    of_rows : ndarray of shape (2, n, K)
+        Positive and negative part of ψ(α + Σ_j S_ikj).
+    of_columns : ndarray of shape (2, m, K)
+        Positive and negative part of ψ(η + Σ_i S_ikj) − ψ(Ση + Σ_ij S_ikj), each digamma split by itself.
+    threads : int, optional
+        Row blocks worked on at once; by default one for each of Numba's threads. The result depends on it
+        only by rounding.
+    """
+    U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
+    # A pair of transcendental functions each costs about ten multiply-adds.
+    bounds = row_blocks(matrix.indptr, threads_or_default(threads, 10 * matrix.nnz * U.shape[1]))
+    up, down = np.zeros_like(U), np.zeros_like(U)
+    partial = np.zeros((len(bounds) - 1, 2, *Vt.shape))
+    gradients = _GRADIENTS[len(bounds) > 2]
+    log_factorials = gradients(
+        matrix.indptr, matrix.indices, matrix.data, U, Vt, of_rows, of_columns, bounds, up, down, partial
+    )
+    gain, loss = partial.sum(axis=0)
+    return Gradients(up, down, gain.T, loss.T, float(log_factorials.sum()))

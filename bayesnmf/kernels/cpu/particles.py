@@ -1,0 +1,142 @@
+"""Sequential Monte Carlo through the Pólya urn: particles that visit all tokens in order, each given those before.
+
+A token's urn weights are those of `bayesnmf.kernels.cpu.urn`, with the totals of the tokens visited so far.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.kernels.cpu.sampling import _mix, _uniform
+from bayesnmf.kernels.cpu.urn import Urn, _place
+
+Array = NDArray[Any]
+
+
+@njit(cache=True, nogil=True)
+def systematic_offspring(weights: Array, u: float, offspring: Array) -> None:
+    """Fill `offspring` with how often each particle goes on: on average particles · weight / Σ weights.
+
+    Systematic resampling with one uniform u in (0, 1): one mark in every stretch of mean weight.
+    """
+    particles = len(weights)
+    scale = particles / weights.sum()
+    passed = 0.0
+    marks = 0
+    for q in range(particles):
+        passed += weights[q] * scale
+        before = marks
+        while marks < particles and (marks + u < passed or q == particles - 1):
+            marks += 1
+        offspring[q] = marks - before
+
+
+@njit(cache=True, nogil=True)
+def _resample(weights: Array, u: float, offspring: Array, A: Array, B: Array, sums: Array, cumulative: Array) -> None:
+    """Copy particles that go on more than once over those that end; all weights become 1."""
+    systematic_offspring(weights, u, offspring)
+    source = 0
+    for dead in range(len(weights)):
+        if offspring[dead] > 0:
+            continue
+        while offspring[source] < 2:
+            source += 1
+        offspring[source] -= 1
+        A[dead] = A[source]
+        sums[dead] = sums[source]
+        cumulative[dead] = cumulative[source]
+        for j in range(len(B)):
+            B[j, dead] = B[j, source]
+    weights[:] = 1.0
+
+
+@njit(cache=True, nogil=True)
+def _filter_row(
+    features: Array, values: Array, alpha: Array, r: Array, concentration: Array, B: Array, sums: Array,
+    weights: Array, seed: Any,
+) -> float:  # fmt: skip
+    particles, rank = sums.shape
+    state = np.empty(1, dtype=np.uint64)
+    state[0] = _mix(seed)
+    A = np.zeros((particles, rank))
+    cumulative = np.empty((particles, rank))
+    offspring = np.empty(particles, dtype=np.int64)
+    recorded = 0.0
+    for p in range(len(features)):
+        j = features[p]
+        eta = concentration[j if len(concentration) > 1 else 0]
+        for _ in range(int(values[p])):
+            mean = 0.0
+            for q in range(particles):
+                running = 0.0
+                for k in range(rank):
+                    running += r[k] * (alpha[k] + A[q, k]) * (eta[k] + B[j, q, k]) / sums[q, k]
+                    cumulative[q, k] = running
+                weights[q] *= running
+                mean += weights[q]
+            mean /= particles
+            recorded += math.log(mean)
+            squares = 0.0
+            for q in range(particles):
+                weights[q] /= mean
+                squares += weights[q] * weights[q]
+            # The effective sample size is particles² / squares. Weights do not depend on what is drawn next,
+            # so resampling comes first, and copies part ways at once.
+            if squares > 2 * particles:
+                _resample(weights, _uniform(state), offspring, A, B, sums, cumulative)
+            for q in range(particles):
+                k = _place(cumulative[q], _uniform(state) * cumulative[q, rank - 1])
+                A[q, k] += 1
+                B[j, q, k] += 1
+                sums[q, k] += 1
+    return recorded
+
+
+class Particles(NamedTuple):
+    """What the particles of a sequential Monte Carlo pass carry from row to row.
+
+    Attributes
+    ----------
+    components : ndarray of shape (m, particles, K)
+        Totals B of the tokens seen.
+    sums : ndarray of shape (particles, K)
+        η_k+ + B_k+.
+    weights : ndarray of shape (particles,)
+        Of mean 1 between tokens.
+    """
+
+    components: Array
+    sums: Array
+    weights: Array
+
+
+def filter_row(matrix: csr_array, row: int, urn: Urn, particles: Particles, seed: int) -> float:
+    """Take the particles through the tokens of one row, in place; return the log of the product of mean weights.
+
+    Every token multiplies a particle's weight by the sum of its urn weights, and is then drawn. Where the effective
+    sample size falls below half the particles, they are resampled. The exponential of the results' sum over all
+    rows is an unbiased estimate of the sum over all assignments of the product of urn weights.
+
+    Parameters
+    ----------
+    matrix : csr_array of shape (n, m)
+        Whole-number counts.
+    row : int
+        Rows are taken in order, each once.
+    urn : Urn
+    particles : Particles
+        Changed.
+    seed : int
+        Of this row, below 2**64.
+    """
+    cells = slice(matrix.indptr[row], matrix.indptr[row + 1])
+    alpha, r = (parameter[row if len(parameter) > 1 else 0] for parameter in (urn.shape, urn.weight))
+    return _filter_row(
+        matrix.indices[cells], matrix.data[cells], alpha, r, urn.concentration, *particles, np.uint64(seed)
+    )

@@ -1,0 +1,144 @@
+"""The structure plot: what every sample is made of, one stacked bar a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from bayesnmf import checks
+from bayesnmf.plots.checks import check_fit, check_groups
+from bayesnmf.plots.style import SMALL, panels, shorten
+from bayesnmf.results import Fit
+from bayesnmf.views import to_topic_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[Any]
+
+GAP = 0.006
+LETTER = 0.065  # width of a letter of a label, in inches
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+"""Okabe and Ito's colours, safe for the colour-blind; more components take those of a larger map."""
+
+
+def structure(
+    fit: Fit,
+    groups: Mapping[Any, Any] | pd.Series | Sequence[Any] | Array | None = None,
+    max_per_group: int | None = None,
+    *,
+    ax: Axes | None = None,
+    figsize: tuple[float, float] | None = None,
+) -> Axes:
+    """Draw the topic proportions of every sample as one stacked bar, samples grouped and sorted.
+
+    The proportions are those of ``bayesnmf.to_topic_model(fit)``, so that any model is drawn in the same unit: the
+    share of each component in the expected counts of a sample. Within a group, samples stand by their greatest
+    component, the group's most frequent one first, and then by its share, falling and rising by turns.
+
+    Parameters
+    ----------
+    fit : Fit
+    groups : array-like (n,), mapping or pandas Series, optional
+        The group of each sample: in the order of the rows, or by row name. Groups come in the order in which the rows
+        show them; those of a pandas categorical in the order of its categories.
+    max_per_group : int, optional
+        Draw at most so many samples of each group, evenly spaced among the sorted ones; the label says so.
+    ax : Axes, optional
+        Axes to draw on instead of new ones.
+    figsize : tuple of float, optional
+        Inches.
+
+    Returns
+    -------
+    Axes
+    """
+    check_fit(fit)
+    labels, names = check_groups(groups, fit.row_names)
+    proportions = to_topic_model(fit).proportions
+    if max_per_group is not None:
+        checks.check_count(max_per_group, "max_per_group")
+    blocks = []
+    for name in names:
+        rows = np.flatnonzero(labels == name)
+        blocks.append(_thinned(rows[in_order(proportions[rows])], max_per_group))
+    grid, _ = panels((1, 1), (10, 3.2), figsize, ax)
+    canvas: Axes = grid[0, 0]
+    edges = _draw(canvas, proportions, blocks)
+    if groups is not None:
+        _name_groups(canvas, names, edges, [int(np.sum(labels == name)) for name in names])
+    else:
+        canvas.set_xticks([])
+    thinned = sum(map(len, blocks)) < len(labels)
+    note = f", at most {max_per_group:,} of each group (evenly spaced)" if thinned and groups is not None else ""
+    note = f", {len(blocks[0]):,} shown (evenly spaced)" if thinned and groups is None else note
+    canvas.set_xlabel(f"{len(labels):,} samples{note}", fontsize=SMALL)
+    return canvas
+
+
+def in_order(proportions: Array) -> Array:
+    """Return the order of samples: by greatest component, the most frequent first, then by its share."""
+    leading = proportions.argmax(axis=1)
+    sizes = np.bincount(leading, minlength=proportions.shape[1])
+    rank_of = np.argsort(np.argsort(-sizes, kind="stable"))[leading]
+    share = proportions.max(axis=1)
+    return np.lexsort((np.where(rank_of % 2 == 0, -share, share), rank_of))
+
+
+def _thinned(rows: Array, most: int | None) -> Array:
+    if most is None or len(rows) <= most:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
+
+
+def colours_of(rank: int) -> list[Any]:
+    """Return one colour a component."""
+    if rank <= len(PALETTE):
+        return list(PALETTE[:rank])
+    if rank <= 20:
+        return [mpl.colormaps["tab20"](k) for k in range(rank)]
+    return list(mpl.colormaps["gist_ncar"](np.linspace(0.03, 0.97, rank)))
+
+
+def _draw(ax: Axes, proportions: Array, blocks: list[Array]) -> list[tuple[float, float]]:
+    """Fill one staircase for each group and component; return where each group begins and ends."""
+    rank = proportions.shape[1]
+    colours = colours_of(rank)
+    gap = GAP * sum(map(len, blocks))
+    edges = []
+    start = 0.0
+    for position, rows in enumerate(blocks):
+        places = start + np.arange(len(rows) + 1)
+        tops = np.cumsum(proportions[rows], axis=1)
+        for k in reversed(range(rank)):  # each from 0 up, over the last: no ground shines through between them
+            label = f"component {k}" if position == 0 else None
+            ax.stairs(tops[:, k], places, fill=True, color=colours[k], linewidth=0, label=label)
+        edges.append((start, places[-1]))
+        start = places[-1] + gap
+    ax.set_xlim(0, edges[-1][1])
+    ax.set_ylim(0, 1)
+    ax.set_ylabel("share of a sample's counts", fontsize=SMALL)
+    ax.tick_params(axis="y", labelsize=SMALL)
+    ax.spines[:].set_visible(False)
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=SMALL, ncols=-(-rank // 15),
+              handlelength=1, handleheight=1)  # fmt: skip
+    return edges
+
+
+def _name_groups(ax: Axes, names: list[Any], edges: list[tuple[float, float]], sizes: list[int]) -> None:
+    """Write each group's name and size below its bars, slanted where they would run into one another."""
+    words = [f"{shorten(name)}\n({size:,})" for name, size in zip(names, sizes, strict=True)]
+    middles = np.mean(edges, axis=1)
+    inches = ax.get_position().width * ax.figure.get_figwidth() / edges[-1][1]  # type: ignore[union-attr]
+    widths = np.array([LETTER * max(map(len, word.split("\n"))) for word in words])
+    if np.any((widths[1:] + widths[:-1]) / 2 > np.diff(middles) * inches):
+        words = [word.replace("\n", " ") for word in words]
+        ax.set_xticks(middles, words, rotation=35, ha="right", rotation_mode="anchor", fontsize=SMALL)
+    else:
+        ax.set_xticks(middles, words, fontsize=SMALL)
+    ax.tick_params(axis="x", length=0, pad=2)

@@ -1,0 +1,128 @@
+"""The structure plot shows the proportions of the topic model, each sample once, under its group."""
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.patches import StepPatch
+from smallfits import COUNTS, K, N, every_method, every_model, fit, quietly
+
+import bayesnmf
+from bayesnmf import plots
+from bayesnmf.plots.structure import colours_of, in_order
+
+pytestmark = quietly
+GROUPS = ["b", "a", "b", "a", "c", "c", "a", "b", "c", "a", "b", "b"]
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    """Close every figure."""
+    yield
+    plt.close("all")
+
+
+def bars_of(ax):
+    """Shares as drawn, one array (samples, K) for each group, from the cumulated staircases."""
+    stairs = [patch for patch in ax.patches if isinstance(patch, StepPatch)]
+    blocks = [stairs[at : at + K][::-1] for at in range(0, len(stairs), K)]
+    return [np.diff([patch.get_data().values for patch in block], axis=0, prepend=0).T for block in blocks]
+
+
+def group_names(ax):
+    return [text.get_text().replace("\n", " ") for text in ax.get_xticklabels()]
+
+
+def sorted_rows(rows):
+    return rows[np.lexsort(rows.T)]
+
+
+@every_method
+@every_model
+def test_bars_are_the_proportions_of_each_group(model, method):
+    fitted = fit(model, method)
+    ax = plots.structure(fitted, GROUPS)
+    assert group_names(ax) == ["b (5)", "a (4)", "c (3)"]
+    proportions = bayesnmf.to_topic_model(fitted).proportions
+    for block, name in zip(bars_of(ax), "bac", strict=True):
+        expected = proportions[np.array(GROUPS) == name]
+        # Differences of cumulated shares: a few units in the last place of 1.
+        np.testing.assert_allclose(sorted_rows(block), sorted_rows(expected), atol=1e-15)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [f"component {k}" for k in reversed(range(K))]
+
+
+def test_groups_are_found_by_row_name_or_in_the_order_of_the_rows():
+    fitted = fit()
+    by_name = dict(zip(COUNTS.index, GROUPS, strict=True))
+    shuffled = pd.Series(by_name).sample(frac=1, random_state=0)
+    expected = bars_of(plots.structure(fitted, np.array(GROUPS)))
+    for groups in (by_name, shuffled):
+        for one, two in zip(bars_of(plots.structure(fitted, groups)), expected, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("kind", [pd.Categorical, lambda values, **options: pd.Series(pd.Categorical(values, **options),
+                                                                                     COUNTS.index)])  # fmt: skip
+def test_a_categorical_states_the_order_of_the_groups(kind):
+    ax = plots.structure(fit(), kind(GROUPS, categories=["c", "unused", "a", "b"]))
+    assert group_names(ax) == ["c (3)", "a (4)", "b (5)"]
+    lost = kind([None if group == "b" else group for group in GROUPS], categories=["c", "a"])
+    assert group_names(plots.structure(fit(), lost)) == ["c (3)", "a (4)", "nan (5)"]
+
+
+def test_samples_stand_by_greatest_component_then_share():
+    rows = np.random.default_rng(0).dirichlet(np.full(3, 0.5), 200)
+    order = in_order(rows)
+    np.testing.assert_array_equal(np.sort(order), np.arange(200))
+    leading, share = rows[order].argmax(axis=1), rows[order].max(axis=1)
+    runs = np.flatnonzero(np.diff(leading)) + 1
+    blocks = np.split(share, runs)
+    assert len(blocks) == 3  # every component leads in one run
+    assert [len(block) for block in blocks] == sorted(np.bincount(leading), reverse=True)
+    for position, block in enumerate(blocks):
+        assert np.all(np.diff(block) * (-1) ** position <= 0)
+
+
+def test_thinned_groups_are_evenly_spaced_and_the_label_says_so():
+    fitted = fit()
+    whole, ax = bars_of(plots.structure(fitted, GROUPS)), plots.structure(fitted, GROUPS, max_per_group=3)
+    thin = bars_of(ax)
+    for before, after in zip(whole, thin, strict=True):
+        kept = [0, len(before) // 2, len(before) - 1] if len(before) != 4 else [0, 2, 3]
+        np.testing.assert_array_equal(after, before[kept] if len(before) > 3 else before)
+    assert ax.get_xlabel() == f"{N} samples, at most 3 of each group (evenly spaced)"
+    assert group_names(ax) == ["b (5)", "a (4)", "c (3)"]  # sizes of the groups, not of what is drawn
+    assert plots.structure(fitted, GROUPS, max_per_group=5).get_xlabel() == f"{N} samples"
+    assert plots.structure(fitted, max_per_group=4).get_xlabel() == f"{N} samples, 4 shown (evenly spaced)"
+
+
+def test_it_draws_on_given_axes_and_leaves_settings_alone():
+    before = dict(mpl.rcParams)
+    _, given = plt.subplots()
+    assert plots.structure(fit(), ax=given) is given
+    assert len(plt.get_fignums()) == 1
+    assert not len(given.get_xticks())
+    ax = plots.structure(fit(), [f"a long name of group {name}" for name in GROUPS], figsize=(4, 3))
+    assert tuple(ax.figure.get_size_inches()) == (4, 3)
+    ax.figure.canvas.draw()  # warnings of the layout are errors
+    assert {text.get_rotation() for text in ax.get_xticklabels()} == {35}
+    assert dict(mpl.rcParams) == before
+
+
+def test_every_component_has_its_own_colour():
+    for rank in (1, 8, 9, 20, 21, 60):
+        assert len({mpl.colors.to_rgba(colour) for colour in colours_of(rank)}) == rank
+
+
+def test_senseless_groups_are_refused():
+    with pytest.raises(TypeError, match="fit must be one Fit"):
+        plots.structure({"vi": fit()})
+    with pytest.raises(ValueError, match="one entry for each of 12 rows: found 2"):
+        plots.structure(fit(), ["a", "b"])
+    with pytest.raises(ValueError, match=r"11 of 12 have none, the first is 's1'"):
+        plots.structure(fit(), {"s0": "a"})
+    with pytest.raises(TypeError, match="groups must be a list"):
+        plots.structure(fit(), 3)
+    with pytest.raises(ValueError, match="max_per_group must be at least 1"):
+        plots.structure(fit(), max_per_group=0)
