@@ -140,7 +140,6 @@ class VI:
     def __post_init__(self) -> None:
         checks.check_coordinate_ascent(self)
         checks.check_vi_algorithm(self)
-        object.__setattr__(self, "learn", tuple(self.learn))  # a saved fit comes back with a list
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -13,7 +13,7 @@ import bayesnmf
 from bayesnmf import MAP, ConvergenceWarning, Dirichlet, Gamma, Priors, ScaledDirichlet, Start
 from bayesnmf.gauge import to_topic_model
 from bayesnmf.inference import poisson_regression as module
-from bayesnmf.kernels.cpu import poisson_regression
+from bayesnmf.kernels.cpu import allocation, poisson_regression, regression
 
 FLAT = Gamma(1.0, 0.0)
 NASTY = nasty_counts()
@@ -168,6 +168,14 @@ def test_threads_change_nothing(kind):
     theta, beta = factors(counts)
     one, three = (poisson_regression(csr_array(counts), theta, beta, NONE, 4, KINDS[kind], 1e-15, t) for t in (1, 3))
     np.testing.assert_array_equal(one, three)
+
+
+def test_serial_and_parallel_code_are_cached_apart():
+    """Numba's cache goes by name, not by options: under one name the parallel code was loaded for one thread."""
+    for serial, parallel in (allocation._SHARE_OUT, regression._REGRESS):
+        assert serial.py_func.__qualname__ != parallel.py_func.__qualname__
+        assert not serial.targetoptions["parallel"]
+        assert parallel.targetoptions["parallel"]
 
 
 @pytest.mark.parametrize("prior", [False, True], ids=["flat", "gamma"])

@@ -6,8 +6,8 @@ accepted: against powers of at most 1 this saves a fifth to two thirds of the pa
 stored: time O(nnz K) a pass, memory O((n + m) K).
 
 log p(S) has many local maxima, and the start decides more than the algorithm. L-BFGS in log μ and log ν was tried:
-on 80 cells it ends 0.3 to 3 nats higher after a tenth of the passes, on thousands sometimes higher and sometimes
-lower, after two to ten times as many.
+on 80 cells it ends 0.2 to 2 nats higher after a tenth to a quarter of the passes, on thousands sometimes higher and
+sometimes lower, and mostly after more.
 """
 
 from __future__ import annotations

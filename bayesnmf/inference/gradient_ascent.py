@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import polygamma
+from threadpoolctl import threadpool_limits
 
 from bayesnmf.inference.coordinate_ascent import (
     INTERRUPTED,
@@ -52,7 +53,8 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
         key = logs.tobytes()
         if key not in seen:
             seen.clear()  # the line search asks for the same point twice at most
-            seen[key] = visit(problem, _unpack(problem, state, logs), schedule.threads)
+            with np.errstate(over="ignore", invalid="ignore"):  # far out the bound is not a number, and refused
+                seen[key] = visit(problem, _unpack(problem, state, logs), schedule.threads)
         return seen[key]
 
     def negative(logs: Array) -> tuple[float, Array]:
@@ -83,14 +85,15 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
         if np.isnan(trace[0]):
             return end(False, NOT_A_NUMBER)
         if schedule.max_iter:
-            found = minimize(
-                negative,  # type: ignore[call-overload]
-                _pack(state),
-                method="L-BFGS-B",
-                jac=True,
-                callback=keep,
-                options=limits,
-            )
+            with threadpool_limits(1, user_api="blas"):  # steps are of vectors: waking threads costs far more
+                found = minimize(
+                    negative,  # type: ignore[call-overload]
+                    _pack(state),
+                    method="L-BFGS-B",
+                    jac=True,
+                    callback=keep,
+                    options=limits,
+                )
             if settled(trace, schedule.tol):
                 return end(True, f"objective settled to {schedule.tol:g} relative")
             if len(trace) - 1 < schedule.max_iter:
