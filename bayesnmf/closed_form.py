@@ -4,67 +4,38 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bayesnmf.fitting import Job
-from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Ascent, Schedule, Steps, ascend, plain_steps
+from bayesnmf.inference.coordinate_ascent import WINDOW, Ascent, Schedule, Steps, ascend, plain_steps
 from bayesnmf.inference.kkt import least_gradient
 from bayesnmf.inference.sides import Problem, State
-from bayesnmf.options import MAP, VI, Priors, schedule_of
+from bayesnmf.options import MAP, VI, Priors
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.problems import point_or_mean_field, start_state
+from bayesnmf.restarts import best_of
 from bayesnmf.results import Fit, VariationalPosterior
 
 
 def fit_closed_form(job: Job) -> Fit:
     """Run map or vi from one start, or from several, and keep the best."""
     problem = point_or_mean_field(job.counts, job.options)
-    options = job.options
-    best: Ascent | None = None
-    ends: list[float] = []
-    for restart in range(options.restarts):
-        seed = job.seed if restart == 0 else [job.seed, restart]
-        try:
-            ascent = _climb(job, problem, np.random.default_rng(seed), restart)
-        except KeyboardInterrupt:  # before its first iterate
-            if best is None:
-                raise
-            best = _interrupted(best)
-            break
-        end = ascent.trace[-1] if ascent.trace else -np.inf
-        ends.append(-np.inf if np.isnan(end) else end)
-        if best is None or ends[-1] > max(ends[:-1]):
-            best = ascent
-        if ascent.status.reason == INTERRUPTED:
-            best = _interrupted(best)
-            break
-    assert best is not None
-    diagnostics: dict[str, float] = {}
-    if options.restarts > 1:
-        diagnostics |= {"restarts": float(len(ends)), "worst_restart": min(ends)}
+    best, diagnostics = best_of(job, partial(_climb, job, problem))
     if best.residuals:
         diagnostics |= {"kkt_residual": best.residuals[-1], "least_gradient": least_gradient(problem, best.state)}
     if best.status.converged:
         with suppress(KeyboardInterrupt):  # what is computed is kept
-            job.report(_label(job, options.restarts - 1), best.status.iterations, best.status.iterations, max(ends))
+            job.report(f"{job.method} {job.model}", best.status.iterations, best.status.iterations, best.trace[-1])
     return replace(fit_of_ascent(job, best), diagnostics=diagnostics)
 
 
-def _interrupted(ascent: Ascent) -> Ascent:
-    return ascent._replace(status=ascent.status._replace(converged=False, reason=INTERRUPTED))
-
-
-def _label(job: Job, restart: int) -> str:
-    return f"{job.method} {job.model}" + (f", start {restart + 1}" if job.options.restarts > 1 else "")
-
-
-def _climb(job: Job, problem: Problem, rng: np.random.Generator, restart: int) -> Ascent:
+def _climb(job: Job, problem: Problem, rng: np.random.Generator, label: str) -> Ascent:
     """Run the algorithm that the options name from one start."""
     options: MAP | VI = job.options
     schedule = schedule_of(options)
-    label = _label(job, restart)
     state = start_state(problem, options.start, job.rank, rng)
 
     def show(iteration: int, value: float, _: State) -> None:
@@ -81,6 +52,21 @@ def _climb(job: Job, problem: Problem, rng: np.random.Generator, restart: int) -
 
         learn = learner(options.learn)
     return ascend(problem, state, schedule, steps, learn, show)
+
+
+def schedule_of(options: MAP | VI) -> Schedule:
+    """Return the schedule of coordinate ascent that the options state."""
+    descent = isinstance(options, MAP) and options.algorithm != "em"
+    return Schedule(
+        kind="alternating" if descent else options.schedule or "joint",
+        order=options.order,
+        sweeps=options.sweeps or (4 if options.algorithm == "scd" else 1),
+        max_iter=options.max_iter,
+        tol=options.tol,
+        window=WINDOW if options.extrapolate or options.algorithm == "gradient" else 1,
+        kkt_tol=options.kkt_tol if isinstance(options, MAP) else None,
+        threads=options.threads,
+    )
 
 
 def _steps(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:

@@ -75,8 +75,8 @@ def to_datatree(fit: Fit, draws: int | None = None, chains: int | None = None, *
     """Convert a fit to an ArviZ `DataTree`.
 
     Groups: `posterior` (loadings, components and scale by chain and draw) and `observed_data`; `sample_stats` with
-    the log joint `lp` under gibbs and nuts, `optimization` with the objective under the other methods; on request
-    `log_likelihood` and `posterior_predictive`.
+    the log joint `lp` under gibbs and nuts, `optimization` with the objective under the other methods, and the KKT
+    residual under map; on request `log_likelihood` and `posterior_predictive`.
 
     Parameters
     ----------
@@ -160,9 +160,12 @@ def _posterior_group(fit: Fit, values: Draws) -> xr.Dataset:
 
 
 def _trace_group(fit: Fit, number: tuple[int, int]) -> dict[str, xr.Dataset]:
-    """Return the log joint of the draws taken, or the objective of the iterations."""
+    """Return the log joint of the draws taken, or the objective and the KKT residual of the iterations."""
     if not isinstance(fit._posterior, Draws):
-        return {"optimization": xr.Dataset({"objective": ("iteration", np.array(fit.trace))})}
+        group = {"objective": ("iteration", np.array(fit.trace))}
+        if fit.residuals is not None:
+            group["kkt_residual"] = ("iteration", np.array(fit.residuals))
+        return {"optimization": xr.Dataset(group)}
     if fit.trace.shape != (fit._posterior.chains, fit._posterior.draws):
         return {}
     kept = fit.trace[: number[0], evenly_spaced(number[1], fit._posterior.draws)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Schedule, ascend
 from bayesnmf.options import BLD, MAP, VI, Start
 from bayesnmf.priors import Dirichlet, ScaledDirichlet, ScaledProportions
 from bayesnmf.problems import point_or_mean_field, start_state
+from bayesnmf.restarts import best_of
 from bayesnmf.results import Fit
 
 Array = NDArray[Any]
@@ -28,19 +30,7 @@ def fit_decomposition(job: Job) -> Fit:
     loadings: ScaledDirichlet = options.priors.loadings  # type: ignore[assignment]
     components: Dirichlet = options.priors.components  # type: ignore[assignment]
     model = AllocationModel(job.counts, loadings, components, options.threads)
-    best: Decomposition | None = None
-    ends: list[float] = []
-    for restart in range(options.restarts):
-        found = _climb(job, model, restart)
-        ends.append(found.point.log_p)
-        interrupted = found.status.reason == INTERRUPTED
-        if best is None or found.point.log_p > best.point.log_p:
-            best = found
-        if interrupted:
-            best = best._replace(status=best.status._replace(converged=False, reason=INTERRUPTED))
-            break
-    assert best is not None
-    diagnostics = {"restarts": float(len(ends)), "worst_restart": min(ends)} if options.restarts > 1 else {}
+    best, diagnostics = best_of(job, partial(_climb, job, model))
     return _fit_of(job, model, best, diagnostics)
 
 
@@ -50,11 +40,9 @@ def _with_multipliers(options: BLD) -> BLD:
     return options if given is None else replace(options, start=Start(*given))
 
 
-def _climb(job: Job, model: AllocationModel, restart: int) -> Decomposition:
+def _climb(job: Job, model: AllocationModel, rng: np.random.Generator, label: str) -> Decomposition:
     """Ascend from one start."""
     options: BLD = job.options
-    rng = np.random.default_rng(job.seed if restart == 0 else [job.seed, restart])
-    label = f"{job.method} {job.model}" + (f", start {restart + 1}" if options.restarts > 1 else "")
     start, interrupted = _multipliers(job, rng)
     most = 0 if interrupted else options.max_iter
     found = best_decomposition(

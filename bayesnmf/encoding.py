@@ -88,9 +88,7 @@ def _encode_options(options: Options) -> dict[str, Any]:
 
 
 def _decode_options(record: dict[str, Any], tree: xr.DataTree, priors: Priors) -> Options:
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in record["values"].items()
-    }
+    values = dict(record["values"])
     if "start" not in values:
         values["start"] = Start(**_decode_sides(tree["start"]))
     if "options" in tree.children:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Event
 from typing import Any, Literal, NamedTuple
@@ -13,7 +14,7 @@ from scipy.special import logsumexp
 
 from bayesnmf import checks
 from bayesnmf.counts import Counts
-from bayesnmf.fitting import resolve_priors
+from bayesnmf.fitting import ConvergenceWarning, resolve_priors
 from bayesnmf.inference import allocation_model
 from bayesnmf.inference.evidence import count_allocations, enumerated_log_evidence, estimated_log_evidence
 from bayesnmf.options import Priors
@@ -22,6 +23,7 @@ from bayesnmf.specification import MODELS
 
 MOST_ALLOCATIONS = 100_000
 LARGEST_PARTICLES = 4 * 2**30
+WIDEST_SPREAD = 1.0  # of the log estimates, in nats; beyond it one run decides the mean
 
 
 class Evidence(NamedTuple):
@@ -30,25 +32,30 @@ class Evidence(NamedTuple):
     Attributes
     ----------
     log_evidence : float
-        Log p(X), Poisson scale, in nats. By "smc" the log of an unbiased estimate of p(X), itself too low on average.
+        Log p(X), Poisson scale, in nats. By "smc" the log of an unbiased estimate of p(X), the mean of those of the
+        runs, itself too low on average.
     se : float
-        Standard error of `log_evidence` from the spread of the runs; NaN for a single run, 0 by "exact".
+        Standard error of `log_evidence` from the spread of the runs; NaN for a single run, 0 by "exact". It is first
+        order, std(p̂) / mean(p̂) / √runs, and never above 1: close to 1 one run outweighs all others, and it says
+        nothing about the error. Look at `estimates` then.
     method : {"smc", "exact"}
-    particles, runs : int
-        Particles of each run and finished runs; 0 by "exact".
+    particles : int
+        Of each run; 0 by "exact".
+    estimates : tuple of float
+        Log p̂(X) of each finished run, in nats; empty by "exact".
     """
 
     log_evidence: float
     se: float
     method: str
     particles: int
-    runs: int
+    estimates: tuple[float, ...]
 
 
 def log_evidence(
     counts: Any,
-    rank: int,
     model: str = "gamma_poisson",
+    rank: int = 10,
     method: Literal["smc", "exact"] = "smc",
     *,
     priors: Priors | None = None,
@@ -66,9 +73,10 @@ def log_evidence(
     ----------
     counts : array-like, (n, m)
         Whole numbers.
+    model : {"gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "poisson"}
+        "poisson" has no evidence under its flat default: give `priors` with proper loadings.
     rank : int
         Number of components, K.
-    model : {"gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "poisson"}
     method : {"smc", "exact"}
         "smc": sequential Monte Carlo through the Pólya urn, one single count after another; time is
         O(ΣX · K · particles) and memory O(m · K · particles) a run. "exact": the sum over all allocations, at most
@@ -78,7 +86,8 @@ def log_evidence(
     particles : int
         Of each run; the more, the less p̂(X) varies.
     runs : int
-        Independent estimates, which are averaged and tell the standard error. Ctrl-C keeps the finished ones.
+        Independent estimates, which are averaged and tell the standard error. Ctrl-C keeps the finished ones. A
+        ConvergenceWarning says where their logs have a standard deviation above 1: the mean is then too low.
     seed : int, optional
         Makes the estimate reproducible.
 
@@ -95,7 +104,7 @@ def log_evidence(
     --------
     >>> import bayesnmf
     >>> priors = bayesnmf.Priors(bayesnmf.ScaledDirichlet(0.3, 5, 1.5), bayesnmf.Dirichlet(0.4))
-    >>> exact = bayesnmf.log_evidence([[3, 1], [1, 1]], 2, "dirichlet_gamma", "exact", priors=priors)
+    >>> exact = bayesnmf.log_evidence([[3, 1], [1, 1]], "dirichlet_gamma", 2, "exact", priors=priors)
     >>> round(exact.log_evidence, 6)
     -6.582758
     """
@@ -110,9 +119,22 @@ def log_evidence(
     sides: Any = _resolved_sides(model, data, rank, Priors() if priors is None else priors)
     if method == "exact":
         checks.check_enumerable(count_allocations(data, rank), MOST_ALLOCATIONS)
-        return Evidence(enumerated_log_evidence(data, rank, *sides), 0.0, method, 0, 0)
+        return Evidence(enumerated_log_evidence(data, rank, *sides), 0.0, method, 0, ())
     logs = np.array(_run_all(data, rank, sides, particles, np.random.SeedSequence(seed).spawn(runs)))
-    return Evidence(*_log_of_mean(logs), method, particles, len(logs))
+    _warn_if_spread(logs)
+    return Evidence(*_log_of_mean(logs), method, particles, tuple(logs.tolist()))
+
+
+def _warn_if_spread(logs: np.ndarray) -> None:
+    """Warn where the mean of the estimates is that of the luckiest run."""
+    spread = logs.std(ddof=1) if len(logs) > 1 else 0.0
+    if spread > WIDEST_SPREAD:
+        message = (
+            f"the runs' log estimates have a standard deviation of {spread:.1f} nats, above {WIDEST_SPREAD:g}: the "
+            "evidence is estimated too low, and its se means nothing; ask for more particles, take fewer counts, or "
+            "bound it by elbo_marginal of a fit by method='vi'"
+        )
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
 
 def _log_of_mean(logs: np.ndarray) -> tuple[float, float]:

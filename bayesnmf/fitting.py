@@ -12,7 +12,7 @@ import numpy as np
 
 from bayesnmf import checks
 from bayesnmf.counts import Counts
-from bayesnmf.inference.coordinate_ascent import INTERRUPTED
+from bayesnmf.inference.coordinate_ascent import INTERRUPTED, NOT_A_NUMBER
 from bayesnmf.options import MAP, METHODS, NUTS, VI, Gibbs, Options, Priors
 from bayesnmf.priors import Dirichlet
 from bayesnmf.problems import natural_basis
@@ -167,7 +167,8 @@ def _run(job: Job) -> Fit:
 
 def _warn_if_not_converged(result: Fit) -> None:
     asked = (getattr(result.options, "tol", 1.0), getattr(result.options, "kkt_tol", 0.0))
-    if result.status.converged or not any(asked):
+    broken = result.status.reason in (INTERRUPTED, NOT_A_NUMBER)
+    if result.status.converged or not (any(asked) or broken):
         return
     cures = {
         "map": f"raise max_iter or {'tol' if asked[0] else 'kkt_tol'} in bayesnmf.MAP(...)",
@@ -178,7 +179,10 @@ def _warn_if_not_converged(result: Fit) -> None:
         "bld": "raise max_iter or tol in bayesnmf.BLD(...)",
     }
     if result.status.reason == INTERRUPTED:
-        message = f"{result.method} was interrupted: this is what it had reached; continue with start=fit"
+        more = ["start=fit"]
+        more += [] if result.priors is result.options.priors else ["priors=fit.priors"]
+        more += ["restarts=1"] if getattr(result.options, "restarts", 1) > 1 else []
+        message = f"{result.method} was interrupted: this is what it had reached; continue with {', '.join(more)}"
     else:
         message = f"{result.method} did not converge ({result.status.reason}); {cures[result.method]}"
     warnings.warn(message, ConvergenceWarning, stacklevel=3)

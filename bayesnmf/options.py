@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from numpy.typing import NDArray
 
 from bayesnmf import checks
-from bayesnmf.inference.coordinate_ascent import Schedule
 from bayesnmf.priors import Distribution, ScaledProportions
 
 if TYPE_CHECKING:
@@ -68,8 +67,8 @@ class MAP:
         basis, whose density includes the Jacobian. None is natural where it can be, else log.
     algorithm : {"em", "scd", "ccd"}
         "em": EM, which the multiplicative updates are. "scd", "ccd": alternating Poisson regression by sequential or
-        cyclic coordinate descent ([C] alg. 1), which does not get stuck where EM does; for priors at 1 or above, and
-        flat loadings where the components are on the simplex.
+        cyclic coordinate descent ([C] alg. 1), which gets stuck less often than EM; for priors at 1 or above, and flat
+        loadings where the components are on the simplex.
     schedule : {"joint", "alternating"} or None
         One allocation step for both sides, or one for each. None is joint for em; the others alternate.
     sweeps : int or None
@@ -80,8 +79,14 @@ class MAP:
         Random starts; the fit of highest objective is returned.
     kkt_tol : float
         Also stop when the KKT residual is at most this, in counts; 0 does not stop there.
-    order, max_iter, tol, threads
-        See `bayesnmf.inference.coordinate_ascent.Schedule`.
+    order : {"loadings", "components"}
+        The side that is updated first.
+    max_iter : int
+        Most updates of both sides.
+    tol : float
+        Stop when the objective changes by less than `tol` times its size; 0 does not stop there.
+    threads : int or None
+        Row blocks worked on at once. None is one for each of Numba's threads, or 1 where there is little to do.
     dtype : {"float64", "float32"}
         Of the factors.
     """
@@ -118,7 +123,8 @@ class VI:
         Coordinate ascent, or L-BFGS on the bound with the allocations put back ([P] path 1).
     learn : tuple of "loadings", "components"
         Sides whose prior is learned: its parameters are those that maximise the bound, found along with q. The
-        priors given are where they start; a number stays one number, a vector one for each component.
+        priors given are where they start; a number stays one number, a vector one for each component. In float32
+        the bound may then fall by up to about 1e-4 relative.
     start, schedule, order, sweeps, extrapolate, restarts, max_iter, tol, dtype, threads
         As in `MAP`.
     """
@@ -140,6 +146,7 @@ class VI:
     def __post_init__(self) -> None:
         checks.check_coordinate_ascent(self)
         checks.check_vi_algorithm(self)
+        object.__setattr__(self, "learn", tuple(self.learn))  # a list too, as in a file
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -150,12 +157,10 @@ class BLD:
     ----------
     start : Start, Fit, "fit", "map", "vi" or "random"
         "map", "vi": multipliers from a fit of the same model by that method, from a random start. "fit": vi where
-        every concentration is at least 1, else map, whichever measures higher in log p(S). A Start or Fit gives its
+        every concentration of the priors is at least 1, else map; they alone decide. A Start or Fit gives its
         loadings and components, a fit by bld its multipliers. A multiplier of 0 stays 0.
-    restarts : int
-        Random starts; the fit of highest log p(S) is returned.
-    max_iter, tol, threads
-        See `bayesnmf.inference.best_decomposition.best_decomposition`.
+    restarts, max_iter, tol, threads
+        As in `MAP`; the objective is log p(S), and `tol` is for its change over five updates.
     """
 
     priors: Priors = field(default_factory=Priors)
@@ -278,17 +283,3 @@ class SVI:
 
 Options = MAP | VI | BLD | Gibbs | NUTS | SVI
 METHODS: dict[str, type[Options]] = {"map": MAP, "vi": VI, "gibbs": Gibbs, "nuts": NUTS, "svi": SVI, "bld": BLD}
-
-
-def schedule_of(options: MAP | VI) -> Schedule:
-    """Return the schedule of coordinate ascent that the options state."""
-    descent = isinstance(options, MAP) and options.algorithm != "em"
-    return Schedule(
-        kind="alternating" if descent else options.schedule or "joint",
-        order=options.order,
-        sweeps=options.sweeps or (4 if options.algorithm == "scd" else 1),
-        max_iter=options.max_iter,
-        tol=options.tol,
-        kkt_tol=options.kkt_tol if isinstance(options, MAP) else None,
-        threads=options.threads,
-    )

@@ -28,16 +28,20 @@ def relabel(fit: Fit, order: Array) -> Fit:
         posterior = VariationalPosterior(
             _permuted(posterior.loadings, order, -1), _permuted(posterior.components, order, -2)
         )
-    priors = Priors(_permuted(fit.priors.loadings, order, -1), _permuted(fit.priors.components, order, -2))
+    priors, given = _permuted_priors(fit.priors, order), fit.options.priors  # learned priors are not those given
     return replace(
         fit,
         loadings=fit.loadings[:, order],
         components=fit.components[order],
         multipliers=None if fit.multipliers is None else (fit.multipliers[0][:, order], fit.multipliers[1][order]),
         priors=priors,
-        options=replace(fit.options, priors=priors),
+        options=replace(fit.options, priors=priors if given is fit.priors else _permuted_priors(given, order)),
         _posterior=posterior,
     )
+
+
+def _permuted_priors(priors: Priors, order: Array) -> Priors:
+    return Priors(_permuted(priors.loadings, order, -1), _permuted(priors.components, order, -2))
 
 
 def _permuted(distribution: Any, order: Array, axis: int) -> Any:

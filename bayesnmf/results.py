@@ -97,7 +97,8 @@ class Fit:
         Wall time, a closed-form start included.
     diagnostics : dict
         What else the method reports: R-hat and ESS of the log joint, divergences; under map the KKT residual and the
-        least gradient at the end ([C] A.3); of several restarts, how many and where the worst ended.
+        least gradient at the end ([C] A.3; −0.1: an EM update would make some entry 1.1 times as large, which at a
+        small residual is one wrongly stuck at 0); of several restarts, how many and where the worst ended.
     residuals : ndarray or None
         Under map, the KKT residual of the states of `trace`, in counts.
     multipliers : tuple of ndarray (n, K) and (K, m), or None

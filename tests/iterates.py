@@ -6,9 +6,9 @@ import numpy as np
 from registry import RANK
 
 from bayesnmf import MAP, VI, Priors, Start, checks
+from bayesnmf.closed_form import schedule_of
 from bayesnmf.inference.coordinate_ascent import ascend
 from bayesnmf.inference.sides import Side
-from bayesnmf.options import schedule_of
 from bayesnmf.problems import point_or_mean_field, start_state
 
 OPTIONS = {"map": MAP, "vi": VI}

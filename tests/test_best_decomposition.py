@@ -371,4 +371,4 @@ def test_ctrl_c_returns_what_there_is(monkeypatch, stage):
     assert fit.status.reason == "interrupted"
     assert not fit.status.converged
     assert np.all(np.isfinite(fit.trace))
-    assert fit.diagnostics["restarts"] == 1
+    assert fit.diagnostics == {"restarts": 0}  # finished ones

@@ -58,6 +58,11 @@ def test_a_tree_says_what_it_is(method):
         np.testing.assert_array_equal(tree["sample_stats"]["lp"], fitted.trace)
     else:
         np.testing.assert_array_equal(tree["optimization"]["objective"], fitted.trace)
+    if method == "map":
+        np.testing.assert_array_equal(tree["optimization"]["kkt_residual"], fitted.residuals)
+        assert tree["optimization"]["kkt_residual"].dims == ("iteration",)
+    if method == "vi":
+        assert "kkt_residual" not in tree["optimization"]
     assert fitted.to_datatree(seed=3).identical(fitted.to_datatree(seed=3))
 
 

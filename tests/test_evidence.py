@@ -1,5 +1,7 @@
 """The evidence: Σ_S p(S) = p(X), sequential Monte Carlo is unbiased for it, and bounds stay below it."""
 
+import inspect
+import warnings
 from itertools import product
 from pathlib import Path
 from threading import Event
@@ -34,7 +36,7 @@ every_case = pytest.mark.parametrize("model", CASES)
 
 
 def exact(model, counts=COUNTS, rank=2, priors=None):
-    return log_evidence(counts, rank, model, "exact", priors=priors or CASES[model]).log_evidence
+    return log_evidence(counts, model, rank, "exact", priors=priors or CASES[model]).log_evidence
 
 
 # --- p(S), and its sum --------------------------------------------------------------------------------
@@ -51,9 +53,9 @@ def test_log_p_of_an_allocation_is_the_golden_one():
 @pytest.mark.parametrize("case", GOLDEN["evidence"])
 def test_sum_over_allocations_is_the_golden_evidence(case, rank):
     golden = GOLDEN["evidence"][case]
-    result = log_evidence(golden["X"], rank, "dirichlet_gamma", "exact", priors=GOLDEN_PRIORS)
+    result = log_evidence(golden["X"], "dirichlet_gamma", rank, "exact", priors=GOLDEN_PRIORS)
     assert result.log_evidence == pytest.approx(golden["log_evidence"][rank], rel=1e-12)
-    assert (result.se, result.method, result.particles, result.runs) == (0, "exact", 0, 0)
+    assert (result.se, result.method, result.particles, result.estimates) == (0, "exact", 0, ())
 
 
 @every_case
@@ -96,7 +98,7 @@ def test_one_component_is_a_closed_form():
     """With K = 1 all is in one place: p(X) = p(S)."""
     priors = CASES["dirichlet_gamma"]
     single = Priors(ScaledDirichlet(0.5, priors.loadings.shape, priors.loadings.rate), Dirichlet(ETA[0]))
-    smc = log_evidence(COUNTS, 1, "dirichlet_gamma", priors=single, particles=3, runs=2, seed=0)
+    smc = log_evidence(COUNTS, "dirichlet_gamma", 1, priors=single, particles=3, runs=2, seed=0)
     closed = log_p_allocation(COUNTS[:, None, :], single.loadings, single.components)
     assert exact("dirichlet_gamma", rank=1, priors=single) == pytest.approx(closed, rel=1e-13)
     assert smc.log_evidence == pytest.approx(closed, rel=1e-13)
@@ -121,7 +123,7 @@ def test_the_estimate_of_the_evidence_is_unbiased(model):
     """Mean of p̂(X)/p(X) over runs of 8 particles, under a sparse prior, where the weights differ and resample."""
     counts = np.array([[4, 0, 2], [1, 3, 0], [2, 1, 3]])
     sparse = Priors(CASES[model].loadings, Dirichlet(ETA / 4))
-    result = log_evidence(counts, 2, model, priors=sparse, particles=8, runs=4_000, seed=5)
+    result = log_evidence(counts, model, 2, priors=sparse, particles=8, runs=4_000, seed=5)
     assert abs(np.exp(result.log_evidence - exact(model, counts, priors=sparse)) - 1) < STANDARD_ERRORS * result.se
     assert result.se < 0.01
     resampled = [np.all(particle_pass(sparse, 8, seed, counts).weights == 1) for seed in range(100)]
@@ -156,16 +158,44 @@ def test_the_standard_error_is_that_of_the_estimate():
     scores = []
     for seed in range(60):
         result = log_evidence(
-            COUNTS, 2, "gamma_poisson", priors=CASES["gamma_poisson"], particles=200, runs=30, seed=seed
+            COUNTS, "gamma_poisson", 2, priors=CASES["gamma_poisson"], particles=200, runs=30, seed=seed
         )
         scores.append((result.log_evidence - truth) / result.se)
     assert 0.5 < np.mean(np.square(scores)) < 1.8
 
 
+def test_runs_that_disagree_warn_that_the_estimate_is_too_low():
+    """Of many counts one run outweighs the others: the error seems to be 1, and a lower bound is above the estimate."""
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(120 * rng.dirichlet(np.full(2, 0.3), 8) @ rng.dirichlet(np.full(20, 0.3), 2))
+    with pytest.warns(bayesnmf.ConvergenceWarning, match="deviation of .* too low, and its se") as caught:
+        result = log_evidence(counts, rank=2, particles=100, seed=0)
+    assert caught[0].filename == __file__
+    assert np.std(result.estimates, ddof=1) > 1
+    assert result.log_evidence == pytest.approx(np.log(np.mean(np.exp(result.estimates))), rel=1e-12)
+    assert result.se <= 1
+    marginal = bayesnmf.elbo_marginal(bayesnmf.fit(counts, rank=2, seed=0), draws=300)
+    assert marginal.mean - STANDARD_ERRORS * marginal.se > result.log_evidence + STANDARD_ERRORS * result.se
+
+
+def test_runs_that_agree_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = log_evidence(COUNTS, priors=CASES["gamma_poisson"], rank=2, seed=0)
+    assert len(result.estimates) == 4
+    assert np.std(result.estimates, ddof=1) < 0.5
+
+
+def test_the_arguments_come_in_the_order_of_fit():
+    of_fit, of_evidence = (list(inspect.signature(f).parameters.values())[:4] for f in (bayesnmf.fit, log_evidence))
+    assert [p.name for p in of_fit] == [p.name for p in of_evidence] == ["counts", "model", "rank", "method"]
+    assert [p.default for p in of_fit[:3]] == [p.default for p in of_evidence[:3]]
+
+
 def test_more_particles_vary_less():
     """Variance falls as one over their number: by 16 here, and a ratio of sample variances of 40 is within 3 of it."""
     few, many = (
-        log_evidence(COUNTS, 2, "gamma_poisson", priors=CASES["gamma_poisson"], particles=p, runs=40, seed=1).se
+        log_evidence(COUNTS, "gamma_poisson", 2, priors=CASES["gamma_poisson"], particles=p, runs=40, seed=1).se
         for p in (50, 800)
     )
     assert 16 / 3 < (few / many) ** 2 < 16 * 3
@@ -173,23 +203,23 @@ def test_more_particles_vary_less():
 
 def test_estimates_follow_the_seed():
     def run(seed, runs=3):
-        return log_evidence(COUNTS, 2, "dirichlet_gamma", priors=GOLDEN_PRIORS, particles=50, runs=runs, seed=seed)
+        return log_evidence(COUNTS, "dirichlet_gamma", 2, priors=GOLDEN_PRIORS, particles=50, runs=runs, seed=seed)
 
     assert run(4) == run(4)
     assert run(4) != run(5)
     single = run(4, runs=1)
     assert np.isnan(single.se)
-    assert (single.particles, single.runs) == (50, 1)
+    assert (single.particles, single.estimates) == (50, run(4).estimates[:1])
 
 
 @every_case
 def test_rows_and_columns_of_zeros(model):
     """They have a probability too. Without any count nothing is left to chance."""
     counts = np.zeros((3, 3))
-    nothing = log_evidence(counts, 2, model, priors=CASES[model], particles=5, runs=2, seed=0)
+    nothing = log_evidence(counts, model, 2, priors=CASES[model], particles=5, runs=2, seed=0)
     assert nothing.log_evidence == pytest.approx(exact(model, counts), rel=1e-14)
     counts[1, 2] = 3
-    some = log_evidence(counts, 2, model, priors=CASES[model], particles=2_000, runs=20, seed=0)
+    some = log_evidence(counts, model, 2, priors=CASES[model], particles=2_000, runs=20, seed=0)
     assert abs(some.log_evidence - exact(model, counts)) < STANDARD_ERRORS * some.se
 
 
@@ -206,8 +236,8 @@ def test_an_interrupted_estimate_keeps_the_finished_runs(monkeypatch):
 
     monkeypatch.setattr(front_door, "estimated_log_evidence", estimate)
     monkeypatch.setattr(front_door, "wait", interrupted_wait)
-    result = log_evidence(COUNTS, 2, particles=7, runs=4, seed=0)
-    assert (result.log_evidence, result.particles, result.runs) == (-3.0, 7, 1)
+    result = log_evidence(COUNTS, rank=2, particles=7, runs=4, seed=0)
+    assert (result.log_evidence, result.particles, result.estimates) == (-3.0, 7, (-3.0,))
 
 
 # --- bounds -------------------------------------------------------------------------------------------

@@ -152,6 +152,18 @@ def test_coordinate_ascent_goes_on_from_a_relabelled_fit_with_its_priors():
 
 
 @brief
+def test_learned_priors_and_those_given_are_permuted_each_for_itself():
+    given = Priors(Gamma(np.arange(1.0, K + 1), np.full(K, 0.1)), Dirichlet(np.full((K, 1), 0.5)))
+    old = bayesnmf.fit(COUNTS, rank=K, method="vi", seed=0, options=VI(priors=given, learn=("loadings",), max_iter=20))
+    new = relabel(old, ORDER)
+    assert np.abs(old.priors.loadings.shape - given.loadings.shape).min() > 1e-3  # learned
+    np.testing.assert_array_equal(new.priors.loadings.shape, old.priors.loadings.shape[ORDER])
+    np.testing.assert_array_equal(new.options.priors.loadings.shape, given.loadings.shape[ORDER])
+    plain = relabel(bayesnmf.fit(COUNTS, rank=K, method="vi", seed=0, options=VI(priors=given, max_iter=2)), ORDER)
+    assert plain.options.priors is plain.priors
+
+
+@brief
 def test_components_without_a_prior_are_relabelled():
     options = VI(priors=Priors(components="parameter"), max_iter=20)
     old = bayesnmf.fit(COUNTS, rank=K, method="vi", seed=0, options=options)

@@ -6,7 +6,8 @@ from golden import reference
 from golden.reference import STEPS, TOLERANCE
 
 import bayesnmf
-from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, ScaledDirichlet, Start
+from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, ScaledDirichlet, Start, checks
+from bayesnmf.inference import best_decomposition
 
 GOLDEN = reference.load()
 RESULTS = GOLDEN["results"]
@@ -14,6 +15,7 @@ X, LOADINGS, COMPONENTS, GAMMA, NU, ALPHA, RATE, ETA = (
     GOLDEN["inputs"][name] for name in ("X", "loadings", "components", "gamma", "nu", "alpha", "rate", "eta")
 )
 FLAT = Gamma(1.0, 0.0)
+LOG_POISSON_OF_TOTALS = (-1 - reference.gammaln(X.sum(axis=1) + 1)).sum()  # rate 1
 RANK = LOADINGS.shape[1]
 
 every_step = pytest.mark.parametrize("steps", STEPS)
@@ -59,6 +61,35 @@ def test_joint_updates(steps):
     result = RESULTS[f"joint/{steps}"]
     factors_are(fit, result)
     equal(fit.trace[-1], result["loglik"])
+
+
+@every_step
+def test_plsa(steps):
+    start = (LOADINGS / LOADINGS.sum(axis=1, keepdims=True), COMPONENTS)
+    fit = run("dirichlet_poisson", "map", (Dirichlet(1.0), "parameter"), start, steps)
+    result = RESULTS[f"plsa/{steps}"]
+    factors_are(fit, result)
+    # The density of a Dirichlet(1) is logΓ(K) in every row.
+    equal(fit.trace[-1], result["loglik"] + len(X) * reference.gammaln(RANK))
+
+
+@every_step
+def test_kkt_residuals_of_joint_updates(steps):
+    fit = run("poisson", "map", (FLAT, "parameter"), (LOADINGS, COMPONENTS), steps)
+    equal(fit.residuals, RESULTS[f"joint_residuals/{steps}"]["residuals"])
+    equal(fit.diagnostics["kkt_residual"], fit.residuals[-1])
+
+
+@every_step
+def test_extrapolated_joint_updates(steps):
+    fit = run("poisson", "map", (FLAT, "parameter"), (LOADINGS, COMPONENTS), steps, extrapolate=True)
+    result = RESULTS[f"extrapolated_joint/{steps}"]
+    factors_are(fit, result)
+    equal(fit.trace, result["logliks"])
+
+
+def test_the_golden_extrapolation_accepts_and_rejects():
+    assert 0 < RESULTS["extrapolated_joint/25"]["rejected"] < 24
 
 
 @every_step
@@ -110,6 +141,19 @@ def test_alternating_poisson_regression_by_coordinate_descent(steps):
     result = RESULTS[f"coordinate_descent_4/{steps}"]
     factors_are(fit, result)
     equal(fit.trace[-1], result["loglik"])
+
+
+@every_step
+def test_alternating_poisson_regression_by_cyclic_coordinate_descent(steps):
+    fit = run("poisson", "map", (FLAT, FLAT), (LOADINGS, COMPONENTS), steps, algorithm="ccd")
+    result = RESULTS[f"cyclic_coordinate_descent_1/{steps}"]
+    factors_are(fit, result)
+    equal(fit.trace[-1], result["loglik"])
+
+
+def test_the_golden_second_newton_step_matters():
+    one_step = reference.coordinate_descent(X, LOADINGS, COMPONENTS, 1, 1, 1)
+    assert RESULTS["cyclic_coordinate_descent_1/1"]["loglik"] > one_step["loglik"] + 1e-3
 
 
 @every_step
@@ -176,12 +220,30 @@ def test_doubly_gamma(steps):
     priors = (Gamma(a, b), Gamma(c, d))
     fit = run("gamma_poisson", "vi", priors, start, steps, schedule="alternating")
     result = RESULTS[f"doubly_gamma_.3_.1_.4_1/{steps}"]
-    loadings = fit.posterior.loadings.broadcast(LOADINGS.shape)
-    components = fit.posterior.components.broadcast(COMPONENTS.shape)
-    equal(loadings.shape, result["theta_shape"])
-    equal(loadings.rate, result["theta_rate"])
-    equal(components.shape, result["beta_shape"])
-    equal(components.rate, result["beta_rate"])
+    gammas_are(fit, result)
+    equal(fit.trace[-1], result["elbo"])
+
+
+def gammas_are(fit, result):
+    for side, name, factor in (("loadings", "theta", LOADINGS), ("components", "beta", COMPONENTS)):
+        q = getattr(fit.posterior, side).broadcast(factor.shape)
+        equal(q.shape, result[f"{name}_shape"])
+        equal(q.rate, result[f"{name}_rate"])
+
+
+@every_step
+def test_doubly_gamma_with_learned_priors(steps):
+    """One shape and rate for each component of the loadings, one of each for all components."""
+    a, b, c, d = reference.GAMMAS
+    priors = (Gamma(np.full(RANK, a), np.full(RANK, b)), Gamma(c, d))
+    start = (Gamma(GAMMA, 1.0), Gamma(NU, 1.0))
+    learn = ("loadings", "components")
+    fit = run("gamma_poisson", "vi", priors, start, steps, schedule="alternating", learn=learn)
+    result = RESULTS[f"learned_doubly_gamma_.3_.1_.4_1/{steps}"]
+    learned = (fit.priors.loadings, fit.priors.components)
+    for found, name in zip([each for prior in learned for each in (prior.shape, prior.rate)], "abcd", strict=True):
+        equal(found, result[name])
+    gammas_are(fit, result)
     equal(fit.trace[-1], result["elbo"])
 
 
@@ -192,9 +254,20 @@ def test_smoothed_lda(steps):
     result = RESULTS[f"smoothed_lda/{steps}"]
     equal(fit.posterior.loadings.concentration, result["gamma"])
     equal(fit.posterior.components.concentration, result["nu"])
-    totals = X.sum(axis=1)
-    log_poisson_of_totals = (-1 - reference.gammaln(totals + 1)).sum()
-    equal(fit.trace[-1], result["elbo_multinomial"] + log_poisson_of_totals)
+    equal(fit.trace[-1], result["elbo_multinomial"] + LOG_POISSON_OF_TOTALS)
+
+
+@every_step
+def test_smoothed_lda_with_learned_symmetric_priors(steps):
+    start = (Dirichlet(GAMMA), Dirichlet(NU))
+    priors = tuple(Dirichlet(concentration) for concentration in reference.SYMMETRIC)
+    fit = run("dirichlet_poisson", "vi", priors, start, steps, learn=("loadings", "components"))
+    result = RESULTS[f"learned_smoothed_lda_.5_.3/{steps}"]
+    equal(fit.priors.loadings.concentration, result["alpha"])
+    equal(fit.priors.components.concentration, result["eta"])
+    equal(fit.posterior.loadings.concentration, result["gamma"])
+    equal(fit.posterior.components.concentration, result["nu"])
+    equal(fit.trace[-1], result["elbo_multinomial"] + LOG_POISSON_OF_TOTALS)
 
 
 @every_step
@@ -208,6 +281,20 @@ def test_dirichlet_gamma(steps):
     equal(fit.posterior.components.concentration, result["nu"])
     equal(fit.scale, (a + totals[:, 0]) / (b + 1))
     equal(fit.trace[-1], result["elbo_dirichlet_gamma_a5_b1_5"])
+
+
+def test_best_decomposition_at_its_start():
+    """Log p(S) and its gradients in the logarithms of the multipliers; what the gauge changes is not S."""
+    priors = (ScaledDirichlet(ALPHA, *reference.SCALE), Dirichlet(ETA))
+    model = best_decomposition.AllocationModel(checks.as_counts(X), *priors)
+    result = RESULTS["log_p_gradients a5 b1.5"]
+    for multipliers in ((LOADINGS, COMPONENTS), best_decomposition.canonical(3 * LOADINGS, COMPONENTS)):
+        point = best_decomposition.visit(model, *multipliers)
+        slopes = point.gradients
+        equal(point.log_p, result["log_p"])
+        equal(slopes.loadings_up - slopes.loadings_down, result["log_mu"])
+        equal(slopes.components_up - slopes.components_down, result["log_nu"])
+    equal(result["log_p"], RESULTS["log_p_allocation a5 b1.5"])
 
 
 def test_reference_regenerates_the_file():

@@ -330,7 +330,19 @@ def test_priors_that_cannot_be_learned(model, priors, learn, message):
         run(NASTY, model, priors, learn)
 
 
-@pytest.mark.parametrize("learn", ["loadings", ("scale",)])
-def test_sides_that_are_none(learn):
-    with pytest.raises(ValueError, match="learn must list sides, of 'loadings' and 'components'"):
+@pytest.mark.parametrize(
+    ("learn", "error", "message"),
+    [
+        (("scale",), ValueError, "learn must list sides, of 'loadings' and 'components'"),
+        ("loadings", TypeError, r"learn must be a tuple of sides, as in learn=\('loadings',\)"),
+        (None, TypeError, "learn must be a tuple"),
+        (iter(("loadings",)), TypeError, "learn must be a tuple"),
+    ],
+)
+def test_sides_that_are_none(learn, error, message):
+    with pytest.raises(error, match=message):
         VI(learn=learn)
+
+
+def test_a_list_of_sides_is_a_tuple():
+    assert VI(learn=["loadings"]).learn == ("loadings",)

@@ -273,7 +273,7 @@ def test_coordinate_descent_and_em_share_their_optimum(name, kind):
     np.testing.assert_allclose(descent.trace[-1], em.trace[-1], rtol=1e-9)
     # An objective within 2e-7 nats leaves the rates, of up to 100 counts, within the root of it.
     np.testing.assert_allclose(descent.loadings @ descent.components, em.loadings @ em.components, atol=2e-3)
-    # In counts, of 2,500, and in nats per unit.
+    # In counts, of 2,500, and relative to an entry.
     assert descent.diagnostics["kkt_residual"] < 1e-6
     assert descent.diagnostics["least_gradient"] > -1e-6
     check_kkt(counts, descent)
@@ -342,22 +342,6 @@ C_SHAPE, D_RATE = np.linspace(1.2, 2.0, 21).reshape(3, 7), np.array([[0.5], [1.0
 def augmented(counts, loadings):
     """[C] cor. 2: pseudo-samples c_k − 1 below the counts, with loadings diag(d)."""
     return np.vstack([counts, C_SHAPE - 1]), np.vstack([loadings, np.diag(D_RATE[:, 0])])
-
-
-def test_map_iterates_are_maximum_likelihood_with_pseudo_samples():
-    """[C] cor. 2, EM: the last K rows of the loadings are held."""
-    counts = plain_counts()
-    theta, beta = factors(counts)
-    start = Start(theta, beta)
-    for _ in range(12):
-        theta = reference.divide(reference.allocations(counts, theta, beta).sum(axis=2), beta.sum(axis=1), theta)
-        data, held = augmented(counts, theta)
-        beta = reference.allocations(data, held, beta).sum(axis=0) / held.sum(axis=0)[:, None]
-    fit = run(
-        counts, "poisson", Priors(FLAT, Gamma(C_SHAPE, D_RATE)), "em", start=start, schedule="alternating", max_iter=12
-    )
-    np.testing.assert_allclose(fit.loadings, theta, rtol=1e-10)
-    np.testing.assert_allclose(fit.components, beta, rtol=1e-10)
 
 
 @by_kind
@@ -472,7 +456,8 @@ def test_starts_with_zeros_are_left(kind):
     settings = {"rank": 2, "start": Start(theta, beta), "max_iter": 100}
     em, descent = (run(counts, "poisson", Priors(FLAT, FLAT), a, **settings) for a in ("em", kind))
     np.testing.assert_array_equal(em.components[0, :3], 0)
-    assert em.diagnostics["least_gradient"] < -1
+    assert em.diagnostics["least_gradient"] < -0.05  # an update would make some zero, lifted, 5 % larger
+    assert descent.diagnostics["least_gradient"] > -1e-6
     assert descent.components.min() > 0
     assert descent.trace[-1] > em.trace[-1] + 1
 

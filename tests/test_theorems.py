@@ -45,7 +45,14 @@
    test_programs.py::test_elbo_of_the_augmented_program_is_the_closed_form
 12. Everything is monotone:
    test_coordinate_ascent.py::test_objective_never_falls,
-   test_poisson_regression.py::test_objective_never_falls
+   test_poisson_regression.py::test_objective_never_falls,
+   test_extrapolation.py::test_objective_never_falls,
+   test_extrapolation.py::test_objective_never_falls_in_the_log_basis,
+   test_extrapolation.py::test_inner_sweeps_never_lower_the_objective,
+   test_gradient_ascent.py::test_the_bound_never_falls,
+   test_learning.py::test_the_bound_never_falls_and_ends_above_that_of_given_priors,
+   test_best_decomposition.py::test_log_p_never_falls,
+   test_best_decomposition.py::test_an_update_that_would_lower_log_p_is_cut_and_never_taken
 """
 
 import re

@@ -72,7 +72,9 @@ def check_map_algorithm(options: Any) -> None:
 def check_vi_algorithm(options: Any) -> None:
     """Check the algorithm of vi against its other options."""
     check_choice(options.algorithm, "algorithm", ("coordinate", "gradient"))
-    if isinstance(options.learn, str) or not all(side in ("loadings", "components") for side in options.learn):
+    if not isinstance(options.learn, tuple | list):
+        raise TypeError(f"learn must be a tuple of sides, as in learn=('loadings',): found {options.learn!r}")
+    if not all(isinstance(side, str) and side in ("loadings", "components") for side in options.learn):
         raise ValueError(f"learn must list sides, of 'loadings' and 'components': found {options.learn!r}")
     if options.algorithm == "coordinate":
         return

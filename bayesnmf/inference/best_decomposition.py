@@ -22,7 +22,7 @@ from scipy.special import digamma
 
 from bayesnmf.counts import Counts
 from bayesnmf.inference.allocation_model import log_p_totals
-from bayesnmf.inference.coordinate_ascent import INTERRUPTED, NOT_A_NUMBER, Status
+from bayesnmf.inference.coordinate_ascent import INTERRUPTED, NOT_A_NUMBER, WINDOW, Status, settled
 from bayesnmf.kernels.cpu import Gradients, Totals, decomposition_gradients, expected_allocations
 from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet, ScaledProportions
 
@@ -31,8 +31,6 @@ Array = NDArray[Any]
 GROWTH, LEAST_POWER = 1.5, 1e-8
 # The longest step of a logarithm: exp of it neither overflows nor, of an entry of size 1, underflows.
 LONGEST = 50.0
-# Updates over which log p(S) must settle: one alone may be short because its power has just been cut.
-WINDOW = 5
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ def best_decomposition(
             here = new
             trace.append(here.log_p)
             power *= GROWTH
-            if _settled(trace, tol):
+            if settled(trace, tol, WINDOW):
                 return end(True, f"log p(S) settled to {tol:g} relative")
     except KeyboardInterrupt:
         return end(False, INTERRUPTED)
@@ -172,12 +170,6 @@ def _log_ratio(up: Array, down: Array) -> Array:
     """Log ∇⁺/∇⁻; 0 where a multiplier without counts has neither."""
     ratio = np.divide(up, down, out=np.ones_like(up), where=(up > 0) & (down > 0))
     return np.log(ratio)
-
-
-def _settled(trace: list[float], tol: float) -> bool:
-    if tol == 0 or len(trace) <= WINDOW:
-        return False
-    return trace[-1] - trace[-1 - WINDOW] < tol * max(abs(trace[-1]), 1.0)
 
 
 def canonical(loadings: Array, components: Array) -> tuple[Array, Array]:

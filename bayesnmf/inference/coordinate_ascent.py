@@ -22,6 +22,7 @@ from bayesnmf.kernels.cpu import Totals, expected_allocations
 Progress = Callable[[int, float, State], None]
 
 INTERRUPTED = "interrupted"
+WINDOW = 5  # for steps of varying boldness, of which one may be short because it was cut or went too far
 NOT_A_NUMBER = "the objective is not a number: priors or counts are beyond the range of this dtype"
 
 
@@ -51,6 +52,8 @@ class Schedule:
         Most updates of both sides.
     tol : float
         Stop when the objective changes by less than `tol` times its size; 0 does not stop there.
+    window : int
+        Over how many iterations. One is enough for plain steps; others may happen to be short.
     kkt_tol : float or None
         Stop when the KKT residual, in counts, is at most this; 0 does not stop there, None does not compute it.
     threads : int or None
@@ -62,6 +65,7 @@ class Schedule:
     sweeps: int = 1
     max_iter: int = 1000
     tol: float = 1e-7
+    window: int = 1
     kkt_tol: float | None = None
     threads: int | None = None
 
@@ -179,7 +183,7 @@ def ascend(
                 progress(iteration, here.value, here.state)
             if np.isnan(here.value):
                 return end(False, NOT_A_NUMBER)
-            if settled(trace, schedule.tol):
+            if settled(trace, schedule.tol, schedule.window):
                 return end(True, f"objective settled to {schedule.tol:g} relative")
             if schedule.kkt_tol and residuals[-1] <= schedule.kkt_tol:
                 return end(True, f"KKT residual at most {schedule.kkt_tol:g} counts")
@@ -209,8 +213,8 @@ def next_iterate(here: Iterate, steps: Steps, learn: Learn | None, threads: int 
     return new
 
 
-def settled(trace: list[float], tol: float) -> bool:
-    """Whether the last change of the objective is below `tol` times its size."""
-    if tol == 0 or len(trace) < 2 or not np.isfinite(trace[-2]):
+def settled(trace: list[float], tol: float, window: int = 1) -> bool:
+    """Whether the objective has changed by less than `tol` times its size over the last `window` iterations."""
+    if tol == 0 or len(trace) <= window or not np.isfinite(trace[-1 - window]):
         return False
-    return abs(trace[-1] - trace[-2]) < tol * max(abs(trace[-1]), 1.0)
+    return abs(trace[-1] - trace[-1 - window]) < tol * max(abs(trace[-1]), 1.0)

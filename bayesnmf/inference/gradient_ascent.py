@@ -7,6 +7,7 @@ ascent ([P] 34-36), has the same optima.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,8 @@ from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet
 
 Array = NDArray[Any]
 
+NEGLIGIBLE = 1e-100  # of a derivative, in nats
+
 
 def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress: Progress | None = None) -> Ascent:
     """Climb the bound from `state` until it settles, `max_iter` steps are done or Ctrl-C is pressed.
@@ -61,7 +64,9 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
         place = at(logs)
         if not np.isfinite(place.value):
             return np.inf, np.zeros_like(logs)
-        return -place.value, -_gradient(place)
+        gradient = _gradient(place)
+        gradient[np.abs(gradient) < NEGLIGIBLE] = 0  # else a first step of the inverse of its length overflows
+        return -place.value, -gradient
 
     def reach(place: Iterate) -> None:
         nonlocal here
@@ -71,36 +76,38 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
             progress(len(trace) - 1, here.value, here.state)
 
     def keep(logs: Array) -> None:
-        reach(at(logs))
-        if settled(trace, schedule.tol):
+        place = at(logs)
+        if not place.value >= trace[-1]:
+            raise StopIteration
+        reach(place)
+        if settled(trace, schedule.tol, schedule.window):
             raise StopIteration
 
     def end(converged: bool, reason: str) -> Ascent:
         reached = state if here is None else here.state
         return Ascent(problem, reached, trace, [], Status(converged, reason, max(len(trace) - 1, 0)))
 
-    limits: Any = {"maxiter": schedule.max_iter, "maxfun": 20 * schedule.max_iter + 20, "ftol": 0.0, "gtol": 0.0}
     try:
         reach(visit(problem, state, schedule.threads))
         if np.isnan(trace[0]):
             return end(False, NOT_A_NUMBER)
         if schedule.max_iter:
-            with threadpool_limits(1, user_api="blas"):  # steps are of vectors: waking threads costs far more
-                found = minimize(
-                    negative,  # type: ignore[call-overload]
-                    _pack(state),
-                    method="L-BFGS-B",
-                    jac=True,
-                    callback=keep,
-                    options=limits,
-                )
-            if settled(trace, schedule.tol):
+            said = _climb(negative, _pack(state), keep, schedule.max_iter)
+            if settled(trace, schedule.tol, schedule.window):
                 return end(True, f"objective settled to {schedule.tol:g} relative")
             if len(trace) - 1 < schedule.max_iter:
-                return end(True, f"no step raises the objective ({found.message})")
+                return end(True, f"no step raises the objective ({said})")
     except KeyboardInterrupt:
         return end(False, INTERRUPTED)
     return end(False, f"all {schedule.max_iter} iterations done")
+
+
+def _climb(negative: Callable[[Array], Any], start: Array, keep: Callable[[Array], None], max_iter: int) -> str:
+    """Run L-BFGS, telling `keep` of every step, and return why it stopped."""
+    limits: Any = {"maxiter": max_iter, "maxfun": 20 * max_iter + 20, "ftol": 0.0, "gtol": 0.0}
+    with threadpool_limits(1, user_api="blas"):  # steps are of vectors: waking threads costs far more
+        found = minimize(negative, start, method="L-BFGS-B", jac=True, callback=keep, options=limits)  # type: ignore[call-overload]
+    return found.message
 
 
 def _pack(state: State) -> Array:

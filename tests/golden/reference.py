@@ -32,6 +32,8 @@ GAMMAS = (0.3, 0.1, 0.4, 1.0)  # a, b of the loadings, c, d of the components
 SCALE = (5.0, 1.5)  # a, b of the Dirichlet-Gamma scales
 MAP_GAMMAS = (1.2, 0.3, 1.5, 2.0)  # a, b of the loadings, c, d of the components, for the MAP of both
 SWEEPS, FLOOR = 4, 1e-15  # updates of a side in a row; least parameter of coordinate descent
+SYMMETRIC = (0.5, 0.3)  # alpha, eta, where learning symmetric Dirichlets starts
+WEIGHT, GROWTH, CUT = 0.5, 1.1, 0.5  # of extrapolation: first weight, its factors before a step and after a rejection
 EVIDENCE_PRIOR = (0.3, 0.4, *SCALE)  # alpha, eta, a, b
 
 
@@ -125,6 +127,61 @@ def joint(X: Array, loadings: Array, components: Array, steps: int) -> Fit:
     return {"loadings": theta, "components": beta, "loglik": poisson_loglik(X, theta @ beta)}
 
 
+def plsa(X: Array, loadings: Array, components: Array, steps: int) -> Fit:
+    """EM for the multinomial topic model: rows on both sides normalised, from one allocation step ([GP] alg. 6)."""
+    theta, beta = normalise(loadings, loadings), components
+    for _ in range(steps):
+        S = allocations(X, theta, beta)
+        theta, beta = normalise(S.sum(axis=2), theta), normalise(S.sum(axis=0), beta)
+    return {"loadings": theta, "components": beta, "loglik": poisson_loglik(X, theta @ beta)}
+
+
+def joint_residuals(X: Array, loadings: Array, components: Array, steps: int) -> Fit:
+    """KKT residual of the start and of every joint iterate ([C] A.3).
+
+    Rows of beta are on the simplex: sum_j B_kj, the multiplier of that constraint, stands where sum_i theta_ik would.
+    """
+    residuals = []
+    for N in range(steps + 1):
+        fit = joint(X, loadings, components, N)
+        theta, beta = fit["loadings"], fit["components"]
+        S = allocations(X, theta, beta)
+        A, B = S.sum(axis=2), S.sum(axis=0)
+        off_theta, off_beta = theta * beta.sum(axis=1) - A, beta * B.sum(axis=1)[:, None] - B
+        residuals.append(max(np.abs(off_theta).max(), np.abs(off_beta).max()))
+    return {"residuals": np.array(residuals)}
+
+
+def beyond(new: Array, old: Array, weight: float) -> Array:
+    """Where log new + weight (log new - log old) leads; an entry that is 0 in either stays as it is in new."""
+    gone = (new == 0) | (old == 0)
+    log_new, log_old = np.log(np.where(gone, 1, new)), np.log(np.where(gone, 1, old))
+    return np.where(gone, new, np.exp(log_new + weight * (log_new - log_old)))
+
+
+def extrapolated_joint(X: Array, loadings: Array, components: Array, steps: int) -> Fit:
+    """Joint EM steps, each moved on from the one before ([C] 55, in logarithms) where the log-likelihood does not fall.
+
+    The weight grows before every trial, up to 1; where a trial is rejected the step itself is taken and the weight cut.
+    """
+    theta, beta, before = loadings, components, None
+    weight, rejected, logliks = WEIGHT, 0, [poisson_loglik(X, theta @ beta)]
+    for _ in range(steps):
+        fit = joint(X, theta, beta, 1)
+        if before is not None:
+            weight = min(GROWTH * weight, 1.0)
+            theta = beyond(fit["loadings"], before["loadings"], weight)
+            moved = beyond(fit["components"], before["components"], weight)
+            beta = moved / moved.sum(axis=1, keepdims=True)
+        if before is None or poisson_loglik(X, theta @ beta) < logliks[-1]:
+            theta, beta = fit["loadings"], fit["components"]
+            if before is not None:
+                weight, rejected = CUT * weight, rejected + 1
+        before = fit
+        logliks.append(poisson_loglik(X, theta @ beta))
+    return {"loadings": theta, "components": beta, "logliks": np.array(logliks), "rejected": rejected}
+
+
 def lasso(X: Array, loadings: Array, components: Array, tau: float, steps: int) -> Fit:
     """Minimise KL(X || theta beta) + tau sum theta: joint with theta = A / (1 + tau) ([GP] 24-25)."""
     theta, beta = loadings, components
@@ -172,18 +229,25 @@ def regression_em(X: Array, loadings: Array, components: Array, sweeps: int, ste
     return {"loadings": theta, "components": beta, "loglik": poisson_loglik(X, theta @ beta)}
 
 
-def coordinate_sweeps(X: Array, loadings: Array, components: Array, sweeps: int) -> Array:
-    """Rows of theta, beta given: one EM step, then b_k = max(floor, b_k - g_k / q_k), one k at a time ([C] 29-31)."""
+def newton(x: Array, b: Array, components: Array, k: int) -> float:
+    """The coordinate k of b after a full Newton step, down to the floor ([C] 29-31)."""
+    mean = b @ components
+    g = np.sum(components[k] * (1 - x / mean))
+    q = np.sum(x * components[k] ** 2 / mean**2)
+    if q > 0:
+        return float(max(FLOOR, b[k] - g / q))
+    return FLOOR if g > 0 else float(b[k])
+
+
+def coordinate_sweeps(X: Array, loadings: Array, components: Array, sweeps: int, newton_steps: int) -> Array:
+    """Rows of theta, beta given: one EM step, then Newton steps, one k at a time; another while b_k moves by half."""
     theta = np.maximum(em_sweeps(X, loadings, components, 1), FLOOR)
     for x, b in zip(X, theta, strict=True):
         for k in list(range(len(components))) * sweeps:
-            mean = b @ components
-            g = np.sum(components[k] * (1 - x / mean))
-            q = np.sum(x * components[k] ** 2 / mean**2)
-            if q > 0:
-                b[k] = max(FLOOR, b[k] - g / q)
-            elif g > 0:
-                b[k] = FLOOR
+            for _ in range(newton_steps):
+                old, b[k] = b[k], newton(x, b, components, k)
+                if abs(b[k] - old) < old / 2:
+                    break
     return theta
 
 
@@ -193,13 +257,13 @@ def equal_means(loadings: Array, components: Array) -> tuple[Array, Array]:
     return loadings / ratio, components * ratio[:, None]
 
 
-def coordinate_descent(X: Array, loadings: Array, components: Array, sweeps: int, steps: int) -> Fit:
+def coordinate_descent(X: Array, loadings: Array, components: Array, sweeps: int, newton_steps: int, steps: int) -> Fit:
     """Alternating Poisson regression by coordinate descent, loadings first; EM where it does not climb ([C] alg. 1)."""
     theta, beta = loadings, components
     for _ in range(steps):
         new, old = np.maximum(theta, FLOOR), np.maximum(beta, FLOOR)
-        new, old = equal_means(coordinate_sweeps(X, new, old, sweeps), old)
-        new, old = equal_means(new, coordinate_sweeps(X.T, old.T, new.T, sweeps).T)
+        new, old = equal_means(coordinate_sweeps(X, new, old, sweeps, newton_steps), old)
+        new, old = equal_means(new, coordinate_sweeps(X.T, old.T, new.T, sweeps, newton_steps).T)
         if poisson_loglik(X, new @ old) < poisson_loglik(X, theta @ beta):
             new = em_sweeps(X, theta, beta, 1)
             old = em_sweeps(X.T, beta.T, new.T, 1).T
@@ -250,6 +314,17 @@ def learned_dirichlet(gamma: Array, alpha: Array) -> Array:
     return np.exp(root(gradient, np.log(alpha), tol=1e-15).x)
 
 
+def learned_symmetric(gamma: Array) -> float:
+    """The one alpha that maximises sum_i E log Dirichlet(theta_i; alpha, ..., alpha)."""
+    K, mean_log = gamma.shape[1], float(dirichlet_expected_log(gamma).mean(axis=0).sum())
+
+    def gradient(log_alpha: float) -> float:
+        alpha = np.exp(log_alpha)
+        return K * float(digamma(K * alpha) - digamma(alpha)) + mean_log
+
+    return float(np.exp(brentq(gradient, -10, 10, xtol=1e-15, rtol=1e-15)))
+
+
 def learned_gamma(shape: Array, rate: Number) -> tuple[Array, Array]:
     """The shapes a_k and rates of a column that maximise E log Gamma(theta_k; a_k, rate_k): a / rate = mean."""
     mean = (shape / rate).mean(axis=0)
@@ -280,25 +355,50 @@ def learned_gamma_poisson(X: Array, gamma: Array, components: Array, alpha: Arra
     return {"gamma": gamma, "components": beta, "elbo": elbo, "alpha": alpha, "rate": rate}
 
 
+def doubly_gamma_step(X: Array, q: Fit, a: Number, b: Number, c: Number, d: Number) -> Fit:
+    """Update q(theta), then q(beta) from a fresh allocation step ([P] 34-36)."""
+    log_beta, mean_beta = gamma_expected_log(q["beta_shape"], q["beta_rate"]), q["beta_shape"] / q["beta_rate"]
+    S, _ = log_allocations(X, gamma_expected_log(q["theta_shape"], q["theta_rate"]), log_beta)
+    shape = a + S.sum(axis=2)
+    rate = np.broadcast_to(b + mean_beta.sum(axis=1), shape.shape)
+    S, _ = log_allocations(X, gamma_expected_log(shape, rate), log_beta)
+    beta_shape = c + S.sum(axis=0)
+    beta_rate = np.broadcast_to(d + (shape / rate).sum(axis=0)[:, None], beta_shape.shape)
+    return {"theta_shape": shape, "theta_rate": rate, "beta_shape": beta_shape, "beta_rate": beta_rate}
+
+
+def doubly_gamma_elbo(X: Array, q: Fit, a: Number, b: Number, c: Number, d: Number) -> float:
+    """The bound of doubly Gamma, every constant kept."""
+    theta, beta = (q["theta_shape"], q["theta_rate"]), (q["beta_shape"], q["beta_rate"])
+    _, ell = log_allocations(X, gamma_expected_log(*theta), gamma_expected_log(*beta))
+    mean_rate = (theta[0] / theta[1]) @ (beta[0] / beta[1])
+    return ell - float(np.sum(mean_rate + gammaln(X + 1))) - gamma_kl(*theta, a, b) - gamma_kl(*beta, c, d)
+
+
+def unit_rates(gamma: Array, nu: Array) -> Fit:
+    """Q(theta) = Gamma(gamma, 1), q(beta) = Gamma(nu, 1)."""
+    rates = {"theta_rate": np.ones_like(gamma), "beta_rate": np.ones_like(nu)}
+    return {"theta_shape": gamma, "beta_shape": nu, **rates}
+
+
 def doubly_gamma(X: Array, gamma: Array, nu: Array, a: float, b: float, c: float, d: float, steps: int) -> Fit:
     """Gammas on both sides from q = Gamma(gamma, 1), Gamma(nu, 1), loadings first ([P] 34-36)."""
-
-    def step() -> tuple[Array, float]:
-        return log_allocations(X, gamma_expected_log(shape, rate), gamma_expected_log(beta_shape, beta_rate))
-
-    shape, rate, beta_shape, beta_rate = gamma, np.ones_like(gamma), nu, np.ones_like(nu)
+    q = unit_rates(gamma, nu)
     for _ in range(steps):
-        S = step()[0]
-        shape = a + S.sum(axis=2)
-        rate = np.broadcast_to(b + (beta_shape / beta_rate).sum(axis=1), shape.shape)
-        S = step()[0]
-        beta_shape = c + S.sum(axis=0)
-        beta_rate = np.broadcast_to(d + (shape / rate).sum(axis=0)[:, None], beta_shape.shape)
-    mean_rate = (shape / rate) @ (beta_shape / beta_rate)
-    elbo = step()[1] - float(np.sum(mean_rate + gammaln(X + 1)))
-    elbo -= gamma_kl(shape, rate, a, b) + gamma_kl(beta_shape, beta_rate, c, d)
-    q = {"theta_shape": shape, "theta_rate": rate, "beta_shape": beta_shape, "beta_rate": beta_rate}
-    return {**q, "elbo": elbo}
+        q = doubly_gamma_step(X, q, a, b, c, d)
+    return {**q, "elbo": doubly_gamma_elbo(X, q, a, b, c, d)}
+
+
+def learned_doubly_gamma(
+    X: Array, gamma: Array, nu: Array, a: Number, b: Number, c: Number, d: Number, steps: int
+) -> Fit:
+    """Doubly Gamma, after each update a_k, b_k for each component and one c, d for all at the maximum of the bound."""
+    q = unit_rates(gamma, nu)
+    for _ in range(steps):
+        q = doubly_gamma_step(X, q, a, b, c, d)
+        a, b = learned_gamma(q["theta_shape"], q["theta_rate"])
+        c, d = (each[0] for each in learned_gamma(q["beta_shape"].reshape(-1, 1), q["beta_rate"].reshape(-1, 1)))
+    return {**q, "elbo": doubly_gamma_elbo(X, q, a, b, c, d), "a": a, "b": b, "c": c, "d": d}
 
 
 def smoothed_lda(X: Array, gamma: Array, nu: Array, alpha: Number, eta: Number, a: float, b: float, steps: int) -> Fit:
@@ -314,6 +414,16 @@ def smoothed_lda(X: Array, gamma: Array, nu: Array, alpha: Number, eta: Number, 
     return {"gamma": gamma, "nu": nu, "elbo_multinomial": elbo, "elbo_dirichlet_gamma": elbo + log_totals}
 
 
+def learned_smoothed_lda(X: Array, gamma: Array, nu: Array, alpha: float, eta: float, steps: int) -> Fit:
+    """Smoothed LDA, after each update one alpha and one eta at the maximum of the bound."""
+    for _ in range(steps):
+        fit = smoothed_lda(X, gamma, nu, alpha, eta, *SCALE, 1)
+        gamma, nu = fit["gamma"], fit["nu"]
+        alpha, eta = learned_symmetric(gamma), learned_symmetric(nu)
+    elbo = smoothed_lda(X, gamma, nu, alpha, eta, *SCALE, 0)["elbo_multinomial"]
+    return {"gamma": gamma, "nu": nu, "elbo_multinomial": elbo, "alpha": alpha, "eta": eta}
+
+
 def log_p_allocation(S: Array, alpha: Number, eta: Number, a: float, b: float) -> float:
     """Log p(S) with theta, beta and the scales integrated out, S (n, K, m) integer or real ([K] 7-9)."""
     n, K, m = S.shape
@@ -325,6 +435,17 @@ def log_p_allocation(S: Array, alpha: Number, eta: Number, a: float, b: float) -
     constants += n * (gammaln(alpha.sum()) - gammaln(alpha).sum() + a * np.log(b) - gammaln(a))
     totals = np.sum(gammaln(a + N) - gammaln(alpha.sum() + N)) - (a * n + N.sum()) * np.log(b + 1)
     return float(counts + constants + totals)
+
+
+def log_p_gradients(X: Array, mu: Array, nu: Array, alpha: Array, eta: Number, a: float, b: float) -> Fit:
+    """Log p(S) at S_ikj = X_ij mu_ik nu_kj / (mu nu)_ij, and its gradients in log mu and log nu ([K] 10-15)."""
+    S = allocations(X, mu, nu)
+    columns = eta + S.sum(axis=0)
+    G = digamma(alpha + S.sum(axis=2))[:, :, None] + (digamma(columns) - digamma(columns.sum(axis=1))[:, None])
+    G = G - digamma(S + 1)
+    shares = S / np.where(X > 0, X, 1)[:, None, :]
+    slope = S * (G - np.sum(shares * G, axis=1, keepdims=True))
+    return {"log_p": log_p_allocation(S, alpha, eta, a, b), "log_mu": slope.sum(axis=2), "log_nu": slope.sum(axis=0)}
 
 
 def enumerate_allocations(X: Array, K: int) -> Iterator[Array]:
@@ -368,10 +489,17 @@ def compute_results(inputs: Fit) -> Fit:
         lda["elbo_dirichlet_gamma_a5_b1_5"] = lda.pop("elbo_dirichlet_gamma")
         results[f"map_gammas_1.2_.3_1.5_2/{N}"] = map_gammas(X, theta, beta, *MAP_GAMMAS, N)
         results[f"regression_em_4/{N}"] = regression_em(X, theta, beta, SWEEPS, N)
-        results[f"coordinate_descent_4/{N}"] = coordinate_descent(X, theta, beta, SWEEPS, N)
+        results[f"coordinate_descent_4/{N}"] = coordinate_descent(X, theta, beta, SWEEPS, 1, N)
+        results[f"cyclic_coordinate_descent_1/{N}"] = coordinate_descent(X, theta, beta, 1, 2, N)
         results[f"inner_sweeps_lda_4/{N}"] = inner_sweeps_lda(X, gamma, beta, alpha, SWEEPS, N)
         results[f"learned_dirichlet_poisson/{N}"] = learned_dirichlet_poisson(X, gamma, beta, alpha, N)
         results[f"learned_gamma_poisson/{N}"] = learned_gamma_poisson(X, gamma, beta, alpha, rate, N)
+        results[f"plsa/{N}"] = plsa(X, theta, beta, N)
+        results[f"joint_residuals/{N}"] = joint_residuals(X, theta, beta, N)
+        results[f"extrapolated_joint/{N}"] = extrapolated_joint(X, theta, beta, N)
+        results[f"learned_smoothed_lda_.5_.3/{N}"] = learned_smoothed_lda(X, gamma, nu, *SYMMETRIC, N)
+        results[f"learned_doubly_gamma_.3_.1_.4_1/{N}"] = learned_doubly_gamma(X, gamma, nu, *GAMMAS, N)
+    results["log_p_gradients a5 b1.5"] = log_p_gradients(X, theta, beta, alpha, eta, *SCALE)
     log_p = log_p_allocation(allocations(X, theta, beta), alpha, eta, *SCALE)
     return {**results, "log_p_allocation a5 b1.5": log_p}
 
@@ -404,7 +532,7 @@ def main() -> int:
     write, golden = parser.parse_args().write, load()
     new = regenerate(golden)
     if write:
-        golden["results"] = {**new["results"], **golden["results"]}
+        golden["results"] = {**golden["results"], **new["results"], **golden["results"]}
         FILE.write_text(json.dumps(golden, indent=0, default=np.ndarray.tolist))
     found = [*differences(new, golden)]
     largest = max(difference for _, difference in found)

@@ -1,0 +1,49 @@
+"""Several starts, of which the best is kept: what map, vi and bld share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.fitting import Job
+from bayesnmf.inference.coordinate_ascent import INTERRUPTED
+
+
+def best_of(job: Job, climb: Callable[[np.random.Generator, str], Any]) -> tuple[Any, dict[str, float]]:
+    """Climb from as many starts as the options ask for; return where the highest ended, and how many were finished.
+
+    Parameters
+    ----------
+    climb : callable
+        Takes a random generator and a label for progress; returns a named tuple with a `trace` and a `status`. The
+        first start is that of a single run with the same seed. After Ctrl-C the best so far is kept.
+    """
+    best: Any = None
+    highest = -np.inf
+    finished: list[float] = []
+    interrupted = False
+    for restart in range(job.options.restarts):
+        rng = np.random.default_rng(job.seed if restart == 0 else [job.seed, restart])
+        label = f"{job.method} {job.model}" + (f", start {restart + 1}" if job.options.restarts > 1 else "")
+        try:
+            found = climb(rng, label)
+        except KeyboardInterrupt:  # before its first iterate
+            if best is None:
+                raise
+            interrupted = True
+            break
+        end = found.trace[-1] if found.trace and not np.isnan(found.trace[-1]) else -np.inf
+        if best is None or end > highest:
+            best, highest = found, end
+        if found.status.reason == INTERRUPTED:
+            interrupted = True
+            break
+        finished.append(end)
+    if interrupted:
+        best = best._replace(status=best.status._replace(converged=False, reason=INTERRUPTED))
+    if job.options.restarts == 1:
+        return best, {}
+    worst = {"worst_restart": float(min(finished))} if finished else {}
+    return best, {"restarts": float(len(finished)), **worst}
