@@ -2,12 +2,8 @@
 
 [K] 10-16, mathematics.md section 4. The updates of [K] 16, μ ← μ ∇⁺/∇⁻ and ν ← ν ∇⁺/∇⁻, carry no guarantee. Here
 the ratios are raised to a power that grows while log p(S) rises and is halved when it would fall, and no fall is
-accepted: against powers of at most 1 this saves a fifth to two thirds of the passes over the counts. S is never
-stored: time O(nnz K) a pass, memory O((n + m) K).
-
-log p(S) has many local maxima, and the start decides more than the algorithm. L-BFGS in log μ and log ν was tried:
-on 80 cells it ends 0.2 to 2 nats higher after a tenth to a quarter of the passes, on thousands sometimes higher and
-sometimes lower, and mostly after more.
+accepted. S is never stored: time O(nnz K) a pass, memory O((n + m) K). log p(S) has many local maxima, and the start
+decides more than the algorithm.
 """
 
 from __future__ import annotations
