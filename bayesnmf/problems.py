@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bayesnmf import checks
 from bayesnmf.counts import Counts
-from bayesnmf.gauge import component_sums
+from bayesnmf.gauge import component_sums, shares
 from bayesnmf.inference.data_start import data_state
 from bayesnmf.inference.sides import Draw, MeanField, Mode, Problem, State, Summary
 from bayesnmf.inference.start import Given, given_state, random_state
@@ -92,8 +92,7 @@ def _points_of(start: Fit, loadings_prior: Any, components_prior: Any) -> tuple[
 
 def _on_simplex(rows: Array) -> Array:
     """Rows divided by their sums; even where the sum is 0."""
-    sums = rows.sum(axis=1, keepdims=True)
-    return np.divide(rows, sums, out=np.full_like(rows, 1 / rows.shape[1]), where=sums > 0)
+    return shares(rows, rows.sum(axis=1))
 
 
 def _checked(given: Given, prior: Any, name: str, size: tuple[int, int]) -> Given:

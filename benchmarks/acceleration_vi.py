@@ -38,22 +38,31 @@ def run(counts: Any, rank: int, seed: int, settings: dict[str, Any]) -> tuple[np
     return fit.trace, np.array(moments[-len(fit.trace) :])
 
 
+def table(name: str, rank: int, results: dict[str, tuple[np.ndarray, np.ndarray]]) -> str:
+    """Return one problem's table."""
+    plain, _ = results["plain"]
+    lines = [f"{name}, K = {rank}: iterations (seconds) to the ELBO of plain VI after so many iterations"]
+    lines.append(f"{'':<14}" + "".join(f"{target:>18}" for target in TARGETS) + f"{'end':>18}")
+    for method, (trace, seconds) in results.items():
+        cells = []
+        for target in TARGETS:
+            there = np.flatnonzero(trace >= plain[target])
+            cells.append(f"{there[0]} ({seconds[there[0]]:.1f})" if len(there) else "not reached")
+        lines.append(f"{method:<14}" + "".join(f"{cell:>18}" for cell in cells) + f"{trace[-1]:>18,.1f}")
+    return "\n".join(lines)
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables and write them to a file."""
     arguments = parse(__doc__)
+    tables = []
     for name, rank in (("nips", 10), ("pbmc_facs", 6)):
         counts = real_counts(name)
         run(counts, rank, arguments.seed, METHODS["extrapolated"])  # compiled before timing
         results = {method: run(counts, rank, arguments.seed, settings) for method, settings in METHODS.items()}
-        plain, _ = results["plain"]
-        print(f"{name}, K = {rank}: iterations (seconds) to the ELBO of plain VI after so many iterations")
-        print(f"{'':<14}" + "".join(f"{target:>18}" for target in TARGETS) + f"{'end':>18}")
-        for method, (trace, seconds) in results.items():
-            cells = []
-            for target in TARGETS:
-                there = np.flatnonzero(trace >= plain[target])
-                cells.append(f"{there[0]} ({seconds[there[0]]:.1f})" if len(there) else "not reached")
-            print(f"{method:<14}" + "".join(f"{cell:>18}" for cell in cells) + f"{trace[-1]:>18,.1f}", flush=True)
+        tables.append(table(name, rank, results))
+        print(tables[-1], flush=True)
+    (arguments.out / "acceleration_vi.txt").write_text("\n".join(tables) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
