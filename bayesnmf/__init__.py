@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from bayesnmf.priors import Gamma as Gamma
     from bayesnmf.priors import ScaledDirichlet as ScaledDirichlet
     from bayesnmf.results import Fit as Fit
+    from bayesnmf.simulation import Simulation as Simulation
+    from bayesnmf.simulation import simulate as simulate
     from bayesnmf.storage import load as load
     from bayesnmf.views import TopicModel as TopicModel
     from bayesnmf.views import from_topic_model as from_topic_model
@@ -54,6 +56,7 @@ _HOMES = {
     "SVI": "options",
     "ScaledDirichlet": "priors",
     "Settings": "comparison",
+    "Simulation": "simulation",
     "Start": "options",
     "TopicModel": "views",
     "VI": "options",
@@ -66,6 +69,7 @@ _HOMES = {
     "log_evidence": "evidence",
     "log_p_allocation": "evidence",
     "read_counts": "io",
+    "simulate": "simulation",
     "to_topic_model": "views",
 }
 _MODULES = ("datasets", "models", "plots")

@@ -101,7 +101,8 @@ def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors) -> Pri
     prior_of_sums = Dirichlet(1.0) if components == PARAMETER else components
     loadings = priors.loadings
     if loadings is None:
-        loadings = default_loadings(model, counts, rank, prior_of_sums)
+        n, m = counts.shape
+        loadings = default_loadings(model, max(counts.total, 1.0) / n, rank, prior_of_sums, m)
     return Priors(loadings, components)
 
 

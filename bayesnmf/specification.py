@@ -22,7 +22,6 @@ from typing import Literal
 
 import numpy as np
 
-from bayesnmf.counts import Counts
 from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet
 
 PARAMETER: Literal["parameter"] = "parameter"
@@ -59,13 +58,12 @@ MODELS = {
 }
 
 
-def default_loadings(model: str, counts: Counts, rank: int, components: Distribution) -> Distribution:
-    """Return the default prior of a model's loadings, given its prior on components."""
-    mean_total = max(counts.total, 1.0) / counts.shape[0]
+def default_loadings(model: str, mean_total: float, rank: int, components: Distribution, m: int) -> Distribution:
+    """Return the default prior of a model's loadings, given the mean row total and the prior on the m features."""
     if model == "poisson":
         return Gamma(1.0, 0.0)
     if model == "gamma_poisson":
-        return Gamma(1.0, rank * _prior_sum(components, counts.shape[1]) / mean_total)
+        return Gamma(1.0, rank * _prior_sum(components, m) / mean_total)
     if model == "dirichlet_poisson":
         return Dirichlet(1.0)
     return ScaledDirichlet(1.0, 1.0, 1.0 / mean_total)

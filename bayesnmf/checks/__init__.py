@@ -35,6 +35,7 @@ from bayesnmf.checks.options import (
     check_start_factor,
     check_threads,
 )
+from bayesnmf.checks.simulation import check_shape, check_simulated_components, check_totals
 from bayesnmf.checks.values import (
     check_available,
     check_choice,
@@ -93,12 +94,15 @@ __all__ = [
     "check_same_features",
     "check_sampler",
     "check_seed",
+    "check_shape",
+    "check_simulated_components",
     "check_size",
     "check_start",
     "check_start_distribution",
     "check_start_factor",
     "check_threads",
     "check_topic_model",
+    "check_totals",
     "check_vi_algorithm",
     "check_words",
     "parse_int",
