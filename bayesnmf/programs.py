@@ -38,15 +38,17 @@ def load_program(model: str) -> Any:
     return import_module(f"bayesnmf.models.{model}")
 
 
-def program_arguments(counts: Counts, rank: int, priors: Priors) -> dict[str, Any]:
-    """Return what every program of a model is called with; dense counts where that is the faster form.
+def program_arguments(counts: Counts, rank: int, priors: Priors, dense: bool | None = None) -> dict[str, Any]:
+    """Return what every program of a model is called with.
 
-    A product of small dense matrices beats gathers in XLA on a CPU unless the counts are many and sparse.
+    Counts are dense where that is the faster form, or as told: a product of small dense matrices beats gathers in
+    XLA on a CPU unless the counts are many and sparse. Augmented programs, which work on the nonzero cells, can find
+    them in concrete counts alone, so that compiled ones must be given them.
     """
     from bayesnmf.models.likelihood import as_observation
 
     n, m = counts.shape
-    dense = n * m <= DENSE_CELLS
+    dense = n * m <= DENSE_CELLS if dense is None else dense
     return {
         "counts": as_observation(counts.matrix.toarray() if dense else counts.matrix),
         "size": (n, m),
@@ -114,7 +116,7 @@ def fit_nuts(job: Job) -> Fit:
         "mean_acceptance": float(run.statistics["accept_prob"].mean()),
     }
     log_joint = log_joints(doubles.counts, priors, loadings, components)
-    return fit_of_draws(job, (loadings, components), log_joint, statistics, run.interrupted)
+    return fit_of_draws(job, (loadings, components), log_joint, statistics, run.interrupted, run.statistics)
 
 
 def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array) -> Array:
@@ -142,11 +144,12 @@ def fit_svi(job: Job) -> Fit:
     problem = point_or_mean_field(doubles.counts, VI(priors=options.priors))
     state = start_state(problem, resolve_start(doubles), job.rank, np.random.default_rng(job.seed))
     module = load_program(job.model)
-    program = module.program if options.bound == "marginal" else module.augmented_bound
+    marginal = options.bound == "marginal"
+    program = module.program if marginal else module.augmented_bound
     with jax.enable_x64(options.dtype == "float64"):
         run = run_svi(
             (program, module.guide),
-            program_arguments(doubles.counts, job.rank, options.priors),
+            program_arguments(doubles.counts, job.rank, options.priors, dense=None if marginal else False),
             guide_parameters(state, problem),
             job.seed,
             options,

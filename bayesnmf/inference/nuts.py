@@ -1,7 +1,7 @@
 """NUTS on a NumPyro program: one compiled block of steps, run by a thread for each chain.
 
 NumPyro's kernel does the sampling; the loop is ours, so that warm-up and draws share one compilation, progress shows,
-and Ctrl-C keeps the draws that there are.
+and Ctrl-C keeps the draws that there are. What is compiled is kept, for later fits of the same shapes.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,14 +17,17 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 from numpy.typing import NDArray
+from numpyro.infer.hmc import hmc
+from numpyro.infer.util import constrain_fn, potential_energy
 
 from bayesnmf.inference.gibbs import most_draws
+from bayesnmf.inference.tracing import MOST_KEPT, Fixed, join_arguments, placeholders, shapes_of, split_arguments
 
 Array = NDArray[Any]
 Sites = dict[str, Array]
 
 STRIDE = 10
-STATISTICS = ("diverging", "num_steps", "accept_prob")
+STATISTICS = ("diverging", "num_steps", "accept_prob", "energy")
 
 
 class NutsRun(NamedTuple):
@@ -64,16 +68,16 @@ def run_nuts(
     progress : callable
         Told the steps done and to do, of all chains, warm-up included.
     """
-    kernel = numpyro.infer.NUTS(
-        program, target_accept_prob=options.target_accept, max_tree_depth=options.max_tree_depth
-    )
     steps = options.warmup + options.draws
     progress(0, steps * options.chains)
-    states = [
-        kernel.init(key, options.warmup, {name: value[c] for name, value in starts.items()}, (), arguments)
-        for c, key in enumerate(jax.random.split(jax.random.key(seed), options.chains))
-    ]
-    block = jax.jit(lambda state: _stride(kernel, arguments, state)).lower(states[0]).compile()
+    traced, fixed = split_arguments(arguments)
+    keys = jax.random.split(jax.random.key(seed), options.chains)
+    firsts = [{name: value[c] for name, value in starts.items()} for c in range(options.chains)]
+    shapes = shapes_of((keys[0], firsts[0], traced))
+    schedule = (options.warmup, options.target_accept, options.max_tree_depth)
+    compiled = _compile(program, fixed, shapes, schedule, jax.config.jax_enable_x64)
+    states = [compiled.init(key, first, traced) for key, first in zip(keys, firsts, strict=True)]
+    block = partial(compiled.stride, traced)
     kept = _run_threads(block, states, steps, lambda done: progress(done, steps * options.chains))
     lengths = [min(sum(len(part["num_steps"]) for part in chain) - options.warmup, options.draws) for chain in kept]
     chains, length = most_draws(lengths)
@@ -86,15 +90,48 @@ def run_nuts(
     return NutsRun(draws, statistics, interrupted=min(lengths) < options.draws)
 
 
-def _stride(kernel: numpyro.infer.NUTS, arguments: dict[str, Any], state: Any) -> tuple[Any, dict[str, jax.Array]]:
-    """Take ten steps; return the last state, and the constrained sites and statistics of each."""
+class _Compiled(NamedTuple):
+    """A chain's first state from its key, its start and the traced arguments; ten steps from these and a state."""
 
-    def step(state: Any, _: None) -> tuple[Any, dict[str, jax.Array]]:
-        state = kernel.sample(state, (), arguments)
-        sites = kernel.postprocess_fn((), arguments)(state.z)
-        return state, {**sites, **{name: getattr(state, name) for name in STATISTICS}}
+    init: Callable[[jax.Array, dict[str, jax.Array], dict[str, Any]], Any]
+    stride: Callable[[dict[str, Any], Any], tuple[Any, dict[str, jax.Array]]]
 
-    return jax.lax.scan(step, state, length=STRIDE)
+
+@lru_cache(maxsize=MOST_KEPT)
+def _compile(
+    program: Callable[..., Any], fixed: Fixed, shapes: Any, schedule: tuple[int, float, int], _doubles: bool
+) -> _Compiled:
+    """Compile both for arguments of the given shapes; the schedule is warm-up, acceptance and depth."""
+    warmup, target_accept, depth = schedule
+
+    def potential(traced: dict[str, Any]) -> Callable[[dict[str, jax.Array]], jax.Array]:
+        return partial(potential_energy, program, (), join_arguments(traced, fixed))
+
+    start_chain, sample = hmc(potential_fn_gen=potential, algo="NUTS")
+
+    def init(key: jax.Array, first: dict[str, jax.Array], traced: dict[str, Any]) -> Any:
+        return start_chain(
+            first,
+            warmup,
+            target_accept_prob=target_accept,
+            max_tree_depth=depth,
+            trajectory_length=None,
+            model_args=(traced,),
+            rng_key=key,
+        )
+
+    def stride(traced: dict[str, Any], state: Any) -> tuple[Any, dict[str, jax.Array]]:
+        def step(state: Any, _: None) -> tuple[Any, dict[str, jax.Array]]:
+            state = sample(state, (traced,))
+            sites = constrain_fn(program, (), join_arguments(traced, fixed), state.z)
+            return state, {**sites, **{name: getattr(state, name) for name in STATISTICS}}
+
+        return jax.lax.scan(step, state, length=STRIDE)
+
+    given = placeholders(shapes)
+    compiled_init = jax.jit(init).lower(*given).compile()
+    state = jax.eval_shape(init, *given)
+    return _Compiled(compiled_init, jax.jit(stride).lower(given[2], state).compile())
 
 
 def _run_threads(

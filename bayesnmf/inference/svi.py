@@ -1,8 +1,12 @@
-"""Stochastic variational inference: Adam on a bound of a NumPyro program, the closed-form family as the guide."""
+"""Stochastic variational inference: Adam on a bound of a NumPyro program, the closed-form family as the guide.
+
+What is compiled is kept, for later fits of the same shapes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +14,10 @@ import numpy as np
 import numpyro
 from numpy.typing import NDArray
 
+from bayesnmf.inference.tracing import MOST_KEPT, Fixed, join_arguments, shapes_of, split_arguments
+
 Array = NDArray[Any]
+Programs = tuple[Callable[..., Any], Callable[..., Any]]
 
 STRIDE = 100
 
@@ -24,7 +31,7 @@ class SviRun(NamedTuple):
 
 
 def run_svi(
-    programs: tuple[Callable[..., Any], Callable[..., Any]],
+    programs: Programs,
     arguments: dict[str, Any],
     start: dict[str, Array],
     seed: int,
@@ -35,33 +42,52 @@ def run_svi(
 
     Strides of 100 steps are compiled once. The learning rate decays to a tenth over the run.
     """
-
-    def rate(step: jax.Array) -> jax.Array:
-        return options.learning_rate * 0.1 ** (step / options.max_iter)
-
-    svi = numpyro.infer.SVI(
-        *programs, numpyro.optim.Adam(rate), numpyro.infer.TraceMeanField_ELBO(num_particles=options.particles)
-    )
-    state = svi.init(jax.random.key(seed), init_params=start, **arguments)
-
-    @jax.jit
-    def stride(state: Any) -> tuple[Any, jax.Array]:
-        return jax.lax.scan(lambda s, _: svi.update(s, **arguments), state, length=STRIDE)
-
+    traced, fixed = split_arguments(arguments)
+    schedule = (options.max_iter, options.learning_rate, options.particles)
+    run = _build(programs, fixed, shapes_of(traced), schedule, jax.config.jax_enable_x64)
+    state = run.init(jax.random.key(seed), start, traced)
     bounds: list[Array] = []
     interrupted = False
     try:
         for done in range(0, options.max_iter, STRIDE):
-            if options.max_iter - done >= STRIDE:
-                state, losses = stride(state)
-            else:
-                rest = options.max_iter - done
-                state, losses = jax.lax.scan(lambda s, _: svi.update(s, **arguments), state, length=rest)
+            state, losses = run.stride(state, traced, min(STRIDE, options.max_iter - done))
             bounds.append(-np.asarray(losses))
             progress(done + len(bounds[-1]), float(bounds[-1][-1]))
     except KeyboardInterrupt:
         if not bounds:
             raise
         interrupted = True
-    parameters = {name: np.asarray(value) for name, value in svi.get_params(state).items()}
+    parameters = {name: np.asarray(value) for name, value in run.parameters(state).items()}
     return SviRun(parameters, np.concatenate(bounds), interrupted)
+
+
+class _Functions(NamedTuple):
+    """The first state; the state some steps later, and the losses; the parameters of q. The first two are jitted."""
+
+    init: Callable[[jax.Array, dict[str, Any], dict[str, Any]], Any]
+    stride: Callable[[Any, dict[str, Any], int], tuple[Any, jax.Array]]
+    parameters: Callable[[Any], dict[str, Any]]
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _build(
+    programs: Programs, fixed: Fixed, _shapes: Any, schedule: tuple[int, float, int], _doubles: bool
+) -> _Functions:
+    """Return functions that compile on first use, one set for arguments of each shape."""
+    max_iter, learning_rate, particles = schedule
+
+    def rate(step: jax.Array) -> jax.Array:
+        return learning_rate * 0.1 ** (step / max_iter)
+
+    svi = numpyro.infer.SVI(
+        *programs, numpyro.optim.Adam(rate), numpyro.infer.TraceMeanField_ELBO(num_particles=particles)
+    )
+
+    def init(key: jax.Array, start: dict[str, Any], traced: dict[str, Any]) -> Any:
+        return svi.init(key, init_params=start, **join_arguments(traced, fixed))
+
+    def stride(state: Any, traced: dict[str, Any], length: int) -> tuple[Any, jax.Array]:
+        arguments = join_arguments(traced, fixed)
+        return jax.lax.scan(lambda s, _: svi.update(s, **arguments), state, length=length)
+
+    return _Functions(jax.jit(init), jax.jit(stride, static_argnums=2), svi.get_params)
