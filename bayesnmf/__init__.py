@@ -15,8 +15,17 @@ if TYPE_CHECKING:
     from bayesnmf import datasets as datasets
     from bayesnmf.bounds import elbo_augmented as elbo_augmented
     from bayesnmf.bounds import elbo_marginal as elbo_marginal
+    from bayesnmf.calibration import Calibration as Calibration
+    from bayesnmf.calibration import calibrate as calibrate
+    from bayesnmf.certificates import Effort as Effort
+    from bayesnmf.certificates import Equivalences as Equivalences
+    from bayesnmf.certificates import equivalences as equivalences
     from bayesnmf.comparison import Settings as Settings
     from bayesnmf.comparison import compare as compare
+    from bayesnmf.diagnostics import LeaveOneOut as LeaveOneOut
+    from bayesnmf.diagnostics import PredictiveChecks as PredictiveChecks
+    from bayesnmf.diagnostics import loo as loo
+    from bayesnmf.diagnostics import predictive_checks as predictive_checks
     from bayesnmf.evidence import log_evidence as log_evidence
     from bayesnmf.evidence import log_p_allocation as log_p_allocation
     from bayesnmf.fitting import ConvergenceWarning as ConvergenceWarning
@@ -30,10 +39,14 @@ if TYPE_CHECKING:
     from bayesnmf.options import Gibbs as Gibbs
     from bayesnmf.options import Priors as Priors
     from bayesnmf.options import Start as Start
+    from bayesnmf.posteriors import Agreement as Agreement
+    from bayesnmf.posteriors import posterior_agreement as posterior_agreement
     from bayesnmf.priors import Dirichlet as Dirichlet
     from bayesnmf.priors import Gamma as Gamma
     from bayesnmf.priors import ScaledDirichlet as ScaledDirichlet
     from bayesnmf.results import Fit as Fit
+    from bayesnmf.selection import Selection as Selection
+    from bayesnmf.selection import select as select
     from bayesnmf.simulation import Simulation as Simulation
     from bayesnmf.simulation import simulate as simulate
     from bayesnmf.storage import load as load
@@ -44,31 +57,44 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Agreement": "posteriors",
     "BLD": "options",
+    "Calibration": "calibration",
     "ConvergenceWarning": "fitting",
     "Dirichlet": "priors",
+    "Effort": "certificates",
+    "Equivalences": "certificates",
     "Fit": "results",
     "Gamma": "priors",
     "Gibbs": "options",
+    "LeaveOneOut": "diagnostics",
     "MAP": "options",
     "NUTS": "options",
+    "PredictiveChecks": "diagnostics",
     "Priors": "options",
     "SVI": "options",
     "ScaledDirichlet": "priors",
+    "Selection": "selection",
     "Settings": "comparison",
     "Simulation": "simulation",
     "Start": "options",
     "TopicModel": "views",
     "VI": "options",
+    "calibrate": "calibration",
     "compare": "comparison",
     "elbo_augmented": "bounds",
     "elbo_marginal": "bounds",
+    "equivalences": "certificates",
     "fit": "fitting",
     "from_topic_model": "views",
     "load": "storage",
     "log_evidence": "evidence",
     "log_p_allocation": "evidence",
+    "loo": "diagnostics",
+    "posterior_agreement": "posteriors",
+    "predictive_checks": "diagnostics",
     "read_counts": "io",
+    "select": "selection",
     "simulate": "simulation",
     "to_topic_model": "views",
 }

@@ -1,4 +1,4 @@
-"""The command line: ``bayesnmf compare``."""
+"""The command line: ``bayesnmf compare`` and ``bayesnmf equivalences``."""
 
 from __future__ import annotations
 
@@ -39,16 +39,32 @@ def build_parser() -> argparse.ArgumentParser:
     compare.add_argument("--seed", default="0", help="of everything random (default: %(default)s)")
     compare.add_argument("--out", default="results", metavar="DIR", help="folder to write to (default: %(default)s)")
     compare.add_argument("--quiet", action="store_true", help="no progress bar")
+    equivalences = commands.add_parser(
+        "equivalences",
+        help="run every identity between models, algorithms and bounds on the counts",
+        description="Run every identity between the models, algorithms and bounds on the counts, and print both sides "
+        "of each. The exit code is 1 if one of them does not hold.",
+    )
+    equivalences.add_argument("file", nargs="?", metavar="FILE", help="as for compare")
+    equivalences.add_argument("--rank", default="5", metavar="K", help="number of components (default: %(default)s)")
+    equivalences.add_argument("--iterations", default="20", metavar="N",
+                              help="updates of each sequence of iterates (default: %(default)s)")  # fmt: skip
+    equivalences.add_argument("--seed", default="0", help="of everything random (default: %(default)s)")
+    equivalences.add_argument("--csv", metavar="PATH", help="also write the table to this file")
+    equivalences.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code: 0, 2 on bad input, 130 after Ctrl-C, with or without results."""
+    """Run the command line; return the exit code.
+
+    0; 1 where an identity does not hold; 2 on bad input; 130 after Ctrl-C, with or without results.
+    """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal or file may not know θ
     options = build_parser().parse_args(arguments)
     try:
-        return run_compare(options)
+        return {"compare": run_compare, "equivalences": run_equivalences}[options.command](options)
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         print(f"bayesnmf: error: {error}", file=sys.stderr)
         return 2
@@ -82,6 +98,30 @@ def run_compare(options: argparse.Namespace) -> int:
     for path in written:
         console.print(f"wrote {path}", highlight=False)
     return 130 if result.interrupted else 0
+
+
+def run_equivalences(options: argparse.Namespace) -> int:
+    """Read, run, print, write."""
+    from bayesnmf import checks
+
+    rank = checks.check_count(checks.parse_int(options.rank, "--rank"), "--rank")
+    iterations = checks.check_count(checks.parse_int(options.iterations, "--iterations"), "--iterations")
+    seed = checks.check_count(checks.parse_int(options.seed, "--seed"), "--seed", minimum=0)
+    if options.csv is not None:
+        checks.check_folder(Path(options.csv).parent, "the folder of --csv")
+    counts, _ = read(options.file)
+
+    from rich.console import Console
+
+    from bayesnmf.certificates import equivalences
+    from bayesnmf.certificates.table import WIDTH
+
+    found = equivalences(counts, rank, iterations=iterations, seed=seed, progress=not options.quiet)
+    if options.csv is not None:
+        found.save(options.csv)  # before anything is printed, which a closed pipe may end
+    console = Console()
+    (console if console.is_terminal else Console(width=WIDTH)).print(found)
+    return 130 if found.interrupted else 0 if found.hold else 1
 
 
 def read(file: str | None) -> tuple[Any, tuple[int, int] | None]:

@@ -38,6 +38,7 @@ GIVEN_TOTALS = (
     "row totals are given, so cells are multinomial and not independent; each is scored as Poisson with mean "
     "total × loadings × components"
 )
+STATISTICS = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}  # NumPyro's names, and ArviZ's
 TRIPLETS = "count_row and count_feature are positions, from 0; all other counts are 0"
 
 
@@ -53,6 +54,9 @@ class Contents:
         Add log p(count | draw) of every cell, zeros included, in nats: what `az.loo` takes.
     posterior_predictive : bool
         Add replicated counts of every draw.
+    cells : bool
+        Counts, their log-likelihood and their replicates by one dimension `cell` instead of row × feature, with the
+        names as coordinates: `az.plot_ppc_rootogram` and `az.plot_ppc_pit` take nothing else.
     seed : int
         Of draws from q and of replicated counts.
     limit : float
@@ -63,20 +67,23 @@ class Contents:
     features: Iterable[Any] | None = None
     log_likelihood: bool = False
     posterior_predictive: bool = False
+    cells: bool = False
     seed: int = 0
     limit: float = LIMIT
 
     def __post_init__(self) -> None:
         checks.check_count(self.seed, "seed", minimum=0)
         checks.check_positive(self.limit, "limit")
+        checks.check_flag(self.cells, "cells")
 
 
 def to_datatree(fit: Fit, draws: int | None = None, chains: int | None = None, **contents: Any) -> xr.DataTree:
     """Convert a fit to an ArviZ `DataTree`.
 
     Groups: `posterior` (loadings, components and scale by chain and draw) and `observed_data`; `sample_stats` with
-    the log joint `lp` under gibbs and nuts, `optimization` with the objective under the other methods, and the KKT
-    residual under map; on request `log_likelihood` and `posterior_predictive`.
+    the log joint `lp` under gibbs and nuts, and what NUTS says of every draw, by ArviZ's names; `optimization` with
+    the objective under the other methods, and the KKT residual under map; on request `log_likelihood` and
+    `posterior_predictive`.
 
     Parameters
     ----------
@@ -87,7 +94,7 @@ def to_datatree(fit: Fit, draws: int | None = None, chains: int | None = None, *
         Components that are parameters are the same in all draws, with the attribute `point_estimate`: leave them
         out of R-hat and ESS by `var_names`.
     **contents
-        Keywords of `Contents`: rows, features, log_likelihood, posterior_predictive, seed, limit.
+        Keywords of `Contents`: rows, features, log_likelihood, posterior_predictive, cells, seed, limit.
 
     Examples
     --------
@@ -119,7 +126,15 @@ def to_datatree(fit: Fit, draws: int | None = None, chains: int | None = None, *
     if asked.posterior_predictive:
         groups["posterior_predictive"] = _predictive_group(part, values, asked.seed)
     groups["observed_data"] = _observed_group(part, features, asked.limit, coords)
-    return _tree(fit, groups, coords)
+    tree = _tree(fit, groups, coords)
+    return tree.map_over_datasets(_by_cell) if asked.cells else tree
+
+
+def _by_cell(group: xr.Dataset) -> xr.Dataset:
+    """Put rows and features of the counts in one dimension, with the names of both."""
+    if "counts" not in group:
+        return group
+    return group.stack(cell=("row", "feature")).reset_index("cell")
 
 
 def _tree(fit: Fit, groups: dict[str, xr.Dataset], coords: dict[Hashable, Array]) -> xr.DataTree:
@@ -168,8 +183,13 @@ def _trace_group(fit: Fit, number: tuple[int, int]) -> dict[str, xr.Dataset]:
         return {"optimization": xr.Dataset(group)}
     if fit.trace.shape != (fit._posterior.chains, fit._posterior.draws):
         return {}
-    kept = fit.trace[: number[0], evenly_spaced(number[1], fit._posterior.draws)]
-    return {"sample_stats": xr.Dataset({"lp": (("chain", "draw"), kept)})}
+    statistics = {"lp": fit.trace, **(fit.statistics or {})}
+    spaced = evenly_spaced(number[1], fit._posterior.draws)
+    kept = {
+        STATISTICS.get(name, name): (("chain", "draw"), values[: number[0], spaced])
+        for name, values in statistics.items()
+    }
+    return {"sample_stats": xr.Dataset(kept)}
 
 
 def _observed_group(fit: Fit, features: Array | None, limit: float, coords: dict[Hashable, Array]) -> xr.Dataset:

@@ -1,8 +1,9 @@
 """A fit as an xarray `DataTree`, and back: the layout of saved files.
 
 Groups: `point`, `trace`, `posterior` (the parameters of q, or the draws), `priors`, `counts` (CSR, with names) and,
-where it is needed, `start`. What is not an array is JSON in the attribute `settings`. Every array carries its type
-and a checksum, since files of draws are long and a Zarr store with a part missing reads as zeros.
+where there are any, `start`, `multipliers` and `statistics`. What is not an array is JSON in the attribute `settings`.
+Every array carries its type and a checksum, since files of draws are long and a Zarr store with a part missing reads
+as zeros.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ def encode_fit(fit: Fit) -> Groups:
         **_encode_start(fit),
         **_encode_posterior(fit._posterior),
         **_encode_multipliers(fit),
+        **({} if fit.statistics is None else {"/statistics": _encode_arrays(fit.statistics)}),
     }
 
 
@@ -70,6 +72,7 @@ def decode_fit(tree: xr.DataTree) -> Fit:
         options=options,
         counts=_decode_counts(tree["counts"]),
         multipliers=_decode_multipliers(tree),
+        statistics=_decode_arrays(tree["statistics"]) if "statistics" in tree.children else None,
         _posterior=_decode_posterior(tree),
     )
 

@@ -14,7 +14,7 @@ from bayesnmf.inference.coordinate_ascent import INTERRUPTED
 from bayesnmf.kernels.cpu import poisson_loglik
 from bayesnmf.relabel import relabel
 from bayesnmf.results import Draws, Fit
-from bayesnmf.sampling import ESS_LIMIT, R_HAT_LIMIT
+from bayesnmf.sampling import AMBIGUOUS_LIMIT, ESS_LIMIT, R_HAT_LIMIT
 from bayesnmf.scoring import Score, Split, background, pit_coverage, score
 
 if TYPE_CHECKING:
@@ -130,6 +130,13 @@ def cautions_of(fits: Mapping[str, Fit], rows: Mapping[str, Mapping[str, Any]]) 
             cautions.append(f"{name}: R-hat {rows[name]['max_r_hat']:.2f} > {R_HAT_LIMIT}; raise warmup and draws")
         if rows[name].get("min_ess", np.inf) < ESS_LIMIT:
             cautions.append(f"{name}: ESS {rows[name]['min_ess']:.0f} < {ESS_LIMIT}; raise draws")
+        # Labels that switch are no fault, since matching undoes it; draws that cannot be matched are.
+        if fitted.diagnostics.get("ambiguous_draws", 0) > AMBIGUOUS_LIMIT:
+            share = fitted.diagnostics["ambiguous_draws"]
+            cautions.append(
+                f"{name}: in {share:.0%} of the draws two components can hardly be told apart, and matching decides "
+                "which is which; lower rank"
+            )
         if fitted.diagnostics.get("divergences", 0) > 0:
             cautions.append(f"{name}: {fitted.diagnostics['divergences']:.0f} divergences; raise target_accept")
     return cautions

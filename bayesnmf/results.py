@@ -96,13 +96,17 @@ class Fit:
     seconds : float
         Wall time, a closed-form start included.
     diagnostics : dict
-        What else the method reports: R-hat and ESS of the log joint, divergences; under map the KKT residual and the
-        least gradient at the end ([C] A.3; −0.1: an EM update would make some entry 1.1 times as large, which at a
-        small residual is one wrongly stuck at 0); of several restarts, how many and where the worst ended.
+        What else the method reports. Gibbs and nuts: R-hat and ESS of the log joint, divergences, how often labels
+        switched within chains (which matching undoes) and the share of draws whose components can hardly be told
+        apart (`bayesnmf.sampling.label_switching`). Map: the KKT residual and the least gradient at the end ([C] A.3;
+        −0.1: an EM update would make some entry 1.1 times as large, which at a small residual is one wrongly stuck at
+        0). Several restarts: how many, and where the worst ended.
     residuals : ndarray or None
         Under map, the KKT residual of the states of `trace`, in counts.
     multipliers : tuple of ndarray (n, K) and (K, m), or None
         Under bld, μ and ν of the decomposition, S_ikj = X_ij μ_ik ν_kj / Σ_c μ_ic ν_cj; rows sum to 1 on both sides.
+    statistics : dict of ndarray (chains, draws), or None
+        What a sampler says of every draw: under nuts, divergences, steps, acceptance.
     """
 
     model: str
@@ -121,6 +125,7 @@ class Fit:
     diagnostics: dict[str, float]
     residuals: Array | None = None
     multipliers: tuple[Array, Array] | None = None
+    statistics: dict[str, Array] | None = None
     _posterior: VariationalPosterior | Draws | None = None
 
     @property
@@ -200,6 +205,14 @@ class Fit:
 
         save(self, path)
 
+    def summary(
+        self, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9
+    ) -> pd.DataFrame:
+        """Medians and central intervals of some loadings and components; see `bayesnmf.diagnostics.summary`."""
+        from bayesnmf.diagnostics import summary
+
+        return summary(self, rows, features, interval)
+
     def top_features(self, n: int = 10) -> pd.DataFrame:
         """Names of the `n` features of greatest weight in each component, one column a component."""
         import pandas as pd
@@ -217,6 +230,8 @@ class Fit:
         if self.trace.ndim == 2:
             chains, draws = self.trace.shape
             objective = f"{chains} chains × {draws} draws, mean {unit} {self.trace.mean():,.1f}"
+            if switches := self.diagnostics.get("label_switches"):
+                objective += f"; labels switched {switches:.0f} times within chains, undone by matching"
         else:
             objective = f"{unit} {self.trace[-1]:,.3f} after {self.status.iterations} iterations"
         state = "converged" if self.status.converged else "not converged"

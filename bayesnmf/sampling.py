@@ -26,6 +26,7 @@ from bayesnmf.specification import PARAMETER
 Array = NDArray[Any]
 
 R_HAT_LIMIT, ESS_LIMIT = 1.05, 100
+SWITCHED, AMBIGUOUS, AMBIGUOUS_LIMIT = 0.5, 0.25, 0.05
 
 
 def closed_form_fit(job: Job) -> Fit:
@@ -121,14 +122,23 @@ def exchangeable(priors: Priors) -> bool:
 
 
 def fit_of_draws(
-    job: Job, draws: tuple[Value, Array], log_joint: Array, diagnostics: dict[str, float], interrupted: bool
+    job: Job,
+    draws: tuple[Value, Array],
+    log_joint: Array,
+    diagnostics: dict[str, float],
+    interrupted: bool,
+    statistics: dict[str, Array] | None = None,
 ) -> Fit:
-    """Make a `Fit` of loadings and components (chains, draws, …): match components, average, judge the chains."""
+    """Make a `Fit` of loadings and components (chains, draws, …): match components, average, judge the chains.
+
+    `statistics` are what the sampler says of every draw, (chains, draws) each.
+    """
     value, components = draws
     loadings: Array = value.proportions if isinstance(value, ScaledProportions) else value
     scale = value.scale[..., 0] if isinstance(value, ScaledProportions) else None
     if exchangeable(job.options.priors):
-        loadings, components = match(loadings, components)
+        loadings, components, orders = match(loadings, components)
+        diagnostics = {**diagnostics, **label_switching(components, orders)}
     diagnostics = {**diagnostics, **judge(log_joint)}
     r_hat, ess = diagnostics["r_hat_log_joint"], diagnostics["ess_log_joint"]
     said = f"{log_joint.size} draws; log joint: R-hat {r_hat:.3f}, ESS {ess:.0f}"
@@ -148,17 +158,61 @@ def fit_of_draws(
         seed=job.seed,
         seconds=0.0,
         diagnostics=diagnostics,
+        statistics=statistics,
         _posterior=Draws(loadings, components, scale),
     )
 
 
-def match(loadings: Array, components: Array) -> tuple[Array, Array]:
-    """Bring the components of all draws into one order: that of a draw, then that of the first chain's mean."""
+def match(loadings: Array, components: Array) -> tuple[Array, Array, Array]:
+    """Bring the components of all draws into one order: that of a draw, then that of the first chain's mean.
+
+    Also return these orders (chains, draws, K): component k of a draw was component `orders[..., k]`.
+    """
+    total = np.broadcast_to(np.arange(components.shape[-2]), components.shape[:-1])
     for reference_of in (lambda values: values[0, -1], lambda values: values[0].mean(axis=0)):
         orders = gauge.match_draws(components, reference_of(components))
         components = gauge.reorder(components, orders, axis=-2)
         loadings = gauge.reorder(loadings, orders, axis=-1)
-    return loadings, components
+        total = np.take_along_axis(total, orders, axis=-1)
+    return loadings, components, total
+
+
+def label_switching(components: Array, orders: Array) -> dict[str, float]:
+    """Tell how often labels switched within chains, and how surely draws can be matched at all.
+
+    The best order of a draw flips to and fro by itself where two components are nearly the same. So a switch counts
+    only if the new order has gained, in total cosine, at least half of what it gains where a draw is the mean
+    relabelled; and a draw is ambiguous if for some two components the order found gains less than a quarter of that
+    over their swap.
+
+    Parameters
+    ----------
+    components : ndarray (chains, draws, K, m)
+        Matched.
+    orders : ndarray (chains, draws, K)
+        As `match` returns them.
+    """
+    pairs = np.triu_indices(orders.shape[-1], 1)
+    switches = ambiguous = 0
+    for chain, chain_orders in zip(components, orders, strict=True):
+        reference = chain.mean(axis=0)  # its own: it may be in another mode than the first
+        alike = gauge.cosine(reference, reference)
+        swapped = 2 - alike - alike.T  # what the swap of two components of the reference loses, (K, K)
+        current = chain_orders[0]
+        for draw, order in zip(chain, chain_orders, strict=True):
+            similar = gauge.cosine(draw, reference)
+            kept = np.diag(similar)
+            gains = kept[:, None] + kept - similar - similar.T
+            ambiguous += bool(np.any(gains[pairs] < AMBIGUOUS * swapped[pairs]))
+            if np.array_equal(order, current):
+                continue
+            before = np.argsort(order)[current]  # of the matched draw, the component that stood for each until now
+            gain = kept.sum() - similar[before, np.arange(len(before))].sum()
+            if gain >= SWITCHED * (len(before) - alike[before, np.arange(len(before))].sum()):
+                switches += 1
+                current = order
+    draws = orders.shape[0] * orders.shape[1]
+    return {"label_switches": float(switches), "ambiguous_draws": ambiguous / draws}
 
 
 def judge(log_joint: Array) -> dict[str, float]:

@@ -13,16 +13,52 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jax.scipy.special import gammaln
+from jax.scipy.special import gammaln, xlogy
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
 
 from .factors import Prior, free, mean_log
 from .likelihood import Triplets, as_triplets, rates_at, total_rate
 
 Factors = Callable[..., tuple[jax.Array, jax.Array]]
 Program = Callable[..., Any]
+
+
+class SharedOut(dist.Distribution):
+    """Multinomial(counts, chances), whose draws take memory of their own size, however large the counts are.
+
+    NumPyro's draws every count by itself, and needs the largest of them to be static.
+
+    Parameters
+    ----------
+    counts : array (...)
+        Whole numbers.
+    chances : array (..., K)
+        Rows on the simplex.
+    """
+
+    arg_constraints = {"counts": constraints.nonnegative, "chances": constraints.simplex}  # noqa: RUF012
+    pytree_data_fields = ("counts", "chances")
+
+    def __init__(self, counts: ArrayLike, chances: ArrayLike, validate_args: bool | None = None) -> None:
+        self.counts, self.chances = jnp.asarray(counts, dtype=float), jnp.asarray(chances)
+        super().__init__(self.counts.shape, self.chances.shape[-1:], validate_args=validate_args)
+
+    @constraints.dependent_property(is_discrete=True, event_dim=1)
+    def support(self) -> Any:
+        """Whole numbers (..., K) that add up to the counts."""
+        return constraints.multinomial(self.counts)
+
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
+        """Whole numbers (*sample_shape, ..., K), as floats."""
+        return jax.random.multinomial(key, self.counts, self.chances, shape=sample_shape + self.batch_shape)
+
+    def log_prob(self, value: jax.Array) -> jax.Array:
+        """Log probability (...) of a split of the counts."""
+        parts = xlogy(value, self.chances) - gammaln(value + 1)
+        return gammaln(self.counts + 1) + parts.sum(-1)
 
 
 def mean_field(factors: Factors) -> Program:
@@ -68,14 +104,12 @@ def mean_field_with_allocations(factors: Factors) -> Program:
     """The guide of the augmented model: allocations at the best φ for the parameters of the factors."""
 
     def augmented_guide(counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> None:
-        """The mean field, and S_ij ~ Multinomial(X_ij, φ_ij). `counts` must be concrete."""
+        """The mean field, and S_ij ~ Multinomial(X_ij, φ_ij). Counts are whole numbers, and concrete."""
         cells = as_triplets(counts)
         posterior = _posterior(size, rank, loadings, components)
         theta, beta = factors(size=size, rank=rank, **posterior)
         chances = jnp.exp(_log_chances(cells, posterior, theta, beta))
-        most = int(np.asarray(cells.values).max(initial=0))
-        allocations = dist.Multinomial(cells.values, chances, total_count_max=most)
-        numpyro.sample("allocations", allocations.to_event(1))
+        numpyro.sample("allocations", SharedOut(cells.values, chances).to_event(1))
 
     return augmented_guide
 

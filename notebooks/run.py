@@ -1,6 +1,8 @@
-"""Execute every notebook from top to bottom; with --write, keep the outputs.
+"""Execute notebooks from top to bottom; with --write, keep the outputs.
 
-``python notebooks/run.py`` is what CI runs: it fails on the first cell that raises or warns.
+``python notebooks/run.py [--write] [NAME …]``; a name is the beginning of a file name, as in ``05``. By default all are
+run, which is what CI does: it fails on the first cell that raises or warns. Seconds are printed, and whether a notebook
+took more than 60 of them or all together more than 360; that fails nothing, since machines differ.
 """
 
 import argparse
@@ -12,6 +14,7 @@ import nbformat
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parent
+LONGEST, LONGEST_TOGETHER = 60, 360
 
 
 def execute(path: Path, write: bool) -> float:
@@ -21,21 +24,42 @@ def execute(path: Path, write: bool) -> float:
     NotebookClient(
         notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}
     ).execute()
+    seconds = time.perf_counter() - started
     if write:
         for cell in notebook.cells:
             cell.metadata.pop("execution", None)
         notebook.metadata.pop("language_info", None)
         nbformat.write(notebook, path)
-    return time.perf_counter() - started
+    return seconds
+
+
+def chosen(names: list[str]) -> list[Path]:
+    """Return the notebooks whose file names begin with one of the names, or all; end where a name fits none."""
+    everything = sorted(FOLDER.glob("*.ipynb"))
+    for name in names:
+        if not any(path.name.startswith(name) for path in everything):
+            sys.exit(f"no notebook begins with {name!r}: choose from {', '.join(path.stem for path in everything)}")
+    return [path for path in everything if not names or path.name.startswith(tuple(names))]
+
+
+def report(label: str, seconds: float, limit: float) -> None:
+    """Print how long it took, and whether that is too long."""
+    note = f", longer than {limit} s" if seconds > limit else ""
+    print(f"{label}: {seconds:.1f} s{note}", flush=True)
 
 
 def main() -> int:
-    """Run them all."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Run those asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="how the file name begins, as in 05; all by default")
     parser.add_argument("--write", action="store_true", help="write the outputs into the notebooks")
-    write = parser.parse_args().write
-    for path in sorted(FOLDER.glob("*.ipynb")):
-        print(f"{path.name}: {execute(path, write):.1f} s", flush=True)
+    asked = parser.parse_args()
+    total = 0.0
+    for path in chosen(asked.names):
+        seconds = execute(path, asked.write)
+        report(path.name, seconds, LONGEST)
+        total += seconds
+    report("together", total, LONGEST_TOGETHER)
     return 0
 
 

@@ -14,7 +14,8 @@ import pytest
 from scipy.sparse import csr_array, save_npz
 
 import bayesnmf
-from bayesnmf import cli, comparison, reports
+from bayesnmf import certificates, cli, comparison, reports
+from bayesnmf.certificates import likelihoods, updates
 from bayesnmf.comparison import Settings
 from bayesnmf.options import METHODS, Gibbs
 from bayesnmf.specification import MODELS
@@ -35,7 +36,12 @@ def good(tmp_path):
 
 def run(capsys, *words):
     """Exit code, standard output, standard error."""
-    code = cli.main(["compare", *map(str, words)])
+    return run_command(capsys, "compare", *words)
+
+
+def run_command(capsys, *words):
+    """The same of any command."""
+    code = cli.main([*map(str, words)])
     out, err = capsys.readouterr()
     return code, out, err
 
@@ -173,6 +179,7 @@ def test_help_and_version(capsys):
     for words, shown in (
         (["--help"], "compare"),
         (["--version"], f"bayesnmf {bayesnmf.__version__}"),
+        (["equivalences", "--help"], "--iterations N"),
         (["compare", "--help"], "--methods LIST"),
     ):
         with pytest.raises(SystemExit) as stopped:
@@ -192,7 +199,7 @@ def python(code, *words):
 HEAVY = ("jax", "numba", "numpyro", "arviz", "matplotlib", "pandas", "scipy", "sklearn", "xarray", "rich")
 
 
-@pytest.mark.parametrize("words", [("--help",), ("--version",), ("compare", "--help")])
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("compare", "--help"), ("equivalences", "--help")])
 def test_help_loads_nothing_heavy(words):
     code = (
         "import sys; from bayesnmf.cli import main\n"
@@ -338,3 +345,76 @@ def test_without_a_file_digits_are_compared(capsys, tmp_path, monkeypatch):
     assert asked["shape"] == (334, 64)
     assert asked["arguments"] == ("gamma_poisson", 8, ["map", "vi", "gibbs", "nuts"])
     assert asked["settings"] == {"seed": 0, "out": Path(tmp_path / "out"), "progress": False}
+
+
+# --- equivalences -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cheap(monkeypatch):
+    """Those statements that compile no program."""
+    monkeypatch.setattr(certificates, "STATEMENTS", (updates.half_steps, likelihoods.four_likelihoods))
+
+
+@pytest.mark.usefixtures("cheap")
+def test_equivalences_are_printed_and_written(capsys, good, tmp_path):
+    path = tmp_path / "deep" / "table.csv"
+    code, out, err = run_command(capsys, "equivalences", good, "--rank", "2", "--csv", path, "--quiet")
+    assert (code, err) == (0, "")
+    assert "20 samples × 6 features" in out
+    assert "4 of 4 judged rows hold" in out
+    assert max(map(len, out.splitlines())) <= 120
+    table = pd.read_csv(path)
+    expected = bayesnmf.equivalences(bayesnmf.read_counts(good), 2).table
+    np.testing.assert_allclose(table.left, expected.left)
+    assert list(table.statement) == list(expected.statement)
+
+
+@pytest.mark.usefixtures("cheap")
+def test_an_equivalence_that_does_not_hold_has_an_exit_code(capsys, good, monkeypatch):
+    monkeypatch.setattr(likelihoods, "poisson_loglik", lambda *_: -1.0)
+    code, out, _ = run_command(capsys, "equivalences", good, "--rank", "2", "--quiet")
+    assert code == 1
+    assert "1 of 4 judged rows hold" in out
+    assert " NO " in out
+
+
+def test_equivalences_after_ctrl_c(capsys, good, monkeypatch):
+    def stop(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(certificates, "STATEMENTS", (updates.half_steps, stop))
+    code, out, _ = run_command(capsys, "equivalences", good, "--rank", "2")
+    assert code == 130
+    assert "1 of 1 judged rows hold" in out
+    assert "interrupted" in out
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("--rank must be at least 1: found 0", ("--rank", "0")),
+        ("--iterations must be a whole number: found 'many'", ("--iterations", "many")),
+        ("--seed must be at least 0: found -1", ("--seed", "-1")),
+    ],
+)
+def test_bad_words_of_equivalences(capsys, good, rule, words):
+    code, out, err = run_command(capsys, "equivalences", good, *words)
+    assert (code, out, err) == (2, "", f"bayesnmf: error: {rule}\n")
+
+
+def test_without_a_file_equivalences_run_on_digits(capsys, monkeypatch):
+    asked = {}
+
+    def noted(counts, *arguments, **settings):
+        asked.update(shape=counts.shape, arguments=arguments, settings=settings)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(certificates, "equivalences", noted)
+    code, _, _ = run_command(capsys, "equivalences", "--quiet")
+    assert code == 130
+    assert asked == {
+        "shape": (334, 64),
+        "arguments": (5,),
+        "settings": {"iterations": 20, "seed": 0, "progress": False},
+    }

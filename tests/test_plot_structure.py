@@ -6,11 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.patches import StepPatch
+from scipy.spatial.distance import pdist
 from smallfits import COUNTS, K, N, every_method, every_model, fit, quietly
 
 import bayesnmf
 from bayesnmf import plots
-from bayesnmf.plots.structure import colours_of, in_order
+from bayesnmf.plots.structure import in_order
+from bayesnmf.plots.style import colours_of
 
 pytestmark = quietly
 GROUPS = ["b", "a", "b", "a", "c", "c", "a", "b", "c", "a", "b", "b"]
@@ -100,7 +102,7 @@ def test_thinned_groups_are_evenly_spaced_and_the_label_says_so():
 def test_it_draws_on_given_axes_and_leaves_settings_alone():
     before = dict(mpl.rcParams)
     _, given = plt.subplots()
-    assert plots.structure(fit(), ax=given) is given
+    assert plots.structure(fit(), axes=given) is given
     assert len(plt.get_fignums()) == 1
     assert not len(given.get_xticks())
     ax = plots.structure(fit(), [f"a long name of group {name}" for name in GROUPS], figsize=(4, 3))
@@ -108,6 +110,21 @@ def test_it_draws_on_given_axes_and_leaves_settings_alone():
     ax.figure.canvas.draw()  # warnings of the layout are errors
     assert {text.get_rotation() for text in ax.get_xticklabels()} == {35}
     assert dict(mpl.rcParams) == before
+
+
+def lab(colours):
+    """CIELAB coordinates (n, 3) of sRGB colours, white point D65."""
+    rgb = np.array([mpl.colors.to_rgb(colour) for colour in colours])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    xyz = linear @ np.array([[0.4124, 0.2126, 0.0193], [0.3576, 0.7152, 0.1192], [0.1805, 0.0722, 0.9505]])
+    f = np.cbrt(xyz / [0.9505, 1.0, 1.089])
+    return np.stack([116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])], axis=1)
+
+
+def test_twelve_colours_are_no_closer_than_the_eight_of_okabe_and_ito():
+    np.testing.assert_allclose(lab(["white", "red"]), [[100, 0, 0], [53.24, 80.09, 67.20]], atol=0.1)  # as published
+    assert pdist(lab(colours_of(12))).min() == pdist(lab(colours_of(8))).min() > 25
+    assert pdist(lab(colours_of(20))).min() > 20
 
 
 def test_every_component_has_its_own_colour():

@@ -9,14 +9,17 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.colors import to_rgba
 from scipy.stats import beta, gamma
 
 import bayesnmf
 from bayesnmf import gauge, plots
+from bayesnmf.plots.factors import leading_features
 from bayesnmf.plots.mixing import rank_counts, widest_entries
 from bayesnmf.plots.similarity import mean_cosines
+from bayesnmf.plots.style import wrapped
 from bayesnmf.plots.summaries import normalised_components, quantiles
 from bayesnmf.plots.traces import gap_to_best, running_mean
 
@@ -76,6 +79,7 @@ DRAWERS = {
     "objectives": plots.objectives,
     "chains": lambda fits, **options: plots.chains(fits["gibbs"], n=2, **options),
     "agreement": plots.agreement,
+    "lift": lambda fits, **options: plots.top_features(fits, 4, "lift", **options),
 }
 
 
@@ -92,7 +96,8 @@ def test_one_figure_is_made_and_settings_are_left_alone(fits, name):
 
 @pytest.mark.parametrize("name", DRAWERS)
 def test_given_axes_are_drawn_on(fits, name):
-    shapes = {"images": (2, 3), "top features": (1, 3), "loadings": (1, 2), "objectives": (1, 2), "chains": (3, 2)}
+    shapes = {"images": (2, 3), "loadings": (1, 2), "objectives": (1, 2), "chains": (3, 2)}
+    shapes |= dict.fromkeys(("top features", "lift"), (1, 3))
     some = {label: fits[label] for label in ("map", "gibbs" if name == "chains" else "vi")}
     _, axes = plt.subplots(*shapes.get(name, (1, 1)), squeeze=False)
     drawn = np.atleast_1d(DRAWERS[name](some, axes=axes if axes.size > 1 else axes[0, 0]))
@@ -151,6 +156,93 @@ def test_top_features_have_the_quantiles_of_q(fits):
         widths = [bar.get_width() for bar in ax.patches]
         np.testing.assert_allclose(widths, beta.ppf(0.5, alpha[k, top], rest[top]))
     assert [text.get_text() for text in axes[0].figure.legends[0].get_texts()] == ["map (point)", "vi"]
+
+
+def test_features_of_greatest_lift_are_common_here_and_rare_elsewhere(fits):
+    vi = fits["vi"]
+    shares = vi.components / vi.components.sum(axis=1, keepdims=True)
+    score = shares * np.log(shares / shares.mean(axis=0))
+    for k, ax in enumerate(plots.top_features(vi, 4, "lift")):
+        top = np.argsort(-score[k])[:4]
+        assert [text.get_text() for text in ax.get_yticklabels()] == [str(j) for j in top]
+        (ticks,) = [line for line in ax.lines if line.get_label() == "mean of all components"]
+        np.testing.assert_allclose(ticks.get_xdata(), shares.mean(axis=0)[top])
+
+
+def test_lift_gives_way_to_weight_where_there_is_none():
+    one = np.array([[0.2, 0.5, 0.3, 0.0]])
+    np.testing.assert_array_equal(leading_features(one, 4, "lift"), [[1, 2, 0, 3]])
+    apart = np.array([[0.6, 0.4, 0.0, 0.0], [0.6, 0.0, 0.4, 0.0]])  # a feature that nobody has is no one's
+    np.testing.assert_array_equal(leading_features(apart, 1, "lift"), [[1], [2]])
+    np.testing.assert_array_equal(leading_features(apart, 1, "weight"), [[0], [0]])
+
+
+def test_a_fit_by_itself_is_drawn_as_one_in_a_mapping(fits):
+    vi = fits["vi"]
+    for draw in (
+        plots.components,
+        plots.objectives,
+        lambda given: plots.components(given, (3, 4)),
+        lambda given: plots.loadings_intervals(given, [0]),
+    ):
+        alone, mapped = draw(vi), draw({"vi": vi})
+        assert alone.shape == mapped.shape
+        for one, other in zip(alone.flat, mapped.flat, strict=True):
+            assert [line.get_label() for line in one.lines] == [line.get_label() for line in other.lines]
+            for line, twin in zip(one.lines, other.lines, strict=True):
+                np.testing.assert_array_equal(line.get_xydata(), twin.get_xydata())
+
+
+def edge_case(name):
+    """Counts that are legal and awkward, and a rank."""
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(4.0, (25, 21))
+    if name == "one row":
+        return counts[:1], 2
+    if name == "zeros":
+        counts[[0, 3]] = counts[:, [1, 5]] = 0
+    names = [f"a feature of which much could be said {j}" for j in range(21)]
+    rows = [f"a sample whose name is far too long for an axis {i}" for i in range(25)]
+    return pd.DataFrame(counts, rows, names), {"rank 1": 1, "rank 20": 20}.get(name, 3)
+
+
+@pytest.mark.parametrize("name", ["rank 1", "rank 20", "one row", "zeros"])
+def test_awkward_fits_are_drawn_without_a_warning(name):
+    counts, rank = edge_case(name)
+    options = {
+        "map": bayesnmf.MAP(max_iter=5, threads=1),
+        "vi": bayesnmf.VI(max_iter=5, threads=1),
+        "bld": bayesnmf.BLD(max_iter=3, start="random", threads=1),
+        "gibbs": bayesnmf.Gibbs(chains=2, draws=10, warmup=2, start="random", threads=1),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bayesnmf.ConvergenceWarning)
+        awkward = {
+            method: bayesnmf.fit(counts, "dirichlet_gamma", rank, method, seed=0, options=option)
+            for method, option in options.items()
+        }
+    climbers = {method: fitted for method, fitted in awkward.items() if method != "gibbs"}
+    with_posterior = {method: awkward[method] for method in ("vi", "gibbs")}
+    rows = [awkward["vi"].row_names[0]]
+    drawn = [
+        (plots.components(with_posterior, (3, 7)), (2, rank)),
+        (plots.components(awkward, n_features=3), (rank,)),
+        (plots.top_features(awkward["map"], 5, "lift"), (rank,)),
+        (plots.loadings_intervals(awkward, rows), (1,)),
+        (plots.objectives(climbers), (3,)),
+        (plots.convergence(climbers), (2, 3)),
+        (plots.chains(awkward["gibbs"], 1), (2, 2)),
+        (plots.agreement(awkward), ()),
+        *((plots.structure(fitted, figsize=(6, 3)), ()) for fitted in with_posterior.values()),
+    ]
+    for axes, shape in drawn:
+        assert np.shape(axes) == shape
+        np.ravel(axes)[0].figure.canvas.draw()
+
+
+def test_grids_fill_their_rows_evenly():
+    assert [wrapped(count, 3.6) for count in (1, 3, 4, 5, 7)] == [(1, 1), (1, 3), (2, 2), (2, 3), (3, 3)]
+    assert wrapped(2, 20) == (2, 1)
 
 
 def test_components_without_posterior_are_points():
@@ -282,7 +374,12 @@ def test_refusals_name_the_cure(fits):
     other_rank = replace(fits["vi"], rank=2, components=fits["vi"].components[:2])
     cases = [
         (lambda: plots.chains(fits["vi"]), ValueError, "method='gibbs' or method='nuts'"),
-        (lambda: plots.components(fits["vi"]), TypeError, "put a single fit in a dict"),
+        (lambda: plots.components([fits["vi"]]), TypeError, "put several fits in a dict"),
+        (lambda: plots.agreement(fits["vi"]), TypeError, "found a single fit"),
+        (lambda: plots.chains(vi), TypeError, "fit must be one Fit"),
+        (lambda: plots.top_features(vi, 0), ValueError, "n must be at least 1"),
+        (lambda: plots.components(vi, n_features=0), ValueError, "n_features must be at least 1"),
+        (lambda: plots.top_features(vi, order="lft"), ValueError, "did you mean 'lift'"),
         (lambda: plots.agreement({}), ValueError, "at least one fit"),
         (lambda: plots.agreement({**vi, "two": other_rank}), ValueError, "fit with one rank"),
         (lambda: plots.components(vi, (3, 5)), ValueError, "with 12 pixels"),

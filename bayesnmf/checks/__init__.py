@@ -1,5 +1,13 @@
 """The only place that raises on user input; every message names the argument, the rule and the cure."""
 
+from bayesnmf.checks.calibration import (
+    check_calibrated_method,
+    check_calibration_header,
+    check_draws_of_components,
+    check_enough_draws,
+    check_suffix,
+)
+from bayesnmf.checks.certificates import check_effort, check_some_counts
 from bayesnmf.checks.closed_form import (
     check_allocation_model,
     check_coordinate_ascent,
@@ -12,6 +20,12 @@ from bayesnmf.checks.closed_form import (
 from bayesnmf.checks.counts import (
     as_counts,
     check_integer_counts,
+)
+from bayesnmf.checks.diagnostics import (
+    check_components_have_posterior,
+    check_least_draws,
+    check_leave_one_out,
+    check_ranks,
 )
 from bayesnmf.checks.evidence import (
     check_allocation,
@@ -35,6 +49,7 @@ from bayesnmf.checks.options import (
     check_start_factor,
     check_threads,
 )
+from bayesnmf.checks.posteriors import check_comparable, check_reference, check_truth
 from bayesnmf.checks.simulation import check_shape, check_simulated_components, check_totals
 from bayesnmf.checks.values import (
     check_available,
@@ -62,10 +77,17 @@ __all__ = [
     "check_allocation_model",
     "check_available",
     "check_broadcast",
+    "check_calibrated_method",
+    "check_calibration_header",
     "check_choice",
+    "check_comparable",
+    "check_components_have_posterior",
     "check_coordinate_ascent",
     "check_count",
     "check_decomposition",
+    "check_draws_of_components",
+    "check_effort",
+    "check_enough_draws",
     "check_enumerable",
     "check_factors",
     "check_family",
@@ -76,6 +98,8 @@ __all__ = [
     "check_integer_counts",
     "check_integrates_out",
     "check_learnable",
+    "check_least_draws",
+    "check_leave_one_out",
     "check_map_algorithm",
     "check_method",
     "check_names",
@@ -90,6 +114,8 @@ __all__ = [
     "check_priors",
     "check_proper_loadings",
     "check_rank",
+    "check_ranks",
+    "check_reference",
     "check_regression",
     "check_same_features",
     "check_sampler",
@@ -97,12 +123,15 @@ __all__ = [
     "check_shape",
     "check_simulated_components",
     "check_size",
+    "check_some_counts",
     "check_start",
     "check_start_distribution",
     "check_start_factor",
+    "check_suffix",
     "check_threads",
     "check_topic_model",
     "check_totals",
+    "check_truth",
     "check_vi_algorithm",
     "check_words",
     "parse_int",

@@ -1,15 +1,38 @@
 """Figures of fits, one line each; every function returns the axes it drew on.
 
-`components`, `loadings_intervals`, `objectives` and `agreement` take a mapping from labels to fits, as in
-``{"map": map_fit, "vi": vi_fit}``; `chains` and `structure` take one fit. Colours belong to methods (`METHOD_COLOURS`).
+Most take a fit, or a mapping from labels to fits as in ``{"map": map_fit, "vi": vi_fit}``; `agreement` takes a mapping,
+`chains` and `structure` take one fit, `calibration` one result of `bayesnmf.calibrate` or several. All take ``axes`` to
+draw on and ``figsize``. Colours belong to methods (`METHOD_COLOURS`), and to fits where all are by one method.
 """
 
-from bayesnmf.plots.factors import components
+from bayesnmf.plots.calibration import calibration
+from bayesnmf.plots.convergence import convergence
+from bayesnmf.plots.factors import components, top_features
+from bayesnmf.plots.graph import model_graph
 from bayesnmf.plots.intervals import loadings_intervals
 from bayesnmf.plots.mixing import chains
+from bayesnmf.plots.posteriors import loadings_scatter, posterior_agreement
+from bayesnmf.plots.predictive import predictive_checks
+from bayesnmf.plots.selection import selection
 from bayesnmf.plots.similarity import agreement
 from bayesnmf.plots.structure import structure
 from bayesnmf.plots.style import METHOD_COLOURS
 from bayesnmf.plots.traces import objectives
 
-__all__ = ["METHOD_COLOURS", "agreement", "chains", "components", "loadings_intervals", "objectives", "structure"]
+__all__ = [
+    "METHOD_COLOURS",
+    "agreement",
+    "calibration",
+    "chains",
+    "components",
+    "convergence",
+    "loadings_intervals",
+    "loadings_scatter",
+    "model_graph",
+    "objectives",
+    "posterior_agreement",
+    "predictive_checks",
+    "selection",
+    "structure",
+    "top_features",
+]

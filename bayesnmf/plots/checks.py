@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
+from bayesnmf.calibration import Calibration
+from bayesnmf.checks import check_choice
 from bayesnmf.results import Fit
 
 
-def check_fits(fits: Any) -> None:
-    """Refuse anything but a mapping of labels to fits."""
+def check_fits(fits: Any) -> Mapping[str, Fit]:
+    """Return the mapping of labels to fits; a single fit is labelled by its method."""
+    if isinstance(fits, Fit):
+        return {fits.method: fits}
     if not isinstance(fits, Mapping) or not all(isinstance(fit, Fit) for fit in fits.values()):
         raise TypeError(
-            f"fits must map labels to fits, as in {{'vi': fit}}: found {type(fits).__name__}; "
-            "put a single fit in a dict"
+            f"fits must be a fit, or map labels to fits as in {{'vi': fit}}: found {type(fits).__name__}; "
+            "put several fits in a dict"
         )
     if not fits:
         raise ValueError("fits must not be empty; give at least one fit, as in {'vi': fit}")
+    return fits
+
+
+def check_mapping(fits: Any) -> None:
+    """Refuse a fit by itself where fits are compared with one another."""
+    if isinstance(fits, Fit):
+        raise TypeError("fits must map labels to fits, as in {'map': one, 'vi': other}: found a single fit")
 
 
 def check_fit(fit: Any) -> None:
@@ -59,7 +71,7 @@ def check_groups(groups: Any, row_names: np.ndarray) -> tuple[np.ndarray, list[A
 
 def check_matchable(fits: Mapping[str, Fit]) -> None:
     """Refuse fits whose components cannot be matched one to one."""
-    check_fits(fits)
+    fits = check_fits(fits)
     first = next(iter(fits.values()))
     for label, fit in fits.items():
         if fit.components.shape != first.components.shape:
@@ -92,10 +104,109 @@ def check_axes(found: int, needed: int) -> None:
         raise ValueError(f"axes must be {needed} axes, one a panel: found {found}; leave axes out for a new figure")
 
 
-def check_any_objective(found: int) -> None:
-    """Refuse to draw objectives of chains alone."""
+def check_any_objective(found: int, methods: Iterable[str]) -> None:
+    """Refuse to draw objectives where no fit has one."""
     if not found:
+        listed = ", ".join(map(repr, methods))
+        noisy = "" if "svi" in methods else ", those by 'svi' with plots.objectives(fit)"
         raise ValueError(
-            "fits must have an objective that is climbed, by 'map', 'vi' or 'svi': found chains only; "
-            "draw each with plots.chains(fit)"
+            f"fits must have at least one by {listed}, which climb an objective: found none; "
+            f"draw fits by 'gibbs' and 'nuts' with plots.chains(fit){noisy}"
         )
+
+
+def check_one_problem(fits: Mapping[str, Fit]) -> None:
+    """Refuse objectives that have no common best, being those of other counts, ranks or priors."""
+    label, first = next(iter(fits.items()))
+    for other, fit in fits.items():
+        alike = {
+            "counts": _same_counts(fit, first),
+            "rank": fit.rank == first.rank,
+            "priors": all(map(_same_prior, vars(fit.priors).values(), vars(first.priors).values())),
+        }
+        if not all(alike.values()):
+            raise ValueError(
+                "fits of one objective must be of the same counts, rank and priors, since they are held against one "
+                f"best: {other!r} and {label!r} differ in {', '.join(name for name in alike if not alike[name])}; "
+                "draw one figure for each, or plots.objectives"
+            )
+
+
+def check_best(best: Any, highest: Mapping[str, float], slack: float) -> None:
+    """Refuse a best objective below what a fit has reached, or one for several kinds of objective."""
+    if isinstance(best, bool) or not isinstance(best, (int, float, np.number)) or not np.isfinite(best):
+        raise TypeError(f"best must be a finite number, in nats: found {best!r}")
+    if len(highest) > 1:
+        raise ValueError(
+            f"best is of one kind of objective, and fits have {len(highest)}; draw one figure for each kind"
+        )
+    (reached,) = highest.values()
+    if best < reached - slack:
+        raise ValueError(f"best must be at least {reached:,.6f}, which one of the fits has reached: found {best:,.6f}")
+
+
+def _same_counts(one: Fit, other: Fit) -> bool:
+    a, b = one.counts.matrix, other.counts.matrix
+    return a is b or (a.shape == b.shape and all(
+        np.array_equal(getattr(a, part), getattr(b, part)) for part in ("indptr", "indices", "data")
+    ))  # fmt: skip
+
+
+def _same_prior(one: Any, other: Any) -> bool:
+    """Whether two priors of one side are the same."""
+    if type(one) is not type(other) or isinstance(one, str):
+        return type(one) is type(other) and bool(one == other)
+    names = [field.name for field in fields(one)]
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+def check_no_priors(priors: Any) -> None:
+    """Refuse priors beside a fit, which has its own."""
+    if priors is not None:
+        raise ValueError("priors must be left out where a fit is given, whose own are drawn; or give its model by name")
+
+
+def check_pair(x: Any, y: Any, fits: Mapping[str, Fit]) -> tuple[str, str]:
+    """Return the labels of two fits of the same rows, by default the first two."""
+    labels = list(fits)
+    if len(labels) < 2:
+        raise ValueError(f"fits must be at least two to be drawn against one another: found {labels}")
+    x = check_choice(labels[0] if x is None else x, "x", labels)
+    y = check_choice(next(label for label in labels if label != x) if y is None else y, "y", labels)
+    if not np.array_equal(fits[x].row_names, fits[y].row_names):
+        raise ValueError(f"fits must be of the same rows in the same order: those of {x!r} and {y!r} differ")
+    return x, y
+
+
+def check_others(fits: Mapping[str, Fit], reference: str) -> None:
+    """Refuse to hold a reference against nothing."""
+    if len(fits) < 2:
+        raise ValueError(f"fits must hold another fit than the reference {reference!r}; add one, as in {{'vi': fit}}")
+
+
+def check_predictive(given: Any, kind: type) -> None:
+    """Refuse anything but predictive checks, or a fit they can be made of."""
+    if not isinstance(given, Fit | kind):
+        raise TypeError(
+            f"checks must be what bayesnmf.predictive_checks returns, or a Fit: found {type(given).__name__}"
+        )
+
+
+def check_selection(given: Any, kind: type) -> None:
+    """Refuse anything but the result of `bayesnmf.select`."""
+    if not isinstance(given, kind):
+        raise TypeError(f"selection must be what bayesnmf.select returns: found {type(given).__name__}")
+
+
+def check_calibrations(results: Any) -> Mapping[str, Calibration]:
+    """Return calibrations by label; a single one is labelled by its method."""
+    if isinstance(results, Calibration):
+        return {results.method: results}
+    if not isinstance(results, Mapping) or not all(isinstance(result, Calibration) for result in results.values()):
+        raise TypeError(
+            f"results must be a Calibration, or map labels to calibrations: found {type(results).__name__}; "
+            "make one with bayesnmf.calibrate"
+        )
+    if not results:
+        raise ValueError("results must not be empty; give at least one calibration, as in {'vi': result}")
+    return results

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
+from scipy.special import xlogy
 
 from bayesnmf import checks, gauge
-from bayesnmf.plots.checks import check_image_shape
+from bayesnmf.plots.checks import check_fits, check_image_shape
 from bayesnmf.plots.style import QUIET, SMALL, Look, bare, hide_spare, looks, panels, share_legend, shorten, wrapped
 from bayesnmf.plots.summaries import Interval, match_fits, normalised_components, summarise
 from bayesnmf.results import Fit
@@ -21,7 +22,7 @@ INTERVAL = 0.9
 
 
 def components(
-    fits: Mapping[str, Fit],
+    fits: Mapping[str, Fit] | Fit,
     image_shape: tuple[int, int] | None = None,
     n_features: int = 8,
     *,
@@ -35,16 +36,14 @@ def components(
 
     Parameters
     ----------
-    fits : mapping of str to Fit
+    fits : mapping of str to Fit, or Fit
         Of the same rank and features. Their components are matched to those of the reference.
     image_shape : tuple of int, optional
         Height and width where features are pixels: one row of images a fit, one column a component. The colours of
         a column share one scale, from 0 to the column's largest entry. Posterior means are shown (modes under map),
         with the cosine to the reference below.
     n_features : int
-        Without `image_shape`: the features shown for each component, those of greatest weight in the reference. The
-        grey bar is the reference, markers are posterior medians, lines run from the 5 to the 95 % quantile; a point
-        estimate has no line.
+        Without `image_shape`: how many features `top_features` shows for each component.
     reference : str, optional
         Label of the fit that fixes the order; the first by default.
     axes : array of Axes, optional
@@ -57,11 +56,81 @@ def components(
     ndarray of Axes
         (fits, K) for images, else (K,).
     """
+    if image_shape is None:
+        checks.check_count(n_features, "n_features")
+        return top_features(fits, n_features, reference=reference, axes=axes, figsize=figsize)
+    fits = check_fits(fits)
     reference, orders = match_fits(fits, reference)
-    if image_shape is not None:
-        return _images(fits, image_shape, reference, orders, (axes, figsize))
-    checks.check_count(n_features, "n_features")
-    return _top_features(fits, n_features, reference, orders, (axes, figsize))
+    return _images(fits, image_shape, reference, orders, (axes, figsize))
+
+
+def top_features(
+    fits: Mapping[str, Fit] | Fit,
+    n: int = 8,
+    order: Literal["weight", "lift"] = "weight",
+    *,
+    reference: str | None = None,
+    axes: Any = None,
+    figsize: tuple[float, float] | None = None,
+) -> Array:
+    """Draw the leading features of each component as bars, with posterior medians and 90 % intervals of every fit.
+
+    Grey bars are the posterior medians of the reference (modes under map and bld), as shares of the component.
+    Markers are those of each fit, lines run from the 5 to the 95 % quantile; a point estimate has no line.
+
+    Parameters
+    ----------
+    fits : mapping of str to Fit, or Fit
+        Of the same rank and features. Their components are matched to those of the reference.
+    n : int
+        Features shown for each component.
+    order : {"weight", "lift"}
+        Which features lead, in the reference. "weight": those of greatest share. "lift": those of greatest
+        share × log(share / mean share over all components), which are common here and rare elsewhere; a black tick
+        marks the mean share.
+    reference : str, optional
+        Label of the fit that chooses the features and the order of the components; the first by default.
+    axes : array of Axes, optional
+        K axes.
+    figsize : tuple of float, optional
+        Inches.
+
+    Returns
+    -------
+    ndarray of Axes, (K,)
+    """
+    fits = check_fits(fits)
+    reference, orders = match_fits(fits, reference)
+    checks.check_count(n, "n")
+    checks.check_choice(order, "order", ("weight", "lift"))
+    shares = normalised_components(fits[reference])
+    top = leading_features(shares, n, order)
+    rank, shown = top.shape
+    shape = wrapped(rank, 3.6)
+    height = max(0.24, 0.07 * len(fits) + 0.08) * shown + 0.95
+    grid, figure = panels(shape if axes is None else (1, rank), (3.6 * shape[1], height * shape[0] + 0.7),
+                          figsize, axes)  # fmt: skip
+    chosen = hide_spare(grid, rank)
+    _top_features(chosen, fits, top, reference, orders)
+    if order == "lift":
+        for ax, features in zip(chosen, top, strict=True):
+            ax.plot(shares.mean(axis=0)[features], np.arange(shown), "|", color="black", markersize=9,
+                    linestyle="none", label="mean of all components")  # fmt: skip
+    if figure is not None:
+        chosen_by = "greatest weight" if order == "weight" else "greatest share × log lift"
+        title = f"Components, each summing to 1: features of {chosen_by}"
+        figure.suptitle(f"{title}\nmarkers: posterior median and 90 % interval; grey bar: {reference}", fontsize=10)
+    share_legend(chosen, figure)
+    return chosen
+
+
+def leading_features(shares: Array, n: int, order: str) -> Array:
+    """Positions of the `n` leading features of each component, (K, n), of shares (K, m)."""
+    score = shares
+    if order == "lift":
+        mean = shares.mean(axis=0)
+        score = xlogy(shares, shares / np.where(mean > 0, mean, 1.0))
+    return np.lexsort((-shares, -score), axis=1)[:, :n]  # by share where there is no lift, as at rank 1
 
 
 def _images(
@@ -96,37 +165,17 @@ def _image(ax: Axes, image: Array, largest: float) -> None:
     ax.set_yticks([])
 
 
-def _top_features(
-    fits: Mapping[str, Fit], n_features: int, reference: str, orders: dict[str, Array], canvas: Any
-) -> Array:
-    first = fits[reference]
-    rank, features = first.components.shape
-    shown = min(n_features, features)
-    top = np.argsort(-first.components, axis=1, kind="stable")[:, :shown]
-    shape = wrapped(rank, 3.6)
-    height = max(0.24, 0.07 * len(fits) + 0.08) * shown + 0.95
-    grid, figure = panels(shape if canvas[0] is None else (1, rank), (3.6 * shape[1], height * shape[0] + 0.7),
-                          canvas[1], canvas[0])  # fmt: skip
-    chosen = hide_spare(grid, rank)
+def _top_features(axes: Array, fits: Mapping[str, Fit], top: Array, reference: str, orders: dict[str, Array]) -> None:
     intervals = {
         label: summarise(fit, "components", (orders[label][:, None], top), INTERVAL) for label, fit in fits.items()
     }
-    bars = intervals[reference].middle
-    for k, ax in enumerate(chosen):
-        names = [shorten(name, 22) for name in first.feature_names[top[k]]]
-        _bars(ax, bars[k], names, f"component {k}")
+    for k, ax in enumerate(axes):
+        names = [shorten(name, 22) for name in fits[reference].feature_names[top[k]]]
+        _bars(ax, intervals[reference].middle[k], names, f"component {k}")
         for place, (label, look) in enumerate(looks(fits).items()):
             offset = (place - (len(fits) - 1) / 2) * 0.7 / len(fits)
             _points(ax, intervals[label], k, (label, look), offset)
         ax.set_xlim(left=-0.02 * ax.get_xlim()[1])  # room for markers at 0
-    if figure is not None:
-        figure.suptitle(
-            "Components, each summing to 1: features of greatest weight\n"
-            f"markers: posterior median and 90 % interval; grey bar: {reference}",
-            fontsize=10,
-        )
-    share_legend(chosen, figure)
-    return chosen
 
 
 def _bars(ax: Axes, values: Array, names: list[str], title: str) -> None:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from bayesnmf import checks
-from bayesnmf.plots.checks import check_same_unit
+from bayesnmf.plots.checks import check_fits, check_same_unit
 from bayesnmf.plots.style import SMALL, Look, bare, hide_spare, looks, panels, share_legend, shorten, wrapped
 from bayesnmf.plots.summaries import Interval, match_fits, proportions, summarise
 from bayesnmf.results import Fit
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 def loadings_intervals(
-    fits: Mapping[str, Fit],
+    fits: Mapping[str, Fit] | Fit,
     rows: Iterable[Any],
     interval: float = 0.9,
     *,
@@ -35,7 +35,7 @@ def loadings_intervals(
 
     Parameters
     ----------
-    fits : mapping of str to Fit
+    fits : mapping of str to Fit, or Fit
         Of the same rank and features. Their components are matched to those of the reference.
     rows : iterable of names
         As in ``fit.row_names``, compared as text; a single name will do.
@@ -53,6 +53,7 @@ def loadings_intervals(
     ndarray of Axes
         One for each row.
     """
+    fits = check_fits(fits)
     reference, orders = match_fits(fits, reference)
     checks.check_fraction(interval, "interval")
     check_same_unit({label: proportions(fit) for label, fit in fits.items()})

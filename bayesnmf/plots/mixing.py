@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from bayesnmf import checks
+from bayesnmf.plots.checks import check_fit
 from bayesnmf.plots.style import QUIET, SMALL, bare, panels, share_legend, shorten
 from bayesnmf.results import Draws, Fit
 
@@ -51,6 +52,7 @@ def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, floa
     .. [1] A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Bürkner (2021). Rank-normalization, folding, and
        localization: an improved R-hat for assessing convergence of MCMC. Bayesian Analysis 16, 667-718.
     """
+    check_fit(fit)
     checks.check_method(fit.method, ("gibbs", "nuts"), "plots.chains")
     checks.check_count(n, "n", minimum=0)
     posterior: Draws = fit.posterior  # type: ignore[assignment]
@@ -91,10 +93,10 @@ def widest_entries(fit: Fit, posterior: Draws, n: int) -> list[Quantity]:
 
 
 def diagnose(draws: Array) -> tuple[float, float]:
-    """R-hat and bulk effective sample size of draws (chains, draws); NaN below 4 draws a chain."""
+    """R-hat and bulk effective sample size of draws (chains, draws); NaN below 4 draws a chain or if none varies."""
     import arviz as az
 
-    if draws.shape[1] < 4:
+    if draws.shape[1] < 4 or not np.any(np.ptp(draws, axis=1)):
         return np.nan, np.nan
     return float(az.rhat(draws)), float(az.ess(draws))
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from bayesnmf import gauge
-from bayesnmf.plots.checks import check_matchable
+from bayesnmf.plots.checks import check_mapping, check_matchable
 from bayesnmf.plots.style import SMALL, panels, shorten
 from bayesnmf.results import Fit
 
@@ -34,6 +34,7 @@ def agreement(fits: Mapping[str, Fit], *, axes: Axes | None = None, figsize: tup
     -------
     Axes
     """
+    check_mapping(fits)
     check_matchable(fits)
     values = mean_cosines(fits)
     labels = [shorten(label, 16) for label in fits]

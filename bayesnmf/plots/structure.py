@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.patches import StepPatch
 from numpy.typing import NDArray
 
 from bayesnmf import checks
 from bayesnmf.plots.checks import check_fit, check_groups
-from bayesnmf.plots.style import SMALL, panels, shorten
+from bayesnmf.plots.style import SMALL, colours_of, panels, shorten
 from bayesnmf.results import Fit
 from bayesnmf.views import to_topic_model
 
@@ -23,8 +23,6 @@ Array = NDArray[Any]
 
 GAP = 0.006
 LETTER = 0.065  # width of a letter of a label, in inches
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
-"""Okabe and Ito's colours, safe for the colour-blind; more components take those of a larger map."""
 
 
 def structure(
@@ -32,7 +30,7 @@ def structure(
     groups: Mapping[Any, Any] | pd.Series | Sequence[Any] | Array | None = None,
     max_per_group: int | None = None,
     *,
-    ax: Axes | None = None,
+    axes: Axes | None = None,
     figsize: tuple[float, float] | None = None,
 ) -> Axes:
     """Draw the topic proportions of every sample as one stacked bar, samples grouped and sorted.
@@ -49,7 +47,7 @@ def structure(
         show them; those of a pandas categorical in the order of its categories.
     max_per_group : int, optional
         Draw at most so many samples of each group, evenly spaced among the sorted ones; the label says so.
-    ax : Axes, optional
+    axes : Axes, optional
         Axes to draw on instead of new ones.
     figsize : tuple of float, optional
         Inches.
@@ -67,7 +65,7 @@ def structure(
     for name in names:
         rows = np.flatnonzero(labels == name)
         blocks.append(_thinned(rows[in_order(proportions[rows])], max_per_group))
-    grid, _ = panels((1, 1), (10, 3.2), figsize, ax)
+    grid, _ = panels((1, 1), (10, 3.2), figsize, axes)
     canvas: Axes = grid[0, 0]
     edges = _draw(canvas, proportions, blocks)
     if groups is not None:
@@ -96,15 +94,6 @@ def _thinned(rows: Array, most: int | None) -> Array:
     return rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
 
 
-def colours_of(rank: int) -> list[Any]:
-    """Return one colour a component."""
-    if rank <= len(PALETTE):
-        return list(PALETTE[:rank])
-    if rank <= 20:
-        return [mpl.colormaps["tab20"](k) for k in range(rank)]
-    return list(mpl.colormaps["gist_ncar"](np.linspace(0.03, 0.97, rank)))
-
-
 def _draw(ax: Axes, proportions: Array, blocks: list[Array]) -> list[tuple[float, float]]:
     """Fill one staircase for each group and component; return where each group begins and ends."""
     rank = proportions.shape[1]
@@ -117,7 +106,8 @@ def _draw(ax: Axes, proportions: Array, blocks: list[Array]) -> list[tuple[float
         tops = np.cumsum(proportions[rows], axis=1)
         for k in reversed(range(rank)):  # each from 0 up, over the last: no ground shines through between them
             label = f"component {k}" if position == 0 else None
-            ax.stairs(tops[:, k], places, fill=True, color=colours[k], linewidth=0, label=label)
+            # `ax.stairs` would walk along every step for the limits, which are known: seconds for 20,000 samples.
+            ax.add_artist(StepPatch(tops[:, k], places, fill=True, color=colours[k], linewidth=0, label=label))
         edges.append((start, places[-1]))
         start = places[-1] + gap
     ax.set_xlim(0, edges[-1][1])

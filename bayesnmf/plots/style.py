@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,6 +27,13 @@ METHOD_COLOURS = {
 }
 """One colour a method, from the palette of Okabe and Ito, safe for the colour-blind."""
 
+PALETTE = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000", "#0F00A5", "#780000",
+    "#4B5A4B", "#FFC3B4", "#694B69", "#4BE1E1", "#7878FF", "#785A2D", "#FF4B69", "#1E2D4B", "#C30F96", "#B4A5A5",
+)  # fmt: skip
+"""Colours of components: those of Okabe and Ito, safe for the colour-blind, then others in turn, each found by a search
+for the one that is farthest from all before it (CIEDE2000, with and without red-green blindness)."""
+
 MARKERS = ("o", "s", "^", "v", "P", "X")
 LINES = ("-", "--", ":", "-.")
 SMALL = 8
@@ -33,7 +41,7 @@ QUIET = "0.55"
 
 
 class Look(NamedTuple):
-    """How one fit is drawn: the colour of its method; marker and line tell fits by one method apart."""
+    """How one fit is drawn: see `looks`."""
 
     colour: str
     marker: str
@@ -41,15 +49,29 @@ class Look(NamedTuple):
 
 
 def looks(fits: Mapping[str, Fit]) -> dict[str, Look]:
-    """Give every fit its look; points without a posterior (map, bld) are diamonds."""
+    """Give every fit the colour of its method; marker and line tell fits by one method apart.
+
+    Points without a posterior (map, bld) are diamonds. Where all fits are by one method, its colour tells nothing, and
+    each has its own.
+    """
     seen: dict[str, int] = {}
     chosen = {}
+    if len(fits) > 1 and len({fit.method for fit in fits.values()}) == 1:
+        colours = colours_of(len(fits))
+        return {label: Look(colours[i], MARKERS[i % len(MARKERS)], "-") for i, label in enumerate(fits)}
     for label, fit in fits.items():
         turn = seen.get(fit.method, 0)
         seen[fit.method] = turn + 1
         marker = "D" if fit.method in ("map", "bld") and turn == 0 else MARKERS[turn % len(MARKERS)]
         chosen[label] = Look(METHOD_COLOURS[fit.method], marker, LINES[turn % len(LINES)])
     return chosen
+
+
+def colours_of(rank: int) -> list[Any]:
+    """Return one colour a component."""
+    if rank <= len(PALETTE):
+        return list(PALETTE[:rank])
+    return list(mpl.colormaps["gist_ncar"](np.linspace(0.03, 0.97, rank)))
 
 
 def panels(
@@ -75,9 +97,9 @@ def panels(
 
 
 def wrapped(count: int, width: float, most: float = 12.0) -> tuple[int, int]:
-    """Rows and columns of a grid for `count` panels of `width` inches, at most `most` inches wide."""
-    columns = int(np.clip(most // width, 1, count))
-    return -(-count // columns), columns
+    """Rows and columns of a grid for `count` panels of `width` inches, at most `most` inches wide, evenly filled."""
+    rows = -(-count // int(np.clip(most // width, 1, count)))
+    return rows, -(-count // rows)
 
 
 def hide_spare(axes: Array, used: int) -> Array:

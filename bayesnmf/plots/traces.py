@@ -17,19 +17,22 @@ from bayesnmf.results import Fit
 
 Array = NDArray[Any]
 
+CLIMBERS = ("map", "bld", "vi", "svi")
 
-def objectives(fits: Mapping[str, Fit], *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Array:
+
+def objectives(fits: Mapping[str, Fit] | Fit, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Array:
     """Draw objectives against iterations, one panel for each kind of objective, since kinds do not compare.
 
     Kinds are the log joint of map (in the natural or the log basis), log p(S) of bld, the augmented ELBO of vi and the
     bound that svi estimates, each under each model. Under map, bld and vi the axes are logarithmic: the distance of
     iteration 1 and later to the fit's own best, plus the last step's change, so that the end is not minus infinity.
     Bounds of svi are noisy and on plain axes: a thin line with its running mean over a twentieth of the run; the
-    first steps may fall below the axis. Fits by gibbs and nuts climb nothing and are left out: see `chains`.
+    first steps may fall below the axis. Fits by gibbs and nuts climb nothing and are left out: see `chains`. What each
+    fit is behind the best of all is drawn by `convergence`.
 
     Parameters
     ----------
-    fits : mapping of str to Fit
+    fits : mapping of str to Fit, or Fit
     axes : array of Axes, optional
         One for each kind.
     figsize : tuple of float, optional
@@ -40,12 +43,8 @@ def objectives(fits: Mapping[str, Fit], *, axes: Any = None, figsize: tuple[floa
     ndarray of Axes
         One for each kind, in the order of the fits.
     """
-    check_fits(fits)
-    kinds: dict[str, list[str]] = {}
-    for label, fit in fits.items():
-        if fit.method in ("map", "bld", "vi", "svi"):
-            kinds.setdefault(kind_of_objective(fit), []).append(label)
-    check_any_objective(len(kinds))
+    fits = check_fits(fits)
+    kinds = by_kind(fits, CLIMBERS)
     grid, _ = panels((1, len(kinds)), (4.2 * len(kinds), 3.6), figsize, axes)
     styles = looks(fits)
     for ax, (kind, labels) in zip(grid[0], kinds.items(), strict=True):
@@ -58,6 +57,16 @@ def objectives(fits: Mapping[str, Fit], *, axes: Any = None, figsize: tuple[floa
         ax.legend(fontsize=SMALL)
         bare(ax)
     return grid[0]
+
+
+def by_kind(fits: Mapping[str, Fit], methods: tuple[str, ...]) -> dict[str, list[str]]:
+    """Labels of the fits by some methods, under the kind of objective each climbs; refused where there are none."""
+    kinds: dict[str, list[str]] = {}
+    for label, fit in fits.items():
+        if fit.method in methods:
+            kinds.setdefault(kind_of_objective(fit), []).append(label)
+    check_any_objective(len(kinds), methods)
+    return kinds
 
 
 def kind_of_objective(fit: Fit) -> str:
@@ -73,10 +82,15 @@ def kind_of_objective(fit: Fit) -> str:
 
 
 def gap_to_best(trace: Array) -> Array:
-    """Best of the trace minus the trace, plus the last step's change (at least 1e-12 of the best)."""
-    best = np.max(trace)
+    """Best of the trace minus the trace, plus the last step's change (at least its `resolution`)."""
+    best = float(np.max(trace))
     last = abs(trace[-1] - trace[-2]) if len(trace) > 1 else 0.0
-    return best - trace + max(last, 1e-12 * max(abs(best), 1.0))
+    return best - trace + max(last, resolution(best))
+
+
+def resolution(objective: float) -> float:
+    """Differences of objectives below it are of rounding: 1e-12 of its size."""
+    return 1e-12 * max(abs(objective), 1.0)
 
 
 def running_mean(trace: Array, window: int) -> tuple[Array, Array]:

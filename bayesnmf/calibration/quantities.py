@@ -1,0 +1,163 @@
+"""Numbers whose true value is ranked among posterior draws.
+
+None changes when components are relabelled, since neither the likelihood nor exchangeable priors tell their order.
+Those that depend on the data as well as on the parameters find faults that no function of the parameters alone can,
+such as a sampler that returns the prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from bayesnmf.options import Priors
+from bayesnmf.priors import ScaledProportions
+from bayesnmf.results import Draws
+from bayesnmf.simulation import Simulation
+from bayesnmf.specification import MODELS
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Parameter values, D of them, beside the counts and priors of one simulation.
+
+    Attributes
+    ----------
+    loadings : ndarray (D, n, K)
+        Proportions under dirichlet_poisson and dirichlet_gamma.
+    components : ndarray (D, K, m)
+    scale : ndarray (D, n) or None
+    counts : ndarray (n, m)
+    priors : Priors
+        Those the simulation was drawn from.
+    given_totals : bool
+        Whether row totals are given.
+    """
+
+    loadings: Array
+    components: Array
+    scale: Array | None
+    counts: Array
+    priors: Priors
+    given_totals: bool
+
+    @cached_property
+    def means(self) -> Array:
+        """Expected counts (D, n, m)."""
+        scale = self.counts.sum(axis=1) if self.given_totals else self.scale
+        loadings = self.loadings if scale is None else self.loadings * scale[..., None]
+        return loadings @ self.components
+
+    @cached_property
+    def shares(self) -> Array:
+        """Shares of each row's expected total that come from each component, (D, n, K)."""
+        parts = self.loadings * self.components.sum(axis=-1)[:, None, :]
+        return parts / parts.sum(axis=-1, keepdims=True)
+
+    @cached_property
+    def profiles(self) -> Array:
+        """Components divided by their sums, (D, K, m)."""
+        return self.components / self.components.sum(axis=-1, keepdims=True)
+
+
+def truth(simulation: Simulation) -> Points:
+    """Return the one point that a simulation was drawn at."""
+    scale = None if simulation.scale is None else simulation.scale[None]
+    return _points((simulation.loadings[None], simulation.components[None], scale), simulation)
+
+
+def points(draws: Draws, simulation: Simulation, chosen: Array) -> Points:
+    """Return the draws at some positions as points, counted from one chain to the next."""
+    parts = (draws.loadings, draws.components, draws.scale)
+    flat = [None if part is None else part.reshape(-1, *part.shape[2:])[chosen] for part in parts]
+    return _points((flat[0], flat[1], flat[2]), simulation)  # type: ignore[arg-type]
+
+
+def _points(parts: tuple[Array, Array, Array | None], simulation: Simulation) -> Points:
+    given_totals = MODELS[simulation.model].given_totals
+    return Points(*parts, simulation.counts.matrix.toarray(), simulation.priors, given_totals)
+
+
+def first_cell(at: Points) -> Array:
+    """Expected count of the first row's first feature."""
+    return at.means[:, 0, 0]
+
+
+def last_cell(at: Points) -> Array:
+    """Expected count of the last row's last feature."""
+    return at.means[:, -1, -1]
+
+
+def row_total(at: Points) -> Array:
+    """Expected total of the first row; left out where totals are given."""
+    return at.means[:, 0].sum(axis=-1)
+
+
+def largest_share(at: Points) -> Array:
+    """Share of the first row's expected total that its largest component has."""
+    return at.shares[:, 0].max(axis=-1)
+
+
+def loading_spread(at: Points) -> Array:
+    """How far rows are from even mixtures: the sum of all squared shares."""
+    return (at.shares**2).sum(axis=(-2, -1))
+
+
+def component_spread(at: Points) -> Array:
+    """How far components are from even: the sum of all squared entries, each component divided by its sum."""
+    return (at.profiles**2).sum(axis=(-2, -1))
+
+
+def log_likelihood(at: Points) -> Array:
+    """Log-likelihood of the counts, up to a constant of the data, nats."""
+    return (xlogy(at.counts, at.means) - at.means).sum(axis=(-2, -1))
+
+
+def log_joint(at: Points) -> Array:
+    """Log-likelihood plus log prior density of everything, nats."""
+    loadings: Any = at.priors.loadings
+    components: Any = at.priors.components
+    scaled = [None] * len(at.loadings) if at.scale is None else at.scale[..., None]
+    prior = [
+        loadings.log_density(value if scale is None else ScaledProportions(value, scale))
+        + components.log_density(other)
+        for value, scale, other in zip(at.loadings, scaled, at.components, strict=True)
+    ]
+    return log_likelihood(at) + np.array(prior)
+
+
+QUANTITIES: dict[str, Callable[[Points], Array]] = {
+    function.__name__: function
+    for function in (
+        first_cell,
+        last_cell,
+        row_total,
+        largest_share,
+        loading_spread,
+        component_spread,
+        log_likelihood,
+        log_joint,
+    )
+}
+"""All quantities by name; each takes `Points` and returns one number for each, (D,)."""
+
+
+def names_for(model: str, rank: int) -> tuple[str, ...]:
+    """Return the names of the quantities that vary under a model: not given totals, nor shares where K is 1."""
+    constant = {"row_total"} if MODELS[model].given_totals else set()
+    if rank == 1:
+        constant |= {"largest_share", "loading_spread"}
+    return tuple(name for name in QUANTITIES if name not in constant)
+
+
+def evaluate(names: tuple[str, ...], at: Points) -> Array:
+    """Return the quantities of every point, (D, quantities)."""
+    return np.stack([QUANTITIES[name](at) for name in names], axis=1)

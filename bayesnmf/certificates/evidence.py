@@ -1,0 +1,91 @@
+"""Statement 10: allocations sum to the evidence, bounds stay below it, and a decomposition climbs to log p(S)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+
+from bayesnmf.bounds import elbo_augmented, elbo_marginal
+from bayesnmf.certificates import explicit
+from bayesnmf.certificates.study import Study, rounding_of_bound, together
+from bayesnmf.certificates.table import Claim, Row
+from bayesnmf.counts import Counts
+from bayesnmf.evidence import MOST_ALLOCATIONS, log_evidence
+from bayesnmf.fitting import ConvergenceWarning
+from bayesnmf.inference.evidence import count_allocations
+from bayesnmf.options import BLD, MAP, VI, Priors
+from bayesnmf.priors import Dirichlet, ScaledDirichlet
+
+MODEL, SOURCE = "dirichlet_gamma", "[K] 7-9"
+ALPHA, ETA, SHAPE = 1.2, 0.9, 2.0
+UPDATES = 100
+MOST_WORK = 1e9  # counts × components × particles of one run: seconds
+WIDE = 4.0  # standard errors
+MARGINAL = 10  # times as many draws as NumPyro gets, for the kernels evaluate the bound faster
+
+
+def evidence(study: Study) -> Iterator[Row]:
+    """Σ_S p(S) = p(X), where there are few enough S; particles estimate it, and both bounds stay below."""
+    priors = Priors(ScaledDirichlet(ALPHA, SHAPE, SHAPE / study.mean_total), Dirichlet(ETA))
+    counts, note = study.small
+    options = VI(priors=priors, tol=1e-9, extrapolate=True)
+    fit = study.fit(counts, MODEL, "vi", options)
+    bound, slack = elbo_augmented(fit), rounding_of_bound(counts, study.rank)
+    marginal = elbo_marginal(fit, MARGINAL * study.effort.draws, study.seed)
+    claim = Claim(10, f"{MODEL}: elbo_augmented ≤ elbo_marginal", "Jensen")
+    yield claim.at_most(bound, marginal.mean, WIDE * marginal.se + slack, together(note, f"± {marginal.se:.2g}"))
+    particles = Claim(10, "particles estimate log Σ_S p(S)", "[K] conclusion")
+    below = Claim(10, "elbo_augmented ≤ log Σ_S p(S)", SOURCE)
+    above = Claim(10, "elbo_marginal ≤ log Σ_S p(S)", SOURCE)
+    if (why := _too_large(counts, study.rank)) is not None:
+        for each in (particles, below, above):
+            yield each.missing(why)
+        return
+    exact = log_evidence(counts, MODEL, study.rank, "exact", priors=priors).log_evidence
+    number = study.effort.particles
+    if counts.total * study.rank * number > MOST_WORK:
+        yield particles.missing(f"needs at most {MOST_WORK / study.rank / number:,.0f} counts in all")
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # its standard error is in the table
+            found = log_evidence(counts, MODEL, study.rank, priors=priors, particles=number, seed=study.seed)
+        said = f"4 runs of {number:,} particles, ± {found.se:.2g}"
+        yield particles.equal(found.log_evidence, exact, WIDE * found.se + slack, together(note, said))
+    yield below.at_most(bound, exact, slack, note)
+    yield above.at_most(marginal.mean, exact, WIDE * marginal.se + slack, together(note, f"± {marginal.se:.2g}"))
+
+
+def _too_large(counts: Counts, rank: int) -> str | None:
+    """Say why the evidence cannot be had by enumeration, if it cannot."""
+    if not counts.is_integer:
+        return "needs whole numbers"
+    # A bound first, C(x + r, r) ≥ (1 + x/r)^r with r = K − 1: the number itself may have millions of digits.
+    others = max(rank - 1, 1)
+    digits = others * float(np.log10(1 + counts.matrix.data / others).sum()) if rank > 1 else 0.0
+    if digits > 30:
+        return f"needs at most {MOST_ALLOCATIONS:,} allocations: there are more than 10^{int(digits):,}"
+    number = count_allocations(counts, rank)
+    if number > MOST_ALLOCATIONS:
+        return f"needs at most {MOST_ALLOCATIONS:,} allocations: there are {number:.3g}"
+    return None
+
+
+def decomposition(study: Study) -> Iterator[Row]:
+    """Log p(S) of KL-NMF by the kernel and by [K] 7-9, and how far the best latent decomposition climbs from it."""
+    counts, note = study.small
+    scale = (SHAPE, SHAPE / study.mean_total)
+    kl_nmf = study.fit(counts, "poisson", "map", MAP(max_iter=max(study.iterations, 1) * 5, tol=0))
+    options = BLD(priors=Priors(ScaledDirichlet(ALPHA, *scale), Dirichlet(ETA)), start=kl_nmf, max_iter=UPDATES, tol=0)
+    best = study.fit(counts, MODEL, "bld", options)
+    before = explicit.log_p_decomposition(counts, (kl_nmf.loadings, kl_nmf.components), ALPHA, ETA, scale)
+    assert best.multipliers is not None
+    after = explicit.log_p_decomposition(counts, best.multipliers, ALPHA, ETA, scale)
+    tolerance = rounding_of_bound(counts, study.rank)
+    claim = Claim(10, "log p(S) of KL-NMF: kernel = formula", SOURCE)
+    yield claim.equal(float(best.trace[0]), before, tolerance, note)
+    claim = Claim(10, "log p(S) of the best decomposition: kernel = formula", SOURCE)
+    yield claim.equal(float(best.trace[-1]), after, tolerance, note)
+    claim = Claim(10, "log p(S) of KL-NMF ≤ that of the best decomposition from there", "[K] 10-16")
+    yield claim.at_most(before, after, tolerance, together(note, f"{UPDATES} updates"))

@@ -1,0 +1,42 @@
+"""Checks of what posteriors are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from bayesnmf.checks.values import check_count
+
+
+def check_components_have_posterior(components: Any) -> None:
+    """Refuse to summarise components that are parameters."""
+    if components is None:
+        raise ValueError(
+            "components are parameters here, without a posterior: found priors.components='parameter'; ask for rows= "
+            "alone, or give the components a prior"
+        )
+
+
+def check_leave_one_out(method: str) -> None:
+    """Refuse leave-one-out on anything but the draws of a sampler."""
+    if method not in ("gibbs", "nuts"):
+        raise ValueError(
+            f"loo needs a fit by method='gibbs' or method='nuts': found {method!r}, whose draws are not of the "
+            "posterior, so that it would be favoured for intervals that are too narrow; "
+            "rank such fits by held-out counts, with bayesnmf.select"
+        )
+
+
+def check_least_draws(draws: int, needed: int, what: str) -> None:
+    """Refuse `what` of fewer draws than it takes."""
+    if draws < needed:
+        raise ValueError(f"{what} needs at least {needed} draws in each chain: found {draws}; fit with more")
+
+
+def check_ranks(ranks: Any) -> list[int]:
+    """Return ranks as a list of different whole numbers of at least 1, in rising order; one number will do."""
+    listed = list(ranks) if isinstance(ranks, Iterable) and not isinstance(ranks, str) else [ranks]
+    found = [check_count(rank, "ranks") for rank in listed]
+    if not found or len(set(found)) < len(found):
+        raise ValueError(f"ranks must name at least one, and none twice: found {listed!r}")
+    return sorted(found)

@@ -1,0 +1,65 @@
+"""Checks of fits whose posteriors are held against one another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+def check_comparable(fits: Any, kind: type) -> None:
+    """Refuse anything but a mapping of labels to fits of one model, rank, and names of rows and features."""
+    if not isinstance(fits, Mapping) or not all(isinstance(fit, kind) for fit in fits.values()):
+        raise TypeError(
+            f"fits must map labels to fits, as in {{'vi': fit}}: found {type(fits).__name__}; "
+            "put a single fit in a dict"
+        )
+    if not fits:
+        raise ValueError("fits must not be empty; give at least one fit, as in {'gibbs': fit}")
+    first_label, first = next(iter(fits.items()))
+    for label, fit in fits.items():
+        for what, ours, theirs in (
+            ("model", fit.model, first.model),
+            ("rank", fit.rank, first.rank),
+            ("shape of the counts", fit.counts.shape, first.counts.shape),
+        ):
+            if ours != theirs:
+                raise ValueError(
+                    f"fits must have the same {what}, else they have no entries in common: found {ours!r} in "
+                    f"{label!r}, {theirs!r} in {first_label!r}; compare the others apart"
+                )
+        for what in ("row_names", "feature_names"):
+            if not np.array_equal(getattr(fit, what), getattr(first, what)):
+                raise ValueError(
+                    f"fits must be of the same rows and features in the same order: the {what} of {label!r} differ "
+                    f"from those of {first_label!r}; fit the same counts"
+                )
+
+
+def check_reference(reference: Any, fits: Mapping[str, Any], preferred: tuple[str, ...]) -> str:
+    """Return the label of a fit that has a posterior: the one asked for, else the first of the preferred method."""
+    with_posterior = [label for label, fit in fits.items() if fit._posterior is not None]
+    if reference is None:
+        for method in preferred:
+            for label in with_posterior:
+                if fits[label].method == method:
+                    return label
+    elif reference in with_posterior:
+        return str(reference)
+    found = "none" if reference is None else repr(reference)
+    listed = ", ".join(map(repr, with_posterior)) or "none of these has one; add a fit by 'gibbs', 'nuts' or 'vi'"
+    raise ValueError(f"reference must be the label of a fit with a posterior: found {found}; choose from {listed}")
+
+
+def check_truth(truth: Any, kind: type, fit: Any) -> None:
+    """Refuse a truth that is not a simulation of the fit's size and rank."""
+    if not isinstance(truth, kind):
+        raise TypeError(f"truth must be what bayesnmf.simulate returns: found {type(truth).__name__}")
+    given: Any = truth
+    found, wanted = ((one.counts.shape, one.rank) for one in (given, fit))
+    if found != wanted:
+        raise ValueError(
+            f"truth must have the size and rank of the fits, {wanted}: found {found}; "
+            "give the simulation that was fitted"
+        )

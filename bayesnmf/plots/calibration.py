@@ -1,0 +1,170 @@
+"""Ranks of simulation-based calibration: histograms, and how far their distribution is from uniform."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from bayesnmf import checks
+from bayesnmf.calibration import Calibration
+from bayesnmf.plots.checks import check_calibrations
+from bayesnmf.plots.style import QUIET, SMALL, Look, bare, looks, panels, share_legend, wrapped
+
+Array = NDArray[Any]
+
+BAND, SIMULATED_BANDS = 0.99, 2000
+
+
+def calibration(
+    results: Calibration | Mapping[str, Calibration],
+    quantities: Iterable[str] | None = None,
+    bins: int = 20,
+    *,
+    axes: Any = None,
+    figsize: tuple[float, float] | None = None,
+) -> Array:
+    """Draw rank histograms, and beneath them how far the distribution of ranks is from uniform.
+
+    Histograms are relative to what uniform ranks have in a bin on average, with the band that holds the count in a bin
+    with probability 99 %. Beneath is the empirical distribution function of the ranks less that of uniform ones, with
+    ArviZ's band, which holds the whole curve with probability 99 % ([1]_). A ∪ among histograms is posteriors that are
+    too narrow; a slope, bias. Several calibrations are drawn over each other. Titles give the p-values of
+    `Calibration.p_values`; bands are of the calibration with fewest simulations.
+
+    Parameters
+    ----------
+    results : Calibration or mapping of str to Calibration
+    quantities : iterable of str, optional
+        Those in all of the calibrations, by default.
+    bins : int
+        Of the histograms.
+    axes : array of Axes, optional
+        (2, quantities).
+    figsize : tuple of float, optional
+        Inches.
+
+    Returns
+    -------
+    ndarray of Axes, (2, quantities)
+        Histograms, and differences of distribution functions.
+
+    References
+    ----------
+    .. [1] T. Säilynoja, P.-C. Bürkner and A. Vehtari (2022). Graphical test for discrete uniformity and its
+       applications in goodness-of-fit evaluation and multiple sample comparison. Statistics and Computing 32, 32.
+    """
+    named = check_calibrations(results)
+    checks.check_count(bins, "bins", minimum=2)
+    chosen = _chosen(named, quantities)
+    grid, figure = _grid(len(chosen), figsize, axes)
+    fewest = min(result.simulations for result in named.values())
+    p_values = {label: result.p_values() for label, result in named.items()}
+    for quantity, (upper, lower) in zip(chosen, grid.T, strict=True):
+        _draw_bands(upper, lower, fewest, bins)
+        for label, look in looks(named).items():  # type: ignore[arg-type]
+            result = named[label]
+            pit = result.pit[:, result.quantities.index(quantity)]
+            _draw_histogram(upper, pit, bins, look, filled=len(named) == 1)
+            _draw_difference(lower, pit, look, label)
+        said = {label: p[quantity] for label, p in p_values.items()}
+        upper.set_title(f"{quantity.replace('_', ' ')}\n{_p_words(said)}", fontsize=9)
+    for row, label in zip(grid, ("simulations ÷ expected", "ECDF − uniform"), strict=True):
+        for ax in row:
+            if ax is row[0] or ax.get_subplotspec().is_first_col():
+                ax.set_ylabel(label, fontsize=SMALL)
+    if figure is not None:
+        figure.suptitle(_headline(named), fontsize=11)
+    share_legend(grid[1], figure)
+    return grid
+
+
+def _chosen(named: Mapping[str, Calibration], quantities: Iterable[str] | None) -> list[str]:
+    """Return the quantities asked for, or those that all calibrations have."""
+    first, *others = named.values()
+    shared = [name for name in first.quantities if all(name in other.quantities for other in others)]
+    if quantities is None:
+        return shared
+    return [checks.check_choice(name, "quantities", shared) for name in checks.check_words(quantities, "quantities")]
+
+
+def _grid(count: int, figsize: Any, axes: Any) -> tuple[Array, Any]:
+    """Return axes (2, count), on a new figure in blocks of two rows."""
+    if axes is not None:
+        return panels((2, count), (1, 1), None, axes)
+    blocks, columns = wrapped(count, 2.9)
+    size = (2.9 * columns, 3.6 * blocks + 0.8)
+    made, figure = panels((2 * blocks, columns), size, figsize)
+    for spare in range(count, blocks * columns):
+        for part in range(2):
+            made[2 * (spare // columns) + part, spare % columns].remove()
+    pairs = [[made[2 * (i // columns) + part, i % columns] for i in range(count)] for part in range(2)]
+    grid = np.empty((2, count), dtype=object)
+    grid[:] = pairs
+    return grid, figure
+
+
+def _draw_bands(upper: Axes, lower: Axes, simulations: int, bins: int) -> None:
+    tail = (1 - BAND) / 2
+    low, high = np.asarray(binom.ppf([tail, 1 - tail], simulations, 1 / bins)) * bins / simulations
+    upper.axhspan(low, high, color="0.92", zorder=0)
+    upper.axhline(1, color=QUIET, linewidth=0.8, zorder=1)
+    at, below, above = ecdf_band(simulations)
+    lower.fill_between(at, below - at, above - at, color="0.92", step="post", linewidth=0, zorder=0)
+    lower.axhline(0, color=QUIET, linewidth=0.8, zorder=1)
+
+
+@lru_cache(maxsize=32)
+def ecdf_band(simulations: int) -> tuple[Array, Array, Array]:
+    """Points, and the ends of ArviZ's simultaneous band of the empirical distribution function of that many PIT."""
+    from arviz_stats.ecdf_utils import ecdf_pit
+
+    at, _, low, high = ecdf_pit(np.linspace(0, 1, simulations), BAND, SIMULATED_BANDS)
+    return at, low, high
+
+
+def _draw_histogram(ax: Axes, pit: Array, bins: int, look: Look, filled: bool) -> None:
+    counts, edges = np.histogram(pit, bins, (0, 1))
+    heights = counts * bins / len(pit)
+    if filled:
+        ax.stairs(heights, edges, fill=True, color=look.colour, alpha=0.45)
+    ax.stairs(heights, edges, color=look.colour, linestyle=look.line, linewidth=1.2, baseline=0 if filled else None)
+    ax.set_ylim(0, max(ax.get_ylim()[1], 1.05 * heights.max(), 2.0))
+    _dress(ax)
+
+
+def _draw_difference(ax: Axes, pit: Array, look: Look, label: str) -> None:
+    at = np.concatenate([[0.0], np.sort(pit), [1.0]])
+    reached = np.concatenate([[0.0], np.arange(1, len(pit) + 1) / len(pit), [1.0]])
+    ax.plot(at, reached - at, color=look.colour, linestyle=look.line, linewidth=1.3, label=label)
+    ax.set_xlabel("rank ÷ (draws + 1)", fontsize=SMALL)
+    _dress(ax)
+
+
+def _dress(ax: Axes) -> None:
+    ax.set_xlim(0, 1)
+    ax.set_xticks([0, 0.5, 1], ["0", "½", "1"])
+    ax.tick_params(labelsize=SMALL)
+    bare(ax)
+
+
+def _p_words(said: Mapping[str, float]) -> str:
+    """Write p-values, in as many lines as fit above a panel."""
+    values = {label: "< 0.001" if p < 0.001 else f"{p:.3f}" for label, p in said.items()}
+    if len(values) == 1:
+        return f"p {next(iter(values.values()))}"
+    words = [f"{label} {p}".replace(" ", "\N{NO-BREAK SPACE}") for label, p in values.items()]
+    return fill(f"p: {', '.join(words)}", 36)
+
+
+def _headline(named: Mapping[str, Calibration]) -> str:
+    models = dict.fromkeys(result.model for result in named.values())
+    counts = {result.simulations for result in named.values()}
+    said = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+    return f"Ranks of the truth among posterior draws: {', '.join(models)}, {said} simulations"

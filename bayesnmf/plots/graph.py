@@ -1,0 +1,232 @@
+"""A model drawn as a plate diagram, from its NumPyro program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
+
+from bayesnmf import checks
+from bayesnmf.fitting import resolve_priors
+from bayesnmf.options import Priors
+from bayesnmf.plots.checks import check_no_priors
+from bayesnmf.plots.style import QUIET, SMALL, panels
+from bayesnmf.results import Fit
+from bayesnmf.specification import MODELS, PARAMETER
+
+# The program is traced at sizes that all differ, so that the length of an axis tells which one it is.
+ROWS, FEATURES, RANK = 3, 5, 2
+STAND_IN = np.pad(np.ones((1, FEATURES - 1)), ((0, ROWS - 1), (1, 0)))
+STAND_IN[1, :3] = 1
+AXES = {ROWS: ("row",), FEATURES: ("feature",), RANK: ("component",), int(STAND_IN.sum()): ("row", "feature")}
+LETTERS = {"row": "n", "feature": "m", "component": "K"}
+
+SAID = {"PoissonProduct": "Poisson", "ImproperUniform": "flat", "Delta": "sum", "Simplex()": "simplex"}
+BESIDE = {"row": -1.0, "feature": 1.0, "component": 0.0}
+COLOURS = {"row": "#0072B2", "feature": "#009E73", "component": "#D55E00"}
+RADIUS, STEP, SPREAD = 0.33, 1.2, 1.3
+MARGINS = {  # left, below, right, above
+    "row": (0.22, 0.45, 0.2, 0.12),
+    "feature": (0.2, 0.53, 0.22, 0.2),
+    "component": (0.34, 0.3, 0.34, 0.45),
+}
+
+
+class Node(NamedTuple):
+    """A site: what it is drawn from, its plates, the sites that it hangs on, and how it is shown."""
+
+    said: str
+    plates: tuple[str, ...]
+    parents: tuple[str, ...]
+    observed: bool
+    random: bool
+
+
+def model_graph(
+    model: str | Fit,
+    priors: Priors | None = None,
+    *,
+    augmented: bool = False,
+    ax: Axes | None = None,
+    figsize: tuple[float, float] | None = None,
+) -> Axes:
+    """Draw a model as a plate diagram, read from its NumPyro program.
+
+    Circles are random, the shaded one is observed, a square is a parameter without a prior; the distribution stands
+    inside. A box holds what there is one of for every row, feature or component. The sites, their distributions and
+    what hangs on what are those that `numpyro.infer.inspect.get_model_relations` finds in ``bayesnmf.models``; the
+    boxes are the axes of the sites' values. Under dirichlet_poisson the program's Poisson counts are
+    multinomial once the totals of the rows are given.
+
+    Parameters
+    ----------
+    model : str or Fit
+        Name of a model; of a fit its model and priors, and its sizes in the boxes.
+    priors : Priors, optional
+        Their families decide the distributions; by default those of the model. Not beside a fit, which has its own.
+    augmented : bool
+        Draw the program with the allocations S_ijk of the counts to components, of which there is one for each
+        component and cell that is not 0, and whose sum is the count.
+    ax : Axes, optional
+    figsize : tuple of float, optional
+        Inches.
+
+    Returns
+    -------
+    Axes
+    """
+    checks.check_flag(augmented, "augmented")
+    sizes: dict[str, Any] = dict(LETTERS)
+    if isinstance(model, Fit):
+        check_no_priors(priors)
+        (n, m), priors = model.counts.shape, model.priors
+        sizes = {"row": n, "feature": m, "component": model.rank}
+        model = model.model
+    checks.check_choice(model, "model", MODELS)
+    nodes = read_program(model, Priors() if priors is None else priors, augmented)
+    places = arrange(nodes)
+    width, height = np.ptp(list(places.values()), axis=0)
+    grid, _ = panels((1, 1), (0.95 * width + 1.9, 0.95 * height + 2.2), figsize, ax)
+    canvas: Axes = grid[0, 0]
+    for plate in LETTERS:
+        _box(canvas, plate, sizes[plate], [places[name] for name, node in nodes.items() if plate in node.plates])
+    for name, node in nodes.items():
+        for parent in node.parents:
+            _arrow(canvas, places[parent], places[name])
+        _node(canvas, name, node, places[name])
+    canvas.set_aspect("equal")
+    canvas.autoscale_view()
+    canvas.axis("off")
+    title = model + (" with allocations" if augmented else "")
+    canvas.set_title(title, fontsize=10)
+    return canvas
+
+
+# --- the program --------------------------------------------------------------------------------------
+
+
+def read_program(model: str, priors: Priors, augmented: bool) -> dict[str, Node]:
+    """Return the sites of a program in its own order; factors, which are terms of the density alone, are no sites."""
+    from bayesnmf.models.likelihood import as_observation  # first: ArviZ leaves a NumPyro that its parts would tear
+    from bayesnmf.programs import hyperparameters, load_program
+
+    module, observation = load_program(model), as_observation(STAND_IN)
+    program = module.augmented if augmented else module.program
+    from numpyro.handlers import seed, substitute, trace
+    from numpyro.infer import init_to_uniform
+    from numpyro.infer.inspect import get_model_relations
+
+    sides = {side: hyperparameters(prior) for side, prior in families(model, priors).items()}
+    arguments = {"size": (ROWS, FEATURES), "rank": RANK, **sides}
+    relations = get_model_relations(program, (observation,), arguments)
+    started = substitute(seed(program, 0), substitute_fn=init_to_uniform)  # a flat prior cannot be drawn from
+    sites = trace(started).get_trace(observation, **arguments)
+    nodes = {}
+    for name, site in sites.items():
+        if name in relations["param_constraint"]:
+            said, random = relations["param_constraint"][name], False
+        elif name in relations["sample_dist"] and relations["sample_dist"][name] != "Unit":
+            said, random = relations["sample_dist"][name], True
+        else:
+            continue
+        parents = relations["sample_sample"].get(name, []) + relations["sample_param"].get(name, [])
+        plates = tuple(dict.fromkeys(plate for size in shape_of(site) for plate in AXES[size]))
+        nodes[name] = Node(SAID.get(said, said), plates, tuple(parents), name in relations["observed"], random)
+    return nodes
+
+
+def families(model: str, priors: Priors) -> dict[str, Any]:
+    """Return priors of the same families, of one number for each hyperparameter: the sizes here are made up."""
+    filled = resolve_priors(model, checks.as_counts(STAND_IN), RANK, priors)
+    sides: dict[str, Any] = {}
+    for side, size in (("loadings", (ROWS, RANK)), ("components", (RANK, FEATURES))):
+        prior: Any = getattr(filled, side)
+        if prior != PARAMETER:
+            prior = type(prior)(**{name: float(np.ravel(value)[0]) for name, value in vars(prior).items()})
+        checks.check_family(model, side, prior, size)
+        sides[side] = prior
+    return sides
+
+
+def shape_of(site: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape of a site's value; of triplets that of the distribution."""
+    return tuple(np.shape(site["value"])) if site["type"] == "param" else tuple(site["fn"].shape())
+
+
+# --- where it stands ----------------------------------------------------------------------------------
+
+
+def depths(nodes: Mapping[str, Node]) -> dict[str, int]:
+    """Return how many steps each site stands below those that hang on nothing."""
+    found: dict[str, int] = {}
+    while len(found) < len(nodes):
+        for name, node in nodes.items():
+            if name not in found and all(parent in found for parent in node.parents):
+                found[name] = 1 + max((found[parent] for parent in node.parents), default=-1)
+    return found
+
+
+def arrange(nodes: Mapping[str, Node]) -> dict[str, tuple[float, float]]:
+    """Place rows on the left, features on the right, and below what a site hangs on.
+
+    Then the box around the sites of any one axis holds no others: what is of a row and a component stands left
+    above, of a component and a feature right above, of a row and a feature in the middle below, of a row alone
+    further left.
+    """
+    places = {}
+    for name, depth in depths(nodes).items():
+        side = sum(BESIDE[plate] for plate in nodes[name].plates)
+        if side and "component" not in nodes[name].plates:
+            places[name] = (1.85 * SPREAD * side, -STEP * (depth + 0.45))
+        else:
+            places[name] = (SPREAD * side, -STEP * depth)
+    return places
+
+
+# --- drawing ------------------------------------------------------------------------------------------
+
+
+def _box(ax: Axes, plate: str, size: Any, places: list[tuple[float, float]]) -> None:
+    """Draw a plate around some sites; margins differ, so that no two edges coincide and each name has room."""
+    left, below, right, above = np.array(MARGINS[plate]) + RADIUS
+    x, y = np.min(places, axis=0) - np.array([left, below])
+    right_most, top = np.max(places, axis=0) + np.array([right, above])
+    width, height = right_most - x, top - y
+    look: dict[str, Any] = {"fill": False, "edgecolor": COLOURS[plate], "linewidth": 1.2}
+    ax.add_patch(FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=0.12", **look))
+    said = f"{plate}s: {size:,}" if isinstance(size, int) else f"{plate}s: {size}"
+    text: dict[str, Any] = {"color": COLOURS[plate], "fontsize": SMALL}
+    if plate == "component":
+        ax.text(x + width / 2, top - 0.05, said, ha="center", va="top", **text)
+    elif plate == "row":
+        ax.text(x + 0.08, y + 0.05, said, ha="left", va="bottom", **text)
+    else:
+        ax.text(right_most - 0.08, y + 0.05, said, ha="right", va="bottom", **text)
+
+
+def _node(ax: Axes, name: str, node: Node, place: tuple[float, float]) -> None:
+    x, y = place
+    style: dict[str, Any] = {
+        "facecolor": "0.82" if node.observed else "white",
+        "edgecolor": "black",
+        "linewidth": 1.1,
+        "zorder": 3,
+    }
+    if node.random:
+        ax.add_patch(Circle(place, RADIUS, **style))
+    else:
+        ax.add_patch(Rectangle((x - RADIUS, y - RADIUS), 2 * RADIUS, 2 * RADIUS, **style))
+    ax.text(x, y, node.said, ha="center", va="center", fontsize=SMALL - 1, zorder=4)
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # an arrow may pass below
+    ax.text(x, y - RADIUS - 0.04, name, ha="center", va="top", fontsize=SMALL, zorder=4, bbox=ground)
+
+
+def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
+    direction = np.subtract(end, start)
+    direction = direction / np.linalg.norm(direction)
+    tip, tail = np.subtract(end, (RADIUS + 0.02) * direction), np.add(start, RADIUS * direction)
+    look = {"arrowstyle": "-|>", "color": QUIET, "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0}
+    ax.annotate("", (tip[0], tip[1]), (tail[0], tail[1]), arrowprops=look, zorder=2)

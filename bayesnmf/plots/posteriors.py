@@ -1,0 +1,242 @@
+"""Posteriors of several fits against that of one of them, entry by entry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullFormatter
+from numpy.typing import NDArray
+
+from bayesnmf import checks, gauge
+from bayesnmf.moments import PREFERRED, QUANTITIES, Moments, draw_quantities, draw_sides, moments, select
+from bayesnmf.plots.checks import check_matchable, check_others, check_pair
+from bayesnmf.plots.style import (
+    QUIET,
+    SMALL,
+    bare,
+    colours_of,
+    hide_spare,
+    looks,
+    panels,
+    share_legend,
+    shorten,
+    wrapped,
+)
+from bayesnmf.results import Fit
+
+Array = NDArray[Any]
+
+SHORT = 100  # axes that span less have a tick within each power of ten
+UNITS = dict(zip(QUANTITIES, ("counts", "share of the component", "counts"), strict=True))
+ROWS_AT_ONCE = 500
+ROOM, LOWER = 1.5, 20  # factors on log axes: on either side, and how far below the reference's least value
+
+
+def posterior_agreement(
+    fits: Mapping[str, Fit],
+    reference: str | None = None,
+    *,
+    entries: int = 2000,
+    seed: int = 0,
+    axes: Any = None,
+    figsize: tuple[float, float] | None = None,
+) -> Array:
+    """Draw posterior means, and standard deviations, of every fit against those of one of them.
+
+    One column for the loadings, on the scale of the counts, and one for the components, on the simplex, as in
+    `bayesnmf.posterior_agreement`, which gives the same in numbers. Both axes are logarithmic; on the dashed line
+    a fit and the reference agree. Points below a twentieth of the reference's least value are drawn at the edge.
+    Below the line in the lower panels a fit is surer than the reference. Point estimates have no standard
+    deviations and are drawn above alone.
+
+    Parameters
+    ----------
+    fits : mapping of str to Fit
+        Of the same model, rank and counts.
+    reference : str, optional
+        Label of a fit with a posterior; by default the first by nuts, else gibbs, vi, svi.
+    entries : int
+        At most so many entries of either side are drawn, at random.
+    seed : int
+        Of the entries and of draws from q.
+    axes : array of Axes, optional
+        Four: means and below them standard deviations.
+    figsize : tuple of float, optional
+        Inches.
+
+    Returns
+    -------
+    ndarray of Axes (2, 2)
+    """
+    checks.check_comparable(fits, Fit)
+    reference = checks.check_reference(reference, fits, PREFERRED)
+    check_others(fits, reference)
+    base = fits[reference]
+    chosen = select(base, checks.check_count(entries, "entries"), checks.check_count(seed, "seed", minimum=0))
+    found = {label: _moments(fit, base, chosen, seed) for label, fit in fits.items()}
+    grid, figure = panels((2, 2), (8.2, 7.6), figsize, axes)
+    for column, quantity in enumerate(QUANTITIES[:2]):
+        ours = {label: every[quantity] for label, every in found.items()}
+        for row, statistic in enumerate(("mean", "sd")):
+            _against(grid[row, column], ours, statistic, fits, reference)
+            grid[row, column].set_title(f"{quantity}: posterior {statistic}s", fontsize=10)
+            grid[row, column].set_xlabel(f"under {shorten(reference)} ({UNITS[quantity]})", fontsize=9)
+            grid[row, column].set_ylabel("under each of the others", fontsize=9)
+    if figure is not None:
+        figure.suptitle(f"{base.model}, rank {base.rank}: posteriors against {shorten(reference)}", fontsize=11)
+    share_legend(grid, figure)
+    return grid
+
+
+def _moments(fit: Fit, base: Fit, chosen: Any, seed: int) -> dict[str, Moments]:
+    """Summarise loadings and components of one fit; the interval is not drawn."""
+    drawn = draw_quantities(fit, base, chosen, seed)
+    return {quantity: moments(drawn[quantity], 0.5) for quantity in QUANTITIES[:2]}
+
+
+def _against(ax: Axes, ours: Mapping[str, Moments], statistic: str, fits: Mapping[str, Fit], reference: str) -> None:
+    """Draw a statistic of every fit against that of the reference, where it varies; points have no sd."""
+    kept = ours[reference].varies
+    values = {label: getattr(found, statistic)[kept] for label, found in ours.items()
+              if label != reference and (statistic == "mean" or found.varies.any())}  # fmt: skip
+    across = getattr(ours[reference], statistic)[kept]
+    low, high = _frame(ax, across, list(values.values()))
+    for label, look in looks(fits).items():
+        if label in values:
+            style: dict[str, Any] = {"color": look.colour, "markersize": 3, "alpha": 0.6, "markeredgewidth": 0}
+            up = np.clip(values[label], low, high)
+            ax.plot(across, up, look.marker, linestyle="none", label=label, clip_on=False, **style)
+
+
+def _frame(ax: Axes, theirs: Array, others: list[Array]) -> tuple[float, float]:
+    """Set up log axes, with the line on which both are the same; return their ends.
+
+    They span the reference's values, and those of the others down to a twentieth of its least.
+    """
+    positive = theirs[theirs > 0]
+    least, most = (positive.min(), positive.max()) if len(positive) else (0.1, 1.0)
+    smaller = min((values.min() for values in others), default=least)
+    low, high = np.clip(smaller, least / LOWER, least) / ROOM, most * ROOM
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    exponents = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)))
+    ticks = np.outer(exponents, (1, 3) if high / low < SHORT else (1,)).ravel()
+    ticks = ticks[(ticks >= low) & (ticks <= high)]
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.set_minor_formatter(NullFormatter())
+    ax.plot([low, high], [low, high], color=QUIET, linestyle="--", linewidth=1, zorder=0)
+    ax.set_xlim(low, high)
+    ax.set_ylim(low, high)
+    ax.set_aspect("equal")
+    ax.tick_params(labelsize=SMALL)
+    bare(ax)
+    return float(low), float(high)
+
+
+def loadings_scatter(
+    fits: Mapping[str, Fit],
+    x: str | None = None,
+    y: str | None = None,
+    *,
+    interval: float | None = None,
+    together: bool = False,
+    axes: Any = None,
+) -> Array:
+    """Draw the loadings of one fit against those of another, a point a sample.
+
+    Loadings are on the scale of the counts, the expected counts of a sample that come from a component, so that fits
+    of different models can be drawn against one another. Components of y are matched to those of x. On the dashed
+    line both agree; a panel's title gives the correlation.
+
+    Parameters
+    ----------
+    fits : mapping of str to Fit
+        Of the same rank, rows and features.
+    x, y : str, optional
+        Labels of the two fits; by default the first and the next.
+    interval : float, optional
+        Probability of central posterior intervals, drawn as bars in both directions where a fit has a posterior; from
+        4,000 draws of q, or from the draws of a sampler.
+    together : bool
+        All components in one panel, told apart by colour, instead of one panel each.
+    axes : Axes or array of Axes, optional
+        One, or K.
+
+    Returns
+    -------
+    ndarray of Axes
+        (K,), or (1,) with `together`.
+    """
+    checks.check_flag(together, "together")
+    check_matchable(fits)
+    x, y = check_pair(x, y, fits)
+    if interval is not None:
+        checks.check_fraction(interval, "interval")
+    target = fits[x]
+    orders = {x: np.arange(target.rank), y: gauge.match_components(fits[y].components, target.components)}
+    values = [(fits[label].expected_loadings * gauge.component_sums(fits[label].components))[:, orders[label]]
+              for label in (x, y)]  # fmt: skip
+    ends = [None if interval is None else _intervals(fits[label], target, interval) for label in (x, y)]
+    rank = target.rank
+    number = 1 if together else rank
+    shape = wrapped(number, 4.4 if together else 2.7)
+    size = (5.4, 4.2) if together else (2.7 * shape[1], 2.7 * shape[0] + 0.5)
+    grid, figure = panels(shape if axes is None else (1, number), size, None, axes)
+    chosen = hide_spare(grid, number)
+    colours = colours_of(rank)
+    for k in range(rank):
+        ax: Axes = chosen[0 if together else k]
+        _scatter(
+            ax, (values[0][:, k], values[1][:, k]), [None if e is None else e[..., k] for e in ends], k, colours[k]
+        )
+    for k, ax in enumerate(chosen):
+        pair = [value if together else value[:, k] for value in values]
+        _dress(ax, pair, "all components" if together else f"component {k}", (shorten(x, 20), shorten(y, 20)))
+    if together:
+        chosen[0].legend(fontsize=SMALL, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    if figure is not None:
+        figure.suptitle("Loadings: expected counts of a sample from a component", fontsize=10)
+    return chosen
+
+
+def _intervals(fit: Fit, target: Fit, interval: float) -> Array | None:
+    """Ends of central intervals of the loadings, (2, n, K), a block of rows at a time; None for a point estimate."""
+    if fit._posterior is None:
+        return None
+    n, tail = fit.counts.shape[0], (1 - interval) / 2
+    ends = np.empty((2, n, fit.rank))
+    for first in range(0, n, ROWS_AT_ONCE):
+        rows = np.arange(first, min(first + ROWS_AT_ONCE, n))
+        drawn, _ = draw_sides(fit, target, (rows, np.arange(1)), seed=0)
+        ends[:, rows] = np.quantile(drawn, [tail, 1 - tail], axis=(0, 1))
+    return ends
+
+
+def _scatter(ax: Axes, points: tuple[Array, Array], ends: list[Array | None], k: int, colour: Any) -> None:
+    across, up = points
+    if ends[0] is not None:
+        ax.hlines(up, *ends[0], color=colour, linewidth=0.6, alpha=0.35)
+    if ends[1] is not None:
+        ax.vlines(across, *ends[1], color=colour, linewidth=0.6, alpha=0.35)
+    ax.plot(across, up, "o", color=colour, markersize=3, alpha=0.7, markeredgewidth=0, linestyle="none",
+            label=f"component {k}")  # fmt: skip
+
+
+def _dress(ax: Axes, pair: list[Array], title: str, names: tuple[str, str]) -> None:
+    with np.errstate(invalid="ignore", divide="ignore"):  # loadings that are all the same have no correlation
+        correlation = np.corrcoef(pair[0].ravel(), pair[1].ravel())[0, 1] if pair[0].size > 1 else np.nan
+    most = max(ax.get_xlim()[1], ax.get_ylim()[1])
+    ax.plot([0, most], [0, most], color=QUIET, linestyle="--", linewidth=1, zorder=0)
+    ax.set_xlim(-0.03 * most, most)
+    ax.set_ylim(-0.03 * most, most)
+    ax.set_aspect("equal")
+    ax.locator_params(nbins=5)
+    ax.set_title(f"{title}, r = {correlation:.3f}", fontsize=9)
+    ax.set_xlabel(names[0], fontsize=9)
+    ax.set_ylabel(names[1], fontsize=9)
+    ax.tick_params(labelsize=SMALL)
+    bare(ax)

@@ -1,0 +1,132 @@
+"""Whether the fitted model could have produced the counts: observed against replicated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from bayesnmf.diagnostics import PredictiveChecks
+from bayesnmf.diagnostics import predictive_checks as replicate_and_compare
+from bayesnmf.plots.style import METHOD_COLOURS, QUIET, SMALL, bare, hide_spare, panels, wrapped
+from bayesnmf.results import Fit
+
+Array = NDArray[Any]
+
+OBSERVED = "#000000"
+
+
+def predictive_checks(
+    checks: PredictiveChecks | Fit, *, axes: Any = None, figsize: tuple[float, float] | None = None
+) -> Array:
+    """Draw predictive checks: statistics, row and feature totals, and how often each count occurs.
+
+    Statistics: the histogram of the replicates, and a black line at the observed value; the misfit is another number
+    at every draw, so that of the observed counts has a black histogram. Totals: predictive intervals, sorted by their
+    mean, and the observed totals as points, those outside in black. Last a rootogram: the expected number of cells
+    that hold each count as a bar with its interval, the observed one as a black point, on a square-root scale. Under
+    dirichlet_poisson, where row totals are given, the total and the row totals are left out.
+
+    Parameters
+    ----------
+    checks : PredictiveChecks or Fit
+        What `bayesnmf.predictive_checks` returns; of a Fit it is made, with 200 replicates at most.
+    axes : array of Axes, optional
+        One a panel: 8, under dirichlet_poisson 6.
+    figsize : tuple of float, optional
+        Inches.
+
+    Returns
+    -------
+    ndarray of Axes
+    """
+    found = _checks_of(checks)
+    statistics = list(found.table.index)
+    sides = [side for side in ("rows", "features") if "observed" in getattr(found, side)]
+    number = len(statistics) + len(sides) + 1
+    shape = wrapped(number, 3.0)
+    grid, figure = panels(shape if axes is None else (1, number), (3.0 * shape[1], 2.6 * shape[0]), figsize, axes)
+    chosen = hide_spare(grid, number)
+    colour = METHOD_COLOURS[found.method]
+    for ax, name in zip(chosen, statistics, strict=False):
+        _draw_statistic(ax, found, name, colour)
+    for ax, side in zip(chosen[len(statistics) :], sides, strict=False):
+        _draw_totals(ax, found, side, colour)
+    _draw_rootogram(chosen[-1], found, colour)
+    for ax in chosen:
+        ax.tick_params(labelsize=SMALL)
+        bare(ax)
+    if figure is not None:
+        figure.suptitle(
+            f"{found.model} by {found.method}: observed against {found.draws} replicated data sets", fontsize=11
+        )
+    return chosen
+
+
+def _checks_of(given: Any) -> PredictiveChecks:
+    from bayesnmf.plots.checks import check_predictive
+
+    check_predictive(given, PredictiveChecks)
+    if isinstance(given, PredictiveChecks):
+        return given
+    return replicate_and_compare(given, min(200, given.trace.size) if given.method in ("gibbs", "nuts") else 200)
+
+
+def _draw_statistic(ax: Axes, found: PredictiveChecks, name: str, colour: str) -> None:
+    row: Any = found.table.loc[name]
+    values = np.asarray(found.replicated[name])
+    ax.hist(values, bins=_bins(values), color=colour, alpha=0.6)
+    if name == "misfit":
+        ax.hist(
+            found.observed_misfit, bins=_bins(found.observed_misfit), color=OBSERVED, histtype="step", linewidth=1.4
+        )
+    else:
+        ax.axvline(row["observed"], color=OBSERVED, linewidth=1.6)
+    ax.set_title(f"{name}\np = {row['p_value']:.3f}", fontsize=9)
+    ax.set_yticks([])
+    ax.ticklabel_format(axis="x", style="plain", useOffset=False)
+    ax.locator_params(axis="x", nbins=3)
+
+
+def _bins(values: Array) -> Any:
+    """Edges of a histogram: one bin a whole number where there are few of them, else as NumPy chooses."""
+    low, high = values.min(), values.max()
+    if np.all(values == np.rint(values)) and high - low <= 30:
+        return np.arange(low - 0.5, high + 1)
+    return 20
+
+
+def _draw_totals(ax: Axes, found: PredictiveChecks, side: str, colour: str) -> None:
+    table = getattr(found, side).sort_values("mean")
+    observed, low, high = (table[name].to_numpy() for name in ("observed", "low", "high"))
+    places = np.arange(len(table))
+    ax.vlines(places, low, high, color=colour, alpha=0.5, linewidth=float(np.clip(150 / len(table), 0.5, 4)))
+    outside = (observed < low) | (observed > high)
+    size = float(np.clip(400 / len(table), 1, 12))
+    ax.scatter(places[~outside], observed[~outside], s=size, color=QUIET, zorder=3)
+    ax.scatter(places[outside], observed[outside], s=2 * size, color=OBSERVED, zorder=4)
+    one = side.removesuffix("s")
+    ax.set_title(f"{one} totals: {outside.mean():.1%} outside\ntheir {found.interval:.0%} intervals", fontsize=9)
+    ax.set_xlabel(f"{side}, sorted", fontsize=SMALL)
+    if observed.min() >= 0 and observed.max() > 50 * max(np.median(observed), 1):
+        ax.set_yscale("symlog", linthresh=1)
+
+
+def _draw_rootogram(ax: Axes, found: PredictiveChecks, colour: str) -> None:
+    table = found.histogram
+    places = table.index.to_numpy()
+    ax.bar(places, np.sqrt(table["mean"]), width=0.9, color=colour, alpha=0.4)
+    ax.vlines(places, np.sqrt(table["low"]), np.sqrt(table["high"]), color=colour, linewidth=1.5)
+    ax.plot(places, np.sqrt(table["observed"]), "o", color=OBSERVED, markersize=3)
+    ticks = _square_ticks(float(table[["observed", "high"]].to_numpy().max()))
+    ax.set_yticks(np.sqrt(ticks), [f"{tick:,}" for tick in ticks])
+    ax.set_title("how many cells hold each count\n(square-root scale)", fontsize=9)
+    ax.set_xlabel("count", fontsize=SMALL)
+
+
+def _square_ticks(most: float) -> list[int]:
+    """A few round numbers from 0 to `most`, evenly spaced by their square roots."""
+    exact = np.linspace(0, np.sqrt(max(most, 1.0)), 5) ** 2
+    return sorted({int(float(f"{value:.1g}")) for value in exact})

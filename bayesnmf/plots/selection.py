@@ -1,0 +1,59 @@
+"""Held-out scores of models and ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from bayesnmf.plots.checks import check_selection
+from bayesnmf.plots.style import MARKERS, QUIET, SMALL, bare, colours_of, panels
+from bayesnmf.selection import Selection
+
+
+def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Axes:
+    """Draw the held-out score against the rank, a line a model, with error bars of one standard error over splits.
+
+    A ring marks the best; a square the smallest rank within one standard error of it, the dashed line.
+
+    Parameters
+    ----------
+    selection : Selection
+        What `bayesnmf.select` returns.
+    axes : Axes, optional
+        Axes to draw on instead of new ones.
+    figsize : tuple of float, optional
+        Inches.
+
+    Returns
+    -------
+    Axes
+    """
+    check_selection(selection, Selection)
+    grid, _ = panels((1, 1), (6.5, 4.0), figsize, axes)
+    ax: Axes = grid[0, 0]
+    table: Any = selection.table
+    names = list(dict.fromkeys(table.index.get_level_values("model")))
+    ranks = np.unique(table.index.get_level_values("rank"))
+    step = 0.1 * np.min(np.diff(ranks), initial=1.0)  # models often predict alike: side by side they are all seen
+    beside = {name: step * (place - (len(names) - 1) / 2) for place, name in enumerate(names)}
+    for place, (name, colour) in enumerate(zip(names, colours_of(len(names)), strict=True)):
+        part = table.loc[name]
+        ax.errorbar(
+            part.index.to_numpy() + beside[name], part["mean"].to_numpy(), yerr=np.nan_to_num(part["se"]), color=colour,
+            marker=MARKERS[place % len(MARKERS)], markersize=4, capsize=3, label=name,
+        )  # fmt: skip
+    best, frugal = selection.best, selection.one_standard_error
+    ring: dict[str, Any] = {"linestyle": "none", "fillstyle": "none", "color": "black", "markersize": 12}
+    ax.plot(best.rank + beside[best.model], table.loc[best, "mean"], "o", label="best", **ring)
+    ax.plot(frugal.rank + beside[frugal.model], table.loc[frugal, "mean"], "s", label="smallest within one se", **ring)
+    ax.axhline(table.loc[best, "mean"] - np.nan_to_num(table.loc[best, "se"]), color=QUIET, linestyle="--", linewidth=1)
+    ax.set_xticks(ranks)
+    ax.set_xlabel("rank")
+    ax.set_ylabel("held-out log-likelihood\nfor each count (nats)")
+    ax.set_title(f"by {selection.method}, {len(selection.scores)} random splits of the counts", fontsize=10)
+    ax.tick_params(labelsize=SMALL)
+    ax.legend(fontsize=SMALL, frameon=False)
+    bare(ax)
+    return ax

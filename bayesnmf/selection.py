@@ -1,0 +1,227 @@
+"""`select`: models and ranks ranked by counts that no fit has seen."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf import checks
+from bayesnmf.counts import Counts
+from bayesnmf.diagnostics.text import text_table
+from bayesnmf.fitting import ConvergenceWarning, ProgressReport, check_combination, fit, reporting, resolve_priors
+from bayesnmf.inference.coordinate_ascent import INTERRUPTED
+from bayesnmf.measures import SCORE_DRAWS
+from bayesnmf.options import METHODS, Options
+from bayesnmf.scoring import Split, background, score, split_counts
+from bayesnmf.specification import MODELS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Candidate", "Selection", "select"]
+
+Array = NDArray[Any]
+
+SPREAD = "± is the standard error over random splits of the same counts, not over other samples"
+
+
+class Candidate(NamedTuple):
+    """A model and a rank; ``bayesnmf.fit(counts, *candidate)`` fits it."""
+
+    model: str
+    rank: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Selection:
+    """How well every model and rank predicts held-out counts.
+
+    Attributes
+    ----------
+    table : DataFrame
+        By model and rank: mean (held-out log-likelihood for each count, in nats, without the multinomial
+        coefficient) and its se over splits; difference from the best and the se of the paired differences; how many
+        splits, and how many of the fits converged.
+    scores : DataFrame (splits, candidates)
+        What the means are of.
+    best : Candidate
+        Of greatest mean.
+    method : str
+    keep : float
+        Probability with which a count was trained on.
+    interrupted : bool
+        Whether Ctrl-C ended it: only what was done in every split there is, is compared.
+    """
+
+    table: pd.DataFrame
+    scores: pd.DataFrame
+    best: Candidate
+    method: str
+    keep: float
+    interrupted: bool
+
+    @property
+    def one_standard_error(self) -> Candidate:
+        """The smallest rank whose mean is within one standard error (the best's) of the best; its best model."""
+        best: Any = self.table.loc[self.best]
+        table = self.table.reset_index()
+        good = table[table["mean"] >= best["mean"] - np.nan_to_num(best["se"])]
+        first: Any = good.sort_values(["rank", "mean"], ascending=[True, False]).iloc[0]
+        return Candidate(str(first["model"]), int(first["rank"]))
+
+    def __repr__(self) -> str:
+        marks = {self.best: ["best"]}
+        marks.setdefault(self.one_standard_error, []).append("one se")
+        lines = []
+        rows: Any = self.table.reset_index().itertuples()
+        for row in rows:
+            here = Candidate(row.model, row.rank)
+            means = f"{row.mean:.4f} ± {row.se:.4f}"
+            gap = "" if here == self.best else f"{row.difference:.4f} ± {row.difference_se:.4f}"
+            converged = f"{row.converged} of {row.splits}"
+            lines.append([row.model, f"{row.rank}", means, gap, converged, ", ".join(marks.get(here, []))])
+        notes = [SPREAD, *(["interrupted: the rest was not fitted"] if self.interrupted else [])]
+        headings = ["model", "rank", "held-out nats per count", "minus the best", "converged", ""]
+        title = f"by {self.method}, trained on {self.keep:.0%} of the counts, {len(self.scores)} splits"
+        return text_table(title, headings, lines, notes)
+
+
+def select(
+    counts: Any,
+    models: Iterable[str] | str = ("gamma_poisson",),
+    ranks: Iterable[int] | int = (2, 3, 4, 5, 6, 8, 10),
+    method: str = "vi",
+    *,
+    splits: int = 3,
+    keep: float = 0.8,
+    seed: int = 0,
+    options: Options | None = None,
+    progress: ProgressReport | bool = False,
+) -> Selection:
+    """Rank models and ranks by the log-likelihood of counts set aside.
+
+    Every count is kept for training with probability `keep`, anew for each split; every model and rank is fitted to
+    the same training counts and predicts the others, given the row totals and averaged over the posterior.
+
+    Parameters
+    ----------
+    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
+        Whole numbers: they are thinned binomially.
+    models : iterable of str
+        As for `bayesnmf.fit`.
+    ranks : iterable of int
+    method : {"map", "vi", "svi", "gibbs", "nuts", "bld"}
+    splits : int
+        Random splits, each with fits of its own.
+    keep : float
+    seed : int
+    options : MAP, VI, Gibbs, NUTS, SVI or BLD, optional
+        As for `bayesnmf.fit`. Local optima make scores jump from rank to rank; `restarts` helps.
+    progress : bool or callable
+        As for `bayesnmf.fit`. Ctrl-C keeps the splits that are complete, or what there is of the first.
+
+    Returns
+    -------
+    Selection
+
+    Raises
+    ------
+    TypeError, ValueError
+        On arguments that make no sense, before anything is fitted.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> drawn = bayesnmf.simulate(size=(60, 12), rank=2, seed=0)
+    >>> bayesnmf.select(drawn.counts, ranks=[1, 2, 3]).best
+    Candidate(model='gamma_poisson', rank=2)
+    """
+    names = [checks.check_choice(model, "models", MODELS) for model in checks.check_words(models, "models")]
+    candidates = [Candidate(model, rank) for model in names for rank in checks.check_ranks(ranks)]
+    checks.check_choice(method, "method", METHODS)
+    splits = checks.check_count(splits, "splits")
+    keep = checks.check_fraction(keep, "keep")
+    seed = checks.check_count(seed, "seed", minimum=0)
+    options = METHODS[method]() if options is None else options
+    checks.check_options(options, method, METHODS[method])
+    data = checks.as_counts(counts)
+    checks.check_integer_counts(data, "select, which thins them", "round them")
+    for model, rank in candidates:  # before the first fit, not after an hour of others
+        filled = replace(options, priors=resolve_priors(model, data, rank, options.priors))
+        check_combination(model, method, rank, data, filled)
+    rows: list[list[tuple[float, bool]]] = []
+    with reporting(progress) as report, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # told in the table
+        job = _Job(data, candidates, method, options, report)
+        for number in range(splits):
+            rows.append(job.score_all(number, splits, keep, seed))
+            if len(rows[-1]) < len(candidates):
+                break
+    return _summarise(rows, candidates, method, keep)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """What all fits have in common."""
+
+    counts: Counts
+    candidates: list[Candidate]
+    method: str
+    options: Options
+    report: ProgressReport
+
+    def score_all(self, number: int, splits: int, keep: float, seed: int) -> list[tuple[float, bool]]:
+        """Scores of all candidates on one split, and whether the fits converged; after Ctrl-C, of those fitted."""
+        split = split_counts(self.counts, keep, 0.0, np.random.default_rng([seed, number]))
+        found: list[tuple[float, bool]] = []
+        for place, candidate in enumerate(self.candidates):
+            try:
+                self.report("select", number * len(self.candidates) + place, splits * len(self.candidates), np.nan)
+                one = self._score(split, candidate, seed + number)
+            except KeyboardInterrupt:
+                one = None
+            if one is None:
+                if number == 0 and not found:
+                    raise KeyboardInterrupt
+                return found
+            found.append(one)
+        self.report("select", (number + 1) * len(self.candidates), splits * len(self.candidates), np.nan)
+        return found
+
+    def _score(self, split: Split, candidate: Candidate, seed: int) -> tuple[float, bool] | None:
+        """Fit and score; None if Ctrl-C ended the fit early."""
+        fitted = fit(split.train, *candidate, self.method, seed=seed, options=self.options)
+        if fitted.status.reason == INTERRUPTED:
+            return None
+        scored = score(fitted, split.thinned, background(split.train), SCORE_DRAWS, seed)
+        return scored.per_count, fitted.status.converged
+
+
+def _summarise(
+    rows: list[list[tuple[float, bool]]], candidates: list[Candidate], method: str, keep: float
+) -> Selection:
+    """Compare on the splits that are complete, or on what there is of the first."""
+    import pandas as pd
+
+    complete = [row for row in rows if len(row) == len(candidates)] or rows[:1]
+    done = candidates[: len(complete[0])]
+    index = pd.MultiIndex.from_tuples(done, names=["model", "rank"])
+    scores = pd.DataFrame([[value for value, _ in row] for row in complete], columns=index).rename_axis("split")
+    best = Candidate(*done[int(np.argmax(scores.mean().to_numpy()))])
+    differences = scores.sub(scores[best], axis=0)
+    table = pd.DataFrame(
+        {
+            "mean": scores.mean(),
+            "se": scores.sem(),
+            "difference": differences.mean(),
+            "difference_se": differences.sem(),
+            "splits": len(complete),
+            "converged": np.sum([[converged for _, converged in row] for row in complete], axis=0),
+        }
+    )
+    return Selection(table, scores, best, method, keep, any(len(row) < len(candidates) for row in rows))
