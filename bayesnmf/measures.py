@@ -33,8 +33,9 @@ def align(fits: Mapping[str, Fit]) -> dict[str, Fit]:
 
 
 def reference_of(fits: Mapping[str, Fit]) -> str:
-    """Return the name of the fit that the others are held against: MCMC before VI before points."""
-    return next(name for name in ("nuts", "gibbs", "vi", "svi", "map", "bld") if name in fits)
+    """Return the label of the fit that the others are held against: MCMC before VI before points."""
+    order = ("nuts", "gibbs", "vi", "svi", "map", "bld")
+    return min(fits, key=lambda label: order.index(fits[label].method))
 
 
 def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None, seed: int) -> dict[str, Any]:

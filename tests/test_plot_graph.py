@@ -105,7 +105,7 @@ def test_a_fit_has_sizes_of_its_own():
     counts = np.random.default_rng(0).poisson(3, (7, 6))
     options = bayesnmf.MAP(priors=Priors(Gamma(np.ones((7, 2)), 0.3), Dirichlet(np.full((2, 6), 1.5))), threads=1)
     fit = bayesnmf.fit(counts, rank=2, method="map", seed=0, options=options)
-    ax = plots.model_graph(fit, ax=plt.subplots()[1])
+    ax = plots.model_graph(fit, axes=plt.subplots()[1])
     assert {"rows: 7", "features: 6", "components: 2"} <= {text.get_text() for text in ax.texts}
     with pytest.raises(ValueError, match="priors must be left out"):
         plots.model_graph(fit, Priors())

@@ -2,7 +2,7 @@
 
 Most take a fit, or a mapping from labels to fits as in ``{"map": map_fit, "vi": vi_fit}``; `agreement` takes a mapping,
 `chains` and `structure` take one fit, `calibration` one result of `bayesnmf.calibrate` or several. All take ``axes`` to
-draw on and ``figsize``. Colours belong to methods (`METHOD_COLOURS`), and to fits where all are by one method.
+draw on, and most ``figsize``. Colours belong to methods (`METHOD_COLOURS`), and to fits where all are by one method.
 """
 
 from bayesnmf.plots.calibration import calibration

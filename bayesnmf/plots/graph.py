@@ -50,7 +50,7 @@ def model_graph(
     priors: Priors | None = None,
     *,
     augmented: bool = False,
-    ax: Axes | None = None,
+    axes: Axes | None = None,
     figsize: tuple[float, float] | None = None,
 ) -> Axes:
     """Draw a model as a plate diagram, read from its NumPyro program.
@@ -70,7 +70,7 @@ def model_graph(
     augmented : bool
         Draw the program with the allocations S_ijk of the counts to components, of which there is one for each
         component and cell that is not 0, and whose sum is the count.
-    ax : Axes, optional
+    axes : Axes, optional
     figsize : tuple of float, optional
         Inches.
 
@@ -89,7 +89,7 @@ def model_graph(
     nodes = read_program(model, Priors() if priors is None else priors, augmented)
     places = arrange(nodes)
     width, height = np.ptp(list(places.values()), axis=0)
-    grid, _ = panels((1, 1), (0.95 * width + 1.9, 0.95 * height + 2.2), figsize, ax)
+    grid, _ = panels((1, 1), (0.95 * width + 1.9, 0.95 * height + 2.2), figsize, axes)
     canvas: Axes = grid[0, 0]
     for plate in LETTERS:
         _box(canvas, plate, sizes[plate], [places[name] for name, node in nodes.items() if plate in node.plates])
