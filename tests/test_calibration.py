@@ -131,9 +131,11 @@ def test_effective_sizes():
 @pytest.mark.parametrize("model", MODELS)
 def test_quantities_do_not_depend_on_the_order_of_components(model):
     drawn = bayesnmf.simulate(model, (5, 4), 3, priors=GAMMAS if model == "poisson" else None, seed=6)
-    names = names_for(model, 3)
-    assert ("row_total" in names) == (model != "dirichlet_poisson")
-    assert names_for(model, 1) == tuple(name for name in names if "share" not in name and name != "loading_spread")
+    names = names_for(model, 3, drawn.priors)
+    assert ("row_total" in names) == ("log_joint" in names) == (model != "dirichlet_poisson")
+    assert names_for(model, 1, drawn.priors) == tuple(
+        name for name in names if "share" not in name and name != "loading_spread"
+    )
     order = [2, 0, 1]
     scale = None if drawn.scale is None else drawn.scale[None, None]
     draws = Draws(drawn.loadings[None, None][..., order], drawn.components[None, None][..., order, :], scale)
@@ -142,6 +144,12 @@ def test_quantities_do_not_depend_on_the_order_of_components(model):
     at = truth(drawn)
     np.testing.assert_allclose(at.means[0], drawn.means, rtol=1e-12)
     np.testing.assert_allclose(at.shares.sum(axis=-1), 1)
+
+
+@pytest.mark.parametrize("concentration", [1.0, [1.0, 2.0]])
+def test_log_joint_is_left_out_where_it_ranks_as_the_likelihood_does(concentration):
+    priors = Priors(Dirichlet(concentration), Dirichlet(1.0))
+    assert ("log_joint" in names_for("dirichlet_poisson", 2, priors)) == (np.ptp(concentration) > 0)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -182,7 +190,7 @@ def test_nuts_is_calibrated():
     result = calibrated("nuts")
     assert _compile.cache_info().misses <= before + 1  # 40 fits, compiled once
     assert _compile.cache_info().maxsize < 20
-    assert result.quantities == names_for("dirichlet_poisson", 2)
+    assert "log_joint" not in result.quantities  # the priors are even
     assert result.p_value > ALPHA
     assert np.all(result.ess > 0.5 * L)
 
@@ -313,9 +321,9 @@ def test_histograms_and_differences_are_drawn():
 def test_several_calibrations_share_their_quantities():
     both = {"vi": calibrated(), "nuts, LDA": calibrated("nuts")}
     axes = plots.calibration(both)
-    assert axes.shape == (2, 7)
+    assert axes.shape == (2, 6)
     assert [text.get_text() for text in axes[0, 0].figure.legends[0].get_texts()] == list(both)
-    (chosen,) = plots.calibration(both, "log_joint").T
+    (chosen,) = plots.calibration(both, "log_likelihood").T
     assert [line.get_color() for line in chosen[1].lines[1:]] == [plots.METHOD_COLOURS[m] for m in ("vi", "nuts")]
     made, given = plt.subplots(2, 1)
     assert list(plots.calibration(both, ["log_joint"], axes=given).flat) == list(given)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from bayesnmf.options import Priors
-from bayesnmf.priors import ScaledProportions
+from bayesnmf.priors import Dirichlet, ScaledProportions
 from bayesnmf.results import Draws
 from bayesnmf.simulation import Simulation
 from bayesnmf.specification import MODELS
@@ -150,11 +150,18 @@ QUANTITIES: dict[str, Callable[[Points], Array]] = {
 """All quantities by name; each takes `Points` and returns one number for each, (D,)."""
 
 
-def names_for(model: str, rank: int) -> tuple[str, ...]:
-    """Return the names of the quantities that vary under a model: not given totals, nor shares where K is 1."""
+def names_for(model: str, rank: int, priors: Priors) -> tuple[str, ...]:
+    """Return the names of the quantities that vary, and differ from one another, under a model and priors.
+
+    Not given totals, nor shares where K is 1; nor the log joint where the prior density is the same everywhere, as that
+    of Dirichlet(1) is on both sides: it would rank as the log-likelihood does.
+    """
     constant = {"row_total"} if MODELS[model].given_totals else set()
     if rank == 1:
         constant |= {"largest_share", "loading_spread"}
+    if all(isinstance(prior, Dirichlet) and np.all(np.asarray(prior.concentration) == 1)
+           for prior in vars(priors).values()):  # fmt: skip
+        constant |= {"log_joint"}
     return tuple(name for name in QUANTITIES if name not in constant)
 
 

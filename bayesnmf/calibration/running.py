@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from bayesnmf import checks
 from bayesnmf.calibration.quantities import Points, evaluate, names_for, points, truth
 from bayesnmf.calibration.result import Calibration
+from bayesnmf.chains import r_hat_and_ess
 from bayesnmf.fitting import ConvergenceWarning, ProgressReport, check_combination, fit, reporting
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED
 from bayesnmf.options import METHODS, NUTS, SVI, VI, Gibbs, Options, Priors
@@ -134,7 +135,8 @@ def defaults(method: str, draws: int) -> Options:
 
 def _run(study: Study, simulations: int, seed: int, report: ProgressReport) -> Calibration:
     """Simulate and fit, until all is done or Ctrl-C ends it with at least one done."""
-    names, label = names_for(study.model, study.rank), f"{study.method} {study.model}"
+    names = names_for(study.model, study.rank, study.priors)
+    label = f"{study.method} {study.model}"
     started = time.perf_counter()
     ranks: list[Array] = []
     sizes: list[Array] = []
@@ -199,13 +201,8 @@ def rank_among(true: Array, values: Array, rng: np.random.Generator) -> Array:
 
 def effective_sizes(values: Array) -> Array:
     """Bulk effective sample size of draws (D, Q), in the order of their chains; their number where all are equal."""
-    from arviz_stats.base import array_stats
-
-    if len(values) < 4:
-        return np.full(values.shape[1], float(len(values)))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found = array_stats.ess(values[None], chain_axis=0, draw_axis=1)
-    return np.where(np.ptp(values, axis=0) > 0, found, len(values))
+    _, ess = r_hat_and_ess(values[None])
+    return np.where(np.isnan(ess), len(values), ess)  # of three draws or fewer too
 
 
 def _in_words(options: Any, drawn: Priors) -> str:
