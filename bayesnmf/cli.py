@@ -50,7 +50,9 @@ def build_parser() -> argparse.ArgumentParser:
     equivalences.add_argument("--iterations", default="20", metavar="N",
                               help="updates of each sequence of iterates (default: %(default)s)")  # fmt: skip
     equivalences.add_argument("--seed", default="0", help="of everything random (default: %(default)s)")
-    equivalences.add_argument("--csv", metavar="PATH", help="also write the table to this file")
+    equivalences.add_argument(
+        "--csv", metavar="PATH", help="also write the table to this file, in a folder that exists"
+    )
     equivalences.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser
 
@@ -108,7 +110,7 @@ def run_equivalences(options: argparse.Namespace) -> int:
     iterations = checks.check_count(checks.parse_int(options.iterations, "--iterations"), "--iterations")
     seed = checks.check_count(checks.parse_int(options.seed, "--seed"), "--seed", minimum=0)
     if options.csv is not None:
-        checks.check_folder(Path(options.csv).parent, "the folder of --csv")
+        checks.check_file_to_write(options.csv, "--csv")
     counts, _ = read(options.file)
 
     from rich.console import Console

@@ -14,7 +14,7 @@ from bayesnmf import checks
 from bayesnmf.counts import Counts
 from bayesnmf.fitting import ConvergenceWarning, ProgressReport, check_combination, fit, reporting, resolve_priors
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED
-from bayesnmf.measures import align, as_table, cautions_of, cautions_of_missing, measure
+from bayesnmf.measures import align, as_table, cautions_of_all, cautions_of_missing, measure
 from bayesnmf.options import METHODS, NUTS, Gibbs, Options, Priors
 from bayesnmf.results import Fit
 from bayesnmf.scoring import Split, split_counts
@@ -170,7 +170,7 @@ def compare(
             report("scoring", done, len(fits), np.nan)
             rows[name] = measure(fits, name, split, others.get(name), seed)
         report("scoring", len(fits), len(fits), np.nan)
-    cautions = cautions_of(fits, rows) + cautions_of_missing(methods, fits, others if settings.dispersed else fits)
+    cautions = cautions_of_all(fits, rows) + cautions_of_missing(methods, fits, others if settings.dispersed else fits)
     return Comparison(fits, as_table(rows), split, cautions)
 
 

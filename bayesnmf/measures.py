@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from bayesnmf import gauge
 from bayesnmf.bounds import elbo_augmented, elbo_marginal
-from bayesnmf.inference.coordinate_ascent import INTERRUPTED
+from bayesnmf.chains import cautions_of, labelled, r_hat_and_ess
 from bayesnmf.kernels.cpu import poisson_loglik
 from bayesnmf.relabel import relabel
 from bayesnmf.results import Draws, Fit
-from bayesnmf.sampling import AMBIGUOUS_LIMIT, ESS_LIMIT, R_HAT_LIMIT
 from bayesnmf.scoring import Score, Split, background, pit_coverage, score
 
 if TYPE_CHECKING:
@@ -69,15 +68,12 @@ def _chain_diagnostics(fitted: Fit, seed: int) -> dict[str, float]:
     """Least ESS and greatest R-hat over the log joint, all components, and the loadings of up to 50 rows."""
     if not isinstance(fitted._posterior, Draws):
         return {}
-    import arviz as az
-
     draws = fitted._posterior
     n = draws.loadings.shape[2]
     rows = np.random.default_rng(seed).choice(n, size=min(n, DIAGNOSED_ROWS), replace=False)
     flat = [draws.loadings[:, :, rows], draws.components, fitted.trace[:, :, None, None]]
     values = np.concatenate([array.reshape(*array.shape[:2], -1) for array in flat], axis=2)
-    with np.errstate(invalid="ignore", divide="ignore"):  # what is constant by construction has neither
-        ess, r_hat = (of(values, chain_axis=0, draw_axis=1) for of in (az.ess, az.rhat))
+    r_hat, ess = r_hat_and_ess(values)
     if np.isnan(r_hat).all() or np.isnan(ess).all():  # too few draws to judge
         return {"min_ess": 0.0, "max_r_hat": np.inf}
     return {"min_ess": float(np.nanmin(ess)), "max_r_hat": float(np.nanmax(r_hat))}
@@ -120,27 +116,13 @@ COLUMNS = {
 }
 
 
-def cautions_of(fits: Mapping[str, Fit], rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    cautions = []
-    for name, fitted in fits.items():
-        if fitted.status.reason == INTERRUPTED:
-            cautions.append(f"{name} was interrupted; its numbers are of what it had reached")
-        elif not fitted.status.converged and "max_r_hat" not in rows[name]:
-            cautions.append(f"{name} did not converge: {fitted.status.reason}; raise max_iter")
-        if rows[name].get("max_r_hat", 1.0) > R_HAT_LIMIT:
-            cautions.append(f"{name}: R-hat {rows[name]['max_r_hat']:.2f} > {R_HAT_LIMIT}; raise warmup and draws")
-        if rows[name].get("min_ess", np.inf) < ESS_LIMIT:
-            cautions.append(f"{name}: ESS {rows[name]['min_ess']:.0f} < {ESS_LIMIT}; raise draws")
-        # Labels that switch are no fault, since matching undoes it; draws that cannot be matched are.
-        if fitted.diagnostics.get("ambiguous_draws", 0) > AMBIGUOUS_LIMIT:
-            share = fitted.diagnostics["ambiguous_draws"]
-            cautions.append(
-                f"{name}: in {share:.0%} of the draws two components can hardly be told apart, and matching decides "
-                "which is which; lower rank"
-            )
-        if fitted.diagnostics.get("divergences", 0) > 0:
-            cautions.append(f"{name}: {fitted.diagnostics['divergences']:.0f} divergences; raise target_accept")
-    return cautions
+def cautions_of_all(fits: Mapping[str, Fit], rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Tell of every fit what a reader must know, its chains judged by all that was measured."""
+    return [
+        labelled(name, caution)
+        for name, fit in fits.items()
+        for caution in cautions_of(fit, rows[name].get("max_r_hat"), rows[name].get("min_ess"))
+    ]
 
 
 def cautions_of_missing(methods: Sequence[str], fits: Iterable[str], others: Iterable[str]) -> list[str]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf import gauge
+from bayesnmf.chains import r_hat_and_ess
 from bayesnmf.posterior import restrict_rows, take_draws
 from bayesnmf.priors import Gamma
 from bayesnmf.results import Draws, Fit, effective_loadings
@@ -21,7 +22,7 @@ Q_DRAWS = 4000
 CONSTANT = 1e-9  # an sd below this share of the mean is rounding
 
 
-class Selection(NamedTuple):
+class Entries(NamedTuple):
     """The rows, features and cells whose entries are compared; cells by their places among those."""
 
     rows: Array
@@ -49,18 +50,18 @@ class Moments(NamedTuple):
         return self.sd > CONSTANT * np.abs(self.mean)
 
 
-def select(fit: Fit, entries: int, seed: int) -> Selection:
-    """Draw rows, features and cells at random, at most `entries` entries of each quantity; all where there are few."""
+def choose_entries(fit: Fit, most: int, seed: int) -> Entries:
+    """Draw rows, features and cells at random, at most `most` entries of each quantity; all where there are few."""
     rng = np.random.default_rng(seed)
     rows, features = (
-        np.sort(rng.choice(size, min(size, max(entries // fit.rank, 1)), replace=False)) for size in fit.counts.shape
+        np.sort(rng.choice(size, min(size, max(most // fit.rank, 1)), replace=False)) for size in fit.counts.shape
     )
     number = len(rows) * len(features)
-    cells = np.sort(rng.choice(number, min(number, entries), replace=False))
-    return Selection(rows, features, np.divmod(cells, len(features)))
+    cells = np.sort(rng.choice(number, min(number, most), replace=False))
+    return Entries(rows, features, np.divmod(cells, len(features)))
 
 
-def draw_quantities(fit: Fit, reference: Fit, chosen: Selection, seed: int) -> dict[str, Array]:
+def draw_quantities(fit: Fit, reference: Fit, chosen: Entries, seed: int) -> dict[str, Array]:
     """Draws of every quantity, (chains, draws, entries), in the reference's order; a single one of a point."""
     return _quantities(*draw_sides(fit, reference, (chosen.rows, chosen.features), seed), chosen)
 
@@ -85,7 +86,7 @@ def draw_sides(fit: Fit, reference: Fit, at: tuple[Array, Array], seed: int) -> 
     return loadings[..., order], components[..., order, :]
 
 
-def values_of_truth(truth: Simulation, reference: Fit, chosen: Selection) -> dict[str, Array]:
+def values_of_truth(truth: Simulation, reference: Fit, chosen: Entries) -> dict[str, Array]:
     """Return the true value of every quantity, (entries,), in the reference's order."""
     loadings, components = _on_simplex(effective(truth), truth.components)
     order = gauge.match_components(truth.components, reference.components)
@@ -98,7 +99,7 @@ def _on_simplex(loadings: Array, components: Array) -> tuple[Array, Array]:
     return loadings * sums[..., None, :], gauge.shares(components, sums)
 
 
-def _quantities(loadings: Array, components: Array, chosen: Selection) -> dict[str, Array]:
+def _quantities(loadings: Array, components: Array, chosen: Entries) -> dict[str, Array]:
     row, feature = chosen.cells
     cells = np.zeros((*loadings.shape[:-2], len(row)))
     for k in range(loadings.shape[-1]):  # one at a time: together they would take K times the memory
@@ -121,10 +122,9 @@ def judge(draws: Array, interval: float, fit: Fit) -> Moments:
     found = moments(draws, interval)
     if not isinstance(fit._posterior, Draws):
         return found
-    import arviz as az
+    from arviz_stats.base import array_stats
 
-    if len(draws) == 1:  # its halves must agree
-        draws = draws[:, : draws.shape[1] // 2 * 2].reshape(2, -1, draws.shape[-1])
-    with np.errstate(invalid="ignore", divide="ignore"):  # what is constant has none of them
-        r_hat, ess, error = (of(draws, chain_axis=0, draw_axis=1) for of in (az.rhat, az.ess, az.mcse))
+    r_hat, ess = r_hat_and_ess(draws)
+    with np.errstate(invalid="ignore", divide="ignore"):  # what is constant has none
+        error = array_stats.mcse(draws, chain_axis=0, draw_axis=1)
     return found._replace(error=error, r_hat=r_hat, ess=ess)

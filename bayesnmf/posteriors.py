@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf import checks, gauge
-from bayesnmf.moments import PREFERRED, QUANTITIES, Moments, Selection, draw_quantities, judge, select, values_of_truth
+from bayesnmf.chains import cautions_of, labelled
+from bayesnmf.diagnostics.text import as_lines
+from bayesnmf.moments import (
+    PREFERRED,
+    QUANTITIES,
+    Entries,
+    Moments,
+    choose_entries,
+    draw_quantities,
+    judge,
+    values_of_truth,
+)
+from bayesnmf.relabel import relabel
 from bayesnmf.results import Draws, Fit
-from bayesnmf.sampling import ESS_LIMIT, R_HAT_LIMIT, exchangeable
+from bayesnmf.sampling import exchangeable
 from bayesnmf.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -41,7 +52,8 @@ class Agreement:
     interval : float
         Probability of the central intervals.
     cautions : list of str
-        What a reader must know before believing the numbers: chains that have not mixed, components that differ.
+        What a reader must know before believing the numbers: chains that have not mixed, components or priors that
+        differ.
     """
 
     table: pd.DataFrame
@@ -89,7 +101,7 @@ def posterior_agreement(
     reference : str, optional
         Label of a fit with a posterior. By default the first by nuts, else gibbs, vi, svi.
     truth : Simulation, optional
-        What the counts were drawn from: adds the share of true values inside each fit's intervals.
+        What these very counts were drawn from: adds the share of true values inside each fit's intervals.
     interval : float
         Probability of the central intervals.
     entries : int
@@ -104,7 +116,8 @@ def posterior_agreement(
     Raises
     ------
     TypeError, ValueError
-        On fits that have no entries in common, a reference without a posterior, or a truth of another size.
+        On fits of different counts, models or ranks, a reference without a posterior, or a truth that is not what the
+        counts were drawn from.
     """
     checks.check_comparable(fits, Fit)
     reference = checks.check_reference(reference, fits, PREFERRED)
@@ -114,10 +127,10 @@ def posterior_agreement(
     base = fits[reference]
     if truth is not None:
         checks.check_truth(truth, Simulation, base)
-    table = _compare_all(fits, reference, truth, interval, select(base, entries, seed), seed)
+    table = _compare_all(fits, reference, truth, interval, choose_entries(base, entries, seed), seed)
     cautions = _cautions(fits, base, reference, table)
-    if truth is not None and not in_same_order(truth, base):
-        cautions.append(f"{reference}: its components match the truth's {OTHER_ORDER}")
+    if truth is not None:
+        cautions += _cautions_of_truth(truth, base, reference)
     return Agreement(table, reference, interval, cautions)
 
 
@@ -149,7 +162,7 @@ FORMATS = {
 
 
 def _compare_all(
-    fits: Mapping[str, Fit], reference: str, truth: Simulation | None, interval: float, chosen: Selection, seed: int
+    fits: Mapping[str, Fit], reference: str, truth: Simulation | None, interval: float, chosen: Entries, seed: int
 ) -> pd.DataFrame:
     """Fill in the table, one fit at a time; the draws of the reference alone are kept."""
     base = fits[reference]
@@ -211,20 +224,32 @@ def _as_table(rows: Mapping[tuple[str, str], Mapping[str, float]]) -> pd.DataFra
 def _cautions(fits: Mapping[str, Fit], base: Fit, reference: str, table: pd.DataFrame) -> list[str]:
     cautions = []
     for label, fit in fits.items():
+        worst = (None, None)
         if isinstance(fit._posterior, Draws):
-            worst = table.loc[label]
-            r_hat, ess = worst["max_r_hat"].max(), worst["min_ess"].min()
-            if not (r_hat <= R_HAT_LIMIT and ess >= ESS_LIMIT):  # NaN of too few draws too
-                said = "too few draws to rest on; raise draws" if r_hat <= R_HAT_LIMIT else "its chains have not mixed"
-                cautions.append(f"{label}: R-hat up to {r_hat:.2f}, ESS down to {ess:.0f}: {said}")
-        if fit.diagnostics.get("divergences", 0) > 0:
-            cautions.append(f"{label}: {fit.diagnostics['divergences']:.0f} divergences; raise target_accept")
+            rows = table.loc[label]
+            worst = (rows["max_r_hat"].max(skipna=False), rows["min_ess"].min(skipna=False))
+        cautions += [labelled(label, caution) for caution in cautions_of(fit, *worst)]
+        if label == reference:
+            continue
         order = gauge.match_components(fit.components, base.components)
-        if label != reference and not in_same_order(fit, base):
+        if not any(checks.same_priors(one.priors, base.priors) for one in (fit, relabel(fit, order))):
+            cautions.append(f"{label}: its priors are not those of {reference}: posteriors differ as these do")
+        if not in_same_order(fit, base):
             cautions.append(f"{label}: its components match those of {reference} {OTHER_ORDER}")
         least = np.diagonal(gauge.cosine(fit.components[order], base.components)).min()
-        if label != reference and least < SAME_COMPONENT:
+        if least < SAME_COMPONENT:
             cautions.append(f"{label}: a component differs from that of {reference}, cosine {least:.2f}")
+    return cautions
+
+
+def _cautions_of_truth(truth: Simulation, base: Fit, reference: str) -> list[str]:
+    cautions = []
+    if truth.model != base.model:
+        cautions.append(f"the truth was drawn from {truth.model}: intervals under {base.model} need not hold it")
+    elif not checks.same_priors(truth.priors, base.priors):
+        cautions.append(f"the truth was drawn from other priors than those of {reference}: intervals need not hold it")
+    if not in_same_order(truth, base):
+        cautions.append(f"{reference}: its components match the truth's {OTHER_ORDER}")
     return cautions
 
 
@@ -239,7 +264,6 @@ def in_same_order(one: Fit | Simulation, base: Fit) -> bool:
 
 def as_text(agreement: Agreement) -> str:
     """Return table, what it is held against, and cautions as plain text."""
-    from rich.console import Console
     from rich.table import Table
 
     table, percent = agreement.table, f"{100 * agreement.interval:g} %"
@@ -260,10 +284,7 @@ def as_text(agreement: Agreement) -> str:
             named = "" if turn else f"{quantity} ({row['entries']:,.0f})"
             shown.add_row(named, str(label), *(_cell(row, name) for name in columns))
         shown.add_section()
-    console = Console(width=140, record=True, file=StringIO(), force_jupyter=False)
-    console.print(shown)
-    lines = [line.rstrip() for line in console.export_text().splitlines()]
-    return "\n".join([*lines, NOTE, *(f"CAUTION {caution}" for caution in agreement.cautions)])
+    return "\n".join([as_lines(shown, width=140), NOTE, *(f"CAUTION {caution}" for caution in agreement.cautions)])
 
 
 def _cell(row: Any, name: str) -> str:

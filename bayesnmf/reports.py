@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,11 +82,9 @@ def notes(comparison: Comparison) -> list[str]:
 
 def as_text(comparison: Comparison) -> str:
     """Return table and notes as plain text."""
-    from rich.console import Console
+    from bayesnmf.diagnostics.text import as_lines
 
-    console = Console(width=120, record=True, file=StringIO(), force_jupyter=False)
-    console.print(rich_table(comparison))
-    return console.export_text() + "\n".join(notes(comparison))
+    return "\n".join([as_lines(rich_table(comparison)), *notes(comparison)])
 
 
 def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None) -> list[Path]:

@@ -28,6 +28,8 @@ __all__ = ["Candidate", "Selection", "select"]
 Array = NDArray[Any]
 
 SPREAD = "± is the standard error over random splits of the same counts, not over other samples"
+ONE_SE = "one se: the smallest rank within one such standard error of the best"
+SINGLE = "a single split has no standard error: raise splits"
 
 
 class Candidate(NamedTuple):
@@ -67,7 +69,11 @@ class Selection:
 
     @property
     def one_standard_error(self) -> Candidate:
-        """The smallest rank whose mean is within one standard error (the best's) of the best; its best model."""
+        """The smallest rank whose mean is within one standard error (the best's) of the best; its best model.
+
+        The standard error is over random splits of the same counts, not over other samples; a single split has none,
+        and the best is returned.
+        """
         best: Any = self.table.loc[self.best]
         table = self.table.reset_index()
         good = table[table["mean"] >= best["mean"] - np.nan_to_num(best["se"])]
@@ -76,19 +82,26 @@ class Selection:
 
     def __repr__(self) -> str:
         marks = {self.best: ["best"]}
-        marks.setdefault(self.one_standard_error, []).append("one se")
+        if len(self.scores) > 1:
+            marks.setdefault(self.one_standard_error, []).append("one se")
         lines = []
         rows: Any = self.table.reset_index().itertuples()
         for row in rows:
             here = Candidate(row.model, row.rank)
-            means = f"{row.mean:.4f} ± {row.se:.4f}"
-            gap = "" if here == self.best else f"{row.difference:.4f} ± {row.difference_se:.4f}"
+            means = _plus_minus(row.mean, row.se)
+            gap = "" if here == self.best else _plus_minus(row.difference, row.difference_se)
             converged = f"{row.converged} of {row.splits}"
             lines.append([row.model, f"{row.rank}", means, gap, converged, ", ".join(marks.get(here, []))])
-        notes = [SPREAD, *(["interrupted: the rest was not fitted"] if self.interrupted else [])]
+        splits = len(self.scores)
+        notes = [SPREAD, ONE_SE] if splits > 1 else [SINGLE]
+        notes += ["interrupted: the rest was not fitted"] if self.interrupted else []
         headings = ["model", "rank", "held-out nats per count", "minus the best", "converged", ""]
-        title = f"by {self.method}, trained on {self.keep:.0%} of the counts, {len(self.scores)} splits"
+        title = f"by {self.method}, trained on {self.keep:.0%} of the counts, {splits} split{'s' if splits > 1 else ''}"
         return text_table(title, headings, lines, notes)
+
+
+def _plus_minus(value: float, se: float) -> str:
+    return f"{value:.4f} ± {'–' if np.isnan(se) else f'{se:.4f}'}"
 
 
 def select(

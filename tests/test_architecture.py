@@ -17,7 +17,7 @@ LAYERS = [
     "models", "counts", "kernels", "priors", "gauge", "specification", "checks", "inference", "options",
     "results", "problems", "fitting", "restarts", "closed_form", "decomposing", "progress", "relabel", "sampling",
     "programs", "projection", "posterior", "allocations", "views", "datatree", "encoding", "storage", "bounds",
-    "evidence", "scoring", "measures", "simulation", "io", "datasets", "diagnostics", "moments", "posteriors",
+    "evidence", "scoring", "chains", "measures", "simulation", "io", "datasets", "diagnostics", "moments", "posteriors",
     "selection", "calibration", "certificates", "comparison", "plots", "reports", "cli",
 ]  # fmt: skip
 

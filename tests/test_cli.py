@@ -358,7 +358,7 @@ def cheap(monkeypatch):
 
 @pytest.mark.usefixtures("cheap")
 def test_equivalences_are_printed_and_written(capsys, good, tmp_path):
-    path = tmp_path / "deep" / "table.csv"
+    path = tmp_path / "table.csv"
     code, out, err = run_command(capsys, "equivalences", good, "--rank", "2", "--csv", path, "--quiet")
     assert (code, err) == (0, "")
     assert "20 samples × 6 features" in out
@@ -401,6 +401,13 @@ def test_equivalences_after_ctrl_c(capsys, good, monkeypatch):
 def test_bad_words_of_equivalences(capsys, good, rule, words):
     code, out, err = run_command(capsys, "equivalences", good, *words)
     assert (code, out, err) == (2, "", f"bayesnmf: error: {rule}\n")
+
+
+def test_a_csv_file_in_no_folder_is_refused_before_anything_runs(capsys, good, tmp_path):
+    code, out, err = run_command(capsys, "equivalences", good, "--csv", tmp_path / "deep" / "table.csv")
+    rule = f"--csv must be in a folder that exists: {tmp_path / 'deep'} does not; create the folder"
+    assert (code, out, err) == (2, "", f"bayesnmf: error: {rule}\n")
+    assert not (tmp_path / "deep").exists()
 
 
 def test_without_a_file_equivalences_run_on_digits(capsys, monkeypatch):

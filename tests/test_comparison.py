@@ -260,11 +260,11 @@ def test_too_few_draws_to_judge_are_cautioned_against(chains, draws):
 
 
 def test_divergences_are_cautioned_against(compared):
-    from bayesnmf.measures import cautions_of
+    from bayesnmf.measures import cautions_of_all
 
     fitted = replace(compared().fits["gibbs"], method="nuts", diagnostics={"divergences": 3.0})
     row = {"max_r_hat": 1.0, "min_ess": 500.0}
-    assert cautions_of({"nuts": fitted}, {"nuts": row}) == ["nuts: 3 divergences; raise target_accept"]
+    assert cautions_of_all({"nuts": fitted}, {"nuts": row}) == ["nuts: 3 divergences; raise target_accept"]
 
 
 def test_good_chains_need_no_caution():

@@ -15,8 +15,8 @@ from smallfits import fit as small
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, gauge, plots, sampling
-from bayesnmf.diagnostics import predictive, replication
-from bayesnmf.measures import cautions_of
+from bayesnmf.chains import cautions_of, r_hat_and_ess
+from bayesnmf.diagnostics import predictive, replication, statistics
 
 pytestmark = quietly
 
@@ -116,9 +116,66 @@ def test_switches_among_three_components():
 def test_only_draws_that_cannot_be_matched_are_a_caution():
     gibbs = small("gamma_poisson", "gibbs")
     for diagnostics, words in (({"label_switches": 9.0}, []), ({"ambiguous_draws": 0.2}, ["20%", "lower rank"])):
-        cautions = cautions_of({"gibbs": replace(gibbs, diagnostics=diagnostics)}, {"gibbs": {"max_r_hat": 1.0}})
+        cautions = cautions_of(replace(gibbs, diagnostics=diagnostics), 1.0, 1000.0)
         assert len(cautions) == (len(words) > 0)
         assert all(word in cautions[0] for word in words)
+
+
+# --- chains that have not mixed ---------------------------------------------------------------------
+
+
+@cache
+def unmixed():
+    """Two chains that sample different things, in an order of components that is a toss-up, and no more."""
+    gibbs = small("gamma_poisson", "gibbs")
+    told = {"r_hat_log_joint": 1.8, "ess_log_joint": 3.0, "ambiguous_draws": 0.5, "divergences": 2.0}
+    return replace(gibbs, diagnostics=told)
+
+
+TOLD = ("R-hat of the log joint 1.80 > 1.05", "ESS of the log joint 3 < 100", "in 50% of the draws", "2 divergences")
+
+
+def test_every_result_tells_what_must_be_known_of_its_fit():
+    fitted = unmixed()
+    for found in (bayesnmf.loo(fitted), bayesnmf.predictive_checks(fitted, 10)):
+        text = " ".join(repr(found).split())
+        for words in TOLD:
+            assert any(note.startswith(f"CAUTION {words}") for note in found.notes)
+            assert f"CAUTION {words}" in text
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        table = fitted.summary()
+    assert {one.category for one in caught} == {bayesnmf.ConvergenceWarning}
+    for words in TOLD:
+        assert any(f"gamma_poisson by gibbs: {words}" in str(one.message) for one in caught)
+        assert any(note.startswith(words) for note in table.attrs["cautions"])
+
+
+def test_nothing_is_told_of_a_fit_that_converged():
+    fitted = two_components(120)
+    notes = [*bayesnmf.loo(fitted).notes, *bayesnmf.predictive_checks(fitted, 10).notes]
+    assert not any("CAUTION" in note for note in notes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fitted.summary().attrs["cautions"] == []
+
+
+def test_r_hat_and_ess_are_those_of_arviz():
+    draws = np.random.default_rng(0).normal(size=(2, 50, 3, 2)).cumsum(axis=1)
+    r_hat, ess = r_hat_and_ess(draws)
+    np.testing.assert_allclose(r_hat, az.rhat(draws, chain_axis=0, draw_axis=1))
+    np.testing.assert_allclose(ess, az.ess(draws, chain_axis=0, draw_axis=1))
+    alone, size = r_hat_and_ess(draws[:1])  # its halves differ, as one chain does not from itself
+    np.testing.assert_allclose(alone, az.rhat(draws[0].reshape(2, 25, 3, 2), chain_axis=0, draw_axis=1))
+    np.testing.assert_allclose(size, az.ess(draws[:1], chain_axis=0, draw_axis=1))
+    draws[..., 0, 0] = 7.0
+    r_hat, ess = r_hat_and_ess(draws)
+    assert np.isnan(r_hat[0, 0])
+    assert ess[0, 0] == 100
+    assert np.isfinite(r_hat).sum() == 5
+    for short in (draws[:, :3, 1], draws[:1, :3, 1]):
+        assert all(np.isnan(found).all() for found in r_hat_and_ess(short))
+    assert r_hat_and_ess(np.array([[1.0] * 8, [2.0] * 8]))[0] > 1.05  # stuck, in two places
 
 
 # --- summaries --------------------------------------------------------------------------------------
@@ -292,6 +349,22 @@ def test_checks_of_empty_and_fractional_counts():
     assert predictive.ROUNDED in bayesnmf.predictive_checks(halves, 10).notes
 
 
+def test_the_counts_are_summed_up_once(monkeypatch):
+    """Of what is observed only the misfit depends on the draw."""
+    summed = []
+    add = statistics.Statistics.add
+    monkeypatch.setattr(statistics.Statistics, "add", lambda self, *given: (summed.append(self), add(self, *given)))
+    bayesnmf.predictive_checks(small(), 10)
+    assert len(summed) == len(set(map(id, summed))) == 11  # each replicate, and the counts
+    # the misfit of every draw is at that draw's means
+    fitted = small(method="gibbs")
+    found = bayesnmf.predictive_checks(fitted, 120, seed=3)
+    draws = fitted.posterior
+    means = (draws.loadings @ draws.components).reshape(-1, N, M)
+    wanted = np.sum((np.sqrt(COUNTS.to_numpy()) - np.sqrt(means)) ** 2, axis=(1, 2))
+    np.testing.assert_allclose(np.sort(found.observed_misfit), np.sort(wanted), rtol=1e-10)
+
+
 def test_interrupted_checks_keep_the_replicates_that_are_done():
     def stop(label, done, total, objective):
         if done == 7:
@@ -305,7 +378,7 @@ def test_interrupted_checks_keep_the_replicates_that_are_done():
 def test_what_predictive_checks_refuse():
     with pytest.raises(ValueError, match="draws must be at most 120"):
         bayesnmf.predictive_checks(small(method="gibbs"), 121)
-    with pytest.raises(TypeError, match="fit must be Fit"):
+    with pytest.raises(TypeError, match=r"fit must be what bayesnmf\.fit returns: found DataFrame; make one with"):
         bayesnmf.predictive_checks(COUNTS)
     with pytest.raises(ValueError, match="side must be one of 'rows', 'features'"):
         bayesnmf.predictive_checks(small(), 5).worst("columns")
@@ -408,10 +481,21 @@ def test_leave_one_out_refuses_what_has_no_posterior_draws():
         with pytest.raises(ValueError, match=r"loo needs a fit by method='gibbs' or .* bayesnmf\.select"):
             bayesnmf.loo(small(method=method))
     gibbs = small(method="gibbs")
-    short = replace(
-        gibbs.posterior, loadings=gibbs.posterior.loadings[:, :5], components=gibbs.posterior.components[:, :5]
-    )
-    with pytest.raises(ValueError, match="at least 8 draws in each chain: found 5"):
-        bayesnmf.loo(replace(gibbs, _posterior=short))
-    with pytest.raises(TypeError, match="fit must be Fit"):
-        bayesnmf.loo(gibbs.to_datatree())
+    for given, name in ((gibbs.to_datatree(), "DataTree"), (None, "NoneType"), ({"gibbs": gibbs}, "dict")):
+        with pytest.raises(TypeError, match=f"found {name}; make one with bayesnmf.fit, .* as in fits"):
+            bayesnmf.loo(given)
+
+
+@pytest.mark.parametrize(
+    ("chains", "draws", "enough"),
+    [(1, 8, False), (1, 24, False), (1, 25, True), (2, 12, False), (2, 13, True), (3, 8, False), (4, 8, True),
+     (8, 5, False)],
+)  # fmt: skip
+def test_leave_one_out_needs_as_many_draws_as_arviz_does(chains, draws, enough):
+    options = Gibbs(chains=chains, draws=draws, warmup=10, threads=1)
+    few = bayesnmf.fit(COUNTS, "gamma_poisson", 2, "gibbs", seed=0, options=options)
+    if enough:
+        assert np.isfinite(bayesnmf.loo(few, rows=["s0"]).elpd)
+    else:
+        with pytest.raises(ValueError, match=f"at least 8 draws in each chain and 25 in all: found {chains} × {draws}"):
+            bayesnmf.loo(few)

@@ -10,7 +10,7 @@ import pytest
 
 import bayesnmf
 from bayesnmf import MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet, Start, plots
-from bayesnmf.moments import QUANTITIES, draw_quantities, moments, select, values_of_truth
+from bayesnmf.moments import QUANTITIES, choose_entries, draw_quantities, moments, values_of_truth
 from bayesnmf.posteriors import COLUMNS
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.relabel import relabel
@@ -98,7 +98,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(model):
     inside = {quantity: [] for quantity in QUANTITIES}
     for seed in range(8):
         made = fit(model, "gibbs", Gibbs(chains=1, warmup=100, draws=250, thin=4, threads=1), seed)
-        chosen = select(made, 2000, 0)
+        chosen = choose_entries(made, 2000, 0)
         found = {name: moments(values, 0.9) for name, values in draw_quantities(made, made, chosen, 0).items()}
         true = values_of_truth(drawn(model, seed), made, chosen)
         for name, value in found.items():
@@ -143,7 +143,7 @@ def test_labels_are_matched():
     table = bayesnmf.posterior_agreement(made, truth=drawn("poisson")).table.loc["vi"]
     wanted = agreement("poisson").table.loc["vi"]
     assert table["correlation"].to_numpy() == pytest.approx(wanted["correlation"].to_numpy(), abs=1e-3)
-    chosen = select(made["gibbs"], 10_000, 0)
+    chosen = choose_entries(made["gibbs"], 10_000, 0)
     for values in (
         draw_quantities(made["gibbs"], made["gibbs"], chosen, 0),
         values_of_truth(drawn("poisson"), made["gibbs"], chosen),
@@ -227,10 +227,45 @@ def test_text_and_files(tmp_path):
     assert list(found.table.columns) == list(COLUMNS)
 
 
+def others():
+    """Counts of the same size, names and distribution, and yet others."""
+    return drawn("gamma_poisson", 2).counts
+
+
+def test_other_priors_and_other_truths_are_told():
+    made = fits("gamma_poisson")
+    flat = replace(made["vi"], priors=Priors(Gamma(1.0, 0.03), Dirichlet(APART)))
+    (told,) = [c for c in bayesnmf.posterior_agreement({**made, "vi": flat}, "gibbs").cautions if "priors are" in c]
+    assert told.startswith("vi: its priors are not those of gibbs")
+    moved = relabel(made["vi"], np.array([1, 0]))  # its priors go along
+    assert not any("priors are" in c for c in bayesnmf.posterior_agreement({**made, "vi": moved}, "gibbs").cautions)
+    truth = drawn("gamma_poisson")
+    for other, words in (
+        (replace(truth, priors=flat.priors), "drawn from other priors"),
+        (replace(truth, model="poisson"), "drawn from poisson: intervals under gamma_poisson"),
+    ):
+        (told,) = [c for c in bayesnmf.posterior_agreement(made, truth=other).cautions if "truth" in c]
+        assert words in told
+    assert not any("truth" in c for c in agreement("gamma_poisson").cautions)
+
+
+def test_fits_of_a_short_run_and_of_ambiguous_draws_are_told():
+    made = fits("gamma_poisson")
+    doubtful = replace(made["gibbs"], diagnostics={"ambiguous_draws": 0.4})
+    stopped = replace(made["vi"], status=made["vi"].status._replace(converged=False, reason="all 3 iterations done"))
+    cautions = bayesnmf.posterior_agreement({"gibbs": doubtful, "vi": stopped}).cautions
+    assert any(c.startswith("gibbs: in 40% of the draws") for c in cautions)
+    assert "vi did not converge: all 3 iterations done; raise max_iter" in cautions
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda made: {"fits": made["vi"]}, "fits must map labels to fits"),
+        (lambda made: {"fits": made["vi"]}, "fits must map labels to fits.* found a Fit; give every fit a label"),
+        (lambda made: {"fits": [made["vi"], made["map"]]}, "found a list; give every fit a label in a dict"),
+        (lambda made: {"fits": {"vi": made["vi"].counts}}, "found a mapping of Counts; give"),
+        (lambda made: {"fits": {"a": made["vi"], "b": replace(made["vi"], counts=others())}}, "of the same counts"),
+        (lambda made: {"fits": made, "truth": drawn("gamma_poisson", 2)}, "truth must be what the counts were drawn"),
         (lambda made: {"fits": {}}, "fits must not be empty"),
         (lambda made: {"fits": {"a": made["vi"], "b": fits("dirichlet_gamma")["vi"]}}, "same model"),
         (lambda made: {"fits": {"a": made["vi"], "b": replace(made["vi"], rank=3)}}, "same rank"),
@@ -277,6 +312,8 @@ def test_figure_of_agreement_shows_means_and_sds():
     assert "map" not in labels[axes[1, 1]]
     with pytest.raises(ValueError, match="fits must hold another fit"):
         plots.posterior_agreement({"vi": made["vi"]})
+    with pytest.raises(ValueError, match="of the same counts"):
+        plots.posterior_agreement({**made, "vi": replace(made["vi"], counts=others())})
 
 
 def test_scatter_of_loadings():
@@ -311,3 +348,5 @@ def test_scatter_refuses_what_it_cannot_pair():
     fewer = replace(made["vi"], counts=made["vi"].counts.rows(np.arange(5)))
     with pytest.raises(ValueError, match="same rows"):
         plots.loadings_scatter({"one": made["vi"], "two": fewer})
+    with pytest.raises(ValueError, match="same counts"):
+        plots.loadings_scatter({"one": made["vi"], "two": replace(made["vi"], counts=others())})

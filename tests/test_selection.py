@@ -60,6 +60,8 @@ def test_the_table_is_made_of_paired_differences():
     assert np.median(others["difference_se"]) < 0.5 * np.median(others["se"])
     text = repr(found)
     assert "best" in text
+    assert "3 splits" in text
+    assert "one se: the smallest rank within one such standard error of the best" in text
     assert f"{table.loc[found.best, 'mean']:.4f} ± {table.loc[found.best, 'se']:.4f}" in text
 
 
@@ -84,7 +86,14 @@ def test_other_methods(method, options):
     found = bayesnmf.select(COUNTS, "dirichlet_gamma", [2], method, splits=1, options=options)
     assert found.best == ("dirichlet_gamma", 2)
     assert np.isnan(found.table["se"]).all()
-    assert f"by {method}, trained on 80% of the counts, 1 splits" in repr(found)
+    text = repr(found)
+    assert (
+        f"by {method}, trained on 80% of the counts, 1 split\n" in "\n".join(map(str.strip, text.splitlines())) + "\n"
+    )
+    assert f"{found.table['mean'].iloc[0]:.4f} ± –" in text
+    assert "nan" not in text
+    assert "one se" not in text
+    assert "a single split has no standard error: raise splits" in text
 
 
 def interrupted(at, **settings):

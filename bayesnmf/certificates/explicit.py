@@ -102,8 +102,14 @@ def token_loglik(matrix: csr_array, loadings: Array, components: Array) -> float
     with np.errstate(divide="ignore"):
         log_loadings, log_components = np.log(loadings), np.log(components)
     for _, rows, columns, values in blocks(matrix, loadings.shape[1]):
-        logs = log_loadings[rows] + log_components.T[columns]
-        found += float(np.repeat(np.logaddexp.reduce(logs, axis=1), values.astype(np.int64)).sum())
+        logs = np.logaddexp.reduce(log_loadings[rows] + log_components.T[columns], axis=1)
+        ends = np.cumsum(values.astype(np.int64))
+        starts = ends - values.astype(np.int64)
+        for first in range(0, int(ends[-1]), BLOCK):
+            last = min(first + BLOCK, int(ends[-1]))
+            span = slice(np.searchsorted(ends, first, side="right"), np.searchsorted(ends, last) + 1)
+            tokens = np.minimum(ends[span], last) - np.maximum(starts[span], first)
+            found += float(np.repeat(logs[span], tokens).sum())
     return found
 
 

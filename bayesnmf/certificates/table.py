@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf import checks
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -32,7 +34,8 @@ class Row:
     difference : float
         |left − right|; left − right where one side is to be the lesser.
     tolerance : float
-        What the difference may be: rounding, or 4 standard errors. NaN where nothing is judged.
+        What the difference may be: rounding, and where there are draws about 4 standard errors. NaN where nothing is
+        judged.
     holds : bool or None
         None where nothing is judged.
     note : str
@@ -143,8 +146,14 @@ class Equivalences:
         return pd.DataFrame([vars(row) for row in self.rows], columns=list(Row.__dataclass_fields__))
 
     def save(self, path: str | Path) -> None:
-        """Write the table as a CSV file."""
-        self.table.to_csv(path, index=False)
+        """Write the table as a CSV file, into a folder that exists.
+
+        Raises
+        ------
+        ValueError
+            There is no such folder, or the path is one itself.
+        """
+        self.table.to_csv(checks.check_file_to_write(path, "path"), index=False)
 
     def __rich__(self) -> Any:
         """Return the table as rich renders it."""

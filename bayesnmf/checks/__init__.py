@@ -7,7 +7,7 @@ from bayesnmf.checks.calibration import (
     check_enough_draws,
     check_suffix,
 )
-from bayesnmf.checks.certificates import check_effort, check_some_counts
+from bayesnmf.checks.certificates import check_effort, check_file_to_write, check_some_counts
 from bayesnmf.checks.closed_form import (
     check_allocation_model,
     check_coordinate_ascent,
@@ -49,7 +49,15 @@ from bayesnmf.checks.options import (
     check_start_factor,
     check_threads,
 )
-from bayesnmf.checks.posteriors import check_comparable, check_reference, check_truth
+from bayesnmf.checks.posteriors import (
+    check_comparable,
+    check_fit,
+    check_reference,
+    check_truth,
+    found_in,
+    same_counts,
+    same_priors,
+)
 from bayesnmf.checks.simulation import check_shape, check_simulated_components, check_totals
 from bayesnmf.checks.values import (
     check_available,
@@ -91,6 +99,8 @@ __all__ = [
     "check_enumerable",
     "check_factors",
     "check_family",
+    "check_file_to_write",
+    "check_fit",
     "check_flag",
     "check_folder",
     "check_fraction",
@@ -134,5 +144,8 @@ __all__ = [
     "check_truth",
     "check_vi_algorithm",
     "check_words",
+    "found_in",
     "parse_int",
+    "same_counts",
+    "same_priors",
 ]

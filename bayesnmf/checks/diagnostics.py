@@ -27,10 +27,14 @@ def check_leave_one_out(method: str) -> None:
         )
 
 
-def check_least_draws(draws: int, needed: int, what: str) -> None:
-    """Refuse `what` of fewer draws than it takes."""
-    if draws < needed:
-        raise ValueError(f"{what} needs at least {needed} draws in each chain: found {draws}; fit with more")
+def check_least_draws(chains: int, draws: int, needed: tuple[int, int], what: str) -> None:
+    """Refuse `what` of fewer draws than it takes, in each chain and in all."""
+    each, together = needed
+    if draws < each or chains * draws < together:
+        raise ValueError(
+            f"{what} needs at least {each} draws in each chain and {together} in all: found {chains} × {draws}; "
+            "fit with more draws"
+        )
 
 
 def check_ranks(ranks: Any) -> list[int]:

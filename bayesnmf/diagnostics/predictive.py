@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf import checks
+from bayesnmf.chains import cautions_of
 from bayesnmf.diagnostics.statistics import Gathered, ties_by_half
 from bayesnmf.diagnostics.text import number, text_table
 from bayesnmf.fitting import ProgressReport, reporting
@@ -162,7 +163,7 @@ def predictive_checks(
     >>> list(bayesnmf.predictive_checks(fit, draws=50).table.index)
     ['total', 'share of zeros', 'largest count', 'dispersion', 'misfit']
     """
-    checks.check_instance(fit, Fit, "fit")
+    checks.check_fit(fit, Fit)
     draws = checks.check_count(draws, "draws")
     interval = checks.check_fraction(interval, "interval")
     seed = checks.check_count(seed, "seed", minimum=0)
@@ -217,7 +218,9 @@ def _compare(gathered: Gathered, interval: float, notes: list[str]) -> Predictiv
         part["misfit_ratio"] = side.ratio()
         sides.append(part.rename_axis("row" if side is gathered.rows else "feature"))
     counted = np.array(gathered.histograms)
-    histogram = _against(gathered.histogram, counted, interval, np.arange(counted.shape[1])).rename_axis("count")
+    histogram = _against(gathered.observed.histogram, counted, interval, np.arange(counted.shape[1])).rename_axis(
+        "count"
+    )
     values, misfit = {name: theirs[name].to_numpy() for name in names}, ours["misfit"].to_numpy()
     return PredictiveChecks(
         table, sides[0], sides[1], histogram, values, misfit, interval, fit.model, fit.method, notes
@@ -242,4 +245,4 @@ def _notes(fit: Fit) -> list[str]:
         notes.append(GIVEN)
     if not fit.counts.is_integer:
         notes.append(ROUNDED)
-    return notes
+    return notes + [f"CAUTION {caution}" for caution in cautions_of(fit)]

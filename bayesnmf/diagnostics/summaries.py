@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf import checks
+from bayesnmf.chains import cautions_of, labelled
 from bayesnmf.datatree import INDEPENDENT
+from bayesnmf.fitting import ConvergenceWarning
 from bayesnmf.posterior import LIMIT, chains_and_draws, draws_size, restrict_rows, take_draws
 from bayesnmf.results import Draws, Fit
 
@@ -31,7 +34,8 @@ def summary(
     fit : Fit
         By gibbs or nuts, whose effective sample sizes, R-hat and Monte Carlo standard errors stand beside each
         median; or by vi or svi, without them: 4 × 1000 independent draws of q, whose ESS and R-hat would be good
-        however poor the approximation (`attrs["note"]` of the table).
+        however poor the approximation (`attrs["note"]` of the table). What must be known of the fit before it is
+        believed, such as chains that have not mixed, is warned of, and in `attrs["cautions"]`.
     rows : iterable of names, optional
         Their loadings, and their scales where there are any.
     features : iterable of names, optional
@@ -78,6 +82,9 @@ def summary(
         )
     if not chains:
         table.attrs["note"] = INDEPENDENT
+    table.attrs["cautions"] = cautions_of(fit)
+    for caution in table.attrs["cautions"]:
+        warnings.warn(labelled(f"{fit.model} by {fit.method}", caution), ConvergenceWarning, stacklevel=3)
     return table
 
 

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from io import StringIO
+from typing import Any
 
 WIDTH = 120
 
 
+def as_lines(shown: Any, notes: Iterable[str] = (), width: int = WIDTH) -> str:
+    """Return a table of rich's as plain text, and its notes below, broken at `width`."""
+    from rich.console import Console
+
+    console = Console(width=width, record=True, file=StringIO(), force_jupyter=False)
+    console.print(shown)
+    for note in notes:
+        console.print(note, highlight=False, markup=False)
+    return "\n".join(line.rstrip() for line in console.export_text().rstrip().splitlines())
+
+
 def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str]) -> str:
     """Return a table whose first column is text and whose others are numbers, and its notes below."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=WIDTH, record=True, file=StringIO(), force_jupyter=False)
     table = Table(title=title)
     for position, heading in enumerate(headings):
         table.add_column(heading, justify="right" if position else "left")
     for row in rows:
         table.add_row(*row)
-    console.print(table)
-    for note in notes:
-        console.print(note, highlight=False, markup=False)
-    return console.export_text().rstrip()
+    return as_lines(table, notes)
 
 
 def number(value: float) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from bayesnmf.calibration import Calibration
-from bayesnmf.checks import check_choice
+from bayesnmf.checks import check_choice, found_in, same_counts, same_priors
 from bayesnmf.results import Fit
 
 
@@ -19,7 +18,7 @@ def check_fits(fits: Any) -> Mapping[str, Fit]:
         return {fits.method: fits}
     if not isinstance(fits, Mapping) or not all(isinstance(fit, Fit) for fit in fits.values()):
         raise TypeError(
-            f"fits must be a fit, or map labels to fits as in {{'vi': fit}}: found {type(fits).__name__}; "
+            f"fits must be a fit, or map labels to fits as in {{'vi': fit}}: found {found_in(fits)}; "
             "put several fits in a dict"
         )
     if not fits:
@@ -120,9 +119,9 @@ def check_one_problem(fits: Mapping[str, Fit]) -> None:
     label, first = next(iter(fits.items()))
     for other, fit in fits.items():
         alike = {
-            "counts": _same_counts(fit, first),
+            "counts": same_counts(fit.counts, first.counts),
             "rank": fit.rank == first.rank,
-            "priors": all(map(_same_prior, vars(fit.priors).values(), vars(first.priors).values())),
+            "priors": same_priors(fit.priors, first.priors),
         }
         if not all(alike.values()):
             raise ValueError(
@@ -145,21 +144,6 @@ def check_best(best: Any, highest: Mapping[str, float], slack: float) -> None:
         raise ValueError(f"best must be at least {reached:,.6f}, which one of the fits has reached: found {best:,.6f}")
 
 
-def _same_counts(one: Fit, other: Fit) -> bool:
-    a, b = one.counts.matrix, other.counts.matrix
-    return a is b or (a.shape == b.shape and all(
-        np.array_equal(getattr(a, part), getattr(b, part)) for part in ("indptr", "indices", "data")
-    ))  # fmt: skip
-
-
-def _same_prior(one: Any, other: Any) -> bool:
-    """Whether two priors of one side are the same."""
-    if type(one) is not type(other) or isinstance(one, str):
-        return type(one) is type(other) and bool(one == other)
-    names = [field.name for field in fields(one)]
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
-
-
 def check_no_priors(priors: Any) -> None:
     """Refuse priors beside a fit, which has its own."""
     if priors is not None:
@@ -167,7 +151,7 @@ def check_no_priors(priors: Any) -> None:
 
 
 def check_pair(x: Any, y: Any, fits: Mapping[str, Fit]) -> tuple[str, str]:
-    """Return the labels of two fits of the same rows, by default the first two."""
+    """Return the labels of two fits of the same counts, by default the first two."""
     labels = list(fits)
     if len(labels) < 2:
         raise ValueError(f"fits must be at least two to be drawn against one another: found {labels}")
@@ -175,6 +159,8 @@ def check_pair(x: Any, y: Any, fits: Mapping[str, Fit]) -> tuple[str, str]:
     y = check_choice(next(label for label in labels if label != x) if y is None else y, "y", labels)
     if not np.array_equal(fits[x].row_names, fits[y].row_names):
         raise ValueError(f"fits must be of the same rows in the same order: those of {x!r} and {y!r} differ")
+    if not same_counts(fits[x].counts, fits[y].counts):
+        raise ValueError(f"fits must be of the same counts: those of {x!r} and {y!r} differ; fit the same counts")
     return x, y
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from bayesnmf import checks
+from bayesnmf.chains import r_hat_and_ess
 from bayesnmf.plots.checks import check_fit
 from bayesnmf.plots.style import QUIET, SMALL, bare, panels, share_legend, shorten
 from bayesnmf.results import Draws, Fit
@@ -92,15 +93,6 @@ def widest_entries(fit: Fit, posterior: Draws, n: int) -> list[Quantity]:
     return found[:n]
 
 
-def diagnose(draws: Array) -> tuple[float, float]:
-    """R-hat and bulk effective sample size of draws (chains, draws); NaN below 4 draws a chain or if none varies."""
-    import arviz as az
-
-    if draws.shape[1] < 4 or not np.any(np.ptp(draws, axis=1)):
-        return np.nan, np.nan
-    return float(az.rhat(draws)), float(az.ess(draws))
-
-
 def rank_counts(draws: Array, bins: int) -> tuple[Array, Array]:
     """Bin edges, and how many draws of each chain (chains, bins) have their rank among all draws in each bin."""
     ranks = rankdata(draws, method="average").reshape(draws.shape)
@@ -121,7 +113,7 @@ def _draw_trace(ax: Axes, quantity: Quantity, colours: list[Any]) -> None:
     steps = np.arange(1, quantity.draws.shape[1] + 1)
     for number, (draws, colour) in enumerate(zip(quantity.draws, colours, strict=True)):
         ax.plot(steps, draws, color=colour, linewidth=0.7, alpha=0.8, label=f"chain {number}")
-    r_hat, ess = diagnose(quantity.draws)
+    r_hat, ess = r_hat_and_ess(quantity.draws)
     ax.set_title(f"R-hat {r_hat:.3f}, ESS {ess:,.0f} of {quantity.draws.size:,} draws", fontsize=9)
     ax.set_ylabel(quantity.name, fontsize=9)
     ax.tick_params(labelsize=SMALL)

@@ -11,7 +11,7 @@ from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 
 from bayesnmf import checks, gauge
-from bayesnmf.moments import PREFERRED, QUANTITIES, Moments, draw_quantities, draw_sides, moments, select
+from bayesnmf.moments import PREFERRED, QUANTITIES, Moments, choose_entries, draw_quantities, draw_sides, moments
 from bayesnmf.plots.checks import check_matchable, check_others, check_pair
 from bayesnmf.plots.style import (
     QUIET,
@@ -75,7 +75,7 @@ def posterior_agreement(
     reference = checks.check_reference(reference, fits, PREFERRED)
     check_others(fits, reference)
     base = fits[reference]
-    chosen = select(base, checks.check_count(entries, "entries"), checks.check_count(seed, "seed", minimum=0))
+    chosen = choose_entries(base, checks.check_count(entries, "entries"), checks.check_count(seed, "seed", minimum=0))
     found = {label: _moments(fit, base, chosen, seed) for label, fit in fits.items()}
     grid, figure = panels((2, 2), (8.2, 7.6), figsize, axes)
     for column, quantity in enumerate(QUANTITIES[:2]):
@@ -155,7 +155,7 @@ def loadings_scatter(
     Parameters
     ----------
     fits : mapping of str to Fit
-        Of the same rank, rows and features.
+        Of the same counts and rank; of different models if need be.
     x, y : str, optional
         Labels of the two fits; by default the first and the next.
     interval : float, optional
