@@ -1,8 +1,9 @@
 """How far do Gibbs, NUTS, VI and SVI agree on the posterior? On simulated counts of each model, and on real counts.
 
-``python benchmarks/agreement.py`` writes the tables (README.md, a CSV each) and figures to ``benchmarks/agreement``;
-``--data pbmc_facs --rank 4 --draws 1000 --out results/agreement`` runs one case with other settings, and writes
-its table to pbmc_facs.md. Real counts that are not there are left out.
+``python benchmarks/agreement.py`` runs all cases and writes to ``benchmarks/agreement``, of each, its numbers (CSV),
+its table (NAME.md) and a figure, and README.md, which is all NAME.md in one. ``--data NAME`` runs one case alone;
+``--table`` runs none and writes README.md from those there are. ``--data pbmc_facs --rank 4 --draws 1000 --out
+results/agreement`` is with other settings. Real counts that are not there are left out.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from bayesnmf import MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, Scaled
 from bayesnmf.counts import Counts
 from bayesnmf.scoring import thin
 from bayesnmf.simulation import Simulation
+
+Maker = Callable[[int, int], "Case | None"]
 
 SIZE, TOTAL = (60, 20), 100
 SPARSE = Dirichlet(0.3)
@@ -110,12 +113,26 @@ def read(name: str) -> Counts | None:
     return bayesnmf.read_counts(path)
 
 
-CASES: dict[str, tuple[int, Callable[[int, int], Case | None]]] = {
-    **{f"simulated_{model}": (3, lambda rank, seed, model=model: simulated(model, rank, seed)) for model in SIMULATED},
-    "pcawg_breast_sbs96": (3, mutations),
-    "pbmc_facs": (3, cells),
-    "pcawg_breast_sbs96_all_counts": (4, lambda rank, seed: mutations(rank, seed, samples=40, total=None)),
-}
+def under(make: Maker, model: str) -> Maker:
+    """Return the maker of the same real counts under another model, with its default priors."""
+
+    def made(rank: int, seed: int) -> Case | None:
+        case = make(rank, seed)
+        return None if case is None else replace(case, model=model)
+
+    return made
+
+
+DRAWS = {"gamma_poisson": 500, "poisson": 250, "dirichlet_poisson": 250, "dirichlet_gamma": 250}  # on real counts
+REAL: dict[str, Maker] = {"pcawg_breast_sbs96": mutations, "pbmc_facs": cells}
+# Rank, kept draws of each of 4 Gibbs chains (each of 2 NUTS chains keeps twice as many), and the counts.
+CASES: dict[str, tuple[int, int, Maker]] = {
+    **{f"simulated_{model}": (3, 500, lambda rank, seed, model=model: simulated(model, rank, seed))
+       for model in SIMULATED},
+    **{f"{name}_{model}".removesuffix("_gamma_poisson"): (3, DRAWS[model], under(make, model))
+       for name, make in REAL.items() for model in SIMULATED},
+    "pcawg_breast_sbs96_all_counts": (4, 500, lambda rank, seed: mutations(rank, seed, samples=40, total=None)),
+}  # fmt: skip
 
 
 def fit_all(case: Case, draws: int, seed: int) -> dict[str, bayesnmf.Fit]:
@@ -135,7 +152,7 @@ def fit_all(case: Case, draws: int, seed: int) -> dict[str, bayesnmf.Fit]:
 
 
 def write(case: Case, name: str, fits: dict[str, bayesnmf.Fit], out: Path, seed: int) -> str:
-    """Write the table and the figure of one case; return its section of the README."""
+    """Write the numbers, the table and the figure of one case; return the table in words."""
     found = bayesnmf.posterior_agreement(fits, reference=FIRST, truth=case.truth, seed=seed)
     found.table.round(4).to_csv(out / f"{name}.csv")
     figure = plots.posterior_agreement(fits, reference=FIRST, seed=seed)[0, 0].figure
@@ -143,7 +160,27 @@ def write(case: Case, name: str, fits: dict[str, bayesnmf.Fit], out: Path, seed:
     plt.close(figure)
     total = f"{case.counts.total:,.0f} counts in all"
     head = f"{case.model}, K = {case.rank}: {case.said}; {total}. {priors_of(fits[FIRST])}."
-    return f"## {name}\n\n{head}\n\n```\n{found}\n```\n\n![posteriors of {name}]({name}.png)\n"
+    section = (
+        f"## {name}\n\n{head} {lengths_of(fits, seed)}\n\n```\n{found}\n```\n\n![posteriors of {name}]({name}.png)\n"
+    )
+    (out / f"{name}.md").write_text(section, encoding="utf-8")
+    return section
+
+
+def lengths_of(fits: dict[str, bayesnmf.Fit], seed: int) -> str:
+    """Return the lengths of the chains, and the seed, in one line."""
+    said = []
+    for name in ("gibbs", "nuts"):
+        chains, draws = fits[name].trace.shape
+        thin = getattr(fits[name].options, "thin", 1)
+        said.append(f"{name} {chains} × {draws:,}" + (f", {thin} sweeps for one" if thin > 1 else ""))
+    return f"Chains × draws: {'; '.join(said)}. Seed {seed}."
+
+
+def report(out: Path) -> str:
+    """Return the whole README.md: what all cases that have been run wrote."""
+    sections = [out / f"{name}.md" for name in CASES]
+    return "\n".join([INTRODUCTION, *(path.read_text(encoding="utf-8") for path in sections if path.exists())])
 
 
 def priors_of(fit: bayesnmf.Fit) -> str:
@@ -159,7 +196,7 @@ def priors_of(fit: bayesnmf.Fit) -> str:
 FIRST = "gibbs"
 INTRODUCTION = """# Posteriors by five methods
 
-Written by `python benchmarks/agreement.py`; every number below is from that run. Each table holds the posteriors of
+Written by `python benchmarks/agreement.py`; every number below is from its runs. Each table holds the posteriors of
 one model, fitted to the same counts with the same priors by five methods, against those of Gibbs sampling, entry by
 entry, components matched:
 
@@ -173,9 +210,10 @@ entry, components matched:
 - *max R-hat, min ESS* over the entries: a table whose chains have not mixed compares nothing, and says so.
 
 Gibbs and NUTS rest on two separate statements of the model. Their chains start from draws of one VI fit: what is
-compared is the posterior around one mode. The real counts are thinned binomially, which leaves Poisson counts Poisson,
-with the same components, because the chains do not mix on all of them in the time given: the last table is of all
-counts of some cancers, and says so.
+compared is the posterior around one mode. The real counts are under all four models, with their default priors, which
+are flat on the loadings under poisson (the names without a model are of gamma_poisson). They are thinned binomially,
+which leaves Poisson counts Poisson, with the same components, because the chains do not mix on all of them in the time
+given: the last table is of all counts of some cancers, and says so.
 """
 
 
@@ -184,35 +222,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", choices=("all", *CASES), default="all", help="one case, or all of them")
     parser.add_argument("--rank", type=int, help="number of components, by default 3 (4 for the last)")
-    parser.add_argument(
-        "--draws",
-        type=int,
-        default=500,
-        help="kept draws of each of 4 Gibbs chains; of each of 2 NUTS chains twice as many",
-    )
+    parser.add_argument("--draws", type=int, help="of each of 4 Gibbs chains; of each of 2 NUTS chains twice as many")
+    parser.add_argument("--table", action="store_true", help="run nothing, write README.md from what there is")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "agreement", help="folder of results")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore", bayesnmf.ConvergenceWarning)  # told by R-hat and ESS in every table
     clock = Clock()
-    sections = []
-    for name in CASES if arguments.data == "all" else [arguments.data]:
-        rank, make = CASES[name]
+    asked = [] if arguments.table else list(CASES) if arguments.data == "all" else [arguments.data]
+    for name in asked:
+        rank, draws, make = CASES[name]
         case = make(arguments.rank or rank, arguments.seed)
         if case is None:
             continue
         print(name, flush=True)
-        sections.append(
-            write(case, name, fit_all(case, arguments.draws, arguments.seed), arguments.out, arguments.seed)
-        )
-        print(sections[-1], flush=True)
-    gibbs, nuts = f"{arguments.draws} in each of 4 chains", f"{2 * arguments.draws} in each of 2"
-    lengths = f"draws of gibbs: {gibbs}, 10 sweeps for one; of nuts: {nuts}"
-    closing = f"Seed {arguments.seed}; {lengths}.\n"
+        fits = fit_all(case, arguments.draws or draws, arguments.seed)
+        print(write(case, name, fits, arguments.out, arguments.seed), flush=True)
     print(f"{clock():.0f} s in all")
-    page = "README.md" if arguments.data == "all" else f"{arguments.data}.md"
-    (arguments.out / page).write_text("\n".join([INTRODUCTION, *sections, closing]), encoding="utf-8")
+    (arguments.out / "README.md").write_text(report(arguments.out), encoding="utf-8")
 
 
 if __name__ == "__main__":
