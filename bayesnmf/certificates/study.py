@@ -34,7 +34,8 @@ class Effort:
     draws : int
         From q for each of NumPyro's estimates of a bound; ten times as many for those of the package.
     svi_steps : int
-        Gradient steps of each SVI run, of which a model has three.
+        Gradient steps of each SVI run, of which a model has three. With too few SVI has not come near, and its row
+        says so: it does not hold.
     svi_models : tuple of str
         Models that SVI is run on. Each compiles two programs of its own, most of the time on small counts, so one
         alone by default.
