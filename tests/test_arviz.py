@@ -1,7 +1,7 @@
 """ArviZ on the trees of Gibbs and NUTS fits as they are: every diagnostic and plot that a user would call."""
 
 import warnings
-from functools import cache, partial
+from functools import cache
 
 import arviz as az
 import matplotlib.pyplot as plt
@@ -154,4 +154,4 @@ def test_trees_without_chains_draw_too(method):
     drawn = bayesnmf.fit(counts, "gamma_poisson", 2, method, seed=0).to_datatree(posterior_predictive=True, cells=True)
     az.plot_ppc_rootogram(drawn)
     if method == "vi":
-        partial(az.plot_forest, **COMPONENTS)(drawn)
+        az.plot_forest(drawn, **COMPONENTS)

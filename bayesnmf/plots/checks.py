@@ -32,12 +32,6 @@ def check_mapping(fits: Any) -> None:
         raise TypeError("fits must map labels to fits, as in {'map': one, 'vi': other}: found a single fit")
 
 
-def check_fit(fit: Any) -> None:
-    """Refuse anything but one fit."""
-    if not isinstance(fit, Fit):
-        raise TypeError(f"fit must be one Fit: found {type(fit).__name__}; give fits['vi'] rather than all of them")
-
-
 def check_groups(groups: Any, row_names: np.ndarray) -> tuple[np.ndarray, list[Any]]:
     """Return the group of each row as an array of text (n,), and the groups in order; one group where none is given.
 

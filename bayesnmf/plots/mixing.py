@@ -12,7 +12,6 @@ from scipy.stats import rankdata
 
 from bayesnmf import checks
 from bayesnmf.chains import r_hat_and_ess
-from bayesnmf.plots.checks import check_fit
 from bayesnmf.plots.style import QUIET, SMALL, bare, panels, share_legend, shorten
 from bayesnmf.results import Draws, Fit
 
@@ -53,7 +52,7 @@ def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, floa
     .. [1] A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Bürkner (2021). Rank-normalization, folding, and
        localization: an improved R-hat for assessing convergence of MCMC. Bayesian Analysis 16, 667-718.
     """
-    check_fit(fit)
+    checks.check_fit(fit, Fit)
     checks.check_method(fit.method, ("gibbs", "nuts"), "plots.chains")
     checks.check_count(n, "n", minimum=0)
     posterior: Draws = fit.posterior  # type: ignore[assignment]

@@ -11,7 +11,7 @@ from matplotlib.patches import StepPatch
 from numpy.typing import NDArray
 
 from bayesnmf import checks
-from bayesnmf.plots.checks import check_fit, check_groups
+from bayesnmf.plots.checks import check_groups
 from bayesnmf.plots.style import SMALL, colours_of, panels, shorten
 from bayesnmf.results import Fit
 from bayesnmf.views import to_topic_model
@@ -56,7 +56,7 @@ def structure(
     -------
     Axes
     """
-    check_fit(fit)
+    checks.check_fit(fit, Fit)
     labels, names = check_groups(groups, fit.row_names)
     proportions = to_topic_model(fit).proportions
     if max_per_group is not None:
