@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from bayesnmf.simulation import Simulation as Simulation
     from bayesnmf.simulation import simulate as simulate
     from bayesnmf.storage import load as load
+    from bayesnmf.streaming import MinibatchVI as MinibatchVI
     from bayesnmf.views import TopicModel as TopicModel
     from bayesnmf.views import from_topic_model as from_topic_model
     from bayesnmf.views import to_topic_model as to_topic_model
@@ -69,6 +70,7 @@ _HOMES = {
     "Gibbs": "options",
     "LeaveOneOut": "diagnostics",
     "MAP": "options",
+    "MinibatchVI": "streaming",
     "NUTS": "options",
     "PredictiveChecks": "diagnostics",
     "Priors": "options",

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf import checks
 from bayesnmf.fitting import Job
 from bayesnmf.inference.coordinate_ascent import WINDOW, Ascent, Schedule, Steps, ascend, plain_steps
 from bayesnmf.inference.kkt import least_gradient
+from bayesnmf.inference.minibatch import Batching, minibatch_ascent
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.options import MAP, VI, Priors
 from bayesnmf.priors import ScaledProportions
@@ -23,7 +25,8 @@ from bayesnmf.results import Fit, VariationalPosterior
 def fit_closed_form(job: Job) -> Fit:
     """Run map or vi from one start, or from several, and keep the best."""
     problem = point_or_mean_field(job.counts, job.options)
-    best, diagnostics = best_of(job, partial(_climb, job, problem))
+    device = checks.first_gpu() if job.options.device == "gpu" else None
+    best, diagnostics = best_of(job, partial(_climb, job, problem, device))
     if best.residuals:
         diagnostics |= {"kkt_residual": best.residuals[-1], "least_gradient": least_gradient(problem, best.state)}
     if best.status.converged:
@@ -32,8 +35,8 @@ def fit_closed_form(job: Job) -> Fit:
     return replace(fit_of_ascent(job, best), diagnostics=diagnostics)
 
 
-def _climb(job: Job, problem: Problem, rng: np.random.Generator, label: str) -> Ascent:
-    """Run the algorithm that the options name from one start."""
+def _climb(job: Job, problem: Problem, device: Any, rng: np.random.Generator, label: str) -> Ascent:
+    """Run the algorithm that the options name from one start; on the host where `device` is None."""
     options: MAP | VI = job.options
     schedule = schedule_of(options)
     state = start_state(problem, options.start, job.rank, rng)
@@ -41,10 +44,18 @@ def _climb(job: Job, problem: Problem, rng: np.random.Generator, label: str) -> 
     def show(iteration: int, value: float, _: State) -> None:
         job.report(label, iteration, options.max_iter, value)
 
+    if device is not None:
+        from bayesnmf.inference.device_ascent import ascend_on
+
+        return ascend_on(device, problem, state, schedule, options.extrapolate, lambda i, v: show(i, v, state))
     if options.algorithm == "gradient":
         from bayesnmf.inference.gradient_ascent import gradient_ascent
 
         return gradient_ascent(problem, state, schedule, show)
+    if options.algorithm == "minibatch":
+        return minibatch_ascent(
+            problem, state, schedule, batching_of(options), rng, lambda epoch, value: show(epoch, value, state)
+        )
     steps = _steps(problem, options, schedule)
     learn = None
     if isinstance(options, VI) and options.learn:
@@ -60,13 +71,20 @@ def schedule_of(options: MAP | VI) -> Schedule:
     return Schedule(
         kind="alternating" if descent else options.schedule or "joint",
         order=options.order,
-        sweeps=options.sweeps or (4 if options.algorithm == "scd" else 1),
+        sweeps=options.sweeps or (2 if options.algorithm == "scd" else 1),
         max_iter=options.max_iter,
         tol=options.tol,
         window=WINDOW if options.extrapolate or options.algorithm == "gradient" else 1,
         kkt_tol=options.kkt_tol if isinstance(options, MAP) else None,
         threads=options.threads,
     )
+
+
+def batching_of(options: VI) -> Batching:
+    """Return the batches and step sizes that the options state."""
+    given = {"size": options.batch_size, "forgetting": options.forgetting, "delay": options.delay}
+    stated: Any = {name: value for name, value in given.items() if value is not None}
+    return Batching(**stated, sweeps=options.sweeps)
 
 
 def _steps(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:

@@ -53,6 +53,16 @@ class Counts:
         return self.matrix.dtype
 
     @cached_property
+    def transposed(self) -> csr_array:
+        """The same counts with features in rows, (m, n): a second copy, made when first asked for."""
+        return csr_array(self.matrix.T)
+
+    @cached_property
+    def dense(self) -> np.ndarray:
+        """The same counts with their zeros, (n, m): a second copy, made when first asked for."""
+        return self.matrix.toarray()
+
+    @cached_property
     def row_totals(self) -> np.ndarray:
         """Sum of each row, (n,), float64."""
         rows = np.repeat(np.arange(self.shape[0]), np.diff(self.matrix.indptr))

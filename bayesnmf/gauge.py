@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 Array = NDArray[Any]
 
@@ -38,6 +37,8 @@ def match_components(components: Array, reference: Array) -> Array:
     ndarray of shape (K,)
         `components[order]` is matched to `reference`.
     """
+    from scipy.optimize import linear_sum_assignment  # a fit need not wait for it
+
     similarity = cosine(components, reference)
     return linear_sum_assignment(similarity.T, maximize=True)[1]
 

@@ -72,7 +72,7 @@ class MAP:
     schedule : {"joint", "alternating"} or None
         One allocation step for both sides, or one for each. None is joint for em; the others alternate.
     sweeps : int or None
-        Updates of a side in a row (`bayesnmf.inference.coordinate_ascent.Schedule`). None is 4 for scd, else 1.
+        Updates of a side in a row (`bayesnmf.inference.coordinate_ascent.Schedule`). None is 2 for scd, else 1.
     extrapolate : bool
         Go further along each step, as far as this raises the objective (`bayesnmf.inference.extrapolation`).
     restarts : int
@@ -89,6 +89,9 @@ class MAP:
         Row blocks worked on at once. None is one for each of Numba's threads, or 1 where there is little to do.
     dtype : {"float64", "float32"}
         Of the factors.
+    device : {"cpu", "gpu"}
+        "gpu": the whole fit runs on JAX's first GPU, with algorithm "em" ("coordinate" under vi) and without `learn`
+        and `threads`; float32 is the faster there. Progress and Ctrl-C come up to 50 iterations late.
     """
 
     priors: Priors = field(default_factory=Priors)
@@ -105,12 +108,14 @@ class MAP:
     kkt_tol: float = 0.0
     dtype: Literal["float64", "float32"] = "float64"
     threads: int | None = None
+    device: Literal["cpu", "gpu"] = "cpu"
 
     def __post_init__(self) -> None:
         checks.check_coordinate_ascent(self)
         if self.basis is not None:
             checks.check_choice(self.basis, "basis", ("natural", "log"))
         checks.check_map_algorithm(self)
+        checks.check_device(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -119,19 +124,27 @@ class VI:
 
     Attributes
     ----------
-    algorithm : {"coordinate", "gradient"}
-        Coordinate ascent, or L-BFGS on the bound with the allocations put back ([P] path 1).
+    algorithm : {"coordinate", "gradient", "minibatch"}
+        Coordinate ascent, L-BFGS on the bound with the allocations put back ([P] path 1), or stochastic variational
+        inference from batches of rows (`bayesnmf.inference.minibatch`), where `max_iter` counts epochs, `tol` is for
+        the best bound of five (1e-4 is what noisy steps are for), and `sweeps` of None settles a batch's loadings.
+    batch_size, forgetting, delay : number or None
+        Under "minibatch": most rows of a batch (None is 256); step t goes the part (t + delay)^−forgetting of the way,
+        with forgetting in (0.5, 1] and delay ≥ 0 (None are 0.6 and 1).
     learn : tuple of "loadings", "components"
         Sides whose prior is learned: its parameters are those that maximise the bound, found along with q. The
         priors given are where they start; a number stays one number, a vector one for each component. In float32
         the bound may then fall by up to about 1e-4 relative.
-    start, schedule, order, sweeps, extrapolate, restarts, max_iter, tol, dtype, threads
+    start, schedule, order, sweeps, extrapolate, restarts, max_iter, tol, dtype, threads, device
         As in `MAP`.
     """
 
     priors: Priors = field(default_factory=Priors)
     start: Start | Fit | Literal["random", "svd"] = "random"
-    algorithm: Literal["coordinate", "gradient"] = "coordinate"
+    algorithm: Literal["coordinate", "gradient", "minibatch"] = "coordinate"
+    batch_size: int | None = None
+    forgetting: float | None = None
+    delay: float | None = None
     schedule: Literal["joint", "alternating"] | None = None
     order: Literal["loadings", "components"] = "loadings"
     sweeps: int | None = None
@@ -142,10 +155,12 @@ class VI:
     tol: float = 1e-7
     dtype: Literal["float64", "float32"] = "float64"
     threads: int | None = None
+    device: Literal["cpu", "gpu"] = "cpu"
 
     def __post_init__(self) -> None:
         checks.check_coordinate_ascent(self)
         checks.check_vi_algorithm(self)
+        checks.check_device(self)
         object.__setattr__(self, "learn", tuple(self.learn))  # a list too, as in a file
 
 

@@ -43,12 +43,14 @@ def point_or_mean_field(counts: Counts, options: MAP | VI) -> Problem:
     if isinstance(options, MAP):
         mode = Mode("natural" if natural_basis(options) else "log")
         return build_problem(counts, options.priors, mode, mode)
-    return build_problem(counts, options.priors, MeanField(component_axis=1), MeanField(component_axis=0))
+    sides = (MeanField(component_axis=axis, threads=options.threads) for axis in (1, 0))
+    return build_problem(counts, options.priors, *sides)
 
 
-def draws_problem(counts: Counts, priors: Priors, rng: np.random.Generator) -> Problem:
-    """Build the problem of gibbs, whose draws come from `rng`."""
-    return build_problem(counts, priors, Draw(rng), Draw(rng))
+def draws_problem(counts: Counts, priors: Priors, rng: np.random.Generator, threads: int | None = 1) -> Problem:
+    """Build the problem of gibbs, whose draws come from `rng`, on so many threads."""
+    draw = Draw(rng, threads)
+    return build_problem(counts, priors, draw, draw)
 
 
 def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generator) -> State:

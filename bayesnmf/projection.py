@@ -14,15 +14,14 @@ from bayesnmf.counts import Counts
 from bayesnmf.fitting import Job
 from bayesnmf.inference.coordinate_ascent import Ascent, Status, allocate
 from bayesnmf.inference.gibbs import sweep
+from bayesnmf.inference.local import even_loadings, settle
 from bayesnmf.inference.sides import (
     MeanField,
     Mode,
     Problem,
     Side,
     State,
-    exposure_of_loadings,
     objective,
-    update_loadings,
 )
 from bayesnmf.options import BLD, MAP
 from bayesnmf.priors import Dirichlet, ScaledProportions
@@ -80,48 +79,15 @@ def _project_closed_form(fit: Fit, data: Counts) -> Fit:
     else:
         components = Mode(estimated=True).at(prior, given)  # type: ignore[arg-type]
     problem = Problem(data, fit.priors.loadings, prior, loadings_summary, Mode(), fixed_components=True)  # type: ignore[arg-type]
-    state = State(_even_loadings(problem, components, fit.rank), components)
+    state = State(even_loadings(problem, components, fit.rank), components)
     job = Job(data, fit.model, fit.rank, fit.method, fit.seed, fit.options, lambda *_: None)
-    settled, status = _settle(problem, state)
-    trace = [_objective(problem, at) for at in (state, settled)]
-    return fit_of_ascent(job, Ascent(problem, settled, trace, [], status))
-
-
-def _settle(problem: Problem, state: State) -> tuple[State, Status]:
-    """Update the loadings of every row until they change by less than 1e-8 of the largest of them."""
-    summary, prior, exposure = problem.loadings_summary, problem.loadings_prior, exposure_of_loadings(state)
-    dtype = problem.counts.dtype
-    tol = max(TOL, 4 * float(np.finfo(dtype).eps))
-    totals = np.empty(state.loadings.matrix.shape, dtype)
-    moving = np.arange(len(totals))
-    part, at = problem, state
-    iterations = 0
-    while len(moving) and iterations < MAX_ITER:
-        iterations += 1
-        new_totals = allocate(part, at, None).loadings
-        new = update_loadings(part, at, new_totals)
-        totals[moving] = new_totals
-        before, after = at.loadings.matrix, new.loadings.matrix
-        still = np.abs(after - before).max(axis=1) > tol * after.max(axis=1)
-        moving = moving[still]
-        if still.any() and not still.all():
-            part = replace(problem, counts=problem.counts.rows(moving))
-            new = new._replace(loadings=summary.carry(prior, new_totals[still], exposure, None))
-        at = new
-    said = f"{len(totals) - len(moving)} of {len(totals)} rows settled to {tol:.1g} relative"
-    return update_loadings(problem, state, totals), Status(len(moving) == 0, said, iterations)
+    found = settle(problem, state, TOL, MAX_ITER, None)
+    trace = [_objective(problem, at) for at in (state, found.state)]
+    return fit_of_ascent(job, Ascent(problem, found.state, trace, [], found.status))
 
 
 def _objective(problem: Problem, state: State) -> float:
     return objective(problem, state, allocate(problem, state, None).loglik)
-
-
-def _even_loadings(problem: Problem, components: Side, rank: int) -> Side:
-    """Carry the conditional of loadings whose counts are shared out evenly: no randomness in `transform`."""
-    dtype = problem.counts.dtype
-    total = np.repeat(problem.counts.row_totals[:, None] / rank, rank, axis=1).astype(dtype)
-    exposure = components.matrix.sum(axis=1)[None, :].astype(dtype)
-    return problem.loadings_summary.carry(problem.loadings_prior, total, exposure, None)
 
 
 def _project_draws(fit: Fit, posterior: Draws, data: Counts, seed: int) -> Fit:
@@ -137,7 +103,7 @@ def _project_draws(fit: Fit, posterior: Draws, data: Counts, seed: int) -> Fit:
     log_joint = np.empty((1, len(chosen)))
     for s, draw in enumerate(components):
         side = summary.at(prior, np.asfortranarray(draw))  # type: ignore[attr-defined]
-        loadings = _even_loadings(problem, side, fit.rank) if loadings is None else loadings
+        loadings = even_loadings(problem, side, fit.rank) if loadings is None else loadings
         state = State(loadings, side)
         for _ in range(SWEEPS if s else BURN_IN):
             state, _ = sweep(problem, state, rng, None)

@@ -84,7 +84,7 @@ def run_chains(job: Job, states: list[State], streams: list[np.random.Generator]
             done[number] = iteration + 1
             job.report(f"gibbs {job.model}", sum(done), options.chains * sweeps, value)
 
-        problem = draws_problem(job.counts, options.priors, streams[number])
+        problem = draws_problem(job.counts, options.priors, streams[number], blocks)
         schedule = (options.warmup, options.draws, options.thin)
         run_chain = collapsed_gibbs_chain if options.collapsed else gibbs_chain
         chain = run_chain(problem, states[number], streams[number], schedule, blocks, show)
@@ -217,7 +217,7 @@ def label_switching(components: Array, orders: Array) -> dict[str, float]:
 
 def judge(log_joint: Array) -> dict[str, float]:
     """R-hat and bulk effective sample size of the log joint, which no relabelling changes."""
-    import arviz as az
+    from arviz_stats.base import array_stats  # what arviz itself calls, without its plots
 
     chains, draws = log_joint.shape
     if draws < 8:
@@ -227,6 +227,6 @@ def judge(log_joint: Array) -> dict[str, float]:
     if chains == 1:  # its halves must agree
         log_joint = log_joint[:, : draws // 2 * 2].reshape(2, -1)
     return {
-        "r_hat_log_joint": float(az.rhat(log_joint)),
-        "ess_log_joint": float(az.ess(log_joint)),
+        "r_hat_log_joint": float(array_stats.rhat(log_joint, chain_axis=0, draw_axis=1)),
+        "ess_log_joint": float(array_stats.ess(log_joint, chain_axis=0, draw_axis=1)),
     }

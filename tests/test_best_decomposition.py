@@ -365,8 +365,8 @@ def test_ctrl_c_returns_what_there_is(monkeypatch, stage):
     else:
         from bayesnmf.inference import coordinate_ascent
 
-        original = coordinate_ascent.expected_allocations
-        monkeypatch.setattr(coordinate_ascent, "expected_allocations", press)
+        original = coordinate_ascent.allocate
+        monkeypatch.setattr(coordinate_ascent, "allocate", press)
     fit = bld(plain_counts(4, (12, 8)), restarts=3)
     assert fit.status.reason == "interrupted"
     assert not fit.status.converged

@@ -10,7 +10,7 @@ from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, Start
 from bayesnmf.checks import as_counts
 from bayesnmf.inference import extrapolation
 from bayesnmf.inference.coordinate_ascent import Iterate, Schedule, ascend, plain_steps, visit
-from bayesnmf.inference.extrapolation import CUT, GROWTH, START, extrapolated
+from bayesnmf.inference.extrapolation import CUT, GROWTH, LIMIT, START, extrapolated
 from bayesnmf.inference.sides import parameters_of
 from bayesnmf.problems import point_or_mean_field, start_state
 
@@ -148,7 +148,8 @@ def test_where_every_bold_step_is_rejected_the_iterates_are_plain(monkeypatch):
     np.testing.assert_allclose(weights, START * GROWTH * (CUT * GROWTH) ** np.arange(11), rtol=1e-12)
 
 
-def test_the_weight_grows_to_one_while_bold_steps_are_accepted(monkeypatch):
+@pytest.mark.parametrize("floor", [None, 0.3], ids=["logarithms", "parameters"])
+def test_the_weight_grows_to_its_limit_while_bold_steps_are_accepted(monkeypatch, floor):
     problem, state = begin(VI(priors=MODELS_AND_PRIORS[2].priors()))
     weights = []
 
@@ -157,9 +158,11 @@ def test_the_weight_grows_to_one_while_bold_steps_are_accepted(monkeypatch):
         return new
 
     monkeypatch.setattr(extrapolation, "_beyond", good)
-    schedule = Schedule(max_iter=12, tol=0)
-    ascend(problem, state, schedule, extrapolated(plain_steps(schedule)))
-    np.testing.assert_allclose(weights, np.minimum(START * GROWTH ** np.arange(1, 12), 1), rtol=1e-12)
+    schedule = Schedule(max_iter=20, tol=0)
+    ascend(problem, state, schedule, extrapolated(plain_steps(schedule), floor))
+    limit = LIMIT["parameters" if floor else "logarithms"]
+    assert weights[-1] == limit
+    np.testing.assert_allclose(weights, np.minimum(START * GROWTH ** np.arange(1, 20), limit), rtol=1e-12)
 
 
 @pytest.mark.parametrize("floor", [None, 0.3], ids=["logarithms", "parameters"])

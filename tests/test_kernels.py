@@ -21,7 +21,7 @@ from bayesnmf.kernels.cpu import (
     row_blocks,
     sampled_allocations,
 )
-from bayesnmf.kernels.cpu.sampling import _binomial, _multinomial
+from bayesnmf.kernels.cpu.sampling import _binomial, add_multinomial
 
 # A sum of K·nnz products rounds to a few hundred units in the last place: 1e-12 in float64, 1e-4 in float32.
 EXACT = 1e-12
@@ -318,11 +318,12 @@ def test_binomial_at_its_ends(count, p, wanted):
 
 
 def multinomials(count, weights, draws):
-    state, drawn = np.array([9], dtype=np.uint64), np.empty(len(weights), dtype=np.int64)
-    out = np.empty((draws, len(weights)), dtype=np.int64)
-    for row in out:
-        _multinomial(state, count, np.cumsum(weights), drawn)
-        row[:] = drawn
+    state = np.array([9], dtype=np.uint64)
+    out = np.zeros((draws, len(weights)))
+    twice = np.zeros((draws, len(weights)))
+    for row, other in zip(out, twice, strict=True):
+        add_multinomial(state, count, np.cumsum(weights), row, other)
+    np.testing.assert_array_equal(out, twice)
     return out
 
 

@@ -150,8 +150,8 @@ def test_a_start_that_is_not_a_number_is_never_the_best(monkeypatch):
 
     for lost in range(3):
 
-        def broken(job, problem, rng, label, lost=lost):
-            ascent = climb(job, problem, rng, label)
+        def broken(job, problem, device, rng, label, lost=lost):
+            ascent = climb(job, problem, device, rng, label)
             broke = label.endswith(f"start {lost + 1}")
             return ascent._replace(trace=[*ascent.trace[:-1], np.nan]) if broke else ascent
 

@@ -21,6 +21,7 @@ from bayesnmf.checks.counts import (
     as_counts,
     check_integer_counts,
 )
+from bayesnmf.checks.device import check_device, first_gpu
 from bayesnmf.checks.diagnostics import (
     check_components_have_posterior,
     check_least_draws,
@@ -59,6 +60,7 @@ from bayesnmf.checks.posteriors import (
     same_priors,
 )
 from bayesnmf.checks.simulation import check_shape, check_simulated_components, check_totals
+from bayesnmf.checks.streaming import check_has_learned, check_stream
 from bayesnmf.checks.values import (
     check_available,
     check_choice,
@@ -93,6 +95,7 @@ __all__ = [
     "check_coordinate_ascent",
     "check_count",
     "check_decomposition",
+    "check_device",
     "check_draws_of_components",
     "check_effort",
     "check_enough_draws",
@@ -104,6 +107,7 @@ __all__ = [
     "check_flag",
     "check_folder",
     "check_fraction",
+    "check_has_learned",
     "check_instance",
     "check_integer_counts",
     "check_integrates_out",
@@ -137,6 +141,7 @@ __all__ = [
     "check_start",
     "check_start_distribution",
     "check_start_factor",
+    "check_stream",
     "check_suffix",
     "check_threads",
     "check_topic_model",
@@ -144,6 +149,7 @@ __all__ = [
     "check_truth",
     "check_vi_algorithm",
     "check_words",
+    "first_gpu",
     "found_in",
     "parse_int",
     "same_counts",

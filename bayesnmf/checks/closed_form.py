@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks.options import check_start, check_threads
-from bayesnmf.checks.values import check_choice, check_count, check_flag, check_nonnegative
+from bayesnmf.checks.values import check_choice, check_count, check_flag, check_nonnegative, check_positive
 from bayesnmf.priors import Dirichlet, Gamma
 from bayesnmf.specification import PARAMETER
 
@@ -71,7 +71,8 @@ def check_map_algorithm(options: Any) -> None:
 
 def check_vi_algorithm(options: Any) -> None:
     """Check the algorithm of vi against its other options."""
-    check_choice(options.algorithm, "algorithm", ("coordinate", "gradient"))
+    check_choice(options.algorithm, "algorithm", ("coordinate", "gradient", "minibatch"))
+    _check_batches(options)
     if not isinstance(options.learn, tuple | list):
         raise TypeError(f"learn must be a tuple of sides, as in learn=('loadings',): found {options.learn!r}")
     if not all(isinstance(side, str) and side in ("loadings", "components") for side in options.learn):
@@ -81,13 +82,37 @@ def check_vi_algorithm(options: Any) -> None:
     asked = {
         "schedule": options.schedule is not None,
         "order": options.order != "loadings",
-        "sweeps": options.sweeps is not None,
+        "sweeps": options.sweeps is not None and options.algorithm == "gradient",
         "extrapolate": options.extrapolate,
         "learn": bool(options.learn),
     }
+    reason = (
+        "a gradient moves everything at once"
+        if options.algorithm == "gradient"
+        else "batches settle their loadings, then take one step of the components"
+    )
     for name, given in asked.items():
         if given:
-            raise ValueError(f"{name} must go with algorithm='coordinate': a gradient moves everything at once")
+            raise ValueError(f"{name} must go with algorithm='coordinate': {reason}; leave {name} out")
+
+
+def _check_batches(options: Any) -> None:
+    """Check batch size and step sizes, which are of algorithm="minibatch" alone."""
+    for name in ("batch_size", "forgetting", "delay"):
+        if getattr(options, name) is not None and options.algorithm != "minibatch":
+            raise ValueError(
+                f"{name} must go with algorithm='minibatch': algorithm={options.algorithm!r} takes all rows at once; "
+                f"leave {name} out"
+            )
+    if options.batch_size is not None:
+        check_count(options.batch_size, "batch_size")
+    if options.forgetting is not None and not 0.5 < check_positive(options.forgetting, "forgetting") <= 1:
+        raise ValueError(
+            f"forgetting must be above 0.5 and at most 1, so that the steps converge: found {options.forgetting:g}; "
+            "give 0.6"
+        )
+    if options.delay is not None:
+        check_nonnegative(options.delay, "delay")
 
 
 def check_regression(options: Any, loadings: Any, components: Any) -> None:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from bayesnmf.inference.kkt import kkt_residual
 from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
-from bayesnmf.kernels.cpu import Totals, expected_allocations
+from bayesnmf.kernels.cpu import Sides, Totals, dense_allocations, expected_allocations, gathers_columns, is_dense
 
 Progress = Callable[[int, float, State], None]
 
@@ -113,9 +113,17 @@ Steps = Callable[[Iterate], Iterator[State]]
 Learn = Callable[[Problem, State], tuple[Problem, State]]
 
 
-def allocate(problem: Problem, state: State, threads: int | None) -> Totals:
-    """Take one allocation step at the geometric means of both sides."""
-    return expected_allocations(problem.counts.matrix, state.loadings.geometric, state.components.geometric, threads)
+def allocate(problem: Problem, state: State, threads: int | None, sides: Sides = "both") -> Totals:
+    """Take one allocation step at the geometric means of both sides, for the totals of both or of one."""
+    counts, U, V = problem.counts, state.loadings.geometric, state.components.geometric
+    if is_dense(counts.matrix):
+        totals = dense_allocations(counts.dense, U, V, sides)
+        if totals is not None:
+            return totals
+    apart = sides != "loadings" and gathers_columns(counts.matrix, U.shape[1], threads)
+    return expected_allocations(
+        counts.matrix, U, V, threads, transposed=counts.transposed if apart else None, sides=sides
+    )
 
 
 def update(problem: Problem, state: State, side: str, totals: Totals) -> State:
@@ -129,11 +137,12 @@ def step(problem: Problem, state: State, totals: Totals, schedule: Schedule) -> 
     """Update both sides once, given the allocation step at `state`."""
     for position, side in enumerate(schedule.sides):
         alternating = schedule.kind == "alternating"
+        needed: Any = side if alternating else "both"
         if position == 1 and alternating:
-            totals = allocate(problem, state, schedule.threads)
+            totals = allocate(problem, state, schedule.threads, needed)
         for _ in range(schedule.sweeps - 1 if position == 0 or alternating else 0):
             state = update(problem, state, side, totals)
-            totals = allocate(problem, state, schedule.threads)
+            totals = allocate(problem, state, schedule.threads, needed)
         state = update(problem, state, side, totals)
     return state
 

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.coordinate_ascent import Iterate, Steps
 from bayesnmf.inference.sides import Problem, State, parameters_of, side_of
+from bayesnmf.kernels.cpu import move_logarithms
 
 Array = NDArray[Any]
 
 START, GROWTH, CUT = 0.5, 1.1, 0.5
+LIMIT = {"logarithms": 1.0, "parameters": 2.0}  # of the weight
 
 
 def extrapolated(steps: Steps, floor: float | None = None) -> Steps:
@@ -33,7 +35,7 @@ def extrapolated(steps: Steps, floor: float | None = None) -> Steps:
         default their logarithms, which stay positive: a multiplicative update keeps at 0 what is once there, and
         parameters on their way to 0 fall geometrically.
     """
-    weight = START
+    weight, limit = START, LIMIT["logarithms" if floor is None else "parameters"]
     previous: list[tuple[Array, ...]] | None = None
 
     def further(here: Iterate) -> Iterator[State]:
@@ -45,7 +47,7 @@ def extrapolated(steps: Steps, floor: float | None = None) -> Steps:
             each.shape for side in previous for each in side
         ]:
             before, previous = previous, now
-            weight = min(weight * GROWTH, 1.0)
+            weight = min(weight * GROWTH, limit)
             yield _beyond(here.problem, new, before, weight, floor)
             weight *= CUT
         previous = now
@@ -71,5 +73,4 @@ def _beyond(problem: Problem, new: State, before: list[tuple[Array, ...]], weigh
 def _move(new: Array, old: Array, weight: float, floor: float | None) -> Array:
     if floor is not None:
         return np.maximum(new + weight * (new - old), floor)
-    ratio = np.divide(new, old, out=np.ones_like(new), where=(old > 0) & (new > 0))
-    return new * ratio**weight
+    return move_logarithms(new, old, weight)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.counts import Counts
+from bayesnmf.kernels.cpu import sum_rows
 from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledProportions, matrix
 
 Array = NDArray[Any]
@@ -107,9 +108,15 @@ class Mode:
 
 @dataclass(frozen=True)
 class MeanField:
-    """Carry the conditional itself; `component_axis` is 1 for loadings (n, K), 0 for components (K, m)."""
+    """Carry the conditional itself; `component_axis` is 1 for loadings (n, K), 0 for components (K, m).
+
+    Without `penalised` the penalty is not a number: −KL costs as much as the rest, and only the objective needs it.
+    It is found on `threads` threads (None: as many as pay).
+    """
 
     component_axis: int
+    penalised: bool = True
+    threads: int | None = None
 
     def carry(self, prior: Distribution, total: Array, exposure: Array, previous: Side | None) -> Side:
         """Carry the whole conditional."""
@@ -117,16 +124,17 @@ class MeanField:
 
     def of(self, prior: Distribution, conditional: Distribution) -> Side:
         """Take exp E log for the allocations and the mean for the exposure."""
-        expected_log, kl = conditional.expected_log_and_kl(prior)  # type: ignore[arg-type]
-        shift = expected_log.max(axis=self.component_axis, keepdims=True)
-        return Side(conditional.mean(), np.exp(expected_log - shift), shift, -kl, conditional)
+        given: Any = conditional
+        found = given.moments(prior if self.penalised else None, self.component_axis, self.threads)
+        return Side(found.mean, found.geometric, found.shift, -found.divergence, conditional)
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Carry a draw."""
+    """Carry a draw from `rng`, made on `threads` threads (None: as many as pay), on which it does not depend."""
 
     rng: np.random.Generator
+    threads: int | None = 1
 
     def carry(self, prior: Distribution, total: Array, exposure: Array, previous: Side | None) -> Side:
         """Draw from the conditional."""
@@ -134,7 +142,7 @@ class Draw:
 
     def of(self, prior: Distribution, conditional: Distribution) -> Side:
         """Draw from a given distribution."""
-        return self.at(prior, conditional.draw(self.rng))
+        return self.at(prior, conditional.draw(self.rng, threads=self.threads))
 
     def at(self, prior: Distribution, value: Any) -> Side:
         """Carry a given value."""
@@ -183,12 +191,14 @@ class Problem:
 
 def exposure_of_loadings(state: State) -> Array:
     """Σ_j β_kj, (1, K)."""
-    return state.components.matrix.sum(axis=1)[None, :]
+    components = state.components.matrix
+    return sum_rows(components.T)[None, :].astype(components.dtype)
 
 
 def exposure_of_components(state: State) -> Array:
     """Σ_i θ_ik, (K, 1)."""
-    return state.loadings.matrix.sum(axis=0)[:, None]
+    loadings = state.loadings.matrix
+    return sum_rows(loadings)[:, None].astype(loadings.dtype)
 
 
 def update_loadings(problem: Problem, state: State, total: Array) -> State:
@@ -217,5 +227,5 @@ def objective(problem: Problem, state: State, loglik: float) -> float:
         loglik += float(counts.row_totals @ shift)
     if components.log_shift is not None:
         loglik += float(counts.feature_totals @ components.log_shift.ravel())
-    exposure = float(exposure_of_loadings(state).ravel() @ exposure_of_components(state).ravel())
+    exposure = float(sum_rows(loadings.matrix) @ sum_rows(components.matrix.T))
     return loglik - exposure - counts.log_factorial + loadings.penalty + components.penalty

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammaln, xlogy
+from scipy.special import digamma, gammaln
 
-from bayesnmf.priors.gamma import log_gamma_draw, positive_exp, shape_minus_one
+from bayesnmf.priors.gamma import (
+    LEAST_DIVISOR,
+    moments_of,
+    positive_exp,
+    seed_of,
+    shape_minus_one,
+    spread,
+    weighted_log_sum,
+)
+
+if TYPE_CHECKING:
+    from bayesnmf.kernels.cpu import Moments
 
 Array = NDArray[Any]
 
@@ -71,24 +83,32 @@ class Dirichlet:
         alpha = np.asarray(self.concentration)
         return digamma(alpha) - digamma(alpha.sum(axis=-1, keepdims=True))
 
-    def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = ()) -> Array:
-        """Independent draws, shape (*draws, *factor), never exactly 0."""
-        alpha = np.asarray(self.concentration)
-        log_draw = log_gamma_draw(rng, np.broadcast_to(alpha, draws + alpha.shape))
-        weights = positive_exp(log_draw - log_draw.max(axis=-1, keepdims=True))
-        return weights / weights.sum(axis=-1, keepdims=True)
+    def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> Array:
+        """Independent draws, shape (*draws, *factor), never exactly 0; on any number of threads the same."""
+        from bayesnmf.kernels.cpu import gamma_draws
+
+        alpha, seed = np.asarray(self.concentration), seed_of(rng)
+        full = spread(alpha, draws + alpha.shape)
+        weights = gamma_draws(full, seed, threads)
+        sums = weights.sum(axis=-1, keepdims=True)
+        if (sums < LEAST_DIVISOR).any():
+            log_draw = gamma_draws(full, seed, threads, logarithms=True)
+            log_draw -= log_draw.max(axis=-1, keepdims=True)
+            weights = np.where(sums < LEAST_DIVISOR, positive_exp(log_draw), weights)
+            sums = weights.sum(axis=-1, keepdims=True)
+        weights /= sums
+        return weights
 
     def log_normaliser(self, size: tuple[int, ...]) -> float:
         """Σ over rows of logΓ(Σα) − Σ logΓ(α), for a factor of the given size."""
-        alpha = np.asarray(self.concentration, np.float64)
-        rows = np.broadcast_to(alpha, (*(alpha.shape[:-1] or (1,)), size[-1]))
-        terms = gammaln(rows.sum(axis=-1)) - gammaln(rows).sum(axis=-1)
-        return float(terms.sum() * (np.prod(size[:-1]) / terms.size))
+        alpha = np.atleast_1d(np.asarray(self.concentration, np.float64))
+        repeats = size[-1] / alpha.shape[-1]
+        terms = gammaln(repeats * alpha.sum(axis=-1)) - repeats * gammaln(alpha).sum(axis=-1)
+        return float(terms.sum() * (math.prod(size[:-1]) / terms.size))
 
     def log_density(self, value: Array) -> float:
         """Sum of log densities at `value`, in nats; not 0 at α = 1, where it is Σ logΓ(m)."""
-        terms = xlogy(np.asarray(self.concentration) - 1, value)
-        return float(terms.sum(dtype=np.float64)) + self.log_normaliser(value.shape)
+        return weighted_log_sum(np.asarray(self.concentration) - 1, value) + self.log_normaliser(value.shape)
 
     def expected_log_and_kl(self, prior: Dirichlet) -> tuple[Array, float]:
         """E log, and KL(self ‖ prior) summed, in nats."""
@@ -97,6 +117,22 @@ class Dirichlet:
         size = tilt.shape
         kl = float(tilt.sum(dtype=np.float64)) + self.log_normaliser(size) - prior.log_normaliser(size)
         return expected_log, kl
+
+    def moments(self, prior: Dirichlet | None, component_axis: int, threads: int | None = None) -> Moments:
+        """Mean, exp E log less its largest value over the components, that value, and KL(self ‖ prior), in one pass.
+
+        Without a prior the divergence is NaN.
+        """
+        from bayesnmf.kernels.cpu import digamma_with_excess
+
+        sums = np.asarray(self.concentration).sum(axis=-1, keepdims=True, dtype=np.float64)
+        psi, excess = digamma_with_excess(sums)
+        before = 0.0 if prior is None else prior.concentration
+        found = moments_of(component_axis, self.concentration, (sums, psi, before, 0.0), threads)
+        if prior is None:
+            return found._replace(divergence=np.nan)
+        beyond = float(excess.sum()) + prior.log_normaliser(found.mean.shape)
+        return found._replace(divergence=found.divergence - beyond)
 
     def kl(self, prior: Dirichlet) -> float:
         """KL(self ‖ prior), summed, in nats."""

@@ -2,22 +2,58 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, gammaln, xlogy
 
+if TYPE_CHECKING:
+    from bayesnmf.kernels.cpu import Moments
+
 Array = NDArray[Any]
 
 
-def log_gamma_draw(rng: np.random.Generator, shape: Array) -> Array:
-    """Logarithms of Gamma(shape, 1) draws, finite for any shape > 0.
+# Standard draws are held at 2e-308 or above. Divided by less than this they would show it, and are taken by logarithms.
+LEAST_DIVISOR = 1e-6
 
-    G(a) = G(a + 1) U^(1/a) holds in distribution, and its logarithm does not underflow where G(a) does.
-    """
-    return np.log(rng.standard_gamma(shape + 1.0)) + np.log1p(-rng.random(shape.shape)) / shape
+
+def seed_of(rng: np.random.Generator) -> int:
+    """Draw a seed for a compiled loop."""
+    return int(rng.integers(2**63))
+
+
+def spread(array: Array, size: tuple[int, ...]) -> Array:
+    """Return the array broadcast to a size; as it is where it has that size, since broadcasting takes microseconds."""
+    return array if array.shape == size else np.broadcast_to(array, size)
+
+
+def weighted_log_sum(weight: ArrayLike, value: Array) -> float:
+    """Σ weight · log value in float64, where 0 · log 0 counts as 0."""
+    weight = np.asarray(weight, np.float64)
+    if not weight.any():
+        return 0.0
+    if not weight.all():
+        return float(xlogy(weight, value, dtype=np.float64).sum())
+    with np.errstate(divide="ignore"):
+        log_value = np.log(value, dtype=np.float64)
+    return float(weight.item() * log_value.sum() if weight.size == 1 else np.sum(weight * log_value))
+
+
+def moments_of(component_axis: int, shape: ArrayLike, others: tuple[ArrayLike, ...], threads: int | None) -> Moments:
+    """Call the kernel with the components in columns, and turn what it returns back."""
+
+    def turned(each: Array) -> Array:
+        return each.T if component_axis == 0 else each
+
+    from bayesnmf.kernels.cpu import Moments, mean_field_moments
+
+    first, *rest = (turned(np.atleast_2d(each)) for each in (shape, *others))
+    scale, log_scale, prior, weight = rest
+    mean, geometric, shift, divergence = mean_field_moments(first, scale, log_scale, prior, weight, threads)
+    return Moments(turned(mean), turned(geometric), turned(shift), divergence)
 
 
 def shape_minus_one(shape: ArrayLike, total: Array | float) -> Array:
@@ -94,23 +130,28 @@ class Gamma:
         """E log, ψ(shape) − log rate."""
         return digamma(np.asarray(self.shape)) - np.log(self.rate)
 
-    def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = ()) -> Array:
-        """Independent draws, shape (*draws, *factor), never exactly 0."""
+    def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> Array:
+        """Independent draws, shape (*draws, *factor), never exactly 0; on any number of threads the same."""
+        from bayesnmf.kernels.cpu import gamma_draws
+
         shape, rate = np.asarray(self.shape), np.asarray(self.rate)
-        full = np.broadcast_shapes(shape.shape, rate.shape)
-        return positive_exp(log_gamma_draw(rng, np.broadcast_to(shape, draws + full)) - np.log(rate))
+        full = spread(shape, draws + np.broadcast_shapes(shape.shape, rate.shape))
+        by_logarithms = bool((rate < LEAST_DIVISOR).any())
+        drawn = gamma_draws(full, seed_of(rng), threads, logarithms=by_logarithms)
+        if by_logarithms:
+            return positive_exp(drawn - np.log(rate))
+        return np.maximum(drawn / rate, np.finfo(drawn.dtype).tiny)
 
     def log_normaliser(self, size: tuple[int, ...]) -> float:
         """Σ a log b − logΓ(a) over a factor of the given size; 0 for the flat prior."""
         shape, rate = np.asarray(self.shape, np.float64), np.asarray(self.rate, np.float64)
         terms = xlogy(shape, np.where(rate == 0, 1.0, rate)) - gammaln(shape)
-        return float(terms.sum() * (np.prod(size) / terms.size))
+        return float(terms.sum() * (math.prod(size) / terms.size))
 
     def log_density(self, value: Array) -> float:
         """Sum of log densities at `value`, in nats."""
-        shape, rate = np.asarray(self.shape), np.asarray(self.rate)
-        terms = xlogy(shape - 1, value) - rate * value
-        return float(terms.sum(dtype=np.float64)) + self.log_normaliser(value.shape)
+        linear = np.sum(np.asarray(self.rate) * value, dtype=np.float64)
+        return weighted_log_sum(np.asarray(self.shape) - 1, value) - float(linear) + self.log_normaliser(value.shape)
 
     def expected_log_and_kl(self, prior: Gamma) -> tuple[Array, float]:
         """E log, and KL(self ‖ prior) summed, in nats: minus the entropy of `self` where the prior is flat."""
@@ -119,6 +160,21 @@ class Gamma:
         tilt = (shape - prior.shape) * expected_log - shape + np.asarray(prior.rate) * mean
         kl = float(tilt.sum(dtype=np.float64)) + self.log_normaliser(size) - prior.log_normaliser(size)
         return expected_log, kl
+
+    def moments(self, prior: Gamma | None, component_axis: int, threads: int | None = None) -> Moments:
+        """Mean, exp E log less its largest value over the components, that value, and KL(self ‖ prior), in one pass.
+
+        Without a prior the divergence is NaN.
+        """
+        rate = np.asarray(self.rate, np.float64)
+        log_rate = np.log(rate)
+        if prior is None:
+            found = moments_of(component_axis, self.shape, (rate, log_rate, 0.0, 0.0), threads)
+            return found._replace(divergence=np.nan)
+        found = moments_of(
+            component_axis, self.shape, (rate, log_rate, prior.shape, np.asarray(prior.rate) / rate), threads
+        )
+        return found._replace(divergence=found.divergence - prior.log_normaliser(found.mean.shape))
 
     def kl(self, prior: Gamma) -> float:
         """KL(self ‖ prior), summed, in nats."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.gamma import Gamma
+
+if TYPE_CHECKING:
+    from bayesnmf.kernels.cpu import Moments
 
 Array = NDArray[Any]
 
@@ -94,9 +97,9 @@ class ScaledDirichlet:
         """E log of the product, (n, K)."""
         return self.proportions.expected_log() + self.scale.expected_log()
 
-    def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = ()) -> ScaledProportions:
+    def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> ScaledProportions:
         """Independent draws of proportions (*draws, n, K) and scale (*draws, n, 1)."""
-        return ScaledProportions(self.proportions.draw(rng, draws), self.scale.draw(rng, draws))
+        return ScaledProportions(self.proportions.draw(rng, draws, threads), self.scale.draw(rng, draws, threads))
 
     def log_density(self, value: ScaledProportions) -> float:
         """Sum of log densities at `value`, in nats."""
@@ -107,6 +110,19 @@ class ScaledDirichlet:
         expected_log, kl = self.proportions.expected_log_and_kl(prior.proportions)
         expected_log_scale, kl_scale = self.scale.expected_log_and_kl(prior.scale)
         return expected_log + expected_log_scale, kl + kl_scale
+
+    def moments(self, prior: ScaledDirichlet | None, component_axis: int, threads: int | None = None) -> Moments:
+        """Means, exp E log of the product less its largest value over the components, that value, KL(self ‖ prior).
+
+        Without a prior the divergence is NaN.
+        """
+        from bayesnmf.kernels.cpu import Moments
+
+        found = self.proportions.moments(None if prior is None else prior.proportions, component_axis, threads)
+        scale = self.scale
+        kl = np.nan if prior is None else scale.kl(prior.scale)
+        mean: Any = ScaledProportions(found.mean, scale.mean())
+        return Moments(mean, found.geometric, found.shift + scale.expected_log(), found.divergence + kl)
 
     def kl(self, prior: ScaledDirichlet) -> float:
         """KL(self ‖ prior), summed, in nats."""

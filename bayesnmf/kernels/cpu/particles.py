@@ -13,8 +13,9 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.sampling import _mix, _uniform
-from bayesnmf.kernels.cpu.urn import Urn, _place
+from bayesnmf.kernels.cpu.sampling import place
+from bayesnmf.kernels.cpu.streams import mix, uniform
+from bayesnmf.kernels.cpu.urn import Urn
 
 Array = NDArray[Any]
 
@@ -63,7 +64,7 @@ def _filter_row(
 ) -> float:  # fmt: skip
     particles, rank = sums.shape
     state = np.empty(1, dtype=np.uint64)
-    state[0] = _mix(seed)
+    state[0] = mix(seed)
     A = np.zeros((particles, rank))
     cumulative = np.empty((particles, rank))
     offspring = np.empty(particles, dtype=np.int64)
@@ -89,9 +90,9 @@ def _filter_row(
             # The effective sample size is particles² / squares. Weights do not depend on what is drawn next,
             # so resampling comes first, and copies part ways at once.
             if squares > 2 * particles:
-                _resample(weights, _uniform(state), offspring, A, B, sums, cumulative)
+                _resample(weights, uniform(state), offspring, A, B, sums, cumulative)
             for q in range(particles):
-                k = _place(cumulative[q], _uniform(state) * cumulative[q, rank - 1])
+                k = place(cumulative[q], uniform(state) * cumulative[q, rank - 1])
                 A[q, k] += 1
                 B[j, q, k] += 1
                 sums[q, k] += 1

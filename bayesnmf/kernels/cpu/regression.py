@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import FAST, row_blocks, serial_and_parallel, threads_or_default
+from bayesnmf.kernels.cpu.regression_row import derivatives, expected_count, gather_cells, mix_cells
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, whole_vectors
 
 Array = NDArray[Any]
 
@@ -18,35 +20,8 @@ LEAST_RATE = 1e-30
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _refine(counts: Array, gathered: Array, b: Array, exposure: Array, less: Array, rate: Array, mean: Array) -> None:
-    """Take one EM step ([C] 38) and set the means to those of the new coefficients."""
-    rank, cells = gathered.shape
-    for p in range(cells):
-        mean[p] = 0
-    for k in range(rank):
-        for p in range(cells):
-            mean[p] += b[k] * gathered[k, p]
-    for p in range(cells):
-        mean[p] = counts[p] / max(mean[p], LEAST_RATE)
-    for k in range(rank):
-        total = b.dtype.type(0)
-        for p in range(cells):
-            total += gathered[k, p] * mean[p]
-        below = rate[k] + exposure[k]
-        if below > 0:
-            b[k] = (less[k] + b[k] * total) / below
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def _newton(counts: Array, a: Array, mean: Array, linear: float, less: float, b: float, floor: float) -> float:
-    """Return the coefficient of one coordinate after a full, feasible Newton step."""
-    first = mean.dtype.type(0)
-    second = mean.dtype.type(0)
-    for p in range(len(counts)):
-        weight = a[p] / mean[p]
-        ratio = counts[p] * weight
-        first += ratio
-        second += ratio * weight
+def _newton(first: float, second: float, linear: float, less: float, b: float, floor: float) -> float:
+    """Return the coefficient of one coordinate after a full, feasible Newton step, given Σ x w and Σ x w²."""
     gradient = linear - first - less / b
     curvature = second + less / (b * b)
     if curvature > 0:
@@ -54,43 +29,55 @@ def _newton(counts: Array, a: Array, mean: Array, linear: float, less: float, b:
     return floor if gradient > 0 else b
 
 
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _regress_row(
+    counts: Array, gathered: Array, mean: Array, b: Array, exposure: Array, less: Array, rate: Array, sweeps: int,
+    newton_steps: int, floor: float, least: float,
+) -> None:  # fmt: skip
+    """One EM step ([C] 38), from which no coefficient is stuck at 0, then sweeps of coordinate descent."""
+    cells, rank = len(counts), len(b)
+    mix_cells(cells, rank, b, gathered, least, mean)
+    for k in range(rank):
+        below = rate[k] + exposure[k]
+        if below > 0:
+            b[k] = (less[k] + b[k] * expected_count(cells, k, counts, gathered, mean)) / below
+        b[k] = max(b[k], floor)
+    mix_cells(cells, rank, b, gathered, least, mean)
+    before, change = 0, b.dtype.type(0)  # of the step that the means are still to follow
+    for _ in range(sweeps):
+        for k in range(rank):
+            for _ in range(newton_steps):
+                old = b[k]
+                first, second = derivatives(cells, before, change, k, counts, gathered, least, mean)
+                b[k] = _newton(first, second, exposure[k] + rate[k], less[k], old, floor)
+                before, change = k, b[k] - old
+                if abs(change) < 0.5 * old:
+                    break
+
+
 def _regress(
-    indptr: Array, indices: Array, values: Array, Vt: Array, exposure: Array, less: Array, rate: Array,
+    indptr: Array, indices: Array, values: Array, V: Array, exposure: Array, less: Array, rate: Array,
     sweeps: int, newton_steps: int, floor: float, bounds: Array, out: Array,
 ) -> None:  # fmt: skip
-    rank = Vt.shape[1]
+    step = VECTOR_BYTES // V.itemsize
     longest = 0
     for i in range(len(indptr) - 1):
         longest = max(longest, indptr[i + 1] - indptr[i])
+    longest = (longest + step - 1) // step * step
+    least = V.dtype.type(LEAST_RATE)
     for block in prange(bounds.shape[0] - 1):
-        space = np.empty((rank, longest), dtype=Vt.dtype)
-        mean = np.empty(longest, dtype=Vt.dtype)
+        space = np.empty(V.shape[1] * longest, dtype=V.dtype)
+        mean, counts = np.empty(longest, dtype=V.dtype), np.empty(longest, dtype=V.dtype)
         for i in range(bounds[block], bounds[block + 1]):
             first, last = indptr[i], indptr[i + 1]
-            cells = last - first
-            b, below, extra = out[i], less[i % len(less)], rate[i % len(rate)]
-            counts, gathered, means = values[first:last], space[:, :cells], mean[:cells]
-            for p in range(cells):
-                for k in range(rank):
-                    gathered[k, p] = Vt[indices[first + p], k]
-            _refine(counts, gathered, b, exposure, below, extra, means)
-            for k in range(rank):
-                b[k] = max(b[k], floor)
-            for p in range(cells):
-                total = Vt.dtype.type(0)
-                for k in range(rank):
-                    total += b[k] * gathered[k, p]
-                means[p] = max(total, LEAST_RATE)
-            for _ in range(sweeps):
-                for k in range(rank):
-                    for _ in range(newton_steps):
-                        old = b[k]
-                        b[k] = _newton(counts, gathered[k], means, exposure[k] + extra[k], below[k], old, floor)
-                        change = b[k] - old
-                        for p in range(cells):
-                            means[p] = max(means[p] + change * gathered[k, p], LEAST_RATE)
-                        if abs(change) < 0.5 * old:
-                            break
+            cells = (last - first + step - 1) // step * step
+            gathered = space[: V.shape[1] * cells].reshape((V.shape[1], cells))
+            for p in range(0, cells, step):
+                gather_cells(first + p, min(step, last - first - p), p, indices, values, V, counts, gathered)
+            _regress_row(
+                counts[:cells], gathered, mean, out[i], exposure, less[i % len(less)], rate[i % len(rate)],
+                sweeps, newton_steps, floor, least,
+            )  # fmt: skip
 
 
 _REGRESS = serial_and_parallel(_regress)
@@ -125,13 +112,13 @@ def poisson_regression(
     -------
     ndarray of shape (n, K)
     """
-    Vt = np.ascontiguousarray(components.T)
+    V = whole_vectors(components.T)
     out = np.array(loadings, order="C")
-    exposure = components.sum(axis=1, dtype=np.float64).astype(Vt.dtype)
-    less, rate = (np.ascontiguousarray(value, dtype=Vt.dtype) for value in prior)
-    work = matrix.nnz * Vt.shape[1] * (sweeps * newton_steps + 1)
+    exposure = components.sum(axis=1, dtype=np.float64).astype(V.dtype)
+    less, rate = (np.ascontiguousarray(value, dtype=V.dtype) for value in prior)
+    work = matrix.nnz * out.shape[1] * (sweeps * newton_steps + 1)
     bounds = row_blocks(matrix.indptr, threads_or_default(threads, work))
     _REGRESS[len(bounds) > 2](
-        matrix.indptr, matrix.indices, matrix.data, Vt, exposure, less, rate, sweeps, newton_steps, floor, bounds, out
+        matrix.indptr, matrix.indices, matrix.data, V, exposure, less, rate, sweeps, newton_steps, floor, bounds, out
     )
     return out

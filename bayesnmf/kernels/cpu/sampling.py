@@ -10,28 +10,16 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, prange, uint64
+from numba import njit, prange
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import Totals, row_blocks, serial_and_parallel, threads_or_default
+from bayesnmf.kernels.cpu.streams import stream, uniform
 
 Array = NDArray[Any]
 
-
-@njit(cache=True, inline="always")
-def _mix(z: Any) -> Any:
-    """Return the finaliser of SplitMix64 (Steele, Lea & Flood 2014) of z."""
-    z = (z ^ (z >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> uint64(27))) * uint64(0x94D049BB133111EB)
-    return z ^ (z >> uint64(31))
-
-
-@njit(cache=True, inline="always")
-def _uniform(state: Array) -> float:
-    """Draw from the open interval (0, 1), 52 bits, and advance the one-element `state`."""
-    state[0] += uint64(0x9E3779B97F4A7C15)
-    return ((_mix(state[0]) >> uint64(12)) + 0.5) * (1.0 / 4503599627370496.0)
+CELLS = 64  # of a row at a time, so that their weights stay in the first cache
 
 
 @njit(cache=True, nogil=True)
@@ -40,7 +28,7 @@ def _binomial_by_inversion(state: Array, count: int, p: float) -> int:
     odds = p / (1.0 - p)
     while True:
         mass = math.exp(count * math.log1p(-p))
-        u = _uniform(state)
+        u = uniform(state)
         drawn = 0
         while u > mass and drawn <= count:
             u -= mass
@@ -69,8 +57,8 @@ def _binomial_by_rejection(state: Array, count: int, p: float) -> int:
     mode = math.floor((count + 1) * p)
     at_mode = _stirling_tail(mode) + _stirling_tail(count - mode)
     while True:
-        u = _uniform(state) - 0.5
-        v = _uniform(state)
+        u = uniform(state) - 0.5
+        v = uniform(state)
         us = 0.5 - abs(u)
         k = math.floor((2.0 * a / us + b) * u + centre)
         if us >= 0.07 and v <= v_r:
@@ -105,32 +93,95 @@ def _binomial(state: Array, count: int, p: float) -> int:
     return _binomial_by_rejection(state, count, p)
 
 
+@njit(cache=True, inline="always")
+def place(cumulative: Array, u: float) -> int:
+    """Return the component whose share of the cumulative weights u falls into."""
+    k = 0
+    for below in range(len(cumulative) - 1):  # all of them: without a branch to mispredict it is faster
+        k += 1 if u >= cumulative[below] else 0
+    return k
+
+
 @njit(cache=True, nogil=True)
-def _multinomial(state: Array, count: int, cumulative: Array, drawn: Array) -> None:
-    """Draw from Multinomial(count, ·), cumulative weights given, into `drawn`.
+def _many(state: Array, count: int, cumulative: Array, a: Array, b: Array) -> None:
+    """Add a draw from Multinomial(count, ·), cumulative weights given, to a and b, by conditional binomials."""
+    last = len(cumulative) - 1
+    total = cumulative[last]
+    left = count
+    passed = 0.0
+    for k in range(last):
+        if left == 0:
+            return
+        drawn = _binomial(state, left, (cumulative[k] - passed) / (total - passed))
+        a[k] += drawn
+        b[k] += drawn
+        left -= drawn
+        passed = cumulative[k]
+    a[last] += left
+    b[last] += left
+
+
+@njit(cache=True, inline="always")
+def add_multinomial(state: Array, count: int, cumulative: Array, a: Array, b: Array) -> None:
+    """Add a draw from Multinomial(count, ·), cumulative weights given, to a and b.
 
     Few counts are placed one by one, many by conditional binomials.
     """
     rank = len(cumulative)
-    drawn[:] = 0
-    total = cumulative[rank - 1]
-    if count <= 4 * rank:
-        for _ in range(count):
-            u = _uniform(state) * total
-            k = 0
-            for below in range(rank - 1):  # all of them: without a branch to mispredict it is faster
-                k += 1 if u >= cumulative[below] else 0
-            drawn[k] += 1
+    if count > 4 * rank:
+        _many(state, count, cumulative, a, b)
         return
-    left = count
-    passed = 0.0
-    for k in range(rank - 1):
-        if left == 0:
-            return
-        drawn[k] = _binomial(state, left, (cumulative[k] - passed) / (total - passed))
-        left -= drawn[k]
-        passed = cumulative[k]
-    drawn[rank - 1] = left
+    total = cumulative[rank - 1]
+    for _ in range(count):
+        k = place(cumulative, uniform(state) * total)
+        a[k] += 1
+        b[k] += 1
+
+
+@njit(cache=True, nogil=True)
+def _cumulate(u: Array, Vt: Array, features: Array, cumulative: Array) -> None:
+    """Fill rows of `cumulative` (3 more than features) with Σ u_k v_k; four cells abreast, as every sum is a chain."""
+    last = len(features) - 1
+    for q in range(0, last + 1, 4):
+        v0, v1 = Vt[features[q]], Vt[features[min(q + 1, last)]]
+        v2, v3 = Vt[features[min(q + 2, last)]], Vt[features[min(q + 3, last)]]
+        sum0 = sum1 = sum2 = sum3 = 0.0
+        for k in range(len(u)):
+            sum0 += u[k] * v0[k]
+            sum1 += u[k] * v1[k]
+            sum2 += u[k] * v2[k]
+            sum3 += u[k] * v3[k]
+            cumulative[q, k] = sum0
+            cumulative[q + 1, k] = sum1
+            cumulative[q + 2, k] = sum2
+            cumulative[q + 3, k] = sum3
+
+
+@njit(cache=True, nogil=True)
+def _draw_row(
+    features: Array, values: Array, u: Array, Vt: Array, state: Array, cumulative: Array, a: Array, received: Array
+) -> float:
+    """Add the draws of a row to its totals a (K,) and to `received` (m, K); return its ℓ."""
+    cells = len(cumulative) - 3
+    rank = len(u)
+    loglik = 0.0
+    for start in range(0, len(features), cells):
+        stop = min(start + cells, len(features))
+        _cumulate(u, Vt, features[start:stop], cumulative)  # apart from the draws: gathers overlap
+        for p in range(start, stop):
+            weights = cumulative[p - start]
+            loglik += values[p] * np.log(weights[rank - 1])
+            if weights[rank - 1] < 1e-290:
+                logarithmic_weights(u, Vt[features[p]], weights)
+            add_multinomial(state, int(values[p]), weights, a, received[features[p]])
+    return loglik
+
+
+@njit(cache=True, nogil=True)
+def logarithmic_weights(u: Array, v: Array, cumulative: Array) -> None:
+    """Cumulative weights of a cell whose mean underflows, with the exponent range that logarithms have."""
+    weight = np.log(np.maximum(u, 2.3e-308)) + np.log(np.maximum(v, 2.3e-308))
+    cumulative[:] = np.cumsum(np.exp(weight - weight.max()))
 
 
 def _draw_allocations(
@@ -139,37 +190,17 @@ def _draw_allocations(
 ) -> Array:  # fmt: skip
     """Fill A (n, K) and, per block, B (m, K) with drawn totals; return ℓ of each block."""
     n_blocks = bounds.shape[0] - 1
-    rank = U.shape[1]
     loglik = np.zeros(n_blocks)
     for block in prange(n_blocks):
         state = np.empty(1, dtype=np.uint64)
-        cumulative = np.empty(rank)
-        drawn = np.empty(rank, dtype=np.int64)
+        cumulative = np.empty((CELLS + 3, U.shape[1]))
         sum_log = 0.0
         for i in range(bounds[block], bounds[block + 1]):
-            state[0] = _mix(uint64(seed) + _mix(uint64(i) + uint64(0x9E3779B97F4A7C15)))
-            for p in range(indptr[i], indptr[i + 1]):
-                j = indices[p]
-                mean = 0.0
-                for k in range(rank):
-                    mean += U[i, k] * Vt[j, k]
-                    cumulative[k] = mean
-                sum_log += values[p] * np.log(mean)
-                if mean < 1e-290:
-                    _logarithmic_weights(U[i], Vt[j], cumulative)
-                _multinomial(state, int(values[p]), cumulative, drawn)
-                for k in range(rank):
-                    A[i, k] += drawn[k]
-                    partial[block, j, k] += drawn[k]
+            state[0] = stream(seed, i)
+            a, b = indptr[i], indptr[i + 1]
+            sum_log += _draw_row(indices[a:b], values[a:b], U[i], Vt, state, cumulative, A[i], partial[block])
         loglik[block] = sum_log
     return loglik
-
-
-@njit(cache=True, nogil=True)
-def _logarithmic_weights(u: Array, v: Array, cumulative: Array) -> None:
-    """Cumulative weights of a cell whose mean underflows, with the exponent range that logarithms have."""
-    weight = np.log(np.maximum(u, 2.3e-308)) + np.log(np.maximum(v, 2.3e-308))
-    cumulative[:] = np.cumsum(np.exp(weight - weight.max()))
 
 
 _DRAW_ALLOCATIONS = serial_and_parallel(_draw_allocations)

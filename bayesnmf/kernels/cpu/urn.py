@@ -17,7 +17,8 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.sampling import _logarithmic_weights, _mix, _uniform
+from bayesnmf.kernels.cpu.sampling import logarithmic_weights, place
+from bayesnmf.kernels.cpu.streams import mix, uniform
 
 Array = NDArray[Any]
 
@@ -57,21 +58,12 @@ class Tokens(NamedTuple):
     components: Array
 
 
-@njit(cache=True, inline="always")
-def _place(cumulative: Array, u: float) -> int:
-    """Return the component whose share of the cumulative weights u falls into."""
-    k = 0
-    for below in range(len(cumulative) - 1):  # all of them: without a branch to mispredict it is faster
-        k += 1 if u >= cumulative[below] else 0
-    return k
-
-
 @njit(cache=True, nogil=True)
 def _assign(
     indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, seed: Any, z: Array, A: Array, Bt: Array
 ) -> None:
     state = np.empty(1, dtype=np.uint64)
-    state[0] = _mix(seed)
+    state[0] = mix(seed)
     cumulative = np.empty(U.shape[1])
     t = 0
     for i in range(len(indptr) - 1):
@@ -82,9 +74,9 @@ def _assign(
                 mean += U[i, k] * Vt[j, k]
                 cumulative[k] = mean
             if mean < 1e-290:
-                _logarithmic_weights(U[i], Vt[j], cumulative)
+                logarithmic_weights(U[i], Vt[j], cumulative)
             for _ in range(int(values[p])):
-                k = _place(cumulative, _uniform(state) * cumulative[-1])
+                k = place(cumulative, uniform(state) * cumulative[-1])
                 z[t] = k
                 A[i, k] += 1
                 Bt[j, k] += 1
@@ -110,6 +102,27 @@ def assign_tokens(matrix: csr_array, loadings: Array, components: Array, seed: i
     return tokens
 
 
+@njit(cache=True, inline="always")
+def _cumulate(share: Array, eta: Array, b: Array, cumulative: Array) -> float:
+    """Fill the cumulative sums of share (η + b) and return the last; by fours, as a sum is a chain of additions."""
+    rank = len(share)
+    fours = rank - rank % 4
+    running = 0.0
+    for c in range(0, fours, 4):
+        w = share[c] * (eta[c] + b[c])
+        cumulative[c] = running + w
+        w += share[c + 1] * (eta[c + 1] + b[c + 1])
+        cumulative[c + 1] = running + w
+        third = share[c + 2] * (eta[c + 2] + b[c + 2])
+        cumulative[c + 2] = running + (w + third)
+        running += w + (third + share[c + 3] * (eta[c + 3] + b[c + 3]))
+        cumulative[c + 3] = running
+    for c in range(fours, rank):
+        running += share[c] * (eta[c] + b[c])
+        cumulative[c] = running
+    return running
+
+
 @njit(cache=True, nogil=True)
 def _reassign(
     indptr: Array, indices: Array, values: Array, shape: Array, weight: Array, concentration: Array, sums: Array,
@@ -117,11 +130,10 @@ def _reassign(
 ) -> None:  # fmt: skip
     rank = A.shape[1]
     state = np.empty(1, dtype=np.uint64)
-    state[0] = _mix(seed)
+    state[0] = mix(seed)
     totals = np.zeros(rank)
     for i in range(len(A)):
         totals += A[i]
-    inverse = 1.0 / (sums + totals)
     share = np.empty(rank)  # r (α + A) / (η + B): all of the weight that the feature does not enter
     cumulative = np.empty(rank)
     t = 0
@@ -130,29 +142,32 @@ def _reassign(
         r = weight[i if len(weight) > 1 else 0]
         alpha = shape[i if len(shape) > 1 else 0]
         for k in range(rank):
-            share[k] = r[k] * (alpha[k] + a[k]) * inverse[k]
+            share[k] = r[k] * (alpha[k] + a[k]) / (sums[k] + totals[k])
+        # The last token's component: a and totals get it once a token of another is taken out. With a token of the
+        # same, as is common, they stay as they are, and nothing waits for the draw.
+        held = -1
         for p in range(indptr[i], indptr[i + 1]):
             b = Bt[indices[p]]
             eta = concentration[indices[p] if len(concentration) > 1 else 0]
             for _ in range(int(values[p])):
-                k = z[t]
-                a[k] -= 1
+                k = int(z[t])
                 b[k] -= 1
-                totals[k] -= 1
-                inverse[k] = 1.0 / (sums[k] + totals[k])
-                share[k] = r[k] * (alpha[k] + a[k]) * inverse[k]
-                running = 0.0
-                for c in range(rank):
-                    running += share[c] * (eta[c] + b[c])
-                    cumulative[c] = running
-                k = _place(cumulative, _uniform(state) * running)
-                a[k] += 1
-                b[k] += 1
-                totals[k] += 1
-                inverse[k] = 1.0 / (sums[k] + totals[k])
-                share[k] = r[k] * (alpha[k] + a[k]) * inverse[k]
-                z[t] = k
+                if k != held:
+                    if held >= 0:
+                        a[held] += 1
+                        totals[held] += 1
+                        share[held] = r[held] * (alpha[held] + a[held]) / (sums[held] + totals[held])
+                    a[k] -= 1
+                    totals[k] -= 1
+                    share[k] = r[k] * (alpha[k] + a[k]) / (sums[k] + totals[k])
+                running = _cumulate(share, eta, b, cumulative)
+                held = place(cumulative, uniform(state) * running)
+                b[held] += 1
+                z[t] = held
                 t += 1
+        if held >= 0:
+            a[held] += 1
+            totals[held] += 1
 
 
 def reassign_tokens(matrix: csr_array, tokens: Tokens, urn: Urn, seed: int) -> None:

@@ -1,0 +1,167 @@
+"""The loadings given the components: the local problem of new samples, and of the batches of a stream.
+
+Rows are independent given the components, so each settles by itself, and a large matrix can be worked on block by
+block. A problem with `fixed_components` is such a problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.counts import Counts
+from bayesnmf.inference.coordinate_ascent import Status, allocate
+from bayesnmf.inference.sides import Problem, Side, State, exposure_of_loadings, objective, update_loadings
+from bayesnmf.priors import Distribution
+
+Array = NDArray[Any]
+
+BLOCK_ROWS = 4096  # worked on at once: what a pass needs beside its result does not grow with the rows
+CROWD = 0.7  # settled rows are put aside once at most this share still moves: taking rows out has its price
+
+
+class Settled(NamedTuple):
+    """Loadings of which each row has settled by itself.
+
+    Attributes
+    ----------
+    state : State
+        The components as given.
+    status : Status
+        Whether all rows settled, how many and to what tolerance, and the updates of the row that took most.
+    rows : int
+        How many settled.
+    """
+
+    state: State
+    status: Status
+    rows: int
+
+
+def even_loadings(problem: Problem, components: Side, rank: int) -> Side:
+    """Carry the conditional of loadings whose counts are shared out evenly: a start without randomness."""
+    dtype = problem.counts.dtype
+    total = np.repeat(problem.counts.row_totals[:, None] / rank, rank, axis=1).astype(dtype)
+    exposure = components.matrix.sum(axis=1)[None, :].astype(dtype)
+    return problem.loadings_summary.carry(problem.loadings_prior, total, exposure, None)
+
+
+def settle(problem: Problem, state: State, tol: float, max_iter: int, threads: int | None) -> Settled:
+    """Update the loadings of every row until they change by at most `tol` of the largest of them.
+
+    What a row ends at does not depend on the rows it comes with.
+    """
+    if max_iter == 0:
+        return Settled(state, Status(False, "no updates", 0), 0)
+    summary, exposure = problem.loadings_summary, exposure_of_loadings(state)
+    tol = within_rounding(tol, problem.counts.dtype)
+    totals = np.empty(state.loadings.matrix.shape, problem.counts.dtype)
+    moving = np.arange(len(totals))  # the rows of `part`, of which those that are not `live` have settled
+    live = np.ones(len(totals), dtype=bool)
+    part, at = problem, state
+    iterations = 0
+    while live.any() and iterations < max_iter:
+        iterations += 1
+        new_totals = allocate(part, at, threads, "loadings").loadings
+        new = update_loadings(part, at, new_totals)
+        totals[moving[live]] = new_totals[live]
+        before, after = at.loadings.matrix, new.loadings.matrix
+        live &= np.abs(after - before).max(axis=1) > tol * after.max(axis=1)
+        if 0 < np.count_nonzero(live) <= CROWD * len(live):
+            moving = moving[live]
+            part = rows_of_problem(problem, moving)
+            carried = summary.carry(part.loadings_prior, new_totals[live], exposure, None)
+            new, live = new._replace(loadings=carried), np.ones(len(moving), dtype=bool)
+        at = new
+    rows = len(totals) - int(np.count_nonzero(live))
+    return Settled(update_loadings(problem, state, totals), settled_status(rows, len(totals), tol, iterations), rows)
+
+
+def within_rounding(tol: float, dtype: Any) -> float:
+    """Return a tolerance that values of this type can meet; 0, which none need meet, as it is."""
+    return max(tol, 4 * float(np.finfo(dtype).eps)) if tol else 0.0
+
+
+def settled_status(rows: int, n: int, tol: float, iterations: int) -> Status:
+    """Say how many of n rows settled."""
+    return Status(rows == n, f"{rows} of {n} rows settled to {tol:.1g} relative", iterations)
+
+
+def local_pass(
+    problem: Problem, components: Side, q: Distribution, tol: float, max_iter: int, threads: int | None
+) -> tuple[float, int]:
+    """Settle the loadings given the components, block by block, and take the bound of all rows.
+
+    Parameters
+    ----------
+    q : Gamma, Dirichlet or ScaledDirichlet
+        Of the loadings, arrays of full size; where it starts, and overwritten by where it ends.
+    max_iter : int
+        Most updates of a row; 0 takes the bound at `q` as it is.
+
+    Returns
+    -------
+    float
+        The objective, in nats: both sides and every row.
+    int
+        How many rows settled.
+    """
+    bound, rows = components.penalty, 0
+    for block, counts in row_blocks_of(problem.counts):
+        part = replace(
+            problem, counts=counts, loadings_prior=rows_of(problem.loadings_prior, block), fixed_components=True
+        )
+        state = State(part.loadings_summary.of(part.loadings_prior, rows_of(q, block)), components)
+        settled = settle(part, state, tol, max_iter, threads)
+        loglik = allocate(part, settled.state, threads, "loadings").loglik
+        bound += objective(part, settled.state, loglik) - components.penalty
+        rows += settled.rows
+        put_rows(q, block, settled.state.loadings.conditional)
+    return bound, rows
+
+
+# --- some of the rows --------------------------------------------------------------------------------
+
+
+def row_blocks_of(counts: Counts) -> Iterator[tuple[slice, Counts]]:
+    """Cut counts into blocks of rows that share their memory."""
+    matrix = counts.matrix
+    for first in range(0, counts.shape[0], BLOCK_ROWS):
+        block = slice(first, min(first + BLOCK_ROWS, counts.shape[0]))
+        starts = matrix.indptr[block.start : block.stop + 1]
+        inside = slice(starts[0], starts[-1])
+        arrays = (matrix.data[inside], matrix.indices[inside], starts - starts[0])
+        view = csr_array(arrays, shape=(block.stop - block.start, counts.shape[1]))
+        yield block, Counts(view, counts.row_names[block], counts.feature_names)
+
+
+def rows_of(distribution: Any, rows: Any) -> Any:
+    """Return a distribution of loadings for some of the rows; parameters shared by all rows stay as they are."""
+    return type(distribution)(
+        **{name: value[rows] if _by_row(value) else value for name, value in vars(distribution).items()}
+    )
+
+
+def full_size(q: Any, size: tuple[int, int]) -> Any:
+    """Return a copy with parameters of full size, (n, K) or (n, 1), to be written into row by row."""
+    return type(q)(**{name: np.array(value) for name, value in vars(q.broadcast(size)).items()})
+
+
+def put_rows(distribution: Any, rows: Any, new: Any) -> None:
+    """Write the parameters of some rows into arrays of full size."""
+    for name, value in vars(distribution).items():
+        value[rows] = getattr(new, name)
+
+
+def rows_of_problem(problem: Problem, rows: Any) -> Problem:
+    """Return the problem of some of the rows."""
+    return replace(problem, counts=problem.counts.rows(rows), loadings_prior=rows_of(problem.loadings_prior, rows))
+
+
+def _by_row(value: Any) -> bool:
+    return np.ndim(value) == 2 and len(value) > 1

@@ -1,0 +1,108 @@
+"""Gamma draws, elementwise, for every shape above 0, and their logarithms where the draws themselves underflow.
+
+Every element has a random stream of its own, a function of the seed and its place alone: the draws depend neither on
+the number of threads nor on the order in memory, and the logarithms are those of the very same draws.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from bayesnmf.kernels.cpu.allocation import serial_and_parallel, threads_or_default
+from bayesnmf.kernels.cpu.streams import normal, stream, uniform
+
+Array = NDArray[Any]
+
+TINY = float(np.finfo(np.float64).tiny)
+WORK = 50  # multiply-adds that take as long as a draw
+
+
+@njit(cache=True, inline="always")
+def _at_least_one(state: Array, shape: float) -> float:
+    """Draw from Gamma(shape, 1), shape ≥ 1 (Marsaglia & Tsang 2000); NaN and infinity are returned as they are.
+
+    The log of the density ratio, x²/2 + d(1 − v + log v) with v = (1 + y)³, is taken at y by log1p: its terms
+    cancel, and at d = 1e15 nothing would be left of it otherwise.
+    """
+    d = shape - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        x = normal(state)
+        y = c * x
+        if y <= -1.0:
+            continue
+        v = (1.0 + y) * (1.0 + y) * (1.0 + y)
+        u = uniform(state)
+        if u >= 1.0 - 0.0331 * (x * x) * (x * x):
+            ratio = 0.5 * x * x + d * (3.0 * math.log1p(y) - y * (3.0 + y * (3.0 + y)))
+            if math.log(u) >= ratio:
+                continue
+        return d * v
+
+
+@njit(cache=True, nogil=True)
+def _draw_row(shape: Array, seed: Any, first: int, step: int, logarithms: bool, out: Array) -> None:
+    """Draw a row whose elements have the streams first, first + step, …"""
+    state = np.empty(1, dtype=np.uint64)
+    for k in range(len(shape)):
+        state[0] = stream(seed, first + k * step)
+        a = shape[k]
+        if a >= 1.0:
+            drawn = _at_least_one(state, a)
+            out[k] = math.log(drawn) if logarithms else drawn
+            continue
+        # G(a) = G(a + 1) U^(1/a) in distribution; its logarithm does not underflow where G(a) does.
+        drawn = _at_least_one(state, a + 1.0)
+        boost = math.log(uniform(state)) / a
+        if logarithms:
+            out[k] = math.log(drawn) + boost
+        else:
+            drawn = 0.0 if boost < -745.0 else drawn * math.exp(boost)
+            out[k] = TINY if drawn < TINY else drawn
+
+
+def _draw_gammas(
+    shape: Array, seed: int, row_step: int, step: int, bounds: Array, logarithms: bool, out: Array
+) -> None:
+    for block in prange(bounds.shape[0] - 1):
+        for i in range(bounds[block], bounds[block + 1]):
+            _draw_row(shape[i], seed, i * row_step, step, logarithms, out[i])
+
+
+_DRAW_GAMMAS = serial_and_parallel(_draw_gammas)
+
+
+def gamma_draws(shape: Array, seed: int, threads: int | None = 1, *, logarithms: bool = False) -> Array:
+    """Draw from Gamma(shape, 1), elementwise.
+
+    Parameters
+    ----------
+    shape : ndarray
+        Above 0.
+    seed : int
+        Of these draws, below 2**64.
+    threads : int, optional
+        Blocks worked on at once; None is one for each of Numba's threads, or 1 where the work is small.
+    logarithms : bool
+        Return the logarithms of the same draws, finite for any shape. Draws below the smallest normal number are
+        returned as that number.
+
+    Returns
+    -------
+    ndarray
+        float64, of the same size, and in the same order in memory where that is C or Fortran order.
+    """
+    columns = shape.shape[-1] if shape.ndim else 1
+    turned = shape.ndim == 2 and shape.flags.f_contiguous and not shape.flags.c_contiguous
+    steps = (1, columns) if turned else (columns, 1)
+    rows = np.ascontiguousarray(shape.T if turned else shape.reshape(-1, columns), dtype=np.float64)
+    out = np.empty_like(rows)
+    blocks = min(threads_or_default(threads, WORK * rows.size), max(len(rows), 1))
+    bounds = np.arange(blocks + 1) * len(rows) // blocks
+    _DRAW_GAMMAS[blocks > 1](rows, np.uint64(seed), *steps, bounds, logarithms, out)
+    return out.T if turned else out.reshape(shape.shape)

@@ -1,0 +1,147 @@
+"""What coordinate ascent needs of a mean field, in one pass: expectations, exp E log, and the divergence.
+
+For q = Gamma(s, b) elementwise, E log = ψ(s) − log b; for rows on the simplex, q = Dirichlet(s), E log = ψ(s) − ψ(Σ s):
+both are ψ(s) less something that is the same along one axis, or two. With h(s) = s ψ(s) − logΓ(s) − s, in which large
+terms cancel, the divergences from Gamma(s0, b0) and from Dirichlet(s0) are ::
+
+    Σ h(s) − s0 E log + s b0 / b + const        Σ h(s) − s0 E log − h(Σ s) + const
+
+ψ, h and exp are taken together, in vectors, in double precision whatever the dtype of the factor.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from bayesnmf.kernels.cpu.allocation import serial_and_parallel, threads_or_default
+from bayesnmf.kernels.cpu.special import digamma_and_excess, exponentials
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
+
+Array = NDArray[Any]
+
+BLOCK = 2048  # numbers worked on at a time: they stay in the first-level cache
+COST = 20  # multiply-adds that ψ, h and exp of a number are worth
+
+
+class Moments(NamedTuple):
+    """What `mean_field_moments` returns.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (r, K)
+        s / scale.
+    geometric : ndarray of shape (r, K)
+        exp(E log − shift): 1 in the largest place of each row.
+    shift : ndarray of shape (r, 1)
+        The largest E log of each row.
+    divergence : float
+        Σ h(s) − prior · E log + weight · s, float64.
+    """
+
+    mean: Array
+    geometric: Array
+    shift: Array
+    divergence: float
+
+
+@njit(cache=True, nogil=True)
+def _row(
+    s: Array, psi: Array, excess: Array, scale: Array, log_scale: Array, prior: Array, weight: Array,
+    expected: Array, mean: Array,
+) -> tuple[float, float]:  # fmt: skip
+    """Fill E log and the mean of one row; return the largest E log and the divergence. Vectors of length 1 spread."""
+    top, divergence = -np.inf, 0.0
+    a, b, c, d = int(len(scale) > 1), int(len(log_scale) > 1), int(len(prior) > 1), int(len(weight) > 1)
+    for k in range(len(s)):
+        value = psi[k] - log_scale[k * b]
+        expected[k] = value
+        top = max(top, value)
+        divergence += excess[k] - prior[k * c] * value + weight[k * d] * s[k]
+        mean[k] = s[k] / scale[k * a]
+    return top, divergence
+
+
+def _moments(
+    shape: Array, scale: Array, log_scale: Array, prior: Array, weight: Array, bounds: Array, mean: Array,
+    geometric: Array, shift: Array, divergence: Array,
+) -> None:  # fmt: skip
+    rank = shape.shape[1]
+    step = VECTOR_BYTES // 8
+    at_once = max(BLOCK // rank, 1)
+    longest = (at_once * rank + step - 1) // step * step
+    a, b, c, d = int(len(scale) > 1), int(len(log_scale) > 1), int(len(prior) > 1), int(len(weight) > 1)
+    for block in prange(len(bounds) - 1):
+        s, psi, excess, expected = np.ones(longest), np.empty(longest), np.empty(longest), np.zeros(longest)
+        total = 0.0
+        for first in range(bounds[block], bounds[block + 1], at_once):
+            rows = min(at_once, bounds[block + 1] - first)
+            length = (rows * rank + step - 1) // step * step
+            for r in range(rows):
+                s[r * rank : (r + 1) * rank] = shape[first + r]
+            digamma_and_excess(length, s, psi, excess)
+            for r in range(rows):
+                i, here = first + r, slice(r * rank, (r + 1) * rank)
+                top, part = _row(
+                    s[here], psi[here], excess[here], scale[i * a], log_scale[i * b], prior[i * c], weight[i * d],
+                    expected[here], mean[i],
+                )  # fmt: skip
+                shift[i, 0] = top
+                total += part
+                for k in range(r * rank, (r + 1) * rank):
+                    expected[k] -= top
+            exponentials(length, expected)
+            for r in range(rows):
+                for k in range(rank):
+                    geometric[first + r, k] = expected[r * rank + k]
+        divergence[block] = total
+
+
+_MOMENTS = serial_and_parallel(_moments)
+
+
+def mean_field_moments(
+    shape: Array, scale: Array, log_scale: Array, prior: Array, weight: Array, threads: int | None = None
+) -> Moments:
+    """Return moments of a factor, rows of K components.
+
+    Parameters
+    ----------
+    shape : ndarray of shape (r, K)
+        s > 0: shapes of Gammas or concentrations of Dirichlets.
+    scale, log_scale : ndarray, (1 or r, 1 or K)
+        b and log b of Gammas; Σ s and ψ(Σ s) of Dirichlets, over whichever axis is the simplex.
+    prior : ndarray, (1 or r, 1 or K)
+        Prior shape or concentration.
+    weight : ndarray, (1 or r, 1 or K)
+        b0 / b of Gammas, 0 of Dirichlets.
+    threads : int, optional
+        Blocks of rows worked on at once; results depend on it only by rounding of the divergence.
+    """
+    shape = np.ascontiguousarray(shape)
+    rows = len(shape)
+    blocks = threads_or_default(threads, COST * shape.size)
+    bounds = np.linspace(0, rows, blocks + 1).astype(np.int64)
+    mean, geometric = np.empty_like(shape), np.empty_like(shape)
+    shift, divergence = np.empty((rows, 1), shape.dtype), np.zeros(blocks)
+    given = [np.ascontiguousarray(each, dtype=np.float64) for each in (scale, log_scale, prior, weight)]
+    _MOMENTS[blocks > 1](shape, *given, bounds, mean, geometric, shift, divergence)
+    return Moments(mean, geometric, shift, float(divergence.sum()))
+
+
+@njit(cache=True, nogil=True)
+def _digamma_and_excess(x: Array, psi: Array, excess: Array) -> None:
+    digamma_and_excess(len(x), x, psi, excess)
+
+
+def digamma_with_excess(x: Array) -> tuple[Array, Array]:
+    """Return ψ(x) and h(x) = x ψ(x) − logΓ(x) − x of an array x > 0, in float64."""
+    step = VECTOR_BYTES // 8
+    padded = np.ones(-(-x.size // step) * step)
+    padded[: x.size] = x.ravel()
+    psi, excess = np.empty_like(padded), np.empty_like(padded)
+    _digamma_and_excess(padded, psi, excess)
+    return psi[: x.size].reshape(x.shape), excess[: x.size].reshape(x.shape)

@@ -1,0 +1,137 @@
+"""A vector of nonzeros of one row shared out among the components: the innermost part of the allocation step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from bayesnmf.kernels.cpu.vectors import LONG, Vectors, instruction
+
+AHEAD = 16  # nonzeros from the one worked on to the one whose factor row is asked for
+
+
+def share_block(scatter: bool, take_log: bool) -> Any:
+    """Return an intrinsic that works on up to a vector of nonzeros.
+
+    It takes ``first, cells, indices, values, u, V, kept, received, sums, least``: the position and the number of the
+    nonzeros, whose factor rows are V[indices]; u, kept (K,) the row's factor and what is gathered for it,
+    Σ_j R_j V_j, to which it adds; received (m, K), to which it adds R_j u if `scatter`; sums, of a vector's length,
+    to which it adds x log mean if `take_log`. Factors are padded to whole vectors. It returns bits: cells whose mean
+    is below `least`, which get nothing.
+    """
+
+    @instruction
+    def block(
+        typing: Any, first: Any, cells: Any, indices: Any, values: Any, u: Any, V: Any, kept: Any, received: Any,
+        sums: Any, least: Any,
+    ) -> Any:  # fmt: skip
+        arrays = (indices, values, u, V, kept, received, sums)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            first, cells, *given, least = arguments
+            pairs = zip(arrays, given, strict=True)
+            made = [context.make_array(kind)(context, builder, value=value) for kind, value in pairs]
+            on = Vectors(context, builder, V.dtype)
+            index = ir.VectorType(context.get_value_type(indices.dtype), on.lanes)
+            return _Block(on, index, made, scatter, take_log).emit(first, cells, least)
+
+        return types.int64(types.int64, types.int64, *arrays, least), generate
+
+    return block
+
+
+class _Block:
+    """Emits the block; every loop over its nonzeros is unrolled, loops over vectors of components are not."""
+
+    def __init__(self, on: Vectors, index: Any, arrays: list[Any], scatter: bool, take_log: bool) -> None:
+        self.on, self.builder, self.index = on, on.builder, index
+        self.indices, self.values, self.u, self.V, self.kept, self.received, self.sums = arrays
+        self.scatter, self.take_log = scatter, take_log
+        self.width = cgutils.unpack_tuple(self.builder, self.V.shape, 2)[1]
+
+    def emit(self, first: Any, cells: Any, least: Any) -> Any:
+        on, b = self.on, self.builder
+        mask = on.first_lanes(cells)
+        index, x = self._nonzeros(first, cells, mask)
+        rows = [self._row(index, q) for q in range(on.lanes)]
+        self._prefetch(first)
+        mean = self._means(rows)
+        low = b.fcmp_ordered("<", mean, on.splat(least))
+        mean = b.select(low, on.constant(1.0), mean)
+        ratio = b.select(low, on.constant(0.0), b.fdiv(x, mean))
+        if self.take_log:
+            term = b.fmul(x, on.log(mean))
+            if on.bits == 32:
+                term = b.fpext(term, ir.VectorType(ir.DoubleType(), on.lanes))
+            on.store(b.fadd(on.load(self.sums, LONG(0), term.type), term), self.sums, LONG(0))
+        self._give(rows, [on.splat(on.lane(ratio, q)) for q in range(on.lanes)])
+        return b.zext(b.bitcast(b.and_(low, mask), ir.IntType(on.lanes)), LONG)
+
+    def _nonzeros(self, first: Any, cells: Any, mask: Any) -> tuple[Any, Any]:
+        """Read indices and values; behind the last one, the first index and 0."""
+        on, b = self.on, self.builder
+        slots = cgutils.alloca_once(b, self.index), cgutils.alloca_once(b, on.type)
+        with b.if_else(b.icmp_signed("==", cells, LONG(on.lanes))) as (full, part):
+            with full:
+                b.store(on.load(self.indices, first, self.index), slots[0])
+                b.store(on.load(self.values, first), slots[1])
+            with part:
+                same = on.splat(b.load(b.gep(self.indices.data, [first])))
+                b.store(on.load_masked(self.indices, first, mask, same), slots[0])
+                b.store(on.load_masked(self.values, first, mask, on.constant(0.0)), slots[1])
+        return b.load(slots[0]), b.load(slots[1])
+
+    def _row(self, index: Any, position: int) -> Any:
+        """Return where the factor row of a nonzero begins."""
+        at = self.on.lane(index, position)
+        return self.builder.mul(self.builder.sext(at, LONG) if self.index.element.width < 64 else at, self.width)
+
+    def _prefetch(self, first: Any) -> None:
+        """Ask for the factor rows of a block further on, which may be of another row of the matrix."""
+        on, b = self.on, self.builder
+        ahead = b.add(first, LONG(AHEAD))
+        (length,) = cgutils.unpack_tuple(b, self.indices.shape, 1)
+        with b.if_then(b.icmp_signed("<=", b.add(ahead, LONG(on.lanes)), length)):
+            index = on.load(self.indices, ahead, self.index)
+            for q in range(on.lanes):
+                row = self._row(index, q)
+                on.prefetch(self.V, row)
+                if self.scatter:
+                    on.prefetch(self.received, row)
+
+    def _means(self, rows: list[Any]) -> Any:
+        """Return u · V of each nonzero."""
+        on, b = self.on, self.builder
+        dots = [cgutils.alloca_once(b, on.type) for _ in rows]
+        for dot in dots:
+            b.store(on.constant(0.0), dot)
+        with self._each_vector() as at:
+            u = on.load(self.u, at)
+            for dot, row in zip(dots, rows, strict=True):
+                b.store(on.multiply_add(u, on.load(self.V, b.add(row, at)), b.load(dot)), dot)
+        return on.sums([b.load(dot) for dot in dots])
+
+    def _give(self, rows: list[Any], ratios: list[Any]) -> None:
+        """Add R V to what the row keeps, and R u to what the columns receive."""
+        on, b = self.on, self.builder
+        with self._each_vector() as at:
+            halves = [on.load(self.kept, at), on.constant(0.0)]  # two chains of additions, half as long
+            for q, (row, ratio) in enumerate(zip(rows, ratios, strict=True)):
+                halves[q % 2] = on.multiply_add(ratio, on.load(self.V, b.add(row, at)), halves[q % 2])
+            on.store(b.fadd(*halves), self.kept, at)
+            if self.scatter:
+                u = on.load(self.u, at)
+                for row, ratio in zip(rows, ratios, strict=True):
+                    place = b.add(row, at)
+                    on.store(on.multiply_add(ratio, u, on.load(self.received, place)), self.received, place)
+
+    @contextmanager
+    def _each_vector(self) -> Iterator[Any]:
+        """Loop over the offsets of the vectors of a factor row."""
+        with cgutils.for_range_slice(self.builder, LONG(0), self.width, LONG(self.on.lanes), LONG) as (at, _):
+            yield at

@@ -1,0 +1,123 @@
+"""ψ, entropies, powers and exp of vectors, in double precision, without a branch and without a call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from bayesnmf.kernels.cpu.vectors import LONG, Vectors, instruction
+
+# ψ(x) = ψ(x + SHIFT) − Σ 1 / (x + i), logΓ likewise: from x = SHIFT on the series below are good to 1e-16.
+SHIFT = 10
+# Bernoulli numbers: B_2k / 2k of ψ(x) − log x + 1/2x in −1/x², and B_2k / (2k (2k − 1)) of logΓ.
+DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+LOG_GAMMA = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+HALF_LOG_TWO_PI = 0.9189385332046727
+
+LOG_TWO = (0.693147180369123816490, 1.90821492927058770002e-10)  # its leading bits, and the rest
+LEAST_EXPONENT, LARGEST_EXPONENT = -708.0, 709.0  # e to it is a normal number
+EXP_TERMS = 13
+
+
+def _polynomial(on: Vectors, x: Any, coefficients: Any) -> Any:
+    value = on.constant(coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        value = on.multiply_add(value, x, on.constant(coefficient))
+    return value
+
+
+def _digamma_and_excess(on: Vectors, x: Any) -> tuple[Any, Any]:
+    b = on.builder
+    one, half = on.constant(1.0), on.constant(0.5)
+    # The product Π (x + i) and its derivative: Σ 1 / (x + i) is their ratio, one division in place of ten.
+    product, slope, factor = x, one, x
+    for _ in range(SHIFT - 1):
+        factor = b.fadd(factor, one)
+        slope = on.multiply_add(slope, factor, product)
+        product = b.fmul(product, factor)
+    small = b.fcmp_ordered("<", x, on.constant(float(SHIFT)))
+    product, slope = b.select(small, product, one), b.select(small, slope, on.constant(0.0))
+    y = b.select(small, b.fadd(x, on.constant(float(SHIFT))), x)
+    r = b.fdiv(one, y)
+    s = b.fmul(r, r)
+    log_y = on.log(y)
+    psi_series, gamma_series = b.fmul(r, _polynomial(on, s, DIGAMMA)), b.fmul(r, _polynomial(on, s, LOG_GAMMA))
+    psi = b.fsub(b.fsub(log_y, b.fmul(r, half)), b.fmul(r, psi_series))
+    psi = b.fsub(psi, b.fdiv(slope, product))
+    log_gamma = b.fsub(b.fmul(b.fsub(y, half), log_y), y)
+    log_gamma = b.fadd(log_gamma, b.fadd(on.constant(HALF_LOG_TWO_PI), gamma_series))
+    log_gamma = b.fsub(log_gamma, on.log(product))
+    near = b.fsub(b.fsub(b.fmul(x, psi), log_gamma), x)
+    # x ψ, logΓ and x cancel, and here have done so before they are rounded.
+    far = b.fsub(b.fmul(half, log_y), on.constant(0.5 + HALF_LOG_TWO_PI))
+    far = b.fsub(far, b.fadd(psi_series, gamma_series))
+    return psi, b.select(small, near, far)
+
+
+def _exp(on: Vectors, x: Any) -> Any:
+    b = on.builder
+    x = b.select(b.fcmp_ordered("<", x, on.constant(LEAST_EXPONENT)), on.constant(LEAST_EXPONENT), x)
+    x = b.select(b.fcmp_ordered(">", x, on.constant(LARGEST_EXPONENT)), on.constant(LARGEST_EXPONENT), x)
+    # Adding and taking away 1.5 · 2^52 rounds to a whole number, which its last bits then spell.
+    magic = on.constant(6755399441055744.0)
+    shifted = on.multiply_add(x, on.constant(float(1 / np.log(2))), magic)
+    whole = b.fsub(shifted, magic)
+    r = on.multiply_add(whole, on.constant(-LOG_TWO[0]), x)
+    r = on.multiply_add(whole, on.constant(-LOG_TWO[1]), r)
+    factorials = np.cumprod([1.0, *range(1, EXP_TERMS + 1)])
+    value = _polynomial(on, r, [float(1 / each) for each in factorials])
+    integers = ir.VectorType(LONG, on.lanes)
+    power = b.shl(b.bitcast(shifted, integers), on.constant(52, integers))
+    return b.bitcast(b.add(b.bitcast(value, integers), power), on.type)
+
+
+@instruction
+def digamma_and_excess(typing: Any, length: Any, x: Any, psi: Any, excess: Any) -> Any:
+    """Write ψ(x) and x ψ(x) − logΓ(x) − x of the first numbers of x > 0, their number a multiple of a vector."""
+    arrays = (x, psi, excess)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        length, *given = arguments
+        made = [context.make_array(kind)(context, builder, value=v) for kind, v in zip(arrays, given, strict=True)]
+        on = Vectors(context, builder, types.float64)
+        with cgutils.for_range_slice(builder, LONG(0), length, LONG(on.lanes), LONG) as (at, _):
+            for value, array in zip(_digamma_and_excess(on, on.load(made[0], at)), made[1:], strict=True):
+                on.store(value, array, at)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, *arrays), generate
+
+
+@instruction
+def exponentials(typing: Any, length: Any, x: Any) -> Any:
+    """Replace the first numbers of x, their number a multiple of a vector, by exp, held between 3e-308 and 8e307."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        length, given = arguments
+        array = context.make_array(x)(context, builder, value=given)
+        on = Vectors(context, builder, types.float64)
+        with cgutils.for_range_slice(builder, LONG(0), length, LONG(on.lanes), LONG) as (at, _):
+            on.store(_exp(on, on.load(array, at)), array, at)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, x), generate
+
+
+@instruction
+def powers(typing: Any, length: Any, x: Any, exponent: Any) -> Any:
+    """Replace the first normal numbers of x > 0, their number a multiple of a vector, by x ** exponent."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        length, given, exponent = arguments
+        array = context.make_array(x)(context, builder, value=given)
+        on = Vectors(context, builder, types.float64)
+        weight = on.splat(exponent)
+        with cgutils.for_range_slice(builder, LONG(0), length, LONG(on.lanes), LONG) as (at, _):
+            on.store(_exp(on, builder.fmul(weight, on.log(on.load(array, at)))), array, at)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, x, types.float64), generate

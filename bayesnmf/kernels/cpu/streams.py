@@ -1,0 +1,89 @@
+"""Random numbers for compiled loops: a stream for every row or element, so that draws do not depend on threads.
+
+A stream is a function of a seed and a number alone: SplitMix64 (Steele, Lea & Flood 2014) started at a hash of both.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import int64, njit, uint64
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+LAYERS, TAIL = 128, 3.442619855899  # of the ziggurat, and where its lowest layer's tail begins (Doornik 2005, ZIGNOR)
+
+
+@njit(cache=True, inline="always")
+def mix(z: Any) -> Any:
+    """Return the finaliser of SplitMix64 of z."""
+    z = (z ^ (z >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> uint64(27))) * uint64(0x94D049BB133111EB)
+    return z ^ (z >> uint64(31))
+
+
+@njit(cache=True, inline="always")
+def stream(seed: Any, number: Any) -> Any:
+    """Return the state that the stream of this number starts from."""
+    return mix(uint64(seed) + mix(uint64(number) + uint64(0x9E3779B97F4A7C15)))
+
+
+@njit(cache=True, inline="always")
+def bits(state: Array) -> Any:
+    """Draw 64 random bits, and advance the one-element `state`."""
+    state[0] += uint64(0x9E3779B97F4A7C15)
+    return mix(state[0])
+
+
+@njit(cache=True, inline="always")
+def uniform(state: Array) -> float:
+    """Draw from the open interval (0, 1), 52 bits."""
+    return ((bits(state) >> uint64(12)) + 0.5) * (1.0 / 4503599627370496.0)
+
+
+def _ziggurat() -> Array:
+    """Right ends of the layers (LAYERS + 1,): rectangles of equal area that cover exp(−x²/2), the lowest first.
+
+    The first is what the lowest layer would reach to were it a rectangle without a tail; the last is 0.
+    """
+    below = math.sqrt(math.pi / 2) * math.erfc(TAIL / math.sqrt(2))
+    height = math.exp(-TAIL * TAIL / 2)
+    area = TAIL * height + below
+    ends = [area / height, TAIL]
+    for _ in range(LAYERS - 2):
+        height += area / ends[-1]
+        ends.append(math.sqrt(-2 * math.log(height)))
+    return np.array([*ends, 0.0])
+
+
+_ENDS = _ziggurat()
+
+
+@njit(cache=True, nogil=True)
+def _normal_at_an_edge(state: Array, layer: int, x: float) -> float:
+    """Finish a draw that fell outside the part of its layer that lies under the curve; NaN rejects it."""
+    if layer == 0:
+        while True:  # Marsaglia (1964): the tail beyond TAIL
+            beyond = -math.log(uniform(state)) / TAIL
+            if -2.0 * math.log(uniform(state)) >= beyond * beyond:
+                return math.copysign(TAIL + beyond, x)
+    low = math.exp(-0.5 * (_ENDS[layer] * _ENDS[layer] - x * x))
+    high = math.exp(-0.5 * (_ENDS[layer + 1] * _ENDS[layer + 1] - x * x))
+    return x if low + uniform(state) * (high - low) < 1.0 else math.nan
+
+
+@njit(cache=True, inline="always")
+def normal(state: Array) -> float:
+    """Draw from the standard normal: the ziggurat of Marsaglia & Tsang (2000)."""
+    while True:
+        drawn = bits(state)
+        layer = int64(drawn & uint64(LAYERS - 1))  # 7 bits, and 53 others for the place within it, sign and all
+        x = (int64(drawn) >> 11) * (1.0 / 4503599627370496.0) * _ENDS[layer]
+        if abs(x) >= _ENDS[layer + 1]:
+            x = _normal_at_an_edge(state, layer, x)
+            if math.isnan(x):
+                continue
+        return x

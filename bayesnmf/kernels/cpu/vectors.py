@@ -1,0 +1,188 @@
+"""Vector instructions for compiled loops: what Numba's own loops over a few components do not become.
+
+LLVM turns a short inner loop over components into scalar code, or into vectors with a long scalar tail. Here the
+vectors are written down: `Vectors` builds them for one dtype inside a Numba `intrinsic`. They are LLVM's portable
+vectors, of half a cache line; a machine with shorter registers takes two instructions for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+# Declares a code generator as a function that compiled loops call; Numba's own types count one argument too many.
+instruction: Any = intrinsic
+
+# Measured on Zen 4 against 64, which pads more; registers of 64 bytes are two of these there.
+VECTOR_BYTES = 32
+LINE_BYTES = 64
+
+INT, LONG = ir.IntType(32), ir.IntType(64)
+
+# Coefficients of log((1 + s) / (1 − s)) / s − 2 in s², |s| ≤ 0.1716 (fdlibm's e_log.c and e_logf.c, Sun Microsystems).
+LOG_DOUBLE = (
+    6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01, 2.222219843214978396e-01,
+    1.818357216161805012e-01, 1.531383769920937332e-01, 1.479819860511658591e-01,
+)  # fmt: skip
+LOG_SINGLE = (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841)
+
+
+def lanes(dtype: Any) -> int:
+    """Return how many numbers of a dtype a vector holds."""
+    return VECTOR_BYTES // np.dtype(dtype).itemsize
+
+
+def aligned(rows: int, width: int, dtype: Any) -> Array:
+    """Return an empty (rows, width) whose first row begins on a cache line."""
+    size = rows * width * np.dtype(dtype).itemsize
+    raw = np.empty(size + LINE_BYTES, dtype=np.uint8)
+    start = -raw.ctypes.data % LINE_BYTES
+    return raw[start : start + size].view(dtype).reshape(rows, width)
+
+
+def whole_vectors(factor: Array) -> Array:
+    """Return a copy of (rows, K) with columns of 0 up to whole vectors, its rows aligned to them."""
+    rows, rank = factor.shape
+    step = lanes(factor.dtype)
+    out = aligned(rows, -(-rank // step) * step, factor.dtype)
+    out[:, :rank] = factor
+    out[:, rank:] = 0
+    return out
+
+
+class Vectors:
+    """Instructions on vectors of one dtype, as an intrinsic's code generator emits them."""
+
+    def __init__(self, context: Any, builder: Any, dtype: Any) -> None:
+        self.context, self.builder = context, builder
+        self.bits = dtype.bitwidth
+        self.lanes = 8 * VECTOR_BYTES // self.bits
+        self.real = context.get_value_type(dtype)
+        self.type = ir.VectorType(self.real, self.lanes)
+
+    def constant(self, number: Any, type_: Any = None) -> Any:
+        """Return a vector of one number."""
+        type_ = type_ or self.type
+        return ir.Constant(type_, [number] * type_.count)
+
+    def splat(self, value: Any) -> Any:
+        """Return a vector of one scalar."""
+        nothing = ir.Constant(ir.VectorType(value.type, self.lanes), ir.Undefined)
+        one = self.builder.insert_element(nothing, value, INT(0))
+        return self.builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(INT, self.lanes), [0] * self.lanes))
+
+    def lane(self, vector: Any, position: int) -> Any:
+        """Return a scalar out of a vector."""
+        return self.builder.extract_element(vector, INT(position))
+
+    def pointer(self, array: Any, type_: Any, offset: Any) -> Any:
+        """Return the address of a vector that begins at an element of a contiguous array."""
+        first = self.builder.bitcast(array.data, type_.element.as_pointer())
+        return self.builder.bitcast(self.builder.gep(first, [offset]), type_.as_pointer())
+
+    def load(self, array: Any, offset: Any, type_: Any = None) -> Any:
+        """Read a vector that begins at an element of a contiguous array."""
+        type_ = type_ or self.type
+        loaded = self.builder.load(self.pointer(array, type_, offset))
+        loaded.align = _bytes(type_.element)
+        return loaded
+
+    def store(self, vector: Any, array: Any, offset: Any) -> None:
+        """Write a vector that begins at an element of a contiguous array."""
+        stored = self.builder.store(vector, self.pointer(array, vector.type, offset))
+        stored.align = _bytes(vector.type.element)
+
+    def first_lanes(self, count: Any) -> Any:
+        """Return a mask: whether the lane is one of the first."""
+        places = ir.Constant(ir.VectorType(INT, self.lanes), list(range(self.lanes)))
+        return self.builder.icmp_signed("<", places, self.splat(self.builder.trunc(count, INT)))
+
+    def load_masked(self, array: Any, offset: Any, mask: Any, default: Any) -> Any:
+        """Read the lanes of a mask only, and take the others from a default."""
+        type_ = default.type
+        size = _bytes(type_.element)
+        kind = "i" if isinstance(type_.element, ir.IntType) else "f"
+        pointer = self.pointer(array, type_, offset)
+        name = f"llvm.masked.load.v{type_.count}{kind}{8 * size}.p0"
+        function = self._intrinsic(name, type_, [pointer.type, INT, mask.type, type_])
+        return self.builder.call(function, [pointer, INT(size), mask, default])
+
+    def prefetch(self, array: Any, offset: Any) -> None:
+        """Ask for the cache line of an element."""
+        byte = ir.IntType(8).as_pointer()
+        function = self._intrinsic("llvm.prefetch.p0", ir.VoidType(), [byte, INT, INT, INT])
+        pointer = self.builder.bitcast(self.pointer(array, self.type, offset), byte)
+        self.builder.call(function, [pointer, INT(0), INT(3), INT(1)])
+
+    def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
+        """Return a b + c."""
+        name = f"llvm.fmuladd.v{self.lanes}f{self.bits}"
+        return self.builder.call(self._intrinsic(name, self.type, [self.type] * 3), [a, b, c])
+
+    def sums(self, vectors: Sequence[Any]) -> Any:
+        """Return a vector whose lanes are the sums over each of as many vectors."""
+        vectors = list(vectors)
+        pairs = range(0, 2 * self.lanes, 2)
+        even, odd = (ir.Constant(ir.VectorType(INT, self.lanes), [p + first for p in pairs]) for first in (0, 1))
+        while len(vectors) > 1:
+            vectors = [
+                self.builder.fadd(self.builder.shuffle_vector(a, b, even), self.builder.shuffle_vector(a, b, odd))
+                for a, b in zip(vectors[::2], vectors[1::2], strict=True)
+            ]
+        return vectors[0]
+
+    def transpose(self, vectors: Sequence[Any]) -> list[Any]:
+        """Return vector k of lanes k of as many vectors."""
+        vectors, n = list(vectors), self.lanes
+        width = 1
+        while width < n:
+            # Blocks of `width` lanes off the diagonal change places between vectors that are `width` apart.
+            low = [lane if lane // width % 2 == 0 else lane - width + n for lane in range(n)]
+            high = [lane + width if lane // width % 2 == 0 else lane + n for lane in range(n)]
+            masks = [ir.Constant(ir.VectorType(INT, n), lanes_) for lanes_ in (low, high)]
+            for q in (q for q in range(n) if q // width % 2 == 0):
+                pair = vectors[q], vectors[q + width]
+                vectors[q], vectors[q + width] = (self.builder.shuffle_vector(*pair, mask) for mask in masks)
+            width *= 2
+        return vectors
+
+    def total(self, vector: Any) -> Any:
+        """Return the sum over the lanes."""
+        return self.lane(self.sums([vector] * self.lanes), 0)
+
+    def log(self, x: Any) -> Any:
+        """Return natural logarithms of normal positive numbers, to 1 ulp; infinity and NaN are kept."""
+        b, double = self.builder, self.bits == 64
+        whole = ir.VectorType(LONG if double else INT, self.lanes)
+        digits = self.constant(52 if double else 23, whole)
+        least = self.constant(0x3FE6A09E00000000 if double else 0x3F3504F3, whole)  # the root of 1/2
+        bits = b.bitcast(x, whole)
+        exponent = b.ashr(b.sub(bits, least), digits)
+        mantissa = b.bitcast(b.sub(bits, b.shl(exponent, digits)), self.type)
+        one = self.constant(1.0)
+        f = b.fsub(mantissa, one)
+        s = b.fdiv(f, b.fadd(mantissa, one))
+        z = b.fmul(s, s)
+        coefficients = LOG_DOUBLE if double else LOG_SINGLE
+        series = self.constant(coefficients[-1])
+        for coefficient in coefficients[-2::-1]:
+            series = self.multiply_add(series, z, self.constant(coefficient))
+        series = b.fmul(series, z)
+        log_mantissa = b.fsub(f, b.fmul(s, b.fsub(f, series)))
+        scaled = self.multiply_add(b.sitofp(exponent, self.type), self.constant(float(np.log(2))), log_mantissa)
+        return b.select(b.fcmp_ordered("<", x, self.constant(float("inf"))), scaled, x)
+
+    def _intrinsic(self, name: str, result: Any, arguments: list[Any]) -> Any:
+        return cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(result, arguments), name)
+
+
+def _bytes(type_: Any) -> int:
+    return type_.width // 8 if isinstance(type_, ir.IntType) else (8 if isinstance(type_, ir.DoubleType) else 4)

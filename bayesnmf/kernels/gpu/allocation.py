@@ -1,0 +1,217 @@
+"""The allocation step on a GPU: the formulas of `bayesnmf.kernels.cpu.allocation`, laid out for many threads.
+
+Either side's total needs only its own order of the nonzeros: A a sum along rows, B a sum along columns. So there is one
+pass, `_side_totals`, over the counts by row and over the counts by column; each computes the means anew, which costs a
+GPU less than to write to scattered addresses. The nonzeros of a row are cut into segments of equal length, whose sums
+are added up in a tree, not scattered to one address: the order of summation is the same at every run.
+
+Segments are taken in chunks, so that the (segments, length, K) temporaries stay below `CHUNK` numbers. The sums of
+segments take (S, K), with S below five times the number of rows (columns), or nnz / 1024 above that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.sparse import csr_array
+
+from bayesnmf.kernels.cpu import Sides, Totals
+
+CHUNK = 2**25  # numbers in a temporary: 128 MiB in float32
+LONGEST = 1024  # cells in a segment
+FAN = 4  # sums added up at a time
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Segments:
+    """Nonzero counts in the order of one side's rows, and how they are cut up.
+
+    Attributes
+    ----------
+    indices, values : (nnz,)
+        The row on the other side of each count, and the count.
+    owners, starts, ends : (chunks, segments of a chunk)
+        The row each segment belongs to, and its first cell and the one after its last. Chunks are filled up with
+        empty segments.
+    tree : tuple of pairs of (S,)
+        For each level of the sum over a row's segments: the first summand of each new one, and the one after its last.
+    length : int
+        Cells of a segment, at most.
+    rows : int
+        Rows of this side.
+    """
+
+    indices: Any
+    values: Any
+    owners: Any
+    starts: Any
+    ends: Any
+    tree: tuple[tuple[Any, Any], ...]
+    length: int = field(metadata={"static": True})
+    rows: int = field(metadata={"static": True})
+
+
+class Cells(NamedTuple):
+    """The nonzero counts twice, by row and by column."""
+
+    by_row: Segments
+    by_column: Segments
+
+
+def place_cells(matrix: csr_array, transposed: csr_array, rank: int, device: Any = None) -> Cells:
+    """Cut up counts (n, m), given in both orders, for a factorisation of some rank, and put them on a device.
+
+    Device memory is that of both matrices. Call it, and what uses the result, under `jax.enable_x64(True)`.
+    """
+    return jax.device_put(Cells(_segments(matrix, rank), _segments(transposed, rank)), device)
+
+
+def _segments(matrix: csr_array, rank: int) -> Segments:
+    rows, nnz = len(matrix.indptr) - 1, len(matrix.data)
+    indptr = matrix.indptr.astype(np.int32 if nnz < 2**30 else np.int64)
+    length = min(1 << max(int(np.ceil(np.log2(max(nnz, 1) / (4 * rows)))), 0), LONGEST)
+    owners, starts, ends, bounds = _cut(indptr, length)
+    width = max(min(CHUNK // (length * rank), len(owners)), 1)
+    chunks = -(-len(owners) // width)
+    spare = (0, chunks * width - len(owners))
+    owners, starts, ends = (np.pad(each, spare).reshape(chunks, width) for each in (owners, starts, ends))
+    tree = []
+    while len(bounds) > 1 and np.diff(bounds).max() > 1:
+        _, first, last, bounds = _cut(bounds, FAN)
+        tree.append((first, last))
+    indices, values = matrix.indices.astype(np.int32, copy=False), matrix.data
+    if nnz == 0:  # an array without entries cannot be read at all
+        indices, values = np.zeros(1, np.int32), np.zeros(1, matrix.dtype)
+    return Segments(indices, values, owners, starts, ends, tuple(tree), length, rows)
+
+
+def _cut(indptr: Any, length: int) -> tuple[Any, Any, Any, Any]:
+    """Cut runs into pieces of at most `length`, at least one for each run.
+
+    Returns
+    -------
+    owners, starts, ends : ndarray of shape (pieces,)
+        The run, the first place and the place after the last of each piece.
+    bounds : ndarray of shape (runs + 1,)
+        Where the pieces of each run begin and end.
+    """
+    pieces = np.maximum(-(-np.diff(indptr) // length), 1)
+    bounds = np.concatenate([[0], np.cumsum(pieces)]).astype(indptr.dtype)
+    owners = np.repeat(np.arange(len(pieces), dtype=np.int32), pieces)
+    place = np.arange(len(owners), dtype=indptr.dtype) - bounds[owners]
+    starts = indptr[owners] + place * length
+    return owners, starts, np.minimum(starts + length, indptr[owners + 1]), bounds
+
+
+def expected_allocations(cells: Cells, loadings: Any, components: Any, *, sides: Sides = "both") -> Totals:
+    """Share every count out among the components in proportion to loadings_ik · components_kj.
+
+    Parameters
+    ----------
+    cells : Cells
+        Counts, of the dtype of the factors (float64 or float32).
+    loadings, components : array of shape (n, K) and (K, m)
+        Positive geometric means.
+    sides : {"both", "loadings", "components"}
+        Whose totals are wanted, each of which takes one pass; the others are empty.
+
+    Returns
+    -------
+    Totals
+        With Σ_k A_ik = Σ_j X_ij and Σ_k B_kj = Σ_i X_ij even where the mean of a cell underflows. ℓ is a float64:
+        the logarithm of every mean is taken, and summed, in that type.
+    """
+    U, Vt = loadings, components.T
+    A: Any = jnp.zeros((0, U.shape[1]), U.dtype)
+    Bt: Any = A
+    loglik: Any = None
+    if sides != "components":
+        A, loglik = _side_totals(cells.by_row, U, Vt)
+    if sides != "loadings":
+        Bt, same = _side_totals(cells.by_column, Vt, U)
+        loglik = same if loglik is None else loglik
+    return Totals(A, Bt.T, loglik)
+
+
+def _side_totals(cells: Segments, own: Any, other: Any) -> tuple[Any, Any]:
+    """Return the totals (rows, K) of the side whose factor is `own` (rows, K), given `other` (columns, K), and ℓ."""
+    partial, loglik, lost = _over_chunks(_share_out, cells, own, other)
+    # Branching takes the host's time: so once a pass, and chunk by chunk only in the pass that few fits need.
+    partial, loglik = jax.lax.cond(
+        lost,
+        lambda: jax.tree.map(jnp.add, (partial, loglik), _over_chunks(_share_out_underflowed, cells, own, other)[:2]),
+        lambda: (partial, loglik),
+    )
+    for starts, ends in cells.tree:
+        places, inside = _places(starts, ends, FAN)
+        partial = jnp.where(inside[..., None], partial[places], 0).sum(axis=1)
+    return partial[: cells.rows], loglik
+
+
+def _over_chunks(share_out: Callable[..., Any], cells: Segments, own: Any, other: Any) -> tuple[Any, Any, Any]:
+    """Share out chunk by chunk: what every segment receives (S, K), ℓ, and whether a mean underflowed."""
+
+    def chunk(loglik: Any, segments: Any) -> tuple[Any, Any]:
+        owners, starts, ends = segments
+        places, inside = _places(starts, ends, cells.length)
+        x = jnp.where(inside, cells.values[places], 0)
+        received, sum_log, lost = share_out(x, own[owners], other, cells.indices[places])
+        return loglik + sum_log, (received, lost)
+
+    segments = (cells.owners, cells.starts, cells.ends)
+    loglik, (received, lost) = jax.lax.scan(chunk, jnp.zeros((), jnp.float64), segments)
+    return received.reshape(-1, own.shape[1]), loglik, lost.any()
+
+
+def _places(starts: Any, ends: Any, length: int) -> tuple[Any, Any]:
+    """Return the places in each run from start to end, (runs, length), 0 beyond it, and which are inside."""
+    places = starts[:, None] + jnp.arange(length, dtype=starts.dtype)
+    inside = places < ends[:, None]
+    return jnp.where(inside, places, 0), inside
+
+
+def _means(u: Any, v: Any) -> tuple[Any, Any]:
+    """Return the means (S, L) at factors u (S, K) and v (S, L, K), and which are too small to divide by."""
+    # Not a matrix product: by default those are rounded to fewer bits than float32 has.
+    mean = (u[:, None, :] * v).sum(axis=-1)
+    return mean, mean < jnp.finfo(u.dtype).tiny ** 0.75  # quotients, and their sums, could overflow
+
+
+def _share_out(x: Any, u: Any, other: Any, indices: Any) -> tuple[Any, Any, Any]:
+    """Share out counts x (S, L) at factors u (S, K) and other[indices]; return what u receives, ℓ and any underflow."""
+    v = other[indices]
+    mean, small = _means(u, v)
+    kept, mean = jnp.where(small, 0, x), jnp.where(small, 1, mean)
+    received = u * ((kept / mean)[..., None] * v).sum(axis=1)
+    return received, (kept * jnp.log(mean.astype(jnp.float64))).sum(), (small & (x > 0)).any()
+
+
+def _share_out_underflowed(x: Any, u: Any, other: Any, indices: Any) -> tuple[Any, Any, Any]:
+    """Share out the counts whose mean underflowed alone, with the exponent range that logarithms have.
+
+    Where no component gives positive mass, factors of 0 count as the smallest normal number.
+    """
+    smallest = float(jnp.finfo(u.dtype).tiny)
+    x = jnp.where(_means(u, other[indices])[1], x, 0)
+    lost = (x > 0).any()
+
+    def logs(floor: float) -> Any:
+        low, high = (jnp.log(jnp.maximum(factor, floor).astype(jnp.float64)) for factor in (u, other))
+        return low[:, None, :] + high[indices]
+
+    def by_logarithms() -> tuple[Any, Any]:
+        weight = logs(0.0)
+        weight = jnp.where(weight.max(axis=-1, keepdims=True) == -jnp.inf, logs(smallest), weight)
+        top = weight.max(axis=-1, keepdims=True)
+        weight = jnp.exp(weight - top)
+        mass = weight.sum(axis=-1, keepdims=True)
+        received = (x[..., None] * weight / mass).sum(axis=1)
+        return received.astype(u.dtype), (x * (top + jnp.log(mass))[..., 0]).sum()
+
+    return *jax.lax.cond(lost, by_logarithms, lambda: (jnp.zeros_like(u), jnp.zeros((), jnp.float64))), lost

@@ -1,0 +1,75 @@
+"""What the tools are held against beside each other: the C loop of `limit.py`, and fastTopics, which needs R.
+
+fastTopics was measured beside that C loop on another machine. Its seconds an iteration are scaled by (C loop here /
+C loop there), float64 and one thread both times, and marked "scaled". Of each iteration the dense log-likelihood is
+the larger part, so the updates alone are given too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.data import Problem
+
+# Seconds there. An iteration by threads, and its updates alone with one thread.
+C_LOOP = {("newsgroups", 10): 0.0249, ("newsgroups", 50): 0.0883, ("pbmc_facs", 10): 0.0163, ("pbmc_facs", 50): 0.0547}
+WHOLE = {
+    ("newsgroups", 10): {"EM": {1: 2.09}, "SCD": {1: 2.61, 2: 2.34}, "CCD": {1: 2.47, 2: 2.35}},
+    ("newsgroups", 50): {"EM": {1: 17.6}, "SCD": {1: 20.2, 2: 18.4}},
+    ("pbmc_facs", 10): {"EM": {1: 0.45}, "SCD": {1: 1.00, 2: 0.54}, "CCD": {1: 0.76, 2: 0.44}},
+    ("pbmc_facs", 50): {"EM": {1: 2.46}, "SCD": {1: 5.17, 2: 3.01}, "CCD": {1: 3.72, 2: 2.16}},
+}
+UPDATES = {
+    ("newsgroups", 10): {"EM": 0.32, "SCD": 0.54, "CCD": 0.24},
+    ("pbmc_facs", 10): {"EM": 0.32, "SCD": 0.51, "CCD": 0.23},
+}
+ALGORITHMS = {  # in words, what one iteration is, and ours that does the same
+    "EM": ("EM", "1 sweep, both sides", ""),
+    "SCD": ("SCD, extrapolated", "4 sweeps, both sides", "ours SCD, extrapolated float64"),
+    "CCD": ("CCD, extrapolated", "1 sweep, both sides", ""),
+}
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A row that was not run here: its seconds an iteration, what one is, and our tool of the same algorithm."""
+
+    name: str
+    per_iteration: float
+    iteration: str
+    like: str
+
+
+def limits(problem: Problem) -> dict[str, float]:
+    """Seconds of one allocation step by the C loop, one thread, by dtype; empty without a C compiler."""
+    from benchmarks.limit import Limit, NoCompilerError
+
+    found = {}
+    for dtype in ("float64", "float32"):
+        matrix = problem.counts.matrix.astype(np.dtype(dtype))
+        try:
+            limit = Limit(matrix, problem.start["loadings"], problem.start["components"])
+        except NoCompilerError:
+            return {}
+        found[dtype] = limit.seconds()
+    return found
+
+
+def fasttopics(problem: Problem, limit: dict[str, float], threads: int) -> list[Anchor]:
+    """Return the scaled figures that there are for this problem: the whole call, and the updates alone."""
+    key = (problem.name, problem.rank)
+    if key not in C_LOOP or "float64" not in limit:
+        return []
+    factor = limit["float64"] / C_LOOP[key]
+    measured = []
+    for algorithm, by_threads in WHOLE[key].items():
+        used = min(threads, max(by_threads))
+        measured.append((algorithm, f"{used} thread{'s' * (used > 1)}", by_threads[used]))
+    measured += [(each, "updates alone, 1 thread", seconds) for each, seconds in UPDATES.get(key, {}).items()]
+    rows = []
+    for algorithm, how, seconds in measured:
+        words, iteration, like = ALGORITHMS[algorithm]
+        rows.append(Anchor(f"fastTopics {words}, {how}, scaled", seconds * factor, iteration, like))
+    return rows

@@ -1,0 +1,85 @@
+"""What is fitted: counts, and one start for all tools."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import bayesnmf
+from bayesnmf import MAP, Gamma, Priors
+from bayesnmf.counts import Counts
+from bayesnmf.datasets import digits
+from bayesnmf.scoring import thin
+
+Array = NDArray[Any]
+
+ROOT = Path(__file__).resolve().parents[1]
+WARM_UP = 4  # EM iterations of the start
+KEEP = 0.8  # probability with which thinning keeps a count
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Counts to fit, and the start.
+
+    Attributes
+    ----------
+    name : str
+        Of the data.
+    counts : Counts
+        What is fitted.
+    held_out : Counts or None
+        What thinning set aside.
+    rank : int
+    start : dict of ndarray
+        `loadings` (n, K) and `components` (K, m): uniform draws, then 4 EM iterations. `gamma` and `nu`: Dirichlet
+        parameters drawn from Gamma(100, 100), as scikit-learn and gensim do.
+    alpha, eta : float
+        Concentrations of the priors of loadings and components, 1/K as scikit-learn and gensim have them.
+    seed : int
+    """
+
+    name: str
+    counts: Counts
+    held_out: Counts | None
+    rank: int
+    start: dict[str, Array]
+    alpha: float
+    eta: float
+    seed: int
+
+
+def read(name: str, rank: int, seed: int) -> Counts:
+    """Return counts by name; NxM simulates them from gamma_poisson with that rank, 200 counts a row."""
+    if size := re.fullmatch(r"(\d+)x(\d+)", name):
+        return bayesnmf.simulate("gamma_poisson", (int(size[1]), int(size[2])), rank, seed=seed).counts
+    if name == "digits":
+        return digits()
+    folder = Path(os.environ.get("BAYESNMF_DATA", ROOT.parent / "shared" / "data"))
+    path = folder / f"{name}.npz"
+    if not path.exists():
+        raise SystemExit(f"{path} is not there: set BAYESNMF_DATA to the folder that holds {name}.npz")
+    return bayesnmf.read_counts(path)
+
+
+def problem(name: str, task: str, rank: int, seed: int) -> Problem:
+    """Read counts, thin them for the task "heldout", and draw the start."""
+    counts, held_out = read(name, rank, seed), None
+    rng = np.random.default_rng([seed, rank])
+    if task == "heldout":
+        counts, held_out = thin(counts, KEEP, rng)
+    n, m = counts.shape
+    loadings, components = rng.uniform(0.1, 1, (n, rank)), rng.uniform(0.1, 1, (rank, m))
+    components /= components.sum(axis=1, keepdims=True)
+    drawn = bayesnmf.Start(loadings, components)
+    options = MAP(priors=Priors(Gamma(1.0, 0.0), "parameter"), start=drawn, max_iter=WARM_UP, tol=0)
+    begun = bayesnmf.fit(counts, "poisson", rank, "map", options=options, seed=seed)
+    start = {"loadings": begun.loadings, "components": begun.components}
+    start |= {"gamma": rng.gamma(100, 0.01, (n, rank)), "nu": rng.gamma(100, 0.01, (rank, m))}
+    return Problem(name, counts, held_out, rank, start, 1 / rank, 1 / rank, seed)

@@ -1,0 +1,81 @@
+"""The one formula by which the factors of all tools are judged, whatever each of them calls its objective."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from bayesnmf import Dirichlet, Gamma, Priors
+from bayesnmf.fitting import resolve_priors
+from bayesnmf.inference.coordinate_ascent import visit
+from bayesnmf.inference.local import settle
+from bayesnmf.inference.sides import MeanField, State
+from bayesnmf.inference.sides import Problem as Bound
+from bayesnmf.kernels.cpu import cell_rates
+from bayesnmf.scoring import MIXED, background, cell_probabilities
+from benchmarks.data import Problem
+
+Array = NDArray[Any]
+
+MOST_UPDATES, SETTLED = 500, 1e-4
+
+
+def evaluate(problem: Problem, task: str, factors: dict[str, Array]) -> float:
+    """Value of a task's objective, in nats; the greater the better."""
+    doubles = {side: np.asarray(value, np.float64) for side, value in factors.items()}
+    if task == "lda":
+        gamma = Dirichlet(problem.start["gamma"])
+        return bound(problem, Dirichlet(problem.alpha), Dirichlet(problem.eta), gamma, doubles["nu"])
+    if task == "gamma_poisson":
+        priors: Any = resolve_priors(task, problem.counts, problem.rank, Priors())
+        return bound(
+            problem, priors.loadings, priors.components, Gamma(doubles["shape"], doubles["rate"]), doubles["nu"]
+        )
+    if task == "likelihood":
+        return loglik_at_best_scales(problem, doubles["loadings"], doubles["components"])
+    return held_out_loglik(problem, doubles["loadings"], doubles["components"])
+
+
+def loglik_at_best_scales(problem: Problem, loadings: Array, components: Array) -> float:
+    """Poisson log-likelihood with each row of loadings at its best scale, Σ_j λ_ij = Σ_j X_ij.
+
+    So factors of rates and of proportions compare: it is the multinomial log-likelihood and Σ_i log Poisson(N_i; N_i).
+    """
+    counts = problem.counts
+    sums = loadings @ components.sum(axis=1)
+    scale = np.divide(counts.row_totals, sums, out=np.zeros_like(sums), where=sums > 0)
+    rates = cell_rates(counts.matrix, loadings * scale[:, None], np.asfortranarray(components))
+    with np.errstate(divide="ignore"):
+        return float(xlogy(counts.matrix.data, rates).sum()) - counts.total - counts.log_factorial
+
+
+def bound(
+    problem: Problem, loadings_prior: Any, components_prior: Dirichlet, of_loadings: Dirichlet | Gamma, nu: Array
+) -> float:
+    """ELBO with q(components) = Dirichlet(nu) held, Poisson scale.
+
+    q(loadings) is made the best for it by updates from `of_loadings`: every row settles to 1e-4 of its largest loading,
+    or for 500 updates. For lda they start alike for all tools, so that it is a function of the topics alone; with
+    small concentrations rows have local optima, of which each tool's own q(loadings) is in another.
+    """
+    rows, columns = MeanField(component_axis=1), MeanField(component_axis=0)
+    given = Bound(problem.counts, loadings_prior, components_prior, rows, columns, fixed_components=True)
+    sides = rows.of(loadings_prior, of_loadings), columns.of(components_prior, Dirichlet(np.asfortranarray(nu)))
+    settled = settle(given, State(*sides), SETTLED, MOST_UPDATES, None).state
+    return visit(given, settled, None).value
+
+
+def held_out_loglik(problem: Problem, loadings: Array, components: Array) -> float:
+    """Log-likelihood of the held-out counts for each count, given row totals, as `bayesnmf.scoring` has it.
+
+    The point (for samplers the state, for q its mean) is plugged in, with 1e-6 of the background mixed in.
+    """
+    assert problem.held_out is not None
+    matrix = problem.held_out.matrix
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    probability = cell_probabilities(matrix, rows, loadings, components)
+    mixed = (1 - MIXED) * probability + MIXED * background(problem.counts)[matrix.indices]
+    return float(matrix.data @ np.log(mixed)) / problem.held_out.total

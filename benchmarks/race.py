@@ -1,0 +1,210 @@
+"""The tools in processes of their own, in turn: only one runs at a time, and drift of the machine hits all alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.data import ROOT, Problem
+from benchmarks.tools import Tool
+
+Array = NDArray[Any]
+Evaluate = Callable[[dict[str, Array]], float]
+
+SET_UP_SECONDS = 600  # compilation and conversion of the counts
+SLOWEST = 20  # how many times what it was allowed a tool may take for one answer, beside:
+SPARE_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Seconds of fitting, iterations, objective, and the largest memory so far beyond that before the fit (MB)."""
+
+    seconds: float
+    iterations: int
+    value: float
+    megabytes: float
+
+
+@dataclass
+class Run:
+    """What became of one tool.
+
+    Attributes
+    ----------
+    tool : Tool
+    version : str
+    setup : float
+        Seconds before the fit: imports, compilation, conversion of the counts.
+    checkpoints : list of Checkpoint
+        The start first.
+    per_iteration : float
+        Median seconds of an iteration.
+    draws : list of float
+        Training log-likelihood per count after every sweep (gibbs alone).
+    missing : str
+        Why there is no or no further result.
+    """
+
+    tool: Tool
+    version: str = ""
+    setup: float = 0.0
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    per_iteration: float = float("nan")
+    draws: list[float] = field(default_factory=list)
+    missing: str = ""
+
+
+class Worker:
+    """A tool's process."""
+
+    def __init__(self, tool: Tool, folder: Path, python: str, threads: int) -> None:
+        self.log = (folder / "stderr.txt").open("wb")
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+        environment = os.environ | dict.fromkeys(names, str(threads))
+        environment |= {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+        self.process = subprocess.Popen(
+            [python, "-m", "benchmarks.worker", str(folder)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, env=environment,
+        )  # fmt: skip
+        self.run = Run(tool)
+
+    def receive(self, timeout: float) -> dict[str, Any]:
+        """Return the next message; one that says so where the process has ended or takes too long."""
+        assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], timeout)[0]:
+            self.process.kill()
+            return {"missing": f"no answer within {timeout:.0f} s"}
+        line = self.process.stdout.readline()
+        return json.loads(line) if line else {"missing": f"ended with an error, see {self.log.name}"}
+
+    def set_up(self) -> None:
+        """Wait until the tool is ready to fit."""
+        message = self.receive(SET_UP_SECONDS)
+        self.run.missing = message.get("missing", "")
+        self.run.version, self.run.setup = message.get("version", ""), message.get("setup", 0.0)
+
+    def advance(self, until: float, evaluate: Evaluate | None) -> None:
+        """Let the tool fit until it has used so many seconds, and judge the factors it then has."""
+        assert self.process.stdin is not None
+        self.process.stdin.write((json.dumps({"until": until}) + "\n").encode())
+        self.process.stdin.flush()
+        message = self.receive(SLOWEST * until + SPARE_SECONDS)
+        if "missing" in message:
+            self.run.missing = message["missing"]
+            return
+        file = Path(message["file"])
+        value = float("nan")
+        if evaluate is not None:
+            with np.load(file) as factors:
+                value = evaluate(dict(factors))
+        file.unlink()
+        self.run.per_iteration = message["median"]
+        self.run.draws += message["values"]
+        here = Checkpoint(message["seconds"], message["iterations"], value, message["megabytes"])
+        self.run.checkpoints.append(here)
+
+    @property
+    def used(self) -> float:
+        """Seconds of fitting so far."""
+        return self.run.checkpoints[-1].seconds if self.run.checkpoints else 0.0
+
+    def close(self) -> None:
+        """End the process."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        self.log.close()
+
+
+def grid(budget: float, stride: float, least: float = 0.05) -> Array:
+    """Seconds at which all tools are looked at: a geometric series that ends at the budget."""
+    steps = max(int(np.floor(np.log(budget / least) / np.log(stride))), 0)
+    return budget / stride ** np.arange(steps, -1, -1.0)
+
+
+def write_job(problem: Problem, task: str, tool: Tool, threads: int, folder: Path) -> None:
+    """Write what a worker reads, beside the counts and the start."""
+    module, function = tool.function.split(":")
+    job: dict[str, Any] = {
+        "problem": str(folder.parent),
+        "function": f"benchmarks.tools.{module}:{function}",
+        "task": task,
+    }
+    job |= {"rank": problem.rank, "threads": threads, "seed": problem.seed, "settings": tool.settings}
+    job |= {"alpha": problem.alpha, "eta": problem.eta}
+    (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+
+
+def write_problem(problem: Problem, folder: Path) -> None:
+    """Write the counts and the start."""
+    matrix = problem.counts.matrix
+    arrays = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": matrix.shape}
+    np.savez(folder / "counts.npz", **arrays)
+    np.savez(folder / "start.npz", **problem.start)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all tools of a race get.
+
+    Attributes
+    ----------
+    budget : float
+        Seconds of fitting each.
+    stride : float
+        Ratio of the seconds at which they are looked at.
+    threads : int
+    pythons : dict
+        Interpreters by peer, where it is not this one.
+    """
+
+    budget: float
+    stride: float = 1.25
+    threads: int = 2
+    pythons: dict[str, str] = field(default_factory=dict)
+
+
+def race(
+    problem: Problem, task: str, tools: list[Tool], terms: Terms, folder: Path, evaluate: Evaluate | None
+) -> list[Run]:
+    """Fit the problem with every tool, round after round.
+
+    Parameters
+    ----------
+    evaluate : callable or None
+        Judges the factors of a checkpoint, while no tool runs; without it values are NaN.
+    """
+    write_problem(problem, folder)
+    workers: list[Worker] = []
+    try:
+        for number, tool in enumerate(tools):
+            own = folder / f"tool_{number}"
+            own.mkdir()
+            write_job(problem, task, tool, terms.threads, own)
+            workers.append(Worker(tool, own, terms.pythons.get(tool.peer, sys.executable), terms.threads))
+            workers[-1].set_up()  # one after the other: nobody compiles while another is timed
+        for until in grid(terms.budget, terms.stride):
+            for worker in workers:
+                if not worker.run.missing and worker.used < until:
+                    worker.advance(until, evaluate)
+    finally:
+        for worker in workers:
+            worker.close()
+    return [worker.run for worker in workers]

@@ -1,0 +1,230 @@
+"""From checkpoints to gaps, seconds and tables."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from benchmarks.anchors import Anchor
+from benchmarks.data import Problem
+from benchmarks.race import Run
+
+# Of the best value that any tool reached; held-out log-likelihoods differ by more than optima of one objective do.
+FINE = (1e-3, 1e-4, 1e-5, 1e-6)
+GAPS = {"likelihood": FINE, "lda": FINE, "gamma_poisson": FINE, "heldout": (1e-2, 3e-3, 1e-3, 1e-4)}
+MIXED = 1.1  # R-hat of the halves of a chain above which there is nothing to compare
+OBJECTIVES = {
+    "likelihood": "log-likelihood",
+    "lda": "ELBO",
+    "gamma_poisson": "ELBO",
+    "heldout": "held-out log-likelihood for each count",
+    "gibbs": "training log-likelihood for each count",
+}
+
+
+@dataclass
+class Result:
+    """All that one race gave, and what it is held against."""
+
+    problem: Problem
+    task: str
+    threads: int
+    budget: float
+    runs: list[Run]
+    limit: dict[str, float] = field(default_factory=dict)
+    anchors: list[Anchor] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """What was fitted, in words."""
+        n, m = self.problem.counts.shape
+        threads = f"{self.threads} thread{'s' * (self.threads > 1)}"
+        return (
+            f"{self.task}: {self.problem.name}, {n:,} × {m:,}, {self.problem.counts.nnz:,} nonzeros, "
+            f"K = {self.problem.rank}, {threads}, {self.budget:g} s a tool"
+        )
+
+    @property
+    def best(self) -> float:
+        """The greatest value that any tool reached at any checkpoint."""
+        values = [c.value for run in self.runs for c in run.checkpoints if np.isfinite(c.value)]
+        return max(values, default=float("nan"))
+
+
+def gaps(run: Run, best: float) -> np.ndarray:
+    """Relative distance of each checkpoint from the best value."""
+    return np.array([(best - c.value) / abs(best) for c in run.checkpoints])
+
+
+def reached(run: Run, best: float, gap: float, what: str = "seconds") -> float:
+    """Seconds (or iterations) after which a tool is within a gap of the best; NaN if it never is.
+
+    Between checkpoints the logarithm of the gap is taken as linear; before the first, its own seconds count.
+    """
+    distances = gaps(run, best)
+    there = np.flatnonzero(distances <= gap)
+    if not len(there):
+        return float("nan")
+    now = there[0]
+    here = float(getattr(run.checkpoints[now], what))
+    if now == 0 or distances[now] <= 0 or not np.isfinite(distances[now - 1]):
+        return here
+    before = float(getattr(run.checkpoints[now - 1], what))
+    share = np.log(distances[now - 1] / gap) / np.log(distances[now - 1] / distances[now])
+    return before + share * (here - before)
+
+
+def overtaken(run: Run, ours: list[Run]) -> str:
+    """How many times sooner ours was where a tool ended: robust where tools end in different local optima."""
+    end = run.checkpoints[-1]
+    there = least([reached(each, end.value, 0.0) for each in ours])
+    if run.tool.peer == "ours":
+        return ""
+    return f"{number(there)} ({number(end.seconds / there, 2)}×)" if np.isfinite(there) else "–"
+
+
+def effective_draws(run: Run) -> dict[str, float]:
+    """Effective sample size of the second half of a chain, and of it a second; R-hat of its two halves."""
+    import arviz as az
+
+    draws = np.array(run.draws[len(run.draws) // 2 :])
+    if len(draws) < 20:
+        return {}
+    halves = draws[: len(draws) // 2 * 2].reshape(2, -1)
+    seconds = run.checkpoints[-1].seconds * len(draws) / len(run.draws)
+    ess = float(az.ess(draws[None]))
+    sizes = {"ess": ess, "ess_per_second": ess / seconds, "r_hat": float(az.rhat(halves))}
+    return sizes | {"mean": float(draws.mean()), "sd": float(draws.std(ddof=1))}
+
+
+def mixed(sizes: dict[str, float]) -> bool:
+    """Whether an effective sample size means anything: the halves of the chain agree."""
+    return sizes.get("r_hat", float("inf")) < MIXED
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Return a number with so many digits, a dash for NaN."""
+    if not np.isfinite(value):
+        return "–"
+    decimals = digits - 1 - int(np.floor(np.log10(abs(value)))) if value else digits - 1
+    return f"{value:,.{max(decimals, 0)}f}" if decimals < 7 else f"{value:.{digits - 1}g}"
+
+
+def beside(value: float, base: float) -> str:
+    """Return a number, with what it is times the base where that is not about 1."""
+    if not (np.isfinite(value) and np.isfinite(base)) or 0.95 < value / base < 1.05:
+        return number(value)
+    return f"{number(value)} ({number(value / base, 2)}×)"
+
+
+def least(values: list[float]) -> float:
+    """The least number that is one."""
+    return min((v for v in values if np.isfinite(v)), default=float("nan"))
+
+
+def tables(result: Result) -> list[list[list[str]]]:
+    """All tables of a result, each as rows with the header first."""
+    if result.task == "gibbs":
+        return [_table_of_draws(result)]
+    if result.task != "likelihood":
+        return [_table_of_values(result)]
+    found = [table_of_iterations(result), _table_of_values(result), table_of_anchors(result)]
+    return [rows for rows in found if len(rows) > 1]
+
+
+def _table_of_values(result: Result) -> list[list[str]]:
+    best, wanted = result.best, GAPS[result.task]
+    done = [run for run in result.runs if run.checkpoints]
+    ours = [run for run in done if run.tool.peer == "ours"]
+    quickest = [least([reached(run, best, gap) for run in ours]) for gap in wanted]
+    header = ["tool", "s an iteration", "iterations", OBJECTIVES[result.task], "below the best"]
+    rows = [[*header, *(f"s to {gap:g}" for gap in wanted), "ours is there after s", "MB", "set-up s"]]
+    for run in done:
+        end = run.checkpoints[-1]
+        cells = [beside(reached(run, best, gap), base) for gap, base in zip(wanted, quickest, strict=True)]
+        rows.append([
+            run.tool.name, number(run.per_iteration), str(end.iterations),
+            f"{end.value:,.{1 if abs(best) > 1e3 else 5}f}", f"{(best - end.value) / abs(best):.1e}",
+            *cells, overtaken(run, ours), f"{end.megabytes:.0f}", number(run.setup, 2),
+        ])  # fmt: skip
+    return rows
+
+
+def table_of_iterations(result: Result) -> list[list[str]]:
+    """Seconds an iteration, as times ours and times the C loop of the same precision: likelihood alone."""
+    done = [run for run in result.runs if run.checkpoints]
+    plain = {run.tool.dtype: run.per_iteration for run in reversed(done) if run.tool.peer == "ours"}
+    nan = float("nan")
+    header = ["tool", "one iteration", "s", "× ours EM", "× C loop"]
+    rows = [[f"C loop, {dtype}, 1 thread", "one allocation step", number(s), number(s / plain.get(dtype, nan), 2), ""]
+            for dtype, s in result.limit.items()]  # fmt: skip
+    listed = [(run.tool.name, run.tool.iteration, run.tool.dtype, run.per_iteration) for run in done]
+    listed += [(each.name, each.iteration, "float64", each.per_iteration) for each in result.anchors]
+    for name, iteration, dtype, seconds in listed:
+        ratios = seconds / plain.get(dtype, nan), seconds / result.limit.get(dtype, nan)
+        rows.append([name, iteration, number(seconds), *(number(ratio, 2) for ratio in ratios)])
+    return [header, *rows]
+
+
+def table_of_anchors(result: Result) -> list[list[str]]:
+    """Seconds that fastTopics would take: its seconds an iteration, scaled, times the iterations that ours took."""
+    wanted = GAPS[result.task]
+    ours = [run for run in result.runs if run.tool.peer == "ours" and run.checkpoints]
+    quickest = [least([reached(run, result.best, gap) for run in ours]) for gap in wanted]
+    rows = [["tool", *(f"s to {gap:g}" for gap in wanted)]]
+    for anchor in result.anchors:
+        for run in ours:
+            if run.tool.name == anchor.like:
+                steps = [reached(run, result.best, gap, "iterations") for gap in wanted]
+                cells = [beside(s * anchor.per_iteration, base) for s, base in zip(steps, quickest, strict=True)]
+                rows.append([anchor.name, *cells])
+    return rows
+
+
+def _table_of_draws(result: Result) -> list[list[str]]:
+    columns = ["tool", "s a sweep", "sweeps", "ESS a second", "ESS", "R-hat", OBJECTIVES["gibbs"], "MB", "set-up s"]
+    done = [(run, effective_draws(run)) for run in result.runs if run.checkpoints]
+    first = next((pair for pair in done if pair[0].tool.peer == "ours"), None)
+    of_ours = [sizes["ess_per_second"] for run, sizes in done if run.tool.peer == "ours" and mixed(sizes)]
+    most = max(of_ours, default=float("nan"))
+    rows = [columns]
+    for run, sizes in done:
+        end = run.checkpoints[-1]
+        base = first[0].per_iteration if first else float("nan")
+        cells = ["–"] * 4
+        if sizes:
+            mean = f"{sizes['mean']:.5f} ± {sizes['sd']:.5f}"
+            ess = [beside(sizes["ess_per_second"], most), number(sizes["ess"])] if mixed(sizes) else ["not mixed"] * 2
+            cells = [*ess, f"{sizes['r_hat']:.3f}", mean]
+        sweep = beside(run.per_iteration, base)
+        rows.append([run.tool.name, sweep, str(end.iterations), *cells, f"{end.megabytes:.0f}", number(run.setup, 2)])
+    return rows
+
+
+def markdown(rows: list[list[str]]) -> str:
+    """Return rows as a Markdown table."""
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    lines.insert(1, "|---|" + "--:|" * (len(rows[0]) - 1))
+    return "\n".join(lines)
+
+
+def left_out(result: Result) -> dict[str, str]:
+    """Tools without a result, and why."""
+    return {run.tool.name: run.missing for run in result.runs if run.missing}
+
+
+def record(result: Result) -> dict[str, Any]:
+    """Return all of a result for JSON, gaps and derived sizes included."""
+    best = result.best
+    runs = []
+    for run in result.runs:
+        about: dict[str, Any] = asdict(run)
+        if result.task == "gibbs":
+            about["sizes"] = effective_draws(run) if run.checkpoints else {}
+        elif run.checkpoints:
+            about["seconds_to"] = {f"{gap:g}": reached(run, best, gap) for gap in GAPS[result.task]}
+        runs.append(about)
+    anchors = [vars(anchor) for anchor in result.anchors]
+    return {"title": result.title, "best": best, "runs": runs, "limit": result.limit, "anchors": anchors}

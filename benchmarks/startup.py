@@ -1,0 +1,104 @@
+"""How long it takes to get going: imports, `--help`, a first fit without compiled kernels, and one with them.
+
+Everything is measured in fresh processes, as wall seconds from the start of the interpreter to its end; the median of
+several. "first": Numba's cache is an empty folder, so that all kernels of the fit are compiled. "second": the cache
+that the process before left. The limits are those that the package promises.
+
+    uv run python -m benchmarks.startup [--processes 5] [--out results/startup.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+FIT = (
+    "import bayesnmf; bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], 'poisson', 2, {method!r}, seed=0, "
+    "options=bayesnmf.{options})"
+)
+PROPER = "priors=bayesnmf.Priors(bayesnmf.Gamma(1, 1))"
+FITS = {
+    "map em": FIT.format(method="map", options="MAP(max_iter=5, tol=0)"),
+    "map scd": FIT.format(method="map", options="MAP(algorithm='scd', max_iter=5, tol=0)"),
+    "vi": FIT.format(method="vi", options=f"VI(max_iter=5, tol=0, {PROPER})"),
+    "gibbs": FIT.format(method="gibbs", options=f"Gibbs(chains=1, draws=50, warmup=50, {PROPER})"),
+}
+QUIETLY = ["-W", "ignore"]
+HEAVY = ("jax", "numpyro", "arviz", "matplotlib")
+
+
+class Measured(NamedTuple):
+    """One line of the table: seconds of each process, and the limit."""
+
+    name: str
+    seconds: list[float]
+    limit: float | None
+
+    @property
+    def median(self) -> float:
+        """What is compared with the limit."""
+        return statistics.median(self.seconds)
+
+
+def seconds_of(command: list[str], cache: str | None = None) -> float:
+    """Run a command in a process of its own, with Numba's cache in a folder if one is given."""
+    environment = os.environ | ({} if cache is None else {"NUMBA_CACHE_DIR": cache})
+    began = time.perf_counter()
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    return time.perf_counter() - began
+
+
+def python(code: str) -> list[str]:
+    """Return the command that runs some code."""
+    return [sys.executable, *QUIETLY, "-c", code]
+
+
+def measure(processes: int, fits: list[str]) -> list[Measured]:
+    """Measure the imports and the fits of these names, each `processes` times."""
+    absent = f"import bayesnmf, sys; assert not set({HEAVY!r}) & set(sys.modules)"
+    simple = [
+        ("python alone", python("pass"), None),
+        ("import bayesnmf", python(absent), 0.5),
+        ("bayesnmf --help", [sys.executable, "-m", "bayesnmf.cli", "--help"], 0.7),
+    ]
+    for _, command, _ in simple:
+        seconds_of(command)  # bytecode is compiled, files are read from the disk
+    table = [Measured(name, [seconds_of(command) for _ in range(processes)], limit) for name, command, limit in simple]
+    for name in fits:
+        code = FITS[name]
+        first, second = [], []
+        for _ in range(processes):
+            with tempfile.TemporaryDirectory() as cache:
+                first.append(seconds_of(python(code), cache))
+                second.append(seconds_of(python(code), cache))
+        table += [Measured(f"{name}, first", first, 15.0), Measured(f"{name}, second", second, 1.0)]
+    return table
+
+
+def main() -> None:
+    """Print the table; write it to a file if asked."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--processes", type=int, default=5, help="for each line (default: %(default)s)")
+    parser.add_argument("--fits", nargs="*", choices=list(FITS), default=list(FITS), help="(default: all)")
+    parser.add_argument("--out", type=Path, help="JSON file to write")
+    options = parser.parse_args()
+    table = measure(options.processes, options.fits)
+    print(f"{'':20}{'median s':>10}{'least':>8}{'most':>8}{'limit':>8}")
+    for row in table:
+        limit = "" if row.limit is None else f"{row.limit:8.1f}" + ("" if row.median < row.limit else "  missed")
+        print(f"{row.name:20}{row.median:10.2f}{min(row.seconds):8.2f}{max(row.seconds):8.2f}{limit}")
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps([row._asdict() for row in table], indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

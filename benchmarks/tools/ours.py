@@ -1,0 +1,166 @@
+"""bayesnmf, by the loops that `bayesnmf.fit` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import bayesnmf
+from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, Start
+from bayesnmf.checks import as_counts
+from bayesnmf.closed_form import _steps, batching_of, schedule_of
+from bayesnmf.counts import Counts
+from bayesnmf.fitting import resolve_priors
+from bayesnmf.inference.allocation_model import urn_of
+from bayesnmf.inference.coordinate_ascent import Progress, ascend
+from bayesnmf.inference.gibbs import gibbs_chain
+from bayesnmf.inference.local import put_rows, rows_of, rows_of_problem
+from bayesnmf.inference.minibatch import Components, step_on_batch
+from bayesnmf.inference.sides import State, update_components, update_loadings
+from bayesnmf.kernels.cpu import assign_tokens, reassign_tokens
+from bayesnmf.problems import draws_problem, point_or_mean_field, start_state
+from benchmarks.worker import Clock, Job
+
+Array = NDArray[Any]
+
+FOR_EVER = 10**9
+FLAT = Priors(Gamma(1.0, 0.0), "parameter")
+
+
+def likelihood(job: Job, clock: Clock) -> None:
+    """Maximum likelihood: map with flat priors."""
+    start = Start(job.start["loadings"], job.start["components"])
+    options = MAP(priors=FLAT, start=start, max_iter=FOR_EVER, tol=0, threads=job.threads, **job.settings)
+    climb(job, clock, options)
+
+
+def lda(job: Job, clock: Clock) -> None:
+    """Variational inference of Dirichlet-Poisson."""
+    priors = Priors(Dirichlet(job.alpha), Dirichlet(job.eta))
+    options = VI(priors=priors, start=drawn_start(job), max_iter=FOR_EVER, tol=0, threads=job.threads, **job.settings)
+    climb(job, clock, options)
+
+
+def gamma_poisson(job: Job, clock: Clock) -> None:
+    """Variational inference of Gamma-Poisson, at its default priors."""
+    start = Start(job.start["loadings"], job.start["components"])
+    priors = resolve_priors("gamma_poisson", as_counts(job.counts), job.rank, Priors())
+    options = VI(priors=priors, start=start, max_iter=FOR_EVER, tol=0, threads=job.threads, **job.settings)
+    climb(job, clock, options)
+
+
+def lda_minibatch(job: Job, clock: Clock) -> None:
+    """Stochastic variational inference of Dirichlet-Poisson; a tick an epoch."""
+    priors = Priors(Dirichlet(job.alpha), Dirichlet(job.eta))
+    options = VI(priors=priors, algorithm="minibatch", threads=job.threads, **job.settings)
+    counts = as_counts(job.counts, dtype=options.dtype)
+    next(epochs(job, options, counts))  # compile
+    running = epochs(job, options, counts)
+    clock.start(bayesnmf.__version__)
+    for q, components in running:
+        clock.tick(partial(means, q, components))
+
+
+def means(q: Any, components: Components) -> dict[str, Array]:
+    """Posterior means of both sides."""
+    return {"loadings": q.mean(), "components": components.side().matrix}
+
+
+def epochs(job: Job, options: VI, counts: Counts) -> Iterator[tuple[Any, Components]]:
+    """Go through the loop of `minibatch_ascent`, without the bound of every epoch: the peers take none either."""
+    n = counts.shape[0]
+    rng = np.random.default_rng(job.seed)
+    problem, batching = point_or_mean_field(counts, options), batching_of(options)
+    state = start_state(problem, drawn_start(job), job.rank, rng)
+    q: Any = state.loadings.conditional
+    components = Components(problem, state.components, n)
+    step = 0
+    while True:
+        for rows in batching.split(rng.permutation(n)):
+            step += 1
+            part = rows_of_problem(problem, rows)
+            put_rows(q, rows, step_on_batch(components, part, rows_of(q, rows), batching, step, job.threads))
+        yield q, components
+
+
+def climb(job: Job, clock: Clock, options: MAP | VI) -> None:
+    """Ascend from the start of the options, a tick an iteration."""
+    counts = as_counts(job.counts, dtype=options.dtype)
+    run(counts, replace(options, max_iter=3), job, None)  # compile
+
+    def show(iteration: int, _value: float, here: State) -> None:
+        if iteration:
+            clock.tick(lambda: export(job.task, here))
+
+    run(counts, options, job, show, lambda: clock.start(bayesnmf.__version__))
+
+
+def export(task: str, state: State) -> dict[str, Array]:
+    """Parameters of q where the task's objective is a bound (of lda those of the topics alone), else means or modes."""
+    if task in ("likelihood", "heldout"):
+        return {"loadings": state.loadings.matrix, "components": state.components.matrix}
+    q: Any = state.loadings.conditional
+    of_components: Any = state.components.conditional
+    of_loadings = {} if task == "lda" else {"shape": q.shape, "rate": q.rate}
+    return {**of_loadings, "nu": of_components.concentration}
+
+
+def run(counts: Counts, options: Any, job: Job, show: Progress | None, ready: Callable[[], None] | None = None) -> None:
+    """Do what `fit` does by map or vi; `ready` is called before the first step."""
+    problem = point_or_mean_field(counts, options)
+    state = start_state(problem, options.start, job.rank, np.random.default_rng(job.seed))
+    schedule = schedule_of(options)
+    if ready is not None:
+        ready()
+    ascend(problem, state, schedule, _steps(problem, options, schedule), progress=show)
+
+
+def gibbs(job: Job, clock: Clock) -> None:
+    """Draw from Dirichlet-Poisson; a tick a sweep."""
+    rng = np.random.default_rng(job.seed)
+    priors = Priors(Dirichlet(job.alpha), Dirichlet(job.eta))
+    problem = draws_problem(as_counts(job.counts), priors, rng, job.threads)
+    state = start_state(problem, drawn_start(job), job.rank, rng)
+    gibbs_chain(problem, state, rng, (1, 1, 1), job.threads)  # compile
+
+    def show(sweeps: int, _value: float, here: State) -> None:
+        if sweeps:
+            clock.tick(lambda: {"loadings": here.loadings.matrix, "components": here.components.matrix})
+
+    clock.start(bayesnmf.__version__)
+    gibbs_chain(problem, state, rng, (FOR_EVER, 1, 1), job.threads, show)
+
+
+def collapsed_gibbs(job: Job, clock: Clock) -> None:
+    """Draw the component of every single count; a tick a sweep.
+
+    The sweep of `collapsed_gibbs_chain`, with loadings and components drawn outside the clock, as for tomotopy.
+    """
+    rng = np.random.default_rng(job.seed)
+    priors = Priors(Dirichlet(job.alpha), Dirichlet(job.eta))
+    problem = draws_problem(as_counts(job.counts), priors, rng, job.threads)
+    state = start_state(problem, drawn_start(job), job.rank, rng)
+    counts, factors = problem.counts.matrix, (state.loadings.geometric, state.components.geometric)
+    urn = urn_of(problem.loadings_prior, problem.components_prior, job.rank, counts.shape[1])
+    tokens = assign_tokens(counts, *factors, int(rng.integers(2**63)))
+    reassign_tokens(counts, tokens, urn, int(rng.integers(2**63)))  # compile
+
+    def draw() -> dict[str, Array]:
+        here = update_loadings(problem, state, tokens.loadings)
+        here = update_components(problem, here, tokens.components.T)
+        return {"loadings": here.loadings.matrix, "components": here.components.matrix}
+
+    clock.start(bayesnmf.__version__)
+    while True:
+        reassign_tokens(counts, tokens, urn, int(rng.integers(2**63)))
+        clock.tick(draw)
+
+
+def drawn_start(job: Job) -> Start:
+    """Return the q that VI starts from, and from which samplers start with a draw."""
+    return Start(Dirichlet(job.start["gamma"]), Dirichlet(job.start["nu"]))

@@ -1,0 +1,190 @@
+"""One tool in a process of its own, driven over a pipe: `python -m benchmarks.worker FOLDER`.
+
+It needs NumPy, SciPy and the tool, not bayesnmf, and runs in the tool's own interpreter. `FOLDER` holds job.json,
+counts.npz and start.npz. Messages are lines of JSON. The parent says how many seconds may be used; the tool goes on
+until they are, and answers with what it has used and a file of factors. The clock stands still in between.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from benchmarks.formulas import sparse_loglik_per_count
+
+Array = NDArray[Any]
+Export = Callable[[], dict[str, Array]]
+
+
+class Finished(Exception):  # noqa: N818 - not an error
+    """The parent asks for nothing more."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to fit.
+
+    Attributes
+    ----------
+    counts : csr_array (n, m)
+        float64, to be converted by the tool.
+    start : dict of ndarray
+        Factors `loadings` (n, K) and `components` (K, m), and Dirichlet parameters `gamma` and `nu` of these shapes.
+    rank, threads, seed : int
+    task : str
+        One of `benchmarks.tools.TASKS`.
+    alpha, eta : float
+        Concentrations of the priors of loadings and components.
+    settings : dict
+        Of the tool.
+    """
+
+    counts: csr_array
+    start: dict[str, Array]
+    rank: int
+    threads: int
+    seed: int
+    task: str
+    alpha: float
+    eta: float
+    settings: dict[str, Any]
+
+
+def peak_megabytes() -> float:
+    """Largest resident size of this process since `forget_peak`, or since it began where the system cannot forget."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        lines = [line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM")]
+        return int(lines[0].split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 1024)
+
+
+def release_memory() -> None:
+    """Give back what setting up has freed, so that it does not hide what the fit takes (glibc)."""
+    gc.collect()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
+
+
+def forget_peak() -> None:
+    """Let the peak begin anew at the present size (Linux)."""
+    if os.access("/proc/self/clear_refs", os.W_OK):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+class Clock:
+    """Counts the seconds of the fit alone, and stops the tool when those allowed are used up.
+
+    A tool calls `start` when it is set up, and `tick` after every iteration with a function that returns its factors.
+    """
+
+    def __init__(self, folder: Path, send: Callable[[dict[str, Any]], None], every_sweep: bool, counts: Any) -> None:
+        self.folder, self.send, self.counts, self.every_sweep = folder, send, counts, every_sweep
+        self.seconds, self.iterations, self.until, self.answers = 0.0, 0, 0.0, 0
+        self.base, self.peak = 0.0, 0.0
+        self.durations: list[float] = []
+        self.values: list[float] = []
+        self.created = self.began = time.perf_counter()
+
+    def start(self, version: str) -> None:
+        """Say that the fit may begin, and wait for seconds."""
+        release_memory()
+        forget_peak()
+        self.base = peak_megabytes()
+        self.send({"ready": True, "setup": time.perf_counter() - self.created, "version": version})
+        self._wait()
+
+    def tick(self, export: Export) -> None:
+        """Note that an iteration is done."""
+        self.durations.append(time.perf_counter() - self.began)
+        self.seconds += self.durations[-1]
+        self.iterations += 1
+        self._after(export)
+
+    def tick_whole(self, export: Export, iterations: int) -> None:
+        """Note a fit of so many iterations that was begun from scratch: the seconds are those of it alone."""
+        self.seconds = time.perf_counter() - self.began
+        self.iterations = iterations
+        self.durations = [self.seconds / iterations]
+        self._after(export)
+
+    def _after(self, export: Export) -> None:
+        self.peak = max(self.peak, peak_megabytes())
+        if self.every_sweep:
+            factors = export()
+            self.values.append(sparse_loglik_per_count(self.counts, factors["loadings"], factors["components"]))
+            forget_peak()  # what looking at a state takes is not the tool's
+        if self.seconds >= self.until:
+            self._answer(export)
+            forget_peak()
+            self._wait()
+        self.began = time.perf_counter()
+
+    def _answer(self, export: Export) -> None:
+        self.answers += 1
+        file = self.folder / f"factors_{self.answers}.npz"
+        np.savez(file, **export())
+        answer = {"seconds": self.seconds, "iterations": self.iterations, "file": str(file)}
+        answer |= {"megabytes": self.peak - self.base, "median": float(np.median(self.durations))}
+        self.send(answer | {"values": self.values})
+        self.values = []
+
+    def _wait(self) -> None:
+        line = sys.stdin.readline()
+        if not line or "until" not in (message := json.loads(line)):
+            raise Finished
+        self.until = message["until"]
+        self.began = time.perf_counter()
+
+
+def load(folder: Path) -> tuple[Job, str]:
+    """Read a job, and the tool's function as module:name."""
+    described = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+    shared = Path(described.pop("problem"))
+    function = described.pop("function")
+    with np.load(shared / "counts.npz") as file:
+        counts = csr_array((file["data"], file["indices"], file["indptr"]), shape=tuple(file["shape"]))
+    with np.load(shared / "start.npz") as file:
+        start = dict(file)
+    return Job(counts=counts, start=start, **described), function
+
+
+def main() -> int:
+    """Run one tool until the parent has enough."""
+    channel = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever a tool prints goes with its errors
+
+    def send(message: dict[str, Any]) -> None:
+        channel.write(json.dumps(message) + "\n")
+
+    folder = Path(sys.argv[1])
+    job, function = load(folder)
+    clock = Clock(folder, send, job.task == "gibbs", job.counts)
+    module, name = function.split(":")
+    try:
+        getattr(importlib.import_module(module), name)(job, clock)
+    except ModuleNotFoundError as error:
+        send({"missing": str(error)})
+        return 1
+    except Finished:
+        return 0
+    send({"missing": "it ended by itself"})
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
