@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,13 +26,23 @@ def fit_closed_form(job: Job) -> Fit:
     """Run map or vi from one start, or from several, and keep the best."""
     problem = point_or_mean_field(job.counts, job.options)
     device = checks.first_gpu() if job.options.device == "gpu" else None
-    best, diagnostics = best_of(job, partial(_climb, job, problem, device))
+    with _limited(job.options.threads):
+        best, diagnostics = best_of(job, partial(_climb, job, problem, device))
     if best.residuals:
         diagnostics |= {"kkt_residual": best.residuals[-1], "least_gradient": least_gradient(problem, best.state)}
     if best.status.converged:
         with suppress(KeyboardInterrupt):  # what is computed is kept
             job.report(f"{job.method} {job.model}", best.status.iterations, best.status.iterations, best.trace[-1])
     return replace(fit_of_ascent(job, best), diagnostics=diagnostics)
+
+
+def _limited(threads: int | None) -> AbstractContextManager[Any]:
+    """Hold the matrix products of dense counts to the threads that were asked for."""
+    if threads is None:
+        return nullcontext()
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(threads)
 
 
 def _climb(job: Job, problem: Problem, device: Any, rng: np.random.Generator, label: str) -> Ascent:
@@ -74,7 +84,7 @@ def schedule_of(options: MAP | VI) -> Schedule:
         sweeps=options.sweeps or (2 if options.algorithm == "scd" else 1),
         max_iter=options.max_iter,
         tol=options.tol,
-        window=WINDOW if options.extrapolate or options.algorithm == "gradient" else 1,
+        window=WINDOW if options.extrapolate or options.algorithm in ("gradient", "settled") else 1,
         kkt_tol=options.kkt_tol if isinstance(options, MAP) else None,
         threads=options.threads,
     )
@@ -93,6 +103,10 @@ def _steps(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:
         from bayesnmf.inference.poisson_regression import FLOOR, regression_steps
 
         steps, floor = regression_steps(problem, schedule, options.algorithm), FLOOR
+    if options.algorithm == "settled":
+        from bayesnmf.inference.local import settling_steps
+
+        steps = settling_steps(schedule)
     if options.extrapolate:
         from bayesnmf.inference.extrapolation import extrapolated
 

@@ -6,7 +6,7 @@ Totals and constants of the data are computed once, in float64, when first asked
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -102,6 +102,10 @@ class Counts:
     def with_matrix(self, matrix: csr_array) -> Counts:
         """Return the same names around another canonical matrix of the same shape."""
         return replace(self, matrix=matrix)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what can be made again."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __repr__(self) -> str:
         n, m = self.shape

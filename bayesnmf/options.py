@@ -66,9 +66,8 @@ class MAP:
         Where the mode is taken. "natural" needs every shape and concentration ≥ 1; "log" is the log (softmax)
         basis, whose density includes the Jacobian. None is natural where it can be, else log.
     algorithm : {"em", "scd", "ccd"}
-        "em": EM, which the multiplicative updates are. "scd", "ccd": alternating Poisson regression by sequential or
-        cyclic coordinate descent ([C] alg. 1), which gets stuck less often than EM; for priors at 1 or above, and flat
-        loadings where the components are on the simplex.
+        "em": EM, which the multiplicative updates are. "scd", "ccd": sequential or cyclic coordinate descent ([C] alg.
+        1), stuck less often than EM; for priors at 1 or above, and flat loadings if components are on the simplex.
     schedule : {"joint", "alternating"} or None
         One allocation step for both sides, or one for each. None is joint for em; the others alternate.
     sweeps : int or None
@@ -124,24 +123,24 @@ class VI:
 
     Attributes
     ----------
-    algorithm : {"coordinate", "gradient", "minibatch"}
-        Coordinate ascent, L-BFGS on the bound with the allocations put back ([P] path 1), or stochastic variational
-        inference from batches of rows (`bayesnmf.inference.minibatch`), where `max_iter` counts epochs, `tol` is for
-        the best bound of five (1e-4 is what noisy steps are for), and `sweeps` of None settles a batch's loadings.
+    algorithm : {"coordinate", "settled", "gradient", "minibatch"}
+        Coordinate ascent; the same with every row's loadings settled afresh before the components move, where this
+        raises the bound (less often stuck if concentrations are small); L-BFGS on the bound with the allocations put
+        back ([P] path 1); stochastic, from batches of rows (`bayesnmf.inference.minibatch`): `max_iter` counts epochs,
+        `tol` is for the best bound of five (None is 1e-4, else 1e-7), `sweeps` of None settles a batch's loadings.
     batch_size, forgetting, delay : number or None
         Under "minibatch": most rows of a batch (None is 256); step t goes the part (t + delay)^−forgetting of the way,
         with forgetting in (0.5, 1] and delay ≥ 0 (None are 0.6 and 1).
     learn : tuple of "loadings", "components"
-        Sides whose prior is learned: its parameters are those that maximise the bound, found along with q. The
-        priors given are where they start; a number stays one number, a vector one for each component. In float32
-        the bound may then fall by up to about 1e-4 relative.
+        Sides whose prior is learned: its parameters maximise the bound, and start at those given; a number stays one
+        number, a vector one for each component. In float32 the bound may then fall by up to about 1e-4 relative.
     start, schedule, order, sweeps, extrapolate, restarts, max_iter, tol, dtype, threads, device
         As in `MAP`.
     """
 
     priors: Priors = field(default_factory=Priors)
     start: Start | Fit | Literal["random", "svd"] = "random"
-    algorithm: Literal["coordinate", "gradient", "minibatch"] = "coordinate"
+    algorithm: Literal["coordinate", "settled", "gradient", "minibatch"] = "coordinate"
     batch_size: int | None = None
     forgetting: float | None = None
     delay: float | None = None
@@ -152,12 +151,14 @@ class VI:
     learn: tuple[str, ...] = ()
     restarts: int = 1
     max_iter: int = 5000
-    tol: float = 1e-7
+    tol: float = None  # type: ignore[assignment]
     dtype: Literal["float64", "float32"] = "float64"
     threads: int | None = None
     device: Literal["cpu", "gpu"] = "cpu"
 
     def __post_init__(self) -> None:
+        if self.tol is None:
+            object.__setattr__(self, "tol", 1e-4 if self.algorithm == "minibatch" else 1e-7)
         checks.check_coordinate_ascent(self)
         checks.check_vi_algorithm(self)
         checks.check_device(self)
@@ -267,8 +268,7 @@ class SVI:
     start : Start, Fit, "fit" or "random"
         "fit": the closed-form variational fit.
     bound : {"marginal", "augmented"}
-        The objective: allocations summed out (tighter), or the closed-form bound's, with the optimal allocation
-        probabilities put back.
+        The objective: allocations summed out (tighter), or the closed-form bound's, their probabilities put back.
     max_iter : int
         Gradient steps.
     learning_rate : float

@@ -1,19 +1,29 @@
-"""The allocation step of `limit.c`, compiled where there is a C compiler: what the machine can do, in the same run."""
+"""The allocation step of `limit.c`, compiled where there is a C compiler: what the machine can do, in the same run.
+
+    python -m benchmarks.limit [--data newsgroups pbmc_facs] [--rank 10 20 50] [--repeats 9]
+
+prints ours beside it, interleaved: one step with both totals and ℓ = Σ X log(UV), least of several repeats.
+"""
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from bayesnmf.kernels.cpu import expected_allocations, gathers_columns
+
 AHEAD = 16  # as in limit.c: indices are read that far beyond the end
+MOST_VECTORS = 8  # the cases of limit.c
 REALS = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
 
@@ -64,9 +74,13 @@ class Limit:
         lanes = 64 // matrix.dtype.itemsize
         self.rank = U.shape[1]
         self.U, self.V = padded(U.astype(matrix.dtype), lanes), padded(V.T.astype(matrix.dtype), lanes)
-        self.A, self.B = padded(np.zeros_like(U, dtype=matrix.dtype), lanes), padded(np.zeros_like(V.T), lanes)
-        self.B = padded(np.zeros((V.shape[1], self.rank), matrix.dtype), lanes)
+        self.A, self.B = np.zeros_like(self.U), np.zeros_like(self.V)
+        self.A, self.B = padded(self.A, lanes), padded(self.B, lanes)
         self.vectors = self.U.shape[1] // lanes
+        if self.vectors > MOST_VECTORS:
+            raise ValueError(
+                f"the C loop is written for K up to {MOST_VECTORS * lanes} in {self.dtype}, not {self.rank}"
+            )
         self.by_row, self.by_column = self._sides(matrix), self._sides(matrix.T.tocsr())
 
     @staticmethod
@@ -97,7 +111,54 @@ class Limit:
         best = np.inf
         for _ in range(repeats):
             for way in (self.half_passes, self.one_pass):
-                started = time.perf_counter()
-                way(log)
-                best = min(best, time.perf_counter() - started)
+                best = min(best, seconds_of(lambda way=way: way(log)))
         return best
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Return how long a call took."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def compare(matrix: csr_array, rank: int, repeats: int, rng: np.random.Generator) -> tuple[float, float, float]:
+    """Return the least seconds of the C loop and of our step, on one thread and on two."""
+    n, m = matrix.shape
+    U, V = rng.gamma(1.0, size=(n, rank)) + 0.01, rng.gamma(1.0, size=(rank, m)) + 0.01
+    U, V = U.astype(matrix.dtype), np.asfortranarray(V.astype(matrix.dtype))
+    limit, transposed = Limit(matrix, U, V), matrix.T.tocsr()
+
+    def ours(threads: int) -> None:
+        apart = gathers_columns(matrix, rank, threads)
+        expected_allocations(matrix, U, V, threads, transposed=transposed if apart else None)
+
+    ways = (limit.half_passes, limit.one_pass, lambda: ours(1), lambda: ours(2))
+    least = np.min([[seconds_of(way) for way in ways] for _ in range(repeats)], axis=0)
+    return float(least[:2].min()), float(least[2]), float(least[3])
+
+
+def main() -> None:
+    """Print the table."""
+    from benchmarks.data import read
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", nargs="+", default=["newsgroups", "pbmc_facs"])
+    parser.add_argument("--rank", nargs="+", type=int, default=[10, 20, 50])
+    parser.add_argument("--repeats", type=int, default=9)
+    given = parser.parse_args()
+    print("| data | dtype | K | C loop, 1 thread, ms | ours, 1 thread | ours / C | ours, 2 threads | 1 → 2 threads |")
+    print("|---|---|--:|--:|--:|--:|--:|--:|")
+    rng = np.random.default_rng(0)
+    for name in given.data:
+        counts = read(name, max(given.rank), 0).matrix
+        for dtype in REALS:
+            matrix = counts.astype(np.dtype(dtype))
+            for rank in given.rank:
+                limit, one, two = compare(matrix, rank, given.repeats, rng)
+                times = f"{limit * 1e3:.1f} | {one * 1e3:.1f} | {one / limit:.2f} | {two * 1e3:.1f} | {one / two:.2f}"
+                print(f"| {name} | {dtype} | {rank} | {times} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -138,3 +138,21 @@ def test_choices():
         checks.check_choice("gibs", "method", choices)
     with pytest.raises(ValueError, match=r"method must be one of .*: found None$"):
         checks.check_choice(None, "method", choices)
+
+
+def test_arrays_with_gaps_in_memory_are_made_contiguous():
+    """Compiled loops step from one number to the next: strided views of a CSR matrix once gave other counts."""
+    plain = sp.csr_array(np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 4.0]]))
+    for stride in (2, -1):
+        parts = []
+        for part in (plain.data, plain.indices):
+            wide = np.full(len(part) * abs(stride), 77, part.dtype)
+            wide[::stride] = part
+            parts.append(wide[::stride])
+        strided = plain.copy()
+        strided.data, strided.indices = parts
+        assert not strided.data.flags.c_contiguous
+        counts = checks.as_counts(strided)
+        assert counts.matrix.data.flags.c_contiguous
+        assert counts.matrix.indices.flags.c_contiguous
+        np.testing.assert_array_equal(counts.matrix.toarray(), plain.toarray())

@@ -457,3 +457,29 @@ def test_an_objective_that_is_not_a_number_ends_the_fit():
     with np.errstate(all="ignore"), pytest.warns(ConvergenceWarning, match="not a number"):
         fit = bayesnmf.fit([[1, 2], [3, 4]], "dirichlet_poisson", 2, options=VI(priors=sparse), seed=0)
     assert fit.status.iterations < 5
+
+
+# --- loadings settled afresh --------------------------------------------------------------------------
+
+
+@every_entry
+def test_settled_steps_never_lower_the_bound(entry):
+    """Where settling afresh would, a plain step is taken."""
+    fit = run(NASTY, entry.model, "vi", entry.priors(), algorithm="settled", max_iter=30)
+    assert never_falls(fit.trace)
+    check_factors(fit, NASTY)
+
+
+def test_settling_afresh_finds_better_loadings_where_concentrations_are_small():
+    """Rows of sparse loadings keep what they chose while the components were poor."""
+    truth = bayesnmf.simulate(
+        "dirichlet_poisson", (200, 60), 6, priors=Priors(Dirichlet(0.1), Dirichlet(0.1)), totals=60, seed=0
+    )
+    ends = {}
+    for algorithm in ("coordinate", "settled"):
+        options = VI(priors=Priors(Dirichlet(0.05), Dirichlet(0.1)), algorithm=algorithm, max_iter=300)
+        ends[algorithm] = [
+            bayesnmf.fit(truth.counts, "dirichlet_poisson", 6, "vi", seed=seed, options=options).trace[-1]
+            for seed in range(8)
+        ]
+    assert np.mean(ends["settled"]) > np.mean(ends["coordinate"])

@@ -71,7 +71,7 @@ def check_map_algorithm(options: Any) -> None:
 
 def check_vi_algorithm(options: Any) -> None:
     """Check the algorithm of vi against its other options."""
-    check_choice(options.algorithm, "algorithm", ("coordinate", "gradient", "minibatch"))
+    check_choice(options.algorithm, "algorithm", ("coordinate", "settled", "gradient", "minibatch"))
     _check_batches(options)
     if not isinstance(options.learn, tuple | list):
         raise TypeError(f"learn must be a tuple of sides, as in learn=('loadings',): found {options.learn!r}")
@@ -79,18 +79,20 @@ def check_vi_algorithm(options: Any) -> None:
         raise ValueError(f"learn must list sides, of 'loadings' and 'components': found {options.learn!r}")
     if options.algorithm == "coordinate":
         return
+    batches = options.algorithm == "minibatch"
     asked = {
         "schedule": options.schedule is not None,
         "order": options.order != "loadings",
-        "sweeps": options.sweeps is not None and options.algorithm == "gradient",
-        "extrapolate": options.extrapolate,
-        "learn": bool(options.learn),
+        "sweeps": options.sweeps is not None and not batches,
+        "extrapolate": options.extrapolate and options.algorithm != "settled",
+        "learn": bool(options.learn) and options.algorithm != "settled",
     }
-    reason = (
-        "a gradient moves everything at once"
-        if options.algorithm == "gradient"
-        else "batches settle their loadings, then take one step of the components"
-    )
+    reasons = {
+        "settled": "loadings settle, then the components move",
+        "gradient": "a gradient moves everything at once",
+        "minibatch": "batches settle their loadings, then take one step of the components",
+    }
+    reason = reasons[options.algorithm]
     for name, given in asked.items():
         if given:
             raise ValueError(f"{name} must go with algorithm='coordinate': {reason}; leave {name} out")

@@ -150,6 +150,8 @@ def _canonical(sparse: Any, dtype: np.dtype, name: str) -> csr_array:
     if max(matrix.nnz, *matrix.shape) <= np.iinfo(np.int32).max:
         matrix.indices = matrix.indices.astype(np.int32, copy=False)
         matrix.indptr = matrix.indptr.astype(np.int32, copy=False)
+    for part in ("data", "indices", "indptr"):  # compiled loops step from one number to the next in memory
+        setattr(matrix, part, np.ascontiguousarray(getattr(matrix, part)))
     return matrix
 
 

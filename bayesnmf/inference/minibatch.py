@@ -221,7 +221,7 @@ def minibatch_ascent(
     components = Components(problem, state.components, n)
     q = full_size(state.loadings.conditional, (n, len(state.components.matrix)))
     trace: list[float] = []
-    steps, within = 0, False
+    steps, within, converged = 0, False, False
 
     def bound(tol: float = 0.0, max_iter: int = 0) -> float:
         return local_pass(problem, components.side(), q, tol, max_iter, schedule.threads)[0]
@@ -244,14 +244,15 @@ def minibatch_ascent(
             report(epoch, trace[-1])
             if np.isnan(trace[-1]):
                 return end(False, NOT_A_NUMBER)
-            if stalled(trace, schedule.tol):
+            converged = stalled(trace, schedule.tol)
+            if converged:
                 break
         if schedule.max_iter:
             trace[-1] = bound(FINAL_TOL, FINAL_ITER)
     except KeyboardInterrupt:
         trace[len(trace) if within else -1 :] = [bound()]
         return end(False, INTERRUPTED)
-    if stalled(trace, schedule.tol):
+    if converged:
         return end(True, f"bound rose by less than {schedule.tol:g} relative in {WINDOW} epochs")
     return end(False, f"all {schedule.max_iter} epochs done")
 

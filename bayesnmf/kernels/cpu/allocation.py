@@ -13,23 +13,19 @@ algorithm calls it or its sampled twin.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import FunctionType
 from typing import Any, Literal, NamedTuple
 
 import numba
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from bayesnmf.kernels.cpu.compiling import kept, serial_and_parallel
 from bayesnmf.kernels.cpu.share_block import share_block
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, aligned, whole_vectors
 
 Array = NDArray[Any]
-
-# Sums may be reordered and fused, so that the loops over components vectorise; NaN and infinity keep their meaning.
-FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
 class Totals(NamedTuple):
@@ -67,24 +63,7 @@ def threads_or_default(threads: int | None, work: int) -> int:
     return 1 if work < SERIAL_WORK else numba.get_num_threads()
 
 
-def serial_and_parallel(
-    function: Callable[..., Any], name: str | None = None, **names: Any
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Compile a loop over row blocks twice: for one thread, without the GIL, and for several.
-
-    Numba's cache tells functions apart by name, not by options: under one name either would be loaded for the other.
-    `names` are further globals of the function, which make it another one and want a `name` of their own.
-    """
-
-    def compiled(parallel: bool) -> Callable[..., Any]:
-        twin = FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__)
-        twin.__qualname__ = f"{name or function.__name__}_{'parallel' if parallel else 'serial'}"
-        return njit(cache=True, nogil=True, parallel=parallel, fastmath=FAST)(twin)
-
-    return compiled(False), compiled(True)
-
-
-@njit(cache=True, inline="always")
+@kept(inline="always")
 def least_mean(dtype: Any) -> float:
     """Return the mean of a cell below which counts divided by it, and their sums, could overflow."""
     return np.finfo(dtype).tiny ** 0.75
@@ -136,7 +115,7 @@ def _collect(partial: Array, V: Array, bounds: Array, Bt: Array) -> None:
 
 
 _COLLECT = serial_and_parallel(_collect)
-_SCATTER = serial_and_parallel(_share_out, "_share_out_scatter", share_cells=share_block(scatter=True, take_log=True))
+_SCATTER = serial_and_parallel(_share_out)
 _GATHER = serial_and_parallel(_share_out, "_share_out_gather", share_cells=share_block(scatter=False, take_log=True))
 _GATHER_ONLY = serial_and_parallel(
     _share_out, "_share_out_only", share_cells=share_block(scatter=False, take_log=False)
@@ -144,7 +123,7 @@ _GATHER_ONLY = serial_and_parallel(
 _weigh_block = share_block(scatter=False, take_log=False)
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _share_out_underflowed(
     indptr: Array, indices: Array, values: Array, U: Array, V: Array, A: Array, Bt: Array
 ) -> float:
@@ -169,7 +148,7 @@ def _share_out_underflowed(
     return loglik
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _share_out_cell(count: float, u: Array, v: Array, a: Array, b: Array) -> float:
     """Add one cell's expected allocations to a and b (K,), in logarithms; return its ℓ."""
     rank = len(a)
@@ -218,8 +197,8 @@ def expected_allocations(
     loadings, components : ndarray of shape (n, K) and (K, m)
         Positive geometric means. Components are fastest in Fortran order.
     threads : int, optional
-        Row blocks worked on at once; by default one for each of Numba's threads. The result depends on it
-        only by rounding.
+        Row blocks worked on at once; by default one for each of Numba's threads, or 1 where there is little to do.
+        The result depends on it only by rounding.
     transposed : csr_array of shape (m, n), optional
         The same counts by column: the components' totals are gathered from it, otherwise scattered to.
     sides : {"both", "loadings", "components"}
@@ -236,7 +215,8 @@ def expected_allocations(
         A, loglik = _gather(matrix, U, V, threads)
         return Totals(A, none.T, loglik)
     if transposed is None:
-        return _scatter(matrix, U, V, threads)
+        totals = _scatter(matrix, U, V, threads)
+        return totals if sides == "both" else Totals(none, totals.components, np.nan)
     Bt, _ = _gather(transposed, V, U, threads, take_log=False)
     if sides == "components":
         return Totals(none, Bt.T, np.nan)

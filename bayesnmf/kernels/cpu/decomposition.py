@@ -14,11 +14,12 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks, serial_and_parallel, threads_or_default
+from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks, threads_or_default
+from bayesnmf.kernels.cpu.compiling import kept, serial_and_parallel
 
 Array = NDArray[Any]
 
@@ -44,7 +45,7 @@ class Gradients(NamedTuple):
     log_factorials: float
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def log_gamma_and_digamma(x: float) -> tuple[float, float]:
     """Return logΓ(x) and ψ(x) for x > 0, by recurrence to x ≥ 10 and the asymptotic series there."""
     product = 1.0
@@ -65,7 +66,7 @@ def log_gamma_and_digamma(x: float) -> tuple[float, float]:
     return log_gamma, log_x - 0.5 * r - psi - reciprocals
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def responsibilities(u: Array, v: Array, out: Array) -> None:
     """Fill `out` with φ_k ∝ u_k v_k, summing to 1; where products underflow as the allocation step has them."""
     mean = 0.0
@@ -90,7 +91,7 @@ def responsibilities(u: Array, v: Array, out: Array) -> None:
         out[k] /= mean
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _fill_cells(indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, out: Array) -> None:
     for i in range(len(indptr) - 1):
         for p in range(indptr[i], indptr[i + 1]):

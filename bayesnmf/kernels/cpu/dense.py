@@ -34,22 +34,26 @@ def dense_allocations(counts: Array, loadings: Array, components: Array, sides: 
     loadings, components : ndarray of shape (n, K) and (K, m)
         Positive geometric means.
     sides : {"both", "loadings", "components"}
-        Whose totals are wanted; the others are empty.
+        Whose totals are wanted; the others are empty. ℓ is NaN where only those of the components are.
     """
     n, m = counts.shape
     rank = loadings.shape[1]
     least = least_mean.py_func(loadings.dtype)
     A = np.empty((n if sides != "components" else 0, rank), loadings.dtype)
     B = np.zeros((rank, m if sides != "loadings" else 0), loadings.dtype)
-    loglik = 0.0
+    loglik = np.nan if sides == "components" else 0.0
     step = max(CELLS // max(m, 1), 8)
     for first in range(0, n, step):
         block = slice(first, first + step)
         x, u = counts[block], loadings[block]
         mean = u @ components
         if mean.size and mean.min() < least:
-            return None
-        loglik += float(np.sum(x * np.log(mean), dtype=np.float64))
+            low = mean < least
+            if x[low].any():
+                return None
+            mean[low] = 1  # no count asks for it
+        if sides != "components":
+            loglik += float(np.sum(x * np.log(mean), dtype=np.float64))
         ratio = np.divide(x, mean, out=mean)
         if sides != "components":
             A[block] = u * (ratio @ components.T)

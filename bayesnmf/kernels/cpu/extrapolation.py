@@ -8,7 +8,8 @@ import numpy as np
 from numba import prange
 from numpy.typing import NDArray
 
-from bayesnmf.kernels.cpu.allocation import serial_and_parallel, threads_or_default
+from bayesnmf.kernels.cpu.allocation import threads_or_default
+from bayesnmf.kernels.cpu.compiling import serial_and_parallel
 from bayesnmf.kernels.cpu.special import powers
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 

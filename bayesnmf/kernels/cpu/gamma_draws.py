@@ -10,10 +10,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from numpy.typing import NDArray
 
-from bayesnmf.kernels.cpu.allocation import serial_and_parallel, threads_or_default
+from bayesnmf.kernels.cpu.allocation import threads_or_default
+from bayesnmf.kernels.cpu.compiling import kept, serial_and_parallel
 from bayesnmf.kernels.cpu.streams import normal, stream, uniform
 
 Array = NDArray[Any]
@@ -22,7 +23,7 @@ TINY = float(np.finfo(np.float64).tiny)
 WORK = 50  # multiply-adds that take as long as a draw
 
 
-@njit(cache=True, inline="always")
+@kept(inline="always")
 def _at_least_one(state: Array, shape: float) -> float:
     """Draw from Gamma(shape, 1), shape ≥ 1 (Marsaglia & Tsang 2000); NaN and infinity are returned as they are.
 
@@ -45,7 +46,7 @@ def _at_least_one(state: Array, shape: float) -> float:
         return d * v
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _draw_row(shape: Array, seed: Any, first: int, step: int, logarithms: bool, out: Array) -> None:
     """Draw a row whose elements have the streams first, first + step, …"""
     state = np.empty(1, dtype=np.uint64)

@@ -9,7 +9,8 @@ from numba import prange
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import row_blocks, serial_and_parallel, threads_or_default
+from bayesnmf.kernels.cpu.allocation import row_blocks, threads_or_default
+from bayesnmf.kernels.cpu.compiling import serial_and_parallel
 
 Array = NDArray[Any]
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from numpy.typing import NDArray
 
-from bayesnmf.kernels.cpu.allocation import serial_and_parallel, threads_or_default
+from bayesnmf.kernels.cpu.allocation import threads_or_default
+from bayesnmf.kernels.cpu.compiling import kept, serial_and_parallel
 from bayesnmf.kernels.cpu.special import digamma_and_excess, exponentials
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 
@@ -48,7 +49,7 @@ class Moments(NamedTuple):
     divergence: float
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _row(
     s: Array, psi: Array, excess: Array, scale: Array, log_scale: Array, prior: Array, weight: Array,
     expected: Array, mean: Array,
@@ -132,7 +133,7 @@ def mean_field_moments(
     return Moments(mean, geometric, shift, float(divergence.sum()))
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _digamma_and_excess(x: Array, psi: Array, excess: Array) -> None:
     digamma_and_excess(len(x), x, psi, excess)
 

@@ -9,10 +9,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from bayesnmf.kernels.cpu.compiling import kept
 from bayesnmf.kernels.cpu.sampling import place
 from bayesnmf.kernels.cpu.streams import mix, uniform
 from bayesnmf.kernels.cpu.urn import Urn
@@ -20,7 +20,7 @@ from bayesnmf.kernels.cpu.urn import Urn
 Array = NDArray[Any]
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def systematic_offspring(weights: Array, u: float, offspring: Array) -> None:
     """Fill `offspring` with how often each particle goes on: on average particles · weight / Σ weights.
 
@@ -38,7 +38,7 @@ def systematic_offspring(weights: Array, u: float, offspring: Array) -> None:
         offspring[q] = marks - before
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _resample(weights: Array, u: float, offspring: Array, A: Array, B: Array, sums: Array, cumulative: Array) -> None:
     """Copy particles that go on more than once over those that end; all weights become 1."""
     systematic_offspring(weights, u, offspring)
@@ -57,7 +57,7 @@ def _resample(weights: Array, u: float, offspring: Array, A: Array, B: Array, su
     weights[:] = 1.0
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _filter_row(
     features: Array, values: Array, alpha: Array, r: Array, concentration: Array, B: Array, sums: Array,
     weights: Array, seed: Any,

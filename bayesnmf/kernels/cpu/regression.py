@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import FAST, row_blocks, serial_and_parallel, threads_or_default
+from bayesnmf.kernels.cpu.allocation import row_blocks, threads_or_default
+from bayesnmf.kernels.cpu.compiling import FAST, kept, serial_and_parallel
 from bayesnmf.kernels.cpu.regression_row import derivatives, expected_count, gather_cells, mix_cells
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, whole_vectors
 
@@ -19,7 +20,7 @@ Array = NDArray[Any]
 LEAST_RATE = 1e-30
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kept(nogil=True, fastmath=FAST)
 def _newton(first: float, second: float, linear: float, less: float, b: float, floor: float) -> float:
     """Return the coefficient of one coordinate after a full, feasible Newton step, given Σ x w and Σ x w²."""
     gradient = linear - first - less / b
@@ -29,7 +30,7 @@ def _newton(first: float, second: float, linear: float, less: float, b: float, f
     return floor if gradient > 0 else b
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kept(nogil=True, fastmath=FAST)
 def _regress_row(
     counts: Array, gathered: Array, mean: Array, b: Array, exposure: Array, less: Array, rate: Array, sweeps: int,
     newton_steps: int, floor: float, least: float,

@@ -10,11 +10,12 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import Totals, row_blocks, serial_and_parallel, threads_or_default
+from bayesnmf.kernels.cpu.allocation import Totals, row_blocks, threads_or_default
+from bayesnmf.kernels.cpu.compiling import kept, serial_and_parallel
 from bayesnmf.kernels.cpu.streams import stream, uniform
 
 Array = NDArray[Any]
@@ -22,7 +23,7 @@ Array = NDArray[Any]
 CELLS = 64  # of a row at a time, so that their weights stay in the first cache
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _binomial_by_inversion(state: Array, count: int, p: float) -> int:
     """Draw by walking up the distribution function; for count · p < 10, p ≤ 1/2."""
     odds = p / (1.0 - p)
@@ -38,13 +39,13 @@ def _binomial_by_inversion(state: Array, count: int, p: float) -> int:
             return drawn
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _stirling_tail(k: float) -> float:
     """Log k! − log of Stirling's formula at k."""
     return math.lgamma(k + 1.0) - (0.9189385332046727 + (k + 0.5) * math.log(k + 1.0) - (k + 1.0))
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _binomial_by_rejection(state: Array, count: int, p: float) -> int:
     """Draw by transformed rejection, BTRS (Hörmann 1993); for count · p ≥ 10, p ≤ 1/2."""
     spread = math.sqrt(count * p * (1.0 - p))
@@ -79,12 +80,12 @@ def _binomial_by_rejection(state: Array, count: int, p: float) -> int:
             return int(k)
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _binomial(state: Array, count: int, p: float) -> int:
     """Draw from Binomial(count, p)."""
     if count == 0 or p <= 0.0:
         return 0
-    if p >= 1.0:
+    if not p < 1.0:  # or not a number, of which rejection would try for ever
         return count
     if p > 0.5:
         return count - _binomial(state, count, 1.0 - p)
@@ -93,7 +94,7 @@ def _binomial(state: Array, count: int, p: float) -> int:
     return _binomial_by_rejection(state, count, p)
 
 
-@njit(cache=True, inline="always")
+@kept(inline="always")
 def place(cumulative: Array, u: float) -> int:
     """Return the component whose share of the cumulative weights u falls into."""
     k = 0
@@ -102,7 +103,7 @@ def place(cumulative: Array, u: float) -> int:
     return k
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _many(state: Array, count: int, cumulative: Array, a: Array, b: Array) -> None:
     """Add a draw from Multinomial(count, ·), cumulative weights given, to a and b, by conditional binomials."""
     last = len(cumulative) - 1
@@ -121,7 +122,7 @@ def _many(state: Array, count: int, cumulative: Array, a: Array, b: Array) -> No
     b[last] += left
 
 
-@njit(cache=True, inline="always")
+@kept(inline="always")
 def add_multinomial(state: Array, count: int, cumulative: Array, a: Array, b: Array) -> None:
     """Add a draw from Multinomial(count, ·), cumulative weights given, to a and b.
 
@@ -138,7 +139,7 @@ def add_multinomial(state: Array, count: int, cumulative: Array, a: Array, b: Ar
         b[k] += 1
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _cumulate(u: Array, Vt: Array, features: Array, cumulative: Array) -> None:
     """Fill rows of `cumulative` (3 more than features) with Σ u_k v_k; four cells abreast, as every sum is a chain."""
     last = len(features) - 1
@@ -157,7 +158,7 @@ def _cumulate(u: Array, Vt: Array, features: Array, cumulative: Array) -> None:
             cumulative[q + 3, k] = sum3
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _draw_row(
     features: Array, values: Array, u: Array, Vt: Array, state: Array, cumulative: Array, a: Array, received: Array
 ) -> float:
@@ -177,7 +178,7 @@ def _draw_row(
     return loglik
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def logarithmic_weights(u: Array, v: Array, cumulative: Array) -> None:
     """Cumulative weights of a cell whose mean underflows, with the exponent range that logarithms have."""
     weight = np.log(np.maximum(u, 2.3e-308)) + np.log(np.maximum(v, 2.3e-308))

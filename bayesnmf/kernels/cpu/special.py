@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from bayesnmf.kernels.cpu.vectors import LONG, Vectors, instruction
+from bayesnmf.kernels.cpu.vectors import INT, LONG, Vectors, instruction
 
 # ψ(x) = ψ(x + SHIFT) − Σ 1 / (x + i), logΓ likewise: from x = SHIFT on the series below are good to 1e-16.
 SHIFT = 10
@@ -62,16 +62,14 @@ def _exp(on: Vectors, x: Any) -> Any:
     b = on.builder
     x = b.select(b.fcmp_ordered("<", x, on.constant(LEAST_EXPONENT)), on.constant(LEAST_EXPONENT), x)
     x = b.select(b.fcmp_ordered(">", x, on.constant(LARGEST_EXPONENT)), on.constant(LARGEST_EXPONENT), x)
-    # Adding and taking away 1.5 · 2^52 rounds to a whole number, which its last bits then spell.
-    magic = on.constant(6755399441055744.0)
-    shifted = on.multiply_add(x, on.constant(float(1 / np.log(2))), magic)
-    whole = b.fsub(shifted, magic)
+    whole = on.rounded(b.fmul(x, on.constant(float(1 / np.log(2)))))
     r = on.multiply_add(whole, on.constant(-LOG_TWO[0]), x)
     r = on.multiply_add(whole, on.constant(-LOG_TWO[1]), r)
     factorials = np.cumprod([1.0, *range(1, EXP_TERMS + 1)])
     value = _polynomial(on, r, [float(1 / each) for each in factorials])
     integers = ir.VectorType(LONG, on.lanes)
-    power = b.shl(b.bitcast(shifted, integers), on.constant(52, integers))
+    exponent = b.fptosi(whole, ir.VectorType(INT, on.lanes))
+    power = b.shl(b.sext(exponent, integers), on.constant(52, integers))
     return b.bitcast(b.add(b.bitcast(value, integers), power), on.type)
 
 

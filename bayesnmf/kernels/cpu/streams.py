@@ -9,15 +9,17 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import int64, njit, uint64
+from numba import int64, uint64
 from numpy.typing import NDArray
+
+from bayesnmf.kernels.cpu.compiling import kept
 
 Array = NDArray[Any]
 
 LAYERS, TAIL = 128, 3.442619855899  # of the ziggurat, and where its lowest layer's tail begins (Doornik 2005, ZIGNOR)
 
 
-@njit(cache=True, inline="always")
+@kept(inline="always")
 def mix(z: Any) -> Any:
     """Return the finaliser of SplitMix64 of z."""
     z = (z ^ (z >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
@@ -25,20 +27,20 @@ def mix(z: Any) -> Any:
     return z ^ (z >> uint64(31))
 
 
-@njit(cache=True, inline="always")
+@kept(inline="always")
 def stream(seed: Any, number: Any) -> Any:
     """Return the state that the stream of this number starts from."""
     return mix(uint64(seed) + mix(uint64(number) + uint64(0x9E3779B97F4A7C15)))
 
 
-@njit(cache=True, inline="always")
+@kept(inline="always")
 def bits(state: Array) -> Any:
     """Draw 64 random bits, and advance the one-element `state`."""
     state[0] += uint64(0x9E3779B97F4A7C15)
     return mix(state[0])
 
 
-@njit(cache=True, inline="always")
+@kept(inline="always")
 def uniform(state: Array) -> float:
     """Draw from the open interval (0, 1), 52 bits."""
     return ((bits(state) >> uint64(12)) + 0.5) * (1.0 / 4503599627370496.0)
@@ -62,7 +64,7 @@ def _ziggurat() -> Array:
 _ENDS = _ziggurat()
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _normal_at_an_edge(state: Array, layer: int, x: float) -> float:
     """Finish a draw that fell outside the part of its layer that lies under the curve; NaN rejects it."""
     if layer == 0:
@@ -75,7 +77,7 @@ def _normal_at_an_edge(state: Array, layer: int, x: float) -> float:
     return x if low + uniform(state) * (high - low) < 1.0 else math.nan
 
 
-@njit(cache=True, inline="always")
+@kept(inline="always")
 def normal(state: Array) -> float:
     """Draw from the standard normal: the ziggurat of Marsaglia & Tsang (2000)."""
     while True:

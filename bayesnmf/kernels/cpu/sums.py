@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from bayesnmf.kernels.cpu.allocation import FAST
+from bayesnmf.kernels.cpu.compiling import FAST, kept
 
 Array = NDArray[Any]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kept(nogil=True, fastmath=FAST)
 def _sum_rows(factor: Array, sums: Array) -> None:
     for i in range(factor.shape[0]):
         for k in range(factor.shape[1]):

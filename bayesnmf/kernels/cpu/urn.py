@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from bayesnmf.kernels.cpu.compiling import kept
 from bayesnmf.kernels.cpu.sampling import logarithmic_weights, place
 from bayesnmf.kernels.cpu.streams import mix, uniform
 
@@ -58,7 +58,7 @@ class Tokens(NamedTuple):
     components: Array
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _assign(
     indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, seed: Any, z: Array, A: Array, Bt: Array
 ) -> None:
@@ -102,7 +102,7 @@ def assign_tokens(matrix: csr_array, loadings: Array, components: Array, seed: i
     return tokens
 
 
-@njit(cache=True, inline="always")
+@kept(inline="always")
 def _cumulate(share: Array, eta: Array, b: Array, cumulative: Array) -> float:
     """Fill the cumulative sums of share (η + b) and return the last; by fours, as a sum is a chain of additions."""
     rank = len(share)
@@ -123,7 +123,7 @@ def _cumulate(share: Array, eta: Array, b: Array, cumulative: Array) -> float:
     return running
 
 
-@njit(cache=True, nogil=True)
+@kept(nogil=True)
 def _reassign(
     indptr: Array, indices: Array, values: Array, shape: Array, weight: Array, concentration: Array, sums: Array,
     seed: Any, z: Array, A: Array, Bt: Array,

@@ -127,6 +127,10 @@ class Vectors:
         name = f"llvm.fmuladd.v{self.lanes}f{self.bits}"
         return self.builder.call(self._intrinsic(name, self.type, [self.type] * 3), [a, b, c])
 
+    def rounded(self, x: Any) -> Any:
+        """Return the nearest whole numbers."""
+        return self.builder.call(self._intrinsic(f"llvm.rint.v{self.lanes}f{self.bits}", self.type, [self.type]), [x])
+
     def sums(self, vectors: Sequence[Any]) -> Any:
         """Return a vector whose lanes are the sums over each of as many vectors."""
         vectors = list(vectors)

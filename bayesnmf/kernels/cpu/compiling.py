@@ -1,0 +1,48 @@
+"""How loops are compiled, and kept on disk.
+
+Numba keeps what it compiled until the file that a function stands in changes; what is compiled into it from other files
+it does not look at. So every name that it keeps code under carries a digest of all kernels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from numba import njit
+
+# Sums may be reordered and fused, so that the loops over components vectorise; NaN and infinity keep their meaning.
+FAST = {"reassoc", "contract", "arcp", "nsz"}
+
+_SOURCES = sorted(Path(__file__).parent.glob("*.py"))
+DIGEST = hashlib.blake2b(b"".join(path.read_bytes() for path in _SOURCES), digest_size=6).hexdigest()
+
+
+def kept(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that compiles a function with these options of Numba and keeps the code on disk."""
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        function.__qualname__ += f"_{DIGEST}"
+        return njit(cache=True, **options)(function)
+
+    return compiled
+
+
+def serial_and_parallel(
+    function: Callable[..., Any], name: str | None = None, **names: Any
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Compile a loop over row blocks twice: for one thread, without the GIL, and for several.
+
+    Numba's cache tells functions apart by name, not by options: under one name either would be loaded for the other.
+    `names` are further globals of the function, which make it another one and want a `name` of their own.
+    """
+
+    def compiled(parallel: bool) -> Callable[..., Any]:
+        twin = FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__)
+        twin.__qualname__ = f"{name or function.__name__}_{'parallel' if parallel else 'serial'}"
+        return kept(nogil=True, parallel=parallel, fastmath=FAST)(twin)
+
+    return compiled(False), compiled(True)
