@@ -159,3 +159,19 @@ def test_the_command_line_names_every_model_and_method() -> None:
 
     assert set(cli.MODELS) == set(specification.MODELS)
     assert set(cli.METHODS) == set(options.METHODS)
+
+
+def test_compiled_code_is_kept_under_a_digest_of_all_kernels() -> None:
+    """Numba looks at one file only: a change of another, compiled in, once left old machine code running."""
+    from numba.core.dispatcher import Dispatcher
+
+    from bayesnmf.kernels.cpu import allocation, regression, sampling, urn
+    from bayesnmf.kernels.cpu.compiling import DIGEST
+
+    for path in (ROOT / "bayesnmf" / "kernels" / "cpu").glob("*.py"):
+        assert path.name == "compiling.py" or "njit(" not in path.read_text(encoding="utf-8"), path
+    named = [value for module in (allocation, regression, sampling, urn) for value in vars(module).values()]
+    pairs = [each for value in named for each in (value if isinstance(value, tuple) else (value,))]
+    dispatchers = [each for each in pairs if isinstance(each, Dispatcher)]
+    assert len(dispatchers) > 10
+    assert all(each.py_func.__qualname__.endswith(DIGEST) for each in dispatchers)
