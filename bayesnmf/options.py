@@ -90,7 +90,7 @@ class MAP:
         Of the factors.
     device : {"cpu", "gpu"}
         "gpu": the whole fit runs on JAX's first GPU, with algorithm "em" ("coordinate" under vi) and without `learn`
-        and `threads`; float32 is the faster there. Progress and Ctrl-C come up to 50 iterations late.
+        and `threads`. Progress and Ctrl-C come up to 50 iterations late.
     """
 
     priors: Priors = field(default_factory=Priors)
