@@ -49,37 +49,37 @@ def _climb(job: Job, problem: Problem, device: Any, rng: np.random.Generator, la
     """Run the algorithm that the options name from one start; on the host where `device` is None."""
     options: MAP | VI = job.options
     schedule = schedule_of(options)
-    state = start_state(problem, options.start, job.rank, rng)
 
-    def show(iteration: int, value: float, _: State) -> None:
+    def start() -> State:  # held by nobody here: a state is as large as the factors
+        return start_state(problem, options.start, job.rank, rng)
+
+    def show(iteration: int, value: float, *_: Any) -> None:
         job.report(label, iteration, options.max_iter, value)
 
     if device is not None:
         from bayesnmf.inference.device_ascent import ascend_on
 
-        return ascend_on(device, problem, state, schedule, options.extrapolate, lambda i, v: show(i, v, state))
+        return ascend_on(device, problem, start(), schedule, options.extrapolate, show)
     if options.algorithm == "gradient":
         from bayesnmf.inference.gradient_ascent import gradient_ascent
 
-        return gradient_ascent(problem, state, schedule, show)
+        return gradient_ascent(problem, start(), schedule, show)
     if options.algorithm == "minibatch":
-        return minibatch_ascent(
-            problem, state, schedule, batching_of(options), rng, lambda epoch, value: show(epoch, value, state)
-        )
+        return minibatch_ascent(problem, start(), schedule, batching_of(options), rng, show)
     steps = _steps(problem, options, schedule)
     learn = None
     if isinstance(options, VI) and options.learn:
         from bayesnmf.inference.learning import learner
 
         learn = learner(options.learn)
-    return ascend(problem, state, schedule, steps, learn, show)
+    return ascend(problem, start(), schedule, steps, learn, show)
 
 
 def schedule_of(options: MAP | VI) -> Schedule:
     """Return the schedule of coordinate ascent that the options state."""
-    descent = isinstance(options, MAP) and options.algorithm != "em"
+    in_turn = options.algorithm in ("scd", "ccd", "settled")
     return Schedule(
-        kind="alternating" if descent else options.schedule or "joint",
+        kind="alternating" if in_turn else options.schedule or "joint",
         order=options.order,
         sweeps=options.sweeps or (2 if options.algorithm == "scd" else 1),
         max_iter=options.max_iter,
@@ -116,15 +116,17 @@ def _steps(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:
 
 def fit_of_ascent(job: Job, ascent: Ascent) -> Fit:
     """Make a `Fit` of where an ascent ended."""
-    state, value = ascent.state, ascent.state.loadings.value
-    posterior = None
+    state, posterior = ascent.state, None
+    for side in state:
+        side.forget()
+    value = state.loadings.value
     if state.loadings.conditional is not None:
-        posterior = VariationalPosterior(state.loadings.conditional, state.components.conditional)  # type: ignore[arg-type]
+        posterior = VariationalPosterior(*(_compact(side.conditional) for side in state))
     return Fit(
         model=job.model,
         method=job.method,
         rank=job.rank,
-        loadings=value.proportions if isinstance(value, ScaledProportions) else value,
+        loadings=np.ascontiguousarray(value.proportions if isinstance(value, ScaledProportions) else value),
         components=np.ascontiguousarray(state.components.matrix),
         scale=value.scale[:, 0] if isinstance(value, ScaledProportions) else None,
         trace=np.asarray(ascent.trace),
@@ -138,6 +140,11 @@ def fit_of_ascent(job: Job, ascent: Ascent) -> Fit:
         diagnostics={},
         _posterior=posterior,
     )
+
+
+def _compact(q: Any) -> Any:
+    """Return a distribution without the columns that fill its parameters up to whole vectors in memory."""
+    return None if q is None else type(q)(**{name: np.array(value, order="K") for name, value in vars(q).items()})
 
 
 def _priors(given: Priors, problem: Problem) -> Priors:

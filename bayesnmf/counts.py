@@ -16,6 +16,8 @@ from scipy.special import gammaln
 
 __all__ = ["Counts"]
 
+BLOCK = 2**18  # nonzeros that a pass over them works on at once
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Counts:
@@ -54,8 +56,14 @@ class Counts:
 
     @cached_property
     def transposed(self) -> csr_array:
-        """The same counts with features in rows, (m, n): a second copy, made when first asked for."""
-        return csr_array(self.matrix.T)
+        """The same counts with features in rows, (m, n): a second copy, made when first asked for.
+
+        Of type uint16 where it holds all of them.
+        """
+        matrix = self.matrix
+        if self.is_integer and matrix.data.max(initial=0) <= np.iinfo(np.uint16).max:
+            matrix = csr_array((matrix.data.astype(np.uint16), matrix.indices, matrix.indptr), shape=matrix.shape)
+        return csr_array(matrix.T)
 
     @cached_property
     def dense(self) -> np.ndarray:
@@ -81,7 +89,9 @@ class Counts:
     @cached_property
     def log_factorial(self) -> float:
         """Σ log X!, the part of the Poisson log-likelihood that no parameter enters."""
-        return float(gammaln(self.matrix.data.astype(np.float64) + 1.0).sum())
+        data = self.matrix.data
+        blocks = (data[first : first + BLOCK] for first in range(0, len(data), BLOCK))
+        return float(sum(gammaln(block.astype(np.float64) + 1.0).sum() for block in blocks))
 
     @cached_property
     def is_integer(self) -> bool:

@@ -141,6 +141,9 @@ def _canonical(sparse: Any, dtype: np.dtype, name: str) -> csr_array:
     """Return a CSR array with sorted, unique, nonzero entries, around the same memory where it can."""
     view = _checked_view(sparse, name)
     with np.errstate(over="ignore"):  # what overflows is found infinite later
+        if view.format == "csr":  # SciPy's own astype copies indices too
+            arrays = (view.data.astype(dtype, copy=False), view.indices, view.indptr)
+            view = csr_array(arrays, shape=view.shape)
         view = view.astype(dtype, copy=False)  # before duplicates are added: uint8 sums would wrap
     matrix = csr_array(view.tocsr(copy=False))
     if not (matrix.has_canonical_format and matrix.data.all()):

@@ -15,9 +15,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.kkt import kkt_residual
 from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
-from bayesnmf.kernels.cpu import Sides, Totals, dense_allocations, expected_allocations, gathers_columns, is_dense
+from bayesnmf.kernels.cpu import Sides, Totals
 
 Progress = Callable[[int, float, State], None]
 
@@ -74,6 +75,12 @@ class Schedule:
         """Both sides, in order."""
         return ("loadings", "components") if self.order == "loadings" else ("components", "loadings")
 
+    @property
+    def visited(self) -> Sides:
+        """Whose totals are taken at an iterate: those that a step begins with, and KKT residuals ask for."""
+        first_alone = self.kind == "alternating" and self.order == "loadings" and self.kkt_tol is None
+        return "loadings" if first_alone else "both"
+
 
 class Iterate(NamedTuple):
     """A state with its allocation step and its objective; the problem too, since priors may be learned."""
@@ -113,28 +120,18 @@ Steps = Callable[[Iterate], Iterator[State]]
 Learn = Callable[[Problem, State], tuple[Problem, State]]
 
 
-def allocate(problem: Problem, state: State, threads: int | None, sides: Sides = "both") -> Totals:
-    """Take one allocation step at the geometric means of both sides, for the totals of both or of one."""
-    counts, U, V = problem.counts, state.loadings.geometric, state.components.geometric
-    if is_dense(counts.matrix):
-        totals = dense_allocations(counts.dense, U, V, sides)
-        if totals is not None:
-            return totals
-    apart = sides != "loadings" and gathers_columns(counts.matrix, U.shape[1], threads)
-    return expected_allocations(
-        counts.matrix, U, V, threads, transposed=counts.transposed if apart else None, sides=sides
-    )
-
-
 def update(problem: Problem, state: State, side: str, totals: Totals) -> State:
-    """Update one side given an allocation step."""
+    """Update one side given an allocation step, whose total for it is used up."""
     if side == "loadings":
-        return update_loadings(problem, state, totals.loadings)
-    return update_components(problem, state, totals.components)
+        return update_loadings(problem, state, totals.loadings, reuse=True)
+    return update_components(problem, state, totals.components, reuse=True)
 
 
 def step(problem: Problem, state: State, totals: Totals, schedule: Schedule) -> State:
-    """Update both sides once, given the allocation step at `state`."""
+    """Update both sides once, given the allocation step at `state`, whose totals are used up."""
+    if schedule.kind == "joint" and schedule.sweeps == 1:
+        for each in state:
+            each.forget()
     for position, side in enumerate(schedule.sides):
         alternating = schedule.kind == "alternating"
         needed: Any = side if alternating else "both"
@@ -182,7 +179,8 @@ def ascend(
         return Ascent(*reached, trace, residuals, Status(converged, reason, max(len(trace) - 1, 0)))
 
     try:
-        here = visit(problem, state, schedule.threads)
+        here = visit(problem, state, schedule.threads, sides=schedule.visited)
+        del state  # not to be held beside its successors
         for iteration in range(schedule.max_iter + 1):
             trace.append(here.value)
             if schedule.kkt_tol is not None:
@@ -197,26 +195,30 @@ def ascend(
             if schedule.kkt_tol and residuals[-1] <= schedule.kkt_tol:
                 return end(True, f"KKT residual at most {schedule.kkt_tol:g} counts")
             if iteration < schedule.max_iter:
-                here = next_iterate(here, steps, learn, schedule.threads)
+                here = next_iterate(here, steps, learn, schedule.threads, schedule.visited)
     except KeyboardInterrupt:
         return end(False, INTERRUPTED)
     return end(False, f"all {schedule.max_iter} iterations done")
 
 
-def visit(problem: Problem, state: State, threads: int | None, learn: Learn | None = None) -> Iterate:
-    """Take the allocation step and the objective at a state."""
+def visit(
+    problem: Problem, state: State, threads: int | None, learn: Learn | None = None, sides: Sides = "both"
+) -> Iterate:
+    """Take the allocation step, for the totals of both sides or of the loadings, and the objective at a state."""
     if learn is not None:
         problem, state = learn(problem, state)
-    totals = allocate(problem, state, threads)
+    totals = allocate(problem, state, threads, sides)
     return Iterate(problem, state, totals, objective(problem, state, totals.loglik))
 
 
-def next_iterate(here: Iterate, steps: Steps, learn: Learn | None, threads: int | None) -> Iterate:
+def next_iterate(
+    here: Iterate, steps: Steps, learn: Learn | None, threads: int | None, sides: Sides = "both"
+) -> Iterate:
     """Take the first candidate at which the objective does not fall, to rounding; else the last."""
     lowest = here.value - float(np.finfo(here.problem.counts.dtype).eps) * abs(here.value)
     new = here
     for candidate in steps(here):
-        new = visit(here.problem, candidate, threads, learn)
+        new = visit(here.problem, candidate, threads, learn, sides)
         if new.value >= lowest:
             break
     return new

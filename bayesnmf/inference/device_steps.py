@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.sparse import csr_array
 
 from bayesnmf.inference.coordinate_ascent import Schedule
 from bayesnmf.inference.device_sides import FLOAT, Kind, Parts, Side, carry, given, on_the_simplex, parts_of
@@ -70,7 +71,7 @@ def data_of(device: Any, problem: Problem, state: State, schedule: Schedule) -> 
         (counts.row_totals, counts.feature_totals),
         *(np.float64(each) for each in (counts.log_factorial, schedule.tol, schedule.kkt_tol or 0.0)),
     )
-    return Data(place_cells(counts.matrix, counts.transposed, rank, device), *jax.device_put(numbers, device))
+    return Data(place_cells(counts.matrix, csr_array(counts.matrix.T), rank, device), *jax.device_put(numbers, device))
 
 
 def beyond(data: Data, new: Stated, before: Stated, weight: Any) -> Stated:

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.coordinate_ascent import Iterate, Steps
 from bayesnmf.inference.sides import Problem, State, parameters_of, side_of
-from bayesnmf.kernels.cpu import move_logarithms
+from bayesnmf.kernels.cpu import move, move_logarithms
 
 Array = NDArray[Any]
 
@@ -74,5 +73,5 @@ def _beyond(problem: Problem, new: State, before: list[tuple[Array, ...]], weigh
 
 def _move(new: Array, old: Array, weight: float, floor: float | None) -> Array:
     if floor is not None:
-        return np.maximum(new + weight * (new - old), floor)
+        return move(new, old, weight, floor)
     return move_logarithms(new, old, weight)

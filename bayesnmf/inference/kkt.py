@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.inference.sides import Mode, Problem, State, exposure_of_components, exposure_of_loadings
-from bayesnmf.kernels.cpu import Totals, expected_allocations
+from bayesnmf.inference.allocating import allocate
+from bayesnmf.inference.sides import Mode, Problem, Side, State, exposure_of_components, exposure_of_loadings
+from bayesnmf.kernels.cpu import Totals, largest_imbalance, padded_copy
 from bayesnmf.priors import ScaledProportions
 
 Array = NDArray[Any]
@@ -23,11 +24,14 @@ def kkt_residual(problem: Problem, state: State, totals: Totals) -> float:
     It is 0 at an optimum, and also at parameters stuck at 0: `least_gradient` tells these apart. `totals` is the
     allocation step at `state`.
     """
-    parts = [
-        prior.imbalance(side.value, total, exposure, 1.0 if summary.basis == "natural" else 0.0)
-        for prior, summary, side, total, exposure in _modes(problem, state, totals)
-    ]
-    return max((float(np.abs(part).max(initial=0.0)) for part in parts), default=0.0)
+    largest = 0.0
+    for prior, summary, side, total, exposure in _modes(problem, state, totals):
+        weight, added = prior.balance(total, exposure, 1.0 if summary.basis == "natural" else 0.0)
+        parts = [np.atleast_2d(each) for each in (_shares(side.value), total, weight, added)]
+        if side is state.components:
+            parts = [each.T for each in parts]
+        largest = max(largest, largest_imbalance(*parts))
+    return largest
 
 
 def least_gradient(problem: Problem, state: State) -> float:
@@ -39,12 +43,12 @@ def least_gradient(problem: Problem, state: State) -> float:
     just inside. At an optimum it is 0, to the accuracy of the fit: the growth of entries that are still on the
     move fades along with the residual, and that of one wrongly stuck at 0 stays.
     """
-    inside = State(*(side.__class__(_inside(side.value), _inside(side.geometric), None, 0.0) for side in state))
-    totals = expected_allocations(problem.counts.matrix, inside.loadings.geometric, inside.components.geometric)
+    inside = State(_side_inside(state.loadings.value, 1), _side_inside(state.components.value, 0))
+    totals = allocate(problem, inside, None)
     least = np.inf
     for prior, summary, side, total, exposure in _modes(problem, inside, totals):
-        update = summary.carry(prior, total, exposure, side).value
-        growth = _shares(update) / _shares(side.value)
+        update = _shares(summary.carry(prior, total, exposure, side, reuse=True).value)
+        growth = np.divide(update, _shares(side.value), out=update)
         least = min(least, 1.0 - float(growth.max(initial=-np.inf)))
     return least
 
@@ -54,11 +58,14 @@ def _shares(value: Any) -> Array:
     return value.proportions if isinstance(value, ScaledProportions) else value
 
 
-def _inside(value: Any) -> Any:
-    """Return a factor with its zeros lifted."""
-    if isinstance(value, ScaledProportions):
-        return value._replace(proportions=_inside(value.proportions))
-    return np.maximum(value, max(INSIDE * value.max(initial=0), np.finfo(value.dtype).tiny))
+def _side_inside(value: Any, component_axis: int) -> Side:
+    """Carry a factor with its zeros lifted."""
+    shares = _shares(value)
+    lifted = padded_copy(shares, component_axis)
+    np.maximum(lifted, max(INSIDE * shares.max(initial=0), np.finfo(shares.dtype).tiny), out=lifted)
+    return Side(
+        value._replace(proportions=lifted) if isinstance(value, ScaledProportions) else lifted, lifted, None, 0.0
+    )
 
 
 def _modes(problem: Problem, state: State, totals: Totals) -> list[Any]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.coordinate_ascent import Iterate, Schedule, Steps, step
 from bayesnmf.inference.sides import Problem, State
-from bayesnmf.kernels.cpu import poisson_regression
+from bayesnmf.kernels.cpu import padded_copy, poisson_regression, sum_rows
 from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet, ScaledProportions
 
 Array = NDArray[Any]
@@ -34,8 +34,7 @@ def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:
     kind : {"scd", "ccd"}
         Sequential: one Newton step for a coordinate at a time. Cyclic: a second one where the first was large.
     """
-    by_row = problem.counts.matrix
-    by_feature = by_row.T.tocsr()
+    by_row, by_feature = problem.counts.matrix, problem.counts.transposed
     settings: dict[str, Any] = {
         "sweeps": schedule.sweeps, "newton_steps": NEWTON_STEPS[kind], "floor": FLOOR, "threads": schedule.threads,
     }  # fmt: skip
@@ -49,7 +48,7 @@ def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:
                 loadings = poisson_regression(by_row, loadings, components, priors[0], **settings)
             else:
                 components = poisson_regression(by_feature, components.T, loadings.T, priors[1], **settings).T
-            loadings, components = _rescale(problem, priors, loadings, components)
+            _rescale(problem, priors, loadings, components)
         yield _carried(problem, here.state, loadings, components)
         yield step(problem, here.state, here.totals, plain)
 
@@ -82,37 +81,42 @@ def _gammas(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
 
 
 def _free(problem: Problem, state: State) -> tuple[Array, Array]:
-    """Return both factors on the scale of the counts, off the floor at 0."""
+    """Return copies of both factors on the scale of the counts, off the floor at 0."""
     loadings = state.loadings.value
     if isinstance(loadings, ScaledProportions):
         loadings = loadings.proportions
     if not isinstance(problem.loadings_prior, Gamma):
         loadings = loadings * problem.counts.row_totals[:, None].astype(loadings.dtype)
-    return np.maximum(loadings, FLOOR), np.maximum(state.components.matrix, FLOOR)
+    own = padded_copy(loadings), padded_copy(state.components.matrix, component_axis=0)
+    for each in own:
+        np.maximum(each, FLOOR, out=each)
+    return own
 
 
-def _rescale(
-    problem: Problem, priors: list[tuple[Array, Array]], loadings: Array, components: Array
-) -> tuple[Array, Array]:
-    """Move the free scales, which leaves the rates or raises the likelihood.
+def _rescale(problem: Problem, priors: list[tuple[Array, Array]], loadings: Array, components: Array) -> None:
+    """Move the free scales, in place, which leaves the rates or raises the likelihood.
 
     Components on the simplex: their sums go to the loadings, whose rows then take the totals of the counts, the best
     there are. Both sides flat: the mean of a component's loadings becomes the mean of its entries ([C] B.2). Else the
     scale of every component is the best that the priors have for it, along a ridge where coordinates alone are slow.
     """
-    sums = components.sum(axis=1, keepdims=True)
+    sums = sum_rows(components.T)
     if isinstance(problem.components_prior, Dirichlet):
-        loadings, components = loadings * sums.T, components / sums
+        _move_scale(loadings, components, sums)
         totals = problem.counts.row_totals[:, None].astype(loadings.dtype)
         scale = totals / loadings.sum(axis=1, keepdims=True)
-        loadings = loadings * np.where(totals > 0, scale, 1)
+        loadings *= np.where(totals > 0, scale, 1)
     elif problem.components_prior.flat and problem.loadings_prior.flat:
-        ratio = np.sqrt(loadings.mean(axis=0) / (sums[:, 0] / components.shape[1]))
-        loadings, components = loadings / ratio, components * ratio[:, None]
+        means = sum_rows(loadings) / len(loadings), sums / components.shape[1]
+        _move_scale(loadings, components, np.sqrt(means[1] / means[0]))
     else:
-        ratio = _best_scale(priors, loadings, components.T).astype(loadings.dtype)
-        loadings, components = loadings * ratio, components / ratio[:, None]
-    return loadings, components
+        _move_scale(loadings, components, _best_scale(priors, loadings, components.T))
+
+
+def _move_scale(loadings: Array, components: Array, ratio: Array) -> None:
+    ratio = ratio.astype(loadings.dtype)
+    loadings *= ratio
+    components /= ratio[:, None]
 
 
 def _best_scale(priors: list[tuple[Array, Array]], loadings: Array, transposed: Array) -> Array:
@@ -143,5 +147,5 @@ def _carried(problem: Problem, before: State, loadings: Array, components: Array
         value = ScaledProportions(value, problem.loadings_prior.scale.mode(total, np.ones_like(total, shape=(1, 1))))
     return State(
         problem.loadings_summary.at(problem.loadings_prior, value),  # type: ignore[attr-defined]
-        problem.components_summary.at(problem.components_prior, np.asfortranarray(components)),  # type: ignore[attr-defined]
+        problem.components_summary.at(problem.components_prior, components),  # type: ignore[attr-defined]
     )

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.counts import Counts
-from bayesnmf.kernels.cpu import sum_rows
+from bayesnmf.kernels.cpu import Moments, sum_rows
 from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledProportions, matrix
 
 Array = NDArray[Any]
@@ -25,7 +25,6 @@ Value = Array | ScaledProportions
 Basis = Literal["natural", "log"]
 
 
-@dataclass(frozen=True, eq=False)
 class Side:
     """Loadings or components as an algorithm carries them between updates.
 
@@ -44,23 +43,63 @@ class Side:
         The mean field; None for modes and draws.
     """
 
-    value: Value
-    geometric: Array
-    log_shift: Array | None
-    penalty: float
     conditional: Distribution | None = None
+
+    def __init__(self, value: Value, geometric: Array, log_shift: Array | None, penalty: float) -> None:
+        self.value, self.geometric, self.log_shift, self.penalty = value, geometric, log_shift, penalty
+        self.dtype = geometric.dtype
+        self._sums: dict[int, Array] = {}
 
     @property
     def matrix(self) -> Array:
         """The value as one matrix, (n, K) or (K, m)."""
         return matrix(self.value)
 
+    def sums(self, component_axis: int) -> Array:
+        """Σ of the value for each component, (K,), float64; components are in columns (1) or in rows (0)."""
+        if component_axis not in self._sums:
+            value = self.matrix
+            self._sums[component_axis] = sum_rows(value if component_axis == 1 else value.T)
+        return self._sums[component_axis]
+
+    def forget(self) -> None:
+        """Let go of what can be made again."""
+
+
+class Field(Side):
+    """A side that is a mean field: its means and geometric means are made when asked for."""
+
+    def __init__(self, conditional: Distribution, component_axis: int, found: Moments) -> None:
+        self.conditional, self._component_axis = conditional, component_axis
+        self.log_shift, self.penalty = found.shift, -found.divergence
+        self._sums = {} if found.sums is None else {component_axis: found.sums}
+        self._geometric: Array | None = found.geometric
+        self.dtype = found.geometric.dtype
+
+    @property
+    def value(self) -> Value:  # type: ignore[override]
+        """The expectation."""
+        return self.conditional.mean()  # type: ignore[union-attr]
+
+    @property
+    def geometric(self) -> Array:  # type: ignore[override]
+        """Exp E log, less the shift."""
+        if self._geometric is None:
+            return self.conditional.moments(None, self._component_axis).geometric  # type: ignore[union-attr]
+        return self._geometric
+
+    def forget(self) -> None:
+        """Let go of the geometric means."""
+        self._geometric = None
+
 
 class Summary(Protocol):
     """How a conditional is carried."""
 
-    def carry(self, prior: Distribution, total: Array, exposure: Array, previous: Side | None) -> Side:
-        """Carry the conditional of `prior` given a total and an exposure."""
+    def carry(
+        self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
+    ) -> Side:
+        """Carry the conditional of `prior` given a total, which may be overwritten with `reuse`, and an exposure."""
 
     def of(self, prior: Distribution, conditional: Distribution) -> Side:
         """Carry a distribution that is given."""
@@ -85,12 +124,14 @@ class Mode:
     basis: Basis = "natural"
     estimated: bool = False
 
-    def carry(self, prior: Distribution, total: Array, exposure: Array, previous: Side | None) -> Side:
+    def carry(
+        self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
+    ) -> Side:
         """Take the mode; where it is not unique, keep the previous value."""
         if self.basis == "log":
-            return self.of(prior, prior.conditional(total, exposure))
+            return self.of(prior, prior.conditional(total, exposure, reuse=reuse))
         kept: Any = previous.value if previous else None
-        return self.at(prior, prior.mode(total, exposure, kept))
+        return self.at(prior, prior.mode(total, exposure, kept, reuse=reuse))
 
     def of(self, prior: Distribution, conditional: Distribution) -> Side:
         """Take the mean: the mode in the log basis, and a start in either."""
@@ -118,15 +159,17 @@ class MeanField:
     penalised: bool = True
     threads: int | None = None
 
-    def carry(self, prior: Distribution, total: Array, exposure: Array, previous: Side | None) -> Side:
+    def carry(
+        self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
+    ) -> Side:
         """Carry the whole conditional."""
-        return self.of(prior, prior.conditional(total, exposure))
+        return self.of(prior, prior.conditional(total, exposure, reuse=reuse))
 
     def of(self, prior: Distribution, conditional: Distribution) -> Side:
         """Take exp E log for the allocations and the mean for the exposure."""
         given: Any = conditional
         found = given.moments(prior if self.penalised else None, self.component_axis, self.threads)
-        return Side(found.mean, found.geometric, found.shift, -found.divergence, conditional)
+        return Field(conditional, self.component_axis, found)
 
 
 @dataclass(frozen=True)
@@ -136,9 +179,11 @@ class Draw:
     rng: np.random.Generator
     threads: int | None = 1
 
-    def carry(self, prior: Distribution, total: Array, exposure: Array, previous: Side | None) -> Side:
+    def carry(
+        self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
+    ) -> Side:
         """Draw from the conditional."""
-        return self.of(prior, prior.conditional(total, exposure))
+        return self.of(prior, prior.conditional(total, exposure, reuse=reuse))
 
     def of(self, prior: Distribution, conditional: Distribution) -> Side:
         """Draw from a given distribution."""
@@ -191,28 +236,29 @@ class Problem:
 
 def exposure_of_loadings(state: State) -> Array:
     """Σ_j β_kj, (1, K)."""
-    components = state.components.matrix
-    return sum_rows(components.T)[None, :].astype(components.dtype)
+    return state.components.sums(0)[None, :].astype(state.components.dtype)
 
 
 def exposure_of_components(state: State) -> Array:
     """Σ_i θ_ik, (K, 1)."""
-    loadings = state.loadings.matrix
-    return sum_rows(loadings)[:, None].astype(loadings.dtype)
+    return state.loadings.sums(1)[:, None].astype(state.loadings.dtype)
 
 
-def update_loadings(problem: Problem, state: State, total: Array) -> State:
-    """Replace the loadings by the summary of their conditional, given their total (n, K)."""
-    prior, summary = problem.loadings_prior, problem.loadings_summary
-    return state._replace(loadings=summary.carry(prior, total, exposure_of_loadings(state), state.loadings))
+def update_loadings(problem: Problem, state: State, total: Array, *, reuse: bool = False) -> State:
+    """Replace the loadings by the summary of their conditional, given their total (n, K).
+
+    With `reuse` the total may be overwritten: what follows is made in its memory.
+    """
+    given = problem.loadings_prior, total, exposure_of_loadings(state), state.loadings
+    return state._replace(loadings=problem.loadings_summary.carry(*given, reuse=reuse))
 
 
-def update_components(problem: Problem, state: State, total: Array) -> State:
-    """Replace the components by the summary of their conditional, given their total (K, m)."""
+def update_components(problem: Problem, state: State, total: Array, *, reuse: bool = False) -> State:
+    """Replace the components by the summary of their conditional, given their total (K, m); `reuse` as above."""
     if problem.fixed_components:
         return state
-    prior, summary = problem.components_prior, problem.components_summary
-    return state._replace(components=summary.carry(prior, total, exposure_of_components(state), state.components))
+    given = problem.components_prior, total, exposure_of_components(state), state.components
+    return state._replace(components=problem.components_summary.carry(*given, reuse=reuse))
 
 
 def objective(problem: Problem, state: State, loglik: float) -> float:
@@ -227,5 +273,5 @@ def objective(problem: Problem, state: State, loglik: float) -> float:
         loglik += float(counts.row_totals @ shift)
     if components.log_shift is not None:
         loglik += float(counts.feature_totals @ components.log_shift.ravel())
-    exposure = float(sum_rows(loadings.matrix) @ sum_rows(components.matrix.T))
+    exposure = float(loadings.sums(1) @ components.sums(0))
     return loglik - exposure - counts.log_factorial + loadings.penalty + components.penalty

@@ -18,18 +18,30 @@ Given = Array | ScaledProportions | Distribution
 def random_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
     """Carry conditionals given random totals: each row's (each feature's) counts shared out by Dirichlet(1) draws."""
     counts, dtype = problem.counts, problem.counts.dtype
-    n, m = counts.shape
-    loadings_total = counts.row_totals[:, None] * rng.dirichlet(np.ones(rank), size=n)
-    components_total = (counts.feature_totals[:, None] * rng.dirichlet(np.ones(rank), size=m)).T
-    return state_from_totals(problem, loadings_total.astype(dtype), components_total.astype(dtype))
+    loadings_total, components_total = (
+        _shared_out(totals, rank, rng).astype(dtype, copy=False)
+        for totals in (counts.row_totals, counts.feature_totals)
+    )
+    return state_from_totals(problem, loadings_total, components_total.T)
+
+
+def _shared_out(totals: Array, rank: int, rng: np.random.Generator) -> Array:
+    shares = rng.dirichlet(np.ones(rank), size=len(totals))
+    shares *= totals[:, None]
+    return shares
 
 
 def state_from_totals(problem: Problem, loadings_total: Array, components_total: Array) -> State:
-    """Carry the conditionals given totals (n, K) and (K, m), with the components' sums at 1 for the exposure."""
+    """Carry the conditionals given totals (n, K) and (K, m), with the components' sums at 1 for the exposure.
+
+    The totals may be overwritten.
+    """
     one = np.ones((1, 1), dtype=loadings_total.dtype)
-    loadings = problem.loadings_summary.carry(problem.loadings_prior, loadings_total, one, None)
-    exposure = loadings.matrix.sum(axis=0)[:, None]
-    components = problem.components_summary.carry(problem.components_prior, components_total, exposure, None)
+    loadings = problem.loadings_summary.carry(problem.loadings_prior, loadings_total, one, None, reuse=True)
+    exposure = loadings.sums(1)[:, None].astype(loadings.dtype)
+    components = problem.components_summary.carry(
+        problem.components_prior, components_total, exposure, None, reuse=True
+    )
     return State(loadings, components)
 
 

@@ -12,6 +12,7 @@ from scipy.special import digamma, gammaln
 
 from bayesnmf.priors.gamma import (
     LEAST_DIVISOR,
+    added,
     moments_of,
     positive_exp,
     seed_of,
@@ -46,27 +47,35 @@ class Dirichlet:
         """The least concentration: at 1 or above, the density has a mode."""
         return float(np.asarray(self.concentration).min())
 
-    def conditional(self, total: Array, exposure: Array) -> Dirichlet:
-        """Dirichlet(concentration + total) ([GP] alg. 5); the exposure is constant along the simplex."""
-        return Dirichlet(np.asarray(self.concentration, total.dtype) + total)
+    def conditional(self, total: Array, exposure: Array, *, reuse: bool = False) -> Dirichlet:
+        """Dirichlet(concentration + total) ([GP] alg. 5); the exposure is constant along the simplex.
 
-    def mode(self, total: Array | float = 0.0, exposure: Array | float = 0.0, previous: Any = None) -> Array:
+        With `reuse` the total may be overwritten.
+        """
+        return Dirichlet(added(self.concentration, total, reuse))
+
+    def mode(
+        self, total: Array | float = 0.0, exposure: Array | float = 0.0, previous: Any = None, *, reuse: bool = False
+    ) -> Array:
         """Mode of the conditional, ∝ α − 1 + total; `previous`, or even shares, in rows where that is 0.
 
-        The exposure is constant along the simplex and does not enter.
+        The exposure is constant along the simplex and does not enter. With `reuse` the total may be overwritten.
         """
-        peak = shape_minus_one(self.concentration, total)
+        peak = shape_minus_one(self.concentration, total, reuse)
         sums = peak.sum(axis=-1, keepdims=True)
+        if (sums > 0).all():
+            return np.divide(peak, sums, out=peak)
         fallback = np.full_like(peak, 1 / peak.shape[-1]) if previous is None else previous.copy(order="K")
         return np.divide(peak, sums, out=fallback, where=sums > 0)
 
-    def imbalance(self, value: Array, total: Array, exposure: Array | float = 0.0, less: float = 1.0) -> Array:
-        """Return value × Σ(α − less + total) − (α − less + total), in counts: 0 at a mode inside.
+    def balance(self, total: Array, exposure: Array | float = 0.0, less: float = 1.0) -> tuple[Array, Array]:
+        """Return Σ(α − less + total) and α − less: value × (the first) = total + (the second) at a mode inside.
 
         `less` is 1 in the natural basis, 0 in the log (softmax) basis.
         """
-        peak = shape_minus_one(self.concentration, total) + (1.0 - less)
-        return value * peak.sum(axis=-1, keepdims=True) - peak
+        beyond = np.asarray(self.concentration) - less
+        sums = np.broadcast_to(beyond, total.shape).sum(axis=-1, keepdims=True)
+        return sums + total.sum(axis=-1, keepdims=True, dtype=np.float64), beyond
 
     def mean(self) -> Array:
         """Expectation, α / Σα."""
@@ -119,7 +128,7 @@ class Dirichlet:
         return expected_log, kl
 
     def moments(self, prior: Dirichlet | None, component_axis: int, threads: int | None = None) -> Moments:
-        """Mean, exp E log less its largest value over the components, that value, and KL(self ‖ prior), in one pass.
+        """Sums of the means, exp E log less its largest value over the components, that value, KL(self ‖ prior).
 
         Without a prior the divergence is NaN.
         """
@@ -131,7 +140,7 @@ class Dirichlet:
         found = moments_of(component_axis, self.concentration, (sums, psi, before, 0.0), threads)
         if prior is None:
             return found._replace(divergence=np.nan)
-        beyond = float(excess.sum()) + prior.log_normaliser(found.mean.shape)
+        beyond = float(excess.sum()) + prior.log_normaliser(found.geometric.shape)
         return found._replace(divergence=found.divergence - beyond)
 
     def kl(self, prior: Dirichlet) -> float:

@@ -52,14 +52,20 @@ def moments_of(component_axis: int, shape: ArrayLike, others: tuple[ArrayLike, .
 
     first, *rest = (turned(np.atleast_2d(each)) for each in (shape, *others))
     scale, log_scale, prior, weight = rest
-    mean, geometric, shift, divergence = mean_field_moments(first, scale, log_scale, prior, weight, threads)
-    return Moments(turned(mean), turned(geometric), turned(shift), divergence)
+    sums, geometric, shift, divergence = mean_field_moments(first, scale, log_scale, prior, weight, threads)
+    return Moments(sums, turned(geometric), turned(shift), divergence)
 
 
-def shape_minus_one(shape: ArrayLike, total: Array | float) -> Array:
+def added(given: ArrayLike, total: Array, reuse: bool = False) -> Array:
+    """Return given + total in the type of the total, written over the total if it may be reused."""
+    given = np.asarray(given, total.dtype)
+    fits = reuse and np.broadcast_shapes(given.shape, total.shape) == total.shape
+    return np.add(given, total, out=total) if fits else given + total
+
+
+def shape_minus_one(shape: ArrayLike, total: Array | float, reuse: bool = False) -> Array:
     """Shape − 1 + total, in the type of the total, exact where the total is far below 1."""
-    total = np.asarray(total)
-    return (np.asarray(shape) - 1).astype(total.dtype) + total
+    return added(np.asarray(shape) - 1, np.asarray(total), reuse)
 
 
 def positive_exp(log_value: Array) -> Array:
@@ -97,26 +103,35 @@ class Gamma:
         """The least shape: at 1 or above, the density has a mode."""
         return float(np.asarray(self.shape).min())
 
-    def conditional(self, total: Array, exposure: Array) -> Gamma:
-        """Gamma(shape + total, rate + exposure): the conditional given allocations ([P] 34-36, [GP] alg. 7)."""
-        return Gamma(np.asarray(self.shape, total.dtype) + total, np.asarray(self.rate, total.dtype) + exposure)
+    def conditional(self, total: Array, exposure: Array, *, reuse: bool = False) -> Gamma:
+        """Gamma(shape + total, rate + exposure): the conditional given allocations ([P] 34-36, [GP] alg. 7).
 
-    def mode(self, total: Array | float = 0.0, exposure: Array | float = 0.0, previous: Any = None) -> Array:
+        With `reuse` the total may be overwritten.
+        """
+        return Gamma(added(self.shape, total, reuse), np.asarray(self.rate, total.dtype) + exposure)
+
+    def mode(
+        self, total: Array | float = 0.0, exposure: Array | float = 0.0, previous: Any = None, *, reuse: bool = False
+    ) -> Array:
         """Mode of the conditional, (shape − 1 + total) / (rate + exposure).
 
         The total is added last: shape + total would lose totals far below 1. `previous`, or 0, is kept where a
-        dead component leaves a rate of 0.
+        dead component leaves a rate of 0. With `reuse` the total may be overwritten.
         """
-        peak, rate = np.broadcast_arrays(shape_minus_one(self.shape, total), self.rate + np.asarray(exposure))
+        peak, rate = shape_minus_one(self.shape, total, reuse), np.asarray(self.rate + np.asarray(exposure))
+        out = peak if peak.shape == np.broadcast_shapes(peak.shape, rate.shape) else None
+        if (rate > 0).all():
+            return np.divide(peak, rate, out=out)
+        peak, rate = np.broadcast_arrays(peak, rate)
         fallback = np.zeros_like(peak) if previous is None else previous.copy(order="K")
         return np.divide(peak, rate, out=fallback, where=rate > 0)
 
-    def imbalance(self, value: Array, total: Array, exposure: Array, less: float = 1.0) -> Array:
-        """Return value × (rate + exposure) − (shape − less + total), in counts: 0 at a mode inside.
+    def balance(self, total: Array, exposure: Array, less: float = 1.0) -> tuple[Array, Array]:
+        """Return rate + exposure and shape − less: value × (the first) = total + (the second) at a mode inside.
 
         `less` is 1 in the natural basis, 0 in the log basis.
         """
-        return value * (self.rate + np.asarray(exposure)) - (shape_minus_one(self.shape, total) + (1.0 - less))
+        return np.asarray(self.rate) + np.asarray(exposure), np.asarray(self.shape) - less
 
     def mean(self) -> Array:
         """Expectation, shape / rate."""
@@ -150,7 +165,11 @@ class Gamma:
 
     def log_density(self, value: Array) -> float:
         """Sum of log densities at `value`, in nats."""
-        linear = np.sum(np.asarray(self.rate) * value, dtype=np.float64)
+        rate = np.asarray(self.rate)
+        if rate.size == 1:
+            linear = rate.item() * np.sum(value, dtype=np.float64)
+        else:
+            linear = np.sum(rate * value, dtype=np.float64)
         return weighted_log_sum(np.asarray(self.shape) - 1, value) - float(linear) + self.log_normaliser(value.shape)
 
     def expected_log_and_kl(self, prior: Gamma) -> tuple[Array, float]:
@@ -162,7 +181,7 @@ class Gamma:
         return expected_log, kl
 
     def moments(self, prior: Gamma | None, component_axis: int, threads: int | None = None) -> Moments:
-        """Mean, exp E log less its largest value over the components, that value, and KL(self ‖ prior), in one pass.
+        """Sums of the means, exp E log less its largest value over the components, that value, KL(self ‖ prior).
 
         Without a prior the divergence is NaN.
         """
@@ -174,7 +193,7 @@ class Gamma:
         found = moments_of(
             component_axis, self.shape, (rate, log_rate, prior.shape, np.asarray(prior.rate) / rate), threads
         )
-        return found._replace(divergence=found.divergence - prior.log_normaliser(found.mean.shape))
+        return found._replace(divergence=found.divergence - prior.log_normaliser(found.geometric.shape))
 
     def kl(self, prior: Gamma) -> float:
         """KL(self ‖ prior), summed, in nats."""

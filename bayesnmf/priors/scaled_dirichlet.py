@@ -67,23 +67,34 @@ class ScaledDirichlet:
         """The least of concentration and shape: at 1 or above, the density has a mode."""
         return min(self.proportions.smallest_shape, self.scale.smallest_shape)
 
-    def conditional(self, total: Array, exposure: Array) -> ScaledDirichlet:
-        """Scale Gamma(a + N_i, b + 1), proportions Dirichlet(α + A) ([K] 5-6); components are on the simplex."""
-        proportions = self.proportions.conditional(total, exposure)
+    def conditional(self, total: Array, exposure: Array, *, reuse: bool = False) -> ScaledDirichlet:
+        """Scale Gamma(a + N_i, b + 1), proportions Dirichlet(α + A) ([K] 5-6); components are on the simplex.
+
+        With `reuse` the total may be overwritten.
+        """
         scale = self.scale.conditional(total.sum(axis=-1, keepdims=True), np.ones_like(total, shape=(1, 1)))
+        proportions = self.proportions.conditional(total, exposure, reuse=reuse)
         return ScaledDirichlet(proportions.concentration, scale.shape, scale.rate)
 
     def mode(
-        self, total: Array, exposure: Array | float = 1.0, previous: ScaledProportions | None = None
+        self,
+        total: Array,
+        exposure: Array | float = 1.0,
+        previous: ScaledProportions | None = None,
+        *,
+        reuse: bool = False,
     ) -> ScaledProportions:
-        """Modes of both conditionals, given the total (n, K); `previous` proportions where theirs is not unique."""
+        """Modes of both conditionals, given the total (n, K); `previous` proportions where theirs is not unique.
+
+        With `reuse` the total may be overwritten.
+        """
         kept = None if previous is None else previous.proportions
         scale = self.scale.mode(total.sum(axis=-1, keepdims=True), np.ones_like(total, shape=(1, 1)))
-        return ScaledProportions(self.proportions.mode(total, exposure, kept), scale)
+        return ScaledProportions(self.proportions.mode(total, exposure, kept, reuse=reuse), scale)
 
-    def imbalance(self, value: ScaledProportions, total: Array, exposure: Array | float, less: float = 1.0) -> Array:
-        """Imbalance of the proportions, in counts; the mode of the scale does not depend on them."""
-        return self.proportions.imbalance(value.proportions, total, exposure, less)
+    def balance(self, total: Array, exposure: Array | float, less: float = 1.0) -> tuple[Array, Array]:
+        """Balance of the proportions; the mode of the scale does not depend on them."""
+        return self.proportions.balance(total, exposure, less)
 
     def mean(self) -> ScaledProportions:
         """Expectations; the two are independent, so their product is the mean loading."""
@@ -112,7 +123,7 @@ class ScaledDirichlet:
         return expected_log + expected_log_scale, kl + kl_scale
 
     def moments(self, prior: ScaledDirichlet | None, component_axis: int, threads: int | None = None) -> Moments:
-        """Means, exp E log of the product less its largest value over the components, that value, KL(self ‖ prior).
+        """None, exp E log of the product less its largest value over the components, that value, KL(self ‖ prior).
 
         Without a prior the divergence is NaN.
         """
@@ -121,8 +132,7 @@ class ScaledDirichlet:
         found = self.proportions.moments(None if prior is None else prior.proportions, component_axis, threads)
         scale = self.scale
         kl = np.nan if prior is None else scale.kl(prior.scale)
-        mean: Any = ScaledProportions(found.mean, scale.mean())
-        return Moments(mean, found.geometric, found.shift + scale.expected_log(), found.divergence + kl)
+        return Moments(None, found.geometric, found.shift + scale.expected_log(), found.divergence + kl)
 
     def kl(self, prior: ScaledDirichlet) -> float:
         """KL(self ‖ prior), summed, in nats."""

@@ -8,15 +8,17 @@ from bayesnmf.kernels.cpu.decomposition import (
     log_gamma_and_digamma,
 )
 from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
-from bayesnmf.kernels.cpu.extrapolation import move_logarithms
+from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.likelihood import cell_rates, poisson_loglik
 from bayesnmf.kernels.cpu.mean_field import Moments, digamma_with_excess, mean_field_moments
 from bayesnmf.kernels.cpu.particles import Particles, filter_row
 from bayesnmf.kernels.cpu.regression import poisson_regression
 from bayesnmf.kernels.cpu.sampling import sampled_allocations
-from bayesnmf.kernels.cpu.sums import sum_rows
+from bayesnmf.kernels.cpu.settling import settled_totals
+from bayesnmf.kernels.cpu.sums import largest_imbalance, sum_rows
 from bayesnmf.kernels.cpu.urn import Tokens, Urn, assign_tokens, reassign_tokens
+from bayesnmf.kernels.cpu.vectors import padded_copy
 
 __all__ = [
     "Gradients",
@@ -37,13 +39,17 @@ __all__ = [
     "gamma_draws",
     "gathers_columns",
     "is_dense",
+    "largest_imbalance",
     "log_gamma_and_digamma",
     "mean_field_moments",
+    "move",
     "move_logarithms",
+    "padded_copy",
     "poisson_loglik",
     "poisson_regression",
     "reassign_tokens",
     "row_blocks",
     "sampled_allocations",
+    "settled_totals",
     "sum_rows",
 ]

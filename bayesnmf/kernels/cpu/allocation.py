@@ -15,15 +15,14 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-import numba
 import numpy as np
-from numba import prange
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.compiling import kept, serial_and_parallel
+from bayesnmf.kernels.cpu.compiling import FAST, kept, with_globals
 from bayesnmf.kernels.cpu.share_block import share_block
-from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, aligned, whole_vectors
+from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, aligned, padded, whole_vectors
 
 Array = NDArray[Any]
 
@@ -52,17 +51,6 @@ def row_blocks(indptr: Array, blocks: int) -> Array:
     return np.concatenate([[0], np.searchsorted(indptr, targets), [len(indptr) - 1]]).astype(np.int64)
 
 
-# Multiply-adds below which waking a second thread costs more than it saves.
-SERIAL_WORK = 2_000_000
-
-
-def threads_or_default(threads: int | None, work: int) -> int:
-    """Return the number of row blocks worked on at once: as asked, or 1 where the work is small, or all threads."""
-    if threads is not None:
-        return threads
-    return 1 if work < SERIAL_WORK else numba.get_num_threads()
-
-
 @kept(inline="always")
 def least_mean(dtype: Any) -> float:
     """Return the mean of a cell below which counts divided by it, and their sums, could overflow."""
@@ -73,83 +61,75 @@ share_cells = share_block(scatter=True, take_log=True)
 
 
 def _share_out(
-    indptr: Array, indices: Array, values: Array, U: Array, V: Array, bounds: Array, A: Array, partial: Array
-) -> tuple[Array, Array]:
-    """Fill A (n, K) and, per block, Uᵀ R (m, K); return ℓ and whether a mean underflowed for each block."""
-    n_blocks = bounds.shape[0] - 1
-    rank, width = U.shape[1], V.shape[1]
+    indptr: Array, indices: Array, values: Array, U: Array, V: Array, start: int, stop: int, A: Array, received: Array
+) -> tuple[float, int]:
+    """Fill rows of A and, from these rows, Uᵀ R; return ℓ of them and whether a mean underflowed.
+
+    Rows of factors are whole vectors.
+    """
+    width = V.shape[1]
     step = VECTOR_BYTES // V.itemsize
     least = U.dtype.type(least_mean(U.dtype))
-    loglik = np.zeros(n_blocks)
-    underflows = np.zeros(n_blocks, dtype=np.int64)
-    for block in prange(n_blocks):
-        received = partial[block]
-        received[:] = 0
-        u = np.zeros(width, dtype=U.dtype)
-        kept = np.empty(width, dtype=U.dtype)
-        sums = np.zeros(step)
-        lost = 0
-        for i in range(bounds[block], bounds[block + 1]):
-            for k in range(rank):
-                u[k] = U[i, k]
-            kept[:] = 0
-            last = indptr[i + 1]
-            for p in range(indptr[i], last, step):
-                lost |= share_cells(p, min(step, last - p), indices, values, u, V, kept, received, sums, least)
-            for k in range(rank):
-                A[i, k] = u[k] * kept[k]
-        loglik[block] = sums.sum()
-        underflows[block] = lost
-    return loglik, underflows
+    received[:] = 0
+    kept = np.empty(width, dtype=U.dtype)
+    sums = np.zeros(step)
+    lost = 0
+    for i in range(start, stop):
+        u = U[i]
+        kept[:] = 0
+        last = indptr[i + 1]
+        for p in range(indptr[i], last, step):
+            lost |= share_cells(p, min(step, last - p), indices, values, u, V, kept, received, sums, least)
+        for k in range(width):
+            A[i, k] = u[k] * kept[k]
+    return sums.sum(), lost
 
 
-def _collect(partial: Array, V: Array, bounds: Array, Bt: Array) -> None:
-    """Fill Bt (m, K) with V times the sum of the blocks' Uᵀ R."""
-    for block in prange(len(bounds) - 1):
-        for j in range(bounds[block], bounds[block + 1]):
-            for k in range(V.shape[1]):
-                total = partial[0, j, k]
-                for other in range(1, len(partial)):
-                    total += partial[other, j, k]
-                Bt[j, k] = total * V[j, k]
-
-
-_COLLECT = serial_and_parallel(_collect)
-_SCATTER = serial_and_parallel(_share_out)
-_GATHER = serial_and_parallel(_share_out, "_share_out_gather", share_cells=share_block(scatter=False, take_log=True))
-_GATHER_ONLY = serial_and_parallel(
-    _share_out, "_share_out_only", share_cells=share_block(scatter=False, take_log=False)
-)
 _weigh_block = share_block(scatter=False, take_log=False)
+LEAST_SUMS = 200_000  # terms of the components' totals: fewer are summed before a thread is awake
+_loop = kept(nogil=True, fastmath=FAST)
+_GATHER = _loop(with_globals(_share_out, "_gather", share_cells=share_block(scatter=False, take_log=True)))
+_GATHER_ONLY = _loop(with_globals(_share_out, "_gather_only", share_cells=_weigh_block))
+_SCATTER = _loop(_share_out)
+
+
+@_loop
+def _collect(partial: Array, V: Array, start: int, stop: int, Bt: Array) -> None:
+    """Fill rows of Bt with V times the sum of the blocks' Uᵀ R; they are whole vectors."""
+    for j in range(start, stop):
+        for k in range(V.shape[1]):
+            total = partial[0, j, k]
+            for other in range(1, len(partial)):
+                total += partial[other, j, k]
+            Bt[j, k] = total * V[j, k]
 
 
 @kept(nogil=True)
 def _share_out_underflowed(
-    indptr: Array, indices: Array, values: Array, U: Array, V: Array, A: Array, Bt: Array
+    indptr: Array, indices: Array, values: Array, U: Array, V: Array, rank: int, A: Array, Bt: Array
 ) -> float:
     """Add the cells whose mean underflowed, with the exponent range that logarithms have; return their ℓ.
 
     Where no component gives positive mass, factors of 0 count as the smallest normal number.
     """
-    rank, width = U.shape[1], V.shape[1]
     step = VECTOR_BYTES // V.itemsize
     least = U.dtype.type(least_mean(U.dtype))
-    u, kept, sums = np.zeros(width, dtype=U.dtype), np.zeros(width, dtype=U.dtype), np.zeros(step)
+    kept, sums = np.zeros(V.shape[1], dtype=U.dtype), np.zeros(step)
     loglik = 0.0
     for i in range(len(indptr) - 1):
-        u[:rank] = U[i]
+        u = U[i]
         last = indptr[i + 1]
         for p in range(indptr[i], last, step):
             lost = _weigh_block(p, min(step, last - p), indices, values, u, V, kept, V, sums, least)
             for q in range(step):
                 if lost >> q & 1:
                     j = indices[p + q]
-                    loglik += _share_out_cell(values[p + q], u, V[j], A[i], Bt[j])
+                    loglik += share_out_cell(values[p + q], u, V[j], A[i, :rank], Bt[j, :rank])
     return loglik
 
 
 @kept(nogil=True)
-def _share_out_cell(count: float, u: Array, v: Array, a: Array, b: Array) -> float:
+def share_out_cell(count: float, u: Array, v: Array, a: Array, b: Array) -> float:
     """Add one cell's expected allocations to a and b (K,), in logarithms; return its ℓ."""
     rank = len(a)
     smallest = np.finfo(u.dtype).tiny
@@ -200,7 +180,8 @@ def expected_allocations(
         Row blocks worked on at once; by default one for each of Numba's threads, or 1 where there is little to do.
         The result depends on it only by rounding.
     transposed : csr_array of shape (m, n), optional
-        The same counts by column: the components' totals are gathered from it, otherwise scattered to.
+        The same counts by column, or in unsigned integers: the components' totals are gathered from it, otherwise
+        scattered to.
     sides : {"both", "loadings", "components"}
         Whose totals are wanted; the others are empty. ℓ is NaN where only those of the components are.
 
@@ -209,8 +190,7 @@ def expected_allocations(
     Totals
         With Σ_k A_ik = Σ_j X_ij and Σ_k B_kj = Σ_i X_ij even where the mean of a cell underflows.
     """
-    U, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
-    none = U[:0]
+    U, V, none = loadings, components.T, loadings[:0]
     if sides == "loadings":
         A, loglik = _gather(matrix, U, V, threads)
         return Totals(A, none.T, loglik)
@@ -227,27 +207,32 @@ def expected_allocations(
 def _gather(matrix: csr_array, U: Array, V: Array, threads: int | None, take_log: bool = True) -> tuple[Array, float]:
     """Return A (n, K) = U * (R V), V (m, K), and ℓ."""
     bounds = row_blocks(matrix.indptr, threads_or_default(threads, matrix.nnz * U.shape[1]))
-    A, padded = np.empty_like(U), whole_vectors(V)
-    nothing = np.empty((len(bounds) - 1, 0, 0), dtype=V.dtype)
-    share_out = (_GATHER if take_log else _GATHER_ONLY)[len(bounds) > 2]
-    loglik, underflows = share_out(matrix.indptr, matrix.indices, matrix.data, U, padded, bounds, A, nothing)
-    total = float(loglik.sum())
-    if underflows.any():
-        total += _share_out_underflowed(matrix.indptr, matrix.indices, matrix.data, U, padded, A, np.zeros_like(V))
+    A = padded(U.shape, U.dtype)
+    whole, nothing = whole_vectors(A), np.empty((0, 0), dtype=V.dtype)
+    share_out = _GATHER if take_log else _GATHER_ONLY
+    given = matrix.indptr, matrix.indices, matrix.data, whole_vectors(U), whole_vectors(V)
+    parts = in_blocks(bounds, lambda _, *rows: share_out(*given, *rows, whole, nothing))
+    loglik, underflows = zip(*parts, strict=True)
+    total = float(np.sum(loglik))
+    if any(underflows):
+        total += _share_out_underflowed(*given, U.shape[1], whole, np.zeros_like(given[-1]))
     return A, total
 
 
 def _scatter(matrix: csr_array, U: Array, V: Array, threads: int | None) -> Totals:
     """Return A, B and ℓ from one pass."""
     bounds = row_blocks(matrix.indptr, threads_or_default(threads, matrix.nnz * U.shape[1]))
-    A, padded = np.empty_like(U), whole_vectors(V)
-    m, width = padded.shape
+    A, Bt = (padded(each.shape, each.dtype) for each in (U, V))
+    factors, totals = (whole_vectors(U), whole_vectors(V)), (whole_vectors(A), whole_vectors(Bt))
+    m, width = factors[1].shape
     partial = aligned((len(bounds) - 1) * m, width, V.dtype).reshape(-1, m, width)
-    share_out = _SCATTER[len(bounds) > 2]
-    loglik, underflows = share_out(matrix.indptr, matrix.indices, matrix.data, U, padded, bounds, A, partial)
-    Bt = np.empty_like(V)
-    _COLLECT[len(bounds) > 2](partial, V, np.linspace(0, m, len(bounds)).astype(np.int64), Bt)
-    total = float(loglik.sum())
-    if underflows.any():
-        total += _share_out_underflowed(matrix.indptr, matrix.indices, matrix.data, U, padded, A, Bt)
+    given = matrix.indptr, matrix.indices, matrix.data, *factors
+    parts = in_blocks(bounds, lambda block, *rows: _SCATTER(*given, *rows, totals[0], partial[block]))
+    loglik, underflows = zip(*parts, strict=True)
+    blocks = len(bounds) - 1 if partial.size > LEAST_SUMS else 1
+    of_columns = np.linspace(0, m, blocks + 1).astype(np.int64)
+    in_blocks(of_columns, lambda _, *columns: _collect(partial, factors[1], *columns, totals[1]))
+    total = float(np.sum(loglik))
+    if any(underflows):
+        total += _share_out_underflowed(*given, U.shape[1], *totals)
     return Totals(A, Bt.T, total)

@@ -31,18 +31,8 @@ def kept(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return compiled
 
 
-def serial_and_parallel(
-    function: Callable[..., Any], name: str | None = None, **names: Any
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Compile a loop over row blocks twice: for one thread, without the GIL, and for several.
-
-    Numba's cache tells functions apart by name, not by options: under one name either would be loaded for the other.
-    `names` are further globals of the function, which make it another one and want a `name` of their own.
-    """
-
-    def compiled(parallel: bool) -> Callable[..., Any]:
-        twin = FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__)
-        twin.__qualname__ = f"{name or function.__name__}_{'parallel' if parallel else 'serial'}"
-        return kept(nogil=True, parallel=parallel, fastmath=FAST)(twin)
-
-    return compiled(False), compiled(True)
+def with_globals(function: Callable[..., Any], name: str, **names: Any) -> Callable[..., Any]:
+    """Return a function under another name, as Numba's cache wants it, to which these globals are something else."""
+    twin = FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__)
+    twin.__qualname__ = name
+    return twin

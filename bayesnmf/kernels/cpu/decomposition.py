@@ -14,12 +14,12 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import prange
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks, threads_or_default
-from bayesnmf.kernels.cpu.compiling import kept, serial_and_parallel
+from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks
+from bayesnmf.kernels.cpu.compiling import FAST, kept
+from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
 
 Array = NDArray[Any]
 
@@ -111,44 +111,38 @@ def cell_allocations(matrix: csr_array, loadings: Array, components: Array) -> A
     return out
 
 
+@kept(nogil=True, fastmath=FAST)
 def _gradients(
     indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, of_rows: Array, of_columns: Array,
-    bounds: Array, up: Array, down: Array, partial: Array,
-) -> Array:  # fmt: skip
-    """Fill up, down (n, K) and, per block, both for the components, partial[:, 0], partial[:, 1] (m, K)."""
-    n_blocks = bounds.shape[0] - 1
+    first: int, last: int, up: Array, down: Array, both: Array,
+) -> float:  # fmt: skip
+    """Fill rows of up, down (n, K); add to both of the components, both (2, m, K); return Σ logΓ(S + 1) of the rows."""
     rank = U.shape[1]
-    log_factorials = np.zeros(n_blocks)
-    for block in prange(n_blocks):
-        share = np.empty(rank)
-        rising = np.empty(rank)
-        falling = np.empty(rank)
-        total = 0.0
-        for i in range(bounds[block], bounds[block + 1]):
-            for p in range(indptr[i], indptr[i + 1]):
-                j = indices[p]
-                responsibilities(U[i], Vt[j], share)
-                mean_rising = 0.0
-                mean_falling = 0.0
-                for k in range(rank):
-                    log_gamma, psi = log_gamma_and_digamma(values[p] * share[k] + 1.0)
-                    total += log_gamma
-                    rising[k] = of_rows[0, i, k] + of_columns[0, j, k] + max(-psi, 0.0)
-                    falling[k] = of_rows[1, i, k] + of_columns[1, j, k] + max(psi, 0.0)
-                    mean_rising += share[k] * rising[k]
-                    mean_falling += share[k] * falling[k]
-                for k in range(rank):
-                    gain = values[p] * share[k] * (rising[k] + mean_falling)
-                    loss = values[p] * share[k] * (falling[k] + mean_rising)
-                    up[i, k] += gain
-                    down[i, k] += loss
-                    partial[block, 0, j, k] += gain
-                    partial[block, 1, j, k] += loss
-        log_factorials[block] = total
+    share = np.empty(rank)
+    rising = np.empty(rank)
+    falling = np.empty(rank)
+    log_factorials = 0.0
+    for i in range(first, last):
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            responsibilities(U[i], Vt[j], share)
+            mean_rising = 0.0
+            mean_falling = 0.0
+            for k in range(rank):
+                log_gamma, psi = log_gamma_and_digamma(values[p] * share[k] + 1.0)
+                log_factorials += log_gamma
+                rising[k] = of_rows[0, i, k] + of_columns[0, j, k] + max(-psi, 0.0)
+                falling[k] = of_rows[1, i, k] + of_columns[1, j, k] + max(psi, 0.0)
+                mean_rising += share[k] * rising[k]
+                mean_falling += share[k] * falling[k]
+            for k in range(rank):
+                gain = values[p] * share[k] * (rising[k] + mean_falling)
+                loss = values[p] * share[k] * (falling[k] + mean_rising)
+                up[i, k] += gain
+                down[i, k] += loss
+                both[0, j, k] += gain
+                both[1, j, k] += loss
     return log_factorials
-
-
-_GRADIENTS = serial_and_parallel(_gradients)
 
 
 def decomposition_gradients(
@@ -180,9 +174,9 @@ def decomposition_gradients(
     bounds = row_blocks(matrix.indptr, threads_or_default(threads, 10 * matrix.nnz * U.shape[1]))
     up, down = np.zeros_like(U), np.zeros_like(U)
     partial = np.zeros((len(bounds) - 1, 2, *Vt.shape))
-    gradients = _GRADIENTS[len(bounds) > 2]
-    log_factorials = gradients(
-        matrix.indptr, matrix.indices, matrix.data, U, Vt, of_rows, of_columns, bounds, up, down, partial
+    given = matrix.indptr, matrix.indices, matrix.data, U, Vt, of_rows, of_columns
+    log_factorials = in_blocks(
+        bounds, lambda block, first, last: _gradients(*given, first, last, up, down, partial[block])
     )
     gain, loss = partial.sum(axis=0)
-    return Gradients(up, down, gain.T, loss.T, float(log_factorials.sum()))
+    return Gradients(up, down, gain.T, loss.T, float(np.sum(log_factorials)))

@@ -1,17 +1,17 @@
-"""Extrapolation of positive numbers along the line of their logarithms."""
+"""Extrapolation of positive numbers: along a line, or along the line of their logarithms."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from numba import prange
 from numpy.typing import NDArray
 
-from bayesnmf.kernels.cpu.allocation import threads_or_default
-from bayesnmf.kernels.cpu.compiling import serial_and_parallel
+from bayesnmf.kernels.cpu.compiling import FAST, kept
 from bayesnmf.kernels.cpu.special import powers
-from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
+from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, clear_padding, padded, whole_vectors
 
 Array = NDArray[Any]
 
@@ -20,21 +20,24 @@ COST = 10  # multiply-adds that a power is worth
 MOST = 1e300
 
 
-def _move(new: Array, old: Array, weight: float, bounds: Array, out: Array) -> None:
+@kept(nogil=True, fastmath=FAST)
+def _move(new: Array, old: Array, weight: float, out: Array) -> None:
     step = VECTOR_BYTES // 8
-    for block in prange(len(bounds) - 1):
-        ratio = np.ones(BLOCK)
-        for first in range(bounds[block], bounds[block + 1], BLOCK):
-            length = min(BLOCK, bounds[block + 1] - first)
-            for p in range(length):
-                a, b = np.float64(new[first + p]), np.float64(old[first + p])
-                ratio[p] = min(max(a / b, 1 / MOST), MOST) if a > 0 and b > 0 else 1.0
-            powers((length + step - 1) // step * step, ratio, weight)
-            for p in range(length):
-                out[first + p] = new[first + p] * ratio[p]
+    ratio = np.ones(BLOCK)
+    for first in range(0, len(new), BLOCK):
+        length = min(BLOCK, len(new) - first)
+        for p in range(length):
+            a, b = np.float64(new[first + p]), np.float64(old[first + p])
+            ratio[p] = min(max(a / b, 1 / MOST), MOST) if a > 0 and b > 0 else 1.0
+        powers((length + step - 1) // step * step, ratio, weight)
+        for p in range(length):
+            out[first + p] = new[first + p] * ratio[p]
 
 
-_MOVE = serial_and_parallel(_move, "_move_logarithms")
+@kept(nogil=True, fastmath=FAST)
+def _move_line(new: Array, old: Array, weight: float, floor: float, out: Array) -> None:
+    for p in range(len(new)):
+        out[p] = max(new[p] + weight * (new[p] - old[p]), floor)
 
 
 def move_logarithms(new: Array, old: Array, weight: float, threads: int | None = None) -> Array:
@@ -49,10 +52,23 @@ def move_logarithms(new: Array, old: Array, weight: float, threads: int | None =
     threads : int, optional
         Blocks worked on at once; the result does not depend on it.
     """
-    order: Literal["C", "F"] = "F" if new.flags.f_contiguous and not new.flags.c_contiguous else "C"
-    out = np.empty(new.shape, new.dtype, order=order)
-    flat = [np.asarray(each, order=order).ravel(order="K") for each in (new, old)]
-    blocks = threads_or_default(threads, COST * new.size)
-    bounds = np.linspace(0, new.size, blocks + 1).astype(np.int64)
-    _MOVE[blocks > 1](*flat, weight, bounds, out.ravel(order="K"))
+    return _moved(new, old, threads, COST, lambda ends, starts, out: _move(ends, starts, weight, out))
+
+
+def move(new: Array, old: Array, weight: float, floor: float, threads: int | None = None) -> Array:
+    """Return max(new + weight (new − old), floor); otherwise as `move_logarithms`."""
+    step = new.dtype.type(weight), new.dtype.type(floor)
+    out = _moved(new, old, threads, 1, lambda ends, starts, out: _move_line(ends, starts, *step, out))
+    clear_padding(out)
     return out
+
+
+def _moved(new: Array, old: Array, threads: int | None, cost: int, move: Callable[..., None]) -> Array:
+    """Apply `move` to blocks of new and old as they lie in memory; return what it fills."""
+    turned = new.strides[0] < new.strides[-1]  # components, features in rows
+    rows = [np.atleast_2d(each.T if turned else each) for each in (new, old)]
+    out = padded(rows[0].shape, new.dtype)
+    flat = [whole_vectors(each).ravel() for each in (*rows, out)]
+    bounds = np.linspace(0, len(flat[0]), threads_or_default(threads, cost * new.size) + 1).astype(np.int64)
+    in_blocks(bounds, lambda _, first, last: move(*(each[first:last] for each in flat)))
+    return out.T if turned else out.reshape(new.shape)

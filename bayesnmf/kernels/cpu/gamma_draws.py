@@ -10,17 +10,17 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import prange
 from numpy.typing import NDArray
 
-from bayesnmf.kernels.cpu.allocation import threads_or_default
-from bayesnmf.kernels.cpu.compiling import kept, serial_and_parallel
+from bayesnmf.kernels.cpu.compiling import FAST, kept
 from bayesnmf.kernels.cpu.streams import normal, stream, uniform
+from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
 
 Array = NDArray[Any]
 
 TINY = float(np.finfo(np.float64).tiny)
 WORK = 50  # multiply-adds that take as long as a draw
+LEAST_DRAWS = 4_000  # of a block: fewer are drawn before a thread is awake
 
 
 @kept(inline="always")
@@ -67,15 +67,12 @@ def _draw_row(shape: Array, seed: Any, first: int, step: int, logarithms: bool, 
             out[k] = TINY if drawn < TINY else drawn
 
 
+@kept(nogil=True, fastmath=FAST)
 def _draw_gammas(
-    shape: Array, seed: int, row_step: int, step: int, bounds: Array, logarithms: bool, out: Array
+    shape: Array, seed: int, row_step: int, step: int, start: int, stop: int, logarithms: bool, out: Array
 ) -> None:
-    for block in prange(bounds.shape[0] - 1):
-        for i in range(bounds[block], bounds[block + 1]):
-            _draw_row(shape[i], seed, i * row_step, step, logarithms, out[i])
-
-
-_DRAW_GAMMAS = serial_and_parallel(_draw_gammas)
+    for i in range(start, stop):
+        _draw_row(shape[i], seed, i * row_step, step, logarithms, out[i])
 
 
 def gamma_draws(shape: Array, seed: int, threads: int | None = 1, *, logarithms: bool = False) -> Array:
@@ -101,9 +98,11 @@ def gamma_draws(shape: Array, seed: int, threads: int | None = 1, *, logarithms:
     columns = shape.shape[-1] if shape.ndim else 1
     turned = shape.ndim == 2 and shape.flags.f_contiguous and not shape.flags.c_contiguous
     steps = (1, columns) if turned else (columns, 1)
-    rows = np.ascontiguousarray(shape.T if turned else shape.reshape(-1, columns), dtype=np.float64)
+    # Read-only ones would be compiled for apart.
+    rows = np.require(shape.T if turned else shape.reshape(-1, columns), np.float64, ["C", "W"])
     out = np.empty_like(rows)
-    blocks = min(threads_or_default(threads, WORK * rows.size), max(len(rows), 1))
+    blocks = min(threads_or_default(threads, WORK * rows.size), len(rows), rows.size // LEAST_DRAWS) or 1
     bounds = np.arange(blocks + 1) * len(rows) // blocks
-    _DRAW_GAMMAS[blocks > 1](rows, np.uint64(seed), *steps, bounds, logarithms, out)
+    given = rows, np.uint64(seed), *steps
+    in_blocks(bounds, lambda _, first, last: _draw_gammas(*given, first, last, logarithms, out))
     return out.T if turned else out.reshape(shape.shape)

@@ -5,29 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import prange
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import row_blocks, threads_or_default
-from bayesnmf.kernels.cpu.compiling import serial_and_parallel
+from bayesnmf.kernels.cpu.allocation import row_blocks
+from bayesnmf.kernels.cpu.compiling import FAST, kept
+from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
 
 Array = NDArray[Any]
 
 
-def _cell_rates(indptr: Array, indices: Array, U: Array, Vt: Array, bounds: Array, out: Array) -> None:
-    for block in prange(bounds.shape[0] - 1):
-        for i in range(bounds[block], bounds[block + 1]):
-            u = U[i]
-            for p in range(indptr[i], indptr[i + 1]):
-                v = Vt[indices[p]]
-                mean = U.dtype.type(0)
-                for k in range(U.shape[1]):
-                    mean += u[k] * v[k]
-                out[p] = mean
-
-
-_CELL_RATES = serial_and_parallel(_cell_rates)
+@kept(nogil=True, fastmath=FAST)
+def _cell_rates(indptr: Array, indices: Array, U: Array, Vt: Array, first: int, last: int, out: Array) -> None:
+    for i in range(first, last):
+        u = U[i]
+        for p in range(indptr[i], indptr[i + 1]):
+            v = Vt[indices[p]]
+            mean = U.dtype.type(0)
+            for k in range(U.shape[1]):
+                mean += u[k] * v[k]
+            out[p] = mean
 
 
 def cell_rates(pattern: csr_array, loadings: Array, components: Array, threads: int | None = None) -> Array:
@@ -35,7 +32,7 @@ def cell_rates(pattern: csr_array, loadings: Array, components: Array, threads: 
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     out = np.empty(len(pattern.indices), dtype=U.dtype)
     bounds = row_blocks(pattern.indptr, threads_or_default(threads, len(out) * U.shape[1]))
-    _CELL_RATES[len(bounds) > 2](pattern.indptr, pattern.indices, U, Vt, bounds, out)
+    in_blocks(bounds, lambda _, first, last: _cell_rates(pattern.indptr, pattern.indices, U, Vt, first, last, out))
     return out
 
 

@@ -14,13 +14,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import prange
 from numpy.typing import NDArray
 
-from bayesnmf.kernels.cpu.allocation import threads_or_default
-from bayesnmf.kernels.cpu.compiling import kept, serial_and_parallel
+from bayesnmf.kernels.cpu.compiling import FAST, kept
 from bayesnmf.kernels.cpu.special import digamma_and_excess, exponentials
-from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
+from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, padded, rows_in_memory
 
 Array = NDArray[Any]
 
@@ -33,8 +32,8 @@ class Moments(NamedTuple):
 
     Attributes
     ----------
-    mean : ndarray of shape (r, K)
-        s / scale.
+    sums : ndarray of shape (K,) or None
+        Σ_i s / scale of each component, float64; None where a scale beside the kernel's enters.
     geometric : ndarray of shape (r, K)
         exp(E log − shift): 1 in the largest place of each row.
     shift : ndarray of shape (r, 1)
@@ -43,7 +42,7 @@ class Moments(NamedTuple):
         Σ h(s) − prior · E log + weight · s, float64.
     """
 
-    mean: Array
+    sums: Array | None
     geometric: Array
     shift: Array
     divergence: float
@@ -52,9 +51,12 @@ class Moments(NamedTuple):
 @kept(nogil=True)
 def _row(
     s: Array, psi: Array, excess: Array, scale: Array, log_scale: Array, prior: Array, weight: Array,
-    expected: Array, mean: Array,
+    expected: Array, sums: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """Fill E log and the mean of one row; return the largest E log and the divergence. Vectors of length 1 spread."""
+    """Fill E log of a row, add its means to the sums; return the largest E log and the divergence.
+
+    Vectors of length 1 spread.
+    """
     top, divergence = -np.inf, 0.0
     a, b, c, d = int(len(scale) > 1), int(len(log_scale) > 1), int(len(prior) > 1), int(len(weight) > 1)
     for k in range(len(s)):
@@ -62,46 +64,45 @@ def _row(
         expected[k] = value
         top = max(top, value)
         divergence += excess[k] - prior[k * c] * value + weight[k * d] * s[k]
-        mean[k] = s[k] / scale[k * a]
+        sums[k] += s[k] / scale[k * a]
     return top, divergence
 
 
+@kept(nogil=True, fastmath=FAST)
 def _moments(
-    shape: Array, scale: Array, log_scale: Array, prior: Array, weight: Array, bounds: Array, mean: Array,
-    geometric: Array, shift: Array, divergence: Array,
-) -> None:  # fmt: skip
-    rank = shape.shape[1]
+    shape: Array, scale: Array, log_scale: Array, prior: Array, weight: Array, start: int, stop: int, sums: Array,
+    geometric: Array, shift: Array,
+) -> float:  # fmt: skip
+    """Fill the moments of the rows from start to before stop, and add to the sums; return their divergence."""
+    rank = geometric.shape[1]
     step = VECTOR_BYTES // 8
     at_once = max(BLOCK // rank, 1)
     longest = (at_once * rank + step - 1) // step * step
     a, b, c, d = int(len(scale) > 1), int(len(log_scale) > 1), int(len(prior) > 1), int(len(weight) > 1)
-    for block in prange(len(bounds) - 1):
-        s, psi, excess, expected = np.ones(longest), np.empty(longest), np.empty(longest), np.zeros(longest)
-        total = 0.0
-        for first in range(bounds[block], bounds[block + 1], at_once):
-            rows = min(at_once, bounds[block + 1] - first)
-            length = (rows * rank + step - 1) // step * step
-            for r in range(rows):
-                s[r * rank : (r + 1) * rank] = shape[first + r]
-            digamma_and_excess(length, s, psi, excess)
-            for r in range(rows):
-                i, here = first + r, slice(r * rank, (r + 1) * rank)
-                top, part = _row(
-                    s[here], psi[here], excess[here], scale[i * a], log_scale[i * b], prior[i * c], weight[i * d],
-                    expected[here], mean[i],
-                )  # fmt: skip
-                shift[i, 0] = top
-                total += part
-                for k in range(r * rank, (r + 1) * rank):
-                    expected[k] -= top
-            exponentials(length, expected)
-            for r in range(rows):
-                for k in range(rank):
-                    geometric[first + r, k] = expected[r * rank + k]
-        divergence[block] = total
-
-
-_MOMENTS = serial_and_parallel(_moments)
+    s, psi, excess, expected = np.ones(longest), np.empty(longest), np.empty(longest), np.zeros(longest)
+    divergence = 0.0
+    for first in range(start, stop, at_once):
+        rows = min(at_once, stop - first)
+        length = (rows * rank + step - 1) // step * step
+        for r in range(rows):
+            for k in range(rank):  # one by one: an array set to an array takes 2 s to compile
+                s[r * rank + k] = shape[first + r, k]
+        digamma_and_excess(length, s, psi, excess)
+        for r in range(rows):
+            i, here = first + r, slice(r * rank, (r + 1) * rank)
+            top, part = _row(
+                s[here], psi[here], excess[here], scale[i * a], log_scale[i * b], prior[i * c], weight[i * d],
+                expected[here], sums,
+            )  # fmt: skip
+            shift[i, 0] = top
+            divergence += part
+            for k in range(r * rank, (r + 1) * rank):
+                expected[k] -= top
+        exponentials(length, expected)
+        for r in range(rows):
+            for k in range(rank):
+                geometric[first + r, k] = expected[r * rank + k]
+    return divergence
 
 
 def mean_field_moments(
@@ -122,15 +123,17 @@ def mean_field_moments(
     threads : int, optional
         Blocks of rows worked on at once; results depend on it only by rounding of the divergence.
     """
-    shape = np.ascontiguousarray(shape)
-    rows = len(shape)
+    rows, rank = shape.shape
     blocks = threads_or_default(threads, COST * shape.size)
     bounds = np.linspace(0, rows, blocks + 1).astype(np.int64)
-    mean, geometric = np.empty_like(shape), np.empty_like(shape)
-    shift, divergence = np.empty((rows, 1), shape.dtype), np.zeros(blocks)
+    geometric, sums = padded(shape.shape, shape.dtype), np.zeros((blocks, rank))
+    shift = np.empty((rows, 1), shape.dtype)
     given = [np.ascontiguousarray(each, dtype=np.float64) for each in (scale, log_scale, prior, weight)]
-    _MOMENTS[blocks > 1](shape, *given, bounds, mean, geometric, shift, divergence)
-    return Moments(mean, geometric, shift, float(divergence.sum()))
+    whole = rows_in_memory(shape)
+    parts = in_blocks(
+        bounds, lambda block, first, last: _moments(whole, *given, first, last, sums[block], geometric, shift)
+    )
+    return Moments(sums.sum(axis=0), geometric, shift, float(np.sum(parts)))
 
 
 @kept(nogil=True)

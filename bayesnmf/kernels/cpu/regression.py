@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import prange
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import row_blocks, threads_or_default
-from bayesnmf.kernels.cpu.compiling import FAST, kept, serial_and_parallel
-from bayesnmf.kernels.cpu.regression_row import derivatives, expected_count, gather_cells, mix_cells
-from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, whole_vectors
+from bayesnmf.kernels.cpu.allocation import row_blocks
+from bayesnmf.kernels.cpu.compiling import FAST, kept
+from bayesnmf.kernels.cpu.regression_row import derivatives, divide_cells, expected_counts, gather_cells, mix_cells
+from bayesnmf.kernels.cpu.sums import sum_rows
+from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, padded_copy, whole_vectors
 
 Array = NDArray[Any]
 
@@ -32,16 +33,18 @@ def _newton(first: float, second: float, linear: float, less: float, b: float, f
 
 @kept(nogil=True, fastmath=FAST)
 def _regress_row(
-    counts: Array, gathered: Array, mean: Array, b: Array, exposure: Array, less: Array, rate: Array, sweeps: int,
-    newton_steps: int, floor: float, least: float,
+    counts: Array, gathered: Array, mean: Array, expected: Array, b: Array, exposure: Array, less: Array, rate: Array,
+    sweeps: int, newton_steps: int, floor: float, least: float,
 ) -> None:  # fmt: skip
     """One EM step ([C] 38), from which no coefficient is stuck at 0, then sweeps of coordinate descent."""
     cells, rank = len(counts), len(b)
     mix_cells(cells, rank, b, gathered, least, mean)
+    divide_cells(cells, counts, b.dtype.type(0), mean)
+    expected_counts(cells, gathered, mean, expected)
     for k in range(rank):
         below = rate[k] + exposure[k]
         if below > 0:
-            b[k] = (less[k] + b[k] * expected_count(cells, k, counts, gathered, mean)) / below
+            b[k] = (less[k] + b[k] * expected[k]) / below
         b[k] = max(b[k], floor)
     mix_cells(cells, rank, b, gathered, least, mean)
     before, change = 0, b.dtype.type(0)  # of the step that the means are still to follow
@@ -56,32 +59,30 @@ def _regress_row(
                     break
 
 
+@kept(nogil=True, fastmath=FAST)
 def _regress(
     indptr: Array, indices: Array, values: Array, V: Array, exposure: Array, less: Array, rate: Array,
-    sweeps: int, newton_steps: int, floor: float, bounds: Array, out: Array,
+    sweeps: int, newton_steps: int, floor: float, start: int, stop: int, out: Array,
 ) -> None:  # fmt: skip
     step = VECTOR_BYTES // V.itemsize
     longest = 0
-    for i in range(len(indptr) - 1):
+    for i in range(start, stop):
         longest = max(longest, indptr[i + 1] - indptr[i])
     longest = (longest + step - 1) // step * step
     least = V.dtype.type(LEAST_RATE)
-    for block in prange(bounds.shape[0] - 1):
-        space = np.empty(V.shape[1] * longest, dtype=V.dtype)
-        mean, counts = np.empty(longest, dtype=V.dtype), np.empty(longest, dtype=V.dtype)
-        for i in range(bounds[block], bounds[block + 1]):
-            first, last = indptr[i], indptr[i + 1]
-            cells = (last - first + step - 1) // step * step
-            gathered = space[: V.shape[1] * cells].reshape((V.shape[1], cells))
-            for p in range(0, cells, step):
-                gather_cells(first + p, min(step, last - first - p), p, indices, values, V, counts, gathered)
-            _regress_row(
-                counts[:cells], gathered, mean, out[i], exposure, less[i % len(less)], rate[i % len(rate)],
-                sweeps, newton_steps, floor, least,
-            )  # fmt: skip
-
-
-_REGRESS = serial_and_parallel(_regress)
+    space = np.empty(V.shape[1] * longest, dtype=V.dtype)
+    mean, counts = np.empty(longest, dtype=V.dtype), np.empty(longest, dtype=V.dtype)
+    expected = np.empty(V.shape[1], dtype=V.dtype)
+    for i in range(start, stop):
+        first, last = indptr[i], indptr[i + 1]
+        cells = (last - first + step - 1) // step * step
+        gathered = space[: V.shape[1] * cells].reshape((V.shape[1], cells))
+        for p in range(0, cells, step):
+            gather_cells(first + p, min(step, last - first - p), p, indices, values, V, counts, gathered)
+        _regress_row(
+            counts[:cells], gathered, mean, expected, out[i, : len(exposure)], exposure, less[i % len(less)],
+            rate[i % len(rate)], sweeps, newton_steps, floor, least,
+        )  # fmt: skip
 
 
 def poisson_regression(
@@ -114,12 +115,11 @@ def poisson_regression(
     ndarray of shape (n, K)
     """
     V = whole_vectors(components.T)
-    out = np.array(loadings, order="C")
-    exposure = components.sum(axis=1, dtype=np.float64).astype(V.dtype)
+    out = padded_copy(loadings)
+    exposure, whole = sum_rows(components.T).astype(V.dtype), whole_vectors(out)
     less, rate = (np.ascontiguousarray(value, dtype=V.dtype) for value in prior)
     work = matrix.nnz * out.shape[1] * (sweeps * newton_steps + 1)
     bounds = row_blocks(matrix.indptr, threads_or_default(threads, work))
-    _REGRESS[len(bounds) > 2](
-        matrix.indptr, matrix.indices, matrix.data, V, exposure, less, rate, sweeps, newton_steps, floor, bounds, out
-    )
+    given = matrix.indptr, matrix.indices, matrix.data, V, exposure, less, rate, sweeps, newton_steps, floor
+    in_blocks(bounds, lambda _, first, last: _regress(*given, first, last, whole))
     return out

@@ -1,4 +1,4 @@
-"""One row of Poisson regression in vectors of its nonzeros: the innermost parts of coordinate descent.
+"""One row in vectors of its nonzeros: the innermost parts of coordinate descent, and of rows that settle by themselves.
 
 The components at the nonzeros of a row are gathered once, transposed, into `gathered` (K, whole vectors of cells), so
 that every coordinate reads numbers side by side. Behind the last nonzero the first one is repeated, with a count of 0:
@@ -13,6 +13,8 @@ from numba import types
 from numba.core import cgutils
 
 from bayesnmf.kernels.cpu.vectors import LONG, Vectors, instruction
+
+AT_ONCE = 4  # vectors summed side by side; vectors of either dtype hold a multiple of as many numbers
 
 
 def _made(context: Any, builder: Any, kinds: Any, values: Any) -> list[Any]:
@@ -40,7 +42,7 @@ def gather_cells(
         mask = on.first_lanes(cells)
         same = on.splat(builder.load(builder.gep(indices_.data, [first])))
         where = on.load_masked(indices_, first, mask, same)
-        on.store(on.load_masked(values_, first, mask, on.constant(0.0)), counts_, at)
+        on.store(on.counts(values_, values.dtype, first, mask), counts_, at)
         width, length = _width(builder, V_), _width(builder, gathered_)
         rows = []
         for q in range(on.lanes):
@@ -66,38 +68,85 @@ def mix_cells(typing: Any, vectors: Any, rank: Any, b: Any, gathered: Any, least
         b_, gathered_, mean_ = _made(context, builder, arrays, [given[0], given[1], given[3]])
         on = Vectors(context, builder, gathered.dtype)
         length, floor = _width(builder, gathered_), on.splat(given[2])
-        slot = cgutils.alloca_once(builder, on.type)
-        with cgutils.for_range_slice(builder, LONG(0), cells, LONG(on.lanes), LONG) as (at, _):
-            builder.store(on.constant(0.0), slot)
+        slots = [cgutils.alloca_once(builder, on.type) for _ in range(AT_ONCE)]
+
+        def mix(at: Any, many: int) -> None:
+            for slot in slots[:many]:
+                builder.store(on.constant(0.0), slot)
+            places = [builder.add(at, LONG(q * on.lanes)) for q in range(many)]
             with cgutils.for_range(builder, rank, intp=LONG) as loop:
                 coefficient = on.splat(builder.load(builder.gep(b_.data, [loop.index])))
-                row = on.load(gathered_, builder.add(builder.mul(loop.index, length), at))
-                builder.store(on.multiply_add(coefficient, row, builder.load(slot)), slot)
-            total = builder.load(slot)
-            on.store(builder.select(builder.fcmp_ordered("<", total, floor), floor, total), mean_, at)
+                row = builder.mul(loop.index, length)
+                for slot, place in zip(slots, places, strict=False):
+                    vector = on.load(gathered_, builder.add(row, place))
+                    builder.store(on.multiply_add(coefficient, vector, builder.load(slot)), slot)
+            for slot, place in zip(slots, places, strict=False):
+                total = builder.load(slot)
+                on.store(builder.select(builder.fcmp_ordered("<", total, floor), floor, total), mean_, place)
+
+        # Several vectors at once: sums over a few components, one after the other, would wait for each other.
+        step = LONG(AT_ONCE * on.lanes)
+        whole = builder.mul(builder.sdiv(cells, step), step)
+        with cgutils.for_range_slice(builder, LONG(0), whole, step, LONG) as (at, _):
+            mix(at, AT_ONCE)
+        with cgutils.for_range_slice(builder, whole, cells, LONG(on.lanes), LONG) as (at, _):
+            mix(at, 1)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, b, gathered, least, mean), generate
 
 
 @instruction
-def expected_count(typing: Any, cells: Any, k: Any, counts: Any, gathered: Any, mean: Any) -> Any:
-    """Return Σ counts gathered_k / mean."""
-    arrays = (counts, gathered, mean)
+def divide_cells(typing: Any, cells: Any, counts: Any, least: Any, mean: Any) -> Any:
+    """Replace the means by counts / mean, 0 where a mean is at most `least`; return whether a count was there."""
+    arrays = (counts, mean)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        cells, k, *given = arguments
-        counts_, gathered_, mean_ = _made(context, builder, arrays, given)
-        on = Vectors(context, builder, gathered.dtype)
-        row = builder.mul(k, _width(builder, gathered_))
+        cells, counts_, least, mean_ = arguments
+        counts_, mean_ = _made(context, builder, arrays, [counts_, mean_])
+        on = Vectors(context, builder, mean.dtype)
+        floor, nothing = on.splat(least), on.constant(0.0)
         slot = cgutils.alloca_once(builder, on.type)
-        builder.store(on.constant(0.0), slot)
+        builder.store(nothing, slot)
         with cgutils.for_range_slice(builder, LONG(0), cells, LONG(on.lanes), LONG) as (at, _):
-            ratio = builder.fdiv(on.load(counts_, at), on.load(mean_, at))
-            builder.store(on.multiply_add(on.load(gathered_, builder.add(row, at)), ratio, builder.load(slot)), slot)
-        return on.total(builder.load(slot))
+            count, value = on.load(counts_, at), on.load(mean_, at)
+            low = builder.fcmp_ordered("<=", value, floor)
+            builder.store(builder.fadd(builder.load(slot), builder.select(low, count, nothing)), slot)
+            on.store(builder.select(low, nothing, builder.fdiv(count, value)), mean_, at)
+        return builder.fcmp_ordered(">", on.total(builder.load(slot)), on.real(0.0))
 
-    return gathered.dtype(types.int64, types.int64, *arrays), generate
+    return types.boolean(types.int64, counts, least, mean), generate
+
+
+@instruction
+def expected_counts(typing: Any, cells: Any, gathered: Any, ratio: Any, out: Any) -> Any:
+    """Write Σ gathered_k ratio of every k: with ratio = counts / mean, what is expected of a coordinate for each unit.
+
+    `out` is as long as `gathered` has rows.
+    """
+    arrays = (gathered, ratio, out)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        cells, *given = arguments
+        gathered_, ratio_, out_ = _made(context, builder, arrays, given)
+        on = Vectors(context, builder, gathered.dtype)
+        rows, length = cgutils.unpack_tuple(builder, gathered_.shape, 2)
+        slots = [cgutils.alloca_once(builder, on.type) for _ in range(AT_ONCE)]
+        with cgutils.for_range_slice(builder, LONG(0), rows, LONG(AT_ONCE), LONG) as (k, _):
+            for slot in slots:
+                builder.store(on.constant(0.0), slot)
+            begins = [builder.mul(builder.add(k, LONG(q)), length) for q in range(AT_ONCE)]
+            with cgutils.for_range_slice(builder, LONG(0), cells, LONG(on.lanes), LONG) as (at, _):
+                weight = on.load(ratio_, at)
+                for slot, begin in zip(slots, begins, strict=True):
+                    vector = on.load(gathered_, builder.add(begin, at))
+                    builder.store(on.multiply_add(vector, weight, builder.load(slot)), slot)
+            sums = on.sums([builder.load(slot) for slot in slots] * (on.lanes // AT_ONCE))
+            for q in range(AT_ONCE):
+                builder.store(on.lane(sums, q), builder.gep(out_.data, [builder.add(k, LONG(q))]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, *arrays), generate
 
 
 @instruction

@@ -10,16 +10,17 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import prange
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import Totals, row_blocks, threads_or_default
-from bayesnmf.kernels.cpu.compiling import kept, serial_and_parallel
+from bayesnmf.kernels.cpu.allocation import Totals, row_blocks
+from bayesnmf.kernels.cpu.compiling import FAST, kept
 from bayesnmf.kernels.cpu.streams import stream, uniform
+from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
 
 Array = NDArray[Any]
 
+WORK = 10  # multiply-adds that take as long as a component of a cell, drawn from
 CELLS = 64  # of a row at a time, so that their weights stay in the first cache
 
 
@@ -181,30 +182,30 @@ def _draw_row(
 @kept(nogil=True)
 def logarithmic_weights(u: Array, v: Array, cumulative: Array) -> None:
     """Cumulative weights of a cell whose mean underflows, with the exponent range that logarithms have."""
-    weight = np.log(np.maximum(u, 2.3e-308)) + np.log(np.maximum(v, 2.3e-308))
-    cumulative[:] = np.cumsum(np.exp(weight - weight.max()))
+    top = -math.inf
+    for k in range(len(u)):
+        cumulative[k] = math.log(max(u[k], 2.3e-308)) + math.log(max(v[k], 2.3e-308))
+        top = max(top, cumulative[k])
+    running = 0.0
+    for k in range(len(u)):
+        running += math.exp(cumulative[k] - top)
+        cumulative[k] = running
 
 
+@kept(nogil=True, fastmath=FAST)
 def _draw_allocations(
-    indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, bounds: Array, seed: int, A: Array,
-    partial: Array,
-) -> Array:  # fmt: skip
-    """Fill A (n, K) and, per block, B (m, K) with drawn totals; return ℓ of each block."""
-    n_blocks = bounds.shape[0] - 1
-    loglik = np.zeros(n_blocks)
-    for block in prange(n_blocks):
-        state = np.empty(1, dtype=np.uint64)
-        cumulative = np.empty((CELLS + 3, U.shape[1]))
-        sum_log = 0.0
-        for i in range(bounds[block], bounds[block + 1]):
-            state[0] = stream(seed, i)
-            a, b = indptr[i], indptr[i + 1]
-            sum_log += _draw_row(indices[a:b], values[a:b], U[i], Vt, state, cumulative, A[i], partial[block])
-        loglik[block] = sum_log
+    indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, seed: int, start: int, stop: int, A: Array,
+    Bt: Array,
+) -> float:  # fmt: skip
+    """Add drawn totals of rows to A (n, K) and Bt (m, K); return their ℓ."""
+    state = np.empty(1, dtype=np.uint64)
+    cumulative = np.empty((CELLS + 3, U.shape[1]))
+    loglik = 0.0
+    for i in range(start, stop):
+        state[0] = stream(seed, i)
+        a, b = indptr[i], indptr[i + 1]
+        loglik += _draw_row(indices[a:b], values[a:b], U[i], Vt, state, cumulative, A[i], Bt)
     return loglik
-
-
-_DRAW_ALLOCATIONS = serial_and_parallel(_draw_allocations)
 
 
 def sampled_allocations(
@@ -229,9 +230,9 @@ def sampled_allocations(
         Drawn totals, and ℓ = Σ X log(loadings @ components) at the given factors.
     """
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
-    bounds = row_blocks(matrix.indptr, threads_or_default(threads, matrix.nnz * U.shape[1]))
+    bounds = row_blocks(matrix.indptr, threads_or_default(threads, WORK * matrix.nnz * U.shape[1]))
     A = np.zeros_like(U)
     partial = np.zeros((len(bounds) - 1, *Vt.shape))
-    draw = _DRAW_ALLOCATIONS[len(bounds) > 2]
-    loglik = draw(matrix.indptr, matrix.indices, matrix.data, U, Vt, bounds, np.uint64(seed), A, partial)
-    return Totals(A, partial.sum(axis=0).T, float(loglik.sum()))
+    given = matrix.indptr, matrix.indices, matrix.data, U, Vt, np.uint64(seed)
+    loglik = in_blocks(bounds, lambda block, first, last: _draw_allocations(*given, first, last, A, partial[block]))
+    return Totals(A, partial.sum(axis=0).T, float(np.sum(loglik)))

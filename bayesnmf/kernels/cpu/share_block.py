@@ -38,7 +38,7 @@ def share_block(scatter: bool, take_log: bool) -> Any:
             made = [context.make_array(kind)(context, builder, value=value) for kind, value in pairs]
             on = Vectors(context, builder, V.dtype)
             index = ir.VectorType(context.get_value_type(indices.dtype), on.lanes)
-            return _Block(on, index, made, scatter, take_log).emit(first, cells, least)
+            return _Block(on, index, values.dtype, made, scatter, take_log).emit(first, cells, least)
 
         return types.int64(types.int64, types.int64, *arrays, least), generate
 
@@ -48,8 +48,8 @@ def share_block(scatter: bool, take_log: bool) -> Any:
 class _Block:
     """Emits the block; every loop over its nonzeros is unrolled, loops over vectors of components are not."""
 
-    def __init__(self, on: Vectors, index: Any, arrays: list[Any], scatter: bool, take_log: bool) -> None:
-        self.on, self.builder, self.index = on, on.builder, index
+    def __init__(self, on: Vectors, index: Any, given: Any, arrays: list[Any], scatter: bool, take_log: bool) -> None:
+        self.on, self.builder, self.index, self.given = on, on.builder, index, given
         self.indices, self.values, self.u, self.V, self.kept, self.received, self.sums = arrays
         self.scatter, self.take_log = scatter, take_log
         self.width = cgutils.unpack_tuple(self.builder, self.V.shape, 2)[1]
@@ -79,11 +79,11 @@ class _Block:
         with b.if_else(b.icmp_signed("==", cells, LONG(on.lanes))) as (full, part):
             with full:
                 b.store(on.load(self.indices, first, self.index), slots[0])
-                b.store(on.load(self.values, first), slots[1])
+                b.store(on.counts(self.values, self.given, first), slots[1])
             with part:
                 same = on.splat(b.load(b.gep(self.indices.data, [first])))
                 b.store(on.load_masked(self.indices, first, mask, same), slots[0])
-                b.store(on.load_masked(self.values, first, mask, on.constant(0.0)), slots[1])
+                b.store(on.counts(self.values, self.given, first, mask), slots[1])
         return b.load(slots[0]), b.load(slots[1])
 
     def _row(self, index: Any, position: int) -> Any:

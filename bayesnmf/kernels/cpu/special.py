@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -30,7 +30,19 @@ def _polynomial(on: Vectors, x: Any, coefficients: Any) -> Any:
     return value
 
 
-def _digamma_and_excess(on: Vectors, x: Any) -> tuple[Any, Any]:
+class _Shifted(NamedTuple):
+    """y = x, or x + SHIFT where x is small; ψ(x) = log y − `rest`; Π (x + i), 1 where there is no shift."""
+
+    small: Any
+    y: Any
+    rest: Any
+    product: Any
+    inverse: Any
+    square: Any
+    series: Any
+
+
+def _shifted(on: Vectors, x: Any) -> _Shifted:
     b = on.builder
     one, half = on.constant(1.0), on.constant(0.5)
     # The product Π (x + i) and its derivative: Σ 1 / (x + i) is their ratio, one division in place of ten.
@@ -44,17 +56,25 @@ def _digamma_and_excess(on: Vectors, x: Any) -> tuple[Any, Any]:
     y = b.select(small, b.fadd(x, on.constant(float(SHIFT))), x)
     r = b.fdiv(one, y)
     s = b.fmul(r, r)
+    series = b.fmul(r, _polynomial(on, s, DIGAMMA))
+    rest = b.fadd(b.fmul(r, b.fadd(half, series)), b.fdiv(slope, product))
+    return _Shifted(small, y, rest, product, r, s, series)
+
+
+def _digamma_and_excess(on: Vectors, x: Any) -> tuple[Any, Any]:
+    b = on.builder
+    half = on.constant(0.5)
+    small, y, rest, product, r, s, series = _shifted(on, x)
     log_y = on.log(y)
-    psi_series, gamma_series = b.fmul(r, _polynomial(on, s, DIGAMMA)), b.fmul(r, _polynomial(on, s, LOG_GAMMA))
-    psi = b.fsub(b.fsub(log_y, b.fmul(r, half)), b.fmul(r, psi_series))
-    psi = b.fsub(psi, b.fdiv(slope, product))
+    gamma_series = b.fmul(r, _polynomial(on, s, LOG_GAMMA))
+    psi = b.fsub(log_y, rest)
     log_gamma = b.fsub(b.fmul(b.fsub(y, half), log_y), y)
     log_gamma = b.fadd(log_gamma, b.fadd(on.constant(HALF_LOG_TWO_PI), gamma_series))
     log_gamma = b.fsub(log_gamma, on.log(product))
     near = b.fsub(b.fsub(b.fmul(x, psi), log_gamma), x)
     # x ψ, logΓ and x cancel, and here have done so before they are rounded.
     far = b.fsub(b.fmul(half, log_y), on.constant(0.5 + HALF_LOG_TWO_PI))
-    far = b.fsub(far, b.fadd(psi_series, gamma_series))
+    far = b.fsub(far, b.fadd(series, gamma_series))
     return psi, b.select(small, near, far)
 
 
@@ -88,6 +108,29 @@ def digamma_and_excess(typing: Any, length: Any, x: Any, psi: Any, excess: Any) 
         return context.get_dummy_value()
 
     return types.void(types.int64, *arrays), generate
+
+
+@instruction
+def scaled_exp_digamma(typing: Any, length: Any, x: Any, scale: Any, shift: Any, out: Any) -> Any:
+    """Write scale · exp(ψ(x) + shift) of the first numbers of x > 0, their number a multiple of a vector.
+
+    ψ(x) = log y − rest, and no logarithm is taken. exp(shift − rest) is held between 3e-308 and 8e307.
+    """
+    arrays = (x, scale, out)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        length, x_, scale_, shift, out_ = arguments
+        given = zip(arrays, (x_, scale_, out_), strict=True)
+        made = [context.make_array(kind)(context, builder, value=value) for kind, value in given]
+        on = Vectors(context, builder, types.float64)
+        shift = on.splat(shift)
+        with cgutils.for_range_slice(builder, LONG(0), length, LONG(on.lanes), LONG) as (at, _):
+            found = _shifted(on, on.load(made[0], at))
+            times = builder.fmul(found.y, on.load(made[1], at))
+            on.store(builder.fmul(times, _exp(on, builder.fsub(shift, found.rest))), made[2], at)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, x, scale, types.float64, out), generate
 
 
 @instruction

@@ -1,4 +1,4 @@
-"""Sums over the rows of a factor: what the exposures of the other side are made of."""
+"""Passes over a factor without a copy of it: sums over its rows, and how far it is from balanced."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import FAST, kept
+from bayesnmf.kernels.cpu.vectors import rows_in_memory
 
 Array = NDArray[Any]
 
@@ -21,6 +22,31 @@ def _sum_rows(factor: Array, sums: Array) -> None:
 
 def sum_rows(factor: Array) -> Array:
     """Return Σ_i factor_ik, (K,), of a factor (r, K), in float64: in float32, long sums would lose three digits."""
-    sums = np.zeros(factor.shape[1])
-    _sum_rows(np.ascontiguousarray(factor), sums)
-    return sums
+    rows = rows_in_memory(factor)
+    sums = np.zeros(rows.shape[1])
+    _sum_rows(rows, sums)
+    return sums[: factor.shape[1]]
+
+
+@kept(nogil=True, fastmath=FAST)
+def _largest_imbalance(value: Array, total: Array, rank: int, weight: Array, added: Array) -> float:
+    largest = 0.0
+    a, b = int(weight.shape[1] > 1), int(added.shape[1] > 1)
+    for i in range(len(value)):
+        times, plus = weight[i % len(weight)], added[i % len(added)]
+        for k in range(rank):
+            largest = max(largest, abs(value[i, k] * times[k * a] - (total[i, k] + plus[k * b])))
+    return largest
+
+
+def largest_imbalance(value: Array, total: Array, weight: Array, added: Array) -> float:
+    """Return max |value · weight − (total + added)|.
+
+    Parameters
+    ----------
+    value, total : ndarray of shape (r, K)
+    weight, added : ndarray, (1 or r, 1 or K)
+    """
+    rows = (rows_in_memory(each) for each in (value, total))
+    given = (np.ascontiguousarray(each, dtype=np.float64) for each in (weight, added))
+    return float(_largest_imbalance(*rows, value.shape[1], *given))

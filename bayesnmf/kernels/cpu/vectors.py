@@ -8,12 +8,14 @@ vectors, of half a cache line; a machine with shorter registers takes two instru
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
+from weakref import ref
 
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -35,6 +37,10 @@ LOG_DOUBLE = (
 LOG_SINGLE = (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841)
 
 
+# The memory of arrays made by `padded`: their K and dtype. What writes into it leaves the columns of 0 as they are.
+_padded: dict[int, tuple[ref[Any], int, Any]] = {}
+
+
 def lanes(dtype: Any) -> int:
     """Return how many numbers of a dtype a vector holds."""
     return VECTOR_BYTES // np.dtype(dtype).itemsize
@@ -48,14 +54,54 @@ def aligned(rows: int, width: int, dtype: Any) -> Array:
     return raw[start : start + size].view(dtype).reshape(rows, width)
 
 
-def whole_vectors(factor: Array) -> Array:
-    """Return a copy of (rows, K) with columns of 0 up to whole vectors, its rows aligned to them."""
-    rows, rank = factor.shape
-    step = lanes(factor.dtype)
-    out = aligned(rows, -(-rank // step) * step, factor.dtype)
-    out[:, :rank] = factor
+def padded(shape: tuple[int, ...], dtype: Any) -> Array:
+    """Return an empty (rows, K) that columns of 0 fill up to whole vectors in memory, its rows aligned to them."""
+    (rows, rank), step = shape, lanes(dtype)
+    out = aligned(rows, -(-rank // step) * step, dtype)
     out[:, rank:] = 0
-    return out
+    key = id(out.base)
+    _padded[key] = ref(out.base, lambda _: _padded.pop(key)), rank, out.dtype
+    return out[:, :rank]
+
+
+def padded_copy(factor: Array, component_axis: int = 1) -> Array:
+    """Return a copy whose components lie `padded` in memory; they are in columns (1) or in rows (0)."""
+    rows = factor if component_axis == 1 else factor.T
+    out = padded(rows.shape, rows.dtype)
+    out[:] = rows
+    return out if component_axis == 1 else out.T
+
+
+def whole_vectors(factor: Array) -> Array:
+    """Return (rows, K) with columns of 0 up to whole vectors: what is behind a `padded` array, otherwise a copy."""
+    behind = _behind(factor)
+    if behind is not None:
+        return behind
+    return cast(Array, _behind(padded_copy(factor)))
+
+
+def rows_in_memory(factor: Array) -> Array:
+    """Return (rows, K or more) side by side in memory, with columns of 0 if any: without a copy where they are so."""
+    behind = _behind(factor)
+    return np.ascontiguousarray(factor) if behind is None else behind
+
+
+def clear_padding(factor: Array) -> None:
+    """Set the columns of 0 of an array from `padded`, or of its transpose, to 0 again."""
+    rows = factor.T if factor.strides[0] < factor.strides[-1] else np.atleast_2d(factor)
+    width = rows.strides[0] // rows.itemsize
+    as_strided(rows, (len(rows), width))[:, rows.shape[1] :] = 0
+
+
+def _behind(factor: Array) -> Array | None:
+    """Return the memory of a `padded` array, or of some of its rows, with its columns of 0; else None."""
+    (rows, rank), size, memory = factor.shape, factor.itemsize, factor.base
+    made, *kind = _padded.get(id(memory), (None,))
+    width = -(-rank // lanes(factor.dtype)) * lanes(factor.dtype)
+    if made is None or made() is not memory or kind != [rank, factor.dtype] or factor.strides != (width * size, size):
+        return None
+    start = factor.__array_interface__["data"][0] - memory.__array_interface__["data"][0]  # type: ignore[union-attr]
+    return np.ndarray((rows, width), factor.dtype, memory, start)
 
 
 class Vectors:
@@ -94,6 +140,15 @@ class Vectors:
         loaded = self.builder.load(self.pointer(array, type_, offset))
         loaded.align = _bytes(type_.element)
         return loaded
+
+    def counts(self, array: Any, dtype: Any, offset: Any, mask: Any = None) -> Any:
+        """Read a vector of counts, which may be unsigned integers, and 0 where a mask says so."""
+        given = ir.VectorType(self.context.get_value_type(dtype), self.lanes)
+        if mask is None:
+            loaded = self.load(array, offset, given)
+        else:
+            loaded = self.load_masked(array, offset, mask, ir.Constant(given, [0] * self.lanes))
+        return loaded if given == self.type else self.builder.uitofp(loaded, self.type)
 
     def store(self, vector: Any, array: Any, offset: Any) -> None:
         """Write a vector that begins at an element of a contiguous array."""

@@ -1,0 +1,19 @@
+"""The allocation step at a state, by the kernel that suits the counts."""
+
+from __future__ import annotations
+
+from bayesnmf.inference.sides import Problem, State
+from bayesnmf.kernels.cpu import Sides, Totals, dense_allocations, expected_allocations, gathers_columns, is_dense
+
+
+def allocate(problem: Problem, state: State, threads: int | None, sides: Sides = "both") -> Totals:
+    """Take one allocation step at the geometric means of both sides, for the totals of both or of one."""
+    counts, U, V = problem.counts, state.loadings.geometric, state.components.geometric
+    if is_dense(counts.matrix):
+        totals = dense_allocations(counts.dense, U, V, sides)
+        if totals is not None:
+            return totals
+    apart = sides != "loadings" and gathers_columns(counts.matrix, U.shape[1], threads)
+    return expected_allocations(
+        counts.matrix, U, V, threads, transposed=counts.transposed if apart else None, sides=sides
+    )

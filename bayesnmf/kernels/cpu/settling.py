@@ -1,0 +1,188 @@
+"""Loadings settled row by row, components given: the local problem of variational inference, in the first-level cache.
+
+Rows are independent given the components. A row's components are gathered once; then allocation and update of its
+loadings alternate until they no longer move ([GP] alg. 3). Passes over all rows would gather again each time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks, share_out_cell
+from bayesnmf.kernels.cpu.compiling import FAST, kept
+from bayesnmf.kernels.cpu.regression_row import divide_cells, expected_counts, gather_cells, mix_cells
+from bayesnmf.kernels.cpu.special import scaled_exp_digamma
+from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, padded, rows_in_memory, whole_vectors
+
+Array = NDArray[Any]
+
+UPDATES = 10  # of a row, that its part of the work is reckoned as
+DOUBLES = VECTOR_BYTES // 8
+LEAST_EXP = 1e-200
+FINITE = FAST | {"nnan"}
+
+
+@kept(nogil=True)
+def _add_lost_cells(counts: Array, gathered: Array, u: Array, least: float, total: Array) -> None:
+    """Add the cells whose mean underflowed, with the exponent range that logarithms have."""
+    rank = len(total)
+    aside = np.zeros(rank, dtype=u.dtype)
+    for p in range(len(counts)):
+        mean = u.dtype.type(0)
+        for k in range(rank):
+            mean += u[k] * gathered[k, p]
+        if mean <= least and counts[p] > 0:
+            share_out_cell(counts[p], u, gathered[:rank, p].copy(), total, aside)
+
+
+@kept(nogil=True, fastmath=FINITE)
+def _largest(x: Array, rank: int) -> float:
+    top = 0.0
+    for k in range(rank):
+        top = max(top, x[k])
+    return top
+
+
+@kept(nogil=True, fastmath=FINITE)
+def _update_row(s: Array, scale: Array, expects: bool, value: Array, u: Array, rank: int) -> None:
+    """Set u to exp E log of Gamma(s, 1 / scale), or to s scale, relative to the largest; a scale of 0 leaves it."""
+    if expects:
+        scaled_exp_digamma(len(s), s, scale, 0.0, value)
+        if _largest(value, rank) < LEAST_EXP:  # all of s are so small that exp ψ has lost its digits
+            scaled_exp_digamma(len(s), s, scale, 1 / _largest(s, rank), value)
+    else:
+        for k in range(rank):
+            value[k] = s[k] * scale[k] if scale[k] > 0 else u[k]
+    top = _largest(value, rank)
+    if top > 0:
+        top = 1 / top
+        for k in range(rank):
+            u[k] = value[k] * top
+
+
+@kept(nogil=True, fastmath=FINITE)
+def _moved(s: Array, scale: Array, simplex: bool, tol: float, mean: Array) -> bool:
+    """Set the mean to that of s; return whether an entry changed by more than `tol` of the largest."""
+    whole, largest, change = 0.0, 0.0, 0.0
+    for k in range(len(mean)):
+        whole += s[k]
+    whole = 1 / whole if simplex and whole > 0 else 1.0
+    for k in range(len(mean)):
+        new = s[k] * scale[k] * whole if scale[k] > 0 else mean[k]
+        change, largest = max(change, abs(new - mean[k])), max(largest, new)
+        mean[k] = new
+    return change > tol * largest
+
+
+@kept(nogil=True)
+def _settle_row(
+    counts: Array, gathered: Array, ratio: Array, prior: Array, scale: Array, expects: bool,
+    simplex: bool, tol: float, most: int, least: float, u: Array, expected: Array, s: Array, mean: Array,
+    value: Array, total: Array,
+) -> int:  # fmt: skip
+    """Fill the total of a row; return after how many updates it settled, or minus `most`."""
+    cells, rank = len(counts), len(total)
+    for update in range(most):
+        mix_cells(cells, rank, u, gathered, least, ratio)
+        lost = divide_cells(cells, counts, least, ratio)
+        expected_counts(cells, gathered, ratio, expected)
+        for k in range(rank):
+            total[k] = u[k] * expected[k]
+        if lost:
+            _add_lost_cells(counts, gathered, u, least, total)
+        for k in range(rank):
+            s[k] = prior[k] + total[k]
+        _update_row(s, scale, expects, value, u, rank)
+        if not _moved(s, scale, simplex, tol, mean):
+            return update + 1
+    return -most
+
+
+@kept(nogil=True, fastmath=FAST)
+def _settle(
+    indptr: Array, indices: Array, values: Array, V: Array, begin: Array, means: Array, prior: Array, scale: Array,
+    expects: bool, simplex: bool, tol: float, most: int, start: int, stop: int, totals: Array, updates: Array,
+) -> None:  # fmt: skip
+    step, rank, width = VECTOR_BYTES // V.itemsize, begin.shape[1], V.shape[1]
+    least = V.dtype.type(least_mean(V.dtype))
+    longest = 0
+    for i in range(start, stop):
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    longest = (longest + step - 1) // step * step
+    space = np.empty(width * longest, dtype=V.dtype)
+    ratio, counts = np.empty(longest, dtype=V.dtype), np.empty(longest, dtype=V.dtype)
+    u, expected = np.zeros(width, dtype=V.dtype), np.empty(width, dtype=V.dtype)
+    doubles = (rank + DOUBLES - 1) // DOUBLES * DOUBLES
+    s, mean, value = np.ones(doubles), np.empty(rank), np.zeros(doubles)
+    for i in range(start, stop):
+        first, last = indptr[i], indptr[i + 1]
+        cells = (last - first + step - 1) // step * step
+        gathered = space[: width * cells].reshape((width, cells))
+        for p in range(0, cells, step):
+            gather_cells(first + p, min(step, last - first - p), p, indices, values, V, counts, gathered)
+        for k in range(rank):
+            u[k], mean[k] = begin[i, k], means[i, k]
+        updates[i] = _settle_row(
+            counts[:cells], gathered, ratio, prior[i % len(prior)], scale[i % len(scale)], expects, simplex, tol,
+            most, least, u, expected, s, mean, value, totals[i],
+        )  # fmt: skip
+
+
+def _scales(rate: Array) -> Array:
+    """Return 1 / rate, 0 where that is 0, in whole vectors."""
+    scale = padded(rate.shape, "float64")
+    scale[:] = 0
+    np.divide(1, rate, out=scale, where=rate > 0)
+    return rows_in_memory(scale)
+
+
+def settled_totals(
+    matrix: csr_array, start: Array, means: Array, components: Array, prior: Array, rate: Array | None, tol: float,
+    most: int, *, expects: bool, threads: int | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Alternate allocation and update of the loadings of every row until they no longer move, components given.
+
+    Parameters
+    ----------
+    matrix : csr_array of shape (n, m)
+        Counts, of the dtype of the factors.
+    start, means : ndarray of shape (n, K)
+        Geometric means of the loadings to start from, and the means that the first update is compared with.
+    components : ndarray of shape (K, m)
+        Geometric means.
+    prior : ndarray, (n or 1, K)
+        What is added to the totals: shape or concentration, less 1 for modes.
+    rate : ndarray, (n or 1, K), or None
+        Of the conditional, which is Gamma; None for rows on the simplex.
+    tol : float
+        A row has settled when no mean changes by more than this part of the largest.
+    most : int
+        Updates of a row.
+    expects : bool
+        Allocate by exp E log of the conditional; otherwise by its mode, (prior + total) / rate.
+    threads : int, optional
+        Row blocks worked on at once; results do not depend on it.
+
+    Returns
+    -------
+    totals : ndarray of shape (n, K)
+        Of the last allocation.
+    updates : ndarray of shape (n,)
+        After how many a row settled; minus `most` where it did not.
+    """
+    V = whole_vectors(components.T)
+    totals, updates = np.empty(start.shape, V.dtype), np.empty(len(start), np.int64)
+    simplex = rate is None
+    scale = _scales(np.ones((1, start.shape[1])) if rate is None else rate)
+    bounds = row_blocks(matrix.indptr, threads_or_default(threads, UPDATES * matrix.nnz * start.shape[1]))
+    given = (
+        matrix.indptr, matrix.indices, matrix.data, V, np.ascontiguousarray(start), np.ascontiguousarray(means),
+        np.ascontiguousarray(prior, dtype=np.float64), scale, expects, simplex, tol, most,
+    )  # fmt: skip
+    in_blocks(bounds, lambda _, first, last: _settle(*given, first, last, totals, updates))
+    return totals, updates
