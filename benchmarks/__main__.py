@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,31 +25,76 @@ from benchmarks.tools import LEFT_OUT, PEERS, TASKS, TOOLS
 STRIDES = {"likelihood": 1.25, "lda": 2.0, "gamma_poisson": 1.25, "heldout": 1.6, "gibbs": 2.0}
 
 
-def arguments(given: list[str] | None = None) -> argparse.Namespace:
-    """Parse the command line."""
+def whole(least: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers from `least` on."""
+
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least {least}")
+        return int(text)
+
+    return parse
+
+
+def positive(text: str) -> float:
+    """Parse a finite number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return value
+
+
+def share(text: str) -> float:
+    """Parse a number above 0 and at most 1."""
+    if (value := positive(text)) > 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a share, above 0 and at most 1")
+    return value
+
+
+def options_of_the_command() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", nargs="+", default=["newsgroups"], help="names of files, digits, or NxM (simulated)")
-    parser.add_argument("--rank", nargs="+", type=int, default=[10])
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=["likelihood"])
-    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
-    parser.add_argument("--budget", type=float, default=30.0, help="seconds of fitting, each tool")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=data.ROOT / "results" / "benchmarks")
-    parser.add_argument("--python-for", nargs="+", default=[], metavar="PEER=PATH", help="interpreters of their own")
+    add, out = parser.add_argument, data.ROOT / "results" / "benchmarks"
+    add("--data", nargs="+", default=["newsgroups"], help="names of files, digits, or NxM (simulated)")
+    add("--thin", type=share, default=1.0, metavar="KEEP", help="probability with which a count is kept beforehand")
+    add("--rank", nargs="+", type=whole(1), default=[10], help="numbers of components, a race each")
+    add("--concentrations", nargs=2, type=positive, metavar=("ALPHA", "ETA"), help="of lda, gibbs, heldout; 1/K each")
+    add("--tasks", nargs="+", choices=TASKS, default=["likelihood"], help="what is raced for, see benchmarks/README.md")
+    add("--peers", nargs="+", choices=PEERS, default=list(PEERS), help="whose tools; all by default")
+    add("--budget", type=positive, default=30.0, help="seconds of fitting, each tool (each chain)")
+    add("--chains", type=whole(1), help="of each tool, gibbs alone; 2 by default")
+    add("--threads", type=whole(1), default=os.cpu_count(), help="of each tool; all cores by default")
+    add("--seed", type=whole(0), default=0, help="of simulation, thinning, starts and tools")
+    add("--out", type=Path, default=out, help="folder for the table, the results and figures")
+    add("--python-for", nargs="+", default=[], metavar="PEER=PATH", help="interpreters of their own")
+    return parser
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line, and refuse options that the tasks would ignore."""
+    parser = options_of_the_command()
     parsed = parser.parse_args(given)
     for pair in parsed.python_for:
         if pair.partition("=")[0] not in PEERS or not Path(pair.partition("=")[2]).exists():
             parser.error(f"--python-for takes PEER=PATH of an interpreter, not {pair}")
+    if parsed.chains and "gibbs" not in parsed.tasks:
+        parser.error("--chains is for --tasks gibbs")
+    if parsed.concentrations and not {"lda", "gibbs", "heldout"} & set(parsed.tasks):
+        parser.error("--concentrations is for --tasks lda, gibbs and heldout")
     return parsed
 
 
 def measure(name: str, rank: int, task: str, options: argparse.Namespace) -> report.Result:
     """Run one race."""
-    problem = data.problem(name, task, rank, options.seed)
+    concentrations = tuple(options.concentrations) if options.concentrations else None
+    problem = data.problem(name, task, rank, options.seed, data.Variant(options.thin, concentrations))
     tools = [t for t in TOOLS if t.task == task and t.peer in options.peers]
     pythons = dict(pair.split("=", 1) for pair in options.python_for)
-    terms = Terms(options.budget, STRIDES[task], options.threads, pythons)
+    chains = (options.chains or 2) if task == "gibbs" else 1
+    terms = Terms(options.budget, STRIDES[task], options.threads, pythons, chains)
 
     def evaluate(factors: dict[str, Any]) -> float:
         return objectives.evaluate(problem, task, factors)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import bayesnmf
 from bayesnmf import MAP, Gamma, Priors
+from bayesnmf.checks import as_counts
 from bayesnmf.counts import Counts
 from bayesnmf.datasets import digits
 from bayesnmf.scoring import thin
@@ -41,8 +42,10 @@ class Problem:
         `loadings` (n, K) and `components` (K, m): uniform draws, then 4 EM iterations. `gamma` and `nu`: Dirichlet
         parameters drawn from Gamma(100, 100), as scikit-learn and gensim do.
     alpha, eta : float
-        Concentrations of the priors of loadings and components, 1/K as scikit-learn and gensim have them.
+        Concentrations of the priors of loadings and components.
     seed : int
+    keep : float
+        Probability with which thinning kept a count before all else.
     """
 
     name: str
@@ -53,11 +56,12 @@ class Problem:
     alpha: float
     eta: float
     seed: int
+    keep: float = 1.0
 
 
 def read(name: str, rank: int, seed: int) -> Counts:
     """Return counts by name; NxM simulates them from gamma_poisson with that rank, 200 counts a row."""
-    if size := re.fullmatch(r"(\d+)x(\d+)", name):
+    if size := re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", name):
         return bayesnmf.simulate("gamma_poisson", (int(size[1]), int(size[2])), rank, seed=seed).counts
     if name == "digits":
         return digits()
@@ -68,10 +72,39 @@ def read(name: str, rank: int, seed: int) -> Counts:
     return bayesnmf.read_counts(path)
 
 
-def problem(name: str, task: str, rank: int, seed: int) -> Problem:
-    """Read counts, thin them for the task "heldout", and draw the start."""
+@dataclass(frozen=True)
+class Variant:
+    """What is made of counts before they are fitted, and the priors.
+
+    Attributes
+    ----------
+    keep : float
+        Probability with which binomial thinning keeps a count; 1 leaves them as they are.
+    concentrations : tuple of float or None
+        Of loadings and components; 1/K, as scikit-learn and gensim have them, by default.
+    """
+
+    keep: float = 1.0
+    concentrations: tuple[float, float] | None = None
+
+
+PLAIN = Variant()
+
+
+def filled(counts: Counts) -> Counts:
+    """Return counts without their empty rows and features, which tomotopy leaves out of its model."""
+    rows, features = np.flatnonzero(counts.row_totals), np.flatnonzero(counts.feature_totals)
+    return as_counts(counts.matrix[rows][:, features])
+
+
+def problem(name: str, task: str, rank: int, seed: int, variant: Variant = PLAIN) -> Problem:
+    """Read counts, thin them as asked and for the task "heldout", and draw the start."""
     counts, held_out = read(name, rank, seed), None
     rng = np.random.default_rng([seed, rank])
+    if variant.keep < 1:
+        counts, _ = thin(counts, variant.keep, rng)
+    if task == "gibbs":
+        counts = filled(counts)
     if task == "heldout":
         counts, held_out = thin(counts, KEEP, rng)
     n, m = counts.shape
@@ -82,4 +115,5 @@ def problem(name: str, task: str, rank: int, seed: int) -> Problem:
     begun = bayesnmf.fit(counts, "poisson", rank, "map", options=options, seed=seed)
     start = {"loadings": begun.loadings, "components": begun.components}
     start |= {"gamma": rng.gamma(100, 0.01, (n, rank)), "nu": rng.gamma(100, 0.01, (rank, m))}
-    return Problem(name, counts, held_out, rank, start, 1 / rank, 1 / rank, seed)
+    alpha, eta = variant.concentrations or (1 / rank, 1 / rank)
+    return Problem(name, counts, held_out, rank, start, alpha, eta, seed, variant.keep)

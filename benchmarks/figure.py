@@ -29,10 +29,12 @@ def draw(result: Result, path: Path) -> None:
         seconds = np.array([c.seconds for c in run.checkpoints])
         values = np.array([c.value for c in run.checkpoints])
         if result.task == "gibbs":
-            seconds, values = seconds[-1] * np.arange(1, len(run.draws) + 1) / len(run.draws), np.array(run.draws)
+            values = np.array([loglik for loglik, _ in run.draws])
+            seconds = seconds[-1] - run.per_iteration * np.arange(len(values))[::-1]
         elif not own_objective:
             values = np.maximum(gaps(run, result.best), LEAST)
-        axes.plot(seconds, values, "-" if mine else "--", color=next(colours[mine]), label=run.tool.name, linewidth=1.5)
+        label = run.tool.name + (f", chain {run.chain + 1}" if result.task == "gibbs" else "")
+        axes.plot(seconds, values, "-" if mine else "--", color=next(colours[mine]), label=label, linewidth=1.5)
     axes.set_xscale("log")
     axes.set_yscale("linear" if own_objective else "log")
     axes.set_xlabel("seconds of fitting")

@@ -24,6 +24,15 @@ def cell_means(counts: csr_array, loadings: Array, components: Array) -> Array:
     return out
 
 
+def largest_share(counts: csr_array, loadings: Array) -> float:
+    """Σ_i N_i θ_ik / Σ_i N_i of the component that has most, with rows of θ = `loadings` on the simplex.
+
+    It does not depend on the order of the components.
+    """
+    row_totals = counts.sum(axis=1)
+    return float((row_totals @ loadings).max() / row_totals.sum())
+
+
 def sparse_loglik_per_count(counts: csr_array, loadings: Array, components: Array) -> float:
     """Σ X log(λ_ij / Σ_j λ_ij) / Σ X, in nats: the multinomial log-likelihood for each count, without coefficients."""
     means = cell_means(counts, loadings, components)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,11 @@ class Run:
         The start first.
     per_iteration : float
         Median seconds of an iteration.
-    draws : list of float
-        Training log-likelihood per count after every sweep (gibbs alone).
+    draws : list of pairs of float
+        Of every sweep of the last half of the budget (gibbs alone): training log-likelihood per count, share of the
+        counts in the largest component.
+    chain : int
+        Number of the chain; a tool that samples has several.
     missing : str
         Why there is no or no further result.
     """
@@ -61,23 +65,25 @@ class Run:
     setup: float = 0.0
     checkpoints: list[Checkpoint] = field(default_factory=list)
     per_iteration: float = float("nan")
-    draws: list[float] = field(default_factory=list)
+    draws: list[tuple[float, float]] = field(default_factory=list)
+    chain: int = 0
     missing: str = ""
 
 
 class Worker:
     """A tool's process."""
 
-    def __init__(self, tool: Tool, folder: Path, python: str, threads: int) -> None:
+    def __init__(self, run: Run, folder: Path, terms: Terms) -> None:
         self.log = (folder / "stderr.txt").open("wb")
         names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-        environment = os.environ | dict.fromkeys(names, str(threads))
+        environment = os.environ | dict.fromkeys(names, str(terms.threads))
         environment |= {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+        python = terms.pythons.get(run.tool.peer, sys.executable)
         self.process = subprocess.Popen(
             [python, "-m", "benchmarks.worker", str(folder)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, env=environment,
         )  # fmt: skip
-        self.run = Run(tool)
+        self.run = run
 
     def receive(self, timeout: float) -> dict[str, Any]:
         """Return the next message; one that says so where the process has ended or takes too long."""
@@ -94,10 +100,13 @@ class Worker:
         self.run.missing = message.get("missing", "")
         self.run.version, self.run.setup = message.get("version", ""), message.get("setup", 0.0)
 
-    def advance(self, until: float, evaluate: Evaluate | None) -> None:
-        """Let the tool fit until it has used so many seconds, and judge the factors it then has."""
+    def advance(self, until: float, evaluate: Evaluate | None, look: bool) -> None:
+        """Let the tool fit until it has used so many seconds, and judge the factors it then has.
+
+        With `look`, the draws after every one of its iterations are kept.
+        """
         assert self.process.stdin is not None
-        self.process.stdin.write((json.dumps({"until": until}) + "\n").encode())
+        self.process.stdin.write((json.dumps({"until": until, "look": look}) + "\n").encode())
         self.process.stdin.flush()
         message = self.receive(SLOWEST * until + SPARE_SECONDS)
         if "missing" in message:
@@ -110,7 +119,7 @@ class Worker:
                 value = evaluate(dict(factors))
         file.unlink()
         self.run.per_iteration = message["median"]
-        self.run.draws += message["values"]
+        self.run.draws += map(tuple, message["values"])
         here = Checkpoint(message["seconds"], message["iterations"], value, message["megabytes"])
         self.run.checkpoints.append(here)
 
@@ -139,15 +148,16 @@ def grid(budget: float, stride: float, least: float = 0.05) -> Array:
     return budget / stride ** np.arange(steps, -1, -1.0)
 
 
-def write_job(problem: Problem, task: str, tool: Tool, threads: int, folder: Path) -> None:
+def write_job(problem: Problem, task: str, run: Run, threads: int, folder: Path) -> None:
     """Write what a worker reads, beside the counts and the start."""
-    module, function = tool.function.split(":")
+    module, function = run.tool.function.split(":")
     job: dict[str, Any] = {
         "problem": str(folder.parent),
         "function": f"benchmarks.tools.{module}:{function}",
         "task": task,
     }
-    job |= {"rank": problem.rank, "threads": threads, "seed": problem.seed, "settings": tool.settings}
+    seed = problem.seed + run.chain
+    job |= {"rank": problem.rank, "threads": threads, "seed": seed, "settings": run.tool.settings}
     job |= {"alpha": problem.alpha, "eta": problem.eta}
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
 
@@ -173,12 +183,15 @@ class Terms:
     threads : int
     pythons : dict
         Interpreters by peer, where it is not this one.
+    chains : int
+        Processes of each tool, which differ by their seeds.
     """
 
     budget: float
     stride: float = 1.25
     threads: int = 2
     pythons: dict[str, str] = field(default_factory=dict)
+    chains: int = 1
 
 
 def race(
@@ -189,21 +202,23 @@ def race(
     Parameters
     ----------
     evaluate : callable or None
-        Judges the factors of a checkpoint, while no tool runs; without it values are NaN.
+        Judges the factors of a checkpoint, while no tool runs; without it values are NaN, and the draws of the last
+        half of the budget are looked at one by one.
     """
     write_problem(problem, folder)
     workers: list[Worker] = []
     try:
-        for number, tool in enumerate(tools):
+        for number, (chain, tool) in enumerate(product(range(terms.chains), tools)):
             own = folder / f"tool_{number}"
             own.mkdir()
-            write_job(problem, task, tool, terms.threads, own)
-            workers.append(Worker(tool, own, terms.pythons.get(tool.peer, sys.executable), terms.threads))
+            run = Run(tool, chain=chain)
+            write_job(problem, task, run, terms.threads, own)
+            workers.append(Worker(run, own, terms))
             workers[-1].set_up()  # one after the other: nobody compiles while another is timed
-        for until in grid(terms.budget, terms.stride):
+        for until in grid(terms.budget, terms.stride, min(0.05, terms.budget / terms.stride)).tolist():
             for worker in workers:
                 if not worker.run.missing and worker.used < until:
-                    worker.advance(until, evaluate)
+                    worker.advance(until, evaluate, look=evaluate is None and until > terms.budget / 2)
     finally:
         for worker in workers:
             worker.close()

@@ -14,7 +14,8 @@ from benchmarks.race import Run
 # Of the best value that any tool reached; held-out log-likelihoods differ by more than optima of one objective do.
 FINE = (1e-3, 1e-4, 1e-5, 1e-6)
 GAPS = {"likelihood": FINE, "lda": FINE, "gamma_poisson": FINE, "heldout": (1e-2, 3e-3, 1e-3, 1e-4)}
-MIXED = 1.1  # R-hat of the halves of a chain above which there is nothing to compare
+MIXED = 1.05  # R-hat of the halves of chains above which there is nothing to compare
+FEWEST_DRAWS = 20
 OBJECTIVES = {
     "likelihood": "log-likelihood",
     "lda": "ELBO",
@@ -22,6 +23,7 @@ OBJECTIVES = {
     "heldout": "held-out log-likelihood for each count",
     "gibbs": "training log-likelihood for each count",
 }
+FUNCTIONALS = ("log-likelihood for each count", "largest share")  # of gibbs, in the order of draws
 
 
 @dataclass
@@ -39,12 +41,15 @@ class Result:
     @property
     def title(self) -> str:
         """What was fitted, in words."""
-        n, m = self.problem.counts.shape
-        threads = f"{self.threads} thread{'s' * (self.threads > 1)}"
-        return (
-            f"{self.task}: {self.problem.name}, {n:,} × {m:,}, {self.problem.counts.nnz:,} nonzeros, "
-            f"K = {self.problem.rank}, {threads}, {self.budget:g} s a tool"
-        )
+        problem, (n, m) = self.problem, self.problem.counts.shape
+        name = problem.name if problem.keep == 1 else f"{problem.name}, thinned to {problem.keep:g}"
+        size = f"{n:,} × {m:,}, {problem.counts.nnz:,} nonzeros"
+        priors = f", α = {problem.alpha:g}, η = {problem.eta:g}" if self.task in ("lda", "gibbs") else ""
+        chains = f"{max((run.chain + 1 for run in self.runs), default=1)} chains, " if self.task == "gibbs" else ""
+        if self.task == "gibbs":
+            size += f", {problem.counts.total:,.0f} counts"
+        threads = f"{self.threads} thread{'s' * (self.threads > 1)}, {chains}{self.budget:g} s"
+        return f"{self.task}: {name}, {size}, K = {problem.rank}{priors}, {threads} a {'chain' if chains else 'tool'}"
 
     @property
     def best(self) -> float:
@@ -85,23 +90,31 @@ def overtaken(run: Run, ours: list[Run]) -> str:
     return f"{number(there)} ({number(end.seconds / there, 2)}×)" if np.isfinite(there) else "–"
 
 
-def effective_draws(run: Run) -> dict[str, float]:
-    """Effective sample size of the second half of a chain, and of it a second; R-hat of its two halves."""
+def effective_draws(runs: list[Run]) -> dict[str, dict[str, float]]:
+    """Of the chains of one tool, for each functional: effective sample size, of one chain a second, R-hat, mean.
+
+    A second is one of sweeps alone, as they were before anybody looked at the draws. R-hat is that of the halves of all
+    chains; `mcse` is the standard error of the mean. Nothing where there are too few draws.
+    """
     import arviz as az
 
-    draws = np.array(run.draws[len(run.draws) // 2 :])
-    if len(draws) < 20:
+    length = min((len(run.draws) for run in runs), default=0)
+    if length < FEWEST_DRAWS:
         return {}
-    halves = draws[: len(draws) // 2 * 2].reshape(2, -1)
-    seconds = run.checkpoints[-1].seconds * len(draws) / len(run.draws)
-    ess = float(az.ess(draws[None]))
-    sizes = {"ess": ess, "ess_per_second": ess / seconds, "r_hat": float(az.rhat(halves))}
-    return sizes | {"mean": float(draws.mean()), "sd": float(draws.std(ddof=1))}
+    draws = np.array([run.draws[-length:] for run in runs])  # (chains, draws, functionals)
+    seconds = draws.shape[0] * length * float(np.mean([run.per_iteration for run in runs]))
+    sizes = {}
+    for values, name in zip(np.moveaxis(draws, 2, 0), FUNCTIONALS, strict=True):
+        ess, spread = float(az.ess(values)), float(values.std(ddof=1))
+        r_hat = float(az.rhat(values[:, : length // 2 * 2].reshape(2 * len(runs), -1)))
+        found = {"ess": ess, "ess_per_second": ess / seconds, "r_hat": r_hat, "mean": float(values.mean())}
+        sizes[name] = found | {"mcse": spread / np.sqrt(ess)}
+    return sizes
 
 
-def mixed(sizes: dict[str, float]) -> bool:
-    """Whether an effective sample size means anything: the halves of the chain agree."""
-    return sizes.get("r_hat", float("inf")) < MIXED
+def mixed(sizes: dict[str, dict[str, float]]) -> bool:
+    """Whether effective sample sizes mean anything: the halves of all chains agree, in every functional."""
+    return bool(sizes) and all(found["r_hat"] < MIXED for found in sizes.values())
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -183,23 +196,30 @@ def table_of_anchors(result: Result) -> list[list[str]]:
     return rows
 
 
+def chains_of(result: Result) -> list[list[Run]]:
+    """Runs of a race, those of one tool together, where all its chains have ended well."""
+    tools = dict.fromkeys(run.tool.name for run in result.runs)
+    grouped = [[run for run in result.runs if run.tool.name == name] for name in tools]
+    return [runs for runs in grouped if all(run.checkpoints and not run.missing for run in runs)]
+
+
 def _table_of_draws(result: Result) -> list[list[str]]:
-    columns = ["tool", "s a sweep", "sweeps", "ESS a second", "ESS", "R-hat", OBJECTIVES["gibbs"], "MB", "set-up s"]
-    done = [(run, effective_draws(run)) for run in result.runs if run.checkpoints]
-    first = next((pair for pair in done if pair[0].tool.peer == "ours"), None)
-    of_ours = [sizes["ess_per_second"] for run, sizes in done if run.tool.peer == "ours" and mixed(sizes)]
-    most = max(of_ours, default=float("nan"))
-    rows = [columns]
-    for run, sizes in done:
-        end = run.checkpoints[-1]
-        base = first[0].per_iteration if first else float("nan")
-        cells = ["–"] * 4
-        if sizes:
-            mean = f"{sizes['mean']:.5f} ± {sizes['sd']:.5f}"
-            ess = [beside(sizes["ess_per_second"], most), number(sizes["ess"])] if mixed(sizes) else ["not mixed"] * 2
-            cells = [*ess, f"{sizes['r_hat']:.3f}", mean]
-        sweep = beside(run.per_iteration, base)
-        rows.append([run.tool.name, sweep, str(end.iterations), *cells, f"{end.megabytes:.0f}", number(run.setup, 2)])
+    heads = [f"{name}: {what}" for name in FUNCTIONALS for what in ("ESS a second", "R-hat", "mean")]
+    rows = [["tool", "s a sweep", "draws", *heads, "MB"]]
+    done = [(runs, effective_draws(runs)) for runs in chains_of(result)]
+    ours = [(runs, sizes) for runs, sizes in done if runs[0].tool.peer == "ours"]
+    sweep = ours[0][0][0].per_iteration if ours else float("nan")
+    for runs, sizes in done:
+        cells = []
+        for name in FUNCTIONALS:
+            most = max((s[name]["ess_per_second"] for _, s in ours if mixed(s)), default=float("nan"))
+            found = sizes.get(name)
+            ess = beside(found["ess_per_second"], most) if found and mixed(sizes) else "not mixed"
+            mean = f"{found['mean']:.6f} ± {found['mcse']:.1g}" if found else "–"
+            cells += [ess, f"{found['r_hat']:.3f}" if found else "–", mean]
+        draws = sum(len(run.draws) for run in runs)
+        memory = max(run.checkpoints[-1].megabytes for run in runs)
+        rows.append([runs[0].tool.name, beside(runs[0].per_iteration, sweep), f"{draws:,}", *cells, f"{memory:.0f}"])
     return rows
 
 
@@ -222,7 +242,7 @@ def record(result: Result) -> dict[str, Any]:
     for run in result.runs:
         about: dict[str, Any] = asdict(run)
         if result.task == "gibbs":
-            about["sizes"] = effective_draws(run) if run.checkpoints else {}
+            about["sizes"] = effective_draws([run])
         elif run.checkpoints:
             about["seconds_to"] = {f"{gap:g}": reached(run, best, gap) for gap in GAPS[result.task]}
         runs.append(about)

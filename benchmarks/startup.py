@@ -1,9 +1,10 @@
 """How long it takes to get going: imports, `--help`, a first fit without compiled kernels, and one with them.
 
 Everything is measured in fresh processes, in wall seconds from the start of the interpreter; the median of several.
-"first": Numba's cache is an empty folder, so that all kernels of the fit are compiled; to the end of the fit. "second":
-the cache that the process before left; to the first report of progress, and to the end. The limits are those that the
-package promises.
+"first": the caches of Numba and of Python's bytecode are empty folders, so that all kernels of the fit are compiled and
+all modules; to the end of the fit. "second": the caches that the process before left; to the first report of progress,
+and to the end. "no bytecode": where Python may not keep any (PYTHONDONTWRITEBYTECODE) and the installer left none, so
+that every process compiles SciPy and Numba from source. The limits are those that the package promises.
 
     uv run python -m benchmarks.startup [--processes 5] [--out results/startup.json]
 """
@@ -51,19 +52,27 @@ class Measured(NamedTuple):
         return statistics.median(self.seconds)
 
 
-def seconds_of(command: list[str]) -> float:
-    """Run a command in a process of its own."""
+def seconds_of(command: list[str], cache: str) -> float:
+    """Run a command in a process of its own, bytecode in a folder."""
     began = time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, env=environment(cache), check=True, capture_output=True)
     return time.perf_counter() - began
 
 
-def seconds_of_fit(code: str, cache: str) -> tuple[float, float]:
-    """Run a fit in a process of its own, Numba's cache in a folder: seconds to its first report, and to the end."""
+def seconds_of_fit(code: str, cache: str, bytecode: bool = True) -> tuple[float, float]:
+    """Run a fit in a process of its own, its caches in a folder: seconds to its first report, and to the end."""
     began = time.time()
-    environment = os.environ | {"NUMBA_CACHE_DIR": cache}
-    done = subprocess.run(python(code), env=environment, check=True, capture_output=True, text=True)
+    done = subprocess.run(python(code), env=environment(cache, bytecode), check=True, capture_output=True, text=True)
     return float(done.stdout) - began, time.time() - began
+
+
+def environment(cache: str, bytecode: bool = True) -> dict[str, str]:
+    """Return the variables of a process that keeps kernels, and bytecode or none, in a folder."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    kept |= {"NUMBA_CACHE_DIR": f"{cache}/kernels", "PYTHONPYCACHEPREFIX": f"{cache}/bytecode"}
+    if not bytecode:
+        kept |= {"PYTHONPYCACHEPREFIX": f"{cache}/none", "PYTHONDONTWRITEBYTECODE": "1"}
+    return kept
 
 
 def python(code: str) -> list[str]:
@@ -79,21 +88,27 @@ def measure(processes: int, fits: list[str]) -> list[Measured]:
         ("import bayesnmf", python(absent), 0.5),
         ("bayesnmf --help", [sys.executable, "-m", "bayesnmf.cli", "--help"], 0.7),
     ]
-    for _, command, _ in simple:
-        seconds_of(command)  # bytecode is compiled, files are read from the disk
-    table = [Measured(name, [seconds_of(command) for _ in range(processes)], limit) for name, command, limit in simple]
+    with tempfile.TemporaryDirectory() as cache:
+        for _, command, _ in simple:
+            seconds_of(command, cache)
+        table = [
+            Measured(name, [seconds_of(command, cache) for _ in range(processes)], limit)
+            for name, command, limit in simple
+        ]
     for name in fits:
         code = FITS[name]
-        first, started, second = [], [], []
+        first, started, second, bare = [], [], [], []
         for _ in range(processes):
             with tempfile.TemporaryDirectory() as cache:
                 first.append(seconds_of_fit(code, cache)[1])
                 for times, seconds in zip((started, second), seconds_of_fit(code, cache), strict=True):
                     times.append(seconds)
+                bare.append(seconds_of_fit(code, cache, bytecode=False)[0])
         table += [
             Measured(f"{name}, first", first, 15.0),
             Measured(f"{name}, second, started", started, 1.0),
             Measured(f"{name}, second, done", second, None),
+            Measured(f"{name}, second, started, no bytecode", bare, None),
         ]
     return table
 
@@ -106,10 +121,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()
     table = measure(options.processes, options.fits)
-    print(f"{'':25}{'median s':>10}{'least':>8}{'most':>8}{'limit':>8}")
+    print(f"{'':40}{'median s':>10}{'least':>8}{'most':>8}{'limit':>8}")
     for row in table:
         limit = "" if row.limit is None else f"{row.limit:8.1f}" + ("" if row.median < row.limit else "  missed")
-        print(f"{row.name:25}{row.median:10.2f}{min(row.seconds):8.2f}{max(row.seconds):8.2f}{limit}")
+        print(f"{row.name:40}{row.median:10.2f}{min(row.seconds):8.2f}{max(row.seconds):8.2f}{limit}")
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps([row._asdict() for row in table], indent=1) + "\n", encoding="utf-8")

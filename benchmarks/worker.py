@@ -2,7 +2,8 @@
 
 It needs NumPy, SciPy and the tool, not bayesnmf, and runs in the tool's own interpreter. `FOLDER` holds job.json,
 counts.npz and start.npz. Messages are lines of JSON. The parent says how many seconds may be used; the tool goes on
-until they are, and answers with what it has used and a file of factors. The clock stands still in between.
+until they are, and answers with what it has used and a file of factors. The clock stands still in between. Where the
+parent asks for looks, the answer has functionals of the factors after every iteration, too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from benchmarks.formulas import sparse_loglik_per_count
+from benchmarks.formulas import largest_share, sparse_loglik_per_count
 
 Array = NDArray[Any]
 Export = Callable[[], dict[str, Array]]
@@ -92,12 +93,12 @@ class Clock:
     A tool calls `start` when it is set up, and `tick` after every iteration with a function that returns its factors.
     """
 
-    def __init__(self, folder: Path, send: Callable[[dict[str, Any]], None], every_sweep: bool, counts: Any) -> None:
-        self.folder, self.send, self.counts, self.every_sweep = folder, send, counts, every_sweep
+    def __init__(self, folder: Path, send: Callable[[dict[str, Any]], None], counts: Any) -> None:
+        self.folder, self.send, self.counts, self.looking = folder, send, counts, False
         self.seconds, self.iterations, self.until, self.answers = 0.0, 0, 0.0, 0
         self.base, self.peak = 0.0, 0.0
         self.durations: list[float] = []
-        self.values: list[float] = []
+        self.values: list[tuple[float, float]] = []
         self.created = self.began = time.perf_counter()
 
     def start(self, version: str) -> None:
@@ -110,8 +111,10 @@ class Clock:
 
     def tick(self, export: Export) -> None:
         """Note that an iteration is done."""
-        self.durations.append(time.perf_counter() - self.began)
-        self.seconds += self.durations[-1]
+        taken = time.perf_counter() - self.began
+        if not self.looking:  # a look at the factors leaves the caches cold
+            self.durations.append(taken)
+        self.seconds += taken
         self.iterations += 1
         self._after(export)
 
@@ -124,9 +127,10 @@ class Clock:
 
     def _after(self, export: Export) -> None:
         self.peak = max(self.peak, peak_megabytes())
-        if self.every_sweep:
+        if self.looking:
             factors = export()
-            self.values.append(sparse_loglik_per_count(self.counts, factors["loadings"], factors["components"]))
+            loglik = sparse_loglik_per_count(self.counts, factors["loadings"], factors["components"])
+            self.values.append((loglik, largest_share(self.counts, factors["loadings"])))
             forget_peak()  # what looking at a state takes is not the tool's
         if self.seconds >= self.until:
             self._answer(export)
@@ -147,7 +151,7 @@ class Clock:
         line = sys.stdin.readline()
         if not line or "until" not in (message := json.loads(line)):
             raise Finished
-        self.until = message["until"]
+        self.until, self.looking = message["until"], message["look"]
         self.began = time.perf_counter()
 
 
@@ -173,7 +177,7 @@ def main() -> int:
 
     folder = Path(sys.argv[1])
     job, function = load(folder)
-    clock = Clock(folder, send, job.task == "gibbs", job.counts)
+    clock = Clock(folder, send, job.counts)
     module, name = function.split(":")
     try:
         getattr(importlib.import_module(module), name)(job, clock)

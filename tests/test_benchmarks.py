@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from scipy.special import digamma, gammaln
 
 ROOT = Path(__file__).parent.parent
@@ -15,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 
 import benchmarks.__main__  # noqa: E402
 from benchmarks import data, formulas, objectives, report  # noqa: E402
-from benchmarks.__main__ import arguments, main, measure  # noqa: E402
+from benchmarks.__main__ import arguments, main, measure, options_of_the_command  # noqa: E402
 from benchmarks.race import Checkpoint, Run, grid  # noqa: E402
 from benchmarks.tools import TOOLS  # noqa: E402
 
@@ -101,7 +102,9 @@ def test_start_is_a_fit_of_the_training_counts(problem: data.Problem) -> None:
 
 
 def test_checkpoints_are_consistent(result: report.Result) -> None:
-    assert [run.tool for run in result.runs] == [t for t in TOOLS if t.task == result.task and t.name in CHOSEN]
+    chains = 2 if result.task == "gibbs" else 1
+    expected = [t for t in TOOLS if t.task == result.task and t.name in CHOSEN]
+    assert [(run.chain, run.tool) for run in result.runs] == [(c, t) for c in range(chains) for t in expected]
     for run in result.runs:
         assert not run.missing
         seconds = np.array([c.seconds for c in run.checkpoints])
@@ -110,7 +113,9 @@ def test_checkpoints_are_consistent(result: report.Result) -> None:
         assert seconds[-1] >= 0.2
         assert run.per_iteration * run.checkpoints[-1].iterations < 5 * seconds[-1]
         if result.task == "gibbs":
-            assert len(run.draws) == run.checkpoints[-1].iterations
+            # Those of the last round, to which half of the budget is left.
+            assert len(run.draws) == run.checkpoints[-1].iterations - run.checkpoints[-2].iterations
+            assert all(loglik < 0 and 1 / RANK <= share <= 1 for loglik, share in run.draws)
             continue
         values = np.array([c.value for c in run.checkpoints])
         # All of these are monotone in their own objective; the common formula is that up to float32 and 1e-8.
@@ -122,7 +127,9 @@ def test_gaps_and_tables_agree_with_the_checkpoints(result: report.Result) -> No
     assert all(len(row) == len(rows[0]) for rows in tables for row in rows)
     assert set(report.record(result)) == {"title", "best", "runs", "limit", "anchors"}
     if result.task == "gibbs":
-        assert [row[0] for row in tables[0][1:]] == [run.tool.name for run in result.runs]
+        assert [row[0] for row in tables[0][1:]] == [run.tool.name for run in result.runs if run.chain == 0]
+        first, second = (run.draws for run in result.runs)
+        assert first[:5] != second[:5]
         return
     ends = [run.checkpoints[-1].value for run in result.runs]
     assert result.best >= max(ends)
@@ -146,13 +153,55 @@ def test_seconds_to_a_gap_by_hand() -> None:
     assert np.isnan(report.reached(run, -99.0, 1e-6))
 
 
+def chains_of_numbers(*levels: float) -> list[Run]:
+    """Chains of independent numbers around these levels; of the second functional a tenth as many are independent."""
+    rng, runs = np.random.default_rng(0), []
+    for chain, level in enumerate(levels):
+        numbers = np.stack([rng.normal(level, 1, 1000), np.repeat(rng.normal(level, 1, 100), 10)], axis=1)
+        runs.append(Run(TOOLS[0], chain=chain, per_iteration=0.02, draws=[tuple(pair) for pair in numbers.tolist()]))
+    return runs
+
+
 def test_effective_draws_of_independent_numbers() -> None:
-    run = Run(TOOLS[0], draws=[9.0] * 500 + np.random.default_rng(0).normal(size=500).tolist())
-    run.checkpoints.append(Checkpoint(10.0, 1000, float("nan"), 0.0))
-    sizes = report.effective_draws(run)
-    assert 300 < sizes["ess"] < 900  # of 500; the first half is left out
-    assert sizes["ess_per_second"] == pytest.approx(sizes["ess"] / 5)
-    assert sizes["r_hat"] < 1.05
+    runs = chains_of_numbers(3.0, 3.0)
+    sizes = report.effective_draws(runs)
+    loglik, share = (sizes[name] for name in report.FUNCTIONALS)
+    assert 1500 < loglik["ess"] < 2500  # of 2,000
+    assert 120 < share["ess"] < 320  # of 200
+    for found in (loglik, share):
+        assert found["ess_per_second"] == pytest.approx(found["ess"] / 40)  # 2,000 sweeps of 0.02 s
+        assert found["mcse"] == pytest.approx(1 / np.sqrt(found["ess"]), rel=0.15)  # of a standard deviation of 1
+        assert found["mean"] == pytest.approx(3, abs=5 * found["mcse"])
+    assert report.mixed(sizes)
+
+
+def test_chains_in_different_modes_have_no_effective_draws() -> None:
+    apart = chains_of_numbers(3.0, 9.0)
+    assert report.mixed(report.effective_draws(apart[:1]))
+    assert not report.mixed(report.effective_draws(apart))
+    apart[1].draws = apart[1].draws[: report.FEWEST_DRAWS - 1]
+    assert not report.mixed(report.effective_draws(apart))
+
+
+def test_largest_share_by_hand() -> None:
+    counts = csr_array(np.array([[1.0, 2.0], [0.0, 1.0]]))
+    loadings = np.array([[0.5, 0.5], [0.9, 0.1]])
+    assert formulas.largest_share(counts, loadings) == pytest.approx((3 * 0.5 + 0.9) / 4)
+    assert formulas.largest_share(counts, loadings[:, ::-1]) == formulas.largest_share(counts, loadings)
+
+
+def test_thinned_counts_without_empty_rows_and_features() -> None:
+    whole = data.problem(NAME, "lda", RANK, seed=1)
+    assert (whole.keep, whole.alpha, whole.eta) == (1.0, 1 / RANK, 1 / RANK)
+    variant = data.Variant(keep=0.02, concentrations=(2.0, 0.5))
+    thinned = data.problem(NAME, "lda", RANK, 1, variant)
+    assert (thinned.keep, thinned.alpha, thinned.eta) == (0.02, 2.0, 0.5)
+    assert thinned.counts.total == pytest.approx(0.02 * whole.counts.total, rel=0.3)
+    assert (thinned.counts.matrix - whole.counts.matrix).max() <= 0
+    filled = data.problem(NAME, "gibbs", RANK, 1, variant).counts
+    X = thinned.counts.matrix.toarray()
+    np.testing.assert_array_equal(filled.matrix.toarray(), X[X.sum(axis=1) > 0][:, X.sum(axis=0) > 0])
+    assert filled.shape < thinned.counts.shape
 
 
 def test_looks_are_geometric_and_end_at_the_budget() -> None:
@@ -176,3 +225,29 @@ def test_interpreters_must_exist(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         arguments(["--python-for", "enstop=/nowhere/python"])
     assert "PEER=PATH" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--budget", "-1"], "--budget: -1 is not a number above 0"),
+        (["--budget", "nan"], "--budget: nan is not a number above 0"),
+        (["--rank", "3", "0"], "--rank: 0 is not a whole number of at least 1"),
+        (["--threads", "0"], "--threads: 0 is not a whole number of at least 1"),
+        (["--seed", "-1"], "--seed: -1 is not a whole number of at least 0"),
+        (["--thin", "1.5"], "--thin: 1.5 is not a share"),
+        (["--tasks", "lda", "--concentrations", "1", "0"], "--concentrations: 0 is not a number above 0"),
+        (["--tasks", "likelihood", "--concentrations", "1", "1"], "--concentrations is for --tasks lda"),
+        (["--tasks", "lda", "--chains", "2"], "--chains is for --tasks gibbs"),
+    ],
+)
+def test_options_that_are_refused(given: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        arguments(given)
+    assert said in capsys.readouterr().err
+
+
+def test_every_option_has_a_help_text() -> None:
+    actions = options_of_the_command()._actions
+    assert len(actions) > 10
+    assert [action.dest for action in actions if not action.help] == []

@@ -1,7 +1,6 @@
 """Row blocks on several threads: every block once, also with many callers, after a fork, an error or Ctrl-C."""
 
 import gc
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -10,21 +9,24 @@ import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu import expected_allocations, gamma_draws, sampled_allocations
+from bayesnmf.kernels.cpu import expected_allocations, gamma_draws, sampled_allocations, threads
 from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+
+TWO = SimpleNamespace(NUMBA_NUM_THREADS=2)
 
 
 @pytest.fixture(autouse=True)
 def two_threads(monkeypatch):
     """As on a machine with two cores, whatever this one has."""
-    monkeypatch.setattr("bayesnmf.kernels.cpu.threads.get_num_threads", lambda: 2)
-    monkeypatch.setattr("bayesnmf.kernels.cpu.threads.config", SimpleNamespace(NUMBA_NUM_THREADS=2))
+    monkeypatch.setattr(threads, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(threads, "config", TWO)
 
 
 def bounds_of(blocks):
@@ -150,14 +152,18 @@ def meet():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_fork_has_threads_of_its_own():
-    test_blocks_are_worked_on_at_once()  # here they are started
-    child = multiprocessing.get_context("fork").Process(target=meet)
-    child.start()
-    child.join(60)
-    child.kill()
-    assert child.exitcode == 7
+    """In a process without JAX, which warns of forks."""
+    code = (
+        "import multiprocessing, warnings; import test_threads as module\n"
+        "warnings.filterwarnings('ignore', 'This process .* is multi-threaded', DeprecationWarning)\n"
+        "module.threads.get_num_threads, module.threads.config = (lambda: 2), module.TWO\n"
+        "module.test_blocks_are_worked_on_at_once()  # here they are started\n"
+        "child = multiprocessing.get_context('fork').Process(target=module.meet)\n"
+        "child.start(); child.join(60); child.kill(); assert child.exitcode == 7, child.exitcode"
+    )
+    root = Path(__file__).parent.parent
+    subprocess.run([sys.executable, "-c", code], cwd=root, env=os.environ | {"PYTHONPATH": str(root / "tests")}, check=True)
 
 
 def test_the_interpreter_ends_cleanly():

@@ -109,7 +109,7 @@ def settled_status(rows: int, n: int, tol: float, iterations: int) -> Status:
 
 
 def settling_steps(schedule: Schedule) -> Steps:
-    """Propose the components' update at loadings that have settled from even ones, and a plain step otherwise.
+    """Propose the components' update at loadings that settle anew from even ones, and a plain step otherwise.
 
     Loadings that are left where they were keep the sides they took while the components were still poor, where a small
     concentration makes each row choose. scikit-learn's LDA starts its rows afresh every time, too.

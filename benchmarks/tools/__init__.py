@@ -59,6 +59,7 @@ def _in(dtype: str) -> list[Tool]:
     for task in ("lda", "gamma_poisson"):
         tools.append(Tool(f"ours VI {dtype}", "ours", task, f"ours:{task}", UPDATE, single))
         tools.append(Tool(f"ours VI, extrapolated {dtype}", "ours", task, f"ours:{task}", UPDATE, further))
+    tools.append(Tool(f"ours VI, settled {dtype}", "ours", "lda", "ours:lda", PASS, {**single, "algorithm": "settled"}))
     return tools
 
 

@@ -113,11 +113,11 @@ def export(task: str, state: State) -> dict[str, Array]:
 def run(counts: Counts, options: Any, job: Job, show: Progress | None, ready: Callable[[], None] | None = None) -> None:
     """Do what `fit` does by map or vi; `ready` is called before the first step."""
     problem = point_or_mean_field(counts, options)
-    state = start_state(problem, options.start, job.rank, np.random.default_rng(job.seed))
+    states = [start_state(problem, options.start, job.rank, np.random.default_rng(job.seed))]
     schedule = schedule_of(options)
     if ready is not None:
         ready()
-    ascend(problem, state, schedule, _steps(problem, options, schedule), progress=show)
+    ascend(problem, states.pop(), schedule, _steps(problem, options, schedule), progress=show)
 
 
 def gibbs(job: Job, clock: Clock) -> None:
