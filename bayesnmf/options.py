@@ -124,8 +124,8 @@ class VI:
     Attributes
     ----------
     algorithm : {"coordinate", "settled", "gradient", "minibatch"}
-        Coordinate ascent; the same with every row's loadings found afresh, by up to 15 updates, before the components
-        move, where this raises the bound (less often stuck if concentrations are small); L-BFGS on the bound with the allocations put
+        Coordinate ascent; the same with loadings found afresh, by up to 15 updates, before the components move, where
+        this raises the bound (less often stuck if concentrations are small); L-BFGS on the bound with allocations put
         back ([P] path 1); stochastic, from batches of rows (`bayesnmf.inference.minibatch`): `max_iter` counts epochs,
         `tol` is for the best bound of five (None is 1e-4, else 1e-7), `sweeps` of None settles a batch's loadings.
     batch_size, forgetting, delay : number or None
