@@ -379,3 +379,9 @@ def test_the_mode_in_the_log_basis_is_the_mean(prior):
         for _ in range(20):
             other = moved(mean, step)
             assert height(ScaledProportions(*other) if len(other) > 1 else other[0]) < height(mean)
+
+
+def test_modes_of_numbers_are_numbers():
+    assert Gamma(3.0, 2.0).mode() == 1.0
+    assert Gamma(3.0, 2.0).mode(4.0, 1.0) == 2.0
+    assert FLAT.mode(0.0, 0.0) == 0.0

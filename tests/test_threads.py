@@ -170,8 +170,9 @@ def test_the_interpreter_ends_cleanly():
     """With helpers that wait; with blocks at the very end; from a thread that outlives the main one."""
     code = (
         "import atexit, threading, time, numpy as np; from bayesnmf.kernels.cpu import gamma_draws\n"
-        "def draw(): gamma_draws(np.ones((40, 3)), 1, 2); print('drawn')\n"
+        "def draw(): gamma_draws(np.ones((4000, 3)), 1, 2); print('drawn')\n"
         "draw(); atexit.register(draw); threading.Thread(target=lambda: (time.sleep(0.2), draw())).start()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    given = {"env": os.environ | {"NUMBA_NUM_THREADS": "2"}, "timeout": 60, "check": True}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, **given)
     assert (done.stdout.split(), done.stderr) == (["drawn"] * 3, "")

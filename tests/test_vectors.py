@@ -18,6 +18,7 @@ from bayesnmf.kernels.cpu import (
     expected_allocations,
     gathers_columns,
     is_dense,
+    largest_imbalance,
     mean_field_moments,
     move,
     move_logarithms,
@@ -203,6 +204,7 @@ def test_padded_arrays_are_taken_as_they_are_and_others_are_copied(dtype):
         assert not np.shares_memory(found, factor)
         np.testing.assert_array_equal(found[:, : other.shape[1]], other)
         assert not found[:, other.shape[1] :].any()
+    assert not np.shares_memory(whole_vectors(whole[:-1, 1:6]), factor)  # as wide, and a column further on
     turned = padded_copy(np.ones((3, 4), dtype), component_axis=0)
     assert np.shares_memory(whole_vectors(turned.T), turned)
 
@@ -360,3 +362,9 @@ def test_moments_of_many_blocks_and_of_nothing():
     assert nothing.geometric.shape == (0, 3)
     np.testing.assert_array_equal(nothing.sums, 0)
     assert nothing.divergence == 0
+
+
+def test_an_imbalance_that_is_not_a_number_is_told():
+    value = np.ones((3, 2))
+    assert largest_imbalance(value, np.zeros((3, 2)), np.ones((1, 1)), np.full((1, 1), 2.0)) == 1.0
+    assert np.isnan(largest_imbalance(value, np.full((3, 2), np.nan), np.ones((1, 1)), np.zeros((1, 1))))

@@ -60,7 +60,7 @@ def added(given: ArrayLike, total: Array, reuse: bool = False) -> Array:
     """Return given + total in the type of the total, written over the total if it may be reused."""
     given = np.asarray(given, total.dtype)
     fits = reuse and np.broadcast_shapes(given.shape, total.shape) == total.shape
-    return np.add(given, total, out=total) if fits else given + total
+    return np.add(given, total, out=total) if fits else np.asarray(given + total)
 
 
 def shape_minus_one(shape: ArrayLike, total: Array | float, reuse: bool = False) -> Array:

@@ -28,15 +28,12 @@ FINITE = FAST | {"nnan"}
 
 
 @kept(nogil=True)
-def _add_lost_cells(counts: Array, gathered: Array, u: Array, least: float, total: Array) -> None:
-    """Add the cells whose mean underflowed, with the exponent range that logarithms have."""
+def _add_lost_cells(counts: Array, gathered: Array, ratio: Array, u: Array, total: Array) -> None:
+    """Add the cells whose mean underflowed, to which the ratio is 0, with the exponent range that logarithms have."""
     rank = len(total)
     aside = np.zeros(rank, dtype=u.dtype)
     for p in range(len(counts)):
-        mean = u.dtype.type(0)
-        for k in range(rank):
-            mean += u[k] * gathered[k, p]
-        if mean <= least and counts[p] > 0:
+        if ratio[p] == 0 and counts[p] > 0:
             share_out_cell(counts[p], u, gathered[:rank, p].copy(), total, aside)
 
 
@@ -94,7 +91,7 @@ def _settle_row(
         for k in range(rank):
             total[k] = u[k] * expected[k]
         if lost:
-            _add_lost_cells(counts, gathered, u, least, total)
+            _add_lost_cells(counts, gathered, ratio, u, total)
         for k in range(rank):
             s[k] = prior[k] + total[k]
         _update_row(s, scale, expects, value, u, rank)

@@ -35,7 +35,9 @@ def _largest_imbalance(value: Array, total: Array, rank: int, weight: Array, add
     for i in range(len(value)):
         times, plus = weight[i % len(weight)], added[i % len(added)]
         for k in range(rank):
-            largest = max(largest, abs(value[i, k] * times[k * a] - (total[i, k] + plus[k * b])))
+            found = abs(value[i, k] * times[k * a] - (total[i, k] + plus[k * b]))
+            if not found <= largest:  # or not a number
+                largest = found
     return largest
 
 

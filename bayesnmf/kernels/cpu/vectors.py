@@ -37,8 +37,9 @@ LOG_DOUBLE = (
 LOG_SINGLE = (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841)
 
 
-# The memory of arrays made by `padded`: their K and dtype. What writes into it leaves the columns of 0 as they are.
-_padded: dict[int, tuple[ref[Any], int, Any]] = {}
+# The memory of arrays made by `padded`: their K and dtype, and where they begin in it, in bytes. What writes into it
+# leaves the columns of 0 as they are.
+_padded: dict[int, tuple[ref[Any], int, Any, int]] = {}
 
 
 def lanes(dtype: Any) -> int:
@@ -60,7 +61,8 @@ def padded(shape: tuple[int, ...], dtype: Any) -> Array:
     out = aligned(rows, -(-rank // step) * step, dtype)
     out[:, rank:] = 0
     key = id(out.base)
-    _padded[key] = ref(out.base, lambda _: _padded.pop(key)), rank, out.dtype
+    first = _address(out) - _address(out.base)
+    _padded[key] = ref(out.base, lambda _: _padded.pop(key)), rank, out.dtype, first
     return out[:, :rank]
 
 
@@ -96,12 +98,18 @@ def clear_padding(factor: Array) -> None:
 def _behind(factor: Array) -> Array | None:
     """Return the memory of a `padded` array, or of some of its rows, with its columns of 0; else None."""
     (rows, rank), size, memory = factor.shape, factor.itemsize, factor.base
-    made, *kind = _padded.get(id(memory), (None,))
+    made, *kind, first = _padded.get(id(memory), (None, 0))
     width = -(-rank // lanes(factor.dtype)) * lanes(factor.dtype)
     if made is None or made() is not memory or kind != [rank, factor.dtype] or factor.strides != (width * size, size):
         return None
-    start = factor.__array_interface__["data"][0] - memory.__array_interface__["data"][0]  # type: ignore[union-attr]
+    start = _address(factor) - _address(memory)
+    if (start - first) % (width * size):  # columns further on
+        return None
     return np.ndarray((rows, width), factor.dtype, memory, start)
+
+
+def _address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 class Vectors:
