@@ -17,7 +17,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu import expected_allocations, gamma_draws, sampled_allocations, threads
-from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
 
 TWO = SimpleNamespace(NUMBA_NUM_THREADS=2)
 
@@ -66,6 +66,26 @@ def test_threads_are_started_when_first_needed_and_no_more_than_numba_has():
     environment = os.environ | {"NUMBA_NUM_THREADS": "3"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.split() == ["1", "2", "3", "3"]
+
+
+def test_no_more_blocks_at_once_than_asked_for(monkeypatch):
+    """On a machine with many cores; one thread takes all blocks itself, in the end."""
+    monkeypatch.setattr(threads, "config", SimpleNamespace(NUMBA_NUM_THREADS=16))
+    running, most = set(), []
+
+    def work(block, *_):
+        running.add(block)
+        most.append(len(running))
+        time.sleep(0.005)
+        running.remove(block)
+        return block
+
+    for allowed in (2, 3):
+        most.clear()
+        blocks = pieces(allowed)
+        assert in_blocks(bounds_of(blocks), work, allowed) == list(range(blocks))
+        assert max(most) == allowed
+    assert pieces(1) == 1
 
 
 def test_default_threads_are_numba_s_where_the_work_is_large():

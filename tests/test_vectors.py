@@ -22,6 +22,7 @@ from bayesnmf.kernels.cpu import (
     mean_field_moments,
     move,
     move_logarithms,
+    scale_rows,
     vectors,
 )
 from bayesnmf.kernels.cpu.special import exponentials
@@ -175,9 +176,10 @@ def test_dense_counts_whose_means_underflow_are_left_to_the_other_step():
 
 def test_wide_rows_are_gathered_and_narrow_ones_scattered():
     matrix = csr_array(np.ones((50, 40)))
-    assert not gathers_columns(matrix, 10, 1)
-    assert gathers_columns(matrix, 20, 1)
-    assert gathers_columns(matrix, 10, 1000)  # a copy of the totals for each thread would be larger than the counts
+    assert not gathers_columns(matrix, 8, 1)
+    assert gathers_columns(matrix, 9, 1)
+    assert not gathers_columns(matrix.astype("float32"), 16, 1)
+    assert gathers_columns(matrix, 8, 1000)  # a copy of the totals for each thread would be larger than the counts
 
 
 @DTYPES
@@ -207,6 +209,15 @@ def test_padded_arrays_are_taken_as_they_are_and_others_are_copied(dtype):
     assert not np.shares_memory(whole_vectors(whole[:-1, 1:6]), factor)  # as wide, and a column further on
     turned = padded_copy(np.ones((3, 4), dtype), component_axis=0)
     assert np.shares_memory(whole_vectors(turned.T), turned)
+
+
+@DTYPES
+def test_rows_are_scaled_in_place_whether_padded_or_not(dtype):
+    values, scale = np.arange(1, 36).reshape(7, 5), np.array([2.0, 0.5, 1.0, 4.0, 3.0])
+    for factor in (padded_copy(values.astype(dtype)), values.astype(dtype), np.asfortranarray(values, dtype=dtype)):
+        scale_rows(factor, scale)
+        np.testing.assert_array_equal(factor, values * scale)
+        assert not whole_vectors(factor)[:, 5:].any()
 
 
 def test_memory_of_padded_arrays_is_not_held():

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.coordinate_ascent import Iterate, Schedule, Steps, step
 from bayesnmf.inference.sides import Problem, State
-from bayesnmf.kernels.cpu import padded_copy, poisson_regression, sum_rows
+from bayesnmf.kernels.cpu import padded_copy, poisson_regression, scale_rows, sum_rows
 from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet, ScaledProportions
 
 Array = NDArray[Any]
@@ -37,6 +37,7 @@ def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:
     by_row, by_feature = problem.counts.matrix, problem.counts.transposed
     settings: dict[str, Any] = {
         "sweeps": schedule.sweeps, "newton_steps": NEWTON_STEPS[kind], "floor": FLOOR, "threads": schedule.threads,
+        "reuse": True,  # `_free` made copies
     }  # fmt: skip
     plain = replace(schedule, kind="alternating", sweeps=1)
 
@@ -114,9 +115,8 @@ def _rescale(problem: Problem, priors: list[tuple[Array, Array]], loadings: Arra
 
 
 def _move_scale(loadings: Array, components: Array, ratio: Array) -> None:
-    ratio = ratio.astype(loadings.dtype)
-    loadings *= ratio
-    components /= ratio[:, None]
+    scale_rows(loadings, ratio)
+    scale_rows(components.T, 1 / ratio)
 
 
 def _best_scale(priors: list[tuple[Array, Array]], loadings: Array, transposed: Array) -> Array:

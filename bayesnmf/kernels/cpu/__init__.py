@@ -16,7 +16,7 @@ from bayesnmf.kernels.cpu.particles import Particles, filter_row
 from bayesnmf.kernels.cpu.regression import poisson_regression
 from bayesnmf.kernels.cpu.sampling import sampled_allocations
 from bayesnmf.kernels.cpu.settling import settled_totals
-from bayesnmf.kernels.cpu.sums import largest_imbalance, sum_rows
+from bayesnmf.kernels.cpu.sums import largest_imbalance, scale_rows, sum_rows
 from bayesnmf.kernels.cpu.urn import Tokens, Urn, assign_tokens, reassign_tokens
 from bayesnmf.kernels.cpu.vectors import padded_copy
 
@@ -50,6 +50,7 @@ __all__ = [
     "reassign_tokens",
     "row_blocks",
     "sampled_allocations",
+    "scale_rows",
     "settled_totals",
     "sum_rows",
 ]

@@ -21,8 +21,8 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.compiling import FAST, kept, with_globals
 from bayesnmf.kernels.cpu.share_block import share_block
-from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
-from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, aligned, padded, whole_vectors
+from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
+from bayesnmf.kernels.cpu.vectors import LINE_BYTES, VECTOR_BYTES, aligned, padded, whole_vectors
 
 Array = NDArray[Any]
 
@@ -154,11 +154,11 @@ def gathers_columns(matrix: csr_array, rank: int, threads: int | None = None) ->
     """Whether the totals of columns are better gathered by a pass over the transposed counts than scattered to.
 
     Scattering reads and writes a second row of K numbers for each nonzero, and each thread needs totals of its own;
-    gathering shares the counts out again, and needs them twice. Up to 96 bytes a row the first is as fast (measured
-    on newsgroups and pbmc_facs at K = 10, 20, 50, on one thread and two).
+    gathering shares the counts out again, and needs them twice. Up to 64 bytes a row the first is faster (measured
+    on newsgroups, pbmc_facs and nips from K = 4 to 24, on one thread and two).
     """
     copies = threads_or_default(threads, matrix.nnz * rank) * matrix.shape[1] * rank
-    return rank * matrix.dtype.itemsize > 3 * VECTOR_BYTES or copies > 4 * matrix.nnz
+    return rank * matrix.dtype.itemsize > LINE_BYTES or copies > 4 * matrix.nnz
 
 
 Sides = Literal["both", "loadings", "components"]
@@ -206,12 +206,13 @@ def expected_allocations(
 
 def _gather(matrix: csr_array, U: Array, V: Array, threads: int | None, take_log: bool = True) -> tuple[Array, float]:
     """Return A (n, K) = U * (R V), V (m, K), and ℓ."""
-    bounds = row_blocks(matrix.indptr, threads_or_default(threads, matrix.nnz * U.shape[1]))
+    threads = threads_or_default(threads, matrix.nnz * U.shape[1])
+    bounds = row_blocks(matrix.indptr, pieces(threads))
     A = padded(U.shape, U.dtype)
     whole, nothing = whole_vectors(A), np.empty((0, 0), dtype=V.dtype)
     share_out = _GATHER if take_log else _GATHER_ONLY
     given = matrix.indptr, matrix.indices, matrix.data, whole_vectors(U), whole_vectors(V)
-    parts = in_blocks(bounds, lambda _, *rows: share_out(*given, *rows, whole, nothing))
+    parts = in_blocks(bounds, lambda _, *rows: share_out(*given, *rows, whole, nothing), threads)
     loglik, underflows = zip(*parts, strict=True)
     total = float(np.sum(loglik))
     if any(underflows):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import FAST, kept
 from bayesnmf.kernels.cpu.streams import normal, stream, uniform
-from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
 
 Array = NDArray[Any]
 
@@ -101,8 +101,9 @@ def gamma_draws(shape: Array, seed: int, threads: int | None = 1, *, logarithms:
     # Read-only ones would be compiled for apart.
     rows = np.require(shape.T if turned else shape.reshape(-1, columns), np.float64, ["C", "W"])
     out = np.empty_like(rows)
-    blocks = min(threads_or_default(threads, WORK * rows.size), len(rows), rows.size // LEAST_DRAWS) or 1
+    threads = threads_or_default(threads, WORK * rows.size)
+    blocks = min(pieces(threads), len(rows), rows.size // LEAST_DRAWS) or 1
     bounds = np.arange(blocks + 1) * len(rows) // blocks
     given = rows, np.uint64(seed), *steps
-    in_blocks(bounds, lambda _, first, last: _draw_gammas(*given, first, last, logarithms, out))
+    in_blocks(bounds, lambda _, first, last: _draw_gammas(*given, first, last, logarithms, out), threads)
     return out.T if turned else out.reshape(shape.shape)

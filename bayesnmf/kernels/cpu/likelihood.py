@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, kept
-from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
 
 Array = NDArray[Any]
 
@@ -31,8 +31,9 @@ def cell_rates(pattern: csr_array, loadings: Array, components: Array, threads: 
     """Entries of loadings @ components at the nonzeros of `pattern`, in its order: shape (nnz,)."""
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     out = np.empty(len(pattern.indices), dtype=U.dtype)
-    bounds = row_blocks(pattern.indptr, threads_or_default(threads, len(out) * U.shape[1]))
-    in_blocks(bounds, lambda _, first, last: _cell_rates(pattern.indptr, pattern.indices, U, Vt, first, last, out))
+    threads = threads_or_default(threads, len(out) * U.shape[1])
+    bounds, given = row_blocks(pattern.indptr, pieces(threads)), (pattern.indptr, pattern.indices, U, Vt)
+    in_blocks(bounds, lambda _, first, last: _cell_rates(*given, first, last, out), threads)
     return out
 
 

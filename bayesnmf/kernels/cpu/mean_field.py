@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import FAST, kept
 from bayesnmf.kernels.cpu.special import digamma_and_excess, exponentials
-from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, padded, rows_in_memory
 
 Array = NDArray[Any]
@@ -124,14 +124,15 @@ def mean_field_moments(
         Blocks of rows worked on at once; results depend on it only by rounding of the divergence.
     """
     rows, rank = shape.shape
-    blocks = threads_or_default(threads, COST * shape.size)
+    threads = threads_or_default(threads, COST * shape.size)
+    blocks = pieces(threads)
     bounds = np.linspace(0, rows, blocks + 1).astype(np.int64)
     geometric, sums = padded(shape.shape, shape.dtype), np.zeros((blocks, rank))
     shift = np.empty((rows, 1), shape.dtype)
     given = [np.ascontiguousarray(each, dtype=np.float64) for each in (scale, log_scale, prior, weight)]
     whole = rows_in_memory(shape)
     parts = in_blocks(
-        bounds, lambda block, first, last: _moments(whole, *given, first, last, sums[block], geometric, shift)
+        bounds, lambda block, first, last: _moments(whole, *given, first, last, sums[block], geometric, shift), threads
     )
     return Moments(sums.sum(axis=0), geometric, shift, float(np.sum(parts)))
 

@@ -12,7 +12,7 @@ from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, kept
 from bayesnmf.kernels.cpu.regression_row import derivatives, divide_cells, expected_counts, gather_cells, mix_cells
 from bayesnmf.kernels.cpu.sums import sum_rows
-from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, padded_copy, whole_vectors
 
 Array = NDArray[Any]
@@ -87,7 +87,7 @@ def _regress(
 
 def poisson_regression(
     matrix: csr_array, loadings: Array, components: Array, prior: tuple[Array, Array], sweeps: int = 4,
-    newton_steps: int = 1, floor: float = 1e-15, threads: int | None = None,
+    newton_steps: int = 1, floor: float = 1e-15, threads: int | None = None, *, reuse: bool = False,
 ) -> Array:  # fmt: skip
     """Improve the loadings of every row, components given: one EM step, then sweeps of coordinate descent.
 
@@ -109,17 +109,20 @@ def poisson_regression(
         Most for one coordinate at a time: another one only while they change it by half or more.
     floor : float
         Least value of a loading.
+    reuse : bool
+        Whether the loadings, `padded`, may be overwritten with the result.
 
     Returns
     -------
     ndarray of shape (n, K)
     """
     V = whole_vectors(components.T)
-    out = padded_copy(loadings)
+    out = loadings if reuse else padded_copy(loadings)
     exposure, whole = sum_rows(components.T).astype(V.dtype), whole_vectors(out)
     less, rate = (np.ascontiguousarray(value, dtype=V.dtype) for value in prior)
     work = matrix.nnz * out.shape[1] * (sweeps * newton_steps + 1)
-    bounds = row_blocks(matrix.indptr, threads_or_default(threads, work))
+    threads = threads_or_default(threads, work)
+    bounds = row_blocks(matrix.indptr, pieces(threads))
     given = matrix.indptr, matrix.indices, matrix.data, V, exposure, less, rate, sweeps, newton_steps, floor
-    in_blocks(bounds, lambda _, first, last: _regress(*given, first, last, whole))
+    in_blocks(bounds, lambda _, first, last: _regress(*given, first, last, whole), threads)
     return out

@@ -16,7 +16,7 @@ from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks, share_out_ce
 from bayesnmf.kernels.cpu.compiling import FAST, kept
 from bayesnmf.kernels.cpu.regression_row import divide_cells, expected_counts, gather_cells, mix_cells
 from bayesnmf.kernels.cpu.special import scaled_exp_digamma
-from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, padded, rows_in_memory, whole_vectors
 
 Array = NDArray[Any]
@@ -176,10 +176,11 @@ def settled_totals(
     totals, updates = np.empty(start.shape, V.dtype), np.empty(len(start), np.int64)
     simplex = rate is None
     scale = _scales(np.ones((1, start.shape[1])) if rate is None else rate)
-    bounds = row_blocks(matrix.indptr, threads_or_default(threads, UPDATES * matrix.nnz * start.shape[1]))
+    threads = threads_or_default(threads, UPDATES * matrix.nnz * start.shape[1])
+    bounds = row_blocks(matrix.indptr, pieces(threads))
     given = (
         matrix.indptr, matrix.indices, matrix.data, V, np.ascontiguousarray(start), np.ascontiguousarray(means),
         np.ascontiguousarray(prior, dtype=np.float64), scale, expects, simplex, tol, most,
     )  # fmt: skip
-    in_blocks(bounds, lambda _, first, last: _settle(*given, first, last, totals, updates))
+    in_blocks(bounds, lambda _, first, last: _settle(*given, first, last, totals, updates), threads)
     return totals, updates

@@ -1,4 +1,4 @@
-"""Passes over a factor without a copy of it: sums over its rows, and how far it is from balanced."""
+"""Passes over a factor without a copy of it: sums over its rows, their scales, and how far it is from balanced."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import FAST, kept
-from bayesnmf.kernels.cpu.vectors import rows_in_memory
+from bayesnmf.kernels.cpu.vectors import rows_in_memory, whole_vectors
 
 Array = NDArray[Any]
 
@@ -26,6 +26,23 @@ def sum_rows(factor: Array) -> Array:
     sums = np.zeros(rows.shape[1])
     _sum_rows(rows, sums)
     return sums[: factor.shape[1]]
+
+
+@kept(nogil=True, fastmath=FAST)
+def _scale_rows(factor: Array, scale: Array) -> None:
+    for i in range(factor.shape[0]):
+        for k in range(factor.shape[1]):
+            factor[i, k] *= scale[k]
+
+
+def scale_rows(factor: Array, scale: Array) -> None:
+    """Multiply every row of a factor (r, K) by a scale (K,), in place."""
+    rows = whole_vectors(factor)
+    whole = np.ones(rows.shape[1], rows.dtype)
+    whole[: len(scale)] = scale
+    _scale_rows(rows, whole)
+    if not np.may_share_memory(rows, factor):
+        factor[:] = rows[:, : len(scale)]
 
 
 @kept(nogil=True, fastmath=FAST)

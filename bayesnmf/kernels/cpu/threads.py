@@ -20,6 +20,9 @@ Array = NDArray[Any]
 # Multiply-adds below which waking a second thread costs more than it saves.
 SERIAL_WORK = 2_000_000
 
+# Blocks a thread, where more of them cost nothing: cores are seldom equally free, and the quicker takes more.
+PIECES = 8
+
 
 def threads_or_default(threads: int | None, work: int) -> int:
     """Return the number of row blocks worked on at once: as asked, or 1 where the work is small, or all threads."""
@@ -28,7 +31,12 @@ def threads_or_default(threads: int | None, work: int) -> int:
     return 1 if work < SERIAL_WORK else get_num_threads()
 
 
-def in_blocks[T](bounds: Array, work: Callable[[int, int, int], T]) -> list[T]:
+def pieces(threads: int) -> int:
+    """Return how many blocks that many threads should find, where blocks need nothing of their own."""
+    return 1 if threads == 1 else PIECES * threads
+
+
+def in_blocks[T](bounds: Array, work: Callable[[int, int, int], T], threads: int | None = None) -> list[T]:
     """Return `work(block, first, last)` of every block, worked on by this thread and by others that are free.
 
     Parameters
@@ -37,6 +45,8 @@ def in_blocks[T](bounds: Array, work: Callable[[int, int, int], T]) -> list[T]:
         Block b goes from bounds[b] to before bounds[b + 1].
     work : callable
         Calls compiled code that leaves the GIL; no block writes where another one reads or writes.
+    threads : int, optional
+        Most blocks worked on at once; by default all of them.
 
     Raises
     ------
@@ -49,7 +59,7 @@ def in_blocks[T](bounds: Array, work: Callable[[int, int, int], T]) -> list[T]:
         return [work(*blocks[0])]
     call = _Call(blocks, work)
     try:
-        _own_helpers().ask(call)
+        _own_helpers().ask(call, len(blocks) if threads is None else threads)
         call.run()
     finally:
         call.finish()
@@ -115,9 +125,9 @@ class _Helpers:
         self.calls: SimpleQueue[_Call] = SimpleQueue()
         self.threads, self.starting = 0, Lock()
 
-    def ask(self, call: _Call) -> None:
-        """Have a call worked on by as many more threads as it has use for, and Numba would start."""
-        wanted = min(len(call.blocks), config.NUMBA_NUM_THREADS) - 1  # type: ignore[attr-defined]
+    def ask(self, call: _Call, threads: int) -> None:
+        """Have a call worked on by as many more threads as are asked for, and Numba would start."""
+        wanted = min(threads, config.NUMBA_NUM_THREADS) - 1  # type: ignore[attr-defined]
         with self.starting:
             while self.threads < wanted:
                 Thread(target=_help, args=(self.calls,), name="bayesnmf blocks", daemon=True).start()
