@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import FAST, kept
 from bayesnmf.kernels.cpu.special import powers
-from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, clear_padding, padded, whole_vectors
 
 Array = NDArray[Any]
@@ -21,17 +21,21 @@ MOST = 1e300
 
 
 @kept(nogil=True, fastmath=FAST)
-def _move(new: Array, old: Array, weight: float, out: Array) -> None:
+def _move(new: Array, old: Array, rank: int, weight: float, out: Array) -> None:
+    """Fill the first columns of `out`; a block of rows has them side by side, as a power costs more than a copy."""
     step = VECTOR_BYTES // 8
-    ratio = np.ones(BLOCK)
-    for first in range(0, len(new), BLOCK):
-        length = min(BLOCK, len(new) - first)
-        for p in range(length):
-            a, b = np.float64(new[first + p]), np.float64(old[first + p])
-            ratio[p] = min(max(a / b, 1 / MOST), MOST) if a > 0 and b > 0 else 1.0
-        powers((length + step - 1) // step * step, ratio, weight)
-        for p in range(length):
-            out[first + p] = new[first + p] * ratio[p]
+    at_once = max(BLOCK // rank, 1)
+    ratio = np.ones((at_once * rank + step - 1) // step * step)
+    for first in range(0, len(new), at_once):
+        rows = min(at_once, len(new) - first)
+        for r in range(rows):
+            for k in range(rank):
+                a, b = np.float64(new[first + r, k]), np.float64(old[first + r, k])
+                ratio[r * rank + k] = min(max(a / b, 1 / MOST), MOST) if a > 0 and b > 0 else 1.0
+        powers((rows * rank + step - 1) // step * step, ratio, weight)
+        for r in range(rows):
+            for k in range(rank):
+                out[first + r, k] = new[first + r, k] * ratio[r * rank + k]
 
 
 @kept(nogil=True, fastmath=FAST)
@@ -52,23 +56,29 @@ def move_logarithms(new: Array, old: Array, weight: float, threads: int | None =
     threads : int, optional
         Blocks worked on at once; the result does not depend on it.
     """
-    return _moved(new, old, threads, COST, lambda ends, starts, out: _move(ends, starts, weight, out))
+    rank = new.shape[-1] if new.strides[0] >= new.strides[-1] else len(new)
+    return _moved(new, old, threads, COST, lambda ends, starts, out: _move(ends, starts, rank, weight, out))
 
 
 def move(new: Array, old: Array, weight: float, floor: float, threads: int | None = None) -> Array:
     """Return max(new + weight (new − old), floor); otherwise as `move_logarithms`."""
     step = new.dtype.type(weight), new.dtype.type(floor)
-    out = _moved(new, old, threads, 1, lambda ends, starts, out: _move_line(ends, starts, *step, out))
+
+    def line(ends: Array, starts: Array, out: Array) -> None:
+        _move_line(ends.ravel(), starts.ravel(), *step, out.ravel())
+
+    out = _moved(new, old, threads, 1, line)
     clear_padding(out)
     return out
 
 
 def _moved(new: Array, old: Array, threads: int | None, cost: int, move: Callable[..., None]) -> Array:
-    """Apply `move` to blocks of new and old as they lie in memory; return what it fills."""
+    """Apply `move` to blocks of rows of new and old, whole vectors of components; return what it fills."""
     turned = new.strides[0] < new.strides[-1]  # components, features in rows
     rows = [np.atleast_2d(each.T if turned else each) for each in (new, old)]
     out = padded(rows[0].shape, new.dtype)
-    flat = [whole_vectors(each).ravel() for each in (*rows, out)]
-    bounds = np.linspace(0, len(flat[0]), threads_or_default(threads, cost * new.size) + 1).astype(np.int64)
-    in_blocks(bounds, lambda _, first, last: move(*(each[first:last] for each in flat)))
+    whole = [whole_vectors(each) for each in (*rows, out)]
+    threads = threads_or_default(threads, cost * new.size)
+    bounds = np.linspace(0, len(out), pieces(threads) + 1).astype(np.int64)
+    in_blocks(bounds, lambda _, first, last: move(*(each[first:last] for each in whole)), threads)
     return out.T if turned else out.reshape(new.shape)
