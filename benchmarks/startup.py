@@ -1,10 +1,11 @@
 """How long it takes to get going: imports, `--help`, a first fit without compiled kernels, and one with them.
 
 Everything is measured in fresh processes, in wall seconds from the start of the interpreter; the median of several.
-"first": the caches of Numba and of Python's bytecode are empty folders, so that all kernels of the fit are compiled and
-all modules; to the end of the fit. "second": the caches that the process before left; to the first report of progress,
-and to the end. "no bytecode": where Python may not keep any (PYTHONDONTWRITEBYTECODE) and the installer left none, so
-that every process compiles SciPy and Numba from source. The limits are those that the package promises.
+"first": Numba's cache is an empty folder, so that all kernels of the fit are compiled; to the end of the fit. Bytecode is
+there, as pip leaves it; "first, nor bytecode": as uv leaves it, so that every module is compiled too. "second": the
+caches that the process before left; to the first report of progress, and to the end. "no bytecode": where Python may
+not keep any either (PYTHONDONTWRITEBYTECODE), so that every process compiles SciPy and Numba from source. The limits
+are those that the package promises.
 
     uv run python -m benchmarks.startup [--processes 5] [--out results/startup.json]
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -97,15 +99,18 @@ def measure(processes: int, fits: list[str]) -> list[Measured]:
         ]
     for name in fits:
         code = FITS[name]
-        first, started, second, bare = [], [], [], []
+        nothing, first, started, second, bare = [], [], [], [], []
         for _ in range(processes):
             with tempfile.TemporaryDirectory() as cache:
+                nothing.append(seconds_of_fit(code, cache)[1])
+                shutil.rmtree(f"{cache}/kernels")
                 first.append(seconds_of_fit(code, cache)[1])
                 for times, seconds in zip((started, second), seconds_of_fit(code, cache), strict=True):
                     times.append(seconds)
                 bare.append(seconds_of_fit(code, cache, bytecode=False)[0])
         table += [
             Measured(f"{name}, first", first, 15.0),
+            Measured(f"{name}, first, nor bytecode", nothing, 15.0),
             Measured(f"{name}, second, started", started, 1.0),
             Measured(f"{name}, second, done", second, None),
             Measured(f"{name}, second, started, no bytecode", bare, None),
