@@ -81,7 +81,7 @@ def schedule_of(options: MAP | VI) -> Schedule:
     return Schedule(
         kind="alternating" if in_turn else options.schedule or "joint",
         order=options.order,
-        sweeps=options.sweeps or (2 if options.algorithm == "scd" else 1),
+        sweeps=options.sweeps or (3 if options.algorithm == "scd" else 1),
         max_iter=options.max_iter,
         tol=options.tol,
         window=WINDOW if options.extrapolate or options.algorithm in ("gradient", "settled") else 1,

@@ -71,7 +71,7 @@ class MAP:
     schedule : {"joint", "alternating"} or None
         One allocation step for both sides, or one for each. None is joint for em; the others alternate.
     sweeps : int or None
-        Updates of a side in a row (`bayesnmf.inference.coordinate_ascent.Schedule`). None is 2 for scd, else 1.
+        Updates of a side in a row (`bayesnmf.inference.coordinate_ascent.Schedule`). None is 3 for scd, else 1.
     extrapolate : bool
         Go further along each step, as far as this raises the objective (`bayesnmf.inference.extrapolation`).
     restarts : int

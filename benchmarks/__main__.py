@@ -102,12 +102,14 @@ def measure(name: str, rank: int, task: str, options: argparse.Namespace) -> rep
     logs = options.out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{task}_{name}_", dir=logs))
-    runs = race(problem, task, tools, terms, folder, None if task == "gibbs" else evaluate)
-    limit = anchors.limits(problem) if task == "likelihood" else {}
-    scaled = anchors.fasttopics(problem, limit, options.threads) if task == "likelihood" else []
+    loop = anchors.CLoop(problem) if task == "likelihood" else None
+    between = None if loop is None else loop.sample
+    runs = race(problem, task, tools, terms, folder, None if task == "gibbs" else evaluate, between)
+    limit = {} if loop is None else loop.medians()
+    scaled, seen = anchors.fasttopics(problem, limit, options.threads), anchors.sightings(problem, limit)
     for file in ("counts.npz", "start.npz"):
         (folder / file).unlink()
-    return report.Result(problem, task, options.threads, options.budget, runs, limit, scaled)
+    return report.Result(problem, task, options.threads, options.budget, runs, limit, scaled, seen)
 
 
 def machine() -> str:

@@ -106,8 +106,11 @@ class Worker:
         With `look`, the draws after every one of its iterations are kept.
         """
         assert self.process.stdin is not None
-        self.process.stdin.write((json.dumps({"until": until, "look": look}) + "\n").encode())
-        self.process.stdin.flush()
+        try:  # past the buffer, which could not be closed any more where the process has ended
+            os.write(self.process.stdin.fileno(), (json.dumps({"until": until, "look": look}) + "\n").encode())
+        except BrokenPipeError:
+            self.run.missing = f"ended with an error, see {self.log.name}"
+            return
         message = self.receive(SLOWEST * until + SPARE_SECONDS)
         if "missing" in message:
             self.run.missing = message["missing"]
@@ -195,8 +198,9 @@ class Terms:
 
 
 def race(
-    problem: Problem, task: str, tools: list[Tool], terms: Terms, folder: Path, evaluate: Evaluate | None
-) -> list[Run]:
+    problem: Problem, task: str, tools: list[Tool], terms: Terms, folder: Path, evaluate: Evaluate | None,
+    between: Callable[[], None] | None = None,
+) -> list[Run]:  # fmt: skip
     """Fit the problem with every tool, round after round.
 
     Parameters
@@ -204,6 +208,8 @@ def race(
     evaluate : callable or None
         Judges the factors of a checkpoint, while no tool runs; without it values are NaN, and the draws of the last
         half of the budget are looked at one by one.
+    between : callable, optional
+        Called before every round, while no tool runs.
     """
     write_problem(problem, folder)
     workers: list[Worker] = []
@@ -216,6 +222,8 @@ def race(
             workers.append(Worker(run, own, terms))
             workers[-1].set_up()  # one after the other: nobody compiles while another is timed
         for until in grid(terms.budget, terms.stride, min(0.05, terms.budget / terms.stride)).tolist():
+            if between is not None:
+                between()
             for worker in workers:
                 if not worker.run.missing and worker.used < until:
                     worker.advance(until, evaluate, look=evaluate is None and until > terms.budget / 2)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.anchors import Anchor
+from benchmarks.anchors import Anchor, Sighting
 from benchmarks.data import Problem
 from benchmarks.race import Run
 
@@ -37,6 +37,7 @@ class Result:
     runs: list[Run]
     limit: dict[str, float] = field(default_factory=dict)
     anchors: list[Anchor] = field(default_factory=list)
+    sightings: list[Sighting] = field(default_factory=list)
 
     @property
     def title(self) -> str:
@@ -143,7 +144,12 @@ def tables(result: Result) -> list[list[list[str]]]:
         return [_table_of_draws(result)]
     if result.task != "likelihood":
         return [_table_of_values(result)]
-    found = [table_of_iterations(result), _table_of_values(result), table_of_anchors(result)]
+    found = [
+        table_of_iterations(result),
+        _table_of_values(result),
+        table_of_anchors(result),
+        table_of_sightings(result),
+    ]
     return [rows for rows in found if len(rows) > 1]
 
 
@@ -193,6 +199,17 @@ def table_of_anchors(result: Result) -> list[list[str]]:
                 steps = [reached(run, result.best, gap, "iterations") for gap in wanted]
                 cells = [beside(s * anchor.per_iteration, base) for s, base in zip(steps, quickest, strict=True)]
                 rows.append([anchor.name, *cells])
+    return rows
+
+
+def table_of_sightings(result: Result) -> list[list[str]]:
+    """Where fastTopics was elsewhere, from a start of its own, and when the quickest of ours is there."""
+    ours = [run for run in result.runs if run.tool.peer == "ours" and run.checkpoints]
+    rows = [["tool", "s", OBJECTIVES[result.task], "ours is there after s"]]
+    for seen in result.sightings:
+        there = least([reached(run, seen.value, 0.0) for run in ours])
+        sooner = f"{number(there)} ({number(seen.seconds / there, 2)}×)" if np.isfinite(there) else "–"
+        rows.append([seen.name, number(seen.seconds), f"{seen.value:,.0f}", sooner])
     return rows
 
 
@@ -246,5 +263,5 @@ def record(result: Result) -> dict[str, Any]:
         elif run.checkpoints:
             about["seconds_to"] = {f"{gap:g}": reached(run, best, gap) for gap in GAPS[result.task]}
         runs.append(about)
-    anchors = [vars(anchor) for anchor in result.anchors]
-    return {"title": result.title, "best": best, "runs": runs, "limit": result.limit, "anchors": anchors}
+    elsewhere = {key: [vars(row) for row in getattr(result, key)] for key in ("anchors", "sightings")}
+    return {"title": result.title, "best": best, "runs": runs, "limit": result.limit, **elsewhere}

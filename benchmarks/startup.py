@@ -1,8 +1,8 @@
 """How long it takes to get going: imports, `--help`, a first fit without compiled kernels, and one with them.
 
 Everything is measured in fresh processes, in wall seconds from the start of the interpreter; the median of several.
-"first": Numba's cache is an empty folder, so that all kernels of the fit are compiled; to the end of the fit. Bytecode is
-there, as pip leaves it; "first, nor bytecode": as uv leaves it, so that every module is compiled too. "second": the
+"first": Numba's cache is an empty folder, so that all kernels of the fit are compiled; to the end of the fit. Bytecode
+is there, as pip leaves it; "first, nor bytecode": as uv leaves it, so that every module is compiled too. "second": the
 caches that the process before left; to the first report of progress, and to the end. "no bytecode": where Python may
 not keep any either (PYTHONDONTWRITEBYTECODE), so that every process compiles SciPy and Numba from source. The limits
 are those that the package promises.

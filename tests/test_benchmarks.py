@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,9 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 import benchmarks.__main__  # noqa: E402
-from benchmarks import data, formulas, objectives, report  # noqa: E402
+from benchmarks import anchors, data, formulas, objectives, report  # noqa: E402
 from benchmarks.__main__ import arguments, main, measure, options_of_the_command  # noqa: E402
-from benchmarks.race import Checkpoint, Run, grid  # noqa: E402
+from benchmarks.race import Checkpoint, Run, Terms, Worker, grid  # noqa: E402
 from benchmarks.tools import TOOLS  # noqa: E402
 
 NAME, RANK = "80x30", 3
@@ -125,7 +127,7 @@ def test_checkpoints_are_consistent(result: report.Result) -> None:
 def test_gaps_and_tables_agree_with_the_checkpoints(result: report.Result) -> None:
     tables = report.tables(result)
     assert all(len(row) == len(rows[0]) for rows in tables for row in rows)
-    assert set(report.record(result)) == {"title", "best", "runs", "limit", "anchors"}
+    assert set(report.record(result)) == {"title", "best", "runs", "limit", "anchors", "sightings"}
     if result.task == "gibbs":
         assert [row[0] for row in tables[0][1:]] == [run.tool.name for run in result.runs if run.chain == 0]
         first, second = (run.draws for run in result.runs)
@@ -209,6 +211,45 @@ def test_looks_are_geometric_and_end_at_the_budget() -> None:
     np.testing.assert_allclose(looks, [1.25, 2.5, 5, 10])
 
 
+def test_fasttopics_is_scaled_by_the_c_loop_and_said_of_its_own_data_alone(problem: data.Problem) -> None:
+    named = replace(problem, name="pbmc_facs", rank=10)
+    twice = {"float64": 2 * anchors.C_LOOP["pbmc_facs", 10]}
+    rows = {row.name: row.per_iteration for row in anchors.fasttopics(named, twice, threads=2)}
+    assert rows["fastTopics SCD, extrapolated, 2 threads, scaled"] == pytest.approx(2 * 0.54)
+    seen = anchors.sightings(named, twice)
+    constant = gammaln(dense(problem) + 1).sum()
+    assert [row.seconds for row in seen] == pytest.approx([20, 90, 20, 84])
+    assert [row.value + constant for row in seen] == pytest.approx([786_977, 813_774, 792_898, 814_640])
+    for other in (problem, replace(named, keep=0.5), replace(named, rank=11)):
+        assert not anchors.fasttopics(other, twice, threads=2)
+        assert not anchors.sightings(other, twice)
+    assert not anchors.sightings(named, {})
+
+
+def test_when_ours_is_where_fasttopics_was(problem: data.Problem) -> None:
+    run = Run(next(tool for tool in TOOLS if tool.peer == "ours"))
+    run.checkpoints += [Checkpoint(1.0, 1, -90.0, 0.0), Checkpoint(2.0, 2, -80.0, 0.0)]
+    seen = [anchors.Sighting("slow", 30.0, -85.0), anchors.Sighting("better", 30.0, -70.0)]
+    result = report.Result(problem, "likelihood", 1, 2.0, [run], sightings=seen)
+    assert report.table_of_sightings(result)[1:] == [
+        ["slow", "30.0", "-85", "2.00 (15×)"],
+        ["better", "30.0", "-70", "–"],
+    ]
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None and shutil.which("cc") is None, reason="no C compiler")
+def test_the_c_loop_is_timed_as_often_as_asked(problem: data.Problem) -> None:
+    loop = anchors.CLoop(problem)
+    assert loop.medians() == {}
+    for _ in range(3):
+        loop.sample()
+    loop.seconds["float64"][:] = [(3.0, 9.0), (1.0, 9.0), (2.0, 9.0)]
+    assert loop.medians()["float64"] == 2.0
+    assert len(loop.seconds["float32"]) == 3
+    assert 0 < loop.medians()["float32"] < 1
+    assert anchors.CLoop(replace(problem, rank=65)).medians() == {}
+
+
 def test_a_tool_that_is_not_installed_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from importlib.util import find_spec
 
@@ -219,6 +260,15 @@ def test_a_tool_that_is_not_installed_is_named(tmp_path: Path, capsys: pytest.Ca
     assert "torchnmf gave no result: No module named 'torch'" in (tmp_path / "table.md").read_text()
     assert (tmp_path / "results.json").exists()
     assert (tmp_path / f"likelihood_{NAME}_2.png").exists()
+
+
+def test_a_tool_whose_process_has_ended_is_named(tmp_path: Path) -> None:
+    worker = Worker(Run(TOOLS[0]), tmp_path, Terms(1.0))  # a folder without a job
+    worker.process.wait()
+    worker.advance(1.0, None, look=False)
+    worker.close()
+    assert worker.run.missing == f"ended with an error, see {tmp_path / 'stderr.txt'}"
+    assert "job.json" in (tmp_path / "stderr.txt").read_text()
 
 
 def test_interpreters_must_exist(capsys: pytest.CaptureFixture[str]) -> None:

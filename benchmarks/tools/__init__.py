@@ -41,7 +41,7 @@ class Tool:
         return str(self.settings.get("dtype", "float64"))
 
 
-EM, SCD, MU = "one EM step", "2 sweeps of coordinate descent, both sides", "one multiplicative update of each side"
+EM, SCD, MU = "one EM step", "3 sweeps of coordinate descent, both sides", "one multiplicative update of each side"
 UPDATE, SWEEP, EVALUATIONS = "one update of both sides", "one sweep", "up to 15 K evaluations for every row"
 PASS = "one pass over the documents, to convergence in each"
 EXTRAPOLATED: dict[str, Any] = {"extrapolate": True}

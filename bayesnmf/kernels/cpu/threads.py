@@ -59,7 +59,7 @@ def in_blocks[T](bounds: Array, work: Callable[[int, int, int], T], threads: int
         return [work(*blocks[0])]
     call = _Call(blocks, work)
     try:
-        _own_helpers().ask(call, len(blocks) if threads is None else threads)
+        _own_helpers().ask(call, min(threads or len(blocks), len(blocks)))
         call.run()
     finally:
         call.finish()
