@@ -1,5 +1,7 @@
 """Alternating Poisson regression by coordinate descent: the kernel, its fits, and the corollaries of [C]."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from golden import reference
@@ -11,9 +13,14 @@ from scipy.special import xlogy
 
 import bayesnmf
 from bayesnmf import MAP, ConvergenceWarning, Dirichlet, Gamma, Priors, ScaledDirichlet, Start
+from bayesnmf.checks import as_counts
+from bayesnmf.closed_form import schedule_of
 from bayesnmf.gauge import to_topic_model
 from bayesnmf.inference import poisson_regression as module
+from bayesnmf.inference.allocating import allocate
+from bayesnmf.inference.coordinate_ascent import step, visit
 from bayesnmf.kernels.cpu import poisson_regression
+from bayesnmf.problems import point_or_mean_field, start_state
 
 FLAT = Gamma(1.0, 0.0)
 NASTY = nasty_counts()
@@ -406,9 +413,9 @@ def test_the_objective_of_topic_models_is_the_log_joint():
 
 
 def test_sweeps_are_those_of_coordinate_descent():
-    two, default, one = (run(NASTY, "poisson", Priors(FLAT, FLAT), max_iter=3, sweeps=s) for s in (2, None, 1))
-    np.testing.assert_array_equal(two.trace, default.trace)
-    assert two.trace[1] > one.trace[1]
+    three, default, one = (run(NASTY, "poisson", Priors(FLAT, FLAT), max_iter=3, sweeps=s) for s in (3, None, 1))
+    np.testing.assert_array_equal(three.trace, default.trace)
+    assert three.trace[1] > one.trace[1]
 
 
 def test_where_a_sweep_lowers_the_objective_em_stands_in(monkeypatch):
@@ -481,3 +488,20 @@ def test_sparse_priors_are_refused():
     for side, priors in (("loadings", (Gamma(0.5, 1.0), Gamma(1.5, 1.0))), ("components", (FLAT, Dirichlet(0.5)))):
         with pytest.raises(ValueError, match=rf"needs priors\.{side} at 1 or above.*found 0\.5; use algorithm='em'"):
             run(NASTY, "poisson", Priors(*priors))
+
+
+@pytest.mark.parametrize("kkt_tol", [0.0, None])
+def test_what_it_falls_back_on_is_an_em_step_though_the_totals_lent_their_memory(kkt_tol):
+    options = MAP(priors=Priors(FLAT, FLAT), algorithm="scd")
+    problem = point_or_mean_field(as_counts(NASTY), options)
+    state = start_state(problem, "random", RANK, np.random.default_rng(0))
+    schedule = replace(schedule_of(options), kkt_tol=kkt_tol)
+    before = state.loadings.matrix.copy(), state.components.matrix.copy()
+    here = visit(problem, state, None, sides=schedule.visited)
+    descent, fallback = module.regression_steps(problem, schedule, "scd")(here)
+    totals = allocate(problem, state, None)
+    expected = step(problem, state, totals, replace(schedule, kind="alternating", sweeps=1))
+    for found, wanted, left, kept in zip(fallback, expected, state, before, strict=True):
+        np.testing.assert_allclose(found.matrix, wanted.matrix, rtol=1e-13)
+        np.testing.assert_array_equal(left.matrix, kept)
+    assert abs(descent.loadings.matrix - fallback.loadings.matrix).max() > 1e-3

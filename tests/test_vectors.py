@@ -26,7 +26,16 @@ from bayesnmf.kernels.cpu import (
     vectors,
 )
 from bayesnmf.kernels.cpu.special import exponentials
-from bayesnmf.kernels.cpu.vectors import LINE_BYTES, aligned, lanes, padded, padded_copy, rows_in_memory, whole_vectors
+from bayesnmf.kernels.cpu.vectors import (
+    LINE_BYTES,
+    aligned,
+    is_padded,
+    lanes,
+    padded,
+    padded_copy,
+    rows_in_memory,
+    whole_vectors,
+)
 from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet
 
 EXACT = {"float64": 1e-12, "float32": 1e-5}  # sums of a few dozen products
@@ -209,6 +218,8 @@ def test_padded_arrays_are_taken_as_they_are_and_others_are_copied(dtype):
     assert not np.shares_memory(whole_vectors(whole[:-1, 1:6]), factor)  # as wide, and a column further on
     turned = padded_copy(np.ones((3, 4), dtype), component_axis=0)
     assert np.shares_memory(whole_vectors(turned.T), turned)
+    assert [is_padded(factor), is_padded(turned, 0)] == [True, True]
+    assert [is_padded(turned), is_padded(factor, 0), is_padded(factor.copy())] == [False] * 3
 
 
 @DTYPES

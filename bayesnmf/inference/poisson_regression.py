@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.coordinate_ascent import Iterate, Schedule, Steps, step
 from bayesnmf.inference.sides import Problem, State
-from bayesnmf.kernels.cpu import padded_copy, poisson_regression, scale_rows, sum_rows
+from bayesnmf.kernels.cpu import Totals, is_padded, padded_copy, poisson_regression, scale_rows, sum_rows
 from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet, ScaledProportions
 
 Array = NDArray[Any]
@@ -42,7 +43,7 @@ def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:
     plain = replace(schedule, kind="alternating", sweeps=1)
 
     def steps(here: Iterate) -> Iterator[State]:
-        loadings, components = _free(problem, here.state)
+        loadings, components = _free(problem, here.state, here.totals)
         priors = _gammas(problem, loadings.shape[1])
         for side in schedule.sides:
             if side == "loadings":
@@ -51,7 +52,7 @@ def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:
                 components = poisson_regression(by_feature, components.T, loadings.T, priors[1], **settings).T
             _rescale(problem, priors, loadings, components)
         yield _carried(problem, here.state, loadings, components)
-        yield step(problem, here.state, here.totals, plain)
+        yield step(problem, here.state, allocate(problem, here.state, schedule.threads, plain.visited), plain)
 
     return steps
 
@@ -81,17 +82,21 @@ def _gammas(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
     return [(rows(less), rows(rate)) for less, rate in pairs]
 
 
-def _free(problem: Problem, state: State) -> tuple[Array, Array]:
-    """Return copies of both factors on the scale of the counts, off the floor at 0."""
+def _free(problem: Problem, state: State, totals: Totals) -> tuple[Array, Array]:
+    """Return copies of both factors on the scale of the counts, off the floor at 0; the totals lend their memory."""
     loadings = state.loadings.value
     if isinstance(loadings, ScaledProportions):
         loadings = loadings.proportions
     if not isinstance(problem.loadings_prior, Gamma):
         loadings = loadings * problem.counts.row_totals[:, None].astype(loadings.dtype)
-    own = padded_copy(loadings), padded_copy(state.components.matrix, component_axis=0)
-    for each in own:
-        np.maximum(each, FLOOR, out=each)
-    return own
+    components = state.components.matrix
+    own = [
+        total if total.shape == factor.shape and is_padded(total, axis) else padded_copy(factor, axis)
+        for factor, total, axis in ((loadings, totals.loadings, 1), (components, totals.components, 0))
+    ]
+    for factor, copy in zip((loadings, components), own, strict=True):
+        np.maximum(factor, FLOOR, out=copy)
+    return own[0], own[1]
 
 
 def _rescale(problem: Problem, priors: list[tuple[Array, Array]], loadings: Array, components: Array) -> None:

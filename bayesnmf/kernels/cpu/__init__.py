@@ -18,7 +18,7 @@ from bayesnmf.kernels.cpu.sampling import sampled_allocations
 from bayesnmf.kernels.cpu.settling import settled_totals
 from bayesnmf.kernels.cpu.sums import largest_imbalance, scale_rows, sum_rows
 from bayesnmf.kernels.cpu.urn import Tokens, Urn, assign_tokens, reassign_tokens
-from bayesnmf.kernels.cpu.vectors import padded_copy
+from bayesnmf.kernels.cpu.vectors import is_padded, padded_copy
 
 __all__ = [
     "Gradients",
@@ -39,6 +39,7 @@ __all__ = [
     "gamma_draws",
     "gathers_columns",
     "is_dense",
+    "is_padded",
     "largest_imbalance",
     "log_gamma_and_digamma",
     "mean_field_moments",

@@ -82,6 +82,11 @@ def whole_vectors(factor: Array) -> Array:
     return cast(Array, _behind(padded_copy(factor)))
 
 
+def is_padded(factor: Array, component_axis: int = 1) -> bool:
+    """Whether a factor lies in memory as `padded_copy` has it."""
+    return _behind(factor if component_axis == 1 else factor.T) is not None
+
+
 def rows_in_memory(factor: Array) -> Array:
     """Return (rows, K or more) side by side in memory, with columns of 0 if any: without a copy where they are so."""
     behind = _behind(factor)
