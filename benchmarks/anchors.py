@@ -15,7 +15,7 @@ from scipy.special import gammaln
 
 from benchmarks.data import Problem
 
-# Seconds there. An iteration by threads, and its updates alone with one thread.
+# Seconds there, medians. An iteration by threads, and its updates alone with one thread.
 C_LOOP = {("newsgroups", 10): 0.0249, ("newsgroups", 50): 0.0883, ("pbmc_facs", 10): 0.0163, ("pbmc_facs", 50): 0.0547}
 WHOLE = {
     ("newsgroups", 10): {"EM": {1: 2.09}, "SCD": {1: 2.61, 2: 2.34}, "CCD": {1: 2.47, 2: 2.35}},
@@ -32,7 +32,7 @@ SEEN = {
     ("newsgroups", 10): {"SCD": {10: -9_245_734, 50: -8_888_585}, "CCD": {10: -9_505_866, 50: -8_938_977}},
     ("pbmc_facs", 10): {"SCD": {10: 786_977, 45: 813_774}, "CCD": {10: 792_898, 42: 814_640}},
 }
-ALGORITHMS = {  # in words, what one iteration is, and ours that does the same
+ALGORITHMS = {  # in words, what one iteration is, and ours of the same kind
     "EM": ("EM", "1 sweep, both sides", ""),
     "SCD": ("SCD, extrapolated", "4 sweeps, both sides", "ours SCD, extrapolated float64"),
     "CCD": ("CCD, extrapolated", "1 sweep, both sides", ""),

@@ -2,10 +2,10 @@
 
 Everything is measured in fresh processes, in wall seconds from the start of the interpreter; the median of several.
 "first": Numba's cache is an empty folder, so that all kernels of the fit are compiled; to the end of the fit. Bytecode
-is there, as pip leaves it; "first, nor bytecode": as uv leaves it, so that every module is compiled too. "second": the
-caches that the process before left; to the first report of progress, and to the end. "no bytecode": where Python may
-not keep any either (PYTHONDONTWRITEBYTECODE), so that every process compiles SciPy and Numba from source. The limits
-are those that the package promises.
+is there, as pip leaves it; "modules compiled too": it is not, as uv leaves it (without --compile-bytecode). "second":
+the caches that the process before left; to the first report of progress, and to the end. "bytecode forbidden": Python
+may not keep any either (PYTHONDONTWRITEBYTECODE), so that every process compiles SciPy and Numba from source. The
+limits are those that the package promises.
 
     uv run python -m benchmarks.startup [--processes 5] [--out results/startup.json]
 """
@@ -110,10 +110,10 @@ def measure(processes: int, fits: list[str]) -> list[Measured]:
                 bare.append(seconds_of_fit(code, cache, bytecode=False)[0])
         table += [
             Measured(f"{name}, first", first, 15.0),
-            Measured(f"{name}, first, nor bytecode", nothing, 15.0),
+            Measured(f"{name}, first, modules compiled too", nothing, 15.0),
             Measured(f"{name}, second, started", started, 1.0),
             Measured(f"{name}, second, done", second, None),
-            Measured(f"{name}, second, started, no bytecode", bare, None),
+            Measured(f"{name}, second, started, bytecode forbidden", bare, None),
         ]
     return table
 

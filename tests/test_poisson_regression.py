@@ -19,7 +19,7 @@ from bayesnmf.gauge import to_topic_model
 from bayesnmf.inference import poisson_regression as module
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.coordinate_ascent import step, visit
-from bayesnmf.kernels.cpu import poisson_regression
+from bayesnmf.kernels.cpu import padded_copy, poisson_regression
 from bayesnmf.problems import point_or_mean_field, start_state
 
 FLAT = Gamma(1.0, 0.0)
@@ -412,6 +412,17 @@ def test_the_objective_of_topic_models_is_the_log_joint():
 # --- settings ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("padded", [True, False])
+def test_loadings_may_be_overwritten_where_they_are_padded(padded):
+    rng = np.random.default_rng(1)
+    counts = csr_array(rng.poisson(2.0, (6, 9)).astype(np.float64))
+    theta, beta = rng.gamma(1.0, size=(6, RANK)), rng.gamma(1.0, size=(RANK, 9))
+    own = padded_copy(theta) if padded else theta.copy()
+    found = poisson_regression(counts, own, beta, NONE, reuse=True)
+    np.testing.assert_array_equal(found, poisson_regression(counts, theta, beta, NONE))
+    assert np.shares_memory(found, own) == padded
+
+
 def test_sweeps_are_those_of_coordinate_descent():
     three, default, one = (run(NASTY, "poisson", Priors(FLAT, FLAT), max_iter=3, sweeps=s) for s in (3, None, 1))
     np.testing.assert_array_equal(three.trace, default.trace)
@@ -498,6 +509,10 @@ def test_what_it_falls_back_on_is_an_em_step_though_the_totals_lent_their_memory
     schedule = replace(schedule_of(options), kkt_tol=kkt_tol)
     before = state.loadings.matrix.copy(), state.components.matrix.copy()
     here = visit(problem, state, None, sides=schedule.visited)
+    lent = [
+        np.shares_memory(*pair) for pair in zip(module._free(problem, state, here.totals), here.totals, strict=False)
+    ]
+    assert lent == [True, kkt_tol is not None]  # without residuals there are no totals of the components
     descent, fallback = module.regression_steps(problem, schedule, "scd")(here)
     totals = allocate(problem, state, None)
     expected = step(problem, state, totals, replace(schedule, kind="alternating", sweeps=1))

@@ -115,7 +115,8 @@ class Ascent(NamedTuple):
     status: Status
 
 
-# Candidates for the next state, the boldest first; the last one is taken even if the objective falls.
+# Candidates for the next state, the boldest first; the last one is taken even if the objective falls. The first one
+# may use up the totals of the iterate: nothing reads them any more.
 Steps = Callable[[Iterate], Iterator[State]]
 Learn = Callable[[Problem, State], tuple[Problem, State]]
 

@@ -38,7 +38,7 @@ def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:
     by_row, by_feature = problem.counts.matrix, problem.counts.transposed
     settings: dict[str, Any] = {
         "sweeps": schedule.sweeps, "newton_steps": NEWTON_STEPS[kind], "floor": FLOOR, "threads": schedule.threads,
-        "reuse": True,  # `_free` made copies
+        "reuse": True,  # what `_free` returns is nobody else's
     }  # fmt: skip
     plain = replace(schedule, kind="alternating", sweeps=1)
 

@@ -13,7 +13,7 @@ from bayesnmf.kernels.cpu.compiling import FAST, kept
 from bayesnmf.kernels.cpu.regression_row import derivatives, divide_cells, expected_counts, gather_cells, mix_cells
 from bayesnmf.kernels.cpu.sums import sum_rows
 from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
-from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, padded_copy, whole_vectors
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, is_padded, padded_copy, whole_vectors
 
 Array = NDArray[Any]
 
@@ -110,14 +110,14 @@ def poisson_regression(
     floor : float
         Least value of a loading.
     reuse : bool
-        Whether the loadings, `padded`, may be overwritten with the result.
+        Whether the loadings may be overwritten with the result; they are where they lie `padded`.
 
     Returns
     -------
     ndarray of shape (n, K)
     """
     V = whole_vectors(components.T)
-    out = loadings if reuse else padded_copy(loadings)
+    out = loadings if reuse and is_padded(loadings) else padded_copy(loadings)
     exposure, whole = sum_rows(components.T).astype(V.dtype), whole_vectors(out)
     less, rate = (np.ascontiguousarray(value, dtype=V.dtype) for value in prior)
     work = matrix.nnz * out.shape[1] * (sweeps * newton_steps + 1)
