@@ -7,6 +7,7 @@ depend on the number of threads. Totals are whole numbers, so their sums are exa
 from __future__ import annotations
 
 import math
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.sparse import csr_array
 from bayesnmf.kernels.cpu.allocation import Totals, row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, kept
 from bayesnmf.kernels.cpu.streams import stream, uniform
-from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
 
 Array = NDArray[Any]
 
@@ -230,9 +231,18 @@ def sampled_allocations(
         Drawn totals, and ℓ = Σ X log(loadings @ components) at the given factors.
     """
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
-    bounds = row_blocks(matrix.indptr, threads_or_default(threads, WORK * matrix.nnz * U.shape[1]))
+    threads = threads_or_default(threads, WORK * matrix.nnz * U.shape[1])
+    bounds = row_blocks(matrix.indptr, pieces(threads))
     A = np.zeros_like(U)
-    partial = np.zeros((len(bounds) - 1, *Vt.shape))
+    partial, unused = np.zeros((threads, *Vt.shape)), iter(range(threads))
+    own: dict[int, Any] = {}  # sums of whole numbers are exact: it does not matter which thread adds which rows
     given = matrix.indptr, matrix.indices, matrix.data, U, Vt, np.uint64(seed)
-    loglik = in_blocks(bounds, lambda block, first, last: _draw_allocations(*given, first, last, A, partial[block]))
+
+    def draw(_: int, first: int, last: int) -> float:
+        me = get_ident()
+        if me not in own:
+            own[me] = partial[next(unused)]
+        return _draw_allocations(*given, first, last, A, own[me])
+
+    loglik = in_blocks(bounds, draw, threads)
     return Totals(A, partial.sum(axis=0).T, float(np.sum(loglik)))
