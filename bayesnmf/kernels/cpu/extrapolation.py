@@ -21,7 +21,7 @@ MOST = 1e300
 
 
 @kept(nogil=True, fastmath=FAST)
-def _move(new: Array, old: Array, rank: int, weight: float, out: Array) -> None:
+def _move(rank: int, new: Array, old: Array, weight: float, out: Array) -> None:
     """Fill the first columns of `out`; a block of rows has them side by side, as a power costs more than a copy."""
     step = VECTOR_BYTES // 8
     at_once = max(BLOCK // rank, 1)
@@ -56,15 +56,14 @@ def move_logarithms(new: Array, old: Array, weight: float, threads: int | None =
     threads : int, optional
         Blocks worked on at once; the result does not depend on it.
     """
-    rank = new.shape[-1] if new.strides[0] >= new.strides[-1] else len(new)
-    return _moved(new, old, threads, COST, lambda ends, starts, out: _move(ends, starts, rank, weight, out))
+    return _moved(new, old, threads, COST, lambda rank, ends, starts, out: _move(rank, ends, starts, weight, out))
 
 
 def move(new: Array, old: Array, weight: float, floor: float, threads: int | None = None) -> Array:
     """Return max(new + weight (new − old), floor); otherwise as `move_logarithms`."""
     step = new.dtype.type(weight), new.dtype.type(floor)
 
-    def line(ends: Array, starts: Array, out: Array) -> None:
+    def line(_: int, ends: Array, starts: Array, out: Array) -> None:
         _move_line(ends.ravel(), starts.ravel(), *step, out.ravel())
 
     out = _moved(new, old, threads, 1, line)
@@ -73,12 +72,12 @@ def move(new: Array, old: Array, weight: float, floor: float, threads: int | Non
 
 
 def _moved(new: Array, old: Array, threads: int | None, cost: int, move: Callable[..., None]) -> Array:
-    """Apply `move` to blocks of rows of new and old, whole vectors of components; return what it fills."""
+    """Apply `move` to K and blocks of rows of new and old, whole vectors of components; return what it fills."""
     turned = new.strides[0] < new.strides[-1]  # components, features in rows
     rows = [np.atleast_2d(each.T if turned else each) for each in (new, old)]
     out = padded(rows[0].shape, new.dtype)
     whole = [whole_vectors(each) for each in (*rows, out)]
     threads = threads_or_default(threads, cost * new.size)
     bounds = np.linspace(0, len(out), pieces(threads) + 1).astype(np.int64)
-    in_blocks(bounds, lambda _, first, last: move(*(each[first:last] for each in whole)), threads)
+    in_blocks(bounds, lambda _, first, last: move(out.shape[1], *(each[first:last] for each in whole)), threads)
     return out.T if turned else out.reshape(new.shape)
