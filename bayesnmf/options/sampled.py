@@ -1,0 +1,118 @@
+"""Options of the methods that draw: gibbs, nuts and svi."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from bayesnmf import checks
+from bayesnmf.options.shared import Priors, Start
+
+if TYPE_CHECKING:
+    from bayesnmf.results import Fit
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Gibbs:
+    """Gibbs sampling: multinomial allocations, then loadings, then components from their conditionals.
+
+    Attributes
+    ----------
+    start : Start, Fit, "fit" or "random"
+        "fit": chains start from independent draws of a closed-form variational fit, around one mode.
+        "random": each chain from a random state of its own (dispersed starts).
+    chains, draws, warmup : int
+        Kept draws and discarded ones, for each chain.
+    thin : int
+        Sweeps for each kept draw.
+    threads : int or None
+        Chains run at once, or for a single chain row blocks worked on at once; the draws do not depend on it.
+    collapsed : bool
+        Draw every single count's component given all the others, loadings and components integrated out, and draw
+        these for the kept draws only. Needs Dirichlet components. A sweep costs O(total count · K) and no threads
+        share it; it mixes better where counts are small.
+    """
+
+    priors: Priors = field(default_factory=Priors)
+    start: Start | Fit | Literal["fit", "random"] = "fit"
+    chains: int = 4
+    draws: int = 1000
+    warmup: int = 500
+    thin: int = 1
+    threads: int | None = None
+    collapsed: bool = False
+
+    def __post_init__(self) -> None:
+        checks.check_sampler(self)
+        checks.check_count(self.thin, "thin")
+        checks.check_threads(self.threads)
+        checks.check_flag(self.collapsed, "collapsed")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NUTS:
+    """Hamiltonian Monte Carlo (NumPyro's NUTS) on the NumPyro program, allocations summed out.
+
+    Attributes
+    ----------
+    start, chains, draws, warmup
+        As for `Gibbs`. The default are fewer draws, since each costs many gradients.
+    target_accept : float
+        Mean acceptance the step size is adapted to, in (0, 1).
+    max_tree_depth : int
+        Most doublings of a trajectory.
+    dtype : {"float64", "float32"}
+        Of the gradients.
+    """
+
+    priors: Priors = field(default_factory=Priors)
+    start: Start | Fit | Literal["fit", "random"] = "fit"
+    chains: int = 2
+    draws: int = 500
+    warmup: int = 300
+    target_accept: float = 0.8
+    max_tree_depth: int = 8
+    dtype: Literal["float64", "float32"] = "float64"
+
+    def __post_init__(self) -> None:
+        checks.check_sampler(self)
+        checks.check_fraction(self.target_accept, "target_accept")
+        checks.check_count(self.max_tree_depth, "max_tree_depth")
+        checks.check_choice(self.dtype, "dtype", ("float64", "float32"))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SVI:
+    """Stochastic variational inference (NumPyro's SVI) with the closed-form family as the guide.
+
+    Attributes
+    ----------
+    start : Start, Fit, "fit" or "random"
+        "fit": the closed-form variational fit.
+    bound : {"marginal", "augmented"}
+        The objective: allocations summed out (tighter), or the closed-form bound's, their probabilities put back.
+    max_iter : int
+        Gradient steps.
+    learning_rate : float
+        Of Adam, decaying to a tenth over the run.
+    particles : int
+        Draws from q for each gradient.
+    dtype : {"float64", "float32"}
+        Of the gradients.
+    """
+
+    priors: Priors = field(default_factory=Priors)
+    start: Start | Fit | Literal["fit", "random"] = "fit"
+    bound: Literal["marginal", "augmented"] = "marginal"
+    max_iter: int = 2000
+    learning_rate: float = 0.01
+    particles: int = 1
+    dtype: Literal["float64", "float32"] = "float64"
+
+    def __post_init__(self) -> None:
+        checks.check_start(self.start, ("fit", "random"))
+        checks.check_choice(self.bound, "bound", ("marginal", "augmented"))
+        checks.check_count(self.max_iter, "max_iter")
+        checks.check_positive(self.learning_rate, "learning_rate")
+        checks.check_count(self.particles, "particles")
+        checks.check_choice(self.dtype, "dtype", ("float64", "float32"))

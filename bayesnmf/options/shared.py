@@ -1,0 +1,51 @@
+"""Priors of both sides, and a state to start from: what every class of options holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from bayesnmf import checks
+from bayesnmf.priors import Distribution, ScaledProportions
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Priors:
+    """Priors of both sides; None is the model's default (table in `bayesnmf.specification`).
+
+    Attributes
+    ----------
+    loadings : Gamma, Dirichlet, ScaledDirichlet or None
+        Parameters broadcastable to (n, K).
+    components : Gamma, Dirichlet, "parameter" or None
+        Parameters broadcastable to (K, m). "parameter" has no prior: rows on the simplex, estimated
+        (variational EM under vi and svi, maximum likelihood under map).
+    """
+
+    loadings: Distribution | None = None
+    components: Distribution | Literal["parameter"] | None = None
+
+    def __post_init__(self) -> None:
+        checks.check_priors(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """A state to start from: factors, or variational parameters, for each side.
+
+    Under map, gibbs and nuts a factor is taken as it is; under vi and svi the first q is the conditional given the
+    expected allocations at the factors. A distribution is the q itself under vi and svi; under map its mean, under
+    gibbs and nuts a draw from it.
+
+    Attributes
+    ----------
+    loadings : ndarray (n, K), ScaledProportions or a distribution
+    components : ndarray (K, m) or a distribution
+    """
+
+    loadings: Array | ScaledProportions | Distribution
+    components: Array | Distribution
