@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+import xarray as xr
 
 from bayesnmf import checks
 from bayesnmf.checks import as_counts, check_integer_counts
@@ -61,6 +62,7 @@ BAD = {
     "masked": (np.ma.ones((2, 2)), TypeError, r"not be a masked array: .* use \.filled\(0\)"),
     "corrupt csr": (corrupt(sp.csr_array), ValueError, "valid sparse matrix: indices must be < 3"),
     "corrupt csc": (corrupt(sp.csc_array), ValueError, "valid sparse matrix: indices must be < 3"),
+    "class that is no array": (xr.Dataset({"a": ("x", [1])}), TypeError, "real numbers: found Dataset; pass an array"),
     "AnnData without counts": (EMPTY_ANNDATA, ValueError, r"neither X nor layers\['counts'\]; store"),
 }
 

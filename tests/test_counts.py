@@ -1,6 +1,7 @@
 """Counts are the same whatever container they come in, and know their totals."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -222,3 +223,16 @@ def test_real_counts():
     assert repr(counts) == "Counts(80 rows × 230 features, 4,456 nonzeros, total 19,633)"
     assert list(counts.feature_names[:2]) == ["MS4A1", "CD79B"]
     assert counts.row_names[0] == "ATGCCAGAACGACT"
+
+
+def test_raw_counts_of_anndata():
+    """`adata.raw` has X and names, but no layers."""
+    raw = SimpleNamespace(X=X, obs_names=["u", "v", "w"], var_names=["a", "b", "c", "d"])
+    counts = as_counts(raw)
+    np.testing.assert_array_equal(counts.dense, X)
+    assert list(counts.feature_names) == ["a", "b", "c", "d"]
+
+
+def test_sparse_columns_of_numbers_and_booleans():
+    columns = {"a": pd.arrays.SparseArray([1.5, 0], fill_value=0), "b": pd.arrays.SparseArray([True, False])}
+    np.testing.assert_array_equal(as_counts(pd.DataFrame(columns)).dense, [[1.5, 1], [0, 0]])

@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.sparse import coo_array, csr_array, issparse
 
+from bayesnmf.checks.sparse import check_sparse
 from bayesnmf.counts import Counts
 
 LARGEST_INTEGER = 2.0**53
+_FORMS = "pass an array, a sparse matrix, a DataFrame or an AnnData object"
 
 
 def as_counts(x: Any, *, name: str = "counts", dtype: DTypeLike = np.float64) -> Counts:
@@ -36,11 +38,10 @@ def as_counts(x: Any, *, name: str = "counts", dtype: DTypeLike = np.float64) ->
     """
     dtype = _float_dtype(dtype)
     if isinstance(x, Counts):
-        return x if x.dtype == dtype else x.with_matrix(_canonical(x.matrix, dtype, name))
+        return x if x.dtype == dtype else x.with_matrix(_canonical(x.matrix, dtype))
     values, row_names, feature_names = _split_names(x, name)
-    sparse = values if issparse(values) else _sparse_from_dense(values, name)
-    _check_layout(sparse, name)
-    matrix = _canonical(sparse, dtype, name)
+    sparse = _checked(values, name) if issparse(values) else _sparse_from_dense(values, name)
+    matrix = _canonical(sparse, dtype)
     _check_values(matrix, name)
     n, m = matrix.shape
     return Counts(
@@ -80,7 +81,7 @@ def _split_names(x: Any, name: str) -> tuple[Any, np.ndarray | None, np.ndarray 
 
 
 def _anndata_values(adata: Any, name: str) -> Any:
-    layered = "counts" in adata.layers
+    layered = "counts" in getattr(adata, "layers", ())  # adata.raw has no layers
     values = adata.layers["counts"] if layered else adata.X
     if values is None:
         raise ValueError(f"{name} has neither X nor layers['counts']; store the counts in one of them")
@@ -103,6 +104,8 @@ def _frame_values(frame: Any, name: str) -> Any:
             f"{name} must have fill value 0 in its sparse columns; "
             "convert with frame.sparse.to_dense().fillna(0).astype(pd.SparseDtype(float, 0))"
         )
+    if len(set(frame.dtypes)) > 1:  # of bool and float together pandas makes objects
+        frame = frame.astype(type(frame.dtypes.iloc[0])(np.float64, 0))
     return frame.sparse.to_coo()
 
 
@@ -113,17 +116,25 @@ def _sparse_from_dense(values: Any, name: str) -> coo_array:
         dense = np.asarray(values)
     except ValueError as error:
         raise ValueError(f"{name} must be rectangular: give every row the same number of entries") from error
+    except TypeError as error:  # a class that refuses to be an array
+        raise TypeError(f"{name} must be real numbers: found {type(values).__name__}; {_FORMS}") from error
     _check_layout(dense, name)
     where = dense.nonzero()
     data = dense[where].astype(np.float64, copy=False)  # SciPy knows neither float16 nor big-endian
     return coo_array((data, where), shape=dense.shape)
 
 
+def _checked(sparse: Any, name: str) -> Any:
+    """Return a sparse matrix with a layout and positions that make sense; a form that SciPy converts may be new."""
+    if hasattr(getattr(sparse, "data", None), "dtype") or sparse.format == "dok":
+        _check_layout(sparse, name)
+    return check_sparse(sparse, name)
+
+
 def _check_layout(values: Any, name: str) -> None:
     if values.dtype.kind not in "biuf":
         raise TypeError(
-            f"{name} must be real numbers: found dtype {values.dtype}; convert with astype(float), "
-            "or pass an array, a sparse matrix, a DataFrame or an AnnData object"
+            f"{name} must be real numbers: found dtype {values.dtype}; convert with astype(float), or {_FORMS}"
         )
     if values.ndim != 2:
         raise ValueError(
@@ -137,9 +148,8 @@ def _check_layout(values: Any, name: str) -> None:
         )
 
 
-def _canonical(sparse: Any, dtype: np.dtype, name: str) -> csr_array:
+def _canonical(view: Any, dtype: np.dtype) -> csr_array:
     """Return a CSR array with sorted, unique, nonzero entries, around the same memory where it can."""
-    view = _checked_view(sparse, name)
     with np.errstate(over="ignore"):  # what overflows is found infinite later
         if view.format == "csr":  # SciPy's own astype copies indices too
             arrays = (view.data.astype(dtype, copy=False), view.indices, view.indptr)
@@ -156,19 +166,6 @@ def _canonical(sparse: Any, dtype: np.dtype, name: str) -> csr_array:
     for part in ("data", "indices", "indptr"):  # compiled loops step from one number to the next in memory
         setattr(matrix, part, np.ascontiguousarray(getattr(matrix, part)))
     return matrix
-
-
-def _checked_view(sparse: Any, name: str) -> Any:
-    """Return a compressed matrix around the same arrays, checked; SciPy's check may alter what it checks."""
-    if not hasattr(sparse, "check_format"):
-        return sparse
-    try:
-        view = type(sparse)((sparse.data, sparse.indices, sparse.indptr), shape=sparse.shape, copy=False)
-        view.check_format(full_check=True)
-    except ValueError as error:
-        rule = f"{name} must be a valid sparse matrix: {error}; rebuild it from its entries"
-        raise ValueError(rule) from error
-    return view
 
 
 def _check_values(matrix: csr_array, name: str) -> None:
