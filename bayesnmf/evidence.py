@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from threading import Event
 from typing import Any, Literal, NamedTuple
 
@@ -17,6 +17,7 @@ from bayesnmf.counts import Counts
 from bayesnmf.fitting import ConvergenceWarning, resolve_priors
 from bayesnmf.inference import allocation_model
 from bayesnmf.inference.evidence import count_allocations, enumerated_log_evidence, estimated_log_evidence
+from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.options import Priors
 from bayesnmf.priors import Dirichlet, Distribution
 from bayesnmf.specification import MODELS
@@ -166,13 +167,8 @@ def _run_all(data: Counts, rank: int, sides: Any, particles: int, seeds: list[np
     size = 8 * at_once * particles * rank * data.shape[1]
     checks.check_size(size, LARGEST_PARTICLES, "the particles", "ask for fewer, or fewer features")
     stop = Event()
-    with ThreadPoolExecutor(at_once) as pool:
-        passes = [pool.submit(estimated_log_evidence, data, rank, sides, particles, seed, stop) for seed in seeds]
-        try:
-            wait(passes)
-        except KeyboardInterrupt:
-            stop.set()
-        finished = [log_p for done in passes if (log_p := done.result()) is not None]
+    passes = [partial(estimated_log_evidence, data, rank, sides, particles, seed, stop) for seed in seeds]
+    finished = [log_p for log_p in side_by_side(passes, at_once, stop) if log_p is not None]
     if not finished:
         raise KeyboardInterrupt
     return finished

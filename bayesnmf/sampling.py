@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any
 
 import numba
@@ -16,6 +16,7 @@ from bayesnmf.fitting import ConvergenceWarning, Job, fit
 from bayesnmf.inference.collapsed_gibbs import collapsed_gibbs_chain
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status
 from bayesnmf.inference.gibbs import Chain, gibbs_chain, most_draws
+from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.sides import State, Value
 from bayesnmf.options import VI, Gibbs, Priors
 from bayesnmf.priors import ScaledProportions
@@ -68,7 +69,7 @@ def fit_gibbs(job: Job) -> Fit:
 def run_chains(job: Job, states: list[State], streams: list[np.random.Generator]) -> list[Chain]:
     """Run every chain on a thread of its own: several need no row blocks, a single one gets them all.
 
-    Ctrl-C, in a chain or while waiting for them, ends all of them at their next sweep.
+    Ctrl-C and any other exception, in a chain or while waiting for them, end all of them at their next sweep.
     """
     options: Gibbs = job.options
     sweeps = options.warmup + options.draws * options.thin
@@ -92,13 +93,7 @@ def run_chains(job: Job, states: list[State], streams: list[np.random.Generator]
             stop.set()
         return chain
 
-    with ThreadPoolExecutor(at_once) as pool:
-        chains = [pool.submit(run, number) for number in range(options.chains)]
-        try:
-            wait(chains)
-        except KeyboardInterrupt:
-            stop.set()
-        return [chain.result() for chain in chains]
+    return side_by_side([partial(run, number) for number in range(options.chains)], at_once, stop)
 
 
 def stack(draws: list[Any], side: int) -> Any:

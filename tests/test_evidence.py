@@ -14,6 +14,7 @@ from scipy.stats import nbinom, poisson
 import bayesnmf
 import bayesnmf.evidence as front_door
 from bayesnmf import VI, Dirichlet, Gamma, Priors, ScaledDirichlet, checks, log_evidence, log_p_allocation
+from bayesnmf.inference import side_by_side
 from bayesnmf.inference.allocation_model import urn_of
 from bayesnmf.kernels.cpu import Particles, filter_row
 from bayesnmf.kernels.cpu.particles import systematic_offspring
@@ -230,12 +231,12 @@ def test_an_interrupted_estimate_keeps_the_finished_runs(monkeypatch):
         assert stop.wait(timeout=10)
         return None
 
-    def interrupted_wait(passes):
+    def interrupted_wait(passes, *_):
         passes[0].result()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(front_door, "estimated_log_evidence", estimate)
-    monkeypatch.setattr(front_door, "wait", interrupted_wait)
+    monkeypatch.setattr(side_by_side, "wait", interrupted_wait)
     result = log_evidence(COUNTS, rank=2, particles=7, runs=4, seed=0)
     assert (result.log_evidence, result.particles, result.estimates) == (-3.0, 7, (-3.0,))
 

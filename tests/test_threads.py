@@ -147,8 +147,14 @@ def test_arrays_are_let_go():
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.parametrize("times", [(0.1,), (0.1, 0.3)], ids=["once", "twice"])
 @pytest.mark.parametrize(("own", "ends"), [(30.0, {1}), (0.0, {0, 1, 2})], ids=["at work", "waiting"])
-def test_ctrl_c_is_raised_once_the_running_blocks_have_ended(own, ends, times):
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, TimeoutError])
+def test_what_a_signal_raises_comes_once_the_running_blocks_have_ended(own, ends, times, error):
     """In the main thread, at work on a block of its own or waiting for a helper's; no block is begun any more."""
+
+    def handler(*_):
+        raise error
+
+    before = signal.signal(signal.SIGALRM, handler)
     ended, meeting = set(), threading.Barrier(2, timeout=20)
 
     def work(block, *_):
@@ -158,9 +164,12 @@ def test_ctrl_c_is_raised_once_the_running_blocks_have_ended(own, ends, times):
         ended.add(block)
 
     for after in times:
-        threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        in_blocks(bounds_of(3), work)
+        threading.Timer(after, os.kill, (os.getpid(), signal.SIGALRM)).start()
+    try:
+        with pytest.raises(error):
+            in_blocks(bounds_of(3), work)
+    finally:
+        signal.signal(signal.SIGALRM, before)
     assert ended == ends
     assert in_blocks(bounds_of(3), lambda block, *_: block) == [0, 1, 2]
 

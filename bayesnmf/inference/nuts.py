@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from numpyro.infer.hmc import hmc
 from numpyro.infer.util import constrain_fn, potential_energy
 
 from bayesnmf.inference.gibbs import most_draws
+from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.tracing import MOST_KEPT, Fixed, join_arguments, placeholders, shapes_of, split_arguments
 
 Array = NDArray[Any]
@@ -137,7 +137,7 @@ def _compile(
 def _run_threads(
     block: Callable[[Any], Any], states: list[Any], steps: int, progress: Callable[[int], None]
 ) -> list[list[Sites]]:
-    """Run every chain on a thread of its own until all steps are done, or all stop for Ctrl-C."""
+    """Run every chain on a thread of its own until all steps are done, or all stop for an exception."""
     stop = threading.Event()
     done = [0] * len(states)
     doubles = jax.config.jax_enable_x64
@@ -156,10 +156,4 @@ def _run_threads(
                     stop.set()
         return kept
 
-    with ThreadPoolExecutor(len(states)) as pool:
-        chains = [pool.submit(run, chain) for chain in range(len(states))]
-        try:
-            wait(chains)
-        except KeyboardInterrupt:
-            stop.set()
-        return [chain.result() for chain in chains]
+    return side_by_side([partial(run, chain) for chain in range(len(states))], len(states), stop)

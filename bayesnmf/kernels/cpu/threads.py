@@ -51,7 +51,7 @@ def in_blocks[T](bounds: Array, work: Callable[[int, int, int], T], threads: int
     Raises
     ------
     BaseException
-        What a block raised, or KeyboardInterrupt; no block is being worked on any longer then.
+        What a block raised, or a signal, as Ctrl-C does; no block is being worked on any longer then.
     """
     edges = bounds.tolist()
     blocks = list(zip(range(len(edges) - 1), edges[:-1], edges[1:], strict=True))
@@ -97,17 +97,23 @@ class _Call:
                 self.signals.put(None)
 
     def finish(self) -> None:
-        """Let nobody begin another block, and wait for those that helpers began; only then heed Ctrl-C."""
-        me, interrupt = get_ident(), None
+        """Let nobody begin another block, and wait for those that helpers began; only then heed Ctrl-C or the like."""
+        interrupt = None
+        while True:
+            try:
+                self._wait()
+                break
+            except BaseException as error:  # of a signal: nothing else is raised by waiting
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def _wait(self) -> None:
+        me = get_ident()
         begun = [number for number in range(1, len(self.blocks)) if self.taken.setdefault(number, me) != me]
         for number in begun:
             while number not in self.ended:
-                try:
-                    self.signals.get()
-                except KeyboardInterrupt as error:
-                    interrupt = error
-        if interrupt is not None:
-            raise interrupt
+                self.signals.get()
 
     def results(self) -> list[Any]:
         """Return what every block returned, or raise what one raised."""

@@ -1,0 +1,113 @@
+"""Whatever is raised while a fit runs, it ends and so do all of its threads."""
+
+import os
+import signal
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import bayesnmf
+from bayesnmf import NUTS, Dirichlet, Gibbs, Priors
+from bayesnmf.inference import side_by_side as module
+
+COUNTS = np.random.default_rng(0).poisson(3.0, (6, 5))
+LONG = Gibbs(start="random", chains=2, draws=2, warmup=0, thin=20_000)
+LONG_NUTS = NUTS(start="random", chains=2, draws=20_000, warmup=0, max_tree_depth=4)
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+
+
+@contextmanager
+def raising(error):
+    """What a program may do on an alarm, where a library has no say."""
+
+    def handler(*_):
+        raise error
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def alarm_after(calls):
+    """A progress callback that sends the alarm once; also return how often it was called."""
+    seen = []
+
+    def progress(*_):
+        seen.append(None)
+        if len(seen) == calls:
+            os.kill(os.getpid(), signal.SIGALRM)
+
+    return progress, seen
+
+
+def threads_end():
+    """Whether chains end: one that had only just been started may have a sweep to do."""
+    for thread in threading.enumerate():
+        if "ThreadPool" in thread.name:
+            thread.join(10)
+    return not any("ThreadPool" in thread.name for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("error", [SystemExit(143), TimeoutError("too long")], ids=["exit", "timeout"])
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("gibbs", LONG),
+        ("gibbs", replace(LONG, chains=1)),
+        ("gibbs", replace(LONG, collapsed=True, priors=Priors(components=Dirichlet(1.0)))),
+        ("nuts", LONG_NUTS),
+    ],
+    ids=["gibbs", "one chain", "collapsed", "nuts"],
+)
+def test_any_exception_ends_all_chains(method, options, error):
+    """One that no chain has heard of, raised where the main thread waits for them."""
+    progress, seen = alarm_after(20)
+    with raising(error), pytest.raises(type(error)):
+        bayesnmf.fit(COUNTS, rank=2, method=method, seed=0, options=options, progress=progress)
+    assert len(seen) < 2_000  # of tens of thousands
+    assert threads_end()
+
+
+@pytest.mark.parametrize("method", ["gibbs", "nuts"])
+def test_an_exception_of_the_caller_s_progress_ends_all_chains(method):
+    seen = []
+
+    def progress(*_):
+        seen.append(threading.get_ident())
+        if len(seen) == 20:
+            raise RuntimeError("no more room on the screen")
+
+    options = LONG if method == "gibbs" else LONG_NUTS
+    with pytest.raises(RuntimeError, match="no more room"):
+        bayesnmf.fit(COUNTS, rank=2, method=method, seed=0, options=options, progress=progress)
+    assert len(seen) < 2_000
+
+
+def test_a_failing_task_stops_the_others_and_its_error_is_raised():
+    stop, ended = threading.Event(), []
+
+    def wait():
+        assert stop.wait(20)
+        ended.append("waiting")
+
+    def fail():
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        module.side_by_side([wait, fail], 2, stop)
+    assert ended == ["waiting"]
+
+
+def test_ctrl_c_returns_what_tasks_have(monkeypatch):
+    stop = threading.Event()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "wait", interrupted)
+    assert module.side_by_side([lambda: stop.wait(20), lambda: 7], 2, stop) == [True, 7]
