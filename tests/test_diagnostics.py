@@ -8,7 +8,6 @@ import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 from scipy.stats import binom, poisson
 from smallfits import COUNTS, QUICK, K, M, N, every_method, every_model, parameter_fit, quietly
 from smallfits import fit as small
@@ -16,7 +15,7 @@ from smallfits import fit as small
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, gauge, plots, sampling
 from bayesnmf.chains import cautions_of, r_hat_and_ess
-from bayesnmf.diagnostics import predictive, replication, statistics
+from bayesnmf.diagnostics import predictive
 
 pytestmark = quietly
 
@@ -301,44 +300,6 @@ def test_every_fit_can_be_checked(model, method):
     assert again.table.equals(found.table)
 
 
-@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson"])
-def test_counts_drawn_one_by_one_have_the_same_distribution(model, monkeypatch):
-    """Few counts: how many of each component, then their features; and many blocks of rows."""
-    fitted = small(model, "map")
-    means = fitted.expected_loadings @ fitted.components
-    monkeypatch.setattr(replication, "few_counts", lambda fit: True)
-    monkeypatch.setattr(replication, "BLOCK_COUNTS", COUNTS.to_numpy().sum() * 5.5 / N)
-    rng = np.random.default_rng(0)
-    rates = replication.rates_of(fitted, fitted.expected_loadings, fitted.components)
-    blocks = list(replication.row_blocks(fitted))
-    assert [rows.stop - rows.start for rows, _ in blocks] == [5, 5, 2]
-    drawn = np.array(
-        [
-            np.vstack([replication.replicate_block(block, rates, rows, rng).toarray() for rows, block in blocks])
-            for _ in range(3000)
-        ]
-    )
-    totals = COUNTS.sum(axis=1).to_numpy()[:, None]
-    variance = means if model == "gamma_poisson" else means * (1 - means / totals)
-    assert np.abs((drawn.mean(axis=0) - means) / np.sqrt(variance / 3000)).max() < 4.5
-    np.testing.assert_allclose(drawn.var(axis=0), variance, rtol=0.2)  # se of a variance: √(2/3000) to 0.05
-    between = np.corrcoef(drawn[:, 0, 0], drawn[:, 0, 1])[0, 1]
-    shares = means[0, :2] / totals[0]
-    exact = 0 if model == "gamma_poisson" else -np.sqrt(np.prod(shares / (1 - shares)))
-    assert abs(between - exact) < 4.5 / np.sqrt(3000)
-    if model == "dirichlet_poisson":
-        assert np.all(drawn.sum(axis=2) == totals[:, 0])
-
-
-def test_misfits_of_sparse_counts_are_those_of_dense_ones():
-    rng = np.random.default_rng(1)
-    counts, loadings, components = rng.poisson(0.7, (8, 6)), rng.gamma(1, 1, (8, 3)), rng.gamma(1, 1, (3, 6))
-    cells = (np.sqrt(counts) - np.sqrt(loadings @ components)) ** 2
-    rows, features = replication.misfits(csr_array(counts.astype(float)), loadings, components)
-    np.testing.assert_allclose(rows, cells.sum(axis=1), rtol=1e-12)
-    np.testing.assert_allclose(features, cells.sum(axis=0), rtol=1e-12)
-
-
 def test_checks_of_empty_and_fractional_counts():
     empty = bayesnmf.fit(np.zeros((4, 3)), rank=2, seed=0, options=QUICK)
     found = bayesnmf.predictive_checks(empty, 10)
@@ -349,14 +310,7 @@ def test_checks_of_empty_and_fractional_counts():
     assert predictive.ROUNDED in bayesnmf.predictive_checks(halves, 10).notes
 
 
-def test_the_counts_are_summed_up_once(monkeypatch):
-    """Of what is observed only the misfit depends on the draw."""
-    summed = []
-    add = statistics.Statistics.add
-    monkeypatch.setattr(statistics.Statistics, "add", lambda self, *given: (summed.append(self), add(self, *given)))
-    bayesnmf.predictive_checks(small(), 10)
-    assert len(summed) == len(set(map(id, summed))) == 11  # each replicate, and the counts
-    # the misfit of every draw is at that draw's means
+def test_the_misfit_of_the_counts_is_at_the_means_of_every_draw():
     fitted = small(method="gibbs")
     found = bayesnmf.predictive_checks(fitted, 120, seed=3)
     draws = fitted.posterior

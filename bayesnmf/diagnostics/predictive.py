@@ -131,7 +131,8 @@ def predictive_checks(
 ) -> PredictiveChecks:
     """Compare the counts with data sets replicated from the fit.
 
-    One data set is drawn for each posterior draw, a block of rows at a time, and only its statistics are kept. Row and
+    One data set is drawn for each posterior draw, row by row, and only its statistics are kept, which do not depend on
+    the number of threads; the time of a replicate is that of its counts, or of its cells where these are fewer. Row and
     feature totals are what such models fit best; misfit, which compares single cells with their means, is what shows
     that the rank is too small or that counts vary more than Poisson.
 

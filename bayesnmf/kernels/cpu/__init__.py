@@ -14,6 +14,7 @@ from bayesnmf.kernels.cpu.likelihood import cell_rates, poisson_loglik
 from bayesnmf.kernels.cpu.mean_field import Moments, digamma_with_excess, mean_field_moments
 from bayesnmf.kernels.cpu.particles import Particles, filter_row
 from bayesnmf.kernels.cpu.regression import poisson_regression
+from bayesnmf.kernels.cpu.replication import CountStatistics, Misfits, misfits, replicated_statistics
 from bayesnmf.kernels.cpu.sampling import sampled_allocations
 from bayesnmf.kernels.cpu.settling import settled_totals
 from bayesnmf.kernels.cpu.sums import largest_imbalance, scale_rows, sum_rows
@@ -21,7 +22,9 @@ from bayesnmf.kernels.cpu.urn import Tokens, Urn, assign_tokens, reassign_tokens
 from bayesnmf.kernels.cpu.vectors import is_padded, padded_copy
 
 __all__ = [
+    "CountStatistics",
     "Gradients",
+    "Misfits",
     "Moments",
     "Particles",
     "Sides",
@@ -43,12 +46,14 @@ __all__ = [
     "largest_imbalance",
     "log_gamma_and_digamma",
     "mean_field_moments",
+    "misfits",
     "move",
     "move_logarithms",
     "padded_copy",
     "poisson_loglik",
     "poisson_regression",
     "reassign_tokens",
+    "replicated_statistics",
     "row_blocks",
     "sampled_allocations",
     "scale_rows",

@@ -106,7 +106,7 @@ def place(cumulative: Array, u: float) -> int:
 
 
 @kept(nogil=True)
-def _many(state: Array, count: int, cumulative: Array, a: Array, b: Array) -> None:
+def add_many(state: Array, count: int, cumulative: Array, a: Array, b: Array) -> None:
     """Add a draw from Multinomial(count, ·), cumulative weights given, to a and b, by conditional binomials."""
     last = len(cumulative) - 1
     total = cumulative[last]
@@ -132,7 +132,7 @@ def add_multinomial(state: Array, count: int, cumulative: Array, a: Array, b: Ar
     """
     rank = len(cumulative)
     if count > 4 * rank:
-        _many(state, count, cumulative, a, b)
+        add_many(state, count, cumulative, a, b)
         return
     total = cumulative[rank - 1]
     for _ in range(count):

@@ -1,0 +1,65 @@
+"""Poisson draws for compiled loops."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.kernels.cpu.compiling import kept
+from bayesnmf.kernels.cpu.streams import normal, uniform
+
+Array = NDArray[Any]
+
+INVERTED = 10.0  # means below which walking up the distribution function is quicker than rejection
+ROUNDED = 1e12  # means above which log-factorials lose more digits than the normal distribution is off by
+
+
+@kept(nogil=True)
+def _by_inversion(state: Array, mean: float) -> float:
+    """Draw by walking up the distribution function; for means below `INVERTED`."""
+    while True:
+        mass = math.exp(-mean)
+        u = uniform(state)
+        drawn = 0.0
+        while u > mass and drawn < 1000.0:  # what rounding leaves of u may never be used up
+            u -= mass
+            drawn += 1.0
+            mass *= mean / drawn
+        if drawn < 1000.0:
+            return drawn
+
+
+@kept(nogil=True)
+def _by_rejection(state: Array, mean: float) -> float:
+    """Draw by transformed rejection, PTRS (Hörmann 1993); for means of at least `INVERTED`."""
+    spread, log_mean = math.sqrt(mean), math.log(mean)
+    b = 0.931 + 2.53 * spread
+    a = -0.059 + 0.02483 * b
+    log_inverse_alpha = math.log(1.1239 + 1.1328 / (b - 3.4))
+    v_r = 0.9277 - 3.6224 / (b - 2.0)
+    while True:
+        u = uniform(state) - 0.5
+        v = uniform(state)
+        us = 0.5 - abs(u)
+        k = np.floor((2.0 * a / us + b) * u + mean + 0.43)
+        if us >= 0.07 and v <= v_r:
+            return k
+        if k < 0 or (us < 0.013 and v > us):
+            continue
+        if math.log(v) + log_inverse_alpha - math.log(a / (us * us) + b) <= k * log_mean - mean - math.lgamma(k + 1.0):
+            return k
+
+
+@kept(nogil=True)
+def poisson(state: Array, mean: float) -> float:
+    """Draw from Poisson(mean), as a float; 0 where the mean is 0, NaN where it is not a number."""
+    if mean <= 0.0:
+        return 0.0
+    if mean < INVERTED:
+        return _by_inversion(state, mean)
+    if mean < ROUNDED:
+        return _by_rejection(state, mean)
+    return np.floor(mean + math.sqrt(mean) * normal(state) + 0.5)

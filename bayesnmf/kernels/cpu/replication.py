@@ -1,0 +1,274 @@
+"""Counts drawn from the means θβ row by row, of which only statistics are kept, and misfits of counts.
+
+A row of fewer expected counts than features is drawn count by count: how many of each component, then the feature of
+each from an alias table (Walker 1977; Vose 1991), which is the same distribution ([P] 16-17, [GP] D.1). Other rows are
+drawn cell by cell. Every row has a random stream of its own, and sums are taken in blocks of rows that do not depend
+on the number of threads; so the results do not either.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.kernels.cpu.allocation import row_blocks
+from bayesnmf.kernels.cpu.compiling import kept
+from bayesnmf.kernels.cpu.poisson_draws import poisson
+from bayesnmf.kernels.cpu.sampling import add_many, add_multinomial
+from bayesnmf.kernels.cpu.streams import stream, uniform
+from bayesnmf.kernels.cpu.threads import SERIAL_WORK, in_blocks, threads_or_default
+
+Array = NDArray[Any]
+
+BLOCKS = 32
+WORK = 10  # multiply-adds that a count takes as long as
+
+
+class Misfits(NamedTuple):
+    """Freeman–Tukey misfit Σ (√x − √λ)² of every row (n,) and of every feature (m,)."""
+
+    rows: Array
+    features: Array
+
+
+class CountStatistics(NamedTuple):
+    """Statistics of one matrix of drawn counts.
+
+    Attributes
+    ----------
+    row_totals, feature_totals : ndarray of shape (n,) and (m,)
+    misfits : Misfits
+        At the means drawn from.
+    histogram : ndarray of shape (bins,)
+        How many cells hold 0, 1, 2, ….
+    largest, squares, nonzeros : float
+        The greatest count, the sum of squares, and how many cells are not 0.
+    """
+
+    row_totals: Array
+    feature_totals: Array
+    misfits: Misfits
+    histogram: Array
+    largest: float
+    squares: float
+    nonzeros: float
+
+
+# --- one row -----------------------------------------------------------------------------------------
+
+
+@kept(nogil=True)
+def _fill_alias_tables(V: Array, stay: Array, other: Array) -> None:
+    """Make a table of every row of V (K, m): feature j stays j with probability stay_j, else is other_j."""
+    m = V.shape[1]
+    small, large = np.empty(m, dtype=np.int64), np.empty(m, dtype=np.int64)
+    for k in range(V.shape[0]):
+        weight = V[k].sum()
+        scale = m / weight if weight > 0.0 else 0.0  # a table of equal features then
+        smalls = larges = 0
+        for j in range(m):
+            stay[k, j] = V[k, j] * scale
+            other[k, j] = j
+            if stay[k, j] < 1.0:
+                small[smalls] = j
+                smalls += 1
+            else:
+                large[larges] = j
+                larges += 1
+        while smalls > 0 and larges > 0:
+            smalls -= 1
+            j, donor = small[smalls], large[larges - 1]
+            other[k, j] = donor
+            stay[k, donor] -= 1.0 - stay[k, j]
+            if stay[k, donor] < 1.0:
+                larges -= 1
+                small[smalls] = donor
+                smalls += 1
+        for left in range(smalls):  # 1 but for rounding, as those that are still large
+            stay[k, small[left]] = 1.0
+
+
+@kept(nogil=True)
+def _numbers(state: Array, expected: Array, total: float, numbers: Array, scratch: Array) -> None:
+    """Draw how many counts a row has of each component: Poisson, or multinomial of a given total (else negative)."""
+    if total < 0:
+        for k in range(len(expected)):
+            numbers[k] = poisson(state, expected[k])
+        return
+    cumulative = np.cumsum(expected)
+    if not cumulative[-1] > 0.0:  # every component, or feature, is as likely then
+        cumulative = np.arange(1.0, len(expected) + 1.0)
+    numbers[:] = 0.0
+    add_multinomial(state, int(total), cumulative, numbers, scratch)
+
+
+@kept(nogil=True)
+def _draw_counts(state: Array, numbers: Array, stay: Array, other: Array, row: Array, touched: Array) -> int:
+    """Add single counts to `row` (m,), zeros before; return how many cells are not 0, listed in `touched`."""
+    m = len(row)
+    nonzeros = 0
+    for k in range(len(numbers)):
+        for _ in range(int(numbers[k])):
+            place = uniform(state) * m
+            j = int(place)
+            j = j if place - j < stay[k, j] else other[k, j]
+            touched[nonzeros] = j  # without branches, which nothing could predict
+            nonzeros += 1 if row[j] == 0.0 else 0
+            row[j] += 1.0
+    return nonzeros
+
+
+@kept(nogil=True)
+def _draw_cells(state: Array, u: Array, Vt: Array, total: float, row: Array, touched: Array) -> int:
+    """Draw every cell of `row`, zeros before; return how many are not 0, listed in `touched`."""
+    cumulative = np.empty(len(row) if total >= 0 else 0)
+    passed = 0.0
+    for j in range(len(row)):
+        mean = 0.0
+        for k in range(len(u)):
+            mean += u[k] * Vt[j, k]
+        passed += mean
+        if total < 0:
+            row[j] = poisson(state, mean)
+        else:
+            cumulative[j] = passed
+    if total >= 0:
+        add_many(
+            state, int(total), cumulative if passed > 0.0 else np.arange(1.0, len(row) + 1.0), row, np.zeros(len(row))
+        )
+    nonzeros = 0
+    for j in range(len(row)):
+        if row[j] != 0.0:
+            touched[nonzeros] = j
+            nonzeros += 1
+    return nonzeros
+
+
+@kept(inline="always")
+def _excess(x: float, u: Array, v: Array) -> float:
+    """Return (√x − √λ)² − λ of a cell, λ = u·v: what it adds to a misfit beyond that of a count of 0."""
+    mean = 0.0
+    for k in range(len(u)):
+        mean += u[k] * v[k]
+    return x - 2.0 * math.sqrt(x * mean)
+
+
+# --- rows --------------------------------------------------------------------------------------------
+
+
+@kept(nogil=True)
+def _replicate_rows(
+    U: Array, Vt: Array, sums: Array, totals: Array, tables: tuple[Array, Array], seed: Any, first: int, last: int,
+    by_row: Array, by_feature: Array, histogram: Array,
+) -> tuple[float, float, float]:  # fmt: skip
+    """Draw rows; fill totals and misfits of rows (2, n), and add to those of features (2, m) and to the histogram."""
+    m, rank = Vt.shape
+    state = np.empty(1, dtype=np.uint64)
+    row, touched = np.zeros(m), np.empty(m + 1, dtype=np.int64)  # one more, for what is not a new cell
+    numbers, scratch = np.empty(rank), np.zeros(rank)
+    largest = squares = nonzeros = 0.0
+    for i in range(first, last):
+        state[0] = stream(seed, i)
+        u = U[i]
+        expected = u * sums
+        total = totals[i] if len(totals) > 0 else -1.0
+        if (total if total >= 0 else expected.sum()) < m:
+            _numbers(state, expected, total, numbers, scratch)
+            cells = _draw_counts(state, numbers, tables[0], tables[1], row, touched)
+        else:
+            cells = _draw_cells(state, u, Vt, total, row, touched)
+        histogram[0] += m - cells
+        nonzeros += cells
+        for q in range(cells):
+            j = touched[q]
+            x = row[j]
+            row[j] = 0.0
+            excess = _excess(x, u, Vt[j])
+            by_row[0, i] += x
+            by_row[1, i] += excess
+            by_feature[0, j] += x
+            by_feature[1, j] += excess
+            squares += x * x
+            largest = max(largest, x)
+            if x < len(histogram):
+                histogram[int(x)] += 1
+    return largest, squares, nonzeros
+
+
+def replicated_statistics(
+    loadings: Array, components: Array, totals: Array | None, bins: int, seed: int, threads: int | None = None
+) -> CountStatistics:
+    """Draw counts X ~ Poisson(loadings @ components), or multinomial of given row totals, and return statistics.
+
+    Parameters
+    ----------
+    loadings, components : ndarray of shape (n, K) and (K, m)
+        Nonnegative, float64.
+    totals : ndarray of shape (n,) or None
+        Whole numbers, float64.
+    bins : int
+        Counts below it are in the histogram.
+    seed : int
+        Of this draw, below 2**64. The same seed gives the same statistics on any number of threads.
+    """
+    n, m = len(loadings), components.shape[1]
+    U, Vt, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T), np.ascontiguousarray(components)
+    sums = V.sum(axis=1)
+    tables = np.empty(V.shape), np.empty(V.shape, dtype=np.int32)
+    _fill_alias_tables(V, *tables)
+    given = np.empty(0) if totals is None else totals
+    steps = np.minimum(U @ sums if totals is None else totals, m)
+    work = WORK * len(sums) * steps.sum()
+    bounds = row_blocks(np.concatenate([[0.0], np.cumsum(steps)]), BLOCKS if work > SERIAL_WORK else 1)
+    blocks = len(bounds) - 1
+    by_row, by_feature, histogram = np.zeros((2, n)), np.zeros((blocks, 2, m)), np.zeros((blocks, bins), np.int64)
+
+    def draw(block: int, first: int, last: int) -> tuple[float, float, float]:
+        return _replicate_rows(
+            U, Vt, sums, given, tables, np.uint64(seed), first, last, by_row, by_feature[block], histogram[block]
+        )
+
+    largest, squares, nonzeros = zip(*in_blocks(bounds, draw, threads_or_default(threads, int(work))), strict=True)
+    misfits = _with_means(U, V, by_row[1], by_feature[:, 1].sum(axis=0))
+    of_features = by_feature[:, 0].sum(axis=0)
+    return CountStatistics(
+        by_row[0], of_features, misfits, histogram.sum(axis=0), max(largest), float(np.sum(squares)), sum(nonzeros)
+    )
+
+
+@kept(nogil=True)
+def _add_excesses(
+    indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, first: int, last: int, rows: Array,
+    features: Array,
+) -> None:  # fmt: skip
+    for i in range(first, last):
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            excess = _excess(values[p], U[i], Vt[j])
+            rows[i] += excess
+            features[j] += excess
+
+
+def misfits(matrix: csr_array, loadings: Array, components: Array, threads: int | None = None) -> Misfits:
+    """Compute the Freeman–Tukey misfits of counts (n, m) from the means loadings @ components, in O(nnz K)."""
+    n, m = matrix.shape
+    U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
+    work = WORK * matrix.nnz * U.shape[1]
+    bounds = row_blocks(matrix.indptr, BLOCKS if work > SERIAL_WORK else 1)
+    rows, features = np.zeros(n), np.zeros((len(bounds) - 1, m))
+    given = (matrix.indptr, matrix.indices, matrix.data.astype(np.float64, copy=False), U, Vt)
+
+    def add(block: int, first: int, last: int) -> None:
+        _add_excesses(*given, first, last, rows, features[block])
+
+    in_blocks(bounds, add, threads_or_default(threads, work))
+    return _with_means(U, components, rows, features.sum(axis=0))
+
+
+def _with_means(loadings: Array, components: Array, rows: Array, features: Array) -> Misfits:
+    """Add the means of all cells to what counts above 0 make different."""
+    return Misfits(rows + loadings @ components.sum(axis=1), features + loadings.sum(axis=0) @ components)
