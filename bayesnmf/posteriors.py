@@ -27,6 +27,7 @@ from bayesnmf.relabel import relabel
 from bayesnmf.results import Draws, Fit
 from bayesnmf.sampling import exchangeable
 from bayesnmf.simulation import Simulation
+from bayesnmf.writing import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,8 +66,8 @@ class Agreement:
         """Write `agreement.csv` and `agreement.txt` into a folder; return their paths."""
         folder = checks.check_folder(out, "out")
         written = [folder / "agreement.csv", folder / "agreement.txt"]
-        self.table.to_csv(written[0])
-        written[1].write_text(f"{self!r}\n", encoding="utf-8")
+        write_text(written[0], self.table.to_csv())
+        write_text(written[1], f"{self!r}\n")
         return written
 
     def __repr__(self) -> str:

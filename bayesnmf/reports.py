@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayesnmf.writing import replacing, write_text
+
 if TYPE_CHECKING:
     from bayesnmf.comparison import Comparison
 
@@ -89,11 +91,13 @@ def as_text(comparison: Comparison) -> str:
 
 def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None) -> list[Path]:
     """Write `compare.nc`, `table.csv`, `report.txt` and the figures; return their paths."""
+    from bayesnmf.storage import write_tree
+
     out.mkdir(parents=True, exist_ok=True)
     written = [out / "compare.nc", out / "table.csv", out / "report.txt"]
-    to_datatree(comparison).to_netcdf(written[0], engine="h5netcdf")
-    comparison.table.to_csv(written[1])
-    written[2].write_text(as_text(comparison) + "\n", encoding="utf-8")
+    write_tree(to_datatree(comparison), written[0])
+    write_text(written[1], comparison.table.to_csv())
+    write_text(written[2], as_text(comparison) + "\n")
     return written + figures(comparison, out, image_shape)
 
 
@@ -137,6 +141,7 @@ def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | No
         axes = np.ravel(draw())
         paths.append(out / f"{name}.png")
         figure = next(ax for ax in axes if ax is not None).figure
-        figure.savefig(paths[-1], dpi=150)
+        with replacing(paths[-1]) as temporary:
+            figure.savefig(temporary, dpi=150)
         plt.close(figure)
     return paths

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
-from bayesnmf.encoding import FORMAT, VERSION, decode_fit, encode_fit
+from bayesnmf.encoding import CSR, FORMAT, VERSION, decode_fit, encode_fit
 from bayesnmf.results import Fit
+from bayesnmf.writing import replacing, write_bytes
 
 __all__ = ["load", "save"]
 
 SUFFIXES = (".nc", ".zarr")
+LARGEST_NETCDF = 2**30  # bytes: a NetCDF file is made in memory, and HDF5 on a full disk ends the interpreter
 
 
 def save(fit: Fit, path: str | os.PathLike[str]) -> None:
@@ -36,15 +36,37 @@ def save(fit: Fit, path: str | os.PathLike[str]) -> None:
     suffix = _suffix(target)
     _check_target(target, suffix)
     tree = xr.DataTree.from_dict(encode_fit(fit))
-    temporary = target.with_name(f".{target.stem}-{secrets.token_hex(4)}{suffix}")
-    try:
-        _write(tree, temporary, suffix)
-        _put(temporary, target)
-    except OSError as error:
-        kind = PermissionError if isinstance(error, PermissionError) else OSError
-        raise kind(f"cannot write {path}: {error}; check free space and permissions") from error
-    finally:
-        _remove(temporary)
+    write_tree(tree, target, {"/counts": {name: {"zlib": True, "shuffle": True} for name in CSR}})
+
+
+def write_tree(tree: xr.DataTree, path: Path, encoding: dict[str, Any] | None = None) -> None:
+    """Write a tree to a NetCDF file (`.nc`) or a Zarr store (`.zarr`); an older one is replaced by a complete one.
+
+    Parameters
+    ----------
+    tree : DataTree
+    path : Path
+        A NetCDF file is made in memory, which takes as much again as the file is long.
+    encoding : dict, optional
+        Of NetCDF variables, as `DataTree.to_netcdf` takes it.
+
+    Raises
+    ------
+    ValueError
+        The tree is too large for NetCDF.
+    OSError
+        The file cannot be written.
+    """
+    if path.suffix.lower() == ".zarr":
+        with replacing(path) as temporary:
+            tree.to_zarr(temporary, mode="w-", consolidated=False)
+        return
+    if tree.nbytes > LARGEST_NETCDF:
+        raise ValueError(
+            f"{path} must be below {LARGEST_NETCDF / 2**30:.1f} GiB, since NetCDF files are made in memory: this one "
+            f"would take {tree.nbytes / 2**30:.1f} GiB; save to {path.with_suffix('.zarr').name}, a Zarr store, instead"
+        )
+    write_bytes(path, tree.to_netcdf(None, engine="h5netcdf", encoding=encoding))
 
 
 def load(path: str | os.PathLike[str]) -> Fit:
@@ -121,38 +143,8 @@ def _damaged(path: Path, error: Exception) -> ValueError:
     return ValueError(f"{path} must be a whole file that Fit.save wrote: {about}; save the fit again")
 
 
-def _write(tree: xr.DataTree, path: Path, suffix: str) -> None:
-    if suffix == ".zarr":
-        tree.to_zarr(path, mode="w-", consolidated=False)
-    else:
-        packed = {name: {"zlib": True, "shuffle": True} for name in ("data", "indices", "indptr")}
-        tree.to_netcdf(path, engine="h5netcdf", encoding={"/counts": packed})
-
-
 def _read(path: Path, suffix: str) -> xr.DataTree:
     settings: dict[str, Any] = {"consolidated": False} if suffix == ".zarr" else {}
     engine: Any = "zarr" if suffix == ".zarr" else "h5netcdf"
     with xr.open_datatree(path, engine=engine, **settings) as tree:
         return tree.load()
-
-
-def _put(temporary: Path, path: Path) -> None:
-    """Move a complete file or store to its place; an older store is moved aside first, and back on failure."""
-    if not path.is_dir():
-        os.replace(temporary, path)
-        return
-    aside = temporary.with_name(temporary.name + ".old")
-    os.rename(path, aside)
-    try:
-        os.rename(temporary, path)
-    except BaseException:
-        os.rename(aside, path)
-        raise
-    shutil.rmtree(aside)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 from smallfits import OPTIONS, quietly
 
 import bayesnmf
-from bayesnmf import NUTS, SVI, VI, Dirichlet, Gamma, Priors, Start, storage
+from bayesnmf import NUTS, SVI, VI, Dirichlet, Gamma, Priors, Start, storage, writing
 from bayesnmf.encoding import CSR
 from bayesnmf.specification import MODELS
 
@@ -173,20 +173,20 @@ def test_saving_again_replaces_the_older_fit(suffix, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".nc", ".zarr"])
-@pytest.mark.parametrize("place", ["_write", "_put"])
+@pytest.mark.parametrize("place", ["to_bytes", "_put"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("disk full")])
 def test_an_interrupted_save_leaves_the_older_fit(suffix, place, error, tmp_path, monkeypatch):
     path = tmp_path / f"fit{suffix}"
     older = fit(method="gibbs")
     older.save(path)
-    write = storage._write
 
-    def interrupted(*arguments):
-        if place == "_write":
-            write(*arguments)
+    def interrupted(*arguments, **settings):
         raise error
 
-    monkeypatch.setattr(storage, place, interrupted)
+    if place == "_put":
+        monkeypatch.setattr(writing, place, interrupted)
+    else:
+        monkeypatch.setattr(xr.DataTree, "to_zarr" if suffix == ".zarr" else "to_netcdf", interrupted)
     with pytest.raises((KeyboardInterrupt, OSError), match=r"^$|cannot write .*disk full; check free space"):
         fit(method="map").save(path)
     assert same(older, bayesnmf.load(path))

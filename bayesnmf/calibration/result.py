@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf import checks
+from bayesnmf.writing import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -174,7 +175,7 @@ class Calibration:
         """Write the ranks to a CSV file, one line a simulation, under one line of JSON that says what they are."""
         target = checks.check_suffix(path, ".csv")
         about = {**self._about(), "ess": [round(float(size), 1) for size in self.ess]}
-        with target.open("w", encoding="utf-8", newline="\n") as file:
+        with replacing(target) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
             file.write(f"# {json.dumps(about)}\n{','.join(self.quantities)}\n")
             np.savetxt(file, self.ranks, fmt="%d", delimiter=",")
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf import checks
+from bayesnmf.writing import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,7 +154,8 @@ class Equivalences:
         ValueError
             There is no such folder, or the path is one itself.
         """
-        self.table.to_csv(checks.check_file_to_write(path, "path"), index=False)
+        with replacing(checks.check_file_to_write(path, "path")) as temporary:
+            self.table.to_csv(temporary, index=False)
 
     def __rich__(self) -> Any:
         """Return the table as rich renders it."""
