@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bayesnmf.certificates import equivalences as equivalences
     from bayesnmf.comparison import Settings as Settings
     from bayesnmf.comparison import compare as compare
+    from bayesnmf.counts import DataWarning as DataWarning
     from bayesnmf.diagnostics import LeaveOneOut as LeaveOneOut
     from bayesnmf.diagnostics import PredictiveChecks as PredictiveChecks
     from bayesnmf.diagnostics import loo as loo
@@ -62,6 +63,7 @@ _HOMES = {
     "BLD": "options",
     "Calibration": "calibration",
     "ConvergenceWarning": "fitting",
+    "DataWarning": "counts",
     "Dirichlet": "priors",
     "Effort": "certificates",
     "Equivalences": "certificates",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
@@ -32,6 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
     compare.add_argument("file", nargs="?", metavar="FILE",
                          help=f"counts, samples in rows: .npz .mtx[.gz] .csv[.gz] .tsv[.gz] .h5ad "
                          f"(default: {DEFAULT_ROWS} of scikit-learn's digits)")  # fmt: skip
+    add_transpose(compare)
     compare.add_argument("--model", default="gamma_poisson", help=f"one of {', '.join(MODELS)} (default: %(default)s)")
     compare.add_argument("--rank", default="8", metavar="K", help="number of components (default: %(default)s)")
     compare.add_argument("--methods", default="map,vi,gibbs,nuts", metavar="LIST",
@@ -46,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
         "of each. The exit code is 1 if one of them does not hold.",
     )
     equivalences.add_argument("file", nargs="?", metavar="FILE", help="as for compare")
+    add_transpose(equivalences)
     equivalences.add_argument("--rank", default="5", metavar="K", help="number of components (default: %(default)s)")
     equivalences.add_argument("--iterations", default="20", metavar="N",
                               help="updates of each sequence of iterates (default: %(default)s)")  # fmt: skip
@@ -55,6 +58,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     equivalences.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser
+
+
+def add_transpose(command: argparse.ArgumentParser) -> None:
+    """Add the option for files that have features in rows."""
+    command.add_argument("--transpose", action="store_true", help="FILE has features in rows; make them columns")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,7 +91,7 @@ def run_compare(options: argparse.Namespace) -> int:
     methods = [checks.check_choice(word.strip(), "--methods", METHODS) for word in options.methods.split(",")]
     rank = checks.check_count(checks.parse_int(options.rank, "--rank"), "--rank")
     seed = checks.check_count(checks.parse_int(options.seed, "--seed"), "--seed", minimum=0)
-    counts, image_shape = read(options.file)
+    counts, image_shape = read(options.file, options.transpose)
     out = checks.check_folder(options.out, "--out")
 
     from rich.console import Console
@@ -111,7 +119,7 @@ def run_equivalences(options: argparse.Namespace) -> int:
     seed = checks.check_count(checks.parse_int(options.seed, "--seed"), "--seed", minimum=0)
     if options.csv is not None:
         checks.check_file_to_write(options.csv, "--csv")
-    counts, _ = read(options.file)
+    counts, _ = read(options.file, options.transpose)
 
     from rich.console import Console
 
@@ -126,15 +134,23 @@ def run_equivalences(options: argparse.Namespace) -> int:
     return 130 if found.interrupted else 0 if found.hold else 1
 
 
-def read(file: str | None) -> tuple[Any, tuple[int, int] | None]:
-    """Return the counts, and the shape of a feature image if they are images."""
-    if file is not None:
-        from bayesnmf.io import read_counts
+def read(file: str | None, transpose: bool) -> tuple[Any, tuple[int, int] | None]:
+    """Return the counts, and the shape of a feature image if they are images; print what reading warns of."""
+    if file is None:
+        from bayesnmf import checks
+        from bayesnmf.datasets import DIGITS_IMAGE, digits
 
-        return read_counts(Path(file)), None
-    from bayesnmf.datasets import DIGITS_IMAGE, digits
+        checks.check_has_file(transpose)
+        return digits().rows(slice(DEFAULT_ROWS)), DIGITS_IMAGE
+    from bayesnmf.counts import DataWarning
+    from bayesnmf.io import read_counts
 
-    return digits().rows(slice(DEFAULT_ROWS)), DIGITS_IMAGE
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DataWarning)
+        counts = read_counts(Path(file), transpose)
+    for warning in caught:
+        print(f"bayesnmf: warning: {warning.message}", file=sys.stderr)
+    return counts, None
 
 
 if __name__ == "__main__":

@@ -14,9 +14,13 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
-__all__ = ["Counts"]
+__all__ = ["Counts", "DataWarning"]
 
 BLOCK = 2**18  # nonzeros that a pass over them works on at once
+
+
+class DataWarning(UserWarning):
+    """Counts whose names or numbers prove that something else was meant; the message names the cure."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -6,7 +6,6 @@ is checked as an array is. Nothing is ever unpickled.
 
 from __future__ import annotations
 
-import json
 import os
 import zipfile
 from collections.abc import Callable
@@ -15,13 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesnmf.checks import as_counts
+from bayesnmf.checks import as_counts, check_flag
 from bayesnmf.counts import Counts
+from bayesnmf.sidecars import add_names_beside
 
 __all__ = ["read_counts"]
 
 
-def read_counts(path: str | os.PathLike[str]) -> Counts:
+def read_counts(path: str | os.PathLike[str], transpose: bool = False) -> Counts:
     """Read a count matrix, samples in rows, in the format that the file's suffix names.
 
     Parameters
@@ -32,12 +32,17 @@ def read_counts(path: str | os.PathLike[str]) -> Counts:
         - ``.csv``, ``.tsv``, also ``.gz``: a table whose first line names the features. Its first column
           names the rows if that column's header is empty or missing, or if none of its entries is a number;
         - ``.h5ad``: an AnnData file; ``layers["counts"]`` if there, else ``X``.
+    transpose : bool
+        Whether the file has features in its rows, as matrices of 10x Genomics and tables of mutation types have. It
+        is never transposed unasked; a DataWarning says where names prove that it should be.
 
     Returns
     -------
     Counts
         Names for ``data.npz`` and ``data.mtx`` come from a file ``data.json`` beside it, if there:
-        ``{"rows": [...], "cols": [...]}``.
+        ``{"rows": [...], "cols": [...]}``, as they stand in the file. Those for ``matrix.mtx`` come from
+        ``barcodes.tsv`` and ``features.tsv`` or ``genes.tsv``, if there, also ``.gz`` and after a common prefix: of
+        features the symbol, with the identifier behind it where a symbol comes twice.
 
     Raises
     ------
@@ -46,6 +51,7 @@ def read_counts(path: str | os.PathLike[str]) -> Counts:
     ValueError
         The file is not what its suffix promises, or its content is not a count matrix.
     """
+    check_flag(transpose, "transpose")
     path = Path(path)
     suffix = _suffix(path)
     kind = _FORMATS[suffix]
@@ -59,11 +65,10 @@ def read_counts(path: str | os.PathLike[str]) -> Counts:
             "mend or rewrite the file, or give it the suffix of its format"
         ) from error
     try:
-        counts = as_counts(values, name=f"counts in {path}")
+        counts = as_counts(values.T if transpose else values, name=f"counts in {path}")
     except TypeError as error:
         raise ValueError(str(error)) from error
-    sidecar = path.with_name(path.name[: -len(suffix)] + ".json")
-    return _named(counts, sidecar) if kind.nameless and sidecar.is_file() else counts
+    return add_names_beside(counts, path, suffix, transpose) if kind.nameless else counts
 
 
 def _suffix(path: Path) -> str:
@@ -169,30 +174,3 @@ _FORMATS = {
     ".tsv.gz": _TSV,
     ".h5ad": _H5AD,
 }
-
-
-# --- names beside a nameless file -----------------------------------------------------------------
-
-
-def _named(counts: Counts, sidecar: Path) -> Counts:
-    try:
-        names = json.loads(sidecar.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{sidecar} must be JSON: {error}; mend it or move it away") from error
-    if not isinstance(names, dict):
-        return counts
-    return Counts(
-        counts.matrix,
-        _name_list(names.get("rows"), counts.row_names, f"'rows' in {sidecar}"),
-        _name_list(names.get("cols"), counts.feature_names, f"'cols' in {sidecar}"),
-    )
-
-
-def _name_list(names: Any, default: np.ndarray, what: str) -> np.ndarray:
-    if not isinstance(names, list):
-        return default
-    if len(names) != len(default):
-        raise ValueError(
-            f"{what} must have {len(default)} names: found {len(names)}; mend the list or move the file away"
-        )
-    return np.array([str(name) for name in names], dtype=object)

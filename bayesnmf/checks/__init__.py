@@ -61,6 +61,7 @@ from bayesnmf.checks.posteriors import (
 )
 from bayesnmf.checks.simulation import check_shape, check_simulated_components, check_totals
 from bayesnmf.checks.streaming import check_has_learned, check_stream
+from bayesnmf.checks.suspicions import warn_of_data, warn_of_mutation_types_in_rows
 from bayesnmf.checks.values import (
     check_available,
     check_choice,
@@ -68,6 +69,7 @@ from bayesnmf.checks.values import (
     check_flag,
     check_folder,
     check_fraction,
+    check_has_file,
     check_instance,
     check_method,
     check_names,
@@ -107,6 +109,7 @@ __all__ = [
     "check_flag",
     "check_folder",
     "check_fraction",
+    "check_has_file",
     "check_has_learned",
     "check_instance",
     "check_integer_counts",
@@ -154,4 +157,6 @@ __all__ = [
     "parse_int",
     "same_counts",
     "same_priors",
+    "warn_of_data",
+    "warn_of_mutation_types_in_rows",
 ]

@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike
 from scipy.sparse import coo_array, csr_array, issparse
 
 from bayesnmf.checks.sparse import check_sparse
+from bayesnmf.checks.suspicions import warn_of_mutation_types_in_rows, warn_of_normalised
 from bayesnmf.counts import Counts
 
 LARGEST_INTEGER = 2.0**53
@@ -20,6 +21,9 @@ def as_counts(x: Any, *, name: str = "counts", dtype: DTypeLike = np.float64) ->
 
     Sparse counts stay sparse and `x` is never modified; a clean CSR matrix of the right type is shared,
     not copied. Entries stored twice (COO) are added.
+
+    A DataWarning says where rows are the 96 mutation types, and so not samples, and where fractional counts look
+    normalised: all rows have one sum, as they are or as logarithms of 1 + x. Nothing is transposed or undone.
 
     Parameters
     ----------
@@ -44,11 +48,14 @@ def as_counts(x: Any, *, name: str = "counts", dtype: DTypeLike = np.float64) ->
     matrix = _canonical(sparse, dtype)
     _check_values(matrix, name)
     n, m = matrix.shape
-    return Counts(
+    counts = Counts(
         matrix,
         np.arange(n) if row_names is None else row_names,
         np.arange(m) if feature_names is None else feature_names,
     )
+    warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
+    warn_of_normalised(counts)
+    return counts
 
 
 def check_integer_counts(counts: Counts, why: str, cure: str) -> None:

@@ -163,6 +163,12 @@ def parse_int(text: str, name: str) -> int:
         raise ValueError(f"{name} must be a whole number: found {text!r}") from error
 
 
+def check_has_file(transpose: bool) -> None:
+    """Refuse to transpose the counts that are taken where no file is named."""
+    if transpose:
+        raise ValueError("--transpose needs a FILE to transpose: name one, or leave --transpose out")
+
+
 def check_folder(path: str | Path, name: str) -> Path:
     """Return a folder that exists or can be made."""
     folder = Path(path)
