@@ -31,7 +31,7 @@ class Counts:
     ----------
     matrix : csr_array, (n, m)
         Finite and nonnegative, float64 or float32; indices sorted, no duplicates, no stored zeros.
-        It may share memory with the user's own matrix: never write into it.
+        Made by `as_counts` it shares no memory with the user's own matrix. Never write into it.
     row_names : array, (n,)
         Names of the samples; 0 … n-1 where the user gave none.
     feature_names : array, (m,)

@@ -43,7 +43,8 @@ def fit(
     Parameters
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
-        Nonnegative counts, samples in rows. Whole numbers for gibbs.
+        Nonnegative counts, samples in rows. Whole numbers for gibbs. The fit keeps a copy, 12 bytes a nonzero in
+        float64 with positions of 4 bytes, but for `Counts`, which it keeps as they are.
     model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"}
         See `bayesnmf.specification` for the priors of each.
     rank : int

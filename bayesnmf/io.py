@@ -65,7 +65,7 @@ def read_counts(path: str | os.PathLike[str], transpose: bool = False) -> Counts
             "mend or rewrite the file, or give it the suffix of its format"
         ) from error
     try:
-        counts = as_counts(values.T if transpose else values, name=f"counts in {path}")
+        counts = as_counts(values.T if transpose else values, name=f"counts in {path}", share=True)
     except TypeError as error:
         raise ValueError(str(error)) from error
     return add_names_beside(counts, path, suffix, transpose) if kind.nameless else counts

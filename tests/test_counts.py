@@ -114,9 +114,38 @@ def test_input_may_be_read_only():
     assert_canonical(as_counts(x), X)
 
 
-def test_clean_csr_is_shared_not_copied():
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("container", ["array", "frame", "explicit zeros", "csr_array", "csc_array", "bsr_array"])
+def test_counts_share_no_memory_with_what_they_were_made_of(container, dtype):
+    x = CONTAINERS[container](X.astype(dtype))
+    parts = [x.data, x.indices, x.indptr] if sp.issparse(x) else [np.asarray(x)]
+    matrix = as_counts(x, dtype=dtype).matrix
+    assert not any(
+        np.shares_memory(own, part) for own in (matrix.data, matrix.indices, matrix.indptr) for part in parts
+    )
+
+
+def test_counts_stay_when_the_matrix_is_worked_on_in_place():
+    """As scanpy's pp.log1p and pp.normalize_total do, and SciPy's own eliminate_zeros and sort_indices."""
     x = sp.csr_array(X.astype(float))
-    assert np.shares_memory(as_counts(x).matrix.data, x.data)
+    counts = as_counts(x)
+    np.log1p(x.data, out=x.data)
+    x.data[::2] = 0
+    x.eliminate_zeros()
+    np.testing.assert_array_equal(counts.matrix.toarray(), X)
+    assert counts.total == X.sum()
+
+
+def test_names_are_copied():
+    names = np.array([f"g{j}" for j in range(X.shape[1])], dtype=object)
+    counts = as_counts(pd.DataFrame(X, columns=pd.Index(names, copy=False)))
+    names[0] = "changed"
+    assert counts.feature_names[0] == "g0"
+
+
+def test_counts_that_nobody_else_holds_are_shared():
+    x = sp.csr_array(X.astype(float))
+    assert np.shares_memory(as_counts(x, share=True).matrix.data, x.data)
     counts = as_counts(x)
     assert as_counts(counts) is counts
 

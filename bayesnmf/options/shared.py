@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf import checks
@@ -16,6 +18,8 @@ Array = NDArray[Any]
 @dataclass(frozen=True, eq=False)
 class Priors:
     """Priors of both sides; None is the model's default (table in `bayesnmf.specification`).
+
+    Arrays among the parameters are copied, 8 bytes a number: what happens to the given ones later changes no fit.
 
     Attributes
     ----------
@@ -31,6 +35,7 @@ class Priors:
 
     def __post_init__(self) -> None:
         checks.check_priors(self)
+        _own_sides(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +44,7 @@ class Start:
 
     Under map, gibbs and nuts a factor is taken as it is; under vi and svi the first q is the conditional given the
     expected allocations at the factors. A distribution is the q itself under vi and svi; under map its mean, under
-    gibbs and nuts a draw from it.
+    gibbs and nuts a draw from it. Arrays are copied.
 
     Attributes
     ----------
@@ -49,3 +54,15 @@ class Start:
 
     loadings: Array | ScaledProportions | Distribution
     components: Array | Distribution
+
+    def __post_init__(self) -> None:
+        _own_sides(self)
+
+
+def _own_sides(pair: Priors | Start) -> None:
+    """Replace both sides by copies that share no array with the given ones; numbers and words stay as they are."""
+    for side in ("loadings", "components"):
+        value = getattr(pair, side)
+        parts = getattr(value, "__dict__", {"": value}).values()
+        if not all(isinstance(part, (int, float, np.generic)) for part in parts):
+            object.__setattr__(pair, side, deepcopy(value))
