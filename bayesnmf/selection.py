@@ -28,7 +28,9 @@ __all__ = ["Candidate", "Selection", "select"]
 Array = NDArray[Any]
 
 SPREAD = "± is the standard error over random splits of the same counts, not over other samples"
-ONE_SE = "one se: the smallest rank within one such standard error of the best"
+ONE_SE = (
+    "one se: the smallest rank that falls short of the best by at most one standard error of the paired differences"
+)
 SINGLE = "a single split has no standard error: raise splits"
 
 
@@ -69,14 +71,14 @@ class Selection:
 
     @property
     def one_standard_error(self) -> Candidate:
-        """The smallest rank whose mean is within one standard error (the best's) of the best; its best model.
+        """The smallest rank that falls short of the best by at most one standard error; its best model.
 
-        The standard error is over random splits of the same counts, not over other samples; a single split has none,
-        and the best is returned.
+        The standard error is that of the differences from the best, paired by split: how much all scores vary from
+        split to split does not enter. It is over random splits of the same counts, not over other samples; a single
+        split has none, and the best is returned.
         """
-        best: Any = self.table.loc[self.best]
         table = self.table.reset_index()
-        good = table[table["mean"] >= best["mean"] - np.nan_to_num(best["se"])]
+        good = table[-table["difference"] <= np.nan_to_num(table["difference_se"])]
         first: Any = good.sort_values(["rank", "mean"], ascending=[True, False]).iloc[0]
         return Candidate(str(first["model"]), int(first["rank"]))
 

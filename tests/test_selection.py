@@ -61,7 +61,7 @@ def test_the_table_is_made_of_paired_differences():
     text = repr(found)
     assert "best" in text
     assert "3 splits" in text
-    assert "one se: the smallest rank within one such standard error of the best" in text
+    assert "one se: the smallest rank that falls short of the best by at most one standard error of the paired" in text
     assert f"{table.loc[found.best, 'mean']:.4f} ± {table.loc[found.best, 'se']:.4f}" in text
 
 
@@ -69,12 +69,16 @@ def test_one_standard_error_prefers_the_smaller_rank():
     import pandas as pd
 
     index = pd.MultiIndex.from_tuples([("a", 2), ("a", 5), ("b", 2), ("b", 3)], names=["model", "rank"])
-    table = pd.DataFrame({"mean": [-3.0, -2.0, -2.2, -2.05], "se": [0.1, 0.1, 0.1, 0.1]}, index)
+    mean = np.array([-3.0, -2.0, -2.2, -2.05])
+    table = pd.DataFrame(
+        {"mean": mean, "se": 1.0, "difference": mean + 2.0, "difference_se": [0.1, 0.0, 0.1, 0.1]}, index
+    )
     make = bayesnmf.Selection
+    # every mean is within the standard error of the best mean: the differences are what is known better
     assert make(table, pd.DataFrame(), ("a", 5), "vi", 0.8, False).one_standard_error == ("b", 3)
-    table["se"] = [0.1, 0.3, 0.1, 0.1]
+    table["difference_se"] = [0.1, 0.0, 0.3, 0.1]
     assert make(table, pd.DataFrame(), ("a", 5), "vi", 0.8, False).one_standard_error == ("b", 2)
-    table["se"] = np.nan  # of a single split
+    table["difference_se"] = np.nan  # of a single split
     assert make(table, pd.DataFrame(), ("a", 5), "vi", 0.8, False).one_standard_error == ("a", 5)
 
 
