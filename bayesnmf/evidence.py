@@ -11,20 +11,28 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
+from scipy.stats import t as student
 
 from bayesnmf import checks
+from bayesnmf.bounds import elbo_marginal
 from bayesnmf.counts import Counts
-from bayesnmf.fitting import ConvergenceWarning, resolve_priors
+from bayesnmf.fitting import ConvergenceWarning, Job, resolve_priors
 from bayesnmf.inference import allocation_model
 from bayesnmf.inference.evidence import count_allocations, enumerated_log_evidence, estimated_log_evidence
 from bayesnmf.inference.side_by_side import side_by_side
-from bayesnmf.options import Priors
+from bayesnmf.options import VI, Priors
 from bayesnmf.priors import Dirichlet, Distribution
+from bayesnmf.sampling import closed_form_fit
 from bayesnmf.specification import MODELS
 
 MOST_ALLOCATIONS = 100_000
 LARGEST_PARTICLES = 4 * 2**30
 WIDEST_SPREAD = 1.0  # of the log estimates, in nats; beyond it one run decides the mean
+ROUNDING = 1e-9
+UNKNOWN = (
+    "the evidence is estimated too low and its error is unknown; ask for more particles, take fewer counts, or read "
+    "at_least"
+)
 
 
 class Evidence(NamedTuple):
@@ -36,14 +44,17 @@ class Evidence(NamedTuple):
         Log p(X), Poisson scale, in nats. By "smc" the log of an unbiased estimate of p(X), the mean of those of the
         runs, itself too low on average.
     se : float
-        Standard error of `log_evidence` from the spread of the runs; NaN for a single run, 0 by "exact". It is first
-        order, std(p̂) / mean(p̂) / √runs, and never above 1: close to 1 one run outweighs all others, and it says
-        nothing about the error. Look at `estimates` then.
+        Standard error of `log_evidence` from the spread of the runs, to first order: std(p̂) / mean(p̂) / √runs. NaN of a
+        single run, 0 by "exact". Infinite where the runs do not tell it: where the standard deviation of their logs is
+        above 1, so that one run decides the mean, or where the estimate is below `bound`.
     method : {"smc", "exact"}
     particles : int
         Of each run; 0 by "exact".
     estimates : tuple of float
         Log p̂(X) of each finished run, in nats; empty by "exact".
+    bound : float
+        `elbo_marginal` of a variational fit with the same priors, less four of its standard errors, in nats: log p(X)
+        is above it. Minus infinity by "exact".
     """
 
     log_evidence: float
@@ -51,6 +62,43 @@ class Evidence(NamedTuple):
     method: str
     particles: int
     estimates: tuple[float, ...]
+    bound: float
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a standard error."""
+        return bool(np.isfinite(self.se))
+
+    @property
+    def at_least(self) -> float:
+        """What log p(X) is at least, in nats, with a probability of 95 % or more.
+
+        The larger of `bound` and log(p̂/20): an unbiased estimate is at most once in 20 times above 20 p(X).
+        """
+        return max(self.bound, self.log_evidence - (0.0 if self.method == "exact" else float(np.log(20))))
+
+    def interval(self, probability: float = 0.95) -> tuple[float, float]:
+        """Return the ends of a confidence interval of log p(X), in nats, by Student's t of the number of runs.
+
+        Where the standard error is not known, it reaches from `at_least` to infinity, whatever the probability.
+        """
+        probability = checks.check_fraction(probability, "probability")
+        if not self.known:
+            return self.at_least, np.inf
+        if self.method == "exact":
+            return self.log_evidence, self.log_evidence
+        reach = float(student.ppf((1 + probability) / 2, len(self.estimates) - 1)) * self.se
+        return self.log_evidence - reach, self.log_evidence + reach
+
+    def __repr__(self) -> str:
+        if self.method == "exact":
+            return f"<bayesnmf.Evidence: log p(X) {self.log_evidence:,.3f} nats, exact>"
+        runs = f"{len(self.estimates)} run{'s' if len(self.estimates) > 1 else ''} of {self.particles:,} particles"
+        if not self.known:
+            return f"<bayesnmf.Evidence: log p(X) unknown, at least {self.at_least:,.3f} nats; {runs}>"
+        low, high = self.interval()
+        ends = f"95 % from {low:,.3f} to {high:,.3f}"
+        return f"<bayesnmf.Evidence: log p(X) {self.log_evidence:,.3f} ± {self.se:.3f} nats, {ends}; {runs}>"
 
 
 def log_evidence(
@@ -87,8 +135,9 @@ def log_evidence(
     particles : int
         Of each run; the more, the less p̂(X) varies.
     runs : int
-        Independent estimates, which are averaged and tell the standard error. Ctrl-C keeps the finished ones. A
-        ConvergenceWarning says where their logs have a standard deviation above 1: the mean is then too low.
+        Independent estimates, which are averaged and tell the standard error; a single one has none. Ctrl-C keeps the
+        finished ones. A ConvergenceWarning says where their logs have a standard deviation above 1, or their mean is
+        below the bound of a variational fit: the mean is then too low, and the standard error infinite.
     seed : int, optional
         Makes the estimate reproducible.
 
@@ -113,29 +162,42 @@ def log_evidence(
     checks.check_choice(method, "method", ("smc", "exact"))
     checks.check_rank(rank)
     checks.check_seed(seed)
-    checks.check_count(particles, "particles")
-    checks.check_count(runs, "runs")
+    for name, number in (("particles", particles), ("runs", runs)):
+        checks.check_count(number, name)
     data = checks.as_counts(counts)
     checks.check_integer_counts(data, "the evidence", "round them")
     sides: Any = _resolved_sides(model, data, rank, Priors() if priors is None else priors)
     if method == "exact":
         checks.check_enumerable(count_allocations(data, rank), MOST_ALLOCATIONS)
-        return Evidence(enumerated_log_evidence(data, rank, *sides), 0.0, method, 0, ())
-    logs = np.array(_run_all(data, rank, sides, particles, np.random.SeedSequence(seed).spawn(runs)))
-    _warn_if_spread(logs)
-    return Evidence(*_log_of_mean(logs), method, particles, tuple(logs.tolist()))
+        return Evidence(enumerated_log_evidence(data, rank, *sides), 0.0, method, 0, (), -np.inf)
+    bound = _variational_bound(data, model, rank, Priors(*sides))
+    return _judged(_run_all(data, rank, sides, particles, np.random.SeedSequence(seed).spawn(runs)), particles, bound)
 
 
-def _warn_if_spread(logs: np.ndarray) -> None:
-    """Warn where the mean of the estimates is that of the luckiest run."""
+def _judged(estimates: list[float], particles: int, bound: float) -> Evidence:
+    """Average the runs; warn where they do not tell the error of their mean."""
+    logs = np.array(estimates)
+    mean, error = _log_of_mean(logs)
+    if reason := _why_unknown(logs, mean, bound):
+        warnings.warn(f"{reason}; {UNKNOWN}", ConvergenceWarning, stacklevel=3)
+        error = np.inf
+    return Evidence(mean, error, "smc", particles, tuple(estimates), bound)
+
+
+def _why_unknown(logs: np.ndarray, mean: float, bound: float) -> str:
+    """Say why the runs do not tell the error of their mean; nothing where they do."""
     spread = logs.std(ddof=1) if len(logs) > 1 else 0.0
-    if spread > WIDEST_SPREAD:
-        message = (
-            f"the runs' log estimates have a standard deviation of {spread:.1f} nats, above {WIDEST_SPREAD:g}: the "
-            "evidence is estimated too low, and its se means nothing; ask for more particles, take fewer counts, or "
-            "bound it by elbo_marginal of a fit by method='vi'"
-        )
-        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+    if spread > WIDEST_SPREAD:  # the mean is that of the luckiest run
+        return f"the runs' log estimates have a standard deviation of {spread:.1f} nats, above {WIDEST_SPREAD:g}"
+    if mean < bound:
+        return f"the log estimate, {mean:,.1f} nats, is below the bound of a variational fit, {bound:,.1f}"
+    return ""
+
+
+def _variational_bound(data: Counts, model: str, rank: int, priors: Priors) -> float:
+    """Return `elbo_marginal` of a closed-form fit, less four standard errors and what rounding makes of it."""
+    marginal = elbo_marginal(closed_form_fit(Job(data, model, rank, "vi", 0, VI(priors=priors), lambda *_: None)))
+    return marginal.mean - 4 * marginal.se - ROUNDING * abs(marginal.mean)
 
 
 def _log_of_mean(logs: np.ndarray) -> tuple[float, float]:

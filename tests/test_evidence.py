@@ -169,14 +169,51 @@ def test_runs_that_disagree_warn_that_the_estimate_is_too_low():
     """Of many counts one run outweighs the others: the error seems to be 1, and a lower bound is above the estimate."""
     rng = np.random.default_rng(0)
     counts = rng.poisson(120 * rng.dirichlet(np.full(2, 0.3), 8) @ rng.dirichlet(np.full(20, 0.3), 2))
-    with pytest.warns(bayesnmf.ConvergenceWarning, match="deviation of .* too low, and its se") as caught:
+    with pytest.warns(bayesnmf.ConvergenceWarning, match="deviation of .* too low and its error is unknown") as caught:
         result = log_evidence(counts, rank=2, particles=100, seed=0)
     assert caught[0].filename == __file__
     assert np.std(result.estimates, ddof=1) > 1
     assert result.log_evidence == pytest.approx(np.log(np.mean(np.exp(result.estimates))), rel=1e-12)
-    assert result.se <= 1
+    assert result.se == np.inf
     marginal = bayesnmf.elbo_marginal(bayesnmf.fit(counts, rank=2, seed=0), draws=300)
-    assert marginal.mean - STANDARD_ERRORS * marginal.se > result.log_evidence + STANDARD_ERRORS * result.se
+    assert result.log_evidence < result.bound < marginal.mean + STANDARD_ERRORS * marginal.se
+    assert result.at_least == result.bound
+    assert result.interval() == (result.bound, np.inf)
+    assert f"log p(X) unknown, at least {result.bound:,.3f} nats; 4 runs of 100 particles" in repr(result)
+
+
+def test_runs_that_agree_below_the_bound_have_no_standard_error(monkeypatch):
+    """Two particles may agree on what is far too low."""
+    monkeypatch.setattr(front_door, "_variational_bound", lambda *given: -1.0)
+    with pytest.warns(bayesnmf.ConvergenceWarning, match="nats, is below the bound of a variational fit, -1.0; the"):
+        result = log_evidence(COUNTS, priors=CASES["gamma_poisson"], rank=2, seed=0)
+    assert result.se == np.inf
+    assert result.at_least == -1.0
+
+
+@every_case
+def test_the_bound_is_below_the_evidence_and_intervals_hold_it(model):
+    """Of four runs: 95 % intervals by Student's t; the normal ones would be 40 % shorter."""
+    truth = exact(model)
+    result = log_evidence(COUNTS, model, 2, priors=CASES[model], seed=1)
+    assert truth - 5 < result.bound < truth
+    low, high = result.interval(0.999)
+    assert low < truth < high
+    low, high = result.interval()
+    np.testing.assert_allclose(high - result.log_evidence, 3.182446 * result.se, rtol=1e-6)
+    np.testing.assert_allclose(result.log_evidence - low, 3.182446 * result.se, rtol=1e-6)
+    assert f"± {result.se:.3f} nats, 95 % from {low:,.3f} to {high:,.3f}; 4 runs of 1,000" in repr(result)
+
+
+def test_a_single_run_has_a_lower_end_alone():
+    result = log_evidence(COUNTS, priors=CASES["gamma_poisson"], rank=2, runs=1, seed=0)
+    assert np.isnan(result.se)
+    assert result.interval() == (result.at_least, np.inf)
+    assert "unknown, at least" in repr(result)
+    assert "; 1 run of 1,000 particles" in repr(result)
+    known = log_evidence([[3, 1], [1, 1]], rank=2, method="exact")
+    assert known.interval() == (known.log_evidence,) * 2
+    assert f"{known.log_evidence:,.3f} nats, exact" in repr(known)
 
 
 def test_runs_that_agree_do_not_warn():
