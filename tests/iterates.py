@@ -3,15 +3,14 @@
 from typing import NamedTuple
 
 import numpy as np
+from plain import PLAIN
 from registry import RANK
 
-from bayesnmf import MAP, VI, Priors, Start, checks
+from bayesnmf import Priors, Start, checks
 from bayesnmf.closed_form import schedule_of
 from bayesnmf.inference.coordinate_ascent import ascend
 from bayesnmf.inference.sides import Side
 from bayesnmf.problems import point_or_mean_field, start_state
-
-OPTIONS = {"map": MAP, "vi": VI}
 
 
 class Point(NamedTuple):
@@ -24,7 +23,7 @@ class Point(NamedTuple):
 
 def iterates(counts, method, priors, start, steps, *, rank=RANK, **settings):
     """Return the start and all `steps` iterates of a fit by `method` with these options, in order."""
-    options = OPTIONS[method](priors=Priors(*priors), start=Start(*start), max_iter=steps, tol=0, **settings)
+    options = PLAIN[method](priors=Priors(*priors), start=Start(*start), max_iter=steps, tol=0, **settings)
     problem = point_or_mean_field(checks.as_counts(counts), options)
     seen = []
 

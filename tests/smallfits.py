@@ -6,18 +6,19 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from plain import plain_map, plain_vi
 
 import bayesnmf
-from bayesnmf import MAP, VI, Gibbs, Priors
+from bayesnmf import Gibbs, Priors
 from bayesnmf.specification import MODELS
 
 N, M, K = 12, 9, 3
 COUNTS = pd.DataFrame(
     np.random.default_rng(0).poisson(3, (N, M)), index=[f"s{i}" for i in range(N)], columns=list("abcdefghi")
 )
-QUICK = VI(max_iter=60, threads=1)
+QUICK = plain_vi(max_iter=60, threads=1)
 OPTIONS = {
-    "map": MAP(max_iter=60, threads=1),
+    "map": plain_map(max_iter=60, threads=1),
     "vi": QUICK,
     "gibbs": Gibbs(chains=2, draws=60, warmup=100, threads=1),
 }

@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from golden.reference import allocations as dense_allocations
+from plain import plain_map, plain_vi
 from registry import MODELS_AND_PRIORS, nasty_counts, over, plain_counts
 from scipy.special import digamma, gammaln
 
 import bayesnmf
-from bayesnmf import BLD, MAP, VI, Dirichlet, Priors, ScaledDirichlet, Start
+from bayesnmf import BLD, Dirichlet, Priors, ScaledDirichlet, Start
 from bayesnmf.checks import as_counts
 from bayesnmf.inference import best_decomposition as algorithm
 from bayesnmf.inference.allocation_model import log_p_allocation
@@ -178,7 +179,7 @@ def test_it_raises_log_p_and_sparseness_over_kl_nmf():
     gains = []
     for seed in range(30):
         counts = allocation_model_draw(seed)
-        kl = bayesnmf.fit(counts, "poisson", 2, "map", seed=seed, options=MAP(threads=1))
+        kl = bayesnmf.fit(counts, "poisson", 2, "map", seed=seed, options=plain_map(threads=1))
         fit = bld(counts, priors, rank=2, start=kl, tol=1e-6)
         before = kl.allocations()
         log_p = log_p_allocation(before, fit.priors.loadings, fit.priors.components)
@@ -258,8 +259,8 @@ def test_it_is_reproducible_and_restarts_keep_the_best():
 
 def test_it_starts_from_any_fit_and_goes_on_from_its_own():
     counts = plain_counts(4, (12, 8))
-    vi = bayesnmf.fit(counts, "dirichlet_gamma", K, "vi", seed=0, options=VI(threads=1))
-    nmf = bayesnmf.fit(counts, "gamma_poisson", K, "map", seed=0, options=MAP(threads=1))
+    vi = bayesnmf.fit(counts, "dirichlet_gamma", K, "vi", seed=0, options=plain_vi(threads=1))
+    nmf = bayesnmf.fit(counts, "gamma_poisson", K, "map", seed=0, options=plain_map(threads=1))
     for start in (vi, nmf):
         fit = bld(counts, start=start)
         S = dense_allocations(counts, start.loadings, start.components)
@@ -292,7 +293,7 @@ def test_new_rows_get_the_map_given_the_components(concentration):
     counts = plain_counts(4, (12, 8))
     priors = Priors(ScaledDirichlet(concentration, 2.0, 0.1), Dirichlet(concentration))
     fit = bld(counts, priors)
-    as_map = replace(fit, method="map", options=MAP(priors=fit.priors), multipliers=None)
+    as_map = replace(fit, method="map", options=plain_map(priors=fit.priors), multipliers=None)
     new = fit.project(counts[:5])
     assert new.method == "bld"
     assert "log joint" in repr(new)

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from golden import reference
+from plain import PLAIN, plain_vi
 from registry import (
     MODELS_AND_PRIORS,
     RANK,
@@ -18,10 +19,9 @@ from scipy import stats
 from scipy.special import gammaln
 
 import bayesnmf
-from bayesnmf import MAP, VI, ConvergenceWarning, Dirichlet, Gamma, Priors, ScaledDirichlet, Start
+from bayesnmf import ConvergenceWarning, Dirichlet, Gamma, Priors, ScaledDirichlet, Start
 
 FLAT = Gamma(1.0, 0.0)
-OPTIONS = {"map": MAP, "vi": VI}
 NASTY = nasty_counts()
 
 by_method = pytest.mark.parametrize("method", ["map", "vi"])
@@ -33,7 +33,7 @@ sparse_entries = over([entry for entry in MODELS_AND_PRIORS if not entry.natural
 
 
 def run(counts, model, method, priors, *, rank=RANK, seed=0, max_iter=40, tol=0, progress=False, **settings):
-    options = OPTIONS[method](priors=priors, max_iter=max_iter, tol=tol, **settings)
+    options = PLAIN[method](priors=priors, max_iter=max_iter, tol=tol, **settings)
     return bayesnmf.fit(counts, model, rank, method, seed=seed, options=options, progress=progress)
 
 
@@ -171,7 +171,7 @@ def test_stopped_early(method, cure):
 
 def test_the_warning_points_at_the_caller():
     with pytest.warns(ConvergenceWarning) as caught:
-        bayesnmf.fit(plain_counts(), "gamma_poisson", 2, "vi", seed=0, options=VI(max_iter=1))
+        bayesnmf.fit(plain_counts(), "gamma_poisson", 2, "vi", seed=0, options=plain_vi(max_iter=1))
     assert caught[0].filename == __file__
 
 
@@ -412,9 +412,6 @@ def test_poisson_and_gamma_poisson_share_one_density():
     np.testing.assert_array_equal(one.trace, two.trace)
 
 
-OPTIONS_OF = {"map": MAP, "vi": VI}
-
-
 OTHERS = {
     "poisson": None,
     "gamma_poisson": None,
@@ -432,7 +429,7 @@ def test_a_fit_of_any_model_starts_any_other(model, other, method, tmp_path):
 
     def run(model, **settings):
         priors = {} if OTHERS[model] is None else {"priors": OTHERS[model]}
-        options = OPTIONS_OF[method](**settings, **priors, tol=0)
+        options = PLAIN[method](**settings, **priors, tol=0)
         return bayesnmf.fit(counts, model.replace("doubly gamma", "gamma_poisson"), 2, method, options=options, seed=0)
 
     def shares(fit):
@@ -455,7 +452,7 @@ def test_an_objective_that_is_not_a_number_ends_the_fit():
     """It ran all iterations before, and advised more of them."""
     sparse = Priors(Dirichlet(1e-310), Dirichlet(1e-310))
     with np.errstate(all="ignore"), pytest.warns(ConvergenceWarning, match="not a number"):
-        fit = bayesnmf.fit([[1, 2], [3, 4]], "dirichlet_poisson", 2, options=VI(priors=sparse), seed=0)
+        fit = bayesnmf.fit([[1, 2], [3, 4]], "dirichlet_poisson", 2, options=plain_vi(priors=sparse), seed=0)
     assert fit.status.iterations < 5
 
 
@@ -477,7 +474,7 @@ def test_settling_afresh_finds_better_loadings_where_concentrations_are_small():
     )
     ends = {}
     for algorithm in ("coordinate", "settled"):
-        options = VI(priors=Priors(Dirichlet(0.05), Dirichlet(0.1)), algorithm=algorithm, max_iter=300)
+        options = plain_vi(priors=Priors(Dirichlet(0.05), Dirichlet(0.1)), algorithm=algorithm, max_iter=300)
         ends[algorithm] = [
             bayesnmf.fit(truth.counts, "dirichlet_poisson", 6, "vi", seed=seed, options=options).trace[-1]
             for seed in range(8)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from plain import PLAIN, plain_map
 from realdata import real_counts
 from registry import RANK, SIZE, every_entry
 from scipy.sparse import csr_array
@@ -77,7 +78,7 @@ def test_every_prior_starts_inside_with_empty_rows_and_columns(entry, kind, dtyp
 
 def test_loadings_of_the_poisson_model_are_allocated_counts():
     """The state carries totals: each row's loadings add up to its count, components are shares, all positive."""
-    options = bayesnmf.fit(COUNTS, "poisson", RANK, "map", seed=0, options=MAP(max_iter=500, threads=1)).options
+    options = bayesnmf.fit(COUNTS, "poisson", RANK, "map", seed=0, options=plain_map(max_iter=500, threads=1)).options
     state = state_of(COUNTS, options, RANK)
     np.testing.assert_allclose(state.loadings.matrix.sum(axis=1), COUNTS.sum(axis=1), rtol=1e-13, atol=1e-13)
     np.testing.assert_allclose(state.components.matrix.sum(axis=1), 1, rtol=1e-13)
@@ -115,7 +116,7 @@ def test_a_seed_makes_it_reproducible_whatever_the_threads(method):
 
 def objectives(counts, model, method, rank, iterations):
     """Objective after some iterations from the data, and from each of five random starts."""
-    kind = {"map": MAP, "vi": VI}[method]
+    kind = PLAIN[method]
     options = kind(max_iter=iterations, tol=0, threads=1)
     random = [bayesnmf.fit(counts, model, rank, method, seed=s, options=options).trace[-1] for s in range(5)]
     return bayesnmf.fit(counts, model, rank, method, seed=0, options=replace(options, start="svd")).trace[-1], random

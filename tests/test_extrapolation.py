@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from golden import reference
+from plain import PLAIN, plain_map, plain_vi
 from registry import MODELS_AND_PRIORS, RANK, every_entry, nasty_counts, over, plain_counts, with_parameter
 
 import bayesnmf
-from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, Start
+from bayesnmf import Dirichlet, Gamma, Priors, Start
 from bayesnmf.checks import as_counts
 from bayesnmf.inference import extrapolation
 from bayesnmf.inference.coordinate_ascent import Iterate, Schedule, ascend, plain_steps, visit
@@ -15,16 +16,15 @@ from bayesnmf.inference.sides import parameters_of
 from bayesnmf.problems import point_or_mean_field, start_state
 
 FLAT = Gamma(1.0, 0.0)
-OPTIONS = {"map": MAP, "vi": VI}
 NASTY = nasty_counts()
 
-by_method = pytest.mark.parametrize("method", OPTIONS)
+by_method = pytest.mark.parametrize("method", PLAIN)
 by_order = pytest.mark.parametrize("order", ["loadings", "components"])
 natural_entries = over([entry for entry in MODELS_AND_PRIORS if entry.natural and not entry.priors().loadings.flat])
 
 
 def run(counts, model, method, priors, *, rank=RANK, seed=0, max_iter=40, tol=0, **settings):
-    options = OPTIONS[method](priors=priors, max_iter=max_iter, tol=tol, **settings)
+    options = PLAIN[method](priors=priors, max_iter=max_iter, tol=tol, **settings)
     return bayesnmf.fit(counts, model, rank, method, seed=seed, options=options)
 
 
@@ -133,7 +133,7 @@ def begin(options, counts=NASTY, seed=0):
 
 def test_where_every_bold_step_is_rejected_the_iterates_are_plain(monkeypatch):
     """And the weight is cut each time."""
-    problem, state = begin(VI(priors=MODELS_AND_PRIORS[2].priors()))
+    problem, state = begin(plain_vi(priors=MODELS_AND_PRIORS[2].priors()))
     schedule = Schedule(max_iter=12, tol=0)
     plain = ascend(problem, state, schedule)
     weights = []
@@ -150,7 +150,7 @@ def test_where_every_bold_step_is_rejected_the_iterates_are_plain(monkeypatch):
 
 @pytest.mark.parametrize("floor", [None, 0.3], ids=["logarithms", "parameters"])
 def test_the_weight_grows_to_its_limit_while_bold_steps_are_accepted(monkeypatch, floor):
-    problem, state = begin(VI(priors=MODELS_AND_PRIORS[2].priors()))
+    problem, state = begin(plain_vi(priors=MODELS_AND_PRIORS[2].priors()))
     weights = []
 
     def good(problem, new, before, weight, floor):
@@ -169,7 +169,7 @@ def test_the_weight_grows_to_its_limit_while_bold_steps_are_accepted(monkeypatch
 def test_a_bold_step_goes_on_along_the_line(floor):
     """[C] 55 for coordinate descent, the same in logarithms for multiplicative updates; the first step is plain."""
     priors = Priors(FLAT, Gamma(1.5, 2.0))
-    problem, state = begin(MAP(priors=priors))
+    problem, state = begin(plain_map(priors=priors))
     schedule = Schedule("alternating", max_iter=2, tol=0)
     steps = extrapolated(plain_steps(schedule), floor)
     here = visit(problem, state, 1)
@@ -191,7 +191,11 @@ def test_a_bold_step_goes_on_along_the_line(floor):
 @every_entry
 def test_what_is_extrapolated_is_a_state(entry):
     """Of parameters that do not move it is the same state, so it has the same objective."""
-    for options in (VI(priors=entry.priors()), MAP(priors=entry.priors()), VI(priors=with_parameter(entry.priors()))):
+    for options in (
+        plain_vi(priors=entry.priors()),
+        plain_map(priors=entry.priors()),
+        plain_vi(priors=with_parameter(entry.priors())),
+    ):
         problem, state = begin(options)
         here = visit(problem, state, 1)
         before = [parameters_of(side) for side in state]
@@ -276,7 +280,7 @@ def test_joint_sweeps_move_the_second_side_once():
 
 def test_of_candidates_the_first_that_does_not_lower_the_objective_is_taken():
     """And where all do, the last: what is left of a plain step is rounding."""
-    problem, state = begin(MAP(priors=MODELS_AND_PRIORS[2].priors()))
+    problem, state = begin(plain_map(priors=MODELS_AND_PRIORS[2].priors()))
     schedule = Schedule(max_iter=3, tol=0)
     better = ascend(problem, state, schedule)
     states = [state]
@@ -306,7 +310,7 @@ def test_a_bold_step_that_happens_to_be_short_does_not_end_the_fit(method):
     """
     rng = np.random.default_rng(3)
     counts = rng.poisson(rng.gamma(0.5, 3, (30, 4)) @ rng.dirichlet(np.full(15, 0.3), 4) * 15)
-    kind = {"map": MAP, "vi": VI}[method]
+    kind = PLAIN[method]
     for seed in range(25):
         fit = bayesnmf.fit(counts, rank=4, method=method, seed=seed, options=kind(extrapolate=True, tol=1e-5))
         again = kind(start=fit, max_iter=1, tol=0)

@@ -5,10 +5,11 @@ from functools import cache
 
 import numpy as np
 import pytest
+from plain import plain_map, plain_vi
 from registry import MODELS_AND_PRIORS, every_entry
 
 import bayesnmf
-from bayesnmf import MAP, VI, Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet, Start, checks, gauge
+from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet, Start, checks, gauge
 from bayesnmf.bounds import elbo_augmented
 from bayesnmf.relabel import relabel
 from bayesnmf.scoring import background, score
@@ -83,8 +84,8 @@ def test_component_sums():
 
 COUNTS = np.random.default_rng(3).poisson(4, (8, M))
 OPTIONS = {
-    "map": MAP(max_iter=30, threads=1),
-    "vi": VI(max_iter=30, threads=1),
+    "map": plain_map(max_iter=30, threads=1),
+    "vi": plain_vi(max_iter=30, threads=1),
     "gibbs": Gibbs(chains=2, warmup=20, draws=15, threads=1),
 }
 
@@ -154,18 +155,22 @@ def test_coordinate_ascent_goes_on_from_a_relabelled_fit_with_its_priors():
 @brief
 def test_learned_priors_and_those_given_are_permuted_each_for_itself():
     given = Priors(Gamma(np.arange(1.0, K + 1), np.full(K, 0.1)), Dirichlet(np.full((K, 1), 0.5)))
-    old = bayesnmf.fit(COUNTS, rank=K, method="vi", seed=0, options=VI(priors=given, learn=("loadings",), max_iter=20))
+    old = bayesnmf.fit(
+        COUNTS, rank=K, method="vi", seed=0, options=plain_vi(priors=given, learn=("loadings",), max_iter=20)
+    )
     new = relabel(old, ORDER)
     assert np.abs(old.priors.loadings.shape - given.loadings.shape).min() > 1e-3  # learned
     np.testing.assert_array_equal(new.priors.loadings.shape, old.priors.loadings.shape[ORDER])
     np.testing.assert_array_equal(new.options.priors.loadings.shape, given.loadings.shape[ORDER])
-    plain = relabel(bayesnmf.fit(COUNTS, rank=K, method="vi", seed=0, options=VI(priors=given, max_iter=2)), ORDER)
+    plain = relabel(
+        bayesnmf.fit(COUNTS, rank=K, method="vi", seed=0, options=plain_vi(priors=given, max_iter=2)), ORDER
+    )
     assert plain.options.priors is plain.priors
 
 
 @brief
 def test_components_without_a_prior_are_relabelled():
-    options = VI(priors=Priors(components="parameter"), max_iter=20)
+    options = plain_vi(priors=Priors(components="parameter"), max_iter=20)
     old = bayesnmf.fit(COUNTS, rank=K, method="vi", seed=0, options=options)
     new = relabel(old, ORDER)
     assert new.priors.components == "parameter"
@@ -181,12 +186,12 @@ def test_parameters_of_rows_or_features_are_not_taken_for_those_of_components():
     ramp = np.arange(1.0, K + 1)
     priors = Priors(Gamma(ramp[:, None], ramp), Gamma(ramp, ramp[:, None]))
     start = Start(np.ones((K, K)), np.ones((K, K)))
-    old = bayesnmf.fit(counts, rank=K, method="map", options=MAP(priors=priors, start=start, max_iter=0))
+    old = bayesnmf.fit(counts, rank=K, method="map", options=plain_map(priors=priors, start=start, max_iter=0))
     new = relabel(old, ORDER)
     np.testing.assert_array_equal(new.priors.loadings.shape, ramp[:, None])
     np.testing.assert_array_equal(new.priors.loadings.rate, ramp[ORDER])
     np.testing.assert_array_equal(new.priors.components.shape, ramp)
     np.testing.assert_array_equal(new.priors.components.rate, ramp[ORDER][:, None])
     both = Dirichlet(ramp)  # (m,): of the features, although there are as many components
-    plain = bayesnmf.fit(counts, rank=K, method="map", options=MAP(priors=Priors(components=both), max_iter=1))
+    plain = bayesnmf.fit(counts, rank=K, method="map", options=plain_map(priors=Priors(components=both), max_iter=1))
     np.testing.assert_array_equal(relabel(plain, ORDER).priors.components.concentration, ramp)

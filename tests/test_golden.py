@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from golden import reference
 from golden.reference import STEPS, TOLERANCE
+from plain import PLAIN
 
 import bayesnmf
-from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, ScaledDirichlet, Start, checks
+from bayesnmf import Dirichlet, Gamma, Priors, ScaledDirichlet, Start, checks
 from bayesnmf.inference import best_decomposition
 
 GOLDEN = reference.load()
@@ -22,7 +23,7 @@ every_step = pytest.mark.parametrize("steps", STEPS)
 
 
 def run(model, method, priors, start, steps, **settings):
-    options = {"map": MAP, "vi": VI}[method]
+    options = PLAIN[method]
     chosen = options(priors=Priors(*priors), start=Start(*start), max_iter=steps, tol=0, **settings)
     return bayesnmf.fit(X, model, RANK, method, options=chosen)
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from plain import plain_vi
 from registry import MODELS_AND_PRIORS, every_entry, nasty_counts, over, plain_counts, with_parameter
 
 import bayesnmf
@@ -23,7 +24,7 @@ def priors_of(entry, free, size=SIZE, rank=RANK):
 
 
 def run(counts, model, priors, algorithm="gradient", *, rank=RANK, seed=0, max_iter=40, tol=0, progress=False, **more):
-    options = VI(priors=priors, algorithm=algorithm, max_iter=max_iter, tol=tol, **more)
+    options = plain_vi(priors=priors, algorithm=algorithm, max_iter=max_iter, tol=tol, **more)
     return bayesnmf.fit(counts, model, rank, "vi", seed=seed, options=options, progress=progress)
 
 
@@ -33,7 +34,7 @@ def never_falls(trace):
 
 
 def begin(entry, free, counts):
-    problem = point_or_mean_field(as_counts(counts), VI(priors=priors_of(entry, free, counts.shape)))
+    problem = point_or_mean_field(as_counts(counts), plain_vi(priors=priors_of(entry, free, counts.shape)))
     return problem, start_state(problem, "random", RANK, np.random.default_rng(3))
 
 
@@ -114,23 +115,27 @@ WITH_PARAMETER = ("dirichlet_poisson", "doubly_gamma", "dirichlet_gamma-asymmetr
     ids=lambda value: value.id if hasattr(value, "id") else ("parameter" if value else "prior"),
 )
 def test_both_paths_meet(entry, free):
-    """[P]: from one start the same bound and the same q, an empty row's included.
+    """[P]: from one start the same top, an empty row's q included.
 
-    The start is some steps on its way, so that both climb the same hill.
+    The start is some steps on its way, so that both climb the same hill. A bound that is short by d leaves q off by
+    the order of the root of d, and how far L-BFGS comes depends on rounding: so bounds are compared where the paths
+    end, and q where path 2 carries path 1 on to the top.
     """
     priors = priors_of(entry, free)
+    settings = {"max_iter": 250, "extrapolate": True}
     start = run(few_counts(), entry.model, priors, "coordinate", max_iter=20)
     one = run(few_counts(), entry.model, priors, start=start, max_iter=250)
-    two = run(few_counts(), entry.model, priors, "coordinate", start=start, max_iter=250, extrapolate=True)
+    two = run(few_counts(), entry.model, priors, "coordinate", start=start, **settings)
     np.testing.assert_allclose(one.trace[0], two.trace[0], rtol=1e-12)
     assert two.trace[-1] > two.trace[0] + 1e-2
-    # L-BFGS is slow where components without a prior go to 0: after 250 steps it is some 1e-6 nats short of 100.
+    # L-BFGS is slow where components without a prior go to 0: after 250 steps it is some 3e-6 nats short of 100.
     np.testing.assert_allclose(one.trace[-1], two.trace[-1], rtol=1e-6 if free else 1e-10)
-    # The top is flat: q is within about the root of what is short in the bound.
-    off = 1e-3 if free else 1e-4
-    np.testing.assert_allclose(one.components, two.components, atol=off)
-    for a, b in zip(vars(one.posterior.loadings).values(), vars(two.posterior.loadings).values(), strict=True):
-        np.testing.assert_allclose(a, np.broadcast_to(b, a.shape), rtol=off)
+    top = run(few_counts(), entry.model, priors, "coordinate", start=one, **settings)
+    np.testing.assert_allclose(top.trace[-1], two.trace[-1], rtol=1e-12)
+    # Both have come as far as the slowest direction lets them in 250 steps, within 1e-8 of the top.
+    np.testing.assert_allclose(top.components, two.components, atol=1e-6)
+    for a, b in zip(vars(top.posterior.loadings).values(), vars(two.posterior.loadings).values(), strict=True):
+        np.testing.assert_allclose(a, np.broadcast_to(b, a.shape), rtol=1e-6)
 
 
 @by_parameter
@@ -183,7 +188,7 @@ def test_an_optimum_to_start_from_stays(model):
     """Rank 1: the first update is the optimum, and no derivative is left to divide by."""
     priors = Priors(Gamma(1.0, 0.5) if model != "dirichlet_poisson" else None, "parameter")
     for counts in ([[2, 0, 1], [1, 0, 3]], [[0, 0, 0], [0, 1, 0], [0, 0, 0], [0, 0, 0]]):
-        start = bayesnmf.fit(counts, model, 1, "vi", seed=1, options=VI(priors=priors, tol=1e-13))
+        start = bayesnmf.fit(counts, model, 1, "vi", seed=1, options=plain_vi(priors=priors, tol=1e-13))
         fit = run(counts, model, priors, rank=1, start=start)
         assert np.isfinite(fit.loadings).all()
         assert np.isfinite(fit.components).all()

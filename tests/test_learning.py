@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from plain import plain_vi
 from registry import MODELS_AND_PRIORS, RANK, nasty_counts, over, plain_counts
 from scipy.optimize import minimize
 from scipy.special import digamma, gammaln
@@ -20,7 +21,7 @@ N, M, K = 8, 6, 3
 
 
 def run(counts, model, priors, learn=BOTH, *, rank=RANK, seed=0, max_iter=40, tol=0, **settings):
-    options = VI(priors=priors, learn=learn, max_iter=max_iter, tol=tol, **settings)
+    options = plain_vi(priors=priors, learn=learn, max_iter=max_iter, tol=tol, **settings)
     return bayesnmf.fit(counts, model, rank, "vi", seed=seed, options=options)
 
 
@@ -181,7 +182,7 @@ def test_the_bound_never_falls_and_ends_above_that_of_given_priors(entry, extrap
 @pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"])
 def test_off_by_default(model):
     assert VI().learn == ()
-    fit = bayesnmf.fit(NASTY, model, RANK, seed=0, options=VI(max_iter=3, tol=0))
+    fit = bayesnmf.fit(NASTY, model, RANK, seed=0, options=plain_vi(max_iter=3, tol=0))
     assert fit.priors is fit.options.priors
 
 
@@ -287,7 +288,7 @@ def test_interruption_keeps_the_priors_of_the_last_iterate():
 
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         fit = bayesnmf.fit(
-            NASTY, "gamma_poisson", RANK, seed=0, options=VI(priors=priors, learn=BOTH, tol=1e-12), progress=stop
+            NASTY, "gamma_poisson", RANK, seed=0, options=plain_vi(priors=priors, learn=BOTH, tol=1e-12), progress=stop
         )
     whole = run(NASTY, "gamma_poisson", priors, max_iter=3)
     np.testing.assert_array_equal(fit.trace, whole.trace)

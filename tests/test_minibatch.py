@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from plain import plain_vi
 from registry import MODELS_AND_PRIORS, nasty_counts, over, plain_counts, with_parameter
 
 import bayesnmf
@@ -23,7 +24,7 @@ ignore_unfinished = pytest.mark.filterwarnings("ignore::bayesnmf.fitting.Converg
 
 def begin(entry, free, counts, dtype="float64", seed=3):
     priors = entry.priors(counts.shape, RANK)
-    options = VI(priors=with_parameter(priors) if free else priors, dtype=dtype)
+    options = plain_vi(priors=with_parameter(priors) if free else priors, dtype=dtype)
     problem = point_or_mean_field(as_counts(counts, dtype=dtype), options)
     return problem, start_state(problem, "random", RANK, np.random.default_rng(seed))
 
@@ -123,7 +124,7 @@ def structured(n=300, m=40, seed=0):
 
 
 def run(counts, model="gamma_poisson", *, seed=0, progress=False, start="random", **more):
-    options = VI(algorithm="minibatch", start=start, **more)
+    options = plain_vi(algorithm="minibatch", start=start, **more)
     return bayesnmf.fit(counts, model, RANK, "vi", seed=seed, options=options, progress=progress)
 
 
@@ -137,7 +138,7 @@ def test_small_batches_come_close_to_coordinate_ascent(model, components, dtype)
         pytest.skip("Gamma components are not conjugate to Dirichlet loadings")
     loadings = Gamma(1.0, 0.1) if model == "poisson" else None
     priors = bayesnmf.Priors(loadings, components)
-    best = bayesnmf.fit(counts, model, RANK, seed=0, options=VI(priors=priors, start="svd", dtype=dtype))
+    best = bayesnmf.fit(counts, model, RANK, seed=0, options=plain_vi(priors=priors, start="svd", dtype=dtype))
     # Gammas on both sides share a scale, which is slow to settle: more epochs, of larger steps.
     effort = {"max_iter": 150, "forgetting": 0.51} if isinstance(components, Gamma) else {"max_iter": 60}
     fit = run(counts, model, start="svd", dtype=dtype, batch_size=50, tol=0, priors=priors, **effort)
@@ -152,7 +153,7 @@ def test_small_batches_come_close_to_coordinate_ascent(model, components, dtype)
 @ignore_unfinished
 def test_the_trace_is_the_bound_of_what_is_returned():
     fit = run(COUNTS, batch_size=7, max_iter=3)
-    again = bayesnmf.fit(COUNTS, rank=RANK, seed=0, options=VI(priors=fit.priors, start=fit, max_iter=0, tol=0))
+    again = bayesnmf.fit(COUNTS, rank=RANK, seed=0, options=plain_vi(priors=fit.priors, start=fit, max_iter=0, tol=0))
     assert len(fit.trace) == 4
     np.testing.assert_allclose(again.trace[0], fit.trace[-1], rtol=1e-12)
 
@@ -212,7 +213,7 @@ def test_ctrl_c_returns_what_there_is(monkeypatch):
         fit = run(COUNTS, batch_size=5, max_iter=50)
     assert len(fit.trace) == 3
     with pytest.warns(ConvergenceWarning):
-        again = bayesnmf.fit(COUNTS, rank=RANK, seed=0, options=VI(priors=fit.priors, start=fit, max_iter=0))
+        again = bayesnmf.fit(COUNTS, rank=RANK, seed=0, options=plain_vi(priors=fit.priors, start=fit, max_iter=0))
     np.testing.assert_allclose(again.trace[0], fit.trace[-1], rtol=1e-12)
 
 

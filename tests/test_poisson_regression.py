@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from golden import reference
+from plain import plain_map
 from registry import MODELS_AND_PRIORS, RANK, interior_value, nasty_counts, over, plain_counts, with_parameter
 from scipy import stats
 from scipy.optimize import minimize
@@ -41,7 +42,7 @@ refused_entries = over([e for e in natural if not flat_loadings(e) and isinstanc
 
 
 def run(counts, model, priors, algorithm="scd", *, rank=RANK, seed=0, max_iter=40, tol=0, **settings):
-    options = MAP(priors=priors, algorithm=algorithm, max_iter=max_iter, tol=tol, **settings)
+    options = plain_map(priors=priors, algorithm=algorithm, max_iter=max_iter, tol=tol, **settings)
     return bayesnmf.fit(counts, model, rank, "map", seed=seed, options=options)
 
 
@@ -318,7 +319,7 @@ def test_the_scale_of_a_component_is_the_best_of_its_priors(loadings, components
     settings = [np.broadcast_to(v, RANK)[None] for p in (loadings, components) for v in (p.shape - 1, p.rate)]
     priors = [tuple(settings[:2]), tuple(settings[2:])]
     state = bayesnmf.problems.point_or_mean_field(
-        bayesnmf.checks.as_counts(NASTY), MAP(priors=Priors(loadings, components))
+        bayesnmf.checks.as_counts(NASTY), plain_map(priors=Priors(loadings, components))
     )
     moved = theta.copy(), beta.copy()
     module._rescale(state, priors, *moved)
@@ -448,7 +449,7 @@ def test_interruption_keeps_what_there_is(kind):
         if done == 3:
             raise KeyboardInterrupt
 
-    options = MAP(priors=Priors(FLAT, FLAT), algorithm=kind, max_iter=9, tol=1e-12)
+    options = plain_map(priors=Priors(FLAT, FLAT), algorithm=kind, max_iter=9, tol=1e-12)
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         fit = bayesnmf.fit(NASTY, "poisson", RANK, "map", seed=0, options=options, progress=stop)
     whole = run(NASTY, "poisson", Priors(FLAT, FLAT), kind, max_iter=3)
@@ -503,7 +504,7 @@ def test_sparse_priors_are_refused():
 
 @pytest.mark.parametrize("kkt_tol", [0.0, None])
 def test_what_it_falls_back_on_is_an_em_step_though_the_totals_lent_their_memory(kkt_tol):
-    options = MAP(priors=Priors(FLAT, FLAT), algorithm="scd")
+    options = plain_map(priors=Priors(FLAT, FLAT), algorithm="scd")
     problem = point_or_mean_field(as_counts(NASTY), options)
     state = start_state(problem, "random", RANK, np.random.default_rng(0))
     schedule = replace(schedule_of(options), kkt_tol=kkt_tol)

@@ -6,11 +6,12 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from plain import plain_map, plain_vi
 from registry import MODELS_AND_PRIORS
 from scipy.sparse import csr_array
 
 import bayesnmf
-from bayesnmf import MAP, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, Start, checks
+from bayesnmf import SVI, Dirichlet, Gamma, Gibbs, Priors, Start, checks
 from bayesnmf.bounds import elbo_augmented
 from bayesnmf.kernels.cpu import poisson_loglik
 from bayesnmf.priors import ScaledProportions
@@ -33,11 +34,11 @@ def simulate(seed, n):
 
 COUNTS, NEW = simulate(0, N), simulate(1, 15)
 OPTIONS = {
-    "map": MAP(threads=1, tol=1e-10),
-    "log": MAP(threads=1, basis="log", tol=1e-12),
-    "vi": VI(threads=1, tol=1e-12),
-    "single": VI(threads=1, dtype="float32"),
-    "parameter": VI(threads=1, tol=1e-12, priors=Priors(components="parameter")),
+    "map": plain_map(threads=1, tol=1e-10),
+    "log": plain_map(threads=1, basis="log", tol=1e-12),
+    "vi": plain_vi(threads=1, tol=1e-12),
+    "single": plain_vi(threads=1, dtype="float32"),
+    "parameter": plain_vi(threads=1, tol=1e-12, priors=Priors(components="parameter")),
     "gibbs": Gibbs(chains=2, warmup=100, draws=50, threads=1),
 }
 CLOSED_FORM = [name for name in OPTIONS if name != "gibbs"]
@@ -177,7 +178,7 @@ def test_vi_given_the_components_is_vi_of_the_loadings_alone(name):
     """Against a fixed point written out here: A = Σ X φ, φ ∝ exp(E log θ + E log β), then the conditional."""
     entry = next(entry for entry in MODELS_AND_PRIORS if entry.id == name)
     priors = entry.priors((N, M), K)
-    fitted = bayesnmf.fit(COUNTS, entry.model, K, "vi", seed=1, options=VI(priors=priors))
+    fitted = bayesnmf.fit(COUNTS, entry.model, K, "vi", seed=1, options=plain_vi(priors=priors))
     new = fitted.project(NEW)
     q = fitted.posterior.components
     log_beta, exposure = q.expected_log(), q.mean().sum(axis=1)[None, :]
@@ -278,7 +279,7 @@ def test_sampled_loadings_average_to_those_of_a_long_chain_and_lie_near_vi(model
     # The mean field's mean is close to the exact one, by a posterior standard deviation, while totals are shared out.
     q = VariationalPosterior(prior.conditional(np.ones((N, K)), np.ones((1, K))), None)
     as_vi = replace(
-        fitted, method="vi", options=VI(), components=components, _posterior=q,
+        fitted, method="vi", options=plain_vi(), components=components, _posterior=q,
         priors=Priors(prior, "parameter"),
     )  # fmt: skip
     assert np.mean(np.abs(as_vi.transform(NEW) - long.mean(axis=0)) < long.std(axis=0)) > 0.95
@@ -315,7 +316,7 @@ NAMED = pd.DataFrame(COUNTS, [f"old{i}" for i in range(N)], [f"gene{j}" for j in
 
 @cache
 def named_fit(method="vi"):
-    options = {"vi": VI(max_iter=20, threads=1), "gibbs": Gibbs(chains=1, warmup=5, draws=5, threads=1)}[method]
+    options = {"vi": plain_vi(max_iter=20, threads=1), "gibbs": Gibbs(chains=1, warmup=5, draws=5, threads=1)}[method]
     return bayesnmf.fit(NAMED, rank=K, method=method, seed=0, options=options)
 
 
@@ -359,7 +360,7 @@ def test_seeds_are_checked():
 @pytest.mark.parametrize("name", ["doubly_gamma-asymmetric", "dirichlet_gamma-asymmetric"])
 def test_new_rows_have_no_prior_where_each_row_has_its_own(name):
     entry = next(entry for entry in MODELS_AND_PRIORS if entry.id == name)
-    options = VI(priors=entry.priors(COUNTS.shape, K), max_iter=5)
+    options = plain_vi(priors=entry.priors(COUNTS.shape, K), max_iter=5)
     fitted = bayesnmf.fit(COUNTS, entry.model, K, "vi", options=options)
     with pytest.raises(
         ValueError, match=r"priors.loadings.\w+ differs between rows, so new samples have none; give one of shape"
@@ -370,7 +371,7 @@ def test_new_rows_have_no_prior_where_each_row_has_its_own(name):
 def test_priors_that_differ_between_components_serve_new_rows():
     """Component 0 is favoured a priori: an empty row gets it."""
     priors = Priors(Dirichlet([50.0, 1.0, 1.0]), Dirichlet(1.0))
-    fitted = bayesnmf.fit(COUNTS, "dirichlet_poisson", K, "vi", seed=0, options=VI(priors=priors))
+    fitted = bayesnmf.fit(COUNTS, "dirichlet_poisson", K, "vi", seed=0, options=plain_vi(priors=priors))
     np.testing.assert_allclose(fitted.transform(np.zeros((1, M))), [[50 / 52, 1 / 52, 1 / 52]])
 
 
@@ -388,6 +389,6 @@ def test_ctrl_c_is_passed_on(monkeypatch):
 def test_a_given_point_is_projected_onto():
     """A MAP fit that is nothing but given factors: one count in a feature of its own is a loading of its own."""
     components = np.kron(np.eye(K), np.full((1, M // K), K / M))
-    options = MAP(start=Start(np.ones((N, K)), components), max_iter=0)
+    options = plain_map(start=Start(np.ones((N, K)), components), max_iter=0)
     fitted = bayesnmf.fit(COUNTS, "poisson", K, "map", options=options)
     np.testing.assert_allclose(fitted.transform(NEW), NEW.reshape(len(NEW), K, -1).sum(axis=2), rtol=1e-9)

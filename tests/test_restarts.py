@@ -3,22 +3,22 @@
 import numpy as np
 import pytest
 from golden import reference
+from plain import PLAIN
 from registry import MODELS_AND_PRIORS, RANK, every_entry, nasty_counts, plain_counts
 
 import bayesnmf
-from bayesnmf import MAP, VI, ConvergenceWarning, Dirichlet, Gamma, Priors, Start
+from bayesnmf import ConvergenceWarning, Dirichlet, Gamma, Priors, Start
 from bayesnmf.inference import coordinate_ascent
 
 FLAT = Gamma(1.0, 0.0)
-OPTIONS = {"map": MAP, "vi": VI}
 NASTY = nasty_counts()
 SPARSE = Priors(Gamma(0.4, 0.1), Dirichlet(0.3))  # many local optima
 
-by_method = pytest.mark.parametrize("method", OPTIONS)
+by_method = pytest.mark.parametrize("method", PLAIN)
 
 
 def run(counts, model, method, priors, *, rank=RANK, seed=0, max_iter=30, tol=0.0, progress=False, **settings):
-    options = OPTIONS[method](priors=priors, max_iter=max_iter, tol=tol, **settings)
+    options = PLAIN[method](priors=priors, max_iter=max_iter, tol=tol, **settings)
     return bayesnmf.fit(counts, model, rank, method, seed=seed, options=options, progress=progress)
 
 
@@ -31,7 +31,7 @@ def ends_by_hand(method, restarts, **settings):
     from bayesnmf.inference.coordinate_ascent import Schedule, ascend
     from bayesnmf.problems import point_or_mean_field, start_state
 
-    problem = point_or_mean_field(as_counts(NASTY), OPTIONS[method](priors=SPARSE))
+    problem = point_or_mean_field(as_counts(NASTY), PLAIN[method](priors=SPARSE))
     ascents = []
     for restart in range(restarts):
         rng = np.random.default_rng(0 if restart == 0 else [0, restart])
@@ -166,7 +166,7 @@ def test_a_start_that_is_not_a_number_is_never_the_best(monkeypatch):
 @pytest.mark.parametrize("restarts", [0, -1, 1.5])
 def test_a_number_of_starts_is_a_positive_whole_number(method, restarts):
     with pytest.raises((ValueError, TypeError), match="restarts must be"):
-        OPTIONS[method](restarts=restarts)
+        PLAIN[method](restarts=restarts)
 
 
 @by_method
@@ -174,7 +174,7 @@ def test_given_starts_are_not_repeated(method):
     start = Start(np.ones((9, RANK)), np.full((RANK, 7), 1 / 7))
     for given in (start, "svd", run(NASTY, "gamma_poisson", method, SPARSE, max_iter=1)):
         with pytest.raises(ValueError, match="restarts=2 needs start='random': every other start is one and the same"):
-            OPTIONS[method](start=given, restarts=2)
+            PLAIN[method](start=given, restarts=2)
 
 
 # --- the KKT residual -------------------------------------------------------------------------------

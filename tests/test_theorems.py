@@ -62,11 +62,12 @@ import numpy as np
 import pytest
 from golden import reference
 from iterates import iterates, random_point, separated_counts, unscaled_point
+from plain import plain_map
 from registry import RANK, nasty_counts
 from scipy import stats
 
 import bayesnmf
-from bayesnmf import MAP, Dirichlet, Gamma, Priors, Start, checks, to_topic_model
+from bayesnmf import Dirichlet, Gamma, Priors, Start, checks, to_topic_model
 from bayesnmf.inference.coordinate_ascent import allocate, update
 from bayesnmf.problems import point_or_mean_field, start_state
 
@@ -211,7 +212,7 @@ def test_half_steps_are_exact_under_the_map():
     some = NASTY.sum(axis=1) > 0
     before = to_topic_model((theta, beta))
     proportions, components = em_step(NASTY, before.proportions, before.components)
-    problem = point_or_mean_field(checks.as_counts(NASTY), MAP(priors=Priors(FLAT, FLAT)))
+    problem = point_or_mean_field(checks.as_counts(NASTY), plain_map(priors=Priors(FLAT, FLAT)))
     state = start_state(problem, Start(theta, beta), RANK, np.random.default_rng(0))
     totals = allocate(problem, state, None)
     moved = [update(problem, state, side, totals) for side in ("loadings", "components")]
@@ -267,7 +268,9 @@ def test_map_is_maximum_likelihood_with_pseudo_samples():
 def test_map_with_gammas_is_map_of_the_topic_model_with_dirichlets():
     """[C] cor. 2: at the optimum Σ_j β_kj = Σ_j (c_kj − 1)/d_k, and (L, F) is the MAP under F_k ~ Dirichlet(c_k)."""
     counts, c, d = separated_counts(), 3 + C[:2], D[:2]
-    options = MAP(priors=Priors(FLAT, Gamma(c, d)), start=Start(*unscaled_point(counts, 2)), max_iter=1_000, tol=0)
+    options = plain_map(
+        priors=Priors(FLAT, Gamma(c, d)), start=Start(*unscaled_point(counts, 2)), max_iter=1_000, tol=0
+    )
     fit = bayesnmf.fit(counts, "poisson", 2, "map", options=options)
     np.testing.assert_allclose(fit.components.sum(axis=1), (c - 1).sum(axis=1) / d[:, 0], rtol=1e-13)
     model = to_topic_model(fit)

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from golden import reference
 from iterates import iterates, random_point, separated_counts, unscaled_point
+from plain import plain_map, plain_vi
 from registry import nasty_counts
 from scipy import stats
 from scipy.special import gammaln, logsumexp, xlogy
 
 import bayesnmf
-from bayesnmf import VI, Dirichlet, Gamma, Priors, ScaledDirichlet, Start
+from bayesnmf import Dirichlet, Gamma, Priors, ScaledDirichlet, Start
 
 FLAT, EVEN = Gamma(1.0, 0.0), Dirichlet(1.0)
 NASTY = nasty_counts()
@@ -99,7 +100,7 @@ def test_poisson_augmented_multinomial_and_categorical_likelihoods_are_one(seed)
 
 
 def _stay(priors, loadings, components):
-    return bayesnmf.MAP(priors=priors, start=Start(loadings, components), max_iter=0, tol=0)
+    return plain_map(priors=priors, start=Start(loadings, components), max_iter=0, tol=0)
 
 
 # --- 7: EM --------------------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ def test_paths_1_and_2_meet(priors):
     model = "gamma_poisson" if isinstance(priors[0], Gamma) else "dirichlet_poisson"
 
     def run(**settings):
-        options = VI(priors=Priors(*priors), **settings)
+        options = plain_vi(priors=Priors(*priors), **settings)
         return bayesnmf.fit(separated_counts(), model, 2, "vi", seed=0, options=options)
 
     rough = run(max_iter=30, tol=0)
@@ -257,7 +258,7 @@ def test_allocations_and_bounds_stay_below_the_evidence(case, rank):
     counts, evidence = golden["X"], golden["log_evidence"][rank]
     alpha, eta, a, b = reference.EVIDENCE_PRIOR
     priors = Priors(ScaledDirichlet(alpha, a, b), Dirichlet(eta))
-    fit = bayesnmf.fit(counts, "dirichlet_gamma", rank, "vi", seed=0, options=VI(priors=priors, tol=1e-10))
+    fit = bayesnmf.fit(counts, "dirichlet_gamma", rank, "vi", seed=0, options=plain_vi(priors=priors, tol=1e-10))
     gamma, nu = fit.posterior.loadings.concentration, fit.posterior.components.concentration
     log_products = reference.dirichlet_expected_log(gamma)[:, :, None] + reference.dirichlet_expected_log(nu)
     log_share = log_products - logsumexp(log_products, axis=1, keepdims=True)

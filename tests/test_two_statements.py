@@ -12,6 +12,7 @@ import pytest
 from bayesnmf.models.likelihood import as_observation
 from numpyro.infer import TraceMeanField_ELBO
 from numpyro.infer.util import log_density
+from plain import plain_vi
 from registry import (
     MODELS_AND_PRIORS,
     RANK,
@@ -25,7 +26,7 @@ from registry import (
 )
 
 import bayesnmf
-from bayesnmf import VI, Start, checks
+from bayesnmf import Start, checks
 from bayesnmf.inference.sides import objective
 from bayesnmf.inference.start import random_state
 from bayesnmf.kernels.cpu import expected_allocations
@@ -129,7 +130,7 @@ def compiled_bounds(model, traced, fixed, batches=20, particles=100):
 
 def bounds(fit, priors, counts):
     """Mean and standard error of NumPyro's augmented and marginal bounds at the q of a fit."""
-    problem = point_or_mean_field(counts, VI(priors=priors))
+    problem = point_or_mean_field(counts, plain_vi(priors=priors))
     components = fit.components if fit.posterior.components is None else fit.posterior.components
     state = start_state(problem, Start(fit.posterior.loadings, components), RANK, None)
     fixed, traced = {}, {}
@@ -146,7 +147,7 @@ def bounds(fit, priors, counts):
 
 def check_bounds(entry, priors):
     counts = checks.as_counts(plain_counts(seed=2))
-    options = VI(priors=priors, max_iter=15, tol=0)
+    options = plain_vi(priors=priors, max_iter=15, tol=0)
     fit = bayesnmf.fit(counts, entry.model, RANK, "vi", seed=3, options=options)
     (augmented, marginal), error = bounds(fit, priors, counts)
     # Both means have standard errors estimated from 20 batches; keys are fixed.
@@ -170,7 +171,7 @@ def test_elbo_with_components_as_a_parameter(position):
 def test_guide_parameters_and_back(entry):
     """A mean field as the parameters of the guide, and as a mean field again, is the same."""
     counts, priors = checks.as_counts(nasty_counts()), entry.priors()
-    problem = point_or_mean_field(counts, VI(priors=priors))
+    problem = point_or_mean_field(counts, plain_vi(priors=priors))
     state = random_state(problem, RANK, np.random.default_rng(4))
     again = state_of_parameters(guide_parameters(state, problem), problem)
     for one, two in zip(state, again, strict=True):
