@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -92,22 +92,34 @@ def run_compare(options: argparse.Namespace) -> int:
     rank = checks.check_count(checks.parse_int(options.rank, "--rank"), "--rank")
     seed = checks.check_count(checks.parse_int(options.seed, "--seed"), "--seed", minimum=0)
     counts, image_shape = read(options.file, options.transpose)
-    out = checks.check_folder(options.out, "--out")
 
     from rich.console import Console
 
     from bayesnmf.comparison import compare
-    from bayesnmf.reports import notes, rich_table, write
+    from bayesnmf.reports import file_names, notes, rich_table, write
+
+    out = checks.check_folder(options.out, "--out", file_names())
 
     result = compare(counts, options.model, rank, methods, seed=seed, out=out, progress=not options.quiet)
-    written = write(result, out, image_shape)  # before anything is printed, which a closed pipe may end
+    # Before anything is printed, which a closed pipe may end; what cannot be written is printed all the same.
+    written, failure = attempt(lambda: write(result, out, image_shape))
     console = Console()
     console.print(rich_table(result))
     for line in notes(result):
         console.print(line, style="bold red" if line.startswith("CAUTION") else "", highlight=False)
-    for path in written:
+    if failure is not None:
+        raise failure
+    for path in written or []:
         console.print(f"wrote {path}", highlight=False)
     return 130 if result.interrupted else 0
+
+
+def attempt[Result](write: Callable[[], Result]) -> tuple[Result | None, Exception | None]:
+    """Return what a function that writes returns, or why it could not: a full disk must not cost the results."""
+    try:
+        return write(), None
+    except (OSError, ImportError, MemoryError) as error:
+        return None, error
 
 
 def run_equivalences(options: argparse.Namespace) -> int:
@@ -127,10 +139,12 @@ def run_equivalences(options: argparse.Namespace) -> int:
     from bayesnmf.certificates.table import WIDTH
 
     found = equivalences(counts, rank, iterations=iterations, seed=seed, progress=not options.quiet)
-    if options.csv is not None:
-        found.save(options.csv)  # before anything is printed, which a closed pipe may end
+    # Before anything is printed, as above.
+    _, failure = (None, None) if options.csv is None else attempt(lambda: found.save(options.csv))
     console = Console()
     (console if console.is_terminal else Console(width=WIDTH)).print(found)
+    if failure is not None:
+        raise failure
     return 130 if found.interrupted else 0 if found.hold else 1
 
 

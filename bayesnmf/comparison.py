@@ -136,7 +136,8 @@ def compare(
     settings : Settings, optional
         Priors, held-out fractions, options of single methods.
     out : path, optional
-        Folder in which each fit is saved as soon as it is done (`fits/METHOD.nc`).
+        Folder in which each fit is saved as soon as it is done (`fits/METHOD.nc`, or `.zarr` above 1 GiB). A folder
+        that cannot be written to is refused before the first fit; what cannot be saved later is among the cautions.
     progress : bool or callable
         As for `bayesnmf.fit`.
 
@@ -151,7 +152,7 @@ def compare(
     seed = checks.check_count(seed, "seed", minimum=0)
     settings = Settings() if settings is None else settings
     checks.check_instance(settings, Settings, "settings")
-    folder = None if out is None else checks.check_folder(out, "out")
+    folder = None if out is None else checks.check_folder(out, "out", [f"fits/{method}.nc" for method in methods])
     data = checks.as_counts(counts)
     checks.check_integer_counts(data, "compare, which thins them", "round them")
     split = split_counts(data, settings.keep, settings.withhold, np.random.default_rng(seed))
@@ -163,7 +164,8 @@ def compare(
     with reporting(progress) as report, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # told as cautions, beside the numbers
         plan = Plan(split.train, model, rank, settings, report)
-        fits = align(_fit_all(plan, methods, seed, folder))
+        found, unsaved = _fit_all(plan, methods, seed, folder)
+        fits = align(found)
         others = _from_other_starts(plan, fits, seed + 1) if _all_done(fits, methods) else {}
         rows = {}
         for done, name in enumerate(fits):
@@ -171,7 +173,7 @@ def compare(
             rows[name] = measure(fits, name, split, others.get(name), seed)
         report("scoring", len(fits), len(fits), np.nan)
     cautions = cautions_of_all(fits, rows) + cautions_of_missing(methods, fits, others if settings.dispersed else fits)
-    return Comparison(fits, as_table(rows), split, cautions)
+    return Comparison(fits, as_table(rows), split, cautions + unsaved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,9 +199,15 @@ def _all_done(fits: Mapping[str, Fit], methods: Sequence[str]) -> bool:
     return len(fits) == len(methods) and all(done.status.reason != INTERRUPTED for done in fits.values())
 
 
-def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) -> dict[str, Fit]:
-    """Fit by every method until one is interrupted, and save each as soon as it is done."""
+def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) -> tuple[dict[str, Fit], list[str]]:
+    """Fit by every method until one is interrupted, and save each as soon as it is done.
+
+    What cannot be saved ends nothing, since hours of fits would be lost: it is listed with the reason.
+    """
+    from bayesnmf.storage import save_by_size
+
     fits: dict[str, Fit] = {}
+    unsaved: list[str] = []
     for method in methods:
         try:
             fits[method] = plan.fit(method, seed, plan.settings.of(method))
@@ -208,11 +216,13 @@ def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) ->
                 raise
             break
         if out is not None:
-            (out / "fits").mkdir(exist_ok=True)
-            fits[method].save(out / "fits" / f"{method}.nc")
+            try:
+                save_by_size(fits[method], out / "fits" / f"{method}.nc")
+            except (OSError, ImportError) as error:
+                unsaved.append(f"the fit by {method} could not be saved: {error}")
         if fits[method].status.reason == INTERRUPTED:
             break
-    return fits
+    return fits, unsaved
 
 
 def _from_other_starts(plan: Plan, fits: Mapping[str, Fit], seed: int) -> dict[str, Fit]:

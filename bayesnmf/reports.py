@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 SHOWN_ROWS = 4
 STORED_DRAWS = 250
+TREE, TABLE, REPORT = "compare.nc", "table.csv", "report.txt"
+FIGURES = ("components", "objectives", "agreement", "loadings_intervals")
+CHAINS = ("gibbs", "nuts")
 
 # Heading and format of each measure, in the order of the report.
 MEASURES = {
@@ -89,15 +92,21 @@ def as_text(comparison: Comparison) -> str:
     return "\n".join([as_lines(rich_table(comparison)), *notes(comparison)])
 
 
+def file_names() -> list[str]:
+    """Return the names of all files that `write` may write, so that what is in their way is found before the fits."""
+    return [TREE, TABLE, REPORT, *(f"{name}.png" for name in (*FIGURES, *(f"chains_{name}" for name in CHAINS)))]
+
+
 def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None) -> list[Path]:
-    """Write `compare.nc`, `table.csv`, `report.txt` and the figures; return their paths."""
-    from bayesnmf.storage import write_tree
+    """Write `compare.nc` (`.zarr` above 1 GiB), `table.csv`, `report.txt` and the figures; return their paths."""
+    from bayesnmf.storage import path_by_size, write_tree
 
     out.mkdir(parents=True, exist_ok=True)
-    written = [out / "compare.nc", out / "table.csv", out / "report.txt"]
-    write_tree(to_datatree(comparison), written[0])
-    write_text(written[1], comparison.table.to_csv())
+    tree = to_datatree(comparison)
+    written = [path_by_size(tree, out / TREE), out / TABLE, out / REPORT]
+    write_text(written[1], comparison.table.to_csv())  # the small ones first, should there be no room for all
     write_text(written[2], as_text(comparison) + "\n")
+    write_tree(tree, written[0])
     return written + figures(comparison, out, image_shape)
 
 
@@ -133,7 +142,7 @@ def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | No
     drawn["agreement"] = lambda: plots.agreement(fits)
     if with_posterior:
         drawn["loadings_intervals"] = lambda: plots.loadings_intervals(with_posterior, rows)
-    for name in ("gibbs", "nuts"):
+    for name in CHAINS:
         if name in fits:
             drawn[f"chains_{name}"] = lambda name=name: plots.chains(fits[name])  # type: ignore[misc]
     paths = []

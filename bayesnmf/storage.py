@@ -16,6 +16,7 @@ __all__ = ["load", "save"]
 
 SUFFIXES = (".nc", ".zarr")
 LARGEST_NETCDF = 2**30  # bytes: a NetCDF file is made in memory, and HDF5 on a full disk ends the interpreter
+PACKED = {"/counts": {name: {"zlib": True, "shuffle": True} for name in CSR}}
 
 
 def save(fit: Fit, path: str | os.PathLike[str]) -> None:
@@ -33,10 +34,29 @@ def save(fit: Fit, path: str | os.PathLike[str]) -> None:
         The file cannot be written.
     """
     target = Path(os.path.realpath(path))
-    suffix = _suffix(target)
-    _check_target(target, suffix)
+    _check_target(target, _suffix(target))
+    write_tree(xr.DataTree.from_dict(encode_fit(fit)), target, PACKED)
+
+
+def save_by_size(fit: Fit, path: Path) -> None:
+    """Write a fit to a NetCDF file or, where it is too large for one, to a Zarr store beside it.
+
+    Raises
+    ------
+    ImportError
+        It is too large, and zarr is not installed.
+    OSError, ValueError
+        As `save`.
+    """
     tree = xr.DataTree.from_dict(encode_fit(fit))
-    write_tree(tree, target, {"/counts": {name: {"zlib": True, "shuffle": True} for name in CSR}})
+    target = path_by_size(tree, path)
+    _check_target(target, _suffix(target))
+    write_tree(tree, target, PACKED)
+
+
+def path_by_size(tree: xr.DataTree, path: Path) -> Path:
+    """Return the path of a NetCDF file, or of a Zarr store beside it where a tree is too large for NetCDF."""
+    return path if tree.nbytes <= LARGEST_NETCDF else path.with_suffix(".zarr")
 
 
 def write_tree(tree: xr.DataTree, path: Path, encoding: dict[str, Any] | None = None) -> None:

@@ -280,7 +280,7 @@ def test_changed_and_missing_parts_are_refused(tmp_path):
 @pytest.mark.parametrize("suffix", [".nc", ".zarr"])
 def test_other_files_are_refused(suffix, tmp_path):
     path = tmp_path / f"tree{suffix}"
-    storage._write(xr.DataTree.from_dict({"/counts": xr.Dataset({n: ("x", [1]) for n in CSR})}), path, suffix)
+    storage.write_tree(xr.DataTree.from_dict({"/counts": xr.Dataset({n: ("x", [1]) for n in CSR})}), path)
     with pytest.raises(ValueError, match=r"must be a fit that Fit\.save wrote: .*arviz\.from_"):
         bayesnmf.load(path)
 

@@ -7,7 +7,7 @@ from bayesnmf.checks.calibration import (
     check_enough_draws,
     check_suffix,
 )
-from bayesnmf.checks.certificates import check_effort, check_file_to_write, check_some_counts
+from bayesnmf.checks.certificates import check_effort, check_some_counts
 from bayesnmf.checks.closed_form import (
     check_allocation_model,
     check_coordinate_ascent,
@@ -34,6 +34,7 @@ from bayesnmf.checks.evidence import (
     check_integrates_out,
     check_proper_loadings,
 )
+from bayesnmf.checks.files import check_file_to_write, check_folder
 from bayesnmf.checks.options import (
     check_broadcast,
     check_family,
@@ -67,7 +68,6 @@ from bayesnmf.checks.values import (
     check_choice,
     check_count,
     check_flag,
-    check_folder,
     check_fraction,
     check_has_file,
     check_instance,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from bayesnmf.checks.values import check_choice, check_count, check_words
@@ -18,16 +17,6 @@ def check_effort(effort: Any) -> None:
     if effort.svi_models != ():
         for model in check_words(effort.svi_models, "svi_models"):
             check_choice(model, "svi_models", MODELS)
-
-
-def check_file_to_write(path: str | Path, name: str) -> Path:
-    """Return the path of a file in a folder that exists."""
-    file = Path(path)
-    if file.is_dir():
-        raise ValueError(f"{name} must be a file: {path} is a folder; add a file name")
-    if not file.parent.is_dir():
-        raise ValueError(f"{name} must be in a folder that exists: {file.parent} does not; create the folder")
-    return file
 
 
 def check_some_counts(counts: Counts) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -167,13 +166,3 @@ def check_has_file(transpose: bool) -> None:
     """Refuse to transpose the counts that are taken where no file is named."""
     if transpose:
         raise ValueError("--transpose needs a FILE to transpose: name one, or leave --transpose out")
-
-
-def check_folder(path: str | Path, name: str) -> Path:
-    """Return a folder that exists or can be made."""
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"{name} must be a folder that can be written to: {path} ({error.strerror})") from error
-    return folder
