@@ -14,6 +14,8 @@ from typing import Any
 
 from numba import njit
 
+from bayesnmf.kernels.cpu.keeping import cache_of
+
 # Sums may be reordered and fused, so that the loops over components vectorise; NaN and infinity keep their meaning.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
@@ -26,7 +28,9 @@ def kept(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def compiled(function: Callable[..., Any]) -> Any:
         function.__qualname__ += f"_{DIGEST}"
-        return njit(cache=True, **options)(function)
+        dispatcher = njit(**options)(function)
+        dispatcher._cache = cache_of(function)
+        return dispatcher
 
     return compiled
 
