@@ -26,6 +26,7 @@ from bayesnmf.sampling import closed_form_fit
 from bayesnmf.specification import MODELS
 
 MOST_ALLOCATIONS = 100_000
+MOST_VISITS = 10**12  # about an hour
 LARGEST_PARTICLES = 4 * 2**30
 WIDEST_SPREAD = 1.0  # of the log estimates, in nats; beyond it one run decides the mean
 ROUNDING = 1e-9
@@ -128,8 +129,8 @@ def log_evidence(
         Number of components, K.
     method : {"smc", "exact"}
         "smc": sequential Monte Carlo through the Pólya urn, one single count after another; time is
-        O(ΣX · K · particles) and memory O(m · K · particles) a run. "exact": the sum over all allocations, at most
-        100,000 of them.
+        O(ΣX · K · particles) a run, with ΣX · K · particles · runs at most 1e12, and memory O(m · K · particles) a
+        run. "exact": the sum over all allocations, at most 100,000 of them.
     priors : Priors, optional
         None is the model's default.
     particles : int
@@ -170,6 +171,7 @@ def log_evidence(
     if method == "exact":
         checks.check_enumerable(count_allocations(data, rank), MOST_ALLOCATIONS)
         return Evidence(enumerated_log_evidence(data, rank, *sides), 0.0, method, 0, (), -np.inf)
+    checks.check_visits(data.total, rank * particles * runs, MOST_VISITS)
     bound = _variational_bound(data, model, rank, Priors(*sides))
     return _judged(_run_all(data, rank, sides, particles, np.random.SeedSequence(seed).spawn(runs)), particles, bound)
 

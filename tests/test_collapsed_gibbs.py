@@ -11,6 +11,7 @@ from bayesnmf.inference.allocation_model import log_p_allocation, urn_of
 from bayesnmf.inference.collapsed_gibbs import collapsed_gibbs_chain
 from bayesnmf.inference.sides import State, objective
 from bayesnmf.kernels.cpu import assign_tokens, expected_allocations, reassign_tokens
+from bayesnmf.kernels.cpu import urn as urn_module
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.problems import draws_problem, start_state
 
@@ -88,6 +89,26 @@ def test_totals_are_those_of_the_assignments_and_the_counts(rank):
         np.testing.assert_array_equal(tokens.loadings.sum(axis=1), counts.sum(axis=1))
         np.testing.assert_array_equal(tokens.components.sum(axis=1), counts.sum(axis=0))
         reassign_tokens(matrix, tokens, urn, seed)
+
+
+@pytest.mark.parametrize("tokens_at_once", [1, 3, 10])
+def test_pieces_of_a_sweep_draw_what_the_whole_sweep_does(tokens_at_once, monkeypatch):
+    """Wherever they end: within a cell, between two, after a row; cells and rows without counts are among them."""
+    priors = Gamma(np.linspace(0.2, 2.0, 11)[:, None] * [1, 2, 3], 0.1), Dirichlet(0.3)
+
+    def drawn(at_once):
+        monkeypatch.setattr(urn_module, "piece", lambda _: at_once)
+        matrix, tokens = tokens_of(nasty_counts(), 3)
+        heard = []
+        for seed in range(3):
+            reassign_tokens(matrix, tokens, urn_of(*priors, 3, matrix.shape[1]), seed, lambda: heard.append(None))
+        return tokens, heard, int(matrix.sum())
+
+    whole, nothing, total = drawn(10**9)
+    parts, heard, _ = drawn(tokens_at_once)
+    assert (len(nothing), len(heard)) == (0, 3 * ((total - 1) // tokens_at_once))
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_first_assignments_are_draws_given_the_factors():

@@ -17,6 +17,7 @@ from bayesnmf import VI, Dirichlet, Gamma, Priors, ScaledDirichlet, checks, log_
 from bayesnmf.inference import side_by_side
 from bayesnmf.inference.allocation_model import urn_of
 from bayesnmf.kernels.cpu import Particles, filter_row
+from bayesnmf.kernels.cpu import particles as particles_module
 from bayesnmf.kernels.cpu.particles import systematic_offspring
 from bayesnmf.priors import matrix
 
@@ -276,6 +277,21 @@ def test_an_interrupted_estimate_keeps_the_finished_runs(monkeypatch):
     monkeypatch.setattr(side_by_side, "wait", interrupted_wait)
     result = log_evidence(COUNTS, rank=2, particles=7, runs=4, seed=0)
     assert (result.log_evidence, result.particles, result.estimates) == (-3.0, 7, (-3.0,))
+
+
+@pytest.mark.parametrize("tokens_at_once", [1, 2])
+def test_pieces_of_a_pass_estimate_what_the_whole_pass_does(tokens_at_once, monkeypatch):
+    asked = {"rank": 2, "priors": CASES["gamma_poisson"], "particles": 20, "runs": 2, "seed": 0}
+    whole = log_evidence(COUNTS, **asked)
+    monkeypatch.setattr(particles_module, "piece", lambda _: tokens_at_once)
+    np.testing.assert_allclose(log_evidence(COUNTS, **asked).estimates, whole.estimates, rtol=1e-14)
+
+
+def test_what_would_take_days_is_refused():
+    with pytest.raises(ValueError, match=r"must be at most 1e\+12: found 4e\+12; give fewer rows"):
+        log_evidence([[1e12, 2]], rank=2, particles=2, runs=1)
+    with pytest.raises(ValueError, match="at most 100,000 allocations: these counts and rank have 1e\\+300"):
+        log_evidence(np.full((2_000, 1_000), 50), rank=20, method="exact")
 
 
 # --- bounds -------------------------------------------------------------------------------------------

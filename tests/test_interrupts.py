@@ -11,10 +11,13 @@ import pytest
 
 import bayesnmf
 from bayesnmf import NUTS, Dirichlet, Gibbs, Priors
+from bayesnmf.inference import evidence
 from bayesnmf.inference import side_by_side as module
+from bayesnmf.kernels.cpu import filter_row, urn
 
 COUNTS = np.random.default_rng(0).poisson(3.0, (6, 5))
 LONG = Gibbs(start="random", chains=2, draws=2, warmup=0, thin=20_000)
+COLLAPSED = replace(LONG, collapsed=True, priors=Priors(components=Dirichlet(1.0)))
 LONG_NUTS = NUTS(start="random", chains=2, draws=20_000, warmup=0, max_tree_depth=4)
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
@@ -59,7 +62,7 @@ def threads_end():
     [
         ("gibbs", LONG),
         ("gibbs", replace(LONG, chains=1)),
-        ("gibbs", replace(LONG, collapsed=True, priors=Priors(components=Dirichlet(1.0)))),
+        ("gibbs", COLLAPSED),
         ("nuts", LONG_NUTS),
     ],
     ids=["gibbs", "one chain", "collapsed", "nuts"],
@@ -86,6 +89,37 @@ def test_an_exception_of_the_caller_s_progress_ends_all_chains(method):
     with pytest.raises(RuntimeError, match="no more room"):
         bayesnmf.fit(COUNTS, rank=2, method=method, seed=0, options=options, progress=progress)
     assert len(seen) < 2_000
+
+
+def test_a_long_sweep_of_collapsed_gibbs_is_left(monkeypatch):
+    """Of tens of thousands of pieces, which a single cell of counts is cut into."""
+    monkeypatch.setattr(urn, "PIECE", 2**14)
+    progress, seen = alarm_after(20)
+    with raising(TimeoutError("too long")), pytest.raises(TimeoutError):
+        bayesnmf.fit([[40_000_000, 1]], rank=2, method="gibbs", seed=0, options=COLLAPSED, progress=progress)
+    assert len(seen) < 20_000
+    assert threads_end()
+
+
+def test_a_long_pass_of_the_evidence_is_left(monkeypatch):
+    """The same; Ctrl-C before any run is done is passed on."""
+    heard = []
+
+    def filtered(*given):
+        def heed():
+            heard.append(None)
+            if len(heard) == 20:
+                os.kill(os.getpid(), signal.SIGINT)
+            given[-1]()
+
+        return filter_row(*given[:-1], heed)
+
+    monkeypatch.setattr(urn, "PIECE", 2**12)
+    monkeypatch.setattr(evidence, "filter_row", filtered)
+    with pytest.raises(KeyboardInterrupt):
+        bayesnmf.log_evidence([[10_000_000, 1]], rank=2, particles=2, runs=1)
+    assert len(heard) < 20_000
+    assert threads_end()
 
 
 def test_a_failing_task_stops_the_others_and_its_error_is_raised():

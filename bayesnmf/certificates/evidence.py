@@ -14,7 +14,7 @@ from bayesnmf.certificates.table import Claim, Row
 from bayesnmf.counts import Counts
 from bayesnmf.evidence import MOST_ALLOCATIONS, log_evidence
 from bayesnmf.fitting import ConvergenceWarning
-from bayesnmf.inference.evidence import count_allocations
+from bayesnmf.inference.evidence import MOST_DIGITS, count_allocations, digits_of_allocations
 from bayesnmf.options import BLD, MAP, VI, Priors
 from bayesnmf.priors import Dirichlet, ScaledDirichlet
 
@@ -74,10 +74,8 @@ def _too_large(counts: Counts, rank: int) -> str | None:
     """Say why the evidence cannot be had by enumeration, if it cannot."""
     if not counts.is_integer:
         return "needs whole numbers"
-    # A bound first, C(x + r, r) ≥ (1 + x/r)^r with r = K − 1: the number itself may have millions of digits.
-    others = max(rank - 1, 1)
-    digits = others * float(np.log10(1 + counts.matrix.data / others).sum()) if rank > 1 else 0.0
-    if digits > 30:
+    digits = digits_of_allocations(counts, rank)
+    if digits > MOST_DIGITS:
         return f"needs at most {MOST_ALLOCATIONS:,} allocations: there are more than 10^{int(digits):,}"
     number = count_allocations(counts, rank)
     if number > MOST_ALLOCATIONS:

@@ -33,6 +33,7 @@ from bayesnmf.checks.evidence import (
     check_enumerable,
     check_integrates_out,
     check_proper_loadings,
+    check_visits,
 )
 from bayesnmf.checks.files import check_file_to_write, check_folder
 from bayesnmf.checks.options import (
@@ -151,6 +152,7 @@ __all__ = [
     "check_totals",
     "check_truth",
     "check_vi_algorithm",
+    "check_visits",
     "check_words",
     "first_gpu",
     "found_in",

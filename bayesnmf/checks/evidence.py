@@ -28,7 +28,18 @@ def check_proper_loadings(loadings: Any, what: str) -> None:
         )
 
 
-def check_enumerable(allocations: int, most: int) -> None:
+def check_visits(total: float, each: int, most: int) -> None:
+    """Refuse a pass over single counts that would take days, given the work of each."""
+    work = max(int(total), 1) * each
+    if work > most:
+        raise ValueError(
+            f"method='smc' takes every particle of every run through every single count: {total:,.0f} counts times "
+            f"rank, particles and runs must be at most {most:.0e}: found {min(work, 10**300):.3g}; give fewer rows, "
+            "particles or runs, or bound the evidence by elbo_marginal of a fit by method='vi'"
+        )
+
+
+def check_enumerable(allocations: float, most: int) -> None:
     """Refuse to enumerate more than so many allocations."""
     if allocations > most:
         raise ValueError(

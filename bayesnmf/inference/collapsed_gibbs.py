@@ -29,19 +29,26 @@ def collapsed_gibbs_chain(
     """Run one chain; parameters as in `bayesnmf.inference.gibbs.gibbs_chain`.
 
     The first assignments are drawn given the factors of `state`. A sweep is serial; `threads` are those of the
-    log joint of kept draws, the only ones that have one: progress is told NaN for all others.
+    log joint of kept draws, the only ones that have one: progress is told NaN for all others. A long sweep tells it
+    several times of the one before, so that what it raises is heard.
     """
     matrix, (rank, m) = problem.counts.matrix, state.components.matrix.shape
     urn = urn_of(problem.loadings_prior, problem.components_prior, rank, m)  # type: ignore[arg-type]
     tokens: Tokens | None = None
+    done = -1
+
+    def heed() -> None:
+        if progress is not None:
+            progress(done, math.nan, state)
 
     def step(keep: bool) -> tuple[State, float]:
-        nonlocal state, tokens
+        nonlocal state, tokens, done
         seed = int(rng.integers(2**63))
         if tokens is None:
-            tokens = assign_tokens(matrix, state.loadings.geometric, state.components.geometric, seed)
+            tokens = assign_tokens(matrix, state.loadings.geometric, state.components.geometric, seed, heed)
         else:
-            reassign_tokens(matrix, tokens, urn, seed)
+            reassign_tokens(matrix, tokens, urn, seed, heed)
+        done += 1
         if not keep:
             return state, math.nan
         state = update_loadings(problem, state, tokens.loadings)

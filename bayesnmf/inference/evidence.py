@@ -23,9 +23,20 @@ from bayesnmf.priors import Dirichlet, Distribution
 
 Array = NDArray[Any]
 
+MOST_DIGITS = 30  # of a number of allocations that is counted
 
-def count_allocations(counts: Counts, rank: int) -> int:
-    """Return how many S of whole numbers there are with Σ_k S_ikj = X_ij."""
+
+def digits_of_allocations(counts: Counts, rank: int) -> float:
+    """Return a lower bound of the decimal logarithm of the number of allocations, which may have millions of digits."""
+    others = max(rank - 1, 1)  # C(x + r, r) ≥ (1 + x/r)^r with r = K − 1
+    return others * float(np.log10(1 + counts.matrix.data / others).sum()) if rank > 1 else 0.0
+
+
+def count_allocations(counts: Counts, rank: int) -> float:
+    """Return how many S of whole numbers there are with Σ_k S_ikj = X_ij; a lower bound if there are above 1e30."""
+    digits = digits_of_allocations(counts, rank)
+    if digits > MOST_DIGITS:
+        return 10.0 ** min(digits, 300)
     return math.prod(math.comb(int(x) + rank - 1, rank - 1) for x in counts.matrix.data)
 
 
@@ -66,14 +77,21 @@ def estimated_log_evidence(
     particles : int
         Their number. The variance of p̂(X)/p(X) falls as one over it.
     stop : Event
-        Looked at before every row.
+        Looked at before every row, and within long ones.
     """
     n, m = counts.shape
     urn = urn_of(*priors, rank, m)
     state = Particles(np.zeros((m, particles, rank)), np.tile(urn.sums, (particles, 1)), np.ones(particles))
     log_p = log_p_beside_urn(priors[0], counts.row_totals, rank) - counts.log_factorial
-    for row, row_seed in enumerate(seed.generate_state(n, np.uint64)):
+
+    def heed() -> None:
         if stop.is_set():
-            return None
-        log_p += filter_row(counts.matrix, row, urn, state, row_seed)
+            raise KeyboardInterrupt
+
+    try:
+        for row, row_seed in enumerate(seed.generate_state(n, np.uint64)):
+            heed()
+            log_p += filter_row(counts.matrix, row, urn, state, row_seed, heed)
+    except KeyboardInterrupt:
+        return None
     return log_p

@@ -6,6 +6,7 @@ A token's urn weights are those of `bayesnmf.kernels.cpu.urn`, with the totals o
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.sparse import csr_array
 from bayesnmf.kernels.cpu.compiling import kept
 from bayesnmf.kernels.cpu.sampling import place
 from bayesnmf.kernels.cpu.streams import mix, uniform
-from bayesnmf.kernels.cpu.urn import Urn
+from bayesnmf.kernels.cpu.urn import Urn, piece
 
 Array = NDArray[Any]
 
@@ -60,19 +61,21 @@ def _resample(weights: Array, u: float, offspring: Array, A: Array, B: Array, su
 @kept(nogil=True)
 def _filter_row(
     features: Array, values: Array, alpha: Array, r: Array, concentration: Array, B: Array, sums: Array,
-    weights: Array, seed: Any,
+    weights: Array, seed: Any, A: Array, state: Array, at: Array, left: int,
 ) -> float:  # fmt: skip
     particles, rank = sums.shape
-    state = np.empty(1, dtype=np.uint64)
-    state[0] = mix(seed)
-    A = np.zeros((particles, rank))
     cumulative = np.empty((particles, rank))
     offspring = np.empty(particles, dtype=np.int64)
     recorded = 0.0
-    for p in range(len(features)):
+    first, done = max(at[0], 0), at[1]
+    if at[0] < 0:
+        state[0] = mix(seed)
+    for p in range(first, len(features)):
         j = features[p]
         eta = concentration[j if len(concentration) > 1 else 0]
-        for _ in range(int(values[p])):
+        count = int(values[p])
+        last = min(count, done + left)
+        for _ in range(done, last):
             mean = 0.0
             for q in range(particles):
                 running = 0.0
@@ -96,6 +99,12 @@ def _filter_row(
                 A[q, k] += 1
                 B[j, q, k] += 1
                 sums[q, k] += 1
+        left -= last - done
+        if last < count:
+            at[0], at[1] = p, last
+            return recorded
+        done = 0
+    at[0] = len(features)
     return recorded
 
 
@@ -117,7 +126,9 @@ class Particles(NamedTuple):
     weights: Array
 
 
-def filter_row(matrix: csr_array, row: int, urn: Urn, particles: Particles, seed: int) -> float:
+def filter_row(
+    matrix: csr_array, row: int, urn: Urn, particles: Particles, seed: int, heed: Callable[[], None] | None = None
+) -> float:
     """Take the particles through the tokens of one row, in place; return the log of the product of mean weights.
 
     Every token multiplies a particle's weight by the sum of its urn weights, and is then drawn. Where the effective
@@ -135,9 +146,19 @@ def filter_row(matrix: csr_array, row: int, urn: Urn, particles: Particles, seed
         Changed.
     seed : int
         Of this row, below 2**64.
+    heed : callable, optional
+        Called between pieces of the work; what it raises leaves a row that is half done.
     """
     cells = slice(matrix.indptr[row], matrix.indptr[row + 1])
+    features = matrix.indices[cells]
     alpha, r = (parameter[row if len(parameter) > 1 else 0] for parameter in (urn.shape, urn.weight))
-    return _filter_row(
-        matrix.indices[cells], matrix.data[cells], alpha, r, urn.concentration, *particles, np.uint64(seed)
-    )
+    A, state, at = np.zeros_like(particles.sums), np.empty(1, dtype=np.uint64), np.array([-1, 0])
+    log_p = 0.0
+    while at[0] < len(features):
+        log_p += _filter_row(
+            features, matrix.data[cells], alpha, r, urn.concentration, *particles, np.uint64(seed), A, state, at,
+            piece(particles.sums.size),
+        )  # fmt: skip
+        if heed is not None and at[0] < len(features):
+            heed()
+    return log_p

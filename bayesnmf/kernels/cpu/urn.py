@@ -5,11 +5,13 @@ Given the assignments of all other tokens, a token of cell (i, j) belongs to com
     r_ik (α_ik + A_ik) (η_kj + B_kj) / (η_k+ + B_k+)
 
 where A and B are the totals of the others ([K] 7-9; mathematics.md section 4). Drawing every token anew from these
-weights is a sweep of collapsed Gibbs. It is serial: every token depends on the one before.
+weights is a sweep of collapsed Gibbs. It is serial: every token depends on the one before. Compiled loops take so many
+tokens at a time, whatever cells they are in, so that a signal is heard between two such pieces.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +23,15 @@ from bayesnmf.kernels.cpu.sampling import logarithmic_weights, place
 from bayesnmf.kernels.cpu.streams import mix, uniform
 
 Array = NDArray[Any]
+
+
+# Of about a tenth of a second, in tokens times their weights and what a token costs besides.
+PIECE, BESIDES = 2**26, 16
+
+
+def piece(weights: int) -> int:
+    """Return how many tokens, of so many weights each, a compiled loop takes at a time."""
+    return max(PIECE // (weights + BESIDES), 1)
 
 
 class Urn(NamedTuple):
@@ -60,14 +71,15 @@ class Tokens(NamedTuple):
 
 @kept(nogil=True)
 def _assign(
-    indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, seed: Any, z: Array, A: Array, Bt: Array
-) -> None:
-    state = np.empty(1, dtype=np.uint64)
-    state[0] = mix(seed)
+    indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, seed: Any, z: Array, A: Array, Bt: Array,
+    state: Array, at: Array, left: int,
+) -> None:  # fmt: skip
     cumulative = np.empty(U.shape[1])
-    t = 0
-    for i in range(len(indptr) - 1):
-        for p in range(indptr[i], indptr[i + 1]):
+    row, cell, done, t = max(at[0], 0), at[1], at[2], at[3]
+    if at[0] < 0:
+        state[0] = mix(seed)
+    for i in range(row, len(indptr) - 1):
+        for p in range(cell, indptr[i + 1]):
             j = indices[p]
             mean = 0.0
             for k in range(U.shape[1]):
@@ -75,15 +87,26 @@ def _assign(
                 cumulative[k] = mean
             if mean < 1e-290:
                 logarithmic_weights(U[i], Vt[j], cumulative)
-            for _ in range(int(values[p])):
+            count = int(values[p])
+            last = min(count, done + left)
+            for _ in range(done, last):
                 k = place(cumulative, uniform(state) * cumulative[-1])
                 z[t] = k
                 A[i, k] += 1
                 Bt[j, k] += 1
                 t += 1
+            left -= last - done
+            if last < count:
+                at[0], at[1], at[2], at[3] = i, p, last, t
+                return
+            done = 0
+        cell = indptr[i + 1]
+    at[0] = len(indptr) - 1
 
 
-def assign_tokens(matrix: csr_array, loadings: Array, components: Array, seed: int) -> Tokens:
+def assign_tokens(
+    matrix: csr_array, loadings: Array, components: Array, seed: int, heed: Callable[[], None] | None = None
+) -> Tokens:
     """Draw the component of every single count in proportion to loadings_ik · components_kj.
 
     Parameters
@@ -94,11 +117,19 @@ def assign_tokens(matrix: csr_array, loadings: Array, components: Array, seed: i
         Positive factors, float64.
     seed : int
         Of this draw, below 2**64.
+    heed : callable, optional
+        Called between pieces of the work; what it raises ends it.
     """
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     z = np.empty(int(matrix.data.sum(dtype=np.float64)), np.min_scalar_type(U.shape[1] - 1))
     tokens = Tokens(z, np.zeros_like(U), np.zeros_like(Vt))
-    _assign(matrix.indptr, matrix.indices, matrix.data, U, Vt, np.uint64(seed), *tokens)
+    state, at = np.empty(1, dtype=np.uint64), np.array([-1, 0, 0, 0, -1])
+    while at[0] < len(U):
+        _assign(
+            matrix.indptr, matrix.indices, matrix.data, U, Vt, np.uint64(seed), *tokens, state, at, piece(U.shape[1])
+        )
+        if heed is not None and at[0] < len(U):
+            heed()
     return tokens
 
 
@@ -126,30 +157,32 @@ def _cumulate(share: Array, eta: Array, b: Array, cumulative: Array) -> float:
 @kept(nogil=True)
 def _reassign(
     indptr: Array, indices: Array, values: Array, shape: Array, weight: Array, concentration: Array, sums: Array,
-    seed: Any, z: Array, A: Array, Bt: Array,
+    seed: Any, z: Array, A: Array, Bt: Array, state: Array, totals: Array, share: Array, at: Array, left: int,
 ) -> None:  # fmt: skip
     rank = A.shape[1]
-    state = np.empty(1, dtype=np.uint64)
-    state[0] = mix(seed)
-    totals = np.zeros(rank)
-    for i in range(len(A)):
-        totals += A[i]
-    share = np.empty(rank)  # r (α + A) / (η + B): all of the weight that the feature does not enter
     cumulative = np.empty(rank)
-    t = 0
-    for i in range(len(A)):
+    row, cell, done, t, held = max(at[0], 0), at[1], at[2], at[3], at[4]
+    if at[0] < 0:
+        state[0] = mix(seed)
+        for i in range(len(A)):
+            totals += A[i]
+    for i in range(row, len(A)):
         a = A[i]
         r = weight[i if len(weight) > 1 else 0]
         alpha = shape[i if len(shape) > 1 else 0]
-        for k in range(rank):
-            share[k] = r[k] * (alpha[k] + a[k]) / (sums[k] + totals[k])
-        # The last token's component: a and totals get it once a token of another is taken out. With a token of the
-        # same, as is common, they stay as they are, and nothing waits for the draw.
-        held = -1
-        for p in range(indptr[i], indptr[i + 1]):
+        if cell == indptr[i] and done == 0:
+            # r (α + A) / (η + B): all of the weight that the feature does not enter.
+            for k in range(rank):
+                share[k] = r[k] * (alpha[k] + a[k]) / (sums[k] + totals[k])
+            # The last token's component: a and totals get it once a token of another is taken out. With a token of
+            # the same, as is common, they stay as they are, and nothing waits for the draw.
+            held = -1
+        for p in range(cell, indptr[i + 1]):
             b = Bt[indices[p]]
             eta = concentration[indices[p] if len(concentration) > 1 else 0]
-            for _ in range(int(values[p])):
+            count = int(values[p])
+            last = min(count, done + left)
+            for _ in range(done, last):
                 k = int(z[t])
                 b[k] -= 1
                 if k != held:
@@ -165,12 +198,21 @@ def _reassign(
                 b[held] += 1
                 z[t] = held
                 t += 1
+            left -= last - done
+            if last < count:
+                at[0], at[1], at[2], at[3], at[4] = i, p, last, t, held
+                return
+            done = 0
+        cell = indptr[i + 1]
         if held >= 0:
             a[held] += 1
             totals[held] += 1
+    at[0] = len(A)
 
 
-def reassign_tokens(matrix: csr_array, tokens: Tokens, urn: Urn, seed: int) -> None:
+def reassign_tokens(
+    matrix: csr_array, tokens: Tokens, urn: Urn, seed: int, heed: Callable[[], None] | None = None
+) -> None:
     """Draw every token anew given all the others, in order: one sweep of collapsed Gibbs, in place.
 
     Parameters
@@ -182,5 +224,15 @@ def reassign_tokens(matrix: csr_array, tokens: Tokens, urn: Urn, seed: int) -> N
     urn : Urn
     seed : int
         Of this sweep, below 2**64.
+    heed : callable, optional
+        Called between pieces of the work; what it raises leaves a sweep that is half done.
     """
-    _reassign(matrix.indptr, matrix.indices, matrix.data, *urn, np.uint64(seed), *tokens)
+    n, rank = tokens.loadings.shape
+    state, totals, share, at = np.empty(1, dtype=np.uint64), np.zeros(rank), np.empty(rank), np.array([-1, 0, 0, 0, -1])
+    while at[0] < n:
+        _reassign(
+            matrix.indptr, matrix.indices, matrix.data, *urn, np.uint64(seed), *tokens, state, totals, share, at,
+            piece(rank),
+        )  # fmt: skip
+        if heed is not None and at[0] < n:
+            heed()
