@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.fitting import cure_of
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED
 from bayesnmf.results import Draws, Fit
 from bayesnmf.sampling import AMBIGUOUS_LIMIT, ESS_LIMIT, R_HAT_LIMIT
@@ -50,7 +51,7 @@ def cautions_of(fit: Fit, r_hat: float | None = None, ess: float | None = None) 
     if fit.status.reason == INTERRUPTED:
         cautions.append("was interrupted; its numbers are of what it had reached")
     elif not fit.status.converged and not chains:
-        cautions.append(f"did not converge: {fit.status.reason}; raise max_iter")
+        cautions.append(f"did not converge: {fit.status.reason}; {cure_of(fit)}")
     if chains:
         of = "" if r_hat is not None else " of the log joint"
         r_hat = fit.diagnostics.get("r_hat_log_joint", 1.0) if r_hat is None else r_hat

@@ -14,6 +14,7 @@ from bayesnmf.fitting import Job
 from bayesnmf.inference.coordinate_ascent import WINDOW, Ascent, Schedule, Steps, ascend, plain_steps
 from bayesnmf.inference.kkt import least_gradient
 from bayesnmf.inference.minibatch import Batching, minibatch_ascent
+from bayesnmf.inference.optimality import judged
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.options import MAP, VI, Priors
 from bayesnmf.priors import ScaledProportions
@@ -28,11 +29,13 @@ def fit_closed_form(job: Job) -> Fit:
     device = checks.first_gpu() if job.options.device == "gpu" else None
     with _limited(job.options.threads):
         best, diagnostics = best_of(job, partial(_climb, job, problem, device))
-    if best.residuals:
-        diagnostics |= {"kkt_residual": best.residuals[-1], "least_gradient": least_gradient(problem, best.state)}
     if best.status.converged:
         with suppress(KeyboardInterrupt):  # what is computed is kept
             job.report(f"{job.method} {job.model}", best.status.iterations, best.status.iterations, best.trace[-1])
+    if best.residuals:
+        diagnostics |= {"kkt_residual": best.residuals[-1], "least_gradient": least_gradient(problem, best.state)}
+        status = judged(best.status, diagnostics, job.counts.total, job.options.kkt_tol)
+        best = best._replace(status=status)
     return replace(fit_of_ascent(job, best), diagnostics=diagnostics)
 
 

@@ -172,22 +172,32 @@ def _warn_if_not_converged(result: Fit) -> None:
     broken = result.status.reason in (INTERRUPTED, NOT_A_NUMBER)
     if result.status.converged or not (any(asked) or broken):
         return
-    cures = {
-        "map": f"raise max_iter or {'tol' if asked[0] else 'kkt_tol'} in bayesnmf.MAP(...)",
-        "vi": "raise max_iter or tol in bayesnmf.VI(...)",
-        "svi": "raise max_iter or particles, or lower learning_rate, in bayesnmf.SVI(...)",
-        "gibbs": "raise warmup and draws in bayesnmf.Gibbs(...)",
-        "nuts": "raise warmup and draws in bayesnmf.NUTS(...)",
-        "bld": "raise max_iter or tol in bayesnmf.BLD(...)",
-    }
     if result.status.reason == INTERRUPTED:
         more = ["start=fit"]
         more += [] if result.priors is result.options.priors else ["priors=fit.priors"]
         more += ["restarts=1"] if getattr(result.options, "restarts", 1) > 1 else []
         message = f"{result.method} was interrupted: this is what it had reached; continue with {', '.join(more)}"
     else:
-        message = f"{result.method} did not converge ({result.status.reason}); {cures[result.method]}"
+        message = f"{result.method} did not converge ({result.status.reason}); {cure_of(result)}"
     warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+
+def cure_of(result: Fit) -> str:
+    """Say what to change in the options of a fit that has not converged."""
+    options = result.options
+    if isinstance(options, MAP) and result.status.iterations < options.max_iter:  # at rest, but at no optimum
+        from bayesnmf.inference.optimality import cure
+
+        return cure(options)
+    cures = {
+        "map": f"raise max_iter or {'tol' if getattr(options, 'tol', 0) else 'kkt_tol'}",
+        "vi": "raise max_iter or tol",
+        "svi": "raise max_iter or particles, or lower learning_rate,",
+        "gibbs": "raise warmup and draws",
+        "nuts": "raise warmup and draws",
+        "bld": "raise max_iter or tol",
+    }
+    return f"{cures[result.method]} in bayesnmf.{type(options).__name__}(...)"
 
 
 def reporting(progress: ProgressReport | bool) -> Any:

@@ -240,7 +240,7 @@ def test_short_chains_and_unfinished_ascents_are_cautioned_against():
     options = {"map": MAP(max_iter=3), "gibbs": Gibbs(chains=2, warmup=0, draws=10)}
     result = run(("map", "gibbs"), options=options, dispersed=False)
     map_, *gibbs = result.cautions
-    assert map_ == "map did not converge: all 3 iterations done; raise max_iter"
+    assert map_ == "map did not converge: all 3 iterations done; raise max_iter or tol in bayesnmf.MAP(...)"
     assert any(c.startswith("gibbs: ESS ") and c.endswith(" < 100; raise draws") for c in gibbs)
     row = result.table.loc["gibbs"]
     told = any(c.startswith(f"gibbs: R-hat {row['max_r_hat']:.2f} > 1.05; raise warmup") for c in gibbs)

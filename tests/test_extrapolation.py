@@ -302,9 +302,10 @@ def test_of_candidates_the_first_that_does_not_lower_the_objective_is_taken():
     assert taken.trace == [better.trace[3], better.trace[1]]
 
 
+@pytest.mark.filterwarnings("ignore:map did not converge")  # at rest, which is asked here, but at no optimum yet
 @pytest.mark.parametrize("method", ["map", "vi"])
 def test_a_bold_step_that_happens_to_be_short_does_not_end_the_fit(method):
-    """Where the fit says that it converged, a plain step gains no more than twice the tolerance.
+    """Where the fit says that its objective settled, a plain step gains no more than twice the tolerance.
 
     By the change of one iteration alone, gains were up to 100 times the tolerance in one of ten fits.
     """

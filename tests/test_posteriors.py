@@ -256,7 +256,7 @@ def test_fits_of_a_short_run_and_of_ambiguous_draws_are_told():
     stopped = replace(made["vi"], status=made["vi"].status._replace(converged=False, reason="all 3 iterations done"))
     cautions = bayesnmf.posterior_agreement({"gibbs": doubtful, "vi": stopped}).cautions
     assert any(c.startswith("gibbs: in 40% of the draws") for c in cautions)
-    assert "vi did not converge: all 3 iterations done; raise max_iter" in cautions
+    assert "vi did not converge: all 3 iterations done; raise max_iter or tol in bayesnmf.VI(...)" in cautions
 
 
 @pytest.mark.parametrize(
