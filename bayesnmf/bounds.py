@@ -25,6 +25,7 @@ class Estimate(NamedTuple):
 
 def state_of_fit(fit: Fit) -> tuple[Problem, State]:
     """Return the q of a vi or svi fit as a state of coordinate ascent, in float64."""
+    checks.check_fit(fit, Fit)
     checks.check_method(fit.method, ("vi", "svi"), "an evidence lower bound")
     q: VariationalPosterior = fit.posterior  # type: ignore[assignment]
     doubles = fit.counts.with_matrix(fit.counts.matrix.astype(np.float64))
@@ -46,10 +47,11 @@ def elbo_augmented(fit: Fit) -> float:
 def elbo_marginal(fit: Fit, draws: int = 200, seed: int = 0) -> Estimate:
     """Bound with allocations summed out, E_q log p(X|θβ) − KL(q): never below `elbo_augmented`.
 
-    The expected log-likelihood is a mean over independent draws of q; the rest is exact.
+    The expected log-likelihood is a mean over independent draws of q, at least 2; the rest is exact.
     """
+    draws = checks.check_draws_of_bound(draws)
+    rng = np.random.default_rng(checks.check_count(seed, "seed", minimum=0))
     problem, state = state_of_fit(fit)
-    rng = np.random.default_rng(seed)
     counts = problem.counts
     logliks = np.empty(draws)
     for s in range(draws):

@@ -62,9 +62,12 @@ class Settings:
     dispersed: bool = True
 
     def __post_init__(self) -> None:
+        checks.check_instance(self.priors, Priors, "priors")
         checks.check_fraction(self.keep, "keep")
-        if self.withhold != 0:
+        if checks.check_nonnegative(self.withhold, "withhold"):
             checks.check_fraction(self.withhold, "withhold")
+        checks.check_flag(self.dispersed, "dispersed")
+        checks.check_options_by_method(self.options)
         for method, options in (self.options or {}).items():
             checks.check_choice(method, "options", METHODS)
             checks.check_options(options, method, METHODS[method])
@@ -148,7 +151,7 @@ def compare(
     """
     methods = [checks.check_choice(method, "methods", METHODS) for method in checks.check_words(methods, "methods")]
     checks.check_choice(model, "model", MODELS)
-    checks.check_rank(rank)
+    rank = checks.check_rank(rank)
     seed = checks.check_count(seed, "seed", minimum=0)
     settings = Settings() if settings is None else settings
     checks.check_instance(settings, Settings, "settings")

@@ -74,7 +74,8 @@ class Contents:
     def __post_init__(self) -> None:
         checks.check_count(self.seed, "seed", minimum=0)
         checks.check_positive(self.limit, "limit")
-        checks.check_flag(self.cells, "cells")
+        for name in ("log_likelihood", "posterior_predictive", "cells"):
+            checks.check_flag(getattr(self, name), name)
 
 
 def to_datatree(fit: Fit, draws: int | None = None, chains: int | None = None, **contents: Any) -> xr.DataTree:
@@ -104,6 +105,8 @@ def to_datatree(fit: Fit, draws: int | None = None, chains: int | None = None, *
     >>> dict(tree["posterior"].sizes)
     {'chain': 4, 'draw': 100, 'row': 2, 'component': 2, 'feature': 3}
     """
+    checks.check_fit(fit, Fit)
+    checks.check_keywords(contents, Contents.__dataclass_fields__, "to_datatree")
     asked = Contents(**contents)
     rows = checks.check_names(asked.rows, fit.row_names, "rows")
     features = checks.check_names(asked.features, fit.feature_names, "features")

@@ -27,6 +27,7 @@ from bayesnmf.specification import MODELS
 
 MOST_ALLOCATIONS = 100_000
 MOST_VISITS = 10**12  # about an hour
+MOST_RUNS = 100_000
 LARGEST_PARTICLES = 4 * 2**30
 WIDEST_SPREAD = 1.0  # of the log estimates, in nats; beyond it one run decides the mean
 ROUNDING = 1e-9
@@ -161,10 +162,9 @@ def log_evidence(
     """
     checks.check_choice(model, "model", MODELS)
     checks.check_choice(method, "method", ("smc", "exact"))
-    checks.check_rank(rank)
-    checks.check_seed(seed)
-    for name, number in (("particles", particles), ("runs", runs)):
-        checks.check_count(number, name)
+    rank = checks.check_rank(rank)
+    seed = checks.check_seed(seed)
+    particles, runs = checks.check_count(particles, "particles"), checks.check_count(runs, "runs", most=MOST_RUNS)
     data = checks.as_counts(counts)
     checks.check_integer_counts(data, "the evidence", "round them")
     sides: Any = _resolved_sides(model, data, rank, Priors() if priors is None else priors)

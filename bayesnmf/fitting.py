@@ -78,8 +78,8 @@ def fit(
     """
     checks.check_choice(model, "model", MODELS)
     checks.check_choice(method, "method", METHODS)
-    checks.check_rank(rank)
-    checks.check_seed(seed)
+    rank = checks.check_rank(rank)
+    seed = checks.check_seed(seed)
     options = METHODS[method]() if options is None else options
     checks.check_options(options, method, METHODS[method])
     data = checks.as_counts(counts, dtype=getattr(options, "dtype", "float64"))
@@ -111,6 +111,7 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     """Refuse what makes no sense together."""
     n, m = counts.shape
     priors = options.priors
+    checks.check_size(8 * rank * (n + m), LARGEST_FACTORS, f"loadings and components of rank {rank}", "lower rank")
     checks.check_family(model, "loadings", priors.loadings, (n, rank))
     checks.check_family(model, "components", priors.components, (rank, m))
     natural = isinstance(options, MAP) and natural_basis(options)
@@ -121,7 +122,6 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
         checks.check_regression(options, priors.loadings, priors.components)
     if isinstance(options, VI):
         checks.check_learnable(options.learn, priors.loadings, priors.components)
-    checks.check_size(8 * rank * (n + m), LARGEST_FACTORS, "loadings and components", "lower rank")
     if method == "gibbs":
         checks.check_integer_counts(counts, "method='gibbs'", "round them or use method='vi'")
     if isinstance(options, Gibbs) and options.collapsed:
@@ -204,6 +204,7 @@ def reporting(progress: ProgressReport | bool) -> Any:
     """Return a context that gives a progress report: a bar, the caller's own, or none."""
     from contextlib import nullcontext
 
+    checks.check_progress(progress)
     if callable(progress):
         return nullcontext(progress)
     if not progress:

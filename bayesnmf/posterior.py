@@ -190,6 +190,7 @@ def replication_rng(seed: int) -> np.random.Generator:
 
 def replicate(fit: Fit, means: Array, rng: np.random.Generator) -> Array:
     """Draw counts (n, …) of given means; of given row totals, in which other features take what is left."""
+    checks.check_drawable(means, "fit smaller counts")
     if not MODELS[fit.model].given_totals:
         return rng.poisson(means)
     totals = fit.counts.row_totals[:, None]

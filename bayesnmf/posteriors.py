@@ -188,8 +188,9 @@ def _compare(ours: Moments, theirs: Moments, held: Array, same: bool) -> dict[st
     if not kept.any():
         return row
     sd = theirs.sd[kept]
-    with np.errstate(invalid="ignore", divide="ignore"):  # means that are all the same have no correlation
-        row["correlation"] = 1.0 if same else float(np.corrcoef(ours.mean[kept], theirs.mean[kept])[0, 1])
+    if same or kept.sum() > 1:  # a single entry has no correlation
+        with np.errstate(invalid="ignore", divide="ignore"):  # nor have means that are all the same
+            row["correlation"] = 1.0 if same else float(np.corrcoef(ours.mean[kept], theirs.mean[kept])[0, 1])
     row["difference"] = _rms((ours.mean - theirs.mean)[kept] / sd)
     if not same:
         row["by_chance"] = _rms(np.hypot(ours.error, theirs.error)[kept] / sd)

@@ -118,6 +118,7 @@ def simulate(
     rank = checks.check_rank(rank)
     rng = np.random.default_rng(checks.check_count(seed, "seed", minimum=0))
     checks.check_size(8 * n * m, LARGEST_DENSE, "the counts", "simulate fewer rows at a time")
+    checks.check_size(8 * rank * (n + m), LARGEST_DENSE, f"loadings and components of rank {rank}", "lower rank")
     given = Priors() if priors is None else priors
     checks.check_instance(given, Priors, "priors")
     row_totals = checks.check_totals(totals, n, MODELS[model].given_totals, given.loadings is None, MEAN_TOTAL)
@@ -128,7 +129,9 @@ def simulate(
         shares = value @ components
         drawn = rng.multinomial(row_totals.astype(np.int64), shares / shares.sum(axis=1, keepdims=True))
     else:
-        drawn = rng.poisson(matrix(value) @ components)
+        means = matrix(value) @ components
+        checks.check_drawable(means, "lower totals, or give priors of smaller means")
+        drawn = rng.poisson(means)
     counts = Counts(csr_array(drawn.astype(np.float64)), np.arange(n), np.arange(m))
     if isinstance(value, ScaledProportions):
         return Simulation(counts, value.proportions, components, value.scale[:, 0], model, filled)

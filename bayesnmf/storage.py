@@ -8,6 +8,7 @@ from typing import Any
 
 import xarray as xr
 
+from bayesnmf import checks
 from bayesnmf.encoding import CSR, FORMAT, VERSION, decode_fit, encode_fit
 from bayesnmf.results import Fit
 from bayesnmf.writing import replacing, write_bytes
@@ -33,7 +34,7 @@ def save(fit: Fit, path: str | os.PathLike[str]) -> None:
     OSError
         The file cannot be written.
     """
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(checks.check_path(path, "path")))
     _check_target(target, _suffix(target))
     write_tree(xr.DataTree.from_dict(encode_fit(fit)), target, PACKED)
 
@@ -99,7 +100,7 @@ def load(path: str | os.PathLike[str]) -> Fit:
     ValueError
         It is no fit, is damaged, or was written by a later version.
     """
-    source = Path(path)
+    source = checks.check_path(path, "path")
     suffix = _suffix(source)
     if not source.exists():
         raise FileNotFoundError(f"there is no {source}; check the path (now in {Path.cwd()})")

@@ -444,7 +444,6 @@ def refused(error, rule, monkeypatch):
         (ValueError, "seed must be at least 0: found -1", {"seed": -1}),
         (TypeError, "seed must be a whole number", {"seed": None}),
         (TypeError, "settings must be Settings.*found {'keep': 0.5}", {"settings": {"keep": 0.5}}),
-        (TypeError, "priors must be Priors.*found Gamma", {"settings": Settings(priors=Gamma(1.0, 1.0))}),
         (ValueError, r"counts must be whole numbers for compare, which thins them: found 0\.5 at row 0, column 0",
          {"counts": np.full((4, 4), 0.5), "methods": ["vi"]}),
         (ValueError, "counts must be nonnegative", {"counts": -np.ones((4, 4))}),

@@ -154,6 +154,13 @@ def test_log_normalised(inverse, dtype):
     assert 'adata.layers["counts"] or adata.raw' in str(caught[0].message)
 
 
+def test_small_shares_are_told_as_shares():
+    """Of numbers that small exp(x) - 1 is x, and adds up to nearly the same as well."""
+    shares = np.random.default_rng(3).dirichlet(np.full(2000, 0.5), 5)
+    with pytest.warns(bayesnmf.DataWarning, match="counts look normalised"):
+        as_counts(shares)
+
+
 def test_normalised():
     with pytest.warns(
         bayesnmf.DataWarning, match="counts look normalised: .*, and every row adds up to 1; pass the raw"
@@ -184,6 +191,9 @@ def test_a_single_row_that_differs_is_no_normalised_matrix():
         [[0.5, 0.5], [0, 1]],
         np.log1p(X),  # without a common size
         np.vstack([normalised()[:2], np.zeros((9, 5))]),
+        np.full((4, 3), 0.5),  # the same numbers in every row
+        [[0.5, 1.5, 3], [1.5, 3, 0.5], [3, 0.5, 1.5]],
+        np.full((4, 3), 1e200) * np.arange(1.5, 5.5)[:, None],
         np.full((4, 3), 800.5) + np.arange(12).reshape(4, 3),  # exp overflows
     ],
 )

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import sys
+import warnings
 
 import anndata
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import bayesnmf
 from bayesnmf.io import read_counts
 
 pytestmark = pytest.mark.filterwarnings(  # anndata under pandas 3
@@ -195,3 +197,54 @@ def test_bad_sidecars(nameless):
     sidecar.write_text('{"rows": ')
     with pytest.raises(ValueError, match=r"my.data.json must be JSON: .*; mend"):
         read_counts(path)
+
+
+# --- tables whose first line or first column is not what it seems ------------------------------------------
+
+
+def written(tmp_path, text, name="x.csv"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "text", ["3,0,1\n0,2,4\n", "1,2,3\n4,5,6\n", "0.5,2\n1,1\n", "s1,3,0,3\ns2,1,2,2\n", "\n7,7\n1,2\n"]
+)
+def test_a_table_without_names_of_features_is_refused(tmp_path, text):
+    with pytest.raises(ValueError, match=r"first line must name the columns, but holds counts \(.*\); write a line"):
+        read_counts(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("0,1,2\n4,5,6\n", ["0", "1", "2"]),  # as a DataFrame without names writes them
+        (",0,1\ns1,5,6\n", ["0", "1"]),
+        ('"7","3"\n5,6\n', ["7", "3"]),  # quoted, so names
+        ("sample,2001,2002\ns1,5,6\n", ["2001", "2002"]),
+        ("nan,inf\n5,6\n", ["nan", "inf"]),
+        ("\ufeffa,b\n5,6\n", ["a", "b"]),
+    ],
+)
+def test_names_that_are_numbers(tmp_path, text, names):
+    assert read_counts(written(tmp_path, text)).feature_names.tolist() == names
+
+
+def test_numbers_under_id_are_told(tmp_path):
+    path = written(tmp_path, "id,a,b\n1,5,6\n2,0,3\n9,1,1\n")
+    with pytest.warns(
+        bayesnmf.DataWarning, match="the column 'id' of .*x.csv is read as counts of a feature, since it"
+    ):
+        assert read_counts(path).feature_names.tolist() == ["id", "a", "b"]
+    with pytest.warns(bayesnmf.DataWarning, match="one entry more than its header, so that 'id' is read as counts"):
+        assert read_counts(written(tmp_path, "id,a\nu,1,5\nv,2,6\n")).row_names.tolist() == ["u", "v"]
+    read_counts(written(tmp_path, "id,a,b\nu,5,6\nv,0,3\nw,1,1\n"))  # names, as they should be
+    read_counts(written(tmp_path, "id,a,b\n1,5,6\n1,0,3\n0,1,1\n"))  # no names: some are the same
+
+
+def test_a_warning_raised_as_an_error_stays_one(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(bayesnmf.DataWarning):
+            read_counts(written(tmp_path, "id,a\n1,5\n2,0\n3,1\n"))

@@ -47,11 +47,21 @@ CSR = {"format": np.array(b"csr"), "data": np.ones(1), "indices": np.array([7]),
 WRONG = {
     "two arrays.npz": (npz(a=X, b=X), r"must be .* it holds 2 arrays: a, b"),
     "no array.npz": (npz(), "must be .* it holds 0 arrays"),
+    "halves.npz": (
+        npz(**CSR | {"indices": np.array([0.5])}, shape=np.array([1, 8])),
+        "indices must be whole numbers: ",
+    ),
+    "halves of coo.npz": (
+        npz(format=np.array(b"coo"), data=np.ones(1), row=np.zeros(1), col=np.array([0.5]), shape=np.array([1, 8])),
+        "(row|col) must be whole numbers: found dtype float64",
+    ),
     "vector.npz": (npz(a=X[0]), "must be two-dimensional"),
     "half.npz": (npz(format=np.array(b"csr")), "must be a SciPy sparse matrix .* KeyError"),
     "corrupt.npz": (npz(**CSR, shape=np.array([1, 3])), "must be a valid sparse matrix: indices must be < 3"),
     "array.npz": (X.tobytes(), "must be .* not a complete zip archive"),
     "complex.mtx": (mtx("complex", "1 1 2 3"), "must be real numbers: found dtype complex128"),
+    "fraction.mtx": (mtx("integer", "1 1 5.7"), "declared integer, but hold '.'"),
+    "junk.mtx": (mtx("integer", "1 1 5 x"), "declared integer, but hold 'x'"),
     "outside.mtx": (mtx("integer", "7 1 2"), "must be a Matrix Market file: .* out of bounds"),
     "negative.mtx": (mtx("integer", "2 1 -2"), "must be nonnegative: found -2.0 at row 1, column 0"),
     "middle.csv": (
@@ -120,3 +130,31 @@ def test_missing_directory_and_unknown_suffix(tmp_path):
     (tmp_path / "x.xlsx").write_bytes(b"")
     with pytest.raises(ValueError, match=r"x.xlsx must end in one of \.npz, \.mtx, .*\.h5ad; convert"):
         read_counts(tmp_path / "x.xlsx")
+
+
+def test_a_deeply_nested_list_of_names(tmp_path):
+    np.savez(tmp_path / "x.npz", X)
+    (tmp_path / "x.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"x\.json must be JSON: .*; mend it or move it away"):
+        read_counts(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("suffix", sorted(WRITERS))
+def test_a_file_that_may_not_be_read(tmp_path, suffix, monkeypatch):
+    """Nothing is damaged: it is a PermissionError."""
+    path = tmp_path / f"x{suffix}"
+    WRITERS[suffix](path, X)
+
+    def refused(self, *_, **__):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr("pathlib.Path.open", refused)  # as root, tests may read everything
+    with pytest.raises(PermissionError):
+        read_counts(path)
+
+
+def test_a_pipe_is_refused(tmp_path):
+    """It was waited on for ever."""
+    os.mkfifo(tmp_path / "x.csv")
+    with pytest.raises(ValueError, match=r"x\.csv must be a file that can be read twice, not a pipe"):
+        read_counts(tmp_path / "x.csv")

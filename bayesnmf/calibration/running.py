@@ -26,6 +26,7 @@ Array = NDArray[Any]
 
 METHODS_WITH_POSTERIOR = ("gibbs", "nuts", "vi", "svi")
 TOTALS = 20
+MOST_SIMULATIONS = 10**6
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +97,11 @@ def calibrate(
     >>> result.ranks.shape
     (20, 8)
     """
-    study = _check(Study(model, method, size, rank, totals, draws, options, Priors() if priors is None else priors))
-    checks.check_count(simulations, "simulations")
-    checks.check_count(seed, "seed", minimum=0)
+    given = Priors() if priors is None else priors
+    checks.check_instance(given, Priors, "priors")
+    study = _check(Study(model, method, size, rank, totals, draws, options, given))
+    simulations = checks.check_count(simulations, "simulations", most=MOST_SIMULATIONS)
+    seed = checks.check_count(seed, "seed", minimum=0)
     with reporting(progress) as report:
         return _run(study, simulations, seed, report)
 
@@ -120,7 +123,13 @@ def _check(study: Study) -> Study:
     checks.check_draws_of_components(fitted.components)
     check_combination(study.model, study.method, study.rank, first.counts, replace(options, priors=fitted))
     return replace(
-        study, size=first.counts.shape, totals=row_totals, options=replace(options, priors=fitted), priors=first.priors
+        study,
+        size=first.counts.shape,
+        rank=first.rank,
+        draws=draws,
+        totals=row_totals,
+        options=replace(options, priors=fitted),
+        priors=first.priors,
     )
 
 

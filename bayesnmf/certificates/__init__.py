@@ -91,9 +91,9 @@ def equivalences(
     On small counts most of the time goes into compiling the NumPyro programs of the four models. Nothing
     of size n × m or of size nonzeros × K is formed.
     """
-    checks.check_rank(rank)
-    checks.check_count(iterations, "iterations")
-    checks.check_count(seed, "seed", minimum=0)
+    rank = checks.check_rank(rank)
+    iterations = checks.check_count(iterations, "iterations")
+    seed = checks.check_count(seed, "seed", minimum=0)
     effort = Effort() if effort is None else effort
     checks.check_instance(effort, Effort, "effort")
     data = checks.as_counts(counts, dtype="float64")

@@ -7,7 +7,7 @@ from bayesnmf.checks.calibration import (
     check_enough_draws,
     check_suffix,
 )
-from bayesnmf.checks.certificates import check_effort, check_some_counts
+from bayesnmf.checks.certificates import check_draws_of_bound, check_effort, check_some_counts
 from bayesnmf.checks.closed_form import (
     check_allocation_model,
     check_coordinate_ascent,
@@ -43,10 +43,12 @@ from bayesnmf.checks.options import (
     check_on_simplex,
     check_one_prior_for_all_rows,
     check_options,
+    check_options_by_method,
     check_posterior_exists,
     check_priors,
     check_same_features,
     check_sampler,
+    check_settings,
     check_start,
     check_start_distribution,
     check_start_factor,
@@ -61,7 +63,7 @@ from bayesnmf.checks.posteriors import (
     same_counts,
     same_priors,
 )
-from bayesnmf.checks.simulation import check_shape, check_simulated_components, check_totals
+from bayesnmf.checks.simulation import check_drawable, check_shape, check_simulated_components, check_totals
 from bayesnmf.checks.streaming import check_has_learned, check_stream
 from bayesnmf.checks.suspicions import warn_of_data, warn_of_mutation_types_in_rows
 from bayesnmf.checks.values import (
@@ -72,15 +74,19 @@ from bayesnmf.checks.values import (
     check_fraction,
     check_has_file,
     check_instance,
+    check_keywords,
     check_method,
     check_names,
     check_nonnegative,
+    check_path,
     check_positive,
+    check_progress,
     check_rank,
     check_seed,
     check_size,
     check_words,
     parse_int,
+    shown,
 )
 from bayesnmf.checks.views import check_factors, check_no_draws, check_topic_model
 
@@ -99,6 +105,8 @@ __all__ = [
     "check_count",
     "check_decomposition",
     "check_device",
+    "check_drawable",
+    "check_draws_of_bound",
     "check_draws_of_components",
     "check_effort",
     "check_enough_draws",
@@ -115,6 +123,7 @@ __all__ = [
     "check_instance",
     "check_integer_counts",
     "check_integrates_out",
+    "check_keywords",
     "check_learnable",
     "check_least_draws",
     "check_leave_one_out",
@@ -127,9 +136,12 @@ __all__ = [
     "check_on_simplex",
     "check_one_prior_for_all_rows",
     "check_options",
+    "check_options_by_method",
+    "check_path",
     "check_positive",
     "check_posterior_exists",
     "check_priors",
+    "check_progress",
     "check_proper_loadings",
     "check_rank",
     "check_ranks",
@@ -138,6 +150,7 @@ __all__ = [
     "check_same_features",
     "check_sampler",
     "check_seed",
+    "check_settings",
     "check_shape",
     "check_simulated_components",
     "check_size",
@@ -159,6 +172,7 @@ __all__ = [
     "parse_int",
     "same_counts",
     "same_priors",
+    "shown",
     "warn_of_data",
     "warn_of_mutation_types_in_rows",
 ]

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bayesnmf.checks.values import check_choice
+from bayesnmf.checks.values import check_choice, check_path
 from bayesnmf.specification import PARAMETER
 
 
 def check_calibrated_method(method: Any, allowed: tuple[str, ...]) -> None:
     """Refuse methods that have no posterior to draw from."""
-    if method in ("map", "bld"):
+    if isinstance(method, str) and method in ("map", "bld"):
         listed = " or ".join(repr(name) for name in allowed)
         raise ValueError(
             f"method must have a posterior, which a calibration draws from: found {method!r}; choose {listed}"
@@ -39,7 +39,7 @@ def check_draws_of_components(components: Any) -> None:
 
 def check_suffix(path: Any, suffix: str) -> Path:
     """Return a path that has the suffix."""
-    if Path(path).suffix != suffix:
+    if check_path(path, "path").suffix != suffix:
         raise ValueError(f"path must end in {suffix}: found {path}; rename it")
     return Path(path)
 
@@ -49,7 +49,7 @@ def check_calibration_header(line: str, path: Path) -> dict[str, Any]:
     wanted = {"model", "method", "size", "rank", "draws", "priors", "settings", "seed", "seconds", "ess"}
     try:
         about = json.loads(line.removeprefix("# "))
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         about = {}
     if not isinstance(about, dict) or set(about) != wanted:
         raise ValueError(f"{path} must be a file that Calibration.save wrote; save the calibration again")

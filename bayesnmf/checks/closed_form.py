@@ -6,8 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks.options import check_start, check_threads
-from bayesnmf.checks.values import check_choice, check_count, check_flag, check_nonnegative, check_positive
+from bayesnmf.checks.options import check_settings, check_start, check_threads
+from bayesnmf.checks.values import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_nonnegative,
+    check_positive,
+    shown,
+)
 from bayesnmf.priors import Dirichlet, Gamma
 from bayesnmf.specification import PARAMETER
 
@@ -16,6 +23,7 @@ STARTS = ("random", "svd")
 
 def check_coordinate_ascent(options: Any) -> None:
     """Check what the options of map and vi have in common."""
+    check_settings(options)
     check_start(options.start, STARTS)
     if options.schedule is not None:
         check_choice(options.schedule, "schedule", ("joint", "alternating"))
@@ -34,6 +42,7 @@ def check_coordinate_ascent(options: Any) -> None:
 
 def check_decomposition(options: Any) -> None:
     """Check the options of bld."""
+    check_settings(options)
     check_start(options.start, ("fit", "map", "vi", "random"))
     check_count(options.restarts, "restarts")
     check_count(options.max_iter, "max_iter", minimum=0)
@@ -74,9 +83,9 @@ def check_vi_algorithm(options: Any) -> None:
     check_choice(options.algorithm, "algorithm", ("coordinate", "settled", "gradient", "minibatch"))
     _check_batches(options)
     if not isinstance(options.learn, tuple | list):
-        raise TypeError(f"learn must be a tuple of sides, as in learn=('loadings',): found {options.learn!r}")
+        raise TypeError(f"learn must be a tuple of sides, as in learn=('loadings',): found {shown(options.learn)}")
     if not all(isinstance(side, str) and side in ("loadings", "components") for side in options.learn):
-        raise ValueError(f"learn must list sides, of 'loadings' and 'components': found {options.learn!r}")
+        raise ValueError(f"learn must list sides, of 'loadings' and 'components': found {shown(options.learn)}")
     if options.algorithm == "coordinate":
         return
     batches = options.algorithm == "minibatch"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from bayesnmf.checks.values import check_count
+from bayesnmf.checks.values import check_count, shown
 
 
 def check_components_have_posterior(components: Any) -> None:
@@ -39,8 +39,8 @@ def check_least_draws(chains: int, draws: int, needed: tuple[int, int], what: st
 
 def check_ranks(ranks: Any) -> list[int]:
     """Return ranks as a list of different whole numbers of at least 1, in rising order; one number will do."""
-    listed = list(ranks) if isinstance(ranks, Iterable) and not isinstance(ranks, str) else [ranks]
+    listed = list(ranks) if isinstance(ranks, Iterable) and not isinstance(ranks, str | bytes) else [ranks]
     found = [check_count(rank, "ranks") for rank in listed]
     if not found or len(set(found)) < len(found):
-        raise ValueError(f"ranks must name at least one, and none twice: found {listed!r}")
+        raise ValueError(f"ranks must name at least one, and none twice: found {shown(listed)}")
     return sorted(found)

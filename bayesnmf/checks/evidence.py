@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.checks.values import as_numbers, shown
 from bayesnmf.priors import Dirichlet
 from bayesnmf.specification import PARAMETER
 
@@ -24,7 +25,7 @@ def check_proper_loadings(loadings: Any, what: str) -> None:
     """Refuse `what` without a prior of the loadings that integrates to one."""
     if loadings is None or not loadings.proper:
         raise ValueError(
-            f"priors.loadings must be a proper prior for {what}: found {loadings!r}; give one, with a rate above 0"
+            f"priors.loadings must be a proper prior for {what}: found {shown(loadings)}; give one, with a rate above 0"
         )
 
 
@@ -50,10 +51,7 @@ def check_enumerable(allocations: float, most: int) -> None:
 
 def check_allocation(value: Any) -> np.ndarray:
     """Return an allocation as an array (n, K, m) of nonnegative, finite float64."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError("allocations must be an array of numbers, shape (n, K, m)") from error
+    array = as_numbers(value, "allocations", "an array of numbers, shape (n, K, m)")
     if array.ndim != 3 or 0 in array.shape:
         raise ValueError(f"allocations must have shape (n, K, m), samples first: found {array.shape}")
     if not np.all(np.isfinite(array)) or np.any(array < 0):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from bayesnmf.checks.values import check_path
 from bayesnmf.writing import try_folder
 
 
@@ -14,7 +15,7 @@ def check_folder(path: str | Path, name: str, files: Iterable[str] = ()) -> Path
 
     A name may hold a folder, `fits/map.nc`, which is made as well.
     """
-    folder = _writable(Path(path), name)
+    folder = _writable(check_path(path, name), name)
     for file in files:
         place = folder / file
         if place.parent != folder:
@@ -27,7 +28,7 @@ def check_folder(path: str | Path, name: str, files: Iterable[str] = ()) -> Path
 
 def check_file_to_write(path: str | Path, name: str) -> Path:
     """Return the path of a file that can be written, in a folder that exists."""
-    file = Path(path)
+    file = check_path(path, name)
     if file.is_dir():
         raise ValueError(f"{name} must be a file: {path} is a folder; add a file name")
     if not file.parent.is_dir():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks.values import check_choice, check_count
+from bayesnmf.checks.values import as_numbers, check_choice, check_count, make_plain, shown
 from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet
 from bayesnmf.specification import MODELS, PARAMETER
 
@@ -21,7 +22,7 @@ def check_start(start: Any, words: tuple[str, ...]) -> None:
         check_choice(start, "start", words)
     elif not (hasattr(start, "loadings") and hasattr(start, "components")):
         listed = ", ".join(repr(word) for word in words)
-        raise TypeError(f"start must be a Start(loadings, components), a Fit or one of {listed}: found {start!r}")
+        raise TypeError(f"start must be a Start(loadings, components), a Fit or one of {listed}: found {shown(start)}")
 
 
 def check_threads(threads: Any) -> None:
@@ -30,12 +31,26 @@ def check_threads(threads: Any) -> None:
         check_count(threads, "threads")
 
 
+def check_settings(options: Any) -> None:
+    """Make numbers among the options plain, and refuse priors that are none."""
+    make_plain(options)
+    if type(options.priors).__name__ != "Priors":
+        raise TypeError(f"priors must be Priors(loadings=..., components=...): found {shown(options.priors)}")
+
+
 def check_sampler(options: Any) -> None:
     """Check what the options of gibbs and nuts have in common."""
+    check_settings(options)
     check_start(options.start, ("fit", "random"))
     check_count(options.chains, "chains")
     check_count(options.draws, "draws")
     check_count(options.warmup, "warmup", minimum=0)
+
+
+def check_options_by_method(options: Any) -> None:
+    """Refuse options of several methods that do not say which are whose."""
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"options must map methods to options, as in {{'vi': VI(...)}}: found {shown(options)}")
 
 
 def check_options(options: Any, method: str, expected: type) -> None:
@@ -54,7 +69,7 @@ def check_priors(priors: Any) -> None:
             continue
         if type(prior).__name__ not in FAMILIES:
             allowed = "Gamma, Dirichlet, 'parameter'" if side == "components" else ", ".join(FAMILIES)
-            raise TypeError(f"priors.{side} must be one of {allowed} or None: found {prior!r}")
+            raise TypeError(f"priors.{side} must be one of {allowed} or None: found {shown(prior)}")
         for parameter in FAMILIES[type(prior).__name__]:
             _check_parameter(getattr(prior, parameter), f"priors.{side}.{parameter}", parameter == "rate")
         if not prior.proper and not prior.flat:
@@ -64,13 +79,10 @@ def check_priors(priors: Any) -> None:
 
 
 def _check_parameter(value: Any, name: str, may_be_zero: bool) -> None:
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be a number or an array of numbers: found {value!r}") from error
+    array = as_numbers(value, name)
     if not np.all(np.isfinite(array)) or np.any(array < 0) or (not may_be_zero and np.any(array == 0)):
         rule = "nonnegative" if may_be_zero else "positive"
-        raise ValueError(f"{name} must be {rule} and finite: found {value!r}")
+        raise ValueError(f"{name} must be {rule} and finite: found {shown(value)}")
 
 
 def check_family(model: str, side: str, prior: Any, size: tuple[int, int]) -> None:
@@ -132,10 +144,7 @@ def check_natural_basis(loadings: Any, components: Any) -> None:
 
 def check_start_factor(value: Any, name: str, size: tuple[int, int]) -> np.ndarray:
     """Return a given factor as a nonnegative, finite array of the right size."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"start.{name} must be an array of numbers or a distribution") from error
+    array = as_numbers(value, f"start.{name}", "an array of numbers or a distribution")
     if array.shape != size:
         raise ValueError(f"start.{name} must have shape {size}: found {array.shape}")
     if not np.all(np.isfinite(array)) or np.any(array < 0):

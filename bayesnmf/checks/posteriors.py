@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
+
+from bayesnmf.checks.values import shown
 
 
 def check_comparable(fits: Any, kind: type) -> None:
@@ -86,9 +88,9 @@ def check_reference(reference: Any, fits: Mapping[str, Any], preferred: tuple[st
             for label in with_posterior:
                 if fits[label].method == method:
                     return label
-    elif reference in with_posterior:
+    elif isinstance(reference, Hashable) and reference in with_posterior:
         return str(reference)
-    found = "none" if reference is None else repr(reference)
+    found = "none" if reference is None else shown(reference)
     listed = ", ".join(map(repr, with_posterior)) or "none of these has one; add a fit by 'gibbs', 'nuts' or 'vi'"
     raise ValueError(f"reference must be the label of a fit with a posterior: found {found}; choose from {listed}")
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks.values import check_count, check_positive
+from bayesnmf.checks.counts import LARGEST_INTEGER
+from bayesnmf.checks.values import as_numbers, check_count, check_positive, shown
 from bayesnmf.specification import PARAMETER
 
 
@@ -15,7 +16,7 @@ def check_shape(size: Any, name: str) -> tuple[int, int]:
     try:
         n, m = size
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be (rows, features): found {size!r}; give two whole numbers") from error
+        raise TypeError(f"{name} must be (rows, features): found {shown(size)}; give two whole numbers") from error
     return check_count(n, f"{name}[0]"), check_count(m, f"{name}[1]")
 
 
@@ -23,7 +24,7 @@ def check_simulated_components(components: Any) -> None:
     """Refuse to simulate components without a proper prior."""
     if components == PARAMETER or not components.proper:
         raise ValueError(
-            f"priors.components must be a proper prior for a simulation: found {components!r}; "
+            f"priors.components must be a proper prior for a simulation: found {shown(components)}; "
             "give one, with a rate above 0 if it is a Gamma"
         )
 
@@ -41,9 +42,15 @@ def check_totals(totals: Any, n: int, given_totals: bool, by_default: bool, usua
                 "totals must not be given together with priors.loadings, whose scale decides the totals; leave one out"
             )
         return np.array([check_positive(totals, "totals")])
-    values = np.asarray(totals)
-    if values.dtype.kind not in "iuf" or values.ndim > 1 or values.size not in (1, n):
-        raise ValueError(f"totals must be a number or {n} numbers, one a row: found {totals!r}")
-    if np.any(values < 0) or not np.all(values == np.rint(values)):
-        raise ValueError(f"totals must be whole numbers of at least 0: found {totals!r}; round them")
-    return np.broadcast_to(values.astype(np.float64), n)
+    values = as_numbers(totals, "totals")
+    if values.ndim > 1 or values.size not in (1, n):
+        raise ValueError(f"totals must be a number or {n} numbers, one a row: found {shown(totals)}")
+    if not np.all((values >= 0) & (values <= LARGEST_INTEGER)) or not np.all(values == np.rint(values)):
+        raise ValueError(f"totals must be whole numbers from 0 to 2**53: found {shown(totals)}; round them")
+    return np.broadcast_to(values, n)
+
+
+def check_drawable(means: np.ndarray, cure: str) -> None:
+    """Refuse to draw counts that are beyond exact whole numbers."""
+    if not np.all(means <= LARGEST_INTEGER):
+        raise ValueError(f"counts must have means of at most 2**53 to be drawn: found {np.max(means):g}; {cure}")

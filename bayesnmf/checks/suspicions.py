@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -37,33 +38,37 @@ def warn_of_mutation_types_in_rows(row_names: np.ndarray, feature_names: np.ndar
 
 def warn_of_normalised(counts: Counts) -> None:
     """Warn of fractional counts whose rows have one sum, as they are or before a logarithm was taken."""
-    if counts.is_integer:
+    if counts.is_integer or _common_sum(counts, np.square):  # one sum of squares, too: the same numbers in each row
         return
-    for base, inverse in ((np.e, "exp(x) - 1"), (2.0, "2**x - 1"), (10.0, "10**x - 1")):
-        if total := _common_sum(counts, float(np.log(base))):
+    logs = ((np.e, "exp(x) - 1"), (2.0, "2**x - 1"), (10.0, "10**x - 1"))
+    raw = 'pass the raw counts, such as adata.layers["counts"] or adata.raw'
+    if total := _common_sum(counts, np.asarray):
+        warn_of_data(
+            f"counts look normalised: they are not whole numbers, and every row adds up to {total:,.6g}; {raw}, since "
+            "the models account for the row totals"
+        )
+        return
+    largest = counts.matrix.data.max()
+    for log_base, inverse in ((np.log(base), inverse) for base, inverse in logs):
+        if largest * log_base > LARGEST_LOG:
+            return
+        if total := _common_sum(counts, lambda x, scale=log_base: np.expm1(scale * x)):
             warn_of_data(
                 f"counts look log-normalised: they are not whole numbers, and {inverse} adds up to {total:,.6g} in "
-                'every row; pass the raw counts, such as adata.layers["counts"] or adata.raw'
+                f"every row; {raw}"
             )
             return
-    if total := _common_sum(counts, None):
-        warn_of_data(
-            f"counts look normalised: they are not whole numbers, and every row adds up to {total:,.6g}; pass the raw "
-            'counts, such as adata.layers["counts"] or adata.raw, since the models account for the row totals'
-        )
 
 
-def _common_sum(counts: Counts, log_base: float | None) -> float | None:
-    """Return the one sum of all rows that are not empty, with the logarithm undone; None where they differ."""
-    if log_base is not None and counts.matrix.data.max() * log_base > LARGEST_LOG:
-        return None
+def _common_sum(counts: Counts, function: Callable[[np.ndarray], np.ndarray]) -> float | None:
+    """Return the one sum of a function of the counts in all rows that are not empty; None where they differ."""
     for rows in sorted({min(MOST_ROWS, counts.shape[0]), counts.shape[0]}):
         starts, ends = counts.matrix.indptr[:rows], counts.matrix.indptr[1 : rows + 1]
-        data = counts.matrix.data[: ends[-1]].astype(np.float64)
         filled = starts[starts < ends]
         if len(filled) < FEWEST_ROWS:
             return None
-        sums = np.add.reduceat(data if log_base is None else np.expm1(data * log_base), filled)
-        if sums.max() > sums.min() * (1 + EQUAL):
+        with np.errstate(over="ignore"):
+            sums = np.add.reduceat(function(counts.matrix.data[: ends[-1]].astype(np.float64)), filled)
+        if not sums.max() <= sums.min() * (1 + EQUAL):
             return None
     return float(sums.mean())

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
+from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+LONGEST_SHOWN = 80
 
 
 def check_rank(rank: Any) -> int:
@@ -15,29 +19,60 @@ def check_rank(rank: Any) -> int:
     return check_count(rank, "rank")
 
 
-def check_count(value: Any, name: str, minimum: int = 1) -> int:
-    """Return a whole number of at least `minimum`; NumPy integers pass, booleans do not."""
+def shown(value: Any) -> str:
+    """Return what a message shows of a value: one short line, and of an array its shape."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return f"{type(value).__name__} of shape {shape}"
+    if isinstance(value, Integral) and abs(int(value)) >= 10**30:
+        return f"a number of {int(int(value).bit_length() * 0.30103) + 1} digits"
+    line = " ".join(repr(value).split())
+    return line if len(line) <= LONGEST_SHOWN else line[: LONGEST_SHOWN - 3] + "..."
+
+
+def check_count(value: Any, name: str, minimum: int = 1, most: int = 2**63 - 1) -> int:
+    """Return a whole number from `minimum` to `most` as an int; NumPy integers pass, booleans do not."""
     if isinstance(value, (bool, np.bool)) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be a whole number of at least {minimum}, not {value!r}")
+        raise TypeError(f"{name} must be a whole number of at least {minimum}, not {shown(value)}")
     if value < minimum:
-        raise ValueError(f"{name} must be at least {minimum}: found {value}")
+        raise ValueError(f"{name} must be at least {minimum}: found {shown(value)}")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most:,}: found {shown(value)}")
     return int(value)
 
 
 def check_positive(value: Any, name: str) -> float:
     """Return a finite number above 0 as a float."""
     if isinstance(value, (bool, np.bool)) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a positive number, not {value!r}")
-    number = float(value)
+        raise TypeError(f"{name} must be a positive number, not {shown(value)}")
+    number = _as_float(value)
     if not (number > 0 and np.isfinite(number)):
-        raise ValueError(f"{name} must be positive and finite: found {value}")
+        raise ValueError(f"{name} must be positive and finite: found {shown(value)}")
     return number
+
+
+def as_numbers(value: Any, name: str, rule: str = "a number or an array of numbers") -> np.ndarray:
+    """Return an array of float64; refuse text, booleans, masks and what is not rectangular."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be {rule}: found {shown(value)}") from error
+    if array.dtype.kind not in "iuf" or isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be {rule}: found {shown(value)}")
+    return array.astype(np.float64, copy=False)
+
+
+def make_plain(settings: Any) -> None:
+    """Put Python's own values in place of NumPy's numbers, booleans and words in a dataclass of settings."""
+    for name, value in vars(settings).items():
+        if isinstance(value, np.generic):
+            object.__setattr__(settings, name, value.item())
 
 
 def check_flag(value: Any, name: str) -> None:
     """Refuse what is neither True nor False."""
     if not isinstance(value, (bool, np.bool)):
-        raise TypeError(f"{name} must be True or False: found {value!r}")
+        raise TypeError(f"{name} must be True or False: found {shown(value)}")
 
 
 def check_choice(value: Any, name: str, choices: Iterable[str]) -> str:
@@ -48,17 +83,14 @@ def check_choice(value: Any, name: str, choices: Iterable[str]) -> str:
     close = get_close_matches(value, options, n=1) if isinstance(value, str) else []
     hint = f"; did you mean {close[0]!r}?" if close else ""
     listed = ", ".join(repr(option) for option in options)
-    raise ValueError(f"{name} must be one of {listed}: found {value!r}{hint}")
+    raise ValueError(f"{name} must be one of {listed}: found {shown(value)}{hint}")
 
 
 def check_seed(seed: Any) -> int | None:
     """Return a seed: an int of at least 0 and below 2**63, or None for a different one each time."""
     if seed is None:
         return None
-    number = check_count(seed, "seed", minimum=0)
-    if number >= 2**63:
-        raise ValueError(f"seed must be below 2**63: found {seed}")
-    return number
+    return check_count(seed, "seed", minimum=0)
 
 
 def check_fraction(value: Any, name: str) -> float:
@@ -72,17 +104,24 @@ def check_fraction(value: Any, name: str) -> float:
 def check_nonnegative(value: Any, name: str) -> float:
     """Return a finite number of at least 0."""
     if isinstance(value, (bool, np.bool)) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number of at least 0, not {value!r}")
-    number = float(value)
+        raise TypeError(f"{name} must be a number of at least 0, not {shown(value)}")
+    number = _as_float(value)
     if not (0 <= number < np.inf):
-        raise ValueError(f"{name} must be at least 0 and finite: found {value}")
+        raise ValueError(f"{name} must be at least 0 and finite: found {shown(value)}")
     return number
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond all floats
+        return float("inf") if value > 0 else float("-inf")
 
 
 def check_instance(value: Any, kind: type, name: str) -> None:
     """Refuse what is not an object of one of the package's own classes."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} must be {kind.__name__}(...): found {value!r}")
+        raise TypeError(f"{name} must be {kind.__name__}(...): found {shown(value)}")
 
 
 def check_size(size: int, limit: float, what: str, cure: str) -> None:
@@ -116,7 +155,7 @@ def check_names(asked: Any, names: np.ndarray, what: str) -> np.ndarray | None:
     if asked is None:
         return None
     if isinstance(asked, str) or not isinstance(asked, Iterable):
-        raise TypeError(f"{what} must be a list of names, not {asked!r}; put a single name in a list")
+        raise TypeError(f"{what} must be a list of names, not {shown(asked)}; put a single name in a list")
     chosen = list(asked)
     if not chosen:
         raise ValueError(f"{what} must name at least one: found none; leave {what} out to take all")
@@ -126,11 +165,11 @@ def check_names(asked: Any, names: np.ndarray, what: str) -> np.ndarray | None:
     for name in chosen:
         if str(name) not in places:
             raise ValueError(
-                f"{what} must be names in the fit: there is no {name!r}; "
+                f"{what} must be names in the fit: there is no {shown(name)}; "
                 f"choose from fit.{'row' if what == 'rows' else 'feature'}_names"
             )
         if str(name) in seen:
-            raise ValueError(f"{what} must name each one once: found {name!r} twice; remove the second")
+            raise ValueError(f"{what} must name each one once: found {shown(name)} twice; remove the second")
         seen.add(str(name))
         positions += places[str(name)]
     return np.array(positions)
@@ -147,10 +186,10 @@ def places_of(names: np.ndarray) -> dict[str, list[int]]:
 def check_words(value: Any, name: str) -> list[str]:
     """Return a nonempty list of different words; a single string is one word."""
     if not isinstance(value, Iterable):
-        raise TypeError(f"{name} must be a list of words, not {value!r}")
+        raise TypeError(f"{name} must be a list of words, not {shown(value)}")
     words = [value] if isinstance(value, str) else list(value)
     if not words or len(set(map(str, words))) < len(words):
-        raise ValueError(f"{name} must name at least one, and none twice: found {words!r}")
+        raise ValueError(f"{name} must name at least one, and none twice: found {shown(words)}")
     return words
 
 
@@ -159,10 +198,36 @@ def parse_int(text: str, name: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise ValueError(f"{name} must be a whole number: found {text!r}") from error
+        raise ValueError(f"{name} must be a whole number: found {shown(text)}") from error
 
 
 def check_has_file(transpose: bool) -> None:
     """Refuse to transpose the counts that are taken where no file is named."""
     if transpose:
         raise ValueError("--transpose needs a FILE to transpose: name one, or leave --transpose out")
+
+
+def check_path(path: Any, name: str) -> Path:
+    """Return a path; refuse what is neither a string nor a path, and what no file system takes."""
+    if not isinstance(path, str | PathLike) or not isinstance(fspath(path), str):
+        raise TypeError(f"{name} must be a path, a string or pathlib.Path: found {shown(path)}")
+    if "\0" in fspath(path):
+        raise ValueError(f"{name} must be a path without the character NUL: found {shown(fspath(path))}")
+    return Path(path)
+
+
+def check_progress(progress: Any) -> None:
+    """Refuse what is neither True, False nor a function."""
+    if not (progress is None or callable(progress) or isinstance(progress, (bool, np.bool))):
+        raise TypeError(
+            f"progress must be True, False or a function of (label, done, total, objective): found {shown(progress)}"
+        )
+
+
+def check_keywords(given: Iterable[str], allowed: Iterable[str], what: str) -> None:
+    """Refuse keywords that a function does not have; name the closest."""
+    for name in given:
+        try:
+            check_choice(name, f"a keyword of {what}", allowed)
+        except ValueError as error:
+            raise TypeError(str(error)) from error

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.checks.values import as_numbers, shown
+
 
 def check_factors(pair: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return loadings (…, n, K) and components (…, K, m) in float64; refuse what cannot be multiplied."""
@@ -26,7 +28,7 @@ def check_topic_model(model: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
     """Return proportions, components, totals and sums in float64; refuse what does not fit together."""
     names = ("proportions", "components", "totals", "sums")
     if not isinstance(model, tuple | list) or len(model) != len(names):
-        raise TypeError(f"topic_model must be what to_topic_model returns, ({', '.join(names)}): found {model!r:.80}")
+        raise TypeError(f"topic_model must be what to_topic_model returns, ({', '.join(names)}): found {shown(model)}")
     wanted = zip(model, names, (2, 2, 1, 1), strict=True)
     proportions, components, totals, sums = (_nonnegative(values, name, axes) for values, name, axes in wanted)
     check_factors((proportions, components))
@@ -46,10 +48,7 @@ def check_no_draws(draws: Any, chains: Any) -> None:
 
 
 def _nonnegative(values: Any, name: str, axes: int) -> np.ndarray:
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be an array of numbers: found {type(values).__name__}") from error
+    array = as_numbers(values, name, "an array of numbers")
     if array.ndim < axes:
         raise ValueError(f"{name} must have at least {axes} axes: found {array.ndim}")
     if not np.all(np.isfinite(array)) or np.any(array < 0):

@@ -77,7 +77,7 @@ class NUTS:
     def __post_init__(self) -> None:
         checks.check_sampler(self)
         checks.check_fraction(self.target_accept, "target_accept")
-        checks.check_count(self.max_tree_depth, "max_tree_depth")
+        checks.check_count(self.max_tree_depth, "max_tree_depth", most=30)
         checks.check_choice(self.dtype, "dtype", ("float64", "float32"))
 
 
@@ -110,6 +110,7 @@ class SVI:
     dtype: Literal["float64", "float32"] = "float64"
 
     def __post_init__(self) -> None:
+        checks.check_settings(self)
         checks.check_start(self.start, ("fit", "random"))
         checks.check_choice(self.bound, "bound", ("marginal", "augmented"))
         checks.check_count(self.max_iter, "max_iter")

@@ -35,7 +35,8 @@ def shared(kind: str, name: str) -> Path:
     folder = os.environ.get("BAYESNMF_DATA") if kind == "data" else None
     path = (Path(folder) if folder else ROOT.parent / "shared" / kind) / name
     if not path.exists():
-        sys.exit(f"{name} is not there: set BAYESNMF_DATA to the folder that holds the data")
+        cure = "set BAYESNMF_DATA to the folder that holds it" if kind == "data" else "put it there"
+        sys.exit(f"{path} is not there: {cure}")
     return path
 
 
