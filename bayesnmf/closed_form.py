@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -11,16 +12,31 @@ import numpy as np
 
 from bayesnmf import checks
 from bayesnmf.fitting import Job
-from bayesnmf.inference.coordinate_ascent import WINDOW, Ascent, Schedule, Steps, ascend, plain_steps
+from bayesnmf.inference.coordinate_ascent import (
+    INTERRUPTED,
+    NOT_A_NUMBER,
+    WINDOW,
+    Ascent,
+    Schedule,
+    Steps,
+    ascend,
+    plain_steps,
+)
+from bayesnmf.inference.data_start import flattened_state
 from bayesnmf.inference.kkt import least_gradient
+from bayesnmf.inference.local import settling_steps, with_settled_loadings
 from bayesnmf.inference.minibatch import Batching, minibatch_ascent
 from bayesnmf.inference.optimality import judged
 from bayesnmf.inference.sides import Problem, State
+from bayesnmf.inference.start import random_state
 from bayesnmf.options import MAP, VI, Priors
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.problems import point_or_mean_field, start_state
+from bayesnmf.racing import Climb, Contestant, contestants, length_of_race, number_of_starts, race
 from bayesnmf.restarts import best_of
 from bayesnmf.results import Fit, VariationalPosterior
+
+EVEN = 100.0  # concentration of the shares of a nearly even start
 
 
 def fit_closed_form(job: Job) -> Fit:
@@ -29,6 +45,7 @@ def fit_closed_form(job: Job) -> Fit:
     device = checks.first_gpu() if job.options.device == "gpu" else None
     with _limited(job.options.threads):
         best, diagnostics = best_of(job, partial(_climb, job, problem, device))
+        best = _settled(job, best)
     if best.status.converged:
         with suppress(KeyboardInterrupt):  # what is computed is kept
             job.report(f"{job.method} {job.model}", best.status.iterations, best.status.iterations, best.trace[-1])
@@ -37,6 +54,15 @@ def fit_closed_form(job: Job) -> Fit:
         status = judged(best.status, diagnostics, job.counts.total, job.options.kkt_tol)
         best = best._replace(status=status)
     return replace(fit_of_ascent(job, best), diagnostics=diagnostics)
+
+
+def _settled(job: Job, ascent: Ascent) -> Ascent:
+    """Settle the loadings of vi given the components, so that those that are returned belong to one another."""
+    if not isinstance(job.options, VI) or not job.options.tol or ascent.status.reason in (INTERRUPTED, NOT_A_NUMBER):
+        return ascent
+    if job.options.algorithm == "minibatch" or not ascent.status.iterations:  # settled there, or nothing but a start
+        return ascent
+    return with_settled_loadings(ascent, job.options.threads)
 
 
 def _limited(threads: int | None) -> AbstractContextManager[Any]:
@@ -48,34 +74,86 @@ def _limited(threads: int | None) -> AbstractContextManager[Any]:
     return threadpool_limits(threads)
 
 
-def _climb(job: Job, problem: Problem, device: Any, rng: np.random.Generator, label: str) -> Ascent:
+def _climb(job: Job, problem: Problem, device: Any, start: Any, rng: np.random.Generator, label: str) -> Ascent:
     """Run the algorithm that the options name from one start; on the host where `device` is None."""
     options: MAP | VI = job.options
     schedule = schedule_of(options)
 
-    def start() -> State:  # held by nobody here: a state is as large as the factors
-        return start_state(problem, options.start, job.rank, rng)
-
     def show(iteration: int, value: float, *_: Any) -> None:
         job.report(label, iteration, options.max_iter, value)
 
+    if not isinstance(start, str) or start != "race":
+        return _climber(job, problem, device, start, rng)(schedule, show)
+    size = job.counts.nnz, job.rank
+    starts = [
+        partial(_climber, job, problem, device, begin, rng) for begin in contestants(options, number_of_starts(*size))
+    ]
+
+    def show_race(done: int, total: int, value: float) -> None:
+        job.report(f"{label}, race of {len(starts)} starts", done, total, value)
+
+    return race(starts, length_of_race(*size, options.algorithm or "em"), schedule, show_race, show)
+
+
+def _climber(job: Job, problem: Problem, device: Any, start: Any, rng: np.random.Generator) -> Climb:
+    """Return what climbs from a start and, called again, goes on from where it ended."""
+    ascent = _ascent(job, problem, device, rng)
+    held = [_begin(job, problem, start, rng)]
+    now = [problem]
+
+    def climb(schedule: Schedule, show: Any) -> Ascent:
+        found = ascent(now[0], held, schedule, show)
+        now[0], held[:] = found.problem, [found.state]
+        return found
+
+    return climb
+
+
+def _begin(job: Job, problem: Problem, start: Any, rng: np.random.Generator) -> State:
+    """Return the state that a start stands for, or that a contestant of a race begins with."""
+    if not isinstance(start, Contestant):
+        return start_state(problem, start, job.rank, rng)
+    threads = job.options.threads
+    if start.flat:
+        return flattened_state(problem, job.rank, rng, start.word, start.flat, threads)
+    if start.word == "even":
+        state = random_state(problem, job.rank, rng, EVEN)
+    else:
+        state = start_state(problem, start.word, job.rank, rng)
+    if not start.settled:
+        return state
+    schedule = Schedule("alternating", max_iter=start.settled, tol=0, threads=threads)
+    return ascend(problem, state, schedule, settling_steps(schedule)).state
+
+
+def _ascent(
+    job: Job, problem: Problem, device: Any, rng: np.random.Generator
+) -> Callable[[Problem, list[State], Schedule, Any], Ascent]:
+    """Return the algorithm that the options name; it takes the state out of its list, so that nobody else holds it.
+
+    A state is as large as the factors, and lives as long as anything refers to it.
+    """
+    options: MAP | VI = job.options
     if device is not None:
         from bayesnmf.inference.device_ascent import ascend_on
 
-        return ascend_on(device, problem, start(), schedule, options.extrapolate, show)
+        extrapolate = bool(options.extrapolate)
+        return lambda problem, held, schedule, show: ascend_on(device, problem, held.pop(), schedule, extrapolate, show)
     if options.algorithm == "gradient":
         from bayesnmf.inference.gradient_ascent import gradient_ascent
 
-        return gradient_ascent(problem, start(), schedule, show)
+        return lambda problem, held, schedule, show: gradient_ascent(problem, held.pop(), schedule, show)
     if options.algorithm == "minibatch":
-        return minibatch_ascent(problem, start(), schedule, batching_of(options), rng, show)
-    steps = _steps(problem, options, schedule)
-    learn = None
+        batching = batching_of(options)
+        return lambda problem, held, schedule, show: minibatch_ascent(
+            problem, held.pop(), schedule, batching, rng, show
+        )
+    steps, learn = _steps(problem, options, schedule_of(options)), None
     if isinstance(options, VI) and options.learn:
         from bayesnmf.inference.learning import learner
 
         learn = learner(options.learn)
-    return ascend(problem, start(), schedule, steps, learn, show)
+    return lambda problem, held, schedule, show: ascend(problem, held.pop(), schedule, steps, learn, show)
 
 
 def schedule_of(options: MAP | VI) -> Schedule:

@@ -40,13 +40,13 @@ def _with_multipliers(options: BLD) -> BLD:
     return options if given is None else replace(options, start=Start(*given))
 
 
-def _climb(job: Job, model: AllocationModel, rng: np.random.Generator, label: str) -> Decomposition:
+def _climb(job: Job, model: AllocationModel, start: Any, rng: np.random.Generator, label: str) -> Decomposition:
     """Ascend from one start."""
     options: BLD = job.options
-    start, interrupted = _multipliers(job, rng)
+    multipliers, interrupted = _multipliers(job, start, rng)
     most = 0 if interrupted else options.max_iter
     found = best_decomposition(
-        model, start, most, options.tol, lambda done, value: job.report(label, done, options.max_iter, value)
+        model, multipliers, most, options.tol, lambda done, value: job.report(label, done, options.max_iter, value)
     )
     if interrupted:
         found = found._replace(status=found.status._replace(converged=False, reason=INTERRUPTED))
@@ -61,10 +61,10 @@ def start_method(options: BLD) -> str:
     return "vi" if flat else "map"
 
 
-def _multipliers(job: Job, rng: np.random.Generator) -> tuple[tuple[Array, Array], bool]:
+def _multipliers(job: Job, start: Any, rng: np.random.Generator) -> tuple[tuple[Array, Array], bool]:
     """Return where to start, and whether Ctrl-C was pressed on the way there."""
     options: BLD = job.options
-    method = start_method(options) if options.start == "fit" else options.start
+    method = start_method(options) if start == "fit" else start
     of_start: MAP | VI = (VI if method == "vi" else MAP)(priors=options.priors)
     problem = point_or_mean_field(job.counts, of_start)
     interrupted = False
@@ -74,7 +74,7 @@ def _multipliers(job: Job, rng: np.random.Generator) -> tuple[tuple[Array, Array
         ascent = ascend(problem, state, schedule)
         state, interrupted = ascent.state, ascent.status.reason == INTERRUPTED
     else:
-        state = start_state(problem, options.start, job.rank, rng)
+        state = start_state(problem, start, job.rank, rng)
     value = state.loadings.value
     assert isinstance(value, ScaledProportions)
     return (value.proportions, state.components.matrix), interrupted

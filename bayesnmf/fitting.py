@@ -12,6 +12,7 @@ import numpy as np
 
 from bayesnmf import checks
 from bayesnmf.counts import Counts
+from bayesnmf.defaults import resolve_options
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, NOT_A_NUMBER
 from bayesnmf.options import MAP, METHODS, NUTS, VI, Gibbs, Options, Priors
 from bayesnmf.priors import Dirichlet
@@ -53,9 +54,12 @@ def fit(
         Point estimate, closed-form variational inference, Gibbs sampling, Hamiltonian Monte Carlo, stochastic
         variational inference, best latent decomposition (dirichlet_gamma alone).
     seed : int, optional
-        Makes the run reproducible; by default a fresh one, kept in the result.
+        Makes the run reproducible; by default a fresh one, kept in the result. Under map and vi several starts race,
+        one of them made from the counts, so fits with other seeds agree more than random starts do: to see how much
+        depends on the start, fit with ``start="random"``.
     options : MAP, VI, Gibbs, NUTS, SVI or BLD, optional
-        Settings of the method: priors, start, schedule, stopping rule.
+        Settings of the method: priors, start, schedule, stopping rule. Those that are left out are resolved for the
+        call, and ``fit.options`` shows what was chosen.
     progress : bool or callable
         True shows a progress bar; a callable gets (label, done, total, objective).
 
@@ -83,7 +87,7 @@ def fit(
     options = METHODS[method]() if options is None else options
     checks.check_options(options, method, METHODS[method])
     data = checks.as_counts(counts, dtype=getattr(options, "dtype", "float64"))
-    options = replace(options, priors=resolve_priors(model, data, rank, options.priors))
+    options = resolve_options(replace(options, priors=resolve_priors(model, data, rank, options.priors)))
     check_combination(model, method, rank, data, options)
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])

@@ -11,14 +11,15 @@ from bayesnmf.fitting import Job
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED
 
 
-def best_of(job: Job, climb: Callable[[np.random.Generator, str], Any]) -> tuple[Any, dict[str, float]]:
+def best_of(job: Job, climb: Callable[[Any, np.random.Generator, str], Any]) -> tuple[Any, dict[str, float]]:
     """Climb from as many starts as the options ask for; return where the highest ended, and how many were finished.
 
     Parameters
     ----------
     climb : callable
-        Takes a random generator and a label for progress; returns a named tuple with a `trace` and a `status`. The
-        first start is that of a single run with the same seed. After Ctrl-C the best so far is kept.
+        Takes a start, a random generator and a label for progress; returns a named tuple with a `trace` and a `status`.
+        The first start is that of a single run with the same seed; after a race all others are random. After Ctrl-C the
+        best so far is kept.
     """
     best: Any = None
     highest = -np.inf
@@ -27,8 +28,11 @@ def best_of(job: Job, climb: Callable[[np.random.Generator, str], Any]) -> tuple
     for restart in range(job.options.restarts):
         rng = np.random.default_rng(job.seed if restart == 0 else [job.seed, restart])
         label = f"{job.method} {job.model}" + (f", start {restart + 1}" if job.options.restarts > 1 else "")
+        start = job.options.start
+        if restart and isinstance(start, str) and start == "race":
+            start = "random"
         try:
-            found = climb(rng, label)
+            found = climb(start, rng, label)
         except KeyboardInterrupt:  # before its first iterate
             if best is None:
                 raise

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from bayesnmf import checks
 from bayesnmf.closed_form import batching_of, fit_of_ascent
 from bayesnmf.counts import Counts
+from bayesnmf.defaults import resolve_options
 from bayesnmf.fitting import Job, check_combination, resolve_priors
 from bayesnmf.inference.coordinate_ascent import Ascent, Status
-from bayesnmf.inference.local import even_loadings, full_size, local_pass
-from bayesnmf.inference.minibatch import FINAL_ITER, FINAL_TOL, Components, step_on_batch
+from bayesnmf.inference.local import FINAL_ITER, FINAL_TOL, even_loadings, full_size, local_pass
+from bayesnmf.inference.minibatch import Components, step_on_batch
 from bayesnmf.inference.sides import Problem, Side, State
 from bayesnmf.options import VI, Priors
 from bayesnmf.priors import Dirichlet, Gamma
@@ -43,9 +44,9 @@ class MinibatchVI:
         How many rows q(components) is given: the size of the data that the stream goes through, to be stated where
         rows come more than once. By default those seen so far.
     options : VI, optional
-        ``VI(algorithm="minibatch", ...)``: priors, batch_size, forgetting, delay, sweeps, dtype, threads, and "random"
-        or "svd" for the start. Default priors, which depend on the mean row total, and the start are those of the
-        first block. A prior is one for all rows.
+        ``VI(algorithm="minibatch", ...)``: priors, batch_size, forgetting, delay, sweeps, dtype, threads, and "svd"
+        (the default) or "random" for the start. Default priors, which depend on the mean row total, and the start are
+        those of the first block. A prior is one for all rows.
     seed : int, optional
         Of the start; by default a fresh one. Steps are without randomness.
 
@@ -179,7 +180,7 @@ class MinibatchVI:
     def _options(self) -> VI:
         """The options with the priors filled in."""
         assert self.priors is not None
-        return replace(self.options, priors=self.priors)
+        return resolve_options(replace(self.options, priors=self.priors))  # type: ignore[return-value]
 
     def _checked(self, counts: Any) -> Counts:
         data = checks.as_counts(counts, dtype=self.options.dtype)
@@ -194,7 +195,7 @@ class MinibatchVI:
         check_combination(self.model, "vi", self.rank, data, replace(self.options, priors=priors))
         self.priors = priors
         problem = point_or_mean_field(data, self._options)
-        start = start_state(problem, self.options.start, self.rank, np.random.default_rng(self.seed))
+        start = start_state(problem, self._options.start, self.rank, np.random.default_rng(self.seed))
         self._components = Components(problem, start.components, data.shape[0])
         self._names = data.feature_names
 

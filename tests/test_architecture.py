@@ -15,7 +15,8 @@ LONGEST_FILE, LONGEST_BODY, MOST_PARAMETERS = 300, 60, 6
 # Imports point down: a module may import at its top only what stands to its left.
 LAYERS = [
     "models", "writing", "counts", "kernels", "priors", "gauge", "specification", "checks", "inference", "options",
-    "results", "problems", "fitting", "restarts", "closed_form", "decomposing", "progress", "relabel", "sampling",
+    "defaults", "results", "problems", "fitting", "racing", "restarts", "closed_form", "decomposing", "progress",
+    "relabel", "sampling",
     "programs", "projection", "streaming", "posterior", "allocations", "views", "datatree", "encoding",
     "storage", "bounds", "evidence", "scoring", "chains", "measures", "simulation", "sidecars", "io", "datasets",
     "diagnostics", "moments", "posteriors", "selection", "calibration", "certificates", "comparison", "plots",

@@ -7,7 +7,7 @@ from registry import plain_counts
 from scipy.sparse import csr_array
 
 import bayesnmf
-from bayesnmf import MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet, Start
+from bayesnmf import BLD, MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet, Start
 from bayesnmf.options import METHODS
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.specification import MODELS
@@ -122,10 +122,11 @@ BAD_OPTIONS = [
     ({"dtype": float}, ValueError, "dtype must be one of 'float64', 'float32'", (MAP, VI, NUTS, SVI)),
     ({"threads": 0}, ValueError, "threads must be at least 1: found 0", (MAP, VI)),
     ({"threads": "all"}, TypeError, "threads must be a whole number", (MAP, VI)),
-    ({"start": "nndsvd"}, ValueError, "start must be one of 'random', 'svd': found 'nndsvd'", (MAP, VI)),
+    ({"start": "nndsvd"}, ValueError, "start must be one of 'race', 'svd', 'random': found 'nndsvd'", (MAP, VI)),
     ({"start": "vi"}, ValueError, "start must be one of 'fit', 'random': found 'vi'", (Gibbs, NUTS, SVI)),
     ({"start": COUNTS}, TypeError, r"start must be a Start\(loadings, components\), a Fit", tuple(METHODS.values())),
-    ({"start": None}, TypeError, r"start must be a Start\(loadings, components\)", tuple(METHODS.values())),
+    ({"start": 3}, TypeError, r"start must be a Start\(loadings, components\)", tuple(METHODS.values())),
+    ({"start": None}, TypeError, r"start must be a Start\(loadings, components\)", (BLD, Gibbs, NUTS, SVI)),
     ({"chains": 0}, ValueError, "chains must be at least 1", (Gibbs, NUTS)),
     ({"draws": 0}, ValueError, "draws must be at least 1", (Gibbs, NUTS)),
     ({"draws": 10.0}, TypeError, "draws must be a whole number", (Gibbs, NUTS)),

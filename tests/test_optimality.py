@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from plain import plain_map
 
 import bayesnmf
 from bayesnmf import MAP, Dirichlet, Gamma, Priors, Start
@@ -68,7 +69,7 @@ def test_em_stuck_at_zeros_is_not_converged_and_the_cure_works(dtype):
         r"by .*\); use algorithm='scd', extrapolate=True in bayesnmf\.MAP"
     )
     with pytest.warns(ConvergenceWarning, match=message):
-        stuck = bayesnmf.fit(counts, "poisson", 3, "map", seed=0, options=MAP(**settings, tol=1e-6))
+        stuck = bayesnmf.fit(counts, "poisson", 3, "map", seed=0, options=plain_map(**settings, tol=1e-6))
     assert not stuck.status.converged
     assert "not converged: objective settled" in repr(stuck)
     (caution,) = cautions_of(stuck)
@@ -86,14 +87,17 @@ SPARSE = Priors(Gamma(0.3, 0.1), Dirichlet(0.1))
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (MAP(priors=Priors(FLAT, FLAT)), "use algorithm='scd', extrapolate=True in"),
-        (MAP(priors=Priors(Gamma(2.0, 1.0), Gamma(1.0, 1.0)), extrapolate=True), "use algorithm='scd', extrapolate"),
-        (MAP(priors=SPARSE), "use extrapolate=True or a lower tol in"),
-        (MAP(priors=SPARSE, extrapolate=True), "use a lower tol in"),
-        (MAP(priors=SPARSE, extrapolate=True, tol=0, kkt_tol=1.0), "use a lower kkt_tol in"),
-        (MAP(priors=Priors(FLAT, FLAT), algorithm="ccd"), "use extrapolate=True or a lower tol in"),
-        (MAP(priors=Priors(FLAT, FLAT), basis="log"), "use extrapolate=True or a lower tol in"),
-        (MAP(priors=Priors(FLAT, FLAT), device="gpu"), "use extrapolate=True or a lower tol in"),
+        (plain_map(priors=Priors(FLAT, FLAT)), "use algorithm='scd', extrapolate=True in"),
+        (
+            plain_map(priors=Priors(Gamma(2.0, 1.0), Gamma(1.0, 1.0)), extrapolate=True),
+            "use algorithm='scd', extrapolate",
+        ),
+        (plain_map(priors=SPARSE), "use extrapolate=True or a lower tol in"),
+        (plain_map(priors=SPARSE, extrapolate=True), "use a lower tol in"),
+        (plain_map(priors=SPARSE, extrapolate=True, tol=0, kkt_tol=1.0), "use a lower kkt_tol in"),
+        (plain_map(priors=Priors(FLAT, FLAT), algorithm="ccd"), "use extrapolate=True or a lower tol in"),
+        (plain_map(priors=Priors(FLAT, FLAT), basis="log"), "use extrapolate=True or a lower tol in"),
+        (plain_map(priors=Priors(FLAT, FLAT), device="gpu"), "use extrapolate=True or a lower tol in"),
     ],
 )
 def test_the_cure_is_legal_for_these_priors(options, words):
@@ -122,7 +126,7 @@ def test_no_counts_are_converged():
 
 def test_the_best_of_several_starts_is_judged():
     counts = counts_of_three(seed=3)
-    options = MAP(priors=Priors(FLAT, FLAT), restarts=2, tol=1e-3)
+    options = plain_map(priors=Priors(FLAT, FLAT), restarts=2, tol=1e-3)
     with pytest.warns(ConvergenceWarning, match="but one more EM update"):
         fit = bayesnmf.fit(counts, "poisson", 3, "map", seed=0, options=options)
     assert not fit.status.converged

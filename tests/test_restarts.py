@@ -150,8 +150,8 @@ def test_a_start_that_is_not_a_number_is_never_the_best(monkeypatch):
 
     for lost in range(3):
 
-        def broken(job, problem, device, rng, label, lost=lost):
-            ascent = climb(job, problem, device, rng, label)
+        def broken(job, problem, device, start, rng, label, lost=lost):
+            ascent = climb(job, problem, device, start, rng, label)
             broke = label.endswith(f"start {lost + 1}")
             return ascent._replace(trace=[*ascent.trace[:-1], np.nan]) if broke else ascent
 
@@ -173,7 +173,7 @@ def test_a_number_of_starts_is_a_positive_whole_number(method, restarts):
 def test_given_starts_are_not_repeated(method):
     start = Start(np.ones((9, RANK)), np.full((RANK, 7), 1 / 7))
     for given in (start, "svd", run(NASTY, "gamma_poisson", method, SPARSE, max_iter=1)):
-        with pytest.raises(ValueError, match="restarts=2 needs start='random': every other start is one and the same"):
+        with pytest.raises(ValueError, match="restarts=2 needs start='race' or 'random', whose other starts are"):
             PLAIN[method](start=given, restarts=2)
 
 

@@ -139,7 +139,7 @@ def defaults(method: str, draws: int) -> Options:
         return Gibbs(start="random", chains=1, warmup=400, draws=draws, thin=20, threads=1)
     if method == "nuts":
         return NUTS(start="random", chains=1, warmup=300, draws=4 * draws)
-    return VI(threads=1) if method == "vi" else SVI(max_iter=1000)
+    return VI(start="svd", threads=1) if method == "vi" else SVI(max_iter=1000)
 
 
 def _run(study: Study, simulations: int, seed: int, report: ProgressReport) -> Calibration:

@@ -16,6 +16,7 @@ from bayesnmf.checks.closed_form import (
     check_map_algorithm,
     check_regression,
     check_vi_algorithm,
+    regression_fault,
 )
 from bayesnmf.checks.counts import (
     as_counts,
@@ -170,6 +171,7 @@ __all__ = [
     "first_gpu",
     "found_in",
     "parse_int",
+    "regression_fault",
     "same_counts",
     "same_priors",
     "shown",

@@ -18,26 +18,32 @@ from bayesnmf.checks.values import (
 from bayesnmf.priors import Dirichlet, Gamma
 from bayesnmf.specification import PARAMETER
 
-STARTS = ("random", "svd")
+STARTS = ("race", "svd", "random")
 
 
 def check_coordinate_ascent(options: Any) -> None:
     """Check what the options of map and vi have in common."""
     check_settings(options)
-    check_start(options.start, STARTS)
+    if options.start is not None:
+        check_start(options.start, STARTS)
     if options.schedule is not None:
         check_choice(options.schedule, "schedule", ("joint", "alternating"))
     check_choice(options.order, "order", ("loadings", "components"))
     if options.sweeps is not None:
         check_count(options.sweeps, "sweeps")
-    check_flag(options.extrapolate, "extrapolate")
+    if options.extrapolate is not None:
+        check_flag(options.extrapolate, "extrapolate")
     check_count(options.restarts, "restarts")
     check_choice(options.dtype, "dtype", ("float64", "float32"))
     check_count(options.max_iter, "max_iter", minimum=0)
-    check_nonnegative(options.tol, "tol")
+    if options.tol is not None:
+        check_nonnegative(options.tol, "tol")
     check_threads(options.threads)
-    if options.restarts > 1 and not (isinstance(options.start, str) and options.start == "random"):
-        raise ValueError(f"restarts={options.restarts} needs start='random': every other start is one and the same")
+    if options.restarts > 1 and options.start is not None and options.start not in ("race", "random"):
+        raise ValueError(
+            f"restarts={options.restarts} needs start='race' or 'random', whose other starts are random: a given start "
+            "and 'svd' are the same each time; leave start out"
+        )
 
 
 def check_decomposition(options: Any) -> None:
@@ -65,9 +71,10 @@ def check_allocation_model(model: str) -> None:
 
 def check_map_algorithm(options: Any) -> None:
     """Check the algorithm of map against its other options."""
-    check_choice(options.algorithm, "algorithm", ("em", "scd", "ccd"))
+    if options.algorithm is not None:
+        check_choice(options.algorithm, "algorithm", ("em", "scd", "ccd"))
     check_nonnegative(options.kkt_tol, "kkt_tol")
-    if options.algorithm == "em":
+    if options.algorithm in (None, "em"):
         return
     if options.schedule == "joint":
         raise ValueError(
@@ -80,13 +87,14 @@ def check_map_algorithm(options: Any) -> None:
 
 def check_vi_algorithm(options: Any) -> None:
     """Check the algorithm of vi against its other options."""
-    check_choice(options.algorithm, "algorithm", ("coordinate", "settled", "gradient", "minibatch"))
+    if options.algorithm is not None:
+        check_choice(options.algorithm, "algorithm", ("coordinate", "settled", "gradient", "minibatch"))
     _check_batches(options)
     if not isinstance(options.learn, tuple | list):
         raise TypeError(f"learn must be a tuple of sides, as in learn=('loadings',): found {shown(options.learn)}")
     if not all(isinstance(side, str) and side in ("loadings", "components") for side in options.learn):
         raise ValueError(f"learn must list sides, of 'loadings' and 'components': found {shown(options.learn)}")
-    if options.algorithm == "coordinate":
+    if options.algorithm in (None, "coordinate"):
         return
     batches = options.algorithm == "minibatch"
     asked = {
@@ -128,25 +136,37 @@ def _check_batches(options: Any) -> None:
 
 def check_regression(options: Any, loadings: Any, components: Any) -> None:
     """Refuse coordinate descent where the priors have no interior mode or tie the scales of both sides."""
-    if options.algorithm == "em":
+    if options.algorithm in (None, "em"):
         return
+    fault = regression_fault(loadings, components)
+    if fault:
+        raise ValueError(f"algorithm={options.algorithm!r} needs {fault}")
+
+
+def regression_fault(loadings: Any, components: Any) -> str:
+    """Return what coordinate descent needs and these priors lack, with the cure; "" if it can fit them."""
     for side, prior in (("loadings", loadings), ("components", components)):
         if prior != PARAMETER and prior.smallest_shape < 1:
-            raise ValueError(
-                f"algorithm={options.algorithm!r} needs priors.{side} at 1 or above, else the density is unbounded at "
-                f"0: found {prior.smallest_shape:g}; use algorithm='em', which takes the log basis"
+            return (
+                f"priors.{side} at 1 or above, else the density is unbounded at 0: found {prior.smallest_shape:g}; "
+                "use algorithm='em', which takes the log basis"
             )
     on_simplex = components == PARAMETER or isinstance(components, Dirichlet)
-    if on_simplex and not _flat(loadings):
-        raise ValueError(
-            f"algorithm={options.algorithm!r} needs flat loadings where components are on the simplex, Gamma(1, 0) or "
+    if on_simplex and not _flat_in_shares(loadings):
+        return (
+            "flat loadings where components are on the simplex, Gamma(1, rate) with one rate for all components or "
             "concentration 1, since the scale of a component moves between the sides; give Gamma components, or use "
             "algorithm='em'"
         )
+    return ""
 
 
-def _flat(prior: Any) -> bool:
-    return prior.flat if isinstance(prior, Gamma) else bool(np.all(np.asarray(prior.concentration) == 1))
+def _flat_in_shares(prior: Any) -> bool:
+    """Whether a prior of the loadings has no say in how a row's total is shared out among the components."""
+    if isinstance(prior, Gamma):
+        one_rate = np.atleast_2d(prior.rate).shape[-1] == 1
+        return one_rate and bool(np.all(np.asarray(prior.shape) == 1))
+    return bool(np.all(np.asarray(prior.concentration) == 1))
 
 
 def check_learnable(learn: Any, loadings: Any, components: Any) -> None:

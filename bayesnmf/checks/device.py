@@ -12,7 +12,7 @@ def check_device(options: Any) -> None:
     check_choice(options.device, "device", ("cpu", "gpu"))
     if options.device == "cpu":
         return
-    if options.algorithm not in ("em", "coordinate"):
+    if options.algorithm not in (None, "em", "coordinate"):
         only = "em" if hasattr(options, "basis") else "coordinate"
         raise ValueError(
             f"device='gpu' must go with algorithm={only!r}: found {options.algorithm!r}, which runs on the CPU alone; "

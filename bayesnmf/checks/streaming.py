@@ -20,12 +20,14 @@ def check_stream(options: Any, default: Any) -> None:
                 f"{name} must be left out of the options of a stream, which takes one step for each batch it is given: "
                 f"found {getattr(options, name)}; for epochs over rows in memory use bayesnmf.fit"
             )
+    if options.start is None:
+        return
     if not isinstance(options.start, str):
         raise ValueError(
-            "start must be 'random' or 'svd' for a stream, whose rows are not those of a given start: found "
+            "start must be 'svd' or 'random' for a stream, whose rows are not those of a given start: found "
             f"{type(options.start).__name__}; leave it out"
         )
-    check_start(options.start, ("random", "svd"))
+    check_start(options.start, ("svd", "random"))
 
 
 def check_has_learned(rows: int, what: str) -> None:

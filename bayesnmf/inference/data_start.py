@@ -13,9 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.inference.sides import Problem, State
-from bayesnmf.inference.start import state_from_totals
+from bayesnmf.inference.coordinate_ascent import Schedule, ascend
+from bayesnmf.inference.poisson_regression import regression_steps
+from bayesnmf.inference.sides import Mode, Problem, State
+from bayesnmf.inference.start import random_state, state_from_totals
 from bayesnmf.kernels.cpu import expected_allocations
+from bayesnmf.priors import Dirichlet, Gamma
 
 Array = NDArray[Any]
 
@@ -32,6 +35,28 @@ def data_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
     loadings, components = positive_factors(counts.matrix.astype(np.float64).sqrt(), rank, rng)
     factors = loadings.astype(counts.dtype), components.astype(counts.dtype)
     totals = expected_allocations(counts.matrix, *factors, threads=1)
+    return state_from_totals(problem, totals.loadings, totals.components)
+
+
+def flattened_state(
+    problem: Problem, rank: int, rng: np.random.Generator, word: str, iterations: int, threads: int | None
+) -> State:
+    """Carry the conditionals given the allocations at factors that were fitted without priors for some iterations.
+
+    Where concentrations are small, each row soon keeps to the components that it has taken, and these are still poor.
+    Coordinate descent on the likelihood alone ([C] alg. 1) makes better ones first.
+
+    Parameters
+    ----------
+    word : {"svd", "random"}
+        Where the descent starts.
+    """
+    flat = Problem(problem.counts, Gamma(1.0, 0.0), Dirichlet(1.0), Mode(), Mode(estimated=True))
+    begin = data_state if word == "svd" else random_state
+    schedule = Schedule("alternating", sweeps=3, max_iter=iterations, threads=threads)
+    fitted = ascend(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd")).state
+    factors = fitted.loadings.geometric, fitted.components.geometric
+    totals = expected_allocations(problem.counts.matrix, *factors, threads=threads)
     return state_from_totals(problem, totals.loadings, totals.components)
 
 

@@ -24,7 +24,17 @@ from scipy.sparse import csr_array
 
 from bayesnmf.counts import Counts
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, NOT_A_NUMBER, WINDOW, Ascent, Schedule, Status, allocate
-from bayesnmf.inference.local import even_loadings, full_size, local_pass, put_rows, rows_of, rows_of_problem, settle
+from bayesnmf.inference.local import (
+    FINAL_ITER,
+    FINAL_TOL,
+    even_loadings,
+    full_size,
+    local_pass,
+    put_rows,
+    rows_of,
+    rows_of_problem,
+    settle,
+)
 from bayesnmf.inference.sides import (
     MeanField,
     Problem,
@@ -40,7 +50,6 @@ Array = NDArray[Any]
 LOCAL_TOL, LOCAL_ITER = 1e-2, 100  # a batch's rows are settled to this, relative to their largest loading
 SHARED_WORK = 5_000_000  # multiply-adds of a pass over a batch from which threads pay, on a busy machine too
 LEAST_FACTOR = 1e-6  # before running totals are multiplied out
-FINAL_TOL, FINAL_ITER = 1e-4, 1000  # the rows of what is returned; 1e-8 adds some 1e-7 of the bound, thrice as slowly
 
 
 @dataclass(frozen=True)

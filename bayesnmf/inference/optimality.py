@@ -13,7 +13,6 @@ over rank 1 is missing.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bayesnmf import checks
@@ -63,9 +62,5 @@ def cure(options: MAP) -> str:
 
 def _may_descend(options: MAP) -> bool:
     """Whether coordinate descent is legal in place of EM."""
-    try:
-        descent = replace(options, algorithm="scd", schedule=None)
-        checks.check_regression(descent, descent.priors.loadings, descent.priors.components)
-    except ValueError:
-        return False
-    return True
+    legal = options.basis != "log" and options.schedule != "joint" and options.device == "cpu"
+    return legal and not checks.regression_fault(options.priors.loadings, options.priors.components)

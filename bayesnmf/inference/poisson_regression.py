@@ -2,6 +2,8 @@
 
 Each side is regressed on the other: EM gets stuck where coordinate descent does not. Dirichlet sides are fitted free
 and normalised ([C] lemma 1, cor. 2): with the loadings flat, the scale of a component may move between the sides.
+A rate τ that all loadings of a row share divides them by 1 + τ and changes nothing else ([GP] lemma 6.1), so they are
+fitted flat and divided at the end.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ def _gammas(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
         full = np.broadcast_to(below, (m, below.shape[1]))
         rate = (full - 1).sum(axis=0, keepdims=True)
     pairs: list[tuple[Any, Any]] = [(0.0, 0.0), (below - 1, rate)]
-    if isinstance(loadings, Gamma):
+    if isinstance(loadings, Gamma) and isinstance(components, Gamma):
         pairs[0] = (np.atleast_2d(loadings.shape) - 1, np.atleast_2d(loadings.rate))
 
     def rows(each: Any) -> Array:
@@ -89,6 +91,8 @@ def _free(problem: Problem, state: State, totals: Totals) -> tuple[Array, Array]
         loadings = loadings.proportions
     if not isinstance(problem.loadings_prior, Gamma):
         loadings = loadings * problem.counts.row_totals[:, None].astype(loadings.dtype)
+    elif isinstance(problem.components_prior, Dirichlet) and not problem.loadings_prior.flat:
+        loadings = loadings * _shrinkage(problem.loadings_prior, loadings.dtype)
     components = state.components.matrix
     own = [
         total if total.shape == factor.shape and is_padded(total, axis) else padded_copy(factor, axis)
@@ -139,6 +143,11 @@ def _best_scale(priors: list[tuple[Array, Array]], loadings: Array, transposed: 
     return np.divide(top, bottom, out=np.ones_like(top), where=bottom > 0)
 
 
+def _shrinkage(prior: Gamma, dtype: Any) -> Array:
+    """Return 1 + τ, by which rates τ of the loadings' prior divide them ([GP] lemma 6.1): (1, 1) or (n, 1)."""
+    return 1 + np.atleast_2d(prior.rate)[:, :1].astype(dtype)
+
+
 def _carried(problem: Problem, before: State, loadings: Array, components: Array) -> State:
     """Return free factors as the modes that the problem carries."""
     value: Any = loadings
@@ -147,6 +156,8 @@ def _carried(problem: Problem, before: State, loadings: Array, components: Array
         kept = kept.proportions if isinstance(kept, ScaledProportions) else kept
         filled = problem.counts.row_totals[:, None] > 0
         value = np.where(filled, loadings / loadings.sum(axis=1, keepdims=True), kept)
+    elif isinstance(problem.components_prior, Dirichlet) and not problem.loadings_prior.flat:
+        value = loadings / _shrinkage(problem.loadings_prior, loadings.dtype)
     if isinstance(problem.loadings_prior, ScaledDirichlet):
         total = problem.counts.row_totals[:, None].astype(loadings.dtype)
         value = ScaledProportions(value, problem.loadings_prior.scale.mode(total, np.ones_like(total, shape=(1, 1))))

@@ -15,18 +15,18 @@ Array = NDArray[Any]
 Given = Array | ScaledProportions | Distribution
 
 
-def random_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
-    """Carry conditionals given random totals: each row's (each feature's) counts shared out by Dirichlet(1) draws."""
+def random_state(problem: Problem, rank: int, rng: np.random.Generator, concentration: float = 1.0) -> State:
+    """Carry conditionals given random totals: each row's (each feature's) counts shared out by Dirichlet draws."""
     counts, dtype = problem.counts, problem.counts.dtype
     loadings_total, components_total = (
-        _shared_out(totals, rank, rng).astype(dtype, copy=False)
+        _shared_out(totals, np.full(rank, concentration), rng).astype(dtype, copy=False)
         for totals in (counts.row_totals, counts.feature_totals)
     )
     return state_from_totals(problem, loadings_total, components_total.T)
 
 
-def _shared_out(totals: Array, rank: int, rng: np.random.Generator) -> Array:
-    shares = rng.dirichlet(np.ones(rank), size=len(totals))
+def _shared_out(totals: Array, concentration: Array, rng: np.random.Generator) -> Array:
+    shares = rng.dirichlet(concentration, size=len(totals))
     shares *= totals[:, None]
     return shares
 

@@ -16,24 +16,30 @@ if TYPE_CHECKING:
 class MAP:
     """Point estimate by EM, multiplicative updates or coordinate descent.
 
+    An option that is None is resolved when `fit` is called (`bayesnmf.defaults`); `fit.options` has what was chosen.
+
     Attributes
     ----------
-    start : Start, Fit, "random" or "svd"
-        "svd": from a singular value decomposition of the counts (`bayesnmf.inference.data_start`).
+    start : Start, Fit, "race", "svd", "random" or None
+        "svd": from a singular value decomposition of the counts (`bayesnmf.inference.data_start`). "race": some
+        iterations from "svd" and from random starts, of which the best goes on (`bayesnmf.racing`). None is "race".
     basis : {"natural", "log"} or None
         Where the mode is taken. "natural" needs every shape and concentration ≥ 1; "log" is the log (softmax)
         basis, whose density includes the Jacobian. None is natural where it can be, else log.
-    algorithm : {"em", "scd", "ccd"}
+    algorithm : {"em", "scd", "ccd"} or None
         "em": EM, which the multiplicative updates are. "scd", "ccd": sequential or cyclic coordinate descent ([C] alg.
-        1), stuck less often than EM; for priors at 1 or above, and flat loadings if components are on the simplex.
+        1), stuck less often than EM; for priors at 1 or above and, if components are on the simplex, loadings whose
+        prior is Gamma(1, rate) with one rate for all components, or of concentration 1. None is scd where the priors
+        and the other options allow it, else em.
     schedule : {"joint", "alternating"} or None
         One allocation step for both sides, or one for each. None is joint for em; the others alternate.
     sweeps : int or None
         Updates of a side in a row (`bayesnmf.inference.coordinate_ascent.Schedule`). None is 3 for scd, else 1.
-    extrapolate : bool
-        Go further along each step, as far as this raises the objective (`bayesnmf.inference.extrapolation`).
+    extrapolate : bool or None
+        Go further along each step, as far as this raises the objective (`bayesnmf.inference.extrapolation`). None is
+        True.
     restarts : int
-        Random starts; the fit of highest objective is returned.
+        Starts: that of `start`, and random ones for all others. The fit of highest objective is returned.
     kkt_tol : float
         Also stop when the KKT residual is at most this, in counts; 0 does not stop there.
     order : {"loadings", "components"}
@@ -52,13 +58,13 @@ class MAP:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | Fit | Literal["random", "svd"] = "random"
+    start: Start | Fit | Literal["race", "svd", "random"] | None = None
     basis: Literal["natural", "log"] | None = None
-    algorithm: Literal["em", "scd", "ccd"] = "em"
+    algorithm: Literal["em", "scd", "ccd"] | None = None
     schedule: Literal["joint", "alternating"] | None = None
     order: Literal["loadings", "components"] = "loadings"
     sweeps: int | None = None
-    extrapolate: bool = False
+    extrapolate: bool | None = None
     restarts: int = 1
     max_iter: int = 5000
     tol: float = 1e-7
@@ -79,44 +85,48 @@ class MAP:
 class VI:
     """Closed-form mean-field variational inference; variational EM with components="parameter".
 
+    Unless `tol` is 0, which asks for `max_iter` updates as they are, the loadings of every row are settled given the
+    components at the end. An option that is None is resolved when `fit` is called; `fit.options` has what was chosen.
+
     Attributes
     ----------
-    algorithm : {"coordinate", "settled", "gradient", "minibatch"}
+    algorithm : {"coordinate", "settled", "gradient", "minibatch"} or None
         Coordinate ascent; the same with loadings found afresh, by up to 15 updates, before the components move, where
         this raises the bound (less often stuck if concentrations are small); L-BFGS on the bound with allocations put
         back ([P] path 1); stochastic, from batches of rows (`bayesnmf.inference.minibatch`): `max_iter` counts epochs,
-        `tol` is for the best bound of five (None is 1e-4, else 1e-7), `sweeps` of None settles a batch's loadings.
+        `tol` is for the best bound of five, `sweeps` of None settles a batch's loadings. None is
+        "coordinate".
     batch_size, forgetting, delay : number or None
         Under "minibatch": most rows of a batch (None is 256); step t goes the part (t + delay)^−forgetting of the way,
         with forgetting in (0.5, 1] and delay ≥ 0 (None are 0.6 and 1).
     learn : tuple of "loadings", "components"
         Sides whose prior is learned: its parameters maximise the bound, and start at those given; a number stays one
         number, a vector one for each component. In float32 the bound may then fall by up to about 1e-4 relative.
-    start, schedule, order, sweeps, extrapolate, restarts, max_iter, tol, dtype, threads, device
-        As in `MAP`.
+    tol : float or None
+        As in `MAP`. None is 1e-4 under "minibatch", else 1e-7.
+    start, schedule, order, sweeps, extrapolate, restarts, max_iter, dtype, threads, device
+        As in `MAP`, but for `start` of None, which is "svd" under "gradient" and "minibatch".
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | Fit | Literal["random", "svd"] = "random"
-    algorithm: Literal["coordinate", "settled", "gradient", "minibatch"] = "coordinate"
+    start: Start | Fit | Literal["race", "svd", "random"] | None = None
+    algorithm: Literal["coordinate", "settled", "gradient", "minibatch"] | None = None
     batch_size: int | None = None
     forgetting: float | None = None
     delay: float | None = None
     schedule: Literal["joint", "alternating"] | None = None
     order: Literal["loadings", "components"] = "loadings"
     sweeps: int | None = None
-    extrapolate: bool = False
+    extrapolate: bool | None = None
     learn: tuple[str, ...] = ()
     restarts: int = 1
     max_iter: int = 5000
-    tol: float = None  # type: ignore[assignment]
+    tol: float | None = None
     dtype: Literal["float64", "float32"] = "float64"
     threads: int | None = None
     device: Literal["cpu", "gpu"] = "cpu"
 
     def __post_init__(self) -> None:
-        if self.tol is None:
-            object.__setattr__(self, "tol", 1e-4 if self.algorithm == "minibatch" else 1e-7)
         checks.check_coordinate_ascent(self)
         checks.check_vi_algorithm(self)
         checks.check_device(self)
