@@ -171,7 +171,8 @@ def _read_table(path: Path, separator: str) -> Any:
     if frame.index.nlevels > 1:
         raise ValueError("its rows have more entries than its header")
     if isinstance(frame.index, pd.RangeIndex) and _holds_names(frame[first]):
-        frame = frame.set_index(frame.pop(first).fillna(""))
+        names = frame[first].fillna("")
+        frame = frame.iloc[:, 1:].set_axis(names, axis="index")  # pop and set_index would move every column
     elif first.strip().lower() in NAMES_OF_ROWS:
         _warn_of_first_column(path, frame, first)
     if frame.shape[1] == 0:
