@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from bayesnmf import gauge
 from bayesnmf.bounds import elbo_augmented, elbo_marginal
-from bayesnmf.chains import cautions_of, labelled, r_hat_and_ess
+from bayesnmf.chains import cautions_of, labelled, mixing_of
 from bayesnmf.kernels.cpu import poisson_loglik
 from bayesnmf.relabel import relabel
-from bayesnmf.results import Draws, Fit
+from bayesnmf.results import Fit
 from bayesnmf.scoring import Score, Split, background, pit_coverage, score
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 SCORE_DRAWS, PIT_DRAWS = 200, 100
-DIAGNOSED_ROWS = 50
 
 
 def align(fits: Mapping[str, Fit]) -> dict[str, Fit]:
@@ -52,7 +51,7 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
         projected = fitted.project(split.seen, seed=seed)
         scored["withheld"] = score(projected, split.withheld, frequencies, SCORE_DRAWS, seed)
     row.update(_scores(scored))
-    row.update(_chain_diagnostics(fitted, seed))
+    row.update({name: value for name, value in mixing_of(fitted).items() if name in ("min_ess", "max_r_hat")})
     row.update(agreement(fitted, fits[reference_of(fits)]))
     if other is not None:
         row["cosine_other_start"] = agreement(other, fitted)["cosine"]
@@ -62,21 +61,6 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
 def _scores(scored: Mapping[str, Score]) -> dict[str, float]:
     row = {f"heldout_{kind}": result.per_count for kind, result in scored.items()}
     return {**row, "floored_cells": sum(result.floored for result in scored.values())}
-
-
-def _chain_diagnostics(fitted: Fit, seed: int) -> dict[str, float]:
-    """Least ESS and greatest R-hat over the log joint, all components, and the loadings of up to 50 rows."""
-    if not isinstance(fitted._posterior, Draws):
-        return {}
-    draws = fitted._posterior
-    n = draws.loadings.shape[2]
-    rows = np.random.default_rng(seed).choice(n, size=min(n, DIAGNOSED_ROWS), replace=False)
-    flat = [draws.loadings[:, :, rows], draws.components, fitted.trace[:, :, None, None]]
-    values = np.concatenate([array.reshape(*array.shape[:2], -1) for array in flat], axis=2)
-    r_hat, ess = r_hat_and_ess(values)
-    if np.isnan(r_hat).all() or np.isnan(ess).all():  # too few draws to judge
-        return {"min_ess": 0.0, "max_r_hat": np.inf}
-    return {"min_ess": float(np.nanmin(ess)), "max_r_hat": float(np.nanmax(r_hat))}
 
 
 def agreement(fitted: Fit, reference: Fit) -> dict[str, float]:
@@ -107,8 +91,8 @@ COLUMNS = {
     "heldout_withheld": "the same for samples not trained on, half of whose counts are seen",
     "floored_cells": "held-out cells whose probability was below the 1e-6 background",
     "coverage90": "share of held-out cells in the 90 % predictive interval (randomised PIT)",
-    "min_ess": "least effective sample size",
-    "max_r_hat": "greatest R-hat",
+    "min_ess": "least effective sample size of components, the loadings of up to 50 rows and the log joint",
+    "max_r_hat": "greatest R-hat of the same",
     "cosine": "mean cosine of matched components with the reference",
     "cosine_min": "the least of them",
     "loadings_corr": "correlation of loadings with the reference",

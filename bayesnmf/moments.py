@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf import gauge
-from bayesnmf.chains import r_hat_and_ess
+from bayesnmf.mixing import r_hat_and_ess
 from bayesnmf.posterior import restrict_rows, take_draws
 from bayesnmf.priors import Gamma
 from bayesnmf.results import Draws, Fit, effective_loadings

@@ -127,21 +127,27 @@ def to_datatree(comparison: Comparison) -> Any:
 
 
 def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None) -> list[Path]:
-    """Draw components, chains, intervals of loadings, objectives and agreement."""
+    """Draw components, chains, intervals of loadings, objectives and, of several fits, their agreement."""
     import matplotlib.pyplot as plt
 
     from bayesnmf import plots
+    from bayesnmf.measures import reference_of
 
     fits = comparison.fits
     with_posterior = {name: fitted for name, fitted in fits.items() if fitted._posterior is not None}
     totals = comparison.split.train.row_totals
     rows = comparison.split.train.row_names[np.argsort(-totals, kind="stable")[:SHOWN_ROWS]]
-    drawn: dict[str, Callable[[], Any]] = {"components": lambda: plots.components(fits, image_shape=image_shape)}
+    reference = reference_of(fits)  # that of the table
+    drawn: dict[str, Callable[[], Any]] = {
+        "components": lambda: plots.components(fits, image_shape=image_shape, reference=reference)
+    }
     if not all(fitted.method in ("gibbs", "nuts") for fitted in fits.values()):
         drawn["objectives"] = lambda: plots.objectives(fits)
-    drawn["agreement"] = lambda: plots.agreement(fits)
+    if len(fits) > 1:
+        drawn["agreement"] = lambda: plots.agreement(fits)
     if with_posterior:
-        drawn["loadings_intervals"] = lambda: plots.loadings_intervals(with_posterior, rows)
+        among = reference_of(with_posterior)
+        drawn["loadings_intervals"] = lambda: plots.loadings_intervals(with_posterior, rows, reference=among)
     for name in CHAINS:
         if name in fits:
             drawn[f"chains_{name}"] = lambda name=name: plots.chains(fits[name])  # type: ignore[misc]

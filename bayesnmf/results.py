@@ -83,9 +83,9 @@ class Fit:
     scale : ndarray (n,) or None
         Of the loadings, under dirichlet_gamma.
     trace : ndarray
-        Objective at the start and after every iteration, in nats, Poisson scale: log joint (map), augmented ELBO
-        (vi), a running estimate of the bound (svi), log p(S) (bld). Under gibbs and nuts the log joint of each draw,
-        (chains, draws).
+        Objective at the start and after every iteration, in nats, Poisson scale: log joint (map),
+        `elbo_augmented` (vi), a running estimate of the bound (svi), log p(S) (bld). Under gibbs and nuts the log joint
+        of each draw, (chains, draws).
     status : Status
         Whether and why it stopped.
     priors : Priors
@@ -96,11 +96,13 @@ class Fit:
     seconds : float
         Wall time, a closed-form start included.
     diagnostics : dict
-        What else the method reports. Gibbs and nuts: R-hat and ESS of the log joint, divergences, how often labels
-        switched within chains (which matching undoes) and the share of draws whose components can hardly be told
-        apart (`bayesnmf.sampling.label_switching`). Map: the KKT residual and the least gradient at the end ([C] A.3;
-        −0.1: an EM update would make some entry 1.1 times as large, which at a small residual is one wrongly stuck at
-        0). Several restarts: how many, and where the worst ended.
+        What else the method reports. Gibbs and nuts: the greatest R-hat and the least ESS of all components, the
+        loadings of up to 50 rows and the log joint, the share of these entries above 1.05 (`bayesnmf.mixing`), R-hat
+        and ESS of the log joint alone, divergences, how often labels switched within chains (which matching undoes) and
+        the share of draws whose components can hardly be told apart (`bayesnmf.sampling.label_switching`). Map: the KKT
+        residual and the least gradient at the end ([C] A.3; −0.1: an EM update would make some entry 1.1 times as
+        large, which at a small residual is one wrongly stuck at 0), by which it is judged
+        (`bayesnmf.inference.optimality`). Several restarts: how many, and where the worst ended.
     residuals : ndarray or None
         Under map, the KKT residual of the states of `trace`, in counts.
     multipliers : tuple of ndarray (n, K) and (K, m), or None
@@ -226,7 +228,8 @@ class Fit:
 
     def __repr__(self) -> str:
         n, m = self.counts.shape
-        unit = "ELBO" if self.method in ("vi", "svi") else "log joint" if self.multipliers is None else "log p(S)"
+        bounds = {"vi": "elbo_augmented", "svi": f"elbo_{getattr(self.options, 'bound', '')}, estimated,"}
+        unit = bounds.get(self.method, "log joint" if self.multipliers is None else "log p(S)")
         if self.trace.ndim == 2:
             chains, draws = self.trace.shape
             objective = f"{chains} chains × {draws} draws, mean {unit} {self.trace.mean():,.1f}"

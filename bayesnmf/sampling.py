@@ -18,6 +18,7 @@ from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status
 from bayesnmf.inference.gibbs import Chain, gibbs_chain, most_draws
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.sides import State, Value
+from bayesnmf.mixing import judged_parts, mixing, verdict
 from bayesnmf.options import VI, Gibbs, Priors
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.problems import draws_problem, start_state
@@ -26,7 +27,6 @@ from bayesnmf.specification import PARAMETER
 
 Array = NDArray[Any]
 
-R_HAT_LIMIT, ESS_LIMIT = 1.05, 100
 SWITCHED, AMBIGUOUS, AMBIGUOUS_LIMIT = 0.5, 0.25, 0.05
 
 
@@ -134,10 +134,11 @@ def fit_of_draws(
     if exchangeable(job.options.priors):
         loadings, components, orders = match(loadings, components)
         diagnostics = {**diagnostics, **label_switching(components, orders)}
-    diagnostics = {**diagnostics, **judge(log_joint)}
-    r_hat, ess = diagnostics["r_hat_log_joint"], diagnostics["ess_log_joint"]
-    said = f"{log_joint.size} draws; log joint: R-hat {r_hat:.3f}, ESS {ess:.0f}"
-    mixed = r_hat <= R_HAT_LIMIT and ess >= ESS_LIMIT
+    posterior = Draws(loadings, components, scale)
+    found = mixing(judged_parts(posterior, job.seed), log_joint, getattr(job.options, "threads", None))
+    diagnostics = {**diagnostics, **found}
+    mixed, figures = verdict(diagnostics)
+    reason = INTERRUPTED if interrupted else f"{log_joint.size} draws; {figures}"
     return Fit(
         model=job.model,
         method=job.method,
@@ -146,7 +147,7 @@ def fit_of_draws(
         components=components.mean(axis=(0, 1)),
         scale=None if scale is None else scale.mean(axis=(0, 1)),
         trace=log_joint,
-        status=Status(mixed and not interrupted, INTERRUPTED if interrupted else said, log_joint.size),
+        status=Status(mixed and not interrupted, reason, log_joint.size),
         priors=job.options.priors,
         options=job.options,
         counts=job.counts,
@@ -154,7 +155,7 @@ def fit_of_draws(
         seconds=0.0,
         diagnostics=diagnostics,
         statistics=statistics,
-        _posterior=Draws(loadings, components, scale),
+        _posterior=posterior,
     )
 
 
@@ -208,20 +209,3 @@ def label_switching(components: Array, orders: Array) -> dict[str, float]:
                 current = order
     draws = orders.shape[0] * orders.shape[1]
     return {"label_switches": float(switches), "ambiguous_draws": ambiguous / draws}
-
-
-def judge(log_joint: Array) -> dict[str, float]:
-    """R-hat and bulk effective sample size of the log joint, which no relabelling changes."""
-    from arviz_stats.base import array_stats  # what arviz itself calls, without its plots
-
-    chains, draws = log_joint.shape
-    if draws < 8:
-        return {"r_hat_log_joint": np.inf, "ess_log_joint": 0.0}
-    if np.ptp(log_joint) == 0:  # nothing is left to draw
-        return {"r_hat_log_joint": 1.0, "ess_log_joint": float(log_joint.size)}
-    if chains == 1:  # its halves must agree
-        log_joint = log_joint[:, : draws // 2 * 2].reshape(2, -1)
-    return {
-        "r_hat_log_joint": float(array_stats.rhat(log_joint, chain_axis=0, draw_axis=1)),
-        "ess_log_joint": float(array_stats.ess(log_joint, chain_axis=0, draw_axis=1)),
-    }

@@ -82,6 +82,19 @@ class Selection:
         first: Any = good.sort_values(["rank", "mean"], ascending=[True, False]).iloc[0]
         return Candidate(str(first["model"]), int(first["rank"]))
 
+    @property
+    def cautions(self) -> list[str]:
+        """What must be known of the best rank: that it is the largest or the smallest of several that were tried."""
+        tried = self.table.index.get_level_values("rank")
+        if tried.min() == tried.max():
+            return []
+        if self.best.rank == tried.max():
+            cure = "try larger ones; if none is worse, `predictive_checks` shows what the model misses"
+            return [f"the best rank, {self.best.rank}, is the largest that was tried: {cure}"]
+        if self.best.rank == tried.min() > 1:
+            return [f"the best rank, {self.best.rank}, is the smallest that was tried: try smaller ones"]
+        return []
+
     def __repr__(self) -> str:
         marks = {self.best: ["best"]}
         if len(self.scores) > 1:
@@ -97,6 +110,7 @@ class Selection:
         splits = len(self.scores)
         notes = [SPREAD, ONE_SE] if splits > 1 else [SINGLE]
         notes += ["interrupted: the rest was not fitted"] if self.interrupted else []
+        notes += [f"CAUTION {caution}" for caution in self.cautions]
         headings = ["model", "rank", "held-out nats per count", "minus the best", "converged", ""]
         title = f"by {self.method}, trained on {self.keep:.0%} of the counts, {splits} split{'s' if splits > 1 else ''}"
         return text_table(title, headings, lines, notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from bayesnmf import checks
 from bayesnmf.closed_form import batching_of, fit_of_ascent
-from bayesnmf.counts import Counts
+from bayesnmf.counts import Counts, DataWarning
 from bayesnmf.defaults import resolve_options
 from bayesnmf.fitting import Job, check_combination, resolve_priors
 from bayesnmf.inference.coordinate_ascent import Ascent, Status
@@ -42,7 +43,7 @@ class MinibatchVI:
         As for `bayesnmf.fit`.
     total_rows : int, optional
         How many rows q(components) is given: the size of the data that the stream goes through, to be stated where
-        rows come more than once. By default those seen so far.
+        rows come more than once. By default those seen so far; a `DataWarning` says where the first block comes again.
     options : VI, optional
         ``VI(algorithm="minibatch", ...)``: priors, batch_size, forgetting, delay, sweeps, dtype, threads, and "svd"
         (the default) or "random" for the start. Default priors, which depend on the mean row total, and the start are
@@ -92,6 +93,7 @@ class MinibatchVI:
         self.priors: Priors | None = None
         self._names: Array | None = None
         self._components: Components | None = None
+        self._first_rows: Array | None = None
 
     def partial_fit(self, counts: Any) -> MinibatchVI:
         """Take one step for each batch of a block of rows, (rows, m), in their order.
@@ -108,6 +110,7 @@ class MinibatchVI:
         data = self._checked(counts)
         if self._components is None:
             self._begin(data)
+        self._warn_of_rows_that_come_again(data)
         assert self._components is not None
         batching = batching_of(self.options)
         for rows in batching.split(np.arange(data.shape[0])):
@@ -187,6 +190,23 @@ class MinibatchVI:
         if self._names is not None:
             checks.check_same_features(self._names, data.feature_names)
         return data
+
+    def _warn_of_rows_that_come_again(self, data: Counts) -> None:
+        """Warn of a block of the rows of the first one, in any order, where nothing says how many rows there are.
+
+        A few rows may be alike by chance; a block of five different ones or more is hardly twice the same.
+        """
+        weights = np.random.default_rng(0).standard_normal(data.shape[1])
+        rows = np.sort(data.matrix @ weights)  # equal for equal rows
+        if self._first_rows is None:
+            self._first_rows = rows
+        elif self.total_rows is None and len(np.unique(rows)) >= 5 and np.array_equal(rows, self._first_rows):
+            warnings.warn(
+                "a block has the rows of the first block: rows that come again are counted as new ones, and the "
+                "components become too certain; give MinibatchVI(total_rows=...), the number of different rows",
+                DataWarning,
+                stacklevel=3,
+            )
 
     def _begin(self, data: Counts) -> None:
         """Resolve the priors, and start from the first block."""

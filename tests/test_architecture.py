@@ -16,7 +16,7 @@ LONGEST_FILE, LONGEST_BODY, MOST_PARAMETERS = 300, 60, 6
 LAYERS = [
     "models", "writing", "counts", "kernels", "priors", "gauge", "specification", "checks", "inference", "options",
     "defaults", "results", "problems", "fitting", "racing", "restarts", "closed_form", "decomposing", "progress",
-    "relabel", "sampling",
+    "relabel", "mixing", "sampling",
     "programs", "projection", "streaming", "posterior", "allocations", "views", "datatree", "encoding",
     "storage", "bounds", "evidence", "scoring", "chains", "measures", "simulation", "sidecars", "io", "datasets",
     "diagnostics", "moments", "posteriors", "selection", "calibration", "certificates", "comparison", "plots",

@@ -14,8 +14,9 @@ from smallfits import fit as small
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, gauge, plots, sampling
-from bayesnmf.chains import cautions_of, r_hat_and_ess
+from bayesnmf.chains import cautions_of
 from bayesnmf.diagnostics import predictive
+from bayesnmf.mixing import r_hat_and_ess
 
 pytestmark = quietly
 
@@ -127,11 +128,11 @@ def test_only_draws_that_cannot_be_matched_are_a_caution():
 def unmixed():
     """Two chains that sample different things, in an order of components that is a toss-up, and no more."""
     gibbs = small("gamma_poisson", "gibbs")
-    told = {"r_hat_log_joint": 1.8, "ess_log_joint": 3.0, "ambiguous_draws": 0.5, "divergences": 2.0}
+    told = {"r_hat_log_joint": 1.0, "max_r_hat": 1.8, "min_ess": 3.0, "ambiguous_draws": 0.5, "divergences": 2.0}
     return replace(gibbs, diagnostics=told)
 
 
-TOLD = ("R-hat of the log joint 1.80 > 1.05", "ESS of the log joint 3 < 100", "in 50% of the draws", "2 divergences")
+TOLD = ("R-hat 1.80 > 1.05", "ESS 3 < 100", "in 50% of the draws", "2 divergences")
 
 
 def test_every_result_tells_what_must_be_known_of_its_fit():

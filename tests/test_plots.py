@@ -297,7 +297,7 @@ def test_loadings_carry_the_sum_of_gamma_components():
 def test_each_kind_of_objective_has_its_panel(fits):
     both = {**fits, "vi again": fits["vi"]}
     axes = plots.objectives(both)
-    kinds = ["log joint, natural basis", "augmented ELBO", "marginal ELBO, estimated"]
+    kinds = ["log joint, natural basis", "elbo_augmented", "elbo_marginal, estimated"]
     assert [ax.get_title() for ax in axes] == [f"{kind}\ngamma_poisson" for kind in kinds]
     assert [ax.get_xscale() for ax in axes] == [ax.get_yscale() for ax in axes] == ["log", "log", "linear"]
     assert [len(ax.lines) for ax in axes] == [1, 2, 2]

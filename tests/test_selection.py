@@ -1,5 +1,6 @@
 """Models and ranks ranked by held-out counts."""
 
+from dataclasses import replace
 from functools import cache
 
 import matplotlib.pyplot as plt
@@ -10,6 +11,7 @@ from smallfits import COUNTS
 import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, Gibbs, Priors, plots
 from bayesnmf.scoring import background, score, split_counts
+from bayesnmf.selection import Candidate
 
 RANKS, MODELS = (1, 2, 3, 4), ("gamma_poisson", "dirichlet_poisson")
 OPTIONS = VI(max_iter=300, threads=1)
@@ -120,6 +122,21 @@ def test_interruption_keeps_complete_splits():
     with pytest.raises(KeyboardInterrupt):
         interrupted(0)
     assert not interrupted(10).interrupted
+
+
+def test_a_best_rank_at_the_edge_of_those_tried_is_told_of():
+    found = selected()
+    assert found.cautions == []
+    assert "CAUTION" not in repr(found)
+    largest, smallest = (replace(found, best=Candidate(MODELS[0], rank)) for rank in (max(RANKS), min(RANKS)))
+    (caution,) = largest.cautions
+    assert caution.startswith(f"the best rank, {max(RANKS)}, is the largest that was tried: try larger ones")
+    assert "CAUTION the best rank" in " ".join(repr(largest).split())
+    assert plots.selection(largest).get_title().endswith(f"the best rank, {max(RANKS)}, is the largest that was tried")
+    assert bool(smallest.cautions) == (min(RANKS) > 1)
+    inner = replace(found, table=found.table.loc[[found.best]])
+    assert inner.cautions == []  # a single rank was no choice
+    plt.close("all")
 
 
 def test_what_is_refused():

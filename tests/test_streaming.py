@@ -149,6 +149,7 @@ def test_empty_rows_and_blocks():
     assert np.isfinite(first.partial_fit(COUNTS).components).all()
 
 
+@pytest.mark.filterwarnings("ignore:a block has the rows of the first")
 def test_memory_does_not_grow_with_the_blocks():
     """Peak of arrays over 20 and over 80 blocks of the same size."""
     wide = csr_array(np.tile(COUNTS, (1, 50)))
@@ -165,6 +166,7 @@ def test_memory_does_not_grow_with_the_blocks():
     assert peaks[1] <= 1.05 * peaks[0]
 
 
+@pytest.mark.filterwarnings("ignore:a block has the rows of the first")
 def test_ctrl_c_keeps_the_batches_that_were_finished(monkeypatch):
     from bayesnmf import streaming
 
@@ -245,3 +247,19 @@ def test_other_bad_arguments():
         MinibatchVI("poisson", RANK, options=options(priors=Priors(Gamma(1.0, 0.0), Gamma(1.0, 1.0)))).partial_fit(
             COUNTS
         )
+
+
+def test_rows_that_come_again_are_told_of_once_their_number_is_not_stated():
+    """Two passes over blocks count every row twice, unless `total_rows` says how many there are."""
+    blocks = [COUNTS[:20], COUNTS[20:40]]
+    stream = MinibatchVI("gamma_poisson", RANK, seed=0, options=options())
+    for block in blocks:
+        stream.partial_fit(block)
+    with pytest.warns(bayesnmf.DataWarning, match=r"rows of the first block.*give MinibatchVI\(total_rows=\.\.\.\)"):
+        stream.partial_fit(blocks[0][::-1])
+    stated = MinibatchVI("gamma_poisson", RANK, seed=0, options=options(), total_rows=40)
+    for block in blocks + blocks:
+        stated.partial_fit(block)
+    alike = MinibatchVI("gamma_poisson", RANK, seed=0, options=options())
+    for _ in range(2):
+        alike.partial_fit(COUNTS[[0, 0, 1, 1]])  # so few rows may be alike by chance

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from bayesnmf import checks
 from bayesnmf.calibration.quantities import Points, evaluate, names_for, points, truth
 from bayesnmf.calibration.result import Calibration
-from bayesnmf.chains import r_hat_and_ess
 from bayesnmf.fitting import ConvergenceWarning, ProgressReport, check_combination, fit, reporting
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED
+from bayesnmf.mixing import r_hat_and_ess
 from bayesnmf.options import METHODS, NUTS, SVI, VI, Gibbs, Options, Priors
 from bayesnmf.posterior import evenly_spaced
 from bayesnmf.results import VariationalPosterior
@@ -58,6 +58,10 @@ def calibrate(
     progress: ProgressReport | bool = False,
 ) -> Calibration:
     """Simulation-based calibration of a method: ranks of true values among posterior draws.
+
+    A pass holds for the size, the rank and the priors that were drawn from, and only against faults that so many
+    simulations can show: of 8 × 7 counts of rank 3, an exposure that is 5 % wrong passes 400 simulations, and one that
+    is 15 % wrong passes 200 and fails 400.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from bayesnmf import checks
-from bayesnmf.chains import r_hat_and_ess
+from bayesnmf.mixing import r_hat_and_ess
 from bayesnmf.plots.style import QUIET, SMALL, bare, panels, share_legend, shorten
 from bayesnmf.results import Draws, Fit
 

@@ -15,7 +15,8 @@ from bayesnmf.selection import Selection
 def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Axes:
     """Draw the held-out score against the rank, a line a model, with error bars of one standard error over splits.
 
-    A ring marks the best; a square the smallest rank within one standard error of it, the dashed line.
+    A ring marks the best; a square the smallest rank within one standard error of it, the dashed line. The title says
+    where the best is the largest or the smallest rank that was tried.
 
     Parameters
     ----------
@@ -52,7 +53,8 @@ def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, f
     ax.set_xticks(ranks)
     ax.set_xlabel("rank")
     ax.set_ylabel("held-out log-likelihood\nfor each count (nats)")
-    ax.set_title(f"by {selection.method}, {len(selection.scores)} random splits of the counts", fontsize=10)
+    title = f"by {selection.method}, {len(selection.scores)} random splits of the counts"
+    ax.set_title("\n".join([title, *(caution.split(":")[0] for caution in selection.cautions)]), fontsize=10)
     ax.tick_params(labelsize=SMALL)
     ax.legend(fontsize=SMALL, frameon=False)
     bare(ax)

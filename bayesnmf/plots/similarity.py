@@ -38,7 +38,7 @@ def agreement(fits: Mapping[str, Fit], *, axes: Axes | None = None, figsize: tup
     check_matchable(fits)
     values = mean_cosines(fits)
     labels = [shorten(label, 16) for label in fits]
-    side = 0.75 * len(labels)
+    side = max(0.75 * len(labels), 1.5)  # of fewer, the label of the colours would not fit
     grid, _ = panels((1, 1), (side + 2.4, side + 1.4), figsize, axes)
     ax: Axes = grid[0, 0]
     image = ax.imshow(values, cmap="cividis", vmin=0, vmax=1)

@@ -23,7 +23,7 @@ CLIMBERS = ("map", "bld", "vi", "svi")
 def objectives(fits: Mapping[str, Fit] | Fit, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Array:
     """Draw objectives against iterations, one panel for each kind of objective, since kinds do not compare.
 
-    Kinds are the log joint of map (in the natural or the log basis), log p(S) of bld, the augmented ELBO of vi and the
+    Kinds are the log joint of map (in the natural or the log basis), log p(S) of bld, `elbo_augmented` of vi and the
     bound that svi estimates, each under each model. Under map, bld and vi the axes are logarithmic: the distance of
     iteration 1 and later to the fit's own best, plus the last step's change, so that the end is not minus infinity.
     Bounds of svi are noisy and on plain axes: a thin line with its running mean over a twentieth of the run; the
@@ -77,8 +77,8 @@ def kind_of_objective(fit: Fit) -> str:
     if isinstance(fit.options, BLD):
         return f"{'log joint' if fit.multipliers is None else 'log p(S)'}\n{fit.model}"
     if isinstance(fit.options, SVI):
-        return f"{fit.options.bound} ELBO, estimated\n{fit.model}"
-    return f"augmented ELBO\n{fit.model}"
+        return f"elbo_{fit.options.bound}, estimated\n{fit.model}"
+    return f"elbo_augmented\n{fit.model}"
 
 
 def gap_to_best(trace: Array) -> Array:
