@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 MODELS = ("poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma")
 METHODS = ("map", "vi", "svi", "gibbs", "nuts", "bld")
 DEFAULT_ROWS = 334
+INTERRUPTED = 130  # 128 and the signal's number, as shells have it; of Ctrl-C
+SIGPIPE = 13  # Windows has no name for it
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -68,19 +77,60 @@ def add_transpose(command: argparse.ArgumentParser) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code.
 
-    0; 1 where an identity does not hold; 2 on bad input; 130 after Ctrl-C, with or without results.
+    0; 1 where an identity does not hold; 2 on bad input; 130 after Ctrl-C, with or without results, and likewise 143
+    after SIGTERM and 129 after SIGHUP; 141 where the reader of what is printed closed the pipe.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal or file may not know θ
     options = build_parser().parse_args(arguments)
+    with signals_as_ctrl_c() as caught:
+        try:
+            code = {"compare": run_compare, "equivalences": run_equivalences}[options.command](options)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            with suppress(OSError, ValueError):  # it is flushed once more at the end, which would be told as an error
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + SIGPIPE
+        except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+            print(f"bayesnmf: error: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("bayesnmf: interrupted", file=sys.stderr)
+            code = INTERRUPTED
+    return 128 + caught[0] if caught and code == INTERRUPTED else code
+
+
+@contextmanager
+def signals_as_ctrl_c() -> Iterator[list[int]]:
+    """Let the signals that ask a program to end do what Ctrl-C does; yield the list of those that came."""
+    caught: list[int] = []
+
+    def interrupt(number: int, _: Any) -> None:
+        caught.append(number)
+        raise KeyboardInterrupt
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():  # no other may set handlers
+        asking = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+        # One that is ignored, as under nohup, or has the caller's handler, stays so.
+        asking = [number for number in asking if signal.getsignal(number) is signal.SIG_DFL]
+        before = {number: signal.signal(number, interrupt) for number in asking}
     try:
-        return {"compare": run_compare, "equivalences": run_equivalences}[options.command](options)
-    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
-        print(f"bayesnmf: error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("bayesnmf: interrupted", file=sys.stderr)
-        return 130
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def console_of(width: int | None = None) -> Console:
+    """Return what prints on standard output; a closed pipe raises BrokenPipeError."""
+    from rich.console import Console
+
+    class Raising(Console):
+        def on_broken_pipe(self) -> None:  # rich would end the program with 1
+            raise BrokenPipeError
+
+    return Raising(width=width)
 
 
 def run_compare(options: argparse.Namespace) -> int:
@@ -93,8 +143,6 @@ def run_compare(options: argparse.Namespace) -> int:
     seed = checks.check_count(checks.parse_int(options.seed, "--seed"), "--seed", minimum=0)
     counts, image_shape = read(options.file, options.transpose)
 
-    from rich.console import Console
-
     from bayesnmf.comparison import compare
     from bayesnmf.reports import file_names, notes, rich_table, write
 
@@ -103,7 +151,7 @@ def run_compare(options: argparse.Namespace) -> int:
     result = compare(counts, options.model, rank, methods, seed=seed, out=out, progress=not options.quiet)
     # Before anything is printed, which a closed pipe may end; what cannot be written is printed all the same.
     written, failure = attempt(lambda: write(result, out, image_shape))
-    console = Console()
+    console = console_of()
     console.print(rich_table(result))
     for line in notes(result):
         console.print(line, style="bold red" if line.startswith("CAUTION") else "", highlight=False)
@@ -111,7 +159,7 @@ def run_compare(options: argparse.Namespace) -> int:
         raise failure
     for path in written or []:
         console.print(f"wrote {path}", highlight=False)
-    return 130 if result.interrupted else 0
+    return INTERRUPTED if result.interrupted else 0
 
 
 def attempt[Result](write: Callable[[], Result]) -> tuple[Result | None, Exception | None]:
@@ -133,19 +181,17 @@ def run_equivalences(options: argparse.Namespace) -> int:
         checks.check_file_to_write(options.csv, "--csv")
     counts, _ = read(options.file, options.transpose)
 
-    from rich.console import Console
-
     from bayesnmf.certificates import equivalences
     from bayesnmf.certificates.table import WIDTH
 
     found = equivalences(counts, rank, iterations=iterations, seed=seed, progress=not options.quiet)
     # Before anything is printed, as above.
     _, failure = (None, None) if options.csv is None else attempt(lambda: found.save(options.csv))
-    console = Console()
-    (console if console.is_terminal else Console(width=WIDTH)).print(found)
+    console = console_of()
+    (console if console.is_terminal else console_of(WIDTH)).print(found)
     if failure is not None:
         raise failure
-    return 130 if found.interrupted else 0 if found.hold else 1
+    return INTERRUPTED if found.interrupted else 0 if found.hold else 1
 
 
 def read(file: str | None, transpose: bool) -> tuple[Any, tuple[int, int] | None]:

@@ -71,7 +71,7 @@ def _limited(threads: int | None) -> AbstractContextManager[Any]:
         return nullcontext()
     from threadpoolctl import threadpool_limits
 
-    return threadpool_limits(threads)
+    return threadpool_limits(int(threads))  # it knows no integers of NumPy
 
 
 def _climb(job: Job, problem: Problem, device: Any, start: Any, rng: np.random.Generator, label: str) -> Ascent:

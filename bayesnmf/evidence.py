@@ -118,7 +118,6 @@ def log_evidence(
 
     Components need a Dirichlet prior and loadings a proper one. On the Poisson scale of the bounds: under
     dirichlet_poisson, where the row totals N_i are given, that of the multinomial times Poisson(N_i; 1).
-    Default priors depend on the mean row total and the rank.
 
     Parameters
     ----------
@@ -133,7 +132,7 @@ def log_evidence(
         O(ΣX · K · particles) a run, with ΣX · K · particles · runs at most 1e12, and memory O(m · K · particles) a
         run. "exact": the sum over all allocations, at most 100,000 of them.
     priors : Priors, optional
-        None is the model's default.
+        None is the model's default, which depends on the mean row total and the rank.
     particles : int
         Of each run; the more, the less p̂(X) varies.
     runs : int

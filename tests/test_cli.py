@@ -3,7 +3,9 @@
 import gzip
 import io
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -319,6 +321,56 @@ def test_ctrl_c_after_the_first_method_has_it_too_and_results_are_written(capsys
     assert code == 130
     assert "CAUTION vi is left out: interrupted" in out
     assert (tmp_path / "out" / "compare.nc").is_file()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("methods", ["vi,map", "map,vi"], ids=["in the first method", "in the second"])
+def test_a_signal_has_its_own_exit_code_and_results_are_written(capsys, good, tmp_path, monkeypatch, number, methods):
+    plain, before = comparison.fit, signal.getsignal(number)
+
+    def signalled(*arguments, **settings):
+        if arguments[3] == "vi":
+            os.kill(os.getpid(), number)
+        return plain(*arguments, **settings)
+
+    monkeypatch.setattr(comparison, "fit", signalled)
+    words = (good, "--rank", "1", "--methods", methods, "--out", tmp_path / "out", "--quiet")
+    code, _, err = run(capsys, *words)
+    assert code == 128 + number
+    assert err == ("" if methods == "map,vi" else "bayesnmf: interrupted\n")
+    assert (tmp_path / "out" / "compare.nc").is_file() == (methods == "map,vi")
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_ignored_signals_stay_ignored(capsys, good, tmp_path, monkeypatch):
+    """As under nohup."""
+    monkeypatch.setattr(comparison, "compare", lambda *_, **__: os.kill(os.getpid(), signal.SIGHUP) or 1 / 0)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            run(capsys, good, "--out", tmp_path / "out", "--quiet")
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
+@pytest.mark.parametrize("command", ["compare", "equivalences"])
+def test_a_closed_pipe_ends_it_quietly(good, tmp_path, command):
+    """Not with 1, which says that an identity does not hold; what is written is written first."""
+    code = (
+        "import sys; from bayesnmf import certificates, cli, reports; from bayesnmf.certificates import updates\n"
+        "certificates.STATEMENTS = (updates.half_steps,); reports.figures = lambda *_: []\n"
+        "sys.exit(cli.main(sys.argv[1:]))"
+    )
+    own = ("--methods", "map", "--out", tmp_path) if command == "compare" else ("--csv", tmp_path / "table.csv")
+    words = [sys.executable, "-c", code, command, good, "--rank", "1", "--quiet", *own]
+    with subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        child.stdout.close()
+        assert (child.stderr.read(), child.wait()) == (b"", 141)
+    assert (tmp_path / "table.csv").is_file()
 
 
 def test_a_terminal_that_knows_no_greek_gets_the_table_all_the_same(good, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import weakref
 
 import numpy as np
 import pytest
@@ -237,9 +238,18 @@ def test_memory_of_padded_arrays_is_not_held():
     assert key in vectors._padded
     whole = whole_vectors(factor)
     del factor
-    assert key in vectors._padded  # the whole still lives in it
+    assert vectors._padded[key][0]() is not None  # the whole still lives in it
     del whole
-    assert key not in vectors._padded
+    assert vectors._padded[key][0]() is None
+    kept = [padded((3, 5), "float64") for _ in range(3)]
+    assert all(memory() is not None for memory, *_ in vectors._padded.values())
+    assert {id(each.base) for each in kept} <= set(vectors._padded)
+
+
+def test_no_code_runs_when_the_memory_of_padded_arrays_goes():
+    """What a signal raises there, as Ctrl-C does, would be printed and lost."""
+    factor = padded((3, 5), "float64")
+    assert [memory.__callback__ for memory in weakref.getweakrefs(factor.base)] == [None]
 
 
 @DTYPES

@@ -13,6 +13,7 @@ from bayesnmf.specification import MODELS, PARAMETER
 
 FAMILIES = {"Gamma": ("shape", "rate"), "Dirichlet": ("concentration",),
             "ScaledDirichlet": ("concentration", "shape", "rate")}  # fmt: skip
+MOST_THREADS = 1024
 POINT_OR_BOUND = ("map", "vi", "svi")
 
 
@@ -26,9 +27,9 @@ def check_start(start: Any, words: tuple[str, ...]) -> None:
 
 
 def check_threads(threads: Any) -> None:
-    """Refuse a number of threads that is neither None nor a whole number of at least 1."""
-    if threads is not None:
-        check_count(threads, "threads")
+    """Refuse a number of threads that is neither None nor a whole number from 1 to `MOST_THREADS`."""
+    if threads is not None and check_count(threads, "threads") > MOST_THREADS:
+        raise ValueError(f"threads must be at most {MOST_THREADS:,}; give the number of cores, or leave threads out")
 
 
 def check_settings(options: Any) -> None:

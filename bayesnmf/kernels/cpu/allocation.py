@@ -46,9 +46,11 @@ class Totals(NamedTuple):
 
 
 def row_blocks(indptr: Array, blocks: int) -> Array:
-    """Bounds (blocks + 1,) that cut the rows of a CSR matrix into blocks of about equally many nonzeros."""
+    """Bounds that cut the rows of a CSR matrix into blocks of about equally many nonzeros; fewer for few rows."""
+    if blocks == 1:
+        return np.array([0, len(indptr) - 1])
     targets = np.linspace(0, indptr[-1], blocks + 1)[1:-1]
-    return np.concatenate([[0], np.searchsorted(indptr, targets), [len(indptr) - 1]]).astype(np.int64)
+    return np.unique(np.concatenate([[0], np.searchsorted(indptr, targets), [len(indptr) - 1]])).astype(np.int64)
 
 
 @kept(inline="always")

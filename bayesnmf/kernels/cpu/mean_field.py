@@ -125,7 +125,7 @@ def mean_field_moments(
     """
     rows, rank = shape.shape
     threads = threads_or_default(threads, COST * shape.size)
-    blocks = pieces(threads)
+    blocks = max(min(pieces(threads), rows), 1)
     bounds = np.linspace(0, rows, blocks + 1).astype(np.int64)
     geometric, sums = padded(shape.shape, shape.dtype), np.zeros((blocks, rank))
     shift = np.empty((rows, 1), shape.dtype)

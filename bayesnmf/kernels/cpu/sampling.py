@@ -234,7 +234,8 @@ def sampled_allocations(
     threads = threads_or_default(threads, WORK * matrix.nnz * U.shape[1])
     bounds = row_blocks(matrix.indptr, pieces(threads))
     A = np.zeros_like(U)
-    partial, unused = np.zeros((threads, *Vt.shape)), iter(range(threads))
+    at_once = min(threads, len(bounds) - 1)
+    partial, unused = np.zeros((at_once, *Vt.shape)), iter(range(at_once))
     own: dict[int, Any] = {}  # sums of whole numbers are exact: it does not matter which thread adds which rows
     given = matrix.indptr, matrix.indices, matrix.data, U, Vt, np.uint64(seed)
 

@@ -8,6 +8,7 @@ vectors, of half a cache line; a machine with shorter registers takes two instru
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any, cast
 from weakref import ref
 
@@ -38,7 +39,9 @@ LOG_SINGLE = (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841)
 
 
 # The memory of arrays made by `padded`: their K and dtype, and where they begin in it, in bytes. What writes into it
-# leaves the columns of 0 as they are.
+# leaves the columns of 0 as they are. Memory that is gone is struck off when more is made, and not by a callback of its
+# reference: Python prints what is raised in one, Ctrl-C too, and goes on.
+_padding = Lock()
 _padded: dict[int, tuple[ref[Any], int, Any, int]] = {}
 
 
@@ -60,9 +63,11 @@ def padded(shape: tuple[int, ...], dtype: Any) -> Array:
     (rows, rank), step = shape, lanes(dtype)
     out = aligned(rows, -(-rank // step) * step, dtype)
     out[:, rank:] = 0
-    key = id(out.base)
-    first = _address(out) - _address(out.base)
-    _padded[key] = ref(out.base, lambda _: _padded.pop(key)), rank, out.dtype, first
+    made = ref(out.base), rank, out.dtype, _address(out) - _address(out.base)
+    with _padding:
+        for gone in [key for key, (memory, *_) in _padded.items() if memory() is None]:
+            del _padded[gone]
+        _padded[id(out.base)] = made
     return out[:, :rank]
 
 
