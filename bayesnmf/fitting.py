@@ -116,6 +116,7 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     n, m = counts.shape
     priors = options.priors
     checks.check_size(8 * rank * (n + m), LARGEST_FACTORS, f"loadings and components of rank {rank}", "lower rank")
+    checks.check_ranges(options, getattr(options, "dtype", "float64"))
     checks.check_family(model, "loadings", priors.loadings, (n, rank))
     checks.check_family(model, "components", priors.components, (rank, m))
     natural = isinstance(options, MAP) and natural_basis(options)

@@ -16,6 +16,12 @@ FAMILIES = {"Gamma": ("shape", "rate"), "Dirichlet": ("concentration",),
 MOST_THREADS = 1024
 POINT_OR_BOUND = ("map", "vi", "svi")
 
+# The least parameter, the greatest shape or concentration, the greatest rate. Beyond the least and the greatest rate,
+# sums and ratios over- or underflow. A shape a enters the objective as a log a, rounded to 1e-16 of itself: above 1e8 a
+# fit could not see changes of the objective as small as the default tolerance.
+RANGE = {"float64": (1e-100, 1e8, 1e100), "float32": (1e-20, 1e8, 1e20)}
+RANGE_OF_STARTS = {"float64": (1e-100, 1e100, 1e100), "float32": (1e-15, 1e15, 1e20)}  # finite as means, too
+
 
 def check_start(start: Any, words: tuple[str, ...]) -> None:
     """Refuse a start that is neither one of the words, nor a Start, nor a Fit."""
@@ -84,6 +90,36 @@ def _check_parameter(value: Any, name: str, may_be_zero: bool) -> None:
     if not np.all(np.isfinite(array)) or np.any(array < 0) or (not may_be_zero and np.any(array == 0)):
         rule = "nonnegative" if may_be_zero else "positive"
         raise ValueError(f"{name} must be {rule} and finite: found {shown(value)}")
+
+
+def _check_range(value: Any, name: str, limits: tuple[float, float], dtype: str) -> None:
+    least, most = limits
+    array = np.asarray(value, np.float64)
+    outside = (array != 0) & ((array < least) | (array > most))
+    if outside.any():
+        wider = "use dtype='float64' or " if dtype == "float32" else ""
+        raise ValueError(
+            f"{name} must be between {least:g} and {most:g} in {dtype}, where objectives keep their digits: "
+            f"found {array[outside].flat[0]:g}; {wider}choose a value nearer to 1, or another unit of the counts"
+        )
+
+
+def _check_ranges(given: Any, name: str, dtype: str, ranges: dict[str, tuple[float, float, float]]) -> None:
+    least, shape, rate = ranges[dtype]
+    for parameter in FAMILIES.get(type(given).__name__, ()):
+        limits = (least, rate if parameter == "rate" else shape)
+        _check_range(getattr(given, parameter), f"{name}.{parameter}", limits, dtype)
+
+
+def check_ranges(options: Any, dtype: str) -> None:
+    """Refuse parameters of priors and given starts with which numbers of this type over- or underflow.
+
+    A start that is a fit has been reached with numbers of this kind.
+    """
+    for side in ("loadings", "components"):
+        _check_ranges(getattr(options.priors, side), f"priors.{side}", dtype, RANGE)
+        if type(getattr(options, "start", None)).__name__ == "Start":
+            _check_ranges(getattr(options.start, side), f"start.{side}", dtype, RANGE_OF_STARTS)
 
 
 def check_family(model: str, side: str, prior: Any, size: tuple[int, int]) -> None:

@@ -22,7 +22,11 @@ from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet
 Array = NDArray[Any]
 
 MOST_STEPS, TOL = 100, 1e-12
-LEAST_SPREAD, MOST_CONCENTRATION = 1e-12, 1e12  # log E − E log of a Gamma, and α: beyond them is rounding
+# Shapes and concentrations that run off end here: the terms a log a of the bound, rounded to 1e-16 of themselves, must
+# not hide what an update gains. At 1e5, a factor varies by 0.3 % of itself.
+LEAST, MOST = 1e-30, 1e5
+LEAST_SPREAD, MOST_SPREAD = 1 / (2 * MOST), 1 / LEAST  # log E − E log of Gammas of these shapes
+LEAST_RATE, MOST_RATE = 1e-30, 1e20  # what float32 can hold the ratios of
 ROUNDING = 1e-14  # a last full step may seem to lower the height by this, relative
 
 
@@ -60,12 +64,17 @@ def _pooled(values: Array, like: Any) -> Array:
 
 
 def _gamma(prior: Gamma, q: Gamma) -> Gamma:
-    """Solve log a − ψ(a) = log E − E log for the shape; the rate is a / E."""
+    """Solve log a − ψ(a) = log E − E log for the shape; the rate is a / E, where it is in range.
+
+    Where a limit makes the prior that was given better, that one stays.
+    """
     q = Gamma(np.asarray(q.shape, np.float64), np.asarray(q.rate, np.float64))
     mean, expected_log = _pooled(q.mean(), prior.shape), _pooled(q.expected_log(), prior.shape)
-    spread = np.maximum(np.log(mean) - expected_log, LEAST_SPREAD)
+    log_mean = np.log(np.maximum(mean, np.finfo(np.float64).tiny))
+    spread = np.clip(log_mean - expected_log, LEAST_SPREAD, MOST_SPREAD)
     # Start of Minka, "Estimating a Gamma distribution" (2002), good to a few per cent; steps are in 1 / a.
-    shape = (3 - spread + np.sqrt((spread - 3) ** 2 + 24 * spread)) / (12 * spread)
+    root = np.sqrt((spread - 3) ** 2 + 24 * spread)
+    shape = np.where(spread < 1, (3 - spread + root) / (12 * spread), 2 / (root - 3 + spread))  # without cancellation
     for _ in range(MOST_STEPS):
         off = np.log(shape) - digamma(shape) - spread
         new = 1 / (1 / shape + off / (shape**2 * (1 / shape - polygamma(1, shape))))
@@ -73,8 +82,18 @@ def _gamma(prior: Gamma, q: Gamma) -> Gamma:
         shape = new
         if done:
             break
+    shape = np.clip(shape, LEAST, MOST)
+    rate = np.exp(np.clip(np.log(shape) - log_mean, np.log(LEAST_RATE), np.log(MOST_RATE)))
+    before = [np.asarray(each, np.float64).reshape(shape.shape) for each in (prior.shape, prior.rate)]
+    worse = _gamma_height(shape, rate, mean, expected_log) < _gamma_height(*before, mean, expected_log)
     size = np.shape(prior.shape)
-    return Gamma(shape.reshape(size), (shape / mean).reshape(size))
+    shape, rate = (np.where(worse, old, new).reshape(size) for old, new in zip(before, (shape, rate), strict=True))
+    return Gamma(shape, rate)
+
+
+def _gamma_height(shape: Array, rate: Array, mean: Array, expected_log: Array) -> Array:
+    """Mean of E_q log Gamma(shape, rate), without what depends on q alone."""
+    return shape * (np.log(rate) + expected_log) - gammaln(shape) - rate * mean
 
 
 def _dirichlet(prior: Dirichlet, q: Dirichlet) -> Dirichlet:
@@ -108,8 +127,8 @@ def _newton(mean_log: Array, alpha: Array) -> Array:
         move = (gradient - shared) / curvature
         length = 1.0
         while True:
-            new = np.minimum(alpha - length * move, MOST_CONCENTRATION)
-            if np.all(new > 0) and _height(new, mean_log) >= height - ROUNDING * abs(height):
+            new = np.minimum(alpha - length * move, MOST)
+            if np.all(new >= LEAST) and _height(new, mean_log) >= height - ROUNDING * abs(height):
                 break
             length /= 2
             if length < TOL:
@@ -130,7 +149,7 @@ def _newton_symmetric(mean_log: Array, alpha: float) -> Array:
         slope, bend = gradient * alpha, curvature * alpha**2 + gradient * alpha
         move = np.clip(-slope / bend if bend < 0 else np.sign(slope), -2.0, 2.0)
         while True:
-            new = min(alpha * np.exp(move), MOST_CONCENTRATION)
+            new = min(max(alpha * np.exp(move), LEAST), MOST)
             if _height(np.full(size, new), mean_log) >= height - ROUNDING * abs(height):
                 break
             move /= 2

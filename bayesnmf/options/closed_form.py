@@ -101,7 +101,8 @@ class VI:
         with forgetting in (0.5, 1] and delay ≥ 0 (None are 0.6 and 1).
     learn : tuple of "loadings", "components"
         Sides whose prior is learned: its parameters maximise the bound, and start at those given; a number stays one
-        number, a vector one for each component. In float32 the bound may then fall by up to about 1e-4 relative.
+        number, a vector one for each component. Shapes and concentrations that run off stop at 1e5. In float32 the
+        bound may then fall by up to about 1e-4 relative.
     tol : float or None
         As in `MAP`. None is 1e-4 under "minibatch", else 1e-7.
     start, schedule, order, sweeps, extrapolate, restarts, max_iter, dtype, threads, device
