@@ -171,10 +171,10 @@ def test_the_bound_never_falls_and_ends_above_that_of_given_priors(entry, extrap
         np.testing.assert_allclose(fit.trace[0], plain.trace[-1], rtol=1e-12)
         assert fit.trace[-1] > plain.trace[-1]
         for side in BOTH:
-            given = getattr(fit.options.priors, side)
-            assert (getattr(fit.priors, side) is given) == (side not in learn)
-            for one, two in zip(vars(given).values(), vars(getattr(priors, side)).values(), strict=True):
-                np.testing.assert_array_equal(one, two)
+            given, now = vars(getattr(priors, side)), vars(getattr(fit.priors, side))
+            assert all(np.array_equal(given[name], now[name]) for name in given) == (side not in learn)
+            for name, value in vars(getattr(fit.options.priors, side)).items():
+                np.testing.assert_array_equal(value, given[name])
             for name, value in vars(getattr(fit.priors, side)).items():
                 assert np.all(np.isfinite(value) & (np.asarray(value) > 0))
                 assert np.shape(value) == np.shape(getattr(getattr(priors, side), name))
