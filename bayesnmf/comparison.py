@@ -155,7 +155,6 @@ def compare(
     seed = checks.check_count(seed, "seed", minimum=0)
     settings = Settings() if settings is None else settings
     checks.check_instance(settings, Settings, "settings")
-    folder = None if out is None else checks.check_folder(out, "out", [f"fits/{method}.nc" for method in methods])
     data = checks.as_counts(counts)
     checks.check_integer_counts(data, "compare, which thins them", "round them")
     split = split_counts(data, settings.keep, settings.withhold, np.random.default_rng(seed))
@@ -164,6 +163,7 @@ def compare(
         checks.check_one_prior_for_all_rows(settings.priors.loadings)
     for method in methods:  # before the first fit, not after an hour of others
         check_combination(model, method, rank, split.train, settings.of(method))
+    folder = None if out is None else checks.check_folder(out, "out", [f"fits/{method}.nc" for method in methods])
     with reporting(progress) as report, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # told as cautions, beside the numbers
         plan = Plan(split.train, model, rank, settings, report)

@@ -187,7 +187,7 @@ def test_an_interrupted_save_leaves_the_older_fit(suffix, place, error, tmp_path
         monkeypatch.setattr(writing, place, interrupted)
     else:
         monkeypatch.setattr(xr.DataTree, "to_zarr" if suffix == ".zarr" else "to_netcdf", interrupted)
-    with pytest.raises((KeyboardInterrupt, OSError), match=r"^$|cannot write .*disk full; check free space"):
+    with pytest.raises((KeyboardInterrupt, OSError), match=r"^$|disk full"):
         fit(method="map").save(path)
     assert same(older, bayesnmf.load(path))
     assert os.listdir(tmp_path) == [path.name]
