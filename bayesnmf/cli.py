@@ -49,6 +49,8 @@ def build_parser() -> argparse.ArgumentParser:
                          help=f"comma-separated, of {', '.join(METHODS)} (default: %(default)s)")  # fmt: skip
     compare.add_argument("--seed", default="0", help="of everything random (default: %(default)s)")
     compare.add_argument("--out", default="results", metavar="DIR", help="folder to write to (default: %(default)s)")
+    compare.add_argument("--draws", default="thinned", help="thinned or all: which draws of gibbs and nuts are written "
+                         "(default: %(default)s, at most 2.5 MB a method)")  # fmt: skip
     compare.add_argument("--quiet", action="store_true", help="no progress bar")
     equivalences = commands.add_parser(
         "equivalences",
@@ -141,14 +143,16 @@ def run_compare(options: argparse.Namespace) -> int:
     methods = [checks.check_choice(word.strip(), "--methods", METHODS) for word in options.methods.split(",")]
     rank = checks.check_count(checks.parse_int(options.rank, "--rank"), "--rank")
     seed = checks.check_count(checks.parse_int(options.seed, "--seed"), "--seed", minimum=0)
+    checks.check_choice(options.draws, "--draws", ("thinned", "all"))
     counts, image_shape = read(options.file, options.transpose)
 
-    from bayesnmf.comparison import compare
+    from bayesnmf.comparison import Settings, compare
     from bayesnmf.reports import file_names, notes, rich_table, write
 
     out = checks.check_folder(options.out, "--out", file_names())
 
-    result = compare(counts, options.model, rank, methods, seed=seed, out=out, progress=not options.quiet)
+    settings, progress = Settings(draws=options.draws), not options.quiet
+    result = compare(counts, options.model, rank, methods, seed=seed, settings=settings, out=out, progress=progress)
     # Before anything is printed, which a closed pipe may end; what cannot be written is printed all the same.
     written, failure = attempt(lambda: write(result, out, image_shape))
     console = console_of()

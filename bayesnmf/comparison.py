@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -53,6 +53,9 @@ class Settings:
         For single methods; their priors are replaced by `priors`.
     dispersed : bool
         Also run every method from a random start, to see whether it finds the same components.
+    draws : {"thinned", "all"}
+        Which draws of gibbs and nuts are written to files: by default few, at most 2.5 MB a method, beside the
+        standard deviations, R-hat and effective sample sizes of all (`Fit.moments`). The fits returned have all.
     """
 
     priors: Priors = Priors()  # noqa: RUF009  frozen
@@ -60,9 +63,11 @@ class Settings:
     withhold: float = 0.1
     options: Mapping[str, Options] | None = None
     dispersed: bool = True
+    draws: Literal["thinned", "all"] = "thinned"
 
     def __post_init__(self) -> None:
         checks.check_instance(self.priors, Priors, "priors")
+        checks.check_choice(self.draws, "draws", ("thinned", "all"))
         checks.check_fraction(self.keep, "keep")
         if checks.check_nonnegative(self.withhold, "withhold"):
             checks.check_fraction(self.withhold, "withhold")
@@ -92,12 +97,15 @@ class Comparison:
         Counts trained on and set aside.
     cautions : list of str
         What a reader must know before believing the numbers.
+    draws : {"thinned", "all"}
+        Which draws `save` writes; as in `Settings`.
     """
 
     fits: dict[str, Fit]
     table: pd.DataFrame
     split: Split
     cautions: list[str]
+    draws: Literal["thinned", "all"] = "thinned"
 
     @property
     def interrupted(self) -> bool:
@@ -176,7 +184,7 @@ def compare(
             rows[name] = measure(fits, name, split, others.get(name), seed)
         report("scoring", len(fits), len(fits), np.nan)
     cautions = cautions_of_all(fits, rows) + cautions_of_missing(methods, fits, others if settings.dispersed else fits)
-    return Comparison(fits, as_table(rows), split, cautions + unsaved)
+    return Comparison(fits, as_table(rows), split, cautions + unsaved, settings.draws)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +216,7 @@ def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) ->
     What cannot be saved ends nothing, since hours of fits would be lost: it is listed with the reason.
     """
     from bayesnmf.storage import save_by_size
+    from bayesnmf.thinning import thinned
 
     fits: dict[str, Fit] = {}
     unsaved: list[str] = []
@@ -220,7 +229,8 @@ def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) ->
             break
         if out is not None:
             try:
-                save_by_size(fits[method], out / "fits" / f"{method}.nc")
+                whole = plan.settings.draws == "all"
+                save_by_size(fits[method] if whole else thinned(fits[method]), out / "fits" / f"{method}.nc")
             except (OSError, ImportError) as error:
                 unsaved.append(f"the fit by {method} could not be saved: {error}")
         if fits[method].status.reason == INTERRUPTED:

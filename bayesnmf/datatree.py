@@ -25,7 +25,7 @@ from bayesnmf.posterior import (
     selected_size,
     take_draws,
 )
-from bayesnmf.results import Draws, Fit, VariationalPosterior, effective_loadings
+from bayesnmf.results import Draws, Fit, VariationalPosterior, effective_loadings, trace_of_kept
 from bayesnmf.specification import MODELS
 
 __all__ = ["Contents", "to_datatree"]
@@ -39,6 +39,7 @@ GIVEN_TOTALS = (
     "total × loadings × components"
 )
 STATISTICS = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}  # NumPyro's names, and ArviZ's
+ALL_DRAWS = "of all draws: split R-hat, effective sample sizes by batch means"
 TRIPLETS = "count_row and count_feature are positions, from 0; all other counts are 0"
 
 
@@ -83,8 +84,9 @@ def to_datatree(fit: Fit, draws: int | None = None, chains: int | None = None, *
 
     Groups: `posterior` (loadings, components and scale by chain and draw) and `observed_data`; `sample_stats` with
     the log joint `lp` under gibbs and nuts, and what NUTS says of every draw, by ArviZ's names; `optimization` with
-    the objective under the other methods, and the KKT residual under map; on request `log_likelihood` and
-    `posterior_predictive`.
+    the objective under the other methods, and the KKT residual under map; `all_draws` with means, standard deviations,
+    R-hat and effective sample sizes, where the posterior holds some of the draws only; on request `log_likelihood`
+    and `posterior_predictive`.
 
     Parameters
     ----------
@@ -124,6 +126,8 @@ def to_datatree(fit: Fit, draws: int | None = None, chains: int | None = None, *
         "component": np.arange(fit.rank),
     }
     groups = {"posterior": _posterior_group(fit, values), **_trace_group(fit, number)}
+    if fit.moments is not None:
+        groups["all_draws"] = _moments_group(part, features)
     if asked.log_likelihood:
         groups["log_likelihood"] = _log_likelihood_group(part, values, features)
     if asked.posterior_predictive:
@@ -184,15 +188,28 @@ def _trace_group(fit: Fit, number: tuple[int, int]) -> dict[str, xr.Dataset]:
         if fit.residuals is not None:
             group["kkt_residual"] = ("iteration", np.array(fit.residuals))
         return {"optimization": xr.Dataset(group)}
-    if fit.trace.shape != (fit._posterior.chains, fit._posterior.draws):
+    log_joint = trace_of_kept(fit)
+    if log_joint.shape != (fit._posterior.chains, fit._posterior.draws):
         return {}
-    statistics = {"lp": fit.trace, **(fit.statistics or {})}
+    statistics = {"lp": log_joint, **(fit.statistics or {})}
     spaced = evenly_spaced(number[1], fit._posterior.draws)
     kept = {
         STATISTICS.get(name, name): (("chain", "draw"), values[: number[0], spaced])
         for name, values in statistics.items()
     }
     return {"sample_stats": xr.Dataset(kept)}
+
+
+def _moments_group(fit: Fit, features: Array | None) -> xr.Dataset:
+    """Return what is known of all draws: sds, R-hat and effective sample sizes, and the means."""
+    dims = {"loadings": ("row", "component"), "components": ("component", "feature"), "scale": ("row",)}
+    values = {f"{side}_mean": getattr(fit, side) for side in dims if getattr(fit, side) is not None}
+    values |= fit.moments or {}
+    group = {}
+    for name, value in values.items():
+        side = name.split("_")[0]
+        group[name] = (dims[side], columns(value, features) if side == "components" else value)
+    return xr.Dataset(group).assign_attrs(note=ALL_DRAWS)
 
 
 def _observed_group(fit: Fit, features: Array | None, limit: float, coords: dict[Hashable, Array]) -> xr.Dataset:

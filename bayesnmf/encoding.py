@@ -1,9 +1,9 @@
 """A fit as an xarray `DataTree`, and back: the layout of saved files.
 
 Groups: `point`, `trace`, `posterior` (the parameters of q, or the draws), `priors`, `counts` (CSR, with names) and,
-where there are any, `start`, `multipliers` and `statistics`. What is not an array is JSON in the attribute `settings`.
-Every array carries its type and a checksum, since files of draws are long and a Zarr store with a part missing reads
-as zeros.
+where there are any, `start`, `multipliers`, `statistics` and `moments`. What is not an array is JSON in the attribute
+`settings`. Every array carries its type and a checksum, since files of draws are long and a Zarr store with a part
+missing reads as zeros.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def encode_fit(fit: Fit) -> Groups:
         **_encode_posterior(fit._posterior),
         **_encode_multipliers(fit),
         **({} if fit.statistics is None else {"/statistics": _encode_arrays(fit.statistics)}),
+        **({} if fit.moments is None else {"/moments": _encode_arrays(fit.moments)}),
     }
 
 
@@ -73,6 +74,7 @@ def decode_fit(tree: xr.DataTree) -> Fit:
         counts=_decode_counts(tree["counts"]),
         multipliers=_decode_multipliers(tree),
         statistics=_decode_arrays(tree["statistics"]) if "statistics" in tree.children else None,
+        moments=_decode_arrays(tree["moments"]) if "moments" in tree.children else None,
         _posterior=_decode_posterior(tree),
     )
 

@@ -168,11 +168,16 @@ def log_evidence(
     checks.check_integer_counts(data, "the evidence", "round them")
     sides: Any = _resolved_sides(model, data, rank, Priors() if priors is None else priors)
     if method == "exact":
-        checks.check_enumerable(count_allocations(data, rank), MOST_ALLOCATIONS)
-        return Evidence(enumerated_log_evidence(data, rank, *sides), 0.0, method, 0, (), -np.inf)
+        return _enumerated(data, rank, sides)
     checks.check_visits(data.total, rank * particles * runs, MOST_VISITS)
     bound = _variational_bound(data, model, rank, Priors(*sides))
     return _judged(_run_all(data, rank, sides, particles, np.random.SeedSequence(seed).spawn(runs)), particles, bound)
+
+
+def _enumerated(data: Counts, rank: int, sides: Any) -> Evidence:
+    """Sum over all allocations, where these are few."""
+    checks.check_enumerable(count_allocations(data, rank), MOST_ALLOCATIONS)
+    return Evidence(enumerated_log_evidence(data, rank, *sides), 0.0, "exact", 0, (), -np.inf)
 
 
 def _judged(estimates: list[float], particles: int, bound: float) -> Evidence:

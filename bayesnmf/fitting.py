@@ -14,6 +14,7 @@ from bayesnmf import checks
 from bayesnmf.counts import Counts
 from bayesnmf.defaults import resolve_options
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, NOT_A_NUMBER
+from bayesnmf.keeping import size_kept
 from bayesnmf.options import MAP, METHODS, NUTS, VI, Gibbs, Options, Priors
 from bayesnmf.priors import Dirichlet
 from bayesnmf.problems import natural_basis
@@ -134,9 +135,10 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
         held = np.min_scalar_type(rank - 1).itemsize * options.chains * int(counts.total)
         checks.check_size(held, LARGEST_TOKENS, "every single count in every chain", "use Gibbs(collapsed=False)")
     if isinstance(options, Gibbs | NUTS):
-        size = 8 * options.chains * options.draws * rank * (n + m)
-        cure = f"ask for fewer draws or chains, fit fewer rows, or leave {method} out"
-        checks.check_size(size, LARGEST_DRAWS, f"the draws of {method}", cure)
+        all_draws = isinstance(options, Gibbs) and options.keep == "draws"
+        cure = "ask for Gibbs(keep='moments')" if all_draws else "ask for fewer draws or chains, fit fewer rows"
+        size = size_kept(options, rank, counts.shape)
+        checks.check_size(size, LARGEST_DRAWS, f"the draws of {method}", f"{cure}, or leave {method} out")
     if method == "bld":
         checks.check_allocation_model(model)
 
@@ -164,7 +166,7 @@ def _run(job: Job) -> Fit:
     elif job.method == "bld":
         from bayesnmf.decomposing import fit_decomposition as runner
     elif job.method == "gibbs":
-        from bayesnmf.sampling import fit_gibbs as runner
+        from bayesnmf.gibbs_chains import fit_gibbs as runner
     elif job.method == "nuts":
         from bayesnmf.programs import fit_nuts as runner
     else:

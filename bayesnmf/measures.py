@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-SCORE_DRAWS, PIT_DRAWS = 200, 100
+SCORE_DRAWS, MOST_SCORE_DRAWS, PIT_DRAWS = 200, 1600, 100
 
 
 def align(fits: Mapping[str, Fit]) -> dict[str, Fit]:
@@ -45,11 +45,11 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
     if name in ("vi", "svi"):
         marginal = elbo_marginal(fitted, seed=seed)
         row.update(elbo_augmented=elbo_augmented(fitted), elbo_marginal=marginal.mean, elbo_marginal_se=marginal.se)
-    scored = {"thinned": score(fitted, split.thinned, frequencies, SCORE_DRAWS, seed)}
+    scored = {"thinned": score(fitted, split.thinned, frequencies, SCORE_DRAWS, seed, MOST_SCORE_DRAWS)}
     row["coverage90"] = pit_coverage(fitted, split.thinned, PIT_DRAWS, seed)
     if split.seen is not None and split.withheld is not None:
         projected = fitted.project(split.seen, seed=seed)
-        scored["withheld"] = score(projected, split.withheld, frequencies, SCORE_DRAWS, seed)
+        scored["withheld"] = score(projected, split.withheld, frequencies, SCORE_DRAWS, seed, MOST_SCORE_DRAWS)
     row.update(_scores(scored))
     row.update({name: value for name, value in mixing_of(fitted).items() if name in ("min_ess", "max_r_hat")})
     row.update(agreement(fitted, fits[reference_of(fits)]))
@@ -60,6 +60,7 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
 
 def _scores(scored: Mapping[str, Score]) -> dict[str, float]:
     row = {f"heldout_{kind}": result.per_count for kind, result in scored.items()}
+    row |= {f"heldout_{kind}_error": result.error for kind, result in scored.items()}
     return {**row, "floored_cells": sum(result.floored for result in scored.values())}
 
 
@@ -88,7 +89,9 @@ COLUMNS = {
     "elbo_marginal": "evidence lower bound with allocations summed out (Monte Carlo), nats",
     "elbo_marginal_se": "its standard error",
     "heldout_thinned": "held-out log-likelihood for each thinned count, nats",
+    "heldout_thinned_error": "its Monte Carlo error, mostly a bias: a mean of draws is scored too low, a point is not",
     "heldout_withheld": "the same for samples not trained on, half of whose counts are seen",
+    "heldout_withheld_error": "its Monte Carlo error",
     "floored_cells": "held-out cells whose probability was below the 1e-6 background",
     "coverage90": "share of held-out cells in the 90 % predictive interval (randomised PIT)",
     "min_ess": "least effective sample size of components, the loadings of up to 50 rows and the log joint",

@@ -132,8 +132,14 @@ def restrict_rows(fit: Fit, rows: Array | None) -> Fit:
         loadings=fit.loadings[rows],
         scale=None if fit.scale is None else fit.scale[rows],
         multipliers=None if fit.multipliers is None else (fit.multipliers[0][rows], fit.multipliers[1]),
+        moments=None if fit.moments is None else {name: of_rows(name, fit.moments[name], rows) for name in fit.moments},
         _posterior=_restrict_posterior(fit._posterior, rows, fit.loadings.shape),
     )
+
+
+def of_rows(name: str, values: Array, rows: Array) -> Array:
+    """Take some rows of what is known of all draws of one side."""
+    return values if name.startswith("components") else values[rows]
 
 
 def _restrict_posterior(

@@ -11,15 +11,23 @@ from bayesnmf.fitting import ProgressReport
 
 @contextmanager
 def progress_bar() -> Iterator[ProgressReport]:
-    """Show one line for each label: done of all, time, and the current objective."""
+    """Show one line for each label: done of all, time, what is left of it, and the current objective."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("{task.description:>28}"),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
         TextColumn("{task.fields[objective]}"),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:

@@ -33,6 +33,7 @@ MAX_ITER, TOL = 2000, 1e-8
 COMPONENT_DRAWS = 200
 BURN_IN = 100
 SWEEPS = 10
+ERROR_BATCHES = 20
 
 
 def project(fit: Fit, counts: Any, seed: int) -> Fit:
@@ -42,7 +43,8 @@ def project(fit: Fit, counts: Any, seed: int) -> Fit:
     settle, so that no row depends on the others it comes with; the trace is the objective at the start and the end.
     Under bld: as under map, given the components of the decomposition.
     Under gibbs and nuts: for each of 200 evenly spaced draws of the components, 10 Gibbs sweeps over the loadings,
-    started where the draw before ended.
+    started where the draw before ended; `diagnostics` say the Monte Carlo error of the means, in posterior standard
+    deviations.
 
     Parameters
     ----------
@@ -90,6 +92,21 @@ def _objective(problem: Problem, state: State) -> float:
     return objective(problem, state, allocate(problem, state, None).loglik)
 
 
+def _monte_carlo_errors(loadings: Any) -> dict[str, float]:
+    """Return the standard error of the means of draws (draws, n, K), in posterior sds: the largest and the median.
+
+    By means of batches, of draws that hang together for less than a batch. NaN of too few draws.
+    """
+    number = min(ERROR_BATCHES, len(loadings) // 2)
+    if number < 2:
+        return {"largest_mc_error": np.nan, "median_mc_error": np.nan}
+    length = len(loadings) // number
+    means = loadings[: number * length].reshape(number, length, *loadings.shape[1:]).mean(axis=1)
+    sds = loadings.std(axis=0, ddof=1)
+    errors = np.divide(means.std(axis=0, ddof=1), sds, out=np.zeros_like(sds), where=sds > 0) / np.sqrt(number)
+    return {"largest_mc_error": float(errors.max()), "median_mc_error": float(np.median(errors))}
+
+
 def _project_draws(fit: Fit, posterior: Draws, data: Counts, seed: int) -> Fit:
     rng = np.random.default_rng(seed)
     doubles = data.with_matrix(data.matrix.astype(np.float64))
@@ -122,6 +139,8 @@ def _project_draws(fit: Fit, posterior: Draws, data: Counts, seed: int) -> Fit:
         scale=None if scale is None else scale.mean(axis=(0, 1)),
         trace=log_joint,
         status=Status(True, f"{SWEEPS} sweeps for each of {len(chosen)} draws of the components", len(chosen)),
-        diagnostics={},
+        diagnostics=_monte_carlo_errors(draws.loadings[0]),
+        statistics=None,
+        moments=None,
         _posterior=draws,
     )

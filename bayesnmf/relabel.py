@@ -34,10 +34,18 @@ def relabel(fit: Fit, order: Array) -> Fit:
         loadings=fit.loadings[:, order],
         components=fit.components[order],
         multipliers=None if fit.multipliers is None else (fit.multipliers[0][:, order], fit.multipliers[1][order]),
+        moments=None if fit.moments is None else {k: _in_order(k, value, order) for k, value in fit.moments.items()},
         priors=priors,
         options=replace(fit.options, priors=priors if given is fit.priors else _permuted_priors(given, order)),
         _posterior=posterior,
     )
+
+
+def _in_order(name: str, values: Array, order: Array) -> Array:
+    """Permute what is known of all draws of one side; a scale has no components."""
+    if name.startswith("scale"):
+        return values
+    return values[order] if name.startswith("components") else values[:, order]
 
 
 def _permuted_priors(priors: Priors, order: Array) -> Priors:

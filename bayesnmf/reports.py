@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from bayesnmf.comparison import Comparison
 
 SHOWN_ROWS = 4
-STORED_DRAWS = 250
 TREE, TABLE, REPORT = "compare.nc", "table.csv", "report.txt"
 FIGURES = ("components", "objectives", "agreement", "loadings_intervals")
 CHAINS = ("gibbs", "nuts")
@@ -28,7 +27,9 @@ MEASURES = {
     "elbo_marginal": ("elbo_marginal", "{:,.1f}"),
     "elbo_marginal_se": ("  ± se", "{:.1f}"),
     "heldout_thinned": ("held-out/count, thinned", "{:.4f}"),
+    "heldout_thinned_error": ("  ± Monte Carlo", "{:.4f}"),
     "heldout_withheld": ("held-out/count, new rows", "{:.4f}"),
+    "heldout_withheld_error": ("  ± Monte Carlo", "{:.4f}"),
     "floored_cells": ("cells at the 1e-6 floor", "{:.0f}"),
     "coverage90": ("90 % coverage (PIT)", "{:.3f}"),
     "min_ess": ("min ESS", "{:.0f}"),
@@ -94,11 +95,20 @@ def as_text(comparison: Comparison) -> str:
 
 def file_names() -> list[str]:
     """Return the names of all files that `write` may write, so that what is in their way is found before the fits."""
-    return [TREE, TABLE, REPORT, *(f"{name}.png" for name in (*FIGURES, *(f"chains_{name}" for name in CHAINS)))]
+    from bayesnmf.options import METHODS
+
+    factors = [f"{side}_{method}.csv" for method in METHODS for side in ("loadings", "components")]
+    return [
+        TREE,
+        TABLE,
+        REPORT,
+        *factors,
+        *(f"{name}.png" for name in (*FIGURES, *(f"chains_{name}" for name in CHAINS))),
+    ]
 
 
 def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None) -> list[Path]:
-    """Write `compare.nc` (`.zarr` above 1 GiB), `table.csv`, `report.txt` and the figures; return their paths."""
+    """Write `compare.nc` (`.zarr` above 1 GiB), tables, `report.txt` and the figures; return their paths."""
     from bayesnmf.storage import path_by_size, write_tree
 
     out.mkdir(parents=True, exist_ok=True)
@@ -106,24 +116,40 @@ def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None
     written = [path_by_size(tree, out / TREE), out / TABLE, out / REPORT]
     write_text(written[1], comparison.table.to_csv())  # the small ones first, should there be no room for all
     write_text(written[2], as_text(comparison) + "\n")
+    written += write_factors(comparison, out)
     write_tree(tree, written[0])
     return written + figures(comparison, out, image_shape)
 
 
 def to_datatree(comparison: Comparison) -> Any:
-    """Return one tree with a branch for each method, draws thinned to 250 a chain, and the table as attributes."""
+    """Return one tree with a branch for each method, draws thinned unless all are asked for, and the table."""
     import xarray as xr
+
+    from bayesnmf.posterior import chains_and_draws, draws_size
+    from bayesnmf.thinning import STORED_BYTES, draws_within, thinned
 
     branches = {}
     for name, fitted in comparison.fits.items():
-        draws, chains = None, None
-        if fitted.method in ("vi", "svi"):
-            draws, chains = STORED_DRAWS, 4
-        elif fitted.method in ("gibbs", "nuts"):
-            draws, chains = min(STORED_DRAWS, fitted.posterior.draws), None  # type: ignore[union-attr]
-        branches[name] = fitted.to_datatree(draws, chains)
+        stored = fitted if comparison.draws == "all" else thinned(fitted)  # with what all draws say
+        number = None if fitted.method not in ("vi", "svi") else min(draws_within(fitted, STORED_BYTES) // 4 or 1, 250)
+        size = draws_size(stored, chains_and_draws(stored, None, number), stored.counts.shape)
+        branches[name] = stored.to_datatree(number, limit=max(size, STORED_BYTES))
+        if branches[name]["observed_data"].nbytes > STORED_BYTES // 2:  # the files of fits hold the counts
+            del branches[name]["observed_data"]
     table = comparison.table.reset_index().to_xarray().set_coords("method").swap_dims(index="method").drop_vars("index")
     return xr.DataTree.from_dict({"comparison": table, **branches})
+
+
+def write_factors(comparison: Comparison, out: Path) -> list[Path]:
+    """Write `loadings_METHOD.csv` and `components_METHOD.csv` of every method; return their paths."""
+    from bayesnmf.thinning import components_table, loadings_table
+
+    written = []
+    for name, fitted in comparison.fits.items():
+        for side, table in (("loadings", loadings_table(fitted)), ("components", components_table(fitted))):
+            written.append(out / f"{side}_{name}.csv")
+            write_text(written[-1], table.to_csv(float_format="%.8g"))
+    return written
 
 
 def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None) -> list[Path]:

@@ -109,6 +109,11 @@ class Fit:
         Under bld, μ and ν of the decomposition, S_ikj = X_ij μ_ik ν_kj / Σ_c μ_ic ν_cj; rows sum to 1 on both sides.
     statistics : dict of ndarray (chains, draws), or None
         What a sampler says of every draw: under nuts, divergences, steps, acceptance.
+    moments : dict of ndarray, or None
+        Where `posterior` holds some of the draws only, every `diagnostics["kept_every"]`-th: what all draws say of
+        every entry, as ``loadings_sd``, ``loadings_r_hat`` and ``loadings_ess`` (n, K), the same of components
+        (K, m) and of scale (n,). R-hat is the split R-hat, the effective sample size that of batch means. Their means
+        are `loadings`, `components` and `scale`.
     """
 
     model: str
@@ -128,6 +133,7 @@ class Fit:
     residuals: Array | None = None
     multipliers: tuple[Array, Array] | None = None
     statistics: dict[str, Array] | None = None
+    moments: dict[str, Array] | None = None
     _posterior: VariationalPosterior | Draws | None = None
 
     @property
@@ -232,7 +238,9 @@ class Fit:
         unit = bounds.get(self.method, "log joint" if self.multipliers is None else "log p(S)")
         if self.trace.ndim == 2:
             chains, draws = self.trace.shape
-            objective = f"{chains} chains × {draws} draws, mean {unit} {self.trace.mean():,.1f}"
+            every = self.diagnostics.get("kept_every", 1)
+            kept = f", every {every:.0f}th kept" if every > 1 else ""
+            objective = f"{chains} chains × {draws} draws{kept}, mean {unit} {self.trace.mean():,.1f}"
             if switches := self.diagnostics.get("label_switches"):
                 objective += f"; labels switched {switches:.0f} times within chains, undone by matching"
         else:
@@ -252,6 +260,11 @@ def effective_loadings(fit: Fit, loadings: Array, scale: Array | None) -> Array:
     if MODELS[fit.model].given_totals:
         return loadings * fit.counts.row_totals[:, None]
     return loadings
+
+
+def trace_of_kept(fit: Fit) -> Array:
+    """Return the log joint of the draws in `posterior`, (chains, draws), those of gibbs and nuts."""
+    return fit.trace[:, :: int(fit.diagnostics.get("kept_every", 1))]
 
 
 def iterate_draws(fit: Fit, draws: int, seed: int, *, shares: bool = False) -> Iterator[tuple[Array, Array]]:

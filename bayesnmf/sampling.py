@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
-from functools import partial
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf import gauge
 from bayesnmf.fitting import ConvergenceWarning, Job, fit
-from bayesnmf.inference.collapsed_gibbs import collapsed_gibbs_chain
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status
-from bayesnmf.inference.gibbs import Chain, gibbs_chain, most_draws
-from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.sides import State, Value
 from bayesnmf.mixing import judged_parts, mixing, verdict
-from bayesnmf.options import VI, Gibbs, Priors
+from bayesnmf.options import VI, Priors
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.problems import draws_problem, start_state
 from bayesnmf.results import Draws, Fit
@@ -53,47 +47,6 @@ def chain_starts(job: Job) -> tuple[list[State], list[np.random.Generator]]:
     start, priors = resolve_start(job), job.options.priors
     states = [start_state(draws_problem(job.counts, priors, rng), start, job.rank, rng) for rng in streams]
     return states, streams
-
-
-def fit_gibbs(job: Job) -> Fit:
-    """Run the Gibbs sampler's chains, side by side where there are several."""
-    chains = run_chains(job, *chain_starts(job))
-    interrupted = any(chain.interrupted for chain in chains)
-    kept, length = most_draws([len(chain.log_joint) for chain in chains])
-    values = [[stack(chains[c].draws[:length], side) for side in (0, 1)] for c in kept]
-    loadings, components = (stack(values, side) for side in (0, 1))
-    log_joint = np.array([chains[c].log_joint[:length] for c in kept])
-    return fit_of_draws(job, (loadings, components), log_joint, {}, interrupted)
-
-
-def run_chains(job: Job, states: list[State], streams: list[np.random.Generator]) -> list[Chain]:
-    """Run every chain on a thread of its own: several need no row blocks, a single one gets them all.
-
-    Ctrl-C and any other exception, in a chain or while waiting for them, end all of them at their next sweep.
-    """
-    options: Gibbs = job.options
-    sweeps = options.warmup + options.draws * options.thin
-    at_once = min(options.threads or numba.get_num_threads(), options.chains)
-    blocks = options.threads if options.chains == 1 else 1
-    done = [0] * options.chains
-    stop = threading.Event()
-
-    def run(number: int) -> Chain:
-        def show(iteration: int, value: float, _: State) -> None:
-            if stop.is_set():
-                raise KeyboardInterrupt
-            done[number] = iteration + 1
-            job.report(f"gibbs {job.model}", sum(done), options.chains * sweeps, value)
-
-        problem = draws_problem(job.counts, options.priors, streams[number], blocks)
-        schedule = (options.warmup, options.draws, options.thin)
-        run_chain = collapsed_gibbs_chain if options.collapsed else gibbs_chain
-        chain = run_chain(problem, states[number], streams[number], schedule, blocks, show)
-        if chain.interrupted:
-            stop.set()
-        return chain
-
-    return side_by_side([partial(run, number) for number in range(options.chains)], at_once, stop)
 
 
 def stack(draws: list[Any], side: int) -> Any:

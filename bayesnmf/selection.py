@@ -15,7 +15,7 @@ from bayesnmf.counts import Counts
 from bayesnmf.diagnostics.text import text_table
 from bayesnmf.fitting import ConvergenceWarning, ProgressReport, check_combination, fit, reporting, resolve_priors
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED
-from bayesnmf.measures import SCORE_DRAWS
+from bayesnmf.measures import MOST_SCORE_DRAWS, SCORE_DRAWS
 from bayesnmf.options import METHODS, Options
 from bayesnmf.scoring import Split, background, score, split_counts
 from bayesnmf.specification import MODELS
@@ -227,7 +227,7 @@ class _Job:
         fitted = fit(split.train, *candidate, self.method, seed=seed, options=self.options)
         if fitted.status.reason == INTERRUPTED:
             return None
-        scored = score(fitted, split.thinned, background(split.train), SCORE_DRAWS, seed)
+        scored = score(fitted, split.thinned, background(split.train), SCORE_DRAWS, seed, MOST_SCORE_DRAWS)
         return scored.per_count, fitted.status.converged
 
 

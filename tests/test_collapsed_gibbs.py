@@ -9,6 +9,7 @@ import bayesnmf
 from bayesnmf import ConvergenceWarning, Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet, checks, fitting
 from bayesnmf.inference.allocation_model import log_p_allocation, urn_of
 from bayesnmf.inference.collapsed_gibbs import collapsed_gibbs_chain
+from bayesnmf.inference.gibbs import Schedule
 from bayesnmf.inference.sides import State, objective
 from bayesnmf.kernels.cpu import assign_tokens, expected_allocations, reassign_tokens
 from bayesnmf.kernels.cpu import urn as urn_module
@@ -218,7 +219,9 @@ def test_every_kept_draw_is_so_many_sweeps_after_the_last():
     rng = np.random.default_rng(5)
     problem = draws_problem(checks.as_counts(plain_counts(size=(6, 5))), AGREEING["gamma_poisson"], rng)
     state = start_state(problem, "random", 2, rng)
-    chain = collapsed_gibbs_chain(problem, state, rng, (2, 3, 3), 1, lambda done, value, _: reports.append(value))
+    chain = collapsed_gibbs_chain(
+        problem, state, rng, Schedule(2, 3, 3), 1, lambda done, value, _: reports.append(value)
+    )
     assert len(chain.draws) == len(chain.log_joint) == 3
     assert np.flatnonzero(np.isfinite(reports)).tolist() == [5, 8]  # the last one ends the chain
     assert len(reports) == 11

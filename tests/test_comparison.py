@@ -141,8 +141,8 @@ def test_scores_are_those_of_the_fits_on_what_was_set_aside(compared, model):
     for method, fitted in result.fits.items():
         row = result.table.loc[method]
         assert fitted.counts.total == split.train.total  # nothing held out was trained on
-        thinned = score(fitted, split.thinned, frequencies, 200, 1)
-        withheld = score(fitted.project(split.seen, seed=1), split.withheld, frequencies, 200, 1)
+        thinned = score(fitted, split.thinned, frequencies, 200, 1, 1600)
+        withheld = score(fitted.project(split.seen, seed=1), split.withheld, frequencies, 200, 1, 1600)
         # Sums over components in another order round otherwise, and q draws in the order of the components.
         assert row["heldout_thinned"] == pytest.approx(thinned.per_count, rel=1e-9)
         assert row["heldout_withheld"] == pytest.approx(withheld.per_count, rel=1e-9)
@@ -307,6 +307,7 @@ def test_saved_files_can_be_read(compared, tmp_path):
     written = result.save(tmp_path / "deep" / "results")
     names = {path.name for path in written}
     assert {"compare.nc", "table.csv", "report.txt"} < names
+    assert {f"{side}_{method}.csv" for side in ("loadings", "components") for method in METHODS} < names
     pictures = [path for path in written if path.suffix == ".png"]
     assert {path.stem for path in pictures} == {"components", "objectives", "agreement", "loadings_intervals",
                                                 "chains_gibbs"}  # fmt: skip

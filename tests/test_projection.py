@@ -392,3 +392,16 @@ def test_a_given_point_is_projected_onto():
     options = plain_map(start=Start(np.ones((N, K)), components), max_iter=0)
     fitted = bayesnmf.fit(COUNTS, "poisson", K, "map", options=options)
     np.testing.assert_allclose(fitted.transform(NEW), NEW.reshape(len(NEW), K, -1).sum(axis=2), rtol=1e-9)
+
+
+def test_the_monte_carlo_error_of_draws_is_stated():
+    """Means of ten runs of the sweeps: how far they are from each other is what each says of itself."""
+    counts = np.random.default_rng(3).poisson(8 * np.random.default_rng(4).dirichlet(np.ones(M), N))
+    options = Gibbs(chains=1, draws=200, warmup=100, threads=1)
+    fitted = bayesnmf.fit(counts, "gamma_poisson", K, "gibbs", seed=0, options=options)
+    found = [fitted.project(counts[:4], seed=seed) for seed in range(10)]
+    means = np.array([one.loadings for one in found])
+    sds = np.mean([one.posterior.loadings[0].std(axis=0) for one in found], axis=0)
+    apart = np.median(means.std(axis=0, ddof=1) / sds)
+    assert 0.4 < apart / np.mean([one.diagnostics["median_mc_error"] for one in found]) < 2
+    assert all(one.diagnostics["median_mc_error"] < one.diagnostics["largest_mc_error"] < 0.5 for one in found)

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import logsumexp
 
 import bayesnmf
-from bayesnmf import MAP, VI, Gibbs, Priors, Start, checks
+from bayesnmf import MAP, VI, Gibbs, Priors, Start, checks, scoring
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.results import iterate_draws
 from bayesnmf.scoring import MIXED, background, pit_coverage, score, split_counts, thin
@@ -373,3 +373,44 @@ def test_draws_with_a_scale_are_taken_apart():
     assert isinstance(value, ScaledProportions)
     first = next(iterate_draws(fitted, 1, 0))[0]
     np.testing.assert_allclose(first, value.proportions * value.scale)
+
+
+def test_the_monte_carlo_error_is_that_of_the_score():
+    """Forty scores of 60 draws each against one of 20,000: their root mean square error is what each says of itself."""
+    fitted, held_out, frequencies = fit("gamma_poisson", "vi"), split().thinned, background(split().train)
+    exact = score(fitted, held_out, frequencies, 20_000, 1000)
+    assert exact.error < 0.1 * score(fitted, held_out, frequencies, 60, 0).error
+    found = [score(fitted, held_out, frequencies, 60, seed) for seed in range(40)]
+    off = np.sqrt(np.mean([(one.per_count - exact.per_count) ** 2 for one in found]))
+    assert 0.6 < off / np.mean([one.error for one in found]) < 1.6
+
+
+def test_draws_go_on_until_the_error_is_small(monkeypatch):
+    held_out, frequencies = split().thinned, background(split().train)
+    few = score(fit("gamma_poisson", "vi"), held_out, frequencies, 50, 0)
+    monkeypatch.setattr(scoring, "TARGET", few.error / 2)
+    more = score(fit("gamma_poisson", "vi"), held_out, frequencies, 50, 0, 10_000)
+    assert 100 <= more.draws <= 600
+    assert more.draws % 50 == 0
+    assert more.error <= few.error / 2
+    monkeypatch.setattr(scoring, "TARGET", 0.0)
+    assert score(fit("gamma_poisson", "vi"), held_out, frequencies, 50, 0, 150).draws == 150
+    chains = fit("gamma_poisson", "gibbs")
+    kept = chains.posterior.chains * chains.posterior.draws
+    assert score(chains, held_out, frequencies, 50, 0, 10_000).draws == kept
+    point = score(fit("gamma_poisson", "map"), held_out, frequencies, 50, 0, 150)
+    assert (point.draws, point.error) == (1, 0.0)
+    assert score(fit("gamma_poisson", "vi"), held_out, frequencies, 1, 0).error == np.inf
+
+
+def test_batches_of_chains_are_neighbours():
+    """Draws that hang together count for fewer: the error of chains that stand still is that of their number."""
+    rng = np.random.default_rng(0)
+    values = np.repeat(rng.normal(0, 0.1, 20), 50)
+    still, shuffled = scoring._LogMeans(1, 1000, in_order=True), scoring._LogMeans(1, 1000, in_order=True)
+    for one, other in zip(values, rng.permutation(values), strict=True):
+        still.add(np.array([one]))
+        shuffled.add(np.array([other]))
+    np.testing.assert_allclose(still.total(), shuffled.total())
+    np.testing.assert_allclose(still.error(), np.exp(values).std() / np.exp(values).mean() / np.sqrt(20), rtol=0.1)
+    assert shuffled.error() < 0.4 * still.error()

@@ -44,7 +44,7 @@ def test_scores_are_those_of_fits_to_the_same_thinned_counts():
         split = split_counts(counts, 0.8, 0.0, np.random.default_rng([5, number]))
         for model, rank in (("gamma_poisson", 2), ("dirichlet_poisson", 3)):
             fitted = bayesnmf.fit(split.train, model, rank, seed=5 + number, options=OPTIONS)
-            wanted = score(fitted, split.thinned, background(split.train), 200, 5 + number)
+            wanted = score(fitted, split.thinned, background(split.train), 200, 5 + number, 1600)
             assert found.scores.loc[number, (model, rank)] == wanted.per_count
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from bayesnmf.inference.allocation_model import urn_of
 from bayesnmf.inference.coordinate_ascent import Progress, allocate
-from bayesnmf.inference.gibbs import Chain, record
+from bayesnmf.inference.gibbs import Chain, Schedule, record
 from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
 from bayesnmf.kernels.cpu import Tokens, assign_tokens, reassign_tokens
 
@@ -22,7 +22,7 @@ def collapsed_gibbs_chain(
     problem: Problem,
     state: State,
     rng: np.random.Generator,
-    schedule: tuple[int, int, int],
+    schedule: Schedule,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Chain:

@@ -13,14 +13,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.coordinate_ascent import Progress
+from bayesnmf.inference.running import Running
 from bayesnmf.inference.sides import Problem, State, Value, objective, update_components, update_loadings
 from bayesnmf.kernels.cpu import sampled_allocations
 
 Array = NDArray[Any]
 
 
+class Schedule(NamedTuple):
+    """How many sweeps a chain runs, and what of them is kept.
+
+    Attributes
+    ----------
+    warmup, draws, thin : int
+        Warm-up sweeps, draws, sweeps for each draw.
+    every : int
+        Of the draws every so many is kept, the first one among them.
+    running : Running or None
+        What takes in all draws.
+    """
+
+    warmup: int
+    draws: int
+    thin: int
+    every: int = 1
+    running: Running | None = None
+
+    @property
+    def sweeps(self) -> int:
+        """Number of sweeps."""
+        return self.warmup + self.draws * self.thin
+
+
 class Chain(NamedTuple):
-    """Kept draws of one chain, pairs of loadings and components, and the log joint of each."""
+    """Kept draws of one chain, pairs of loadings and components, and the log joint of every draw."""
 
     draws: list[tuple[Value, Value]]
     log_joint: list[float]
@@ -51,33 +77,32 @@ def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int
     return update_components(problem, state, totals.components), log_joint
 
 
-def record(
-    step: Callable[[bool], tuple[State, float]], schedule: tuple[int, int, int], progress: Progress | None
-) -> Chain:
+def record(step: Callable[[bool], tuple[State, float]], schedule: Schedule, progress: Progress | None) -> Chain:
     """Run a chain and keep its draws; after Ctrl-C, those there are.
 
     Parameters
     ----------
     step : callable
-        Returns the next state and its log joint, first those of the start. Its argument says whether they are kept.
-    schedule : tuple of int
-        Warm-up sweeps, kept draws, sweeps for each kept draw.
+        Returns the next state and its log joint, first those of the start. Its argument says whether they are a draw.
+    schedule : Schedule
     """
-    warmup, draws, thin = schedule
-    sweeps = warmup + draws * thin
+    warmup, sweeps = schedule.warmup, schedule.sweeps
     kept: list[tuple[Value, Value]] = []
     log_joint: list[float] = []
     try:
         for done in range(sweeps + 1):
-            keep = done > warmup and (done - warmup) % thin == 0
-            state, value = step(keep)
-            if keep:
-                kept.append((state.loadings.value, state.components.value))
+            is_draw = done > warmup and (done - warmup) % schedule.thin == 0
+            state, value = step(is_draw)
+            if is_draw:
+                if len(log_joint) % schedule.every == 0:
+                    kept.append((state.loadings.value, state.components.value))
+                if schedule.running is not None:
+                    schedule.running.add(state.loadings.value, state.components.value)  # type: ignore[arg-type]
                 log_joint.append(value)
             if progress is not None and done < sweeps:
                 progress(done, value, state)
     except KeyboardInterrupt:
-        return Chain(kept[: len(log_joint)], log_joint, interrupted=True)
+        return Chain(kept[: -(-len(log_joint) // schedule.every)], log_joint, interrupted=True)
     return Chain(kept, log_joint, interrupted=False)
 
 
@@ -85,7 +110,7 @@ def gibbs_chain(
     problem: Problem,
     state: State,
     rng: np.random.Generator,
-    schedule: tuple[int, int, int],
+    schedule: Schedule,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Chain:
@@ -97,8 +122,7 @@ def gibbs_chain(
         Both sides carried as draws from `rng`.
     state : State
         The start, kept only if it is also a draw of the chain.
-    schedule : tuple of int
-        Warm-up sweeps, kept draws, sweeps for each kept draw.
+    schedule : Schedule
     """
 
     def step(keep: bool) -> tuple[State, float]:

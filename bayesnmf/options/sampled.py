@@ -31,6 +31,12 @@ class Gibbs:
         Draw every single count's component given all the others, loadings and components integrated out, and draw
         these for the kept draws only. Needs Dirichlet components. A sweep costs O(total count · K) and no threads
         share it; it mixes better where counts are small.
+    keep : {"auto", "draws", "moments"}
+        "draws": every draw, at most 4 GiB (8 bytes · chains · draws · K · (n + m)). "moments": draws thinned evenly to
+        at most 512 MiB, and means, standard deviations, R-hat and effective sample sizes of all draws
+        (`Fit.moments`), which are summed up while chains run: R-hat is then the split R-hat, the effective sample size
+        that of batch means. "auto": "draws" up to 1 GiB; above it "moments", with a warning that says so, and how long
+        the run will take.
     """
 
     priors: Priors = field(default_factory=Priors)
@@ -41,9 +47,11 @@ class Gibbs:
     thin: int = 1
     threads: int | None = None
     collapsed: bool = False
+    keep: Literal["auto", "draws", "moments"] = "auto"
 
     def __post_init__(self) -> None:
         checks.check_sampler(self)
+        checks.check_choice(self.keep, "keep", ("auto", "draws", "moments"))
         checks.check_count(self.thin, "thin")
         checks.check_threads(self.threads)
         checks.check_flag(self.collapsed, "collapsed")

@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from bayesnmf import checks
 from bayesnmf.mixing import r_hat_and_ess
 from bayesnmf.plots.style import QUIET, SMALL, bare, panels, share_legend, shorten
-from bayesnmf.results import Draws, Fit
+from bayesnmf.results import Draws, Fit, trace_of_kept
 
 Array = NDArray[Any]
 
@@ -56,7 +56,7 @@ def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, floa
     checks.check_method(fit.method, ("gibbs", "nuts"), "plots.chains")
     checks.check_count(n, "n", minimum=0)
     posterior: Draws = fit.posterior  # type: ignore[assignment]
-    quantities = [Quantity("log joint (nats)", fit.trace), *widest_entries(fit, posterior, n)]
+    quantities = [Quantity("log joint (nats)", trace_of_kept(fit)), *widest_entries(fit, posterior, n)]
     grid, figure = panels((len(quantities), 2), (10, 2.1 * len(quantities) + 0.8), figsize, axes)
     colours = chain_colours(len(fit.trace))
     for row, quantity in zip(grid, quantities, strict=True):

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from bayesnmf.diagnostics import PredictiveChecks
 from bayesnmf.diagnostics import predictive_checks as replicate_and_compare
 from bayesnmf.plots.style import METHOD_COLOURS, QUIET, SMALL, bare, hide_spare, panels, wrapped
-from bayesnmf.results import Fit
+from bayesnmf.results import Fit, trace_of_kept
 
 Array = NDArray[Any]
 
 OBSERVED = "#000000"
+MOST_DRAWS = 200
 
 
 def predictive_checks(
@@ -71,7 +72,8 @@ def _checks_of(given: Any) -> PredictiveChecks:
     check_predictive(given, PredictiveChecks)
     if isinstance(given, PredictiveChecks):
         return given
-    return replicate_and_compare(given, min(200, given.trace.size) if given.method in ("gibbs", "nuts") else 200)
+    kept = trace_of_kept(given).size if given.method in ("gibbs", "nuts") else MOST_DRAWS
+    return replicate_and_compare(given, min(MOST_DRAWS, kept))
 
 
 def _draw_statistic(ax: Axes, found: PredictiveChecks, name: str, colour: str) -> None:

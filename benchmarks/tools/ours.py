@@ -18,7 +18,7 @@ from bayesnmf.counts import Counts
 from bayesnmf.fitting import resolve_priors
 from bayesnmf.inference.allocation_model import urn_of
 from bayesnmf.inference.coordinate_ascent import Progress, ascend
-from bayesnmf.inference.gibbs import gibbs_chain
+from bayesnmf.inference.gibbs import Schedule, gibbs_chain
 from bayesnmf.inference.local import put_rows, rows_of, rows_of_problem
 from bayesnmf.inference.minibatch import Components, step_on_batch
 from bayesnmf.inference.sides import State, update_components, update_loadings
@@ -126,14 +126,14 @@ def gibbs(job: Job, clock: Clock) -> None:
     priors = Priors(Dirichlet(job.alpha), Dirichlet(job.eta))
     problem = draws_problem(as_counts(job.counts), priors, rng, job.threads)
     state = start_state(problem, drawn_start(job), job.rank, rng)
-    gibbs_chain(problem, state, rng, (1, 1, 1), job.threads)  # compile
+    gibbs_chain(problem, state, rng, Schedule(1, 1, 1), job.threads)  # compile
 
     def show(sweeps: int, _value: float, here: State) -> None:
         if sweeps:
             clock.tick(lambda: {"loadings": here.loadings.matrix, "components": here.components.matrix})
 
     clock.start(bayesnmf.__version__)
-    gibbs_chain(problem, state, rng, (FOR_EVER, 1, 1), job.threads, show)
+    gibbs_chain(problem, state, rng, Schedule(FOR_EVER, 1, 1), job.threads, show)
 
 
 def collapsed_gibbs(job: Job, clock: Clock) -> None:

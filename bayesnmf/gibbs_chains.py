@@ -1,0 +1,136 @@
+"""Gibbs fits: chains run side by side, and what is kept of their draws."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from dataclasses import replace
+from functools import partial
+
+import numba
+import numpy as np
+
+from bayesnmf.fitting import Job
+from bayesnmf.inference.collapsed_gibbs import collapsed_gibbs_chain
+from bayesnmf.inference.gibbs import Chain, Schedule, gibbs_chain, most_draws
+from bayesnmf.inference.running import Entries, Running, summarise
+from bayesnmf.inference.side_by_side import side_by_side
+from bayesnmf.inference.sides import State
+from bayesnmf.keeping import THINNED, keeps_moments, size_of_draws
+from bayesnmf.options import Gibbs
+from bayesnmf.problems import draws_problem
+from bayesnmf.results import Fit
+from bayesnmf.sampling import chain_starts, exchangeable, fit_of_draws, stack
+
+
+def fit_gibbs(job: Job) -> Fit:
+    """Run the Gibbs sampler's chains, side by side where there are several."""
+    states, streams = chain_starts(job)
+    schedules = schedules_of(job)
+    if job.options.keep == "auto" and schedules[0].running is not None:
+        _warn_of_thinning(job, states[0], schedules[0])
+    chains = run_chains(job, (states, streams), schedules)
+    interrupted = any(chain.interrupted for chain in chains)
+    kept, length = most_draws([len(chain.log_joint) for chain in chains])
+    every = schedules[0].every
+    values = [[stack(chains[c].draws[: -(-length // every)], side) for side in (0, 1)] for c in kept]
+    loadings, components = (stack(values, side) for side in (0, 1))
+    log_joint = np.array([chains[c].log_joint[:length] for c in kept])
+    found = fit_of_draws(job, (loadings, components), log_joint, {}, interrupted)
+    running = [schedules[c].running for c in kept]
+    return found if running[0] is None else with_moments(found, running, every)  # type: ignore[arg-type]
+
+
+def with_moments(fit: Fit, running: list[Running], every: int) -> Fit:
+    """Return a fit of thinned draws with means, and what else is known, of all draws of its chains."""
+    found = summarise(running, fit.components)
+    moments = {
+        f"{side}_{name}": getattr(value, side)
+        for name, value in (("sd", found.sd), ("r_hat", found.r_hat), ("ess", found.ess))
+        for side in Entries._fields
+        if getattr(value, side) is not None
+    }
+    diagnostics = {**fit.diagnostics, "kept_every": float(every)}
+    return replace(fit, **found.mean._asdict(), moments=moments, diagnostics=diagnostics)
+
+
+def schedules_of(job: Job) -> list[Schedule]:
+    """Return what each chain runs and keeps: every draw, or thinned draws and running moments."""
+    options: Gibbs = job.options
+    matching, every = exchangeable(options.priors), 1
+    moments = keeps_moments(options, job.rank, job.counts.shape)
+    if moments:
+        every = min(-(-size_of_draws(options, job.rank, job.counts.shape) // THINNED), options.draws)
+    parts = (options.warmup, options.draws, options.thin, every)
+    return [Schedule(*parts, Running(options.draws, matching) if moments else None) for _ in range(options.chains)]
+
+
+def _warn_of_thinning(job: Job, state: State, schedule: Schedule) -> None:
+    """Say that not all draws are kept, and how long the run will take, by the time of a sweep."""
+    options: Gibbs = job.options
+    at_once = min(options.threads or numba.get_num_threads(), options.chains)
+    seconds = _seconds_of_a_sweep(job, state) * schedule.sweeps * -(-options.chains // at_once)
+    kept = options.chains * -(-options.draws // schedule.every)
+    size = size_of_draws(options, job.rank, job.counts.shape) / 2**30
+    warnings.warn(
+        f"all {options.chains} × {options.draws:,} draws would take {size:.1f} GiB: every {schedule.every}th is kept, "
+        f"{kept:,} in all, with means, standard deviations, R-hat and effective sample sizes of all draws "
+        f"(Fit.moments); {schedule.sweeps * options.chains:,} sweeps to go, {duration(seconds)}; choose "
+        "Gibbs(keep='moments') to have this without a warning, or Gibbs(keep='draws') for all draws",
+        UserWarning,
+        stacklevel=5,
+    )
+
+
+def _seconds_of_a_sweep(job: Job, state: State) -> float:
+    """Time one sweep of a chain, after another that compiles it, without touching the chains."""
+    options: Gibbs = job.options
+    rng = np.random.default_rng(0)
+    problem = draws_problem(job.counts, options.priors, rng, 1)
+    run_chain = collapsed_gibbs_chain if options.collapsed else gibbs_chain
+    seconds = []
+    for _ in range(2):
+        started = time.perf_counter()
+        run_chain(problem, state, rng, Schedule(1, 1, 1), 1)  # three sweeps, with the one that a draw is left by
+        seconds.append((time.perf_counter() - started) / 3)
+    return min(seconds)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, to one unit."""
+    for unit, length in (("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"about {seconds / length:.0f} {unit}"
+    return f"about {max(seconds, 1):.0f} seconds"
+
+
+def run_chains(
+    job: Job, starts: tuple[list[State], list[np.random.Generator]], schedules: list[Schedule]
+) -> list[Chain]:
+    """Run every chain on a thread of its own: several need no row blocks, a single one gets them all.
+
+    Ctrl-C and any other exception, in a chain or while waiting for them, end all of them at their next sweep.
+    """
+    options: Gibbs = job.options
+    states, streams = starts
+    at_once = min(options.threads or numba.get_num_threads(), options.chains)
+    blocks = options.threads if options.chains == 1 else 1
+    done = [0] * options.chains
+    stop = threading.Event()
+
+    def run(number: int) -> Chain:
+        def show(iteration: int, value: float, _: State) -> None:
+            if stop.is_set():
+                raise KeyboardInterrupt
+            done[number] = iteration + 1
+            job.report(f"gibbs {job.model}", sum(done), options.chains * schedules[number].sweeps, value)
+
+        problem = draws_problem(job.counts, options.priors, streams[number], blocks)
+        run_chain = collapsed_gibbs_chain if options.collapsed else gibbs_chain
+        chain = run_chain(problem, states[number], streams[number], schedules[number], blocks, show)
+        if chain.interrupted:
+            stop.set()
+        return chain
+
+    return side_by_side([partial(run, number) for number in range(options.chains)], at_once, stop)
