@@ -30,9 +30,10 @@ from bayesnmf.inference.optimality import judged
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.start import random_state
 from bayesnmf.options import MAP, VI, Priors
+from bayesnmf.options.shared import with_sides
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.problems import point_or_mean_field, start_state
-from bayesnmf.racing import Climb, Contestant, contestants, length_of_race, number_of_starts, race
+from bayesnmf.racing import Climb, Contestant, contestants, length_of_race, number_of_starts, race, work_of
 from bayesnmf.restarts import best_of
 from bayesnmf.results import Fit, VariationalPosterior
 
@@ -84,15 +85,14 @@ def _climb(job: Job, problem: Problem, device: Any, start: Any, rng: np.random.G
 
     if not isinstance(start, str) or start != "race":
         return _climber(job, problem, device, start, rng)(schedule, show)
-    size = job.counts.nnz, job.rank
-    starts = [
-        partial(_climber, job, problem, device, begin, rng) for begin in contestants(options, number_of_starts(*size))
-    ]
+    work = work_of(job.counts, job.rank)
+    begins = contestants(options, number_of_starts(work))
+    starts = [partial(_climber, job, problem, device, begin, rng) for begin in begins]
 
     def show_race(done: int, total: int, value: float) -> None:
         job.report(f"{label}, race of {len(starts)} starts", done, total, value)
 
-    return race(starts, length_of_race(*size, options.algorithm or "em"), schedule, show_race, show)
+    return race(starts, length_of_race(work, options.algorithm or "em"), schedule, show_race, show)
 
 
 def _climber(job: Job, problem: Problem, device: Any, start: Any, rng: np.random.Generator) -> Climb:
@@ -235,4 +235,4 @@ def _priors(given: Priors, problem: Problem) -> Priors:
         now = getattr(problem, f"{side}_prior")
         if not isinstance(getattr(given, side), str) and now is not getattr(given, side):
             sides[side] = now
-    return replace(given, **sides) if sides else given
+    return with_sides(given, **sides) if sides else given

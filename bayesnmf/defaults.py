@@ -9,7 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from bayesnmf import checks
-from bayesnmf.options import MAP, VI, Options
+from bayesnmf.options import MAP, VI, Options, Priors
+from bayesnmf.specification import PARAMETER
+
+# Coordinate descent needs few iterations more for a gradient near 0 everywhere; the bound of minibatches wavers.
+TOL = {"scd": 1e-8, "ccd": 1e-8, "minibatch": 1e-4}
 
 
 def resolve_options(options: Options) -> Options:
@@ -18,11 +22,19 @@ def resolve_options(options: Options) -> Options:
         return options
     chosen: dict[str, Any] = {"algorithm": options.algorithm or _algorithm(options)}
     in_steps = chosen["algorithm"] in ("gradient", "minibatch")
-    chosen["start"] = ("svd" if in_steps else "race") if options.start is None else options.start
+    if options.start is None:
+        alone = "descent" if sparse(options.priors) else "svd"
+        chosen["start"] = alone if in_steps else "race"
     chosen["extrapolate"] = not in_steps if options.extrapolate is None else options.extrapolate
     if options.tol is None:
-        chosen["tol"] = 1e-4 if chosen["algorithm"] == "minibatch" else 1e-7
+        chosen["tol"] = TOL.get(chosen["algorithm"], 1e-7)
     return replace(options, **chosen)
+
+
+def sparse(priors: Priors) -> bool:
+    """Whether a shape or concentration is below 1, so that rows keep to the first components that they take."""
+    sides: Any = (priors.loadings, priors.components)
+    return any(prior != PARAMETER and prior.smallest_shape < 1 for prior in sides)
 
 
 def _algorithm(options: MAP | VI) -> str:

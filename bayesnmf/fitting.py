@@ -16,6 +16,7 @@ from bayesnmf.defaults import resolve_options
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, NOT_A_NUMBER
 from bayesnmf.keeping import size_kept
 from bayesnmf.options import MAP, METHODS, NUTS, VI, Gibbs, Options, Priors
+from bayesnmf.options.shared import with_sides
 from bayesnmf.priors import Dirichlet
 from bayesnmf.problems import natural_basis
 from bayesnmf.results import Fit
@@ -109,7 +110,7 @@ def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors) -> Pri
     if loadings is None:
         n, m = counts.shape
         loadings = default_loadings(model, max(counts.total, 1.0) / n, rank, prior_of_sums, m)
-    return Priors(loadings, components)
+    return with_sides(priors, loadings=loadings, components=components)
 
 
 def check_combination(model: str, method: str, rank: int, counts: Counts, options: Options) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bayesnmf import checks
 from bayesnmf.counts import Counts
 from bayesnmf.gauge import component_sums, shares
-from bayesnmf.inference.data_start import data_state
+from bayesnmf.inference.data_start import data_state, flattened_state
 from bayesnmf.inference.sides import Draw, MeanField, Mode, Problem, State, Summary
 from bayesnmf.inference.start import Given, given_state, random_state
 from bayesnmf.options import MAP, VI, Priors, Start
@@ -19,6 +19,9 @@ from bayesnmf.results import Fit, VariationalPosterior
 from bayesnmf.specification import PARAMETER
 
 Array = NDArray[Any]
+
+
+DESCENT = 50  # iterations without priors
 
 
 def natural_basis(options: MAP) -> bool:
@@ -56,6 +59,8 @@ def draws_problem(counts: Counts, priors: Priors, rng: np.random.Generator, thre
 def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generator) -> State:
     """Carry out the `start` option."""
     if isinstance(start, str):
+        if start == "descent":
+            return flattened_state(problem, rank, rng, "svd", DESCENT, None)
         return data_state(problem, rank, rng) if start == "svd" else random_state(problem, rank, rng)
     n, m = problem.counts.shape
     loadings, components = given_start(start, problem.loadings_prior, problem.components_prior)

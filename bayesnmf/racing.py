@@ -14,14 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayesnmf.counts import Counts
+from bayesnmf.defaults import sparse
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Ascent, Schedule
 from bayesnmf.options import MAP, VI
-from bayesnmf.specification import PARAMETER
 
 MOST_STARTS, LEAST_STARTS = 16, 4
-LEAST_STEPS, MOST_STEPS = 50, 100  # allocation steps, or their worth, that every start has
-RACE_WORK = 2e9  # nonzeros × components × allocation steps of all starts: about two seconds on two cores
-ALLOCATION_STEPS = {"em": 1, "coordinate": 1, "scd": 5, "ccd": 5, "settled": 6}  # what an iteration costs, about
+LEAST_STEPS, MOST_STEPS = 50, 200  # allocation steps, or their worth, that every start has
+RACE_WORK = 1e9  # `work_of` times allocation steps, of all starts together: about a second on two cores
+PARAMETER_WORK = 20  # an update of a parameter, in nonzeros of an allocation step
+ALLOCATION_STEPS = {"em": 2, "coordinate": 3, "scd": 5, "ccd": 5, "settled": 8}  # what an iteration costs, about
 
 # Iterations without priors, before a sparse one is heeded: few were best on small counts, many on large ones.
 FLAT_FROM_SVD, FLAT_FROM_RANDOM = (0, 5, 50), (5, 20, 50)
@@ -31,15 +33,19 @@ Show = Callable[..., None]
 Climb = Callable[[Schedule, Show], Ascent]
 
 
-def number_of_starts(nonzeros: int, rank: int) -> int:
+def work_of(counts: Counts, rank: int) -> int:
+    """Return what an allocation step and an update of both sides cost, in multiply-adds."""
+    return (counts.nnz + PARAMETER_WORK * sum(counts.shape)) * rank
+
+
+def number_of_starts(work: int) -> int:
     """Return how many starts race: fewer where an iteration takes long."""
-    affordable = RACE_WORK / max(nonzeros * rank * LEAST_STEPS, 1)
-    return int(np.clip(affordable, LEAST_STARTS, MOST_STARTS))
+    return int(np.clip(RACE_WORK / (2 * LEAST_STEPS * work), LEAST_STARTS, MOST_STARTS))
 
 
-def length_of_race(nonzeros: int, rank: int, algorithm: str) -> int:
+def length_of_race(work: int, algorithm: str) -> int:
     """Return how many iterations each start has in the race."""
-    steps = RACE_WORK / (max(nonzeros * rank, 1) * number_of_starts(nonzeros, rank))
+    steps = RACE_WORK / (number_of_starts(work) * work)
     return int(np.clip(steps, LEAST_STEPS, MOST_STEPS)) // ALLOCATION_STEPS[algorithm]
 
 
@@ -67,8 +73,7 @@ def contestants(options: MAP | VI, number: int) -> list[Contestant]:
     Where a shape or concentration is below 1, each row soon keeps to the components that it has taken, and from a plain
     start these are still poor.
     """
-    sides = (options.priors.loadings, options.priors.components)
-    if not any(prior != PARAMETER and prior.smallest_shape < 1 for prior in sides):  # type: ignore[union-attr]
+    if not sparse(options.priors):
         return [Contestant("svd" if place == 0 else "random") for place in range(number)]
     begun = [Contestant("svd", flat) for flat in FLAT_FROM_SVD]
     drawn = cycle([Contestant("random", flat) for flat in FLAT_FROM_RANDOM])

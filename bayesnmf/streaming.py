@@ -45,8 +45,8 @@ class MinibatchVI:
         How many rows q(components) is given: the size of the data that the stream goes through, to be stated where
         rows come more than once. By default those seen so far; a `DataWarning` says where the first block comes again.
     options : VI, optional
-        ``VI(algorithm="minibatch", ...)``: priors, batch_size, forgetting, delay, sweeps, dtype, threads, and "svd"
-        (the default) or "random" for the start. Default priors, which depend on the mean row total, and the start are
+        ``VI(algorithm="minibatch", ...)``: priors, batch_size, forgetting, delay, sweeps, dtype, threads, and "svd",
+        "descent" or "random" for the start. Default priors, which depend on the mean row total, and the start are
         those of the first block. A prior is one for all rows.
     seed : int, optional
         Of the start; by default a fresh one. Steps are without randomness.

@@ -122,7 +122,12 @@ BAD_OPTIONS = [
     ({"dtype": float}, ValueError, "dtype must be one of 'float64', 'float32'", (MAP, VI, NUTS, SVI)),
     ({"threads": 0}, ValueError, "threads must be at least 1: found 0", (MAP, VI)),
     ({"threads": "all"}, TypeError, "threads must be a whole number", (MAP, VI)),
-    ({"start": "nndsvd"}, ValueError, "start must be one of 'race', 'svd', 'random': found 'nndsvd'", (MAP, VI)),
+    (
+        {"start": "nndsvd"},
+        ValueError,
+        "start must be one of 'race', 'svd', 'descent', 'random': found 'nndsvd'",
+        (MAP, VI),
+    ),
     ({"start": "vi"}, ValueError, "start must be one of 'fit', 'random': found 'vi'", (Gibbs, NUTS, SVI)),
     ({"start": COUNTS}, TypeError, r"start must be a Start\(loadings, components\), a Fit", tuple(METHODS.values())),
     ({"start": 3}, TypeError, r"start must be a Start\(loadings, components\)", tuple(METHODS.values())),

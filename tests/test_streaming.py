@@ -230,7 +230,7 @@ def test_other_bad_arguments():
     with pytest.raises(TypeError, match=r"options must be bayesnmf.VI\(...\)"):
         MinibatchVI(options=bayesnmf.MAP())
     given = bayesnmf.Start(COUNTS[:, :RANK], COUNTS[:RANK])
-    with pytest.raises(ValueError, match="start must be 'svd' or 'random'"):
+    with pytest.raises(ValueError, match="start must be 'svd', 'descent' or 'random'"):
         MinibatchVI(options=options(start=given))
     for ask in (
         lambda s: s.components,

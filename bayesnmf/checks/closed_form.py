@@ -18,7 +18,7 @@ from bayesnmf.checks.values import (
 from bayesnmf.priors import Dirichlet, Gamma
 from bayesnmf.specification import PARAMETER
 
-STARTS = ("race", "svd", "random")
+STARTS = ("race", "svd", "descent", "random")
 
 
 def check_coordinate_ascent(options: Any) -> None:
@@ -41,8 +41,8 @@ def check_coordinate_ascent(options: Any) -> None:
     check_threads(options.threads)
     if options.restarts > 1 and options.start is not None and options.start not in ("race", "random"):
         raise ValueError(
-            f"restarts={options.restarts} needs start='race' or 'random', whose other starts are random: a given start "
-            "and 'svd' are the same each time; leave start out"
+            f"restarts={options.restarts} needs start='race' or 'random', whose other starts are random: every other "
+            "start is the same each time; leave start out"
         )
 
 

@@ -24,10 +24,10 @@ def check_stream(options: Any, default: Any) -> None:
         return
     if not isinstance(options.start, str):
         raise ValueError(
-            "start must be 'svd' or 'random' for a stream, whose rows are not those of a given start: found "
+            "start must be 'svd', 'descent' or 'random' for a stream, whose rows are not those of a given start: found "
             f"{type(options.start).__name__}; leave it out"
         )
-    check_start(options.start, ("svd", "random"))
+    check_start(options.start, ("svd", "descent", "random"))
 
 
 def check_has_learned(rows: int, what: str) -> None:

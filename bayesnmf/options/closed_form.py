@@ -21,8 +21,9 @@ class MAP:
     Attributes
     ----------
     start : Start, Fit, "race", "svd", "random" or None
-        "svd": from a singular value decomposition of the counts (`bayesnmf.inference.data_start`). "race": some
-        iterations from "svd" and from random starts, of which the best goes on (`bayesnmf.racing`). None is "race".
+        "svd": from a singular value decomposition of the counts (`bayesnmf.inference.data_start`). "descent": from
+        there by 50 iterations of coordinate descent on the likelihood alone, for sparse priors. "race": some iterations
+        from several of these and from random starts, of which the best goes on (`bayesnmf.racing`). None is "race".
     basis : {"natural", "log"} or None
         Where the mode is taken. "natural" needs every shape and concentration ≥ 1; "log" is the log (softmax)
         basis, whose density includes the Jacobian. None is natural where it can be, else log.
@@ -46,8 +47,9 @@ class MAP:
         The side that is updated first.
     max_iter : int
         Most updates of both sides.
-    tol : float
-        Stop when the objective changes by less than `tol` times its size; 0 does not stop there.
+    tol : float or None
+        Stop when the objective changes by less than `tol` times its size; 0 does not stop there. None is 1e-8 for
+        coordinate descent, else 1e-7.
     threads : int or None
         Row blocks worked on at once. None is one for each of Numba's threads, or 1 where there is little to do.
     dtype : {"float64", "float32"}
@@ -58,7 +60,7 @@ class MAP:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | Fit | Literal["race", "svd", "random"] | None = None
+    start: Start | Fit | Literal["race", "svd", "descent", "random"] | None = None
     basis: Literal["natural", "log"] | None = None
     algorithm: Literal["em", "scd", "ccd"] | None = None
     schedule: Literal["joint", "alternating"] | None = None
@@ -67,7 +69,7 @@ class MAP:
     extrapolate: bool | None = None
     restarts: int = 1
     max_iter: int = 5000
-    tol: float = 1e-7
+    tol: float | None = None
     kkt_tol: float = 0.0
     dtype: Literal["float64", "float32"] = "float64"
     threads: int | None = None
@@ -106,11 +108,12 @@ class VI:
     tol : float or None
         As in `MAP`. None is 1e-4 under "minibatch", else 1e-7.
     start, schedule, order, sweeps, extrapolate, restarts, max_iter, dtype, threads, device
-        As in `MAP`, but for `start` of None, which is "svd" under "gradient" and "minibatch".
+        As in `MAP`, but for `start` of None, which under "gradient" and "minibatch" is "descent" where a prior is below
+        1, else "svd".
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | Fit | Literal["race", "svd", "random"] | None = None
+    start: Start | Fit | Literal["race", "svd", "descent", "random"] | None = None
     algorithm: Literal["coordinate", "settled", "gradient", "minibatch"] | None = None
     batch_size: int | None = None
     forgetting: float | None = None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -64,30 +63,18 @@ class Start:
         _own_sides(self)
 
 
-def _own_sides(pair: Priors | Start) -> None:
-    """Replace both sides by copies that share no array with the given ones, and that nobody can write into.
+def with_sides(priors: Priors, **sides: Any) -> Priors:
+    """Return the priors with some sides replaced by others that nobody else can write into; nothing is copied."""
+    changed = copy(priors)
+    for side, prior in sides.items():
+        object.__setattr__(changed, side, prior)
+    return changed
 
-    What is owned already, and numbers and words, stay as they are, so that a prior keeps its identity.
-    """
+
+def _own_sides(pair: Priors | Start) -> None:
+    """Replace both sides by copies that share no array with the given ones; numbers and words stay as they are."""
     for side in ("loadings", "components"):
         value = getattr(pair, side)
-        if not all(_owned(part) for part in _parts(value)):
-            copied = deepcopy(value)
-            for part in _parts(copied):
-                if isinstance(part, np.ndarray):
-                    part.flags.writeable = False
-            object.__setattr__(pair, side, copied)
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    """Return the parameters of a distribution, the parts of scaled proportions, or the value itself."""
-    if isinstance(value, ScaledProportions):
-        return value
-    return getattr(value, "__dict__", {"": value}).values()
-
-
-def _owned(part: Any) -> bool:
-    """Whether nobody else can change a parameter: a number, a word, or a read-only array that is not a view."""
-    if isinstance(part, np.ndarray):
-        return part.base is None and not part.flags.writeable
-    return part is None or isinstance(part, (int, float, str, np.generic))
+        parts = getattr(value, "__dict__", {"": value}).values()
+        if not all(isinstance(part, (int, float, np.generic)) for part in parts):
+            object.__setattr__(pair, side, deepcopy(value))

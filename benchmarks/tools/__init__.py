@@ -56,6 +56,9 @@ def _in(dtype: str) -> list[Tool]:
         Tool(f"ours SCD, extrapolated {dtype}", "ours", "likelihood", "ours:likelihood", SCD, {**single, **descent}),
         Tool(f"scikit-learn NMF mu {dtype}", "scikit-learn", "likelihood", "scikit_learn:nmf", MU, single),
     ]
+    for task, iteration in (("likelihood", SCD), ("lda", UPDATE)):
+        name = f"ours, plain call from its own start {dtype}"
+        tools.append(Tool(name, "ours", task, "ours:plain_call", iteration, single))
     for task in ("lda", "gamma_poisson"):
         tools.append(Tool(f"ours VI {dtype}", "ours", task, f"ours:{task}", UPDATE, single))
         tools.append(Tool(f"ours VI, extrapolated {dtype}", "ours", task, f"ours:{task}", UPDATE, further))

@@ -15,6 +15,7 @@ from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, Start
 from bayesnmf.checks import as_counts
 from bayesnmf.closed_form import _steps, batching_of, schedule_of
 from bayesnmf.counts import Counts
+from bayesnmf.defaults import resolve_options
 from bayesnmf.fitting import resolve_priors
 from bayesnmf.inference.allocation_model import urn_of
 from bayesnmf.inference.coordinate_ascent import Progress, ascend
@@ -24,6 +25,7 @@ from bayesnmf.inference.minibatch import Components, step_on_batch
 from bayesnmf.inference.sides import State, update_components, update_loadings
 from bayesnmf.kernels.cpu import assign_tokens, reassign_tokens
 from bayesnmf.problems import draws_problem, point_or_mean_field, start_state
+from bayesnmf.racing import length_of_race, work_of
 from benchmarks.worker import Clock, Job
 
 Array = NDArray[Any]
@@ -44,6 +46,35 @@ def lda(job: Job, clock: Clock) -> None:
     priors = Priors(Dirichlet(job.alpha), Dirichlet(job.eta))
     options = VI(priors=priors, start=drawn_start(job), max_iter=FOR_EVER, tol=0, threads=job.threads, **job.settings)
     climb(job, clock, options)
+
+
+def plain_call(job: Job, clock: Clock) -> None:
+    """Do what a call without options does, from a start of its own: a tick after the race of starts, then one each.
+
+    The winner of the race begins anew, without what its extrapolation has learned.
+    """
+    task = job.task
+    method, model = ("map", "poisson") if task == "likelihood" else ("vi", "dirichlet_poisson")
+    priors = FLAT if task == "likelihood" else Priors(Dirichlet(job.alpha), Dirichlet(job.eta))
+    given: Any = (MAP if method == "map" else VI)(priors=priors, max_iter=FOR_EVER, tol=0, threads=job.threads)
+    options: Any = resolve_options(replace(given, **job.settings))
+    counts = as_counts(job.counts, dtype=options.dtype)
+    length = length_of_race(work_of(counts, job.rank), options.algorithm)
+    few = counts.rows(slice(job.rank + 30))
+    run(counts, replace(options, start="svd", max_iter=3), job, None)  # compile
+    bayesnmf.fit(few, model, job.rank, method, seed=job.seed, options=replace(options, max_iter=3))
+    clock.start(bayesnmf.__version__)
+    raced = bayesnmf.fit(counts, model, job.rank, method, seed=job.seed, options=replace(options, max_iter=length))
+    clock.tick(partial(factors_of, raced))
+    climb_on(job, clock, counts, replace(options, start=raced))
+
+
+def factors_of(fitted: bayesnmf.Fit) -> dict[str, Array]:
+    """Return what a task's objective is a function of: both factors, or q of the topics."""
+    if fitted.method == "map":
+        return {"loadings": fitted.loadings, "components": fitted.components}
+    q: Any = fitted.posterior.components
+    return {"nu": q.concentration}
 
 
 def gamma_poisson(job: Job, clock: Clock) -> None:
@@ -92,12 +123,19 @@ def climb(job: Job, clock: Clock, options: MAP | VI) -> None:
     """Ascend from the start of the options, a tick an iteration."""
     counts = as_counts(job.counts, dtype=options.dtype)
     run(counts, replace(options, max_iter=3), job, None)  # compile
+    climb_on(job, clock, counts, options, lambda: clock.start(bayesnmf.__version__))
+
+
+def climb_on(
+    job: Job, clock: Clock, counts: Counts, options: MAP | VI, ready: Callable[[], None] | None = None
+) -> None:
+    """Ascend from the start of the options, a tick an iteration; `ready` is called before the first."""
 
     def show(iteration: int, _value: float, here: State) -> None:
         if iteration:
             clock.tick(lambda: export(job.task, here))
 
-    run(counts, options, job, show, lambda: clock.start(bayesnmf.__version__))
+    run(counts, options, job, show, ready)
 
 
 def export(task: str, state: State) -> dict[str, Array]:
