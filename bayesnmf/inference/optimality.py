@@ -56,7 +56,7 @@ def cure(options: MAP) -> str:
     """Say what brings a mode nearer to an optimum once its objective has settled, as these options and priors allow."""
     if options.algorithm == "em" and _may_descend(options):
         return "use algorithm='scd', extrapolate=True in bayesnmf.MAP(...)"
-    rule = "tol" if options.tol else "kkt_tol"
+    rule = "kkt_tol" if options.tol == 0 else "tol"
     return f"use {'' if options.extrapolate else 'extrapolate=True or '}a lower {rule} in bayesnmf.MAP(...)"
 
 
