@@ -22,6 +22,7 @@ Array = NDArray[Any]
 
 ROOT = Path(__file__).resolve().parents[1]
 WARM_UP = 4  # EM iterations of the start
+EM: Any = {"algorithm": "em", "extrapolate": False}
 KEEP = 0.8  # probability with which thinning keeps a count
 
 
@@ -111,7 +112,7 @@ def problem(name: str, task: str, rank: int, seed: int, variant: Variant = PLAIN
     loadings, components = rng.uniform(0.1, 1, (n, rank)), rng.uniform(0.1, 1, (rank, m))
     components /= components.sum(axis=1, keepdims=True)
     drawn = bayesnmf.Start(loadings, components)
-    options = MAP(priors=Priors(Gamma(1.0, 0.0), "parameter"), start=drawn, max_iter=WARM_UP, tol=0)
+    options = MAP(priors=Priors(Gamma(1.0, 0.0), "parameter"), start=drawn, max_iter=WARM_UP, tol=0, **EM)
     begun = bayesnmf.fit(counts, "poisson", rank, "map", options=options, seed=seed)
     start = {"loadings": begun.loadings, "components": begun.components}
     start |= {"gamma": rng.gamma(100, 0.01, (n, rank)), "nu": rng.gamma(100, 0.01, (rank, m))}

@@ -30,11 +30,16 @@ FIT = (
     "import bayesnmf; bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], 'poisson', 2, {method!r}, seed=0, "
     "options=bayesnmf.{options}, progress=show)"
 )
+PLAIN = "start='random', extrapolate=False, max_iter=5, tol=0"
 PROPER = "priors=bayesnmf.Priors(bayesnmf.Gamma(1, 1))"
 FITS = {
-    "map em": FIT.format(method="map", options="MAP(max_iter=5, tol=0)"),
-    "map scd": FIT.format(method="map", options="MAP(algorithm='scd', max_iter=5, tol=0)"),
-    "vi": FIT.format(method="vi", options=f"VI(max_iter=5, tol=0, {PROPER})"),
+    "map em": FIT.format(
+        method="map", options="MAP(start='random', algorithm='em', extrapolate=False, max_iter=5, tol=0)"
+    ),
+    "map scd": FIT.format(
+        method="map", options="MAP(start='random', algorithm='scd', extrapolate=False, max_iter=5, tol=0)"
+    ),
+    "vi": FIT.format(method="vi", options=f"VI(start='random', extrapolate=False, max_iter=5, tol=0, {PROPER})"),
     "gibbs": FIT.format(method="gibbs", options=f"Gibbs(chains=1, draws=50, warmup=50, {PROPER})"),
 }
 QUIETLY = ["-W", "ignore"]

@@ -180,7 +180,7 @@ def test_what_a_tree_refuses():
             fit(method=method).to_datatree(**keywords)
     with pytest.raises(TypeError, match="rows must be a list of names, not 's1'"):
         fit().to_datatree(rows="s1")
-    with pytest.raises(TypeError, match="unexpected keyword argument 'row'"):
+    with pytest.raises(TypeError, match="found 'row'; did you mean 'rows'"):
         fit().to_datatree(row=["s1"])
 
 

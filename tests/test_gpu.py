@@ -10,6 +10,7 @@ import pytest
 from golden import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain import PLAIN, plain_vi
 from registry import MODELS_AND_PRIORS, RANK, SIZE, every_entry, nasty_counts, over, plain_counts, with_parameter
 from scipy.sparse import csr_array
 
@@ -23,7 +24,7 @@ from bayesnmf.inference.sides import MeanField, Mode
 from bayesnmf.kernels.gpu import allocation, expected_allocations, place_cells
 from bayesnmf.problems import point_or_mean_field, start_state
 
-OPTIONS = {"map": MAP, "vi": VI}
+OPTIONS = PLAIN
 NASTY = nasty_counts()
 by_method = pytest.mark.parametrize("method", ["map", "vi"])
 by_dtype = pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -443,7 +444,7 @@ def test_a_fit_is_an_ordinary_one(entry, method):
 @pytest.mark.usefixtures("lent")
 def test_restarts_progress_and_storage(tmp_path):
     seen = []
-    options = VI(max_iter=7, tol=0, restarts=2, device="gpu", dtype="float32")
+    options = plain_vi(max_iter=7, tol=0, restarts=2, device="gpu", dtype="float32")
     fit = bayesnmf.fit(NASTY, rank=2, seed=1, options=options, progress=lambda *told: seen.append(told))
     assert [told[:3] for told in seen[:8]] == [("vi gamma_poisson, start 1", i, 7) for i in range(8)]
     np.testing.assert_array_equal(

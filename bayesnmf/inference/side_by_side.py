@@ -29,15 +29,21 @@ def side_by_side[T](tasks: Sequence[Callable[[], T]], at_once: int, stop: Event)
     BaseException
         What a task raised, or what was raised here, except for the first Ctrl-C while waiting.
     """
-    with ThreadPoolExecutor(at_once) as pool:
-        try:
-            running = [pool.submit(task) for task in tasks]
-            with suppress(KeyboardInterrupt):
-                while _all_go_on(running):
-                    pass
-        finally:
-            stop.set()
-        return [ended.result() for ended in running]
+    pool = ThreadPoolExecutor(at_once)
+    running: list[Future[T]] = []
+    try:
+        for task in tasks:
+            running.append(pool.submit(task))  # what is running must be known if this is interrupted
+        with suppress(KeyboardInterrupt):
+            while _all_go_on(running):
+                pass
+    finally:
+        stop.set()
+        for task in running:
+            task.exception()  # waits until it has ended
+        # A signal may have come while a thread was being started, which nobody can wait for.
+        pool.shutdown(wait=False)
+    return [ended.result() for ended in running]
 
 
 def _all_go_on[T](running: list[Future[T]]) -> bool:

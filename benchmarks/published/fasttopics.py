@@ -55,7 +55,7 @@ def race(counts: Counts, rank: int, seed: int, settings: tuple[int, int, int], s
     restarts, heats, finalists = settings
     runs = []
     for number, start in enumerate(starts(rank, restarts, seed, smaller)):
-        options = MAP(priors=LIKELIHOOD, start=start, max_iter=4, tol=0)
+        options = MAP(priors=LIKELIHOOD, start=start, algorithm="em", extrapolate=False, max_iter=4, tol=0)
         begun = bayesnmf.fit(counts, "poisson", rank, "map", seed=1000 * seed + number, options=options)
         runs.append(descend(counts, rank, begun, heats, 0.0))
     runs.sort(key=lambda fit: -fit.trace[-1])

@@ -33,7 +33,7 @@ SHOWN = (0, 20, 40, 60, 100, 200)
 
 def runs(counts: Any, seed: int) -> dict[str, Fit]:
     """Fit by all methods from one start."""
-    begin = MAP(priors=LIKELIHOOD, max_iter=4, tol=0)
+    begin = MAP(priors=LIKELIHOOD, start="random", algorithm="em", extrapolate=False, max_iter=4, tol=0)
     start = bayesnmf.fit(counts, "poisson", RANK, "map", seed=seed, options=begin)
     fits = {}
     for name, settings in METHODS.items():

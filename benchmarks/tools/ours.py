@@ -37,7 +37,8 @@ FLAT = Priors(Gamma(1.0, 0.0), "parameter")
 def likelihood(job: Job, clock: Clock) -> None:
     """Maximum likelihood: map with flat priors."""
     start = Start(job.start["loadings"], job.start["components"])
-    options = MAP(priors=FLAT, start=start, max_iter=FOR_EVER, tol=0, threads=job.threads, **job.settings)
+    given = {"algorithm": "em", "extrapolate": False, **job.settings}
+    options = MAP(priors=FLAT, start=start, max_iter=FOR_EVER, tol=0, threads=job.threads, **given)
     climb(job, clock, options)
 
 
