@@ -9,7 +9,7 @@ from registry import RANK
 from bayesnmf import Priors, Start, checks
 from bayesnmf.closed_form import schedule_of
 from bayesnmf.inference.coordinate_ascent import ascend
-from bayesnmf.inference.sides import Side
+from bayesnmf.inference.sides import Side, State
 from bayesnmf.problems import point_or_mean_field, start_state
 
 
@@ -22,15 +22,21 @@ class Point(NamedTuple):
 
 
 def iterates(counts, method, priors, start, steps, *, rank=RANK, **settings):
-    """Return the start and all `steps` iterates of a fit by `method` with these options, in order."""
-    options = PLAIN[method](priors=Priors(*priors), start=Start(*start), max_iter=steps, tol=0, **settings)
+    """Return the start and all `steps` iterates of a fit by `method` with these options, in order.
+
+    A start that is an iterate of the same problem is carried on as it is, to the bit.
+    """
+    options = PLAIN[method](priors=Priors(*priors), max_iter=steps, tol=0, **settings)
     problem = point_or_mean_field(checks.as_counts(counts), options)
     seen = []
 
     def keep(iteration, objective, state):
         seen.append(Point(objective, *state))
 
-    state = start_state(problem, options.start, rank, np.random.default_rng(0))
+    if isinstance(start, Point):
+        state = State(start.loadings, start.components)
+    else:
+        state = start_state(problem, Start(*start), rank, np.random.default_rng(0))
     ascend(problem, state, schedule_of(options), progress=keep)
     return seen
 

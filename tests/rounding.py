@@ -1,9 +1,11 @@
 """A pytest plugin for `tests/robustness.py`: perturbs starts, and records how close comparisons come to tolerances.
 
-``BAYESNMF_PERTURB=1e-13`` multiplies every number that a fit starts from by 1 + 1e-13 z, z standard normal and the
-same in every run of the same ``BAYESNMF_PERTURB_SEED``. ``BAYESNMF_MARGINS=file.json`` writes, for each comparison by
-`numpy.testing.assert_allclose`, `numpy.isclose` and `numpy.allclose` in a test, its largest deviation as a share of
-its tolerance.
+``BAYESNMF_PERTURB=1e-13`` multiplies every entry of the matrices that a fit starts from by 1 + 1e-13 z, z standard
+normal and the same in every run of the same ``BAYESNMF_PERTURB_SEED``, and then every row by what keeps its sum: many
+theorems start from rows of given sums. For the same reason a number that a whole row shares stays as it is.
+
+``BAYESNMF_MARGINS=file.json`` writes, for each comparison by `numpy.testing.assert_allclose`, `numpy.isclose` and
+`numpy.allclose` in a test, its largest deviation as a share of its tolerance.
 """
 
 import json
@@ -24,13 +26,16 @@ shares: dict[str, float] = {}
 
 
 def perturbed(given):
-    """Return an array, or the parameters of a distribution, with every number moved by its own relative step."""
+    """Return a matrix, or the parameters of a distribution, with every entry moved by its own relative step."""
     if isinstance(given, Gamma | Dirichlet | ScaledDirichlet | ScaledProportions):
         return type(given)(*(perturbed(value) for value in vars(given).values()))
     array = np.asarray(given)
-    if not np.issubdtype(array.dtype, np.floating):
+    if not np.issubdtype(array.dtype, np.floating) or array.ndim < 2 or array.shape[-1] == 1:
         return given
-    moved = array.astype(np.float64) * (1 + SIZE * np.random.default_rng(SEED).standard_normal(array.shape))
+    exact = array.astype(np.float64)
+    moved = exact * (1 + SIZE * np.random.default_rng(SEED).standard_normal(array.shape))
+    sums = moved.sum(axis=-1, keepdims=True)
+    moved *= np.divide(exact.sum(axis=-1, keepdims=True), sums, out=np.ones_like(sums), where=sums > 0)
     return moved.astype(array.dtype, order="K")
 
 

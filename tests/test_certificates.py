@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 from bayesnmf.models.augmentation import SharedOut
+from plain import plain_vi
 from registry import nasty_counts
 from scipy import stats
 from scipy.sparse import csr_array
@@ -346,7 +347,7 @@ def test_numpyro_finds_a_wrong_bound(monkeypatch, whole, what):
     def wrong(fit):
         if what == "constant":
             return bayesnmf.elbo_augmented(fit) + 2.1 * tolerance
-        other = bayesnmf.fit(NASTY, fit.model, 3, "vi", seed=0, options=bayesnmf.VI(max_iter=2, tol=0))
+        other = bayesnmf.fit(NASTY, fit.model, 3, "vi", seed=0, options=plain_vi(max_iter=2, tol=0))
         return bayesnmf.elbo_augmented(other)
 
     monkeypatch.setattr(programs, "MODELS", ("gamma_poisson",))

@@ -72,7 +72,7 @@ def assert_canonical(counts, expected):
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(x=matrices)
 def test_every_container_gives_the_same_counts(container, x):
     counts = as_counts(CONTAINERS[container](x))
@@ -207,7 +207,7 @@ def test_anndata_layer_counts_comes_before_x():
 # --- what Counts knows ----------------------------------------------------------------------------
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(x=matrices, dtype=st.sampled_from([np.float32, np.float64]))
 def test_totals_and_constants(x, dtype):
     counts = as_counts(x, dtype=dtype)

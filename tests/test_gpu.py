@@ -148,7 +148,7 @@ def test_the_same_bits_at_every_run(dtype, device):
         np.testing.assert_array_equal(one, two)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=30), st.integers(1, 9), st.integers(1, 5))
 def test_every_cell_is_in_one_segment_of_its_row(lengths, longest, chunk):
     indptr = np.concatenate([[0], np.cumsum(lengths)])

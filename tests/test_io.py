@@ -78,7 +78,7 @@ def test_round_trip(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", QUICK)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(x=hnp.arrays(np.int64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=5), elements=st.integers(0, 2**52)))
 def test_round_trip_of_any_counts(tmp_path_factory, suffix, x):
     path = tmp_path_factory.mktemp("round_trip") / f"x{suffix}"

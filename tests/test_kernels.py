@@ -53,7 +53,7 @@ def random_problem(seed, shape, rank, density):
 # --- expected allocations ---------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(1, 12),
@@ -179,7 +179,7 @@ def test_rows_and_columns_without_counts():
     assert not nothing.components.any()
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=30), st.integers(1, 8))
 def test_row_blocks_cover_every_row_once(lengths, blocks):
     indptr = np.concatenate([[0], np.cumsum(lengths)])
@@ -194,7 +194,7 @@ def test_row_blocks_cover_every_row_once(lengths, blocks):
 # --- sampled allocations ----------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(
     seed=st.integers(0, 2**63 - 1),
     n=st.integers(1, 12),
@@ -356,7 +356,7 @@ def test_multinomial_of_few_counts_has_the_right_joint_distribution():
 # --- the likelihood ---------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 10), st.integers(1, 10), st.integers(1, 6), st.integers(1, 3))
 def test_loglik_is_that_of_scipy(seed, n, m, rank, threads):
     X, U, V = random_problem(seed, (n, m), rank, 0.6)
@@ -374,8 +374,8 @@ def test_loglik_where_a_rate_is_zero():
 
 def test_loglik_in_float32_accumulates_in_float64():
     X = nasty_counts(size=(200, 50))
-    U, V = factors(X.shape, 4, np.random.default_rng(10), np.float32)
+    # In sixteenths every rate is exact in single precision too: what could differ is how they are summed.
+    U, V = (np.ceil(16 * side) / 16 for side in factors(X.shape, 4, np.random.default_rng(10), np.float32))
     single = poisson_loglik(csr(X, np.float32), U, V, 0.0)
     double = poisson_loglik(csr(X), U.astype(np.float64), V.astype(np.float64), 0.0)
-    # Each of 10,000 rates is rounded by 6e-8; single-precision sums would be off by far more.
-    np.testing.assert_allclose(single, double, rtol=1e-6)
+    np.testing.assert_allclose(single, double, rtol=EXACT)

@@ -184,7 +184,7 @@ def test_em_for_the_topic_model_is_a_joint_multiplicative_update(order):
     """
     some = NASTY.sum(axis=1) > 0
     updates = iterates(NASTY, "map", (FLAT, FLAT), unscaled_point(NASTY), 50, order=order)
-    topics = to_topic_model(unscaled_point(NASTY))[:2]
+    topics = to_topic_model((updates[0].loadings.value, updates[0].components.value))[:2]
     for point in updates[1:]:
         topics = em_step(NASTY, *topics)
         mapped = to_topic_model((point.loadings.value, point.components.value))
@@ -208,12 +208,11 @@ def test_half_steps_are_exact_under_the_map():
 
     That of the loadings leaves F as it is; that of the components multiplies L by what it changes the sums u by.
     """
-    theta, beta = unscaled_point(NASTY)
     some = NASTY.sum(axis=1) > 0
-    before = to_topic_model((theta, beta))
-    proportions, components = em_step(NASTY, before.proportions, before.components)
     problem = point_or_mean_field(checks.as_counts(NASTY), plain_map(priors=Priors(FLAT, FLAT)))
-    state = start_state(problem, Start(theta, beta), RANK, np.random.default_rng(0))
+    state = start_state(problem, Start(*unscaled_point(NASTY)), RANK, np.random.default_rng(0))
+    before = to_topic_model((state.loadings.value, state.components.value))
+    proportions, components = em_step(NASTY, before.proportions, before.components)
     totals = allocate(problem, state, None)
     moved = [update(problem, state, side, totals) for side in ("loadings", "components")]
     loadings_moved, components_moved = (to_topic_model((s.loadings.value, s.components.value)) for s in moved)
@@ -232,14 +231,13 @@ def test_alternating_updates_take_another_way_to_the_same_fixed_points(schedule)
     arrived = to_topic_model((path[-1].loadings.value, path[-1].components.value))
     beside = em_step(counts, *arrived[:2])
     for other in ("joint", "alternating"):
-        at = (path[-1].loadings.value, path[-1].components.value)
-        after = iterates(counts, "map", (FLAT, FLAT), at, 1, rank=2, schedule=other)[1]
+        after = iterates(counts, "map", (FLAT, FLAT), path[-1], 1, rank=2, schedule=other)[1]
         moved = to_topic_model((after.loadings.value, after.components.value))
         for found in (moved, beside):
             np.testing.assert_allclose(found[0], arrived.proportions, rtol=0, atol=1e-14)
             np.testing.assert_allclose(found[1], arrived.components, rtol=0, atol=1e-14)
     first = to_topic_model((path[1].loadings.value, path[1].components.value))
-    em = em_step(counts, *to_topic_model(unscaled_point(counts, 2))[:2])
+    em = em_step(counts, *to_topic_model((path[0].loadings.value, path[0].components.value))[:2])
     gap = max(np.abs(one - other).max() for one, other in zip(first[:2], em, strict=True))
     assert gap < 1e-14 if schedule == "joint" else gap > 0.01
 
@@ -249,8 +247,8 @@ C, D = np.linspace(1.2, 2.0, RANK * 7).reshape(RANK, 7), np.array([[0.5], [1.0],
 
 def test_map_is_maximum_likelihood_with_pseudo_samples():
     """[C] 19-20: Gamma(c, d_k) on β and flat θ are unpenalised [X; c − 1] with [θ; diag(d)], the last K rows held."""
-    theta, beta = unscaled_point(NASTY)
-    path = iterates(NASTY, "map", (FLAT, Gamma(C, D)), (theta, beta), 50, schedule="alternating")
+    path = iterates(NASTY, "map", (FLAT, Gamma(C, D)), unscaled_point(NASTY), 50, schedule="alternating")
+    theta, beta = path[0].loadings.value, path[0].components.value
     data, held = np.vstack([NASTY, C - 1]), np.diag(D[:, 0])
     for point in path[1:]:
         S = reference.allocations(data, np.vstack([theta, held]), beta)
@@ -274,7 +272,9 @@ def test_map_with_gammas_is_map_of_the_topic_model_with_dirichlets():
     fit = bayesnmf.fit(counts, "poisson", 2, "map", options=options)
     np.testing.assert_allclose(fit.components.sum(axis=1), (c - 1).sum(axis=1) / d[:, 0], rtol=1e-13)
     model = to_topic_model(fit)
-    for point in iterates(counts, "map", (EVEN, Dirichlet(c)), model[:2], 20, rank=2):
-        # It stays where it is, for it is at a maximum to rounding.
+    # It stays where it is, for it is at a maximum to rounding; and EM brings back what is a little beside it.
+    for beside in (1.0, 1.001):
+        start = [reference.normalise(side**beside, side) for side in model[:2]]
+        point = iterates(counts, "map", (EVEN, Dirichlet(c)), start, 1_000, rank=2)[-1]
         np.testing.assert_allclose(point.loadings.value, model.proportions, rtol=0, atol=1e-13)
         np.testing.assert_allclose(point.components.value, model.components, rtol=0, atol=1e-13)

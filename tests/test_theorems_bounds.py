@@ -226,7 +226,9 @@ def test_em_without_priors_is_multiplicative_updates(basis):
 def test_paths_1_and_2_meet(priors):
     """[P] 31 and 34-36: gradient ascent on the collapsed bound ends where coordinate ascent ends.
 
-    From a rough fit: the bound has many hills, and from afar the two may climb different ones.
+    From a rough fit: the bound has many hills, and from afar the two may climb different ones. How near to the top
+    L-BFGS stops depends on rounding, and q is off by the root of what is left of the climb: so bounds are compared
+    where the paths end, and q where path 2 carries path 1 on.
     """
     model = "gamma_poisson" if isinstance(priors[0], Gamma) else "dirichlet_poisson"
 
@@ -236,12 +238,12 @@ def test_paths_1_and_2_meet(priors):
 
     rough = run(max_iter=30, tol=0)
     path_1 = run(start=rough, tol=1e-15, algorithm="gradient")
-    path_2 = run(start=rough, tol=1e-15, schedule="alternating")
+    settings = {"tol": 0, "max_iter": 2_000, "schedule": "alternating"}
+    path_2, top = run(start=rough, **settings), run(start=path_1, **settings)
     assert path_2.trace[-1] - rough.trace[-1] > 0.01
     np.testing.assert_allclose(path_1.trace[-1], path_2.trace[-1], rtol=1e-10)
-    # A bound that is flat to 1e-13 of its 1e3 nats leaves its place open to the square root of that, 1e-5.
-    np.testing.assert_allclose(path_1.loadings, path_2.loadings, rtol=1e-4)
-    np.testing.assert_allclose(path_1.components, path_2.components, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(top.loadings, path_2.loadings, rtol=1e-8)
+    np.testing.assert_allclose(top.components, path_2.components, rtol=1e-8, atol=1e-10)
 
 
 # --- 10: allocations and the evidence -----------------------------------------------------------------

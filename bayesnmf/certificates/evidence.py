@@ -9,13 +9,13 @@ import numpy as np
 
 from bayesnmf.bounds import elbo_augmented, elbo_marginal
 from bayesnmf.certificates import explicit
-from bayesnmf.certificates.study import Study, rounding_of_bound, together, wide
+from bayesnmf.certificates.study import Study, plain_map, plain_vi, rounding_of_bound, together, wide
 from bayesnmf.certificates.table import Claim, Row
 from bayesnmf.counts import Counts
 from bayesnmf.evidence import MOST_ALLOCATIONS, log_evidence
 from bayesnmf.fitting import ConvergenceWarning
 from bayesnmf.inference.evidence import MOST_DIGITS, count_allocations, digits_of_allocations
-from bayesnmf.options import BLD, MAP, VI, Priors
+from bayesnmf.options import BLD, Priors
 from bayesnmf.priors import Dirichlet, ScaledDirichlet
 
 MODEL, SOURCE = "dirichlet_gamma", "[K] 7-9"
@@ -31,7 +31,7 @@ def evidence(study: Study) -> Iterator[Row]:
     """Σ_S p(S) = p(X), where there are few enough S; particles estimate it, and both bounds stay below."""
     priors = Priors(ScaledDirichlet(ALPHA, SHAPE, SHAPE / study.mean_total), Dirichlet(ETA))
     counts, note = study.small
-    options = VI(priors=priors, tol=1e-9, extrapolate=True)
+    options = plain_vi(priors=priors, tol=1e-9, extrapolate=True)
     fit = study.fit(counts, MODEL, "vi", options)
     bound, slack = elbo_augmented(fit), rounding_of_bound(counts, study.rank)
     draws = MARGINAL * study.effort.draws
@@ -87,7 +87,7 @@ def decomposition(study: Study) -> Iterator[Row]:
     """Log p(S) of KL-NMF by the kernel and by [K] 7-9, and how far the best latent decomposition climbs from it."""
     counts, note = study.small
     scale = (SHAPE, SHAPE / study.mean_total)
-    kl_nmf = study.fit(counts, "poisson", "map", MAP(max_iter=max(study.iterations, 1) * 5, tol=0))
+    kl_nmf = study.fit(counts, "poisson", "map", plain_map(max_iter=max(study.iterations, 1) * 5, tol=0))
     options = BLD(priors=Priors(ScaledDirichlet(ALPHA, *scale), Dirichlet(ETA)), start=kl_nmf, max_iter=UPDATES, tol=0)
     best = study.fit(counts, MODEL, "bld", options)
     before = explicit.log_p_decomposition(counts, (kl_nmf.loadings, kl_nmf.components), ALPHA, ETA, scale)

@@ -11,13 +11,13 @@ from scipy.special import digamma, gammaln, xlogy
 
 from bayesnmf.bounds import elbo_augmented
 from bayesnmf.certificates import explicit
-from bayesnmf.certificates.study import Study, rounding, rounding_of_bound, rounding_of_loglik
+from bayesnmf.certificates.study import Study, plain_map, plain_vi, rounding, rounding_of_bound, rounding_of_loglik
 from bayesnmf.certificates.table import Claim, Row
 from bayesnmf.certificates.updates import FLAT, unscaled_start
 from bayesnmf.counts import Counts
 from bayesnmf.gauge import TopicModel, from_topic_model, to_topic_model
 from bayesnmf.kernels.cpu import poisson_loglik
-from bayesnmf.options import MAP, VI, Priors
+from bayesnmf.options import Priors
 from bayesnmf.priors import Dirichlet
 from bayesnmf.specification import PARAMETER
 
@@ -27,7 +27,7 @@ MOST_TOKENS = 2e8
 
 
 def _fitted_point(study: Study) -> tuple[Array, Array]:
-    options = MAP(priors=Priors(FLAT, FLAT), schedule="alternating", max_iter=study.iterations, tol=0)
+    options = plain_map(priors=Priors(FLAT, FLAT), schedule="alternating", max_iter=study.iterations, tol=0)
     fit = study.fit(study.counts, "poisson", "map", options)
     return fit.loadings, fit.components
 
@@ -87,7 +87,7 @@ def four_likelihoods(study: Study) -> Iterator[Row]:
 def lda_is_kl_nmf(study: Study) -> Iterator[Row]:
     """[F] 10-12, corrected: logΓ(x) ≈ x log x − x and ψ(x) ≈ log x in the γ terms of the bound of LDA."""
     counts, alpha = study.counts, np.linspace(0.5, 1.5, study.rank)
-    options = VI(priors=Priors(Dirichlet(alpha), PARAMETER), max_iter=study.iterations, tol=0)
+    options = plain_vi(priors=Priors(Dirichlet(alpha), PARAMETER), max_iter=study.iterations, tol=0)
     fit = study.fit(counts, "dirichlet_poisson", "vi", options)
     gamma: Array = np.asarray(fit.posterior.loadings.concentration)  # type: ignore[union-attr]
     p = gamma / gamma.sum(axis=1, keepdims=True)

@@ -9,9 +9,9 @@ import numpy as np
 
 from bayesnmf.bounds import elbo_augmented, elbo_marginal
 from bayesnmf.certificates.evidence import MARGINAL
-from bayesnmf.certificates.study import Study, rounding_of_bound, together, wide
+from bayesnmf.certificates.study import Study, plain_vi, rounding_of_bound, together, wide
 from bayesnmf.certificates.table import Claim, Row
-from bayesnmf.options import SVI, VI, Start
+from bayesnmf.options import SVI, Start
 from bayesnmf.results import Fit, VariationalPosterior
 
 SETTLED = 1e-10  # relative change over five iterations at which the optimisers stop
@@ -25,7 +25,7 @@ NOISES = 8.0  # how many times its average the noise of one end may be: it is a 
 def optimum(study: Study, model: str) -> Fit:
     """Climb by coordinate ascent until nothing moves."""
     if model not in study.optima:
-        options = VI(tol=SETTLED, extrapolate=True, max_iter=20_000)
+        options = plain_vi(tol=SETTLED, extrapolate=True, max_iter=20_000)
         study.optima[model] = study.fit(study.small[0], model, "vi", options)
     return study.optima[model]
 
@@ -56,7 +56,7 @@ def two_paths(study: Study) -> Iterator[Row]:
     """[P] 31 and 34-36: gradient ascent on the collapsed bound ends where coordinate ascent does."""
     best = optimum(study, "gamma_poisson")
     start = roughened(study, best, 0.01)
-    options = VI(priors=best.priors, start=start, algorithm="gradient", tol=SETTLED, max_iter=20_000)
+    options = plain_vi(priors=best.priors, start=start, algorithm="gradient", tol=SETTLED, max_iter=20_000)
     gradient = study.fit(study.small[0], "gamma_poisson", "vi", options)
     value = elbo_augmented(best)
     claim = Claim(7, "path 1, gradient ascent, ends where path 2, coordinate ascent, does", "[P] 31, 34-36")
@@ -85,11 +85,11 @@ def _augmented(study: Study, best: Fit) -> Generator[Row, None, float]:
     climb = SVI(bound="augmented", priors=best.priors, start=start, max_iter=steps)
     ends = [study.fit(counts, model, "svi", climb, stream) for stream in (0, 1)]
     values = [elbo_augmented(end) for end in ends]
-    settle = VI(priors=best.priors, start=ends[0], tol=SETTLED, extrapolate=True, max_iter=20_000)
+    settle = plain_vi(priors=best.priors, start=ends[0], tol=SETTLED, extrapolate=True, max_iter=20_000)
     top = elbo_augmented(study.fit(counts, model, "vi", settle))
-    from_start = study.fit(counts, model, "vi", VI(priors=best.priors, start=start, max_iter=0, tol=0))
+    from_start = study.fit(counts, model, "vi", plain_vi(priors=best.priors, start=start, max_iter=0, tol=0))
     lost = top - elbo_augmented(from_start)
-    between = study.fit(counts, model, "vi", VI(priors=best.priors, start=half_way(*ends), max_iter=0, tol=0))
+    between = study.fit(counts, model, "vi", plain_vi(priors=best.priors, start=half_way(*ends), max_iter=0, tol=0))
     noise = 2 * max(elbo_augmented(between) - float(np.mean(values)), 0.0)
     note = together(cut, f"{steps:,} steps; Effort(svi_models=…) adds other models")
     claim = Claim(11, f"{model}: SVI on the augmented bound ≤ coordinate ascent from there", "[P] 31")

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from numpyro.infer import TraceMeanField_ELBO
 
 from bayesnmf.bounds import elbo_augmented, state_of_fit
-from bayesnmf.certificates.study import Study, rounding_of_bound, together, wide
+from bayesnmf.certificates.study import Study, plain_vi, rounding_of_bound, together, wide
 from bayesnmf.certificates.table import Claim, Row
 from bayesnmf.models.likelihood import as_observation
-from bayesnmf.options import VI
 from bayesnmf.programs import guide_parameters, load_program, program_arguments
 from bayesnmf.results import Fit
 from bayesnmf.specification import MODELS
@@ -31,7 +30,7 @@ def bounds_of_programs(study: Study) -> Iterator[Row]:
     """Both bounds of all four models by NumPyro's `TraceMeanField_ELBO`, with Monte Carlo standard errors."""
     note = study.small[1]
     for model in MODELS:
-        options = VI(max_iter=study.iterations, tol=0)
+        options = plain_vi(max_iter=study.iterations, tol=0)
         fit = study.fit(study.counts, model, "vi", options)
         fit = fit if study.part is None else study.part.of_fit(fit)
         closed = elbo_augmented(fit)

@@ -16,7 +16,7 @@ from bayesnmf import checks
 from bayesnmf.counts import Counts
 from bayesnmf.fitting import ConvergenceWarning, fit
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED
-from bayesnmf.options import Options
+from bayesnmf.options import MAP, VI, Options
 from bayesnmf.posterior import restrict_rows
 from bayesnmf.results import Fit, VariationalPosterior
 
@@ -158,6 +158,18 @@ class Study:
         if method in ("map", "vi", "bld"):
             self.traces.append((f"{method} {model}", result.trace, rounding_of_bound(counts, self.rank)))
         return result
+
+
+def plain_map(**settings: Any) -> MAP:
+    """Return options of EM from a random start without extrapolation, whatever the defaults are, with some changed."""
+    stated: dict[str, Any] = {"start": "random", "algorithm": "em", "extrapolate": False}
+    return MAP(**(stated | settings))
+
+
+def plain_vi(**settings: Any) -> VI:
+    """Return options of coordinate ascent from a random start without extrapolation, with some changed."""
+    stated: dict[str, Any] = {"start": "random", "algorithm": "coordinate", "extrapolate": False}
+    return VI(**(stated | settings))
 
 
 def together(*notes: str) -> str:

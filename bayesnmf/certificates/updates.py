@@ -12,11 +12,11 @@ from scipy.sparse import csr_array, vstack
 
 from bayesnmf.certificates import explicit
 from bayesnmf.certificates.sequences import Comparison, Pair, Point, compare_routes, explicit_route, package_route
-from bayesnmf.certificates.study import Study, rounding_of_bound, rounding_of_step, together
+from bayesnmf.certificates.study import Study, plain_map, plain_vi, rounding_of_bound, rounding_of_step, together
 from bayesnmf.certificates.table import Claim, Row, Worst
 from bayesnmf.gauge import to_topic_model
 from bayesnmf.inference.coordinate_ascent import allocate, update
-from bayesnmf.options import MAP, VI, Priors, Start
+from bayesnmf.options import Priors, Start
 from bayesnmf.priors import Dirichlet, Gamma
 from bayesnmf.problems import point_or_mean_field, start_state
 from bayesnmf.specification import PARAMETER
@@ -69,8 +69,8 @@ def joint_and_plsa(study: Study) -> Iterator[Row]:
     """[GP] lemma B.1."""
     totals = study.counts.row_totals[:, None]
     start = random_start(study)
-    joint = MAP(priors=Priors(FLAT, PARAMETER))
-    plsa = MAP(priors=Priors(EVEN, PARAMETER))
+    joint = plain_map(priors=Priors(FLAT, PARAMETER))
+    plsa = plain_map(priors=Priors(EVEN, PARAMETER))
     sums = Worst()
 
     def left() -> Iterator[Point]:
@@ -96,7 +96,7 @@ def lasso(study: Study) -> Iterator[Row]:
     totals = study.counts.row_totals[:, None]
     shares, components = random_start(study)
     start = (totals * shares, components)
-    options = MAP(priors=Priors(Gamma(1.0, PENALTY), PARAMETER))
+    options = plain_map(priors=Priors(Gamma(1.0, PENALTY), PARAMETER))
     left = package_route(study.counts, options, (start[0] / (1 + PENALTY), components), study.rank)
 
     def right(pair: Pair) -> Iterator[Point]:
@@ -118,8 +118,8 @@ def two_bounds(study: Study) -> Iterator[Row]:
     alpha = np.linspace(0.5, 1.5, study.rank)
     shares, components = random_start(study)
     start = (alpha + totals[:, None] * shares, components)
-    gamma = VI(priors=Priors(Gamma(alpha, rate), PARAMETER))
-    dirichlet = VI(priors=Priors(Dirichlet(alpha), PARAMETER))
+    gamma = plain_vi(priors=Priors(Gamma(alpha, rate), PARAMETER))
+    dirichlet = plain_vi(priors=Priors(Dirichlet(alpha), PARAMETER))
     sums = Worst()
 
     def left() -> Iterator[Point]:
@@ -159,7 +159,7 @@ def _constant(study: Study, objectives: Array, alpha: float, rate: float) -> Row
 def multiplicative_updates(study: Study) -> Iterator[Row]:
     """[P] 3-4, [C] 27-28: the updates of Lee and Seung are EM."""
     start = unscaled_start(study)
-    options = MAP(priors=Priors(FLAT, FLAT), schedule="alternating")
+    options = plain_map(priors=Priors(FLAT, FLAT), schedule="alternating")
     left = package_route(study.counts, options, start, study.rank)
 
     def right(pair: Pair) -> Iterator[Point]:
@@ -191,7 +191,7 @@ def _gap_to_em(study: Study, start: Pair, concentration: float) -> float:
     (loadings, components), a, b, eta = start, 0.7, 0.4, 0.6
     R = explicit.ratios(study.counts.matrix, loadings, components)
     received = eta + components * (R.T @ loadings).T
-    options = VI(priors=Priors(Gamma(a, b), Dirichlet(eta)))
+    options = plain_vi(priors=Priors(Gamma(a, b), Dirichlet(eta)))
     q = (Gamma(concentration * loadings, concentration), Dirichlet(concentration * components))
     _, point = islice(package_route(study.counts, options, q, study.rank), 2)
     worst = Worst()
@@ -207,7 +207,7 @@ def topic_model(study: Study) -> Iterator[Row]:
     mapped = to_topic_model(*start)
 
     def left() -> Iterator[Point]:
-        options = MAP(priors=Priors(FLAT, FLAT))
+        options = plain_map(priors=Priors(FLAT, FLAT))
         for point in package_route(study.counts, options, start, study.rank):
             model = to_topic_model(point.loadings, point.components)
             yield Point(some * model.proportions, model.components, point.value)
@@ -228,7 +228,7 @@ def half_steps(study: Study) -> Iterator[Row]:
     some = (study.counts.row_totals > 0)[:, None]
     before = to_topic_model(*start)
     proportions, components = explicit.topic_step(study.counts.matrix, before.proportions, before.components)
-    problem = point_or_mean_field(study.counts, MAP(priors=Priors(FLAT, FLAT)))
+    problem = point_or_mean_field(study.counts, plain_map(priors=Priors(FLAT, FLAT)))
     state = start_state(problem, Start(*start), study.rank, np.random.default_rng(0))
     totals = allocate(problem, state, None)
     moved = (update(problem, state, side, totals) for side in ("loadings", "components"))
@@ -251,7 +251,9 @@ def pseudo_samples(study: Study) -> Iterator[Row]:
     start, rank, m = unscaled_start(study), study.rank, study.counts.shape[1]
     held = np.diag(np.linspace(0.5, 2.0, rank))
     data: Any = csr_array(vstack([study.counts.matrix, csr_array(np.full((rank, m), PSEUDO_COUNT))]))
-    options = MAP(priors=Priors(FLAT, Gamma(1 + PSEUDO_COUNT, held.sum(axis=1, keepdims=True))), schedule="alternating")
+    options = plain_map(
+        priors=Priors(FLAT, Gamma(1 + PSEUDO_COUNT, held.sum(axis=1, keepdims=True))), schedule="alternating"
+    )
     left = package_route(study.counts, options, start, rank)
 
     def step(matrix: Any, loadings: Array, components: Array) -> Pair:
