@@ -164,7 +164,7 @@ def schedule_of(options: MAP | VI) -> Schedule:
         order=options.order,
         sweeps=options.sweeps or (3 if options.algorithm == "scd" else 1),
         max_iter=options.max_iter,
-        tol=options.tol,
+        tol=1e-7 if options.tol is None else options.tol,
         window=WINDOW if options.extrapolate or options.algorithm in ("gradient", "settled") else 1,
         kkt_tol=options.kkt_tol if isinstance(options, MAP) else None,
         threads=options.threads,

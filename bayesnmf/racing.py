@@ -7,7 +7,7 @@ counts the race is short beside the fit that follows. No more than one other sta
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain, cycle, repeat
 from typing import NamedTuple
@@ -86,7 +86,7 @@ def contestants(options: MAP | VI, number: int) -> list[Contestant]:
     return begun
 
 
-def race(starts: list[Callable[[], Climb]], length: int, schedule: Schedule, show_race: Show, show: Show) -> Ascent:
+def race(starts: Sequence[Callable[[], Climb]], length: int, schedule: Schedule, show_race: Show, show: Show) -> Ascent:
     """Climb for a few iterations from every start, and from where the highest is until it has converged.
 
     Parameters

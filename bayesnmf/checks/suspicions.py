@@ -52,7 +52,7 @@ def warn_of_normalised(counts: Counts) -> None:
     for log_base, inverse in ((np.log(base), inverse) for base, inverse in logs):
         if largest * log_base > LARGEST_LOG:
             return
-        if total := _common_sum(counts, lambda x, scale=log_base: np.expm1(scale * x)):
+        if total := _common_sum(counts, partial(_undone, log_base)):
             warn_of_data(
                 f"counts look log-normalised: they are not whole numbers, and {inverse} adds up to {total:,.6g} in "
                 f"every row; {raw}"

@@ -34,11 +34,12 @@ def check_count(value: Any, name: str, minimum: int = 1, most: int = 2**63 - 1) 
     """Return a whole number from `minimum` to `most` as an int; NumPy integers pass, booleans do not."""
     if isinstance(value, (bool, np.bool)) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be a whole number of at least {minimum}, not {shown(value)}")
-    if value < minimum:
+    number = int(value)
+    if number < minimum:
         raise ValueError(f"{name} must be at least {minimum}: found {shown(value)}")
-    if value > most:
+    if number > most:
         raise ValueError(f"{name} must be at most {most:,}: found {shown(value)}")
-    return int(value)
+    return number
 
 
 def check_positive(value: Any, name: str) -> float:

@@ -84,11 +84,11 @@ def _gamma(prior: Gamma, q: Gamma) -> Gamma:
             break
     shape = np.clip(shape, LEAST, MOST)
     rate = np.exp(np.clip(np.log(shape) - log_mean, np.log(LEAST_RATE), np.log(MOST_RATE)))
-    before = [np.asarray(each, np.float64).reshape(shape.shape) for each in (prior.shape, prior.rate)]
-    worse = _gamma_height(shape, rate, mean, expected_log) < _gamma_height(*before, mean, expected_log)
+    old_shape, old_rate = (np.asarray(each, np.float64).reshape(shape.shape) for each in (prior.shape, prior.rate))
+    worse = _gamma_height(shape, rate, mean, expected_log) < _gamma_height(old_shape, old_rate, mean, expected_log)
     size = np.shape(prior.shape)
-    shape, rate = (np.where(worse, old, new).reshape(size) for old, new in zip(before, (shape, rate), strict=True))
-    return Gamma(shape, rate)
+    shape, rate = np.where(worse, old_shape, shape), np.where(worse, old_rate, rate)
+    return Gamma(shape.reshape(size), rate.reshape(size))
 
 
 def _gamma_height(shape: Array, rate: Array, mean: Array, expected_log: Array) -> Array:

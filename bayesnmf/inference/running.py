@@ -144,7 +144,7 @@ def _summarise_side(parts: list[_Part]) -> tuple[Array, Array, Array, Array]:
     """Mean, sd, split R-hat and batch-means effective sample size of one side."""
     halves = [half for part in parts for half in part.halves()]
     draws = sum(n for n, _ in halves)
-    mean = sum(n * value for n, value in halves) / draws
+    mean: Array = np.asarray(sum(n * value for n, value in halves)) / draws
     inner = np.maximum(sum(part.squares_about_halves() for part in parts), 0.0)
     total = inner + sum(n * np.square(value - mean) for n, value in halves)
     variance = total / max(draws - 1, 1)

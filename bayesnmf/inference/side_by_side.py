@@ -39,8 +39,8 @@ def side_by_side[T](tasks: Sequence[Callable[[], T]], at_once: int, stop: Event)
                 pass
     finally:
         stop.set()
-        for task in running:
-            task.exception()  # waits until it has ended
+        for started in running:
+            started.exception()  # waits until it has ended
         # A signal may have come while a thread was being started, which nobody can wait for.
         pool.shutdown(wait=False)
     return [ended.result() for ended in running]
