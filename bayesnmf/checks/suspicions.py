@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -58,6 +59,11 @@ def warn_of_normalised(counts: Counts) -> None:
                 f"every row; {raw}"
             )
             return
+
+
+def _undone(log_base: float, logs: np.ndarray) -> np.ndarray:
+    """Return base**logs − 1."""
+    return np.expm1(log_base * logs)
 
 
 def _common_sum(counts: Counts, function: Callable[[np.ndarray], np.ndarray]) -> float | None:
