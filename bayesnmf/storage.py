@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from bayesnmf import checks
@@ -152,9 +153,12 @@ def _check_format(tree: xr.DataTree, path: Path) -> None:
             f"{path} must be a fit that Fit.save wrote: it is something else; read trees of draws with "
             "arviz.from_netcdf or arviz.from_zarr"
         )
-    if tree.attrs["format_version"] > VERSION:
+    version = tree.attrs.get("format_version")
+    if not isinstance(version, int | np.integer) or version < 1:
+        raise _damaged(path, ValueError(f"its format version must be a whole number from 1: found {version!r}"))
+    if version > VERSION:
         raise ValueError(
-            f"{path} must have format version {VERSION} or lower: found {tree.attrs['format_version']}, written by "
+            f"{path} must have format version {VERSION} or lower: found {version}, written by "
             f"bayesnmf {tree.attrs.get('bayesnmf_version')}; upgrade bayesnmf"
         )
 

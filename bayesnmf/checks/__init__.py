@@ -65,6 +65,7 @@ from bayesnmf.checks.posteriors import (
     same_counts,
     same_priors,
 )
+from bayesnmf.checks.saved import check_saved_settings, check_saved_shapes
 from bayesnmf.checks.simulation import check_drawable, check_shape, check_simulated_components, check_totals
 from bayesnmf.checks.streaming import check_has_learned, check_stream
 from bayesnmf.checks.suspicions import warn_of_data, warn_of_mutation_types_in_rows
@@ -152,6 +153,8 @@ __all__ = [
     "check_regression",
     "check_same_features",
     "check_sampler",
+    "check_saved_settings",
+    "check_saved_shapes",
     "check_seed",
     "check_settings",
     "check_shape",
