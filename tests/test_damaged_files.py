@@ -70,12 +70,8 @@ def test_files_of_version_1_load(tmp_path):
     fit = bayesnmf.load(GOLDEN / "version_1_vi.nc")
     np.testing.assert_array_equal(fit.counts.matrix.toarray(), COUNTS)
     assert fit.row_names.tolist() == COUNTS.index.tolist()
-    assert (fit.model, fit.method, fit.rank, fit.options.learn) == (
-        "gamma_poisson",
-        "vi",
-        K,
-        ("loadings", "components"),
-    )
+    assert (fit.model, fit.method, fit.rank) == ("gamma_poisson", "vi", K)
+    assert [*fit.options.learn] == ["loadings", "components"]
     assert np.shape(fit.priors.components.shape) == (K, 1)
     # The bound is a sum of some hundred terms, computed anew in another order.
     assert bounds.elbo_augmented(fit) == pytest.approx(fit.trace[-1], rel=1e-11)
