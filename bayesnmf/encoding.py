@@ -128,7 +128,7 @@ def _plain(value: Any) -> Any:
 def _encode_options(options: Options) -> dict[str, Any]:
     values = _fields(options)
     del values["priors"]
-    if not isinstance(options.start, str):
+    if not isinstance(options.start, str | None):
         del values["start"]
     return {"kind": type(options).__name__, "values": values}
 
@@ -145,7 +145,7 @@ def _decode_options(record: dict[str, Any], tree: xr.DataTree, priors: Priors) -
 def _encode_start(fit: Fit) -> Groups:
     """Return a given start as this fit took it; a word is kept among the options."""
     start = fit.options.start
-    if isinstance(start, str):
+    if isinstance(start, str | None):
         return {}
     components = Dirichlet(1.0) if fit.priors.components == PARAMETER else fit.priors.components
     return _encode_sides("/start", Start(*given_start(start, fit.priors.loadings, components)))  # type: ignore[arg-type]

@@ -170,6 +170,10 @@ def _damaged(path: Path, error: Exception) -> ValueError:
 
 def _read(path: Path, suffix: str) -> xr.DataTree:
     settings: dict[str, Any] = {"consolidated": False} if suffix == ".zarr" else {}
+    if suffix == ".nc":
+        import h5py
+
+        h5py.File(path, "r").close()  # h5netcdf prints a traceback about a file that HDF5 refuses
     engine: Any = "zarr" if suffix == ".zarr" else "h5netcdf"
     with xr.open_datatree(path, engine=engine, **settings) as tree:
         return tree.load()

@@ -44,6 +44,8 @@ def check_saved_shapes(fit: Any) -> None:
     if fit.multipliers is not None:
         _check_shape(fit.multipliers[0], (n, rank), "multipliers of loadings")
         _check_shape(fit.multipliers[1], (rank, m), "multipliers of components")
+    for name, values in (fit.moments or {}).items():
+        _check_shape(values, np.shape(getattr(fit, name.split("_")[0])), f"moments[{name!r}]")
     posterior = fit._posterior
     if (posterior is None) != (fit.method in ("map", "bld")):
         raise ValueError(f"a posterior belongs to every method but map and bld: this fit is by {fit.method}")
