@@ -107,7 +107,7 @@ def test_changed_characters_of_settings(kind, tmp_path):
     for place in range(1, len(text), len(text) // 20):
         with h5py.File(path, "r+") as file:
             file.attrs["settings"] = text[:place] + chr(ord(text[place]) ^ 1) + text[place + 1 :]
-        with pytest.raises(ValueError, match="must be a whole file that Fit.save wrote"):
+        with pytest.raises(ValueError, match=r"must be a whole file that Fit\.save wrote"):
             bayesnmf.load(path)
 
 

@@ -36,7 +36,7 @@ from bayesnmf.checks.evidence import (
     check_proper_loadings,
     check_visits,
 )
-from bayesnmf.checks.files import check_file_to_write, check_folder
+from bayesnmf.checks.files import check_axes, check_entries, check_file_to_write, check_folder
 from bayesnmf.checks.options import (
     check_broadcast,
     check_family,
@@ -98,6 +98,7 @@ __all__ = [
     "check_allocation",
     "check_allocation_model",
     "check_available",
+    "check_axes",
     "check_broadcast",
     "check_calibrated_method",
     "check_calibration_header",
@@ -113,6 +114,7 @@ __all__ = [
     "check_draws_of_components",
     "check_effort",
     "check_enough_draws",
+    "check_entries",
     "check_enumerable",
     "check_factors",
     "check_family",
