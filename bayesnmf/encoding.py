@@ -3,7 +3,9 @@
 Groups: `point`, `trace`, `posterior` (the parameters of q, or the draws), `priors`, `counts` (CSR, with names) and,
 where there are any, `start`, `multipliers`, `statistics` and `moments`. What is not an array is JSON in the attribute
 `settings`. Every array carries its type and a checksum, since files of draws are long and a Zarr store with a part
-missing reads as zeros.
+missing reads as zeros. The settings list all groups and arrays with what is said of them, and have a checksum
+themselves, so that whatever is missing or changed is found. Files of version 1, which have neither, are checked by
+their shapes alone.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 import bayesnmf
+from bayesnmf.checks import check_saved_settings, check_saved_shapes
 from bayesnmf.counts import Counts
 from bayesnmf.inference.coordinate_ascent import Status
 from bayesnmf.options import METHODS, Options, Priors, Start
@@ -32,22 +35,22 @@ __all__ = ["FORMAT", "VERSION", "decode_fit", "encode_fit"]
 Array = NDArray[Any]
 Groups = dict[str, xr.Dataset]
 
-FORMAT, VERSION = "bayesnmf.Fit", 1
+FORMAT, VERSION = "bayesnmf.Fit", 2
 RECORDS: dict[str, Any] = {
     kind.__name__: kind for kind in (Gamma, Dirichlet, ScaledDirichlet, ScaledProportions, Draws)
 }
 OPTIONS = {kind.__name__: kind for kind in METHODS.values()}
 CSR = ("data", "indices", "indptr")
+NUMBER, SINGLE_ENTRY = 1, 2  # what an array without axes was: a number of Python, an array; NumPy's number is 0
 
 
 def encode_fit(fit: Fit) -> Groups:
     scalars = ("model", "method", "rank", "seed", "seconds", "diagnostics")
     settings = {name: getattr(fit, name) for name in scalars}
-    settings |= {"status": list(fit.status), "options": _encode_options(fit.options)}
+    settings |= {"status": list(fit.status), "options": _encode_options(fit.options), "format_version": VERSION}
     about = {"format": FORMAT, "format_version": VERSION, "bayesnmf_version": bayesnmf.__version__}
     point = {name: getattr(fit, name) for name in ("loadings", "components", "scale")}
-    return {
-        "/": xr.Dataset(attrs={**about, "settings": json.dumps(settings, default=_plain)}),
+    groups = {
         "/point": _encode_arrays(point),
         "/trace": _encode_arrays({"trace": fit.trace, "residuals": fit.residuals}),
         "/counts": _encode_counts(fit.counts),
@@ -59,14 +62,18 @@ def encode_fit(fit: Fit) -> Groups:
         **({} if fit.statistics is None else {"/statistics": _encode_arrays(fit.statistics)}),
         **({} if fit.moments is None else {"/moments": _encode_arrays(fit.moments)}),
     }
+    settings["parts"] = _parts(xr.DataTree.from_dict(groups))
+    text = json.dumps(settings, default=_plain)
+    about |= {"settings": text, "settings_crc32": crc32(text.encode())}
+    return {"/": xr.Dataset(attrs=about), **groups}
 
 
 def decode_fit(tree: xr.DataTree) -> Fit:
-    settings = json.loads(tree.attrs["settings"])
+    settings = _decode_settings(tree)
     status = Status(*settings.pop("status"))
     priors = Priors(**_decode_sides(tree["priors"]))
     options = _decode_options(settings.pop("options"), tree, priors)
-    return Fit(
+    fit = Fit(
         **{"scale": None, **_decode_arrays(tree["point"]), **_decode_arrays(tree["trace"]), **settings},
         status=status,
         priors=priors,
@@ -77,6 +84,40 @@ def decode_fit(tree: xr.DataTree) -> Fit:
         moments=_decode_arrays(tree["moments"]) if "moments" in tree.children else None,
         _posterior=_decode_posterior(tree),
     )
+    check_saved_shapes(fit)
+    return fit
+
+
+def _decode_settings(tree: xr.DataTree) -> dict[str, Any]:
+    """Return the settings, checked by themselves; refuse a tree in which anything is missing, new or changed."""
+    text, version = tree.attrs["settings"], tree.attrs["format_version"]
+    settings = json.loads(text)
+    if version > 1 and tree.attrs["settings_crc32"] != crc32(text.encode()):
+        raise ValueError("the settings are not those that were saved")
+    if settings.pop("format_version", 1) != version:
+        raise ValueError("the format version is not the one that was saved")
+    if version > 1:
+        listed, found = settings.pop("parts"), _parts(tree)
+        changed = sorted(name for name in {*listed, *found} if listed.get(name) != found.get(name))
+        if changed:
+            raise ValueError(f"missing or changed: {', '.join(changed)}")
+    check_saved_settings(settings, METHODS)
+    return settings
+
+
+def _parts(tree: xr.DataTree) -> dict[str, Any]:
+    """Return what a file says of each group and each array, by path: attributes, and the shapes of arrays."""
+    parts: dict[str, Any] = {}
+    for group in tree.subtree:
+        if group.path != "/":
+            parts[group.path] = _plain_attributes(group.attrs)
+        for name, variable in group.variables.items():
+            parts[f"{group.path}/{name}"] = {**_plain_attributes(variable.attrs), "shape": list(variable.shape)}
+    return parts
+
+
+def _plain_attributes(attributes: Any) -> dict[str, Any]:
+    return {name: value if isinstance(value, str | int) else _plain(value) for name, value in attributes.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -87,7 +128,7 @@ def _plain(value: Any) -> Any:
 def _encode_options(options: Options) -> dict[str, Any]:
     values = _fields(options)
     del values["priors"]
-    if not isinstance(options.start, str):
+    if not isinstance(options.start, str | None):
         del values["start"]
     return {"kind": type(options).__name__, "values": values}
 
@@ -104,7 +145,7 @@ def _decode_options(record: dict[str, Any], tree: xr.DataTree, priors: Priors) -
 def _encode_start(fit: Fit) -> Groups:
     """Return a given start as this fit took it; a word is kept among the options."""
     start = fit.options.start
-    if isinstance(start, str):
+    if isinstance(start, str | None):
         return {}
     components = Dirichlet(1.0) if fit.priors.components == PARAMETER else fit.priors.components
     return _encode_sides("/start", Start(*given_start(start, fit.priors.loadings, components)))  # type: ignore[arg-type]
@@ -195,7 +236,7 @@ def _encode_array(name: str, value: Any) -> xr.Variable:
     attributes = {
         "saved_as": "object" if array.dtype.kind in "OT" else array.dtype.str,
         "order": "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C",
-        "number": int(type(value) in (int, float)),
+        "number": NUMBER if type(value) in (int, float) else SINGLE_ENTRY if _is_single(value) else 0,
     }
     if array.dtype.kind in "OTU":
         texts, attributes["json"] = _texts(array)
@@ -218,7 +259,12 @@ def _decode_array(variable: xr.DataArray) -> Any:
         raise ValueError(f"the values of {variable.name!r} are not those that were saved")
     if array.dtype.kind == "O":
         return _names(array, bool(about["json"]), about["saved_as"])
-    return array.item() if about["number"] else array[()]
+    return array.item() if about["number"] == NUMBER else array if about["number"] == SINGLE_ENTRY else array[()]
+
+
+def _is_single(value: Any) -> bool:
+    """Whether a value is an array without axes, which is neither Python's number nor NumPy's."""
+    return isinstance(value, np.ndarray) and value.ndim == 0
 
 
 def _texts(names: Array) -> tuple[list[str], int]:

@@ -109,7 +109,9 @@ def _read_npz(path: Path) -> Any:
             if len(arrays.files) != 1:
                 raise ValueError(f"it holds {len(arrays.files)} arrays: {', '.join(arrays.files)}")
             return arrays[arrays.files[0]]
-    return load_npz(path)
+    sparse = load_npz(path)
+    checks.check_axes(sparse.shape, path)
+    return sparse
 
 
 def _check_stored_positions(path: Path) -> None:
@@ -126,8 +128,13 @@ def _check_stored_positions(path: Path) -> None:
 
 
 def _read_mtx(path: Path) -> Any:
-    from scipy.io import mmread
+    from scipy.io import mminfo, mmread
 
+    rows, columns, entries, form, _, symmetry = mminfo(path)
+    checks.check_axes((rows, columns), path)
+    if form == "array" and symmetry != "general":
+        entries //= 4  # about half of them stand in the file
+    checks.check_entries(entries, 4 if form == "coordinate" else 2, path)  # "1 1\n" and "1\n" are the shortest
     _check_whole_entries(path)
     return mmread(path, spmatrix=False)
 

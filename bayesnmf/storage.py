@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from bayesnmf import checks
@@ -152,9 +153,12 @@ def _check_format(tree: xr.DataTree, path: Path) -> None:
             f"{path} must be a fit that Fit.save wrote: it is something else; read trees of draws with "
             "arviz.from_netcdf or arviz.from_zarr"
         )
-    if tree.attrs["format_version"] > VERSION:
+    version = tree.attrs.get("format_version")
+    if not isinstance(version, int | np.integer) or version < 1:
+        raise _damaged(path, ValueError(f"its format version must be a whole number from 1: found {version!r}"))
+    if version > VERSION:
         raise ValueError(
-            f"{path} must have format version {VERSION} or lower: found {tree.attrs['format_version']}, written by "
+            f"{path} must have format version {VERSION} or lower: found {version}, written by "
             f"bayesnmf {tree.attrs.get('bayesnmf_version')}; upgrade bayesnmf"
         )
 
@@ -166,6 +170,10 @@ def _damaged(path: Path, error: Exception) -> ValueError:
 
 def _read(path: Path, suffix: str) -> xr.DataTree:
     settings: dict[str, Any] = {"consolidated": False} if suffix == ".zarr" else {}
+    if suffix == ".nc":
+        import h5py
+
+        h5py.File(path, "r").close()  # h5netcdf prints a traceback about a file that HDF5 refuses
     engine: Any = "zarr" if suffix == ".zarr" else "h5netcdf"
     with xr.open_datatree(path, engine=engine, **settings) as tree:
         return tree.load()

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import sys
+import tracemalloc
 import warnings
 
 import anndata
@@ -248,3 +249,55 @@ def test_a_warning_raised_as_an_error_stays_one(tmp_path):
         warnings.simplefilter("error")
         with pytest.raises(bayesnmf.DataWarning):
             read_counts(written(tmp_path, "id,a\n1,5\n2,0\n3,1\n"))
+
+
+def hostile(path, form):
+    """Write a small file that declares a thousand million rows or columns."""
+    length = 10**9
+    if form == "dia":
+        sp.save_npz(path, sp.dia_array((np.ones((1, 1)), [0]), shape=(length, length)))
+    elif form in ("csr", "csc"):
+        one = sp.csr_array((np.ones(1), np.zeros(1, np.int64), np.array([0, 1])), shape=(1, length))
+        sp.save_npz(path, one if form == "csr" else one.T)
+    else:
+        text = {
+            "rows": f"%%MatrixMarket matrix coordinate integer general\n{length} 2 1\n1 1 1\n",
+            "entries": f"%%MatrixMarket matrix coordinate integer general\n9 9 {length}\n1 1 1\n",
+            "array": f"%%MatrixMarket matrix array integer general\n{length // 100} 900\n1\n",
+        }[form].encode()
+        path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("data.npz", "csr"),
+        ("data.npz", "csc"),
+        ("data.npz", "dia"),
+        ("data.mtx", "rows"),
+        ("data.mtx.gz", "rows"),
+        ("data.mtx", "entries"),
+        ("data.mtx.gz", "entries"),
+        ("data.mtx", "array"),
+    ],
+)
+def test_small_files_that_ask_for_much_memory_are_refused(tmp_path, name, form):
+    path = tmp_path / name
+    hostile(path, form)
+    assert path.stat().st_size < 2000
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=rf"{name} must be .*it must declare at most .*found .*,000"):
+            read_counts(path)
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_large_shape_within_the_limit_is_read(tmp_path):
+    """A million rows of which one has counts are nothing strange."""
+    wide = sp.coo_array((np.ones(1), ([7], [1])), shape=(10**6, 2))
+    sp.save_npz(tmp_path / "wide.npz", wide)
+    scipy.io.mmwrite(tmp_path / "wide.mtx", wide)
+    for name in ("wide.npz", "wide.mtx"):
+        assert read_counts(tmp_path / name).shape == (10**6, 2)

@@ -286,7 +286,7 @@ def test_other_files_are_refused(suffix, tmp_path):
 
 
 def test_files_of_later_versions_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("bayesnmf.encoding.VERSION", 2)
+    monkeypatch.setattr("bayesnmf.encoding.VERSION", 3)
     fit(method="map").save(tmp_path / "fit.nc")
-    with pytest.raises(ValueError, match=r"format version 1 or lower: found 2, .*; upgrade bayesnmf"):
+    with pytest.raises(ValueError, match=r"format version 2 or lower: found 3, .*; upgrade bayesnmf"):
         bayesnmf.load(tmp_path / "fit.nc")

@@ -36,7 +36,7 @@ from bayesnmf.checks.evidence import (
     check_proper_loadings,
     check_visits,
 )
-from bayesnmf.checks.files import check_file_to_write, check_folder
+from bayesnmf.checks.files import check_axes, check_entries, check_file_to_write, check_folder
 from bayesnmf.checks.options import (
     check_broadcast,
     check_family,
@@ -65,6 +65,7 @@ from bayesnmf.checks.posteriors import (
     same_counts,
     same_priors,
 )
+from bayesnmf.checks.saved import check_saved_settings, check_saved_shapes
 from bayesnmf.checks.simulation import check_drawable, check_shape, check_simulated_components, check_totals
 from bayesnmf.checks.streaming import check_has_learned, check_stream
 from bayesnmf.checks.suspicions import warn_of_data, warn_of_mutation_types_in_rows
@@ -97,6 +98,7 @@ __all__ = [
     "check_allocation",
     "check_allocation_model",
     "check_available",
+    "check_axes",
     "check_broadcast",
     "check_calibrated_method",
     "check_calibration_header",
@@ -112,6 +114,7 @@ __all__ = [
     "check_draws_of_components",
     "check_effort",
     "check_enough_draws",
+    "check_entries",
     "check_enumerable",
     "check_factors",
     "check_family",
@@ -152,6 +155,8 @@ __all__ = [
     "check_regression",
     "check_same_features",
     "check_sampler",
+    "check_saved_settings",
+    "check_saved_shapes",
     "check_seed",
     "check_settings",
     "check_shape",

@@ -1,4 +1,4 @@
-"""Checks of places to write to: whatever would fail after the work is refused before it."""
+"""Checks of places to write to, before the work, and of the sizes that files declare, before memory is taken."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from pathlib import Path
 
 from bayesnmf.checks.values import check_path
 from bayesnmf.writing import try_folder
+
+FREE_AXES = 2**30  # bytes that rows and columns may always take
+AXES_PER_BYTE = 64  # and beyond that for each byte of the file
+DEFLATION = 1032  # bytes that a compressed byte may stand for at most
 
 
 def check_folder(path: str | Path, name: str, files: Iterable[str] = ()) -> Path:
@@ -52,3 +56,28 @@ def _writable(folder: Path, name: str) -> Path:
 def _check_unprotected(file: Path, name: str) -> None:
     if file.is_file() and not os.access(file, os.W_OK):
         raise ValueError(f"{name} must not have a write-protected file in its way: {file} is one; move it away")
+
+
+def check_axes(shape: Iterable[int], path: Path) -> None:
+    """Refuse a shape whose rows and columns alone would take far more memory than a file of this size justifies.
+
+    A row or column takes 8 bytes, for its name or where its entries start, however few entries there are. Together they
+    may take 1 GiB, or 64 times the size of the file where that is more.
+    """
+    size = path.stat().st_size
+    rows, columns = shape
+    most = max(FREE_AXES, AXES_PER_BYTE * size) // 8
+    if rows + columns > most:
+        raise ValueError(
+            f"it must declare at most {most:,} rows and columns together, as a file of {size:,} bytes: found {rows:,} "
+            f"rows and {columns:,} columns; remove those without counts"
+        )
+
+
+def check_entries(entries: int, least: int, path: Path) -> None:
+    """Refuse more entries than a text file can hold; each takes at least `least` characters."""
+    size = path.stat().st_size * (DEFLATION if path.suffix == ".gz" else 1)
+    if entries * least > size:
+        raise ValueError(
+            f"it must declare at most the {size // least:,} entries that it has room for: found {entries:,}"
+        )
