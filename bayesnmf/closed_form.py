@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -46,15 +46,24 @@ def fit_closed_form(job: Job) -> Fit:
     device = checks.first_gpu() if job.options.device == "gpu" else None
     with _limited(job.options.threads):
         best, diagnostics = best_of(job, partial(_climb, job, problem, device))
-        best = _settled(job, best)
-    if best.status.converged:
-        with suppress(KeyboardInterrupt):  # what is computed is kept
-            job.report(f"{job.method} {job.model}", best.status.iterations, best.status.iterations, best.trace[-1])
+        best = _finished(job, best)
     if best.residuals:
         diagnostics |= {"kkt_residual": best.residuals[-1], "least_gradient": least_gradient(problem, best.state)}
         status = judged(best.status, diagnostics, job.counts.total, job.options.kkt_tol)
         best = best._replace(status=status)
     return replace(fit_of_ascent(job, best), diagnostics=diagnostics)
+
+
+def _finished(job: Job, ascent: Ascent) -> Ascent:
+    """Settle the loadings and report the end; after Ctrl-C keep what there is, as interrupted, so that loops end."""
+    try:
+        ascent = _settled(job, ascent)
+        status = ascent.status
+        if status.converged:
+            job.report(f"{job.method} {job.model}", status.iterations, status.iterations, ascent.trace[-1])
+    except KeyboardInterrupt:
+        return ascent._replace(status=ascent.status._replace(converged=False, reason=INTERRUPTED))
+    return ascent
 
 
 def _settled(job: Job, ascent: Ascent) -> Ascent:

@@ -178,13 +178,10 @@ def compare(
         found, unsaved = _fit_all(plan, methods, seed, folder)
         fits = align(found)
         others = _from_other_starts(plan, fits, seed + 1) if _all_done(fits, methods) else {}
-        rows = {}
-        for done, name in enumerate(fits):
-            report("scoring", done, len(fits), np.nan)
-            rows[name] = measure(fits, name, split, others.get(name), seed)
-        report("scoring", len(fits), len(fits), np.nan)
+        rows, unscored = _score_all(fits, others, split, seed, report)
     cautions = cautions_of_all(fits, rows) + cautions_of_missing(methods, fits, others if settings.dispersed else fits)
-    return Comparison(fits, as_table(rows), split, cautions + unsaved, settings.draws)
+    cautions += unscored + unsaved
+    return Comparison(fits, as_table(rows), split, cautions, settings.draws)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,6 +233,23 @@ def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) ->
         if fits[method].status.reason == INTERRUPTED:
             break
     return fits, unsaved
+
+
+def _score_all(
+    fits: Mapping[str, Fit], others: Mapping[str, Fit], split: Split, seed: int, report: ProgressReport
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Measure every fit until interrupted; return the rows of all, and a caution about those without measures."""
+    rows: dict[str, dict[str, Any]] = {}
+    try:
+        for done, name in enumerate(fits):
+            report("scoring", done, len(fits), np.nan)
+            rows[name] = measure(fits, name, split, others.get(name), seed)
+        report("scoring", len(fits), len(fits), np.nan)
+    except KeyboardInterrupt:
+        missing = [name for name in fits if name not in rows]
+        rows |= {name: {"seconds": fits[name].seconds} for name in missing}
+        return rows, [f"interrupted: not scored: {', '.join(missing)}" if missing else "interrupted after all scores"]
+    return rows, []
 
 
 def _from_other_starts(plan: Plan, fits: Mapping[str, Fit], seed: int) -> dict[str, Fit]:

@@ -191,7 +191,7 @@ def select(
             rows.append(job.score_all(number, splits, keep, seed))
             if len(rows[-1]) < len(candidates):
                 break
-    return _summarise(rows, candidates, method, keep)
+        return _summarise(rows, candidates, method, keep, job.report_end(rows, splits))
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,8 +219,17 @@ class _Job:
                     raise KeyboardInterrupt
                 return found
             found.append(one)
-        self.report("select", (number + 1) * len(self.candidates), splits * len(self.candidates), np.nan)
         return found
+
+    def report_end(self, rows: list[list[tuple[float, bool]]], splits: int) -> bool:
+        """Report that all is scored, if it is; return whether Ctrl-C was pressed, now or before."""
+        done, total = sum(map(len, rows)), splits * len(self.candidates)
+        try:
+            if done == total:
+                self.report("select", done, total, np.nan)
+        except KeyboardInterrupt:
+            return True
+        return done < total
 
     def _score(self, split: Split, candidate: Candidate, seed: int) -> tuple[float, bool] | None:
         """Fit and score; None if Ctrl-C ended the fit early."""
@@ -232,7 +241,7 @@ class _Job:
 
 
 def _summarise(
-    rows: list[list[tuple[float, bool]]], candidates: list[Candidate], method: str, keep: float
+    rows: list[list[tuple[float, bool]]], candidates: list[Candidate], method: str, keep: float, interrupted: bool
 ) -> Selection:
     """Compare on the splits that are complete, or on what there is of the first."""
     import pandas as pd
@@ -253,4 +262,4 @@ def _summarise(
             "converged": np.sum([[converged for _, converged in row] for row in complete], axis=0),
         }
     )
-    return Selection(table, scores, best, method, keep, any(len(row) < len(candidates) for row in rows))
+    return Selection(table, scores, best, method, keep, interrupted)

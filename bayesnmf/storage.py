@@ -88,7 +88,9 @@ def write_tree(tree: xr.DataTree, path: Path, encoding: dict[str, Any] | None = 
             f"{path} must be below {LARGEST_NETCDF / 2**30:.1f} GiB, since NetCDF files are made in memory: this one "
             f"would take {tree.nbytes / 2**30:.1f} GiB; save to {path.with_suffix('.zarr').name}, a Zarr store, instead"
         )
-    write_bytes(path, tree.to_netcdf(None, engine="h5netcdf", encoding=encoding))
+    content = memoryview(tree.to_netcdf(None, engine="h5netcdf", encoding=encoding))
+    with content:  # a traceback that outlives it would hold the memory it looks at, and end the interpreter
+        write_bytes(path, content)
 
 
 def load(path: str | os.PathLike[str]) -> Fit:

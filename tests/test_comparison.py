@@ -519,7 +519,7 @@ def interrupted(methods, label, after=2, **settings):
 
 
 def test_ctrl_c_in_the_second_method_leaves_both_and_no_more(tmp_path):
-    result = interrupted(("map", "vi", "gibbs"), "vi gamma_poisson", out=tmp_path)
+    result = interrupted(("map", "vi", "gibbs"), "vi gamma_poisson, race of 16 starts", out=tmp_path)
     assert list(result.fits) == list(result.table.index) == ["map", "vi"]
     assert result.fits["vi"].status.reason == "interrupted"
     assert result.fits["vi"].status.iterations <= 2
@@ -571,6 +571,21 @@ def test_ctrl_c_in_a_run_from_another_start_leaves_all_fits():
     assert np.isnan(other["vi"])
     assert result.cautions == ["interrupted: no run from another start for vi"]
     assert result.interrupted
+
+
+@pytest.mark.parametrize("scored", [0, 1, 2])
+def test_ctrl_c_while_scoring_keeps_the_rows_that_are_done(scored, tmp_path):
+    result = interrupted(("map", "vi"), "scoring", after=scored + 1)
+    assert list(result.fits) == list(result.table.index) == ["map", "vi"]
+    missing = ["map", "vi"][scored:]
+    caution = f"interrupted: not scored: {', '.join(missing)}" if missing else "interrupted after all scores"
+    assert result.cautions == [caution]
+    assert result.interrupted
+    assert np.isfinite(result.table["seconds"]).all()
+    if scored:
+        np.testing.assert_array_equal(np.isnan(result.table["heldout_thinned"]), [scored <= n for n in range(2)])
+    result.save(tmp_path)
+    assert f"CAUTION {caution}" in (tmp_path / "report.txt").read_text(encoding="utf-8")
 
 
 def test_ctrl_c_before_there_is_anything_is_passed_on():

@@ -10,6 +10,7 @@ from smallfits import COUNTS
 
 import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, Gibbs, Priors, plots
+from bayesnmf.fitting import ConvergenceWarning
 from bayesnmf.scoring import background, score, split_counts
 from bayesnmf.selection import Candidate
 
@@ -122,6 +123,26 @@ def test_interruption_keeps_complete_splits():
     with pytest.raises(KeyboardInterrupt):
         interrupted(0)
     assert not interrupted(10).interrupted
+    last = interrupted(9)  # nothing is left to fit, and nothing is lost
+    assert last.interrupted
+    assert last.scores.shape == (3, 3)
+
+
+@pytest.mark.parametrize("method", ["map", "vi"])
+def test_interruption_in_the_last_report_of_a_fit_ends_the_loop(method):
+    """The fit has converged, and its result is kept all the same."""
+
+    def stop(label, done, total, objective):
+        if done == total:
+            raise KeyboardInterrupt
+
+    options = (VI if method == "vi" else MAP)(max_iter=3000, tol=1e-4, threads=1)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        fitted = bayesnmf.fit(COUNTS, rank=2, method=method, seed=0, options=options, progress=stop)
+    assert not fitted.status.converged
+    assert fitted.status.reason == "interrupted"
+    uninterrupted = bayesnmf.fit(COUNTS, rank=2, method=method, seed=0, options=options)
+    np.testing.assert_array_equal(fitted.loadings, uninterrupted.loadings)
 
 
 def test_a_best_rank_at_the_edge_of_those_tried_is_told_of():
