@@ -454,11 +454,11 @@ def test_a_fit_of_any_model_starts_any_other(model, other, method, tmp_path):
     np.testing.assert_array_equal(again.components, begun.components)
 
 
-def test_an_objective_that_is_not_a_number_ends_the_fit():
+def test_an_objective_that_is_not_a_number_ends_the_fit(monkeypatch):
     """It ran all iterations before, and advised more of them."""
-    sparse = Priors(Dirichlet(1e-310), Dirichlet(1e-310))
-    with np.errstate(all="ignore"), pytest.warns(ConvergenceWarning, match="not a number"):
-        fit = bayesnmf.fit([[1, 2], [3, 4]], "dirichlet_poisson", 2, options=plain_vi(priors=sparse), seed=0)
+    monkeypatch.setattr("bayesnmf.inference.coordinate_ascent.objective", lambda *_: np.nan)
+    with pytest.warns(ConvergenceWarning, match="not a number"):
+        fit = bayesnmf.fit([[1, 2], [3, 4]], "dirichlet_poisson", 2, options=plain_vi(), seed=0)
     assert fit.status.iterations < 5
 
 

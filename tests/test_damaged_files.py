@@ -79,6 +79,8 @@ def stored_bytes(path):
     return places
 
 
+# Where h5netcdf refuses a file, its `File.close`, called by `__del__`, misses an attribute.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @kinds
 def test_flipped_bits_of_netcdf(kind, tmp_path):
     """Anywhere in the file: a bit that HDF5 does not read changes nothing; and in the values, where each one counts."""
@@ -177,7 +179,7 @@ def rewritten(path, version=1, **settings):
         ("status must be a flag, a reason and a number of iterations", {"status": [1, "x", 2]}),
         ("seconds must be a number", {"seconds": "1"}),
         ("seed must be at least 0", {"seed": -1}),
-        ("max_iter must be at least 1", {"options": {"kind": "VI", "values": {"start": "random", "max_iter": 0}}}),
+        ("max_iter must be at least 0", {"options": {"kind": "VI", "values": {"start": "random", "max_iter": -1}}}),
         ("its format version must be a whole number from 1: found None", {"version": None}),
         ("its format version must be a whole number from 1: found 'one'", {"version": "one"}),
         ("its format version must be a whole number from 1: found 0", {"version": 0}),

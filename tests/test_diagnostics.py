@@ -152,7 +152,7 @@ def test_every_result_tells_what_must_be_known_of_its_fit():
 
 
 def test_nothing_is_told_of_a_fit_that_converged():
-    fitted = two_components(120)
+    fitted = two_components(120, draws=6000)
     notes = [*bayesnmf.loo(fitted).notes, *bayesnmf.predictive_checks(fitted, 10).notes]
     assert not any("CAUTION" in note for note in notes)
     with warnings.catch_warnings():

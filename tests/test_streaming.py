@@ -193,7 +193,7 @@ def test_feature_names_are_those_of_the_first_block():
     names = [f"gene {j}" for j in range(M)]
     stream = MinibatchVI("gamma_poisson", RANK, seed=0).partial_fit(pd.DataFrame(COUNTS, columns=names))
     assert list(stream.feature_names) == names
-    stream.partial_fit(csr_array(COUNTS))
+    stream.partial_fit(csr_array(COUNTS + 1))
     assert list(stream.result(pd.DataFrame(COUNTS[:3], columns=names)).feature_names) == names
     with pytest.raises(ValueError, match="reindex the columns"):
         stream.partial_fit(pd.DataFrame(COUNTS, columns=names[::-1]))

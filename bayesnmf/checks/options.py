@@ -34,7 +34,7 @@ def check_start(start: Any, words: tuple[str, ...]) -> None:
 
 def check_threads(threads: Any) -> None:
     """Refuse a number of threads that is neither None nor a whole number from 1 to `MOST_THREADS`."""
-    if threads is not None and check_count(threads, "threads") > MOST_THREADS:
+    if threads is not None and check_count(threads, "threads", most=10**40) > MOST_THREADS:
         raise ValueError(f"threads must be at most {MOST_THREADS:,}; give the number of cores, or leave threads out")
 
 
