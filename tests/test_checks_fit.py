@@ -165,9 +165,7 @@ def test_priors_must_be_priors(method):
 
 @pytest.mark.parametrize("method", ["gibbs", "nuts"])
 def test_more_draws_than_memory_bears(method):
-    rule = (
-        "^the draws of .* would take .* GiB, above the limit .*; ask for (fewer draws|Gibbs.keep='moments')"
-    )
+    rule = "^the draws of .* would take .* GiB, above the limit .*; ask for (fewer draws|Gibbs.keep='moments')"
     kept = {"keep": "draws"} if method == "gibbs" else {}
     refused(ValueError, rule, method=method, options=METHODS[method](draws=10**9, **kept))
 
