@@ -155,7 +155,7 @@ def _check_format(tree: xr.DataTree, path: Path) -> None:
             f"{path} must be a fit that Fit.save wrote: it is something else; read trees of draws with "
             "arviz.from_netcdf or arviz.from_zarr"
         )
-    version = tree.attrs.get("format_version")
+    version: Any = tree.attrs.get("format_version")
     version = version.item() if hasattr(version, "item") else version
     if not isinstance(version, int | np.integer) or version < 1:
         raise _damaged(path, ValueError(f"its format version must be a whole number from 1: found {version!r}"))
