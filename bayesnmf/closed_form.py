@@ -22,11 +22,12 @@ from bayesnmf.inference.coordinate_ascent import (
     ascend,
     plain_steps,
 )
-from bayesnmf.inference.data_start import flattened_state
+from bayesnmf.inference.data_start import flattened_state, led_up
 from bayesnmf.inference.kkt import least_gradient
 from bayesnmf.inference.local import settling_steps, with_settled_loadings
 from bayesnmf.inference.minibatch import Batching, minibatch_ascent
 from bayesnmf.inference.optimality import judged
+from bayesnmf.inference.poisson_regression import FLOOR, SWEEPS, regression_steps
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.start import random_state
 from bayesnmf.options import MAP, VI, Priors
@@ -132,7 +133,7 @@ def _begin(job: Job, problem: Problem, start: Any, rng: np.random.Generator) -> 
     if not start.settled:
         return state
     schedule = Schedule("alternating", max_iter=start.settled, tol=0, threads=threads)
-    return ascend(problem, state, schedule, settling_steps(schedule)).state
+    return led_up(problem, state, schedule, settling_steps(schedule))
 
 
 def _ascent(
@@ -171,7 +172,7 @@ def schedule_of(options: MAP | VI) -> Schedule:
     return Schedule(
         kind="alternating" if in_turn else options.schedule or "joint",
         order=options.order,
-        sweeps=options.sweeps or (3 if options.algorithm == "scd" else 1),
+        sweeps=options.sweeps or SWEEPS.get(options.algorithm or "", 1),
         max_iter=options.max_iter,
         tol=1e-7 if options.tol is None else options.tol,
         window=WINDOW if options.extrapolate or options.algorithm in ("gradient", "settled") else 1,
@@ -190,12 +191,8 @@ def batching_of(options: VI) -> Batching:
 def _steps(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:
     steps, floor = plain_steps(schedule), None
     if options.algorithm in ("scd", "ccd"):
-        from bayesnmf.inference.poisson_regression import FLOOR, regression_steps
-
         steps, floor = regression_steps(problem, schedule, options.algorithm), FLOOR
     if options.algorithm == "settled":
-        from bayesnmf.inference.local import settling_steps
-
         steps = settling_steps(schedule)
     if options.extrapolate:
         from bayesnmf.inference.extrapolation import extrapolated

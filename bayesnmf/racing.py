@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import chain, cycle, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -76,14 +75,9 @@ def contestants(options: MAP | VI, number: int) -> list[Contestant]:
     if not sparse(options.priors):
         return [Contestant("svd" if place == 0 else "random") for place in range(number)]
     begun = [Contestant("svd", flat) for flat in FLAT_FROM_SVD]
-    drawn = cycle([Contestant("random", flat) for flat in FLAT_FROM_RANDOM])
-    settled = repeat(Contestant("even", settled=SETTLED_ITERATIONS))
-    for other in chain.from_iterable(zip(settled, drawn, strict=False)):
-        if len(begun) >= number:
-            return begun
-        if isinstance(options, VI) or not other.settled:
-            begun.append(other)
-    return begun
+    settled = [Contestant("even", settled=SETTLED_ITERATIONS)] if isinstance(options, VI) else []  # for mean fields
+    others = [each for flat in FLAT_FROM_RANDOM for each in (*settled, Contestant("random", flat))]
+    return (begun + others * number)[:number]
 
 
 def race(starts: Sequence[Callable[[], Climb]], length: int, schedule: Schedule, show_race: Show, show: Show) -> Ascent:
@@ -105,7 +99,12 @@ def race(starts: Sequence[Callable[[], Climb]], length: int, schedule: Schedule,
     length = min(length, schedule.max_iter)
     ahead: tuple[Climb, Ascent] | None = None
     for number, start in enumerate(starts):
-        climb = start()
+        try:
+            climb = start()
+        except KeyboardInterrupt:  # while it was made
+            if ahead is None:
+                raise
+            return _interrupted(ahead[1])
         found = climb(
             replace(schedule, max_iter=length),
             lambda done, value, *_, number=number: show_race(number * length + done, len(starts) * length, value),
@@ -114,8 +113,7 @@ def race(starts: Sequence[Callable[[], Climb]], length: int, schedule: Schedule,
         if ahead is None or height(found) > height(ahead[1]):
             ahead = climb, found
         if interrupted:
-            best = ahead[1]
-            return best._replace(status=best.status._replace(converged=False, reason=INTERRUPTED))
+            return _interrupted(ahead[1])
         del climb, found  # of several states only the best is held
     assert ahead is not None
     climb, best = ahead
@@ -130,6 +128,10 @@ def race(starts: Sequence[Callable[[], Climb]], length: int, schedule: Schedule,
         residuals=residuals + last.residuals[1:],
         status=last.status._replace(iterations=done + last.status.iterations),
     )
+
+
+def _interrupted(ascent: Ascent) -> Ascent:
+    return ascent._replace(status=ascent.status._replace(converged=False, reason=INTERRUPTED))
 
 
 def height(ascent: Ascent) -> float:

@@ -10,6 +10,8 @@ import numpy as np
 from bayesnmf.fitting import Job
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED
 
+FIRST_ALONE = ("race", "svd", "descent")  # starts that would be much the same again
+
 
 def best_of(job: Job, climb: Callable[[Any, np.random.Generator, str], Any]) -> tuple[Any, dict[str, float]]:
     """Climb from as many starts as the options ask for; return where the highest ended, and how many were finished.
@@ -18,8 +20,8 @@ def best_of(job: Job, climb: Callable[[Any, np.random.Generator, str], Any]) -> 
     ----------
     climb : callable
         Takes a start, a random generator and a label for progress; returns a named tuple with a `trace` and a `status`.
-        The first start is that of a single run with the same seed; after a race all others are random. After Ctrl-C the
-        best so far is kept.
+        The first start is that of a single run with the same seed; after one that is made from the counts all others
+        are random. After Ctrl-C the best so far is kept.
     """
     best: Any = None
     highest = -np.inf
@@ -29,7 +31,7 @@ def best_of(job: Job, climb: Callable[[Any, np.random.Generator, str], Any]) -> 
         rng = np.random.default_rng(job.seed if restart == 0 else [job.seed, restart])
         label = f"{job.method} {job.model}" + (f", start {restart + 1}" if job.options.restarts > 1 else "")
         start = job.options.start
-        if restart and isinstance(start, str) and start == "race":
+        if restart and start in FIRST_ALONE:
             start = "random"
         try:
             found = climb(start, rng, label)

@@ -1,5 +1,7 @@
 """The default start is a race: of a few short climbs the highest goes on, as if it had climbed alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from registry import plain_counts
@@ -7,10 +9,11 @@ from registry import plain_counts
 import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors
 from bayesnmf.checks import as_counts
-from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Ascent, Schedule, Status
+from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Ascent, Schedule, Status, ascend
 from bayesnmf.racing import LEAST_STARTS, MOST_STARTS, contestants, length_of_race, number_of_starts, race, work_of
 
 COUNTS = plain_counts(size=(12, 9))
+SPARSE = Priors(Gamma(0.3, 0.1), Dirichlet(0.2))
 
 
 class Climber:
@@ -77,6 +80,48 @@ def test_an_interrupt_in_the_race_ends_it_with_the_best_so_far():
     assert made == [50]  # the third never began
     assert found.trace == [0, 3, 6, 9, 12]
     assert (found.status.converged, found.status.reason) == (False, INTERRUPTED)
+
+
+def test_an_interrupt_while_a_start_is_made_keeps_the_best_so_far_or_ends_the_fit():
+    def unmade():
+        raise KeyboardInterrupt
+
+    made = []
+    first = [lambda: Climber(3, 50, made)]
+    found = race([*first, unmade, *first], 4, Schedule(max_iter=20), lambda *_: None, lambda *_: None)
+    assert made == [50]
+    assert (found.trace, found.status.reason) == ([0, 3, 6, 9, 12], INTERRUPTED)
+    with pytest.raises(KeyboardInterrupt):
+        race([unmade, *first], 4, Schedule(max_iter=20), lambda *_: None, lambda *_: None)
+
+
+def test_ctrl_c_while_a_start_is_led_up_to_is_heard(monkeypatch):
+    """It was taken for the end of the way there, and the fit went on."""
+    ways = []
+
+    def interrupted(*arguments):
+        ways.append(arguments)
+        ascent = ascend(*arguments)
+        return ascent._replace(status=ascent.status._replace(reason=INTERRUPTED)) if len(ways) == 2 else ascent
+
+    monkeypatch.setattr("bayesnmf.inference.data_start.ascend", interrupted)
+    with pytest.warns(bayesnmf.ConvergenceWarning, match="interrupted"):
+        fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=VI(priors=SPARSE))
+    assert len(ways) == 2
+    assert fit.status.reason == INTERRUPTED
+    assert np.isfinite(fit.trace).all()
+
+
+@pytest.mark.parametrize("algorithm", ["gradient", "minibatch"])
+def test_algorithms_without_a_race_restart_at_random(algorithm):
+    """After their own start; a race of them is refused by name."""
+    options = VI(algorithm=algorithm, restarts=3, max_iter=5)
+    fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=replace(options, tol=0))
+    assert fit.options.start == "svd"
+    assert fit.diagnostics["restarts"] == 3
+    assert fit.diagnostics["worst_restart"] < fit.trace[-1]
+    with pytest.raises(ValueError, match="start='race' must go with algorithm='coordinate'"):
+        VI(algorithm=algorithm, start="race")
 
 
 def test_large_counts_have_few_starts_and_a_short_race():
@@ -152,7 +197,6 @@ def test_sparse_priors_end_higher_than_from_a_random_start():
 
 # --- what is chosen for a call ---------------------------------------------------------------------
 
-SPARSE = Priors(Gamma(0.3, 0.1), Dirichlet(0.2))
 CHOSEN = [
     ("map", MAP(), ("race", "scd", True)),
     ("vi", VI(priors=SPARSE, algorithm="minibatch"), ("descent", "minibatch", False)),

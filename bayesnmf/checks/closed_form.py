@@ -39,10 +39,10 @@ def check_coordinate_ascent(options: Any) -> None:
     if options.tol is not None:
         check_nonnegative(options.tol, "tol")
     check_threads(options.threads)
-    if options.restarts > 1 and options.start is not None and options.start not in ("race", "random"):
+    if options.restarts > 1 and not isinstance(options.start, str | None):
         raise ValueError(
-            f"restarts={options.restarts} needs start='race' or 'random', whose other starts are random: every other "
-            "start is the same each time; leave start out"
+            f"restarts={options.restarts} must go with a start that is a word, after which all others are random: a "
+            "given start is the same each time; leave start or restarts out"
         )
 
 
@@ -98,6 +98,7 @@ def check_vi_algorithm(options: Any) -> None:
         return
     batches = options.algorithm == "minibatch"
     asked = {
+        "start='race'": isinstance(options.start, str) and options.start == "race" and options.algorithm != "settled",
         "schedule": options.schedule is not None,
         "order": options.order != "loadings",
         "sweeps": options.sweeps is not None and not batches,

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.inference.coordinate_ascent import Schedule, ascend
-from bayesnmf.inference.poisson_regression import regression_steps
+from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Schedule, Steps, ascend
+from bayesnmf.inference.poisson_regression import SWEEPS, regression_steps
 from bayesnmf.inference.sides import Mode, Problem, State
 from bayesnmf.inference.start import random_state, state_from_totals
 from bayesnmf.kernels.cpu import expected_allocations
@@ -53,11 +53,25 @@ def flattened_state(
     """
     flat = Problem(problem.counts, Gamma(1.0, 0.0), Dirichlet(1.0), Mode(), Mode(estimated=True))
     begin = data_state if word == "svd" else random_state
-    schedule = Schedule("alternating", sweeps=3, max_iter=iterations, threads=threads)
-    fitted = ascend(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd")).state
+    schedule = Schedule("alternating", sweeps=SWEEPS["scd"], max_iter=iterations, threads=threads)
+    fitted = led_up(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"))
     factors = fitted.loadings.geometric, fitted.components.geometric
     totals = expected_allocations(problem.counts.matrix, *factors, threads=threads)
     return state_from_totals(problem, totals.loadings, totals.components)
+
+
+def led_up(problem: Problem, state: State, schedule: Schedule, steps: Steps) -> State:
+    """Return where some iterations lead on the way to a start.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C was pressed: a start that is half made is nothing to keep.
+    """
+    ascent = ascend(problem, state, schedule, steps)
+    if ascent.status.reason == INTERRUPTED:
+        raise KeyboardInterrupt
+    return ascent.state
 
 
 def positive_factors(matrix: csr_array, rank: int, rng: np.random.Generator) -> tuple[Array, Array]:
