@@ -7,7 +7,8 @@ ArviZ, which the tests compare with, takes the entries one by one, in five times
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Event
 from typing import Any
 
 import numba
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 
+from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.results import Draws
 
 Array = NDArray[Any]
@@ -24,6 +26,7 @@ R_HAT_LIMIT, ESS_LIMIT = 1.05, 100
 FEWEST_DRAWS = 4  # of a chain, to be judged
 JUDGED_ROWS = 50
 BLOCK = 2**18  # draws that a thread works on at once, of as many entries as that makes
+UNJUDGED = {"max_r_hat": np.inf, "min_ess": 0.0, "share_above": 1.0, "r_hat_log_joint": np.inf, "ess_log_joint": 0.0}
 
 
 def judged_parts(posterior: Draws, seed: int) -> list[Array]:
@@ -56,8 +59,7 @@ def mixing(parts: Iterable[Array], log_joint: Array, threads: int | None = None)
         Chains too short to be judged have an infinite R-hat and no effective draws.
     """
     if log_joint.shape[1] < 2 * FEWEST_DRAWS:
-        worst = {"max_r_hat": np.inf, "min_ess": 0.0, "share_above": 1.0}
-        return {**worst, "r_hat_log_joint": np.inf, "ess_log_joint": 0.0}
+        return dict(UNJUDGED)
     found = [[each.ravel() for each in r_hat_and_ess(part, threads)] for part in (*parts, log_joint)]
     r_hats, effective = (np.concatenate(each) for each in zip(*found, strict=True))
     own = found[-1][0].item(), found[-1][1].item()
@@ -81,7 +83,7 @@ def r_hat_and_ess(draws: Array, threads: int | None = None) -> tuple[Array, Arra
     """R-hat and bulk effective sample size of draws (chains, draws, …), each (…).
 
     A single chain has the R-hat of its halves. NaN where chains are too short; R-hat is NaN, and the effective sample
-    size the number of draws, where all draws are the same.
+    size the number of draws, where all draws are the same. Ctrl-C is raised within a block of entries.
     """
     chains, length = draws.shape[:2]
     flat = draws.reshape(chains, length, -1)
@@ -89,13 +91,19 @@ def r_hat_and_ess(draws: Array, threads: int | None = None) -> tuple[Array, Arra
     r_hat, ess = np.full((2, entries), np.nan)
     size = max(BLOCK // (chains * length), 1)
 
-    def judge(first: int) -> None:
+    stop = Event()
+
+    def judge(first: int) -> bool:
+        if stop.is_set():
+            return False
         block = flat[:, :, first : first + size]
         r_hat[first : first + size], ess[first : first + size] = _judged(np.moveaxis(block, 2, 0))
+        return True
 
     if length >= FEWEST_DRAWS and entries:
-        with ThreadPoolExecutor(threads or numba.get_num_threads()) as pool:
-            list(pool.map(judge, range(0, entries, size)))
+        tasks = [partial(judge, first) for first in range(0, entries, size)]
+        if not all(side_by_side(tasks, threads or numba.get_num_threads(), stop)):
+            raise KeyboardInterrupt
     return r_hat.reshape(draws.shape[2:]), ess.reshape(draws.shape[2:])
 
 

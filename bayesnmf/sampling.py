@@ -12,7 +12,7 @@ from bayesnmf import gauge
 from bayesnmf.fitting import ConvergenceWarning, Job, fit
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status
 from bayesnmf.inference.sides import State, Value
-from bayesnmf.mixing import judged_parts, mixing, verdict
+from bayesnmf.mixing import UNJUDGED, judged_parts, mixing, verdict
 from bayesnmf.options import VI, Priors
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.problems import draws_problem, start_state
@@ -79,18 +79,24 @@ def fit_of_draws(
 ) -> Fit:
     """Make a `Fit` of loadings and components (chains, draws, …): match components, average, judge the chains.
 
-    `statistics` are what the sampler says of every draw, (chains, draws) each.
+    `statistics` are what the sampler says of every draw, (chains, draws) each. Ctrl-C while chains are judged
+    ends the fit with all of its draws, which then count as not mixed.
     """
     value, components = draws
     loadings: Array = value.proportions if isinstance(value, ScaledProportions) else value
     scale = value.scale[..., 0] if isinstance(value, ScaledProportions) else None
-    if exchangeable(job.options.priors):
-        loadings, components, orders = match(loadings, components)
-        diagnostics = {**diagnostics, **label_switching(components, orders)}
+    try:
+        matched = matched_draws(job, loadings, components)
+    except KeyboardInterrupt:  # unmatched draws would be averaged over labels: once more
+        interrupted, matched = True, matched_draws(job, loadings, components)
+    loadings, components, switching = matched
     posterior = Draws(loadings, components, scale)
-    found = mixing(judged_parts(posterior, job.seed), log_joint, getattr(job.options, "threads", None))
-    diagnostics = {**diagnostics, **found}
-    mixed, figures = verdict(diagnostics)
+    found = UNJUDGED
+    try:
+        found = mixing(judged_parts(posterior, job.seed), log_joint, getattr(job.options, "threads", None))
+    except KeyboardInterrupt:
+        interrupted = True
+    mixed, figures = verdict(found)
     reason = INTERRUPTED if interrupted else f"{log_joint.size} draws; {figures}"
     return Fit(
         model=job.model,
@@ -106,10 +112,18 @@ def fit_of_draws(
         counts=job.counts,
         seed=job.seed,
         seconds=0.0,
-        diagnostics=diagnostics,
+        diagnostics={**diagnostics, **switching, **found},
         statistics=statistics,
         _posterior=posterior,
     )
+
+
+def matched_draws(job: Job, loadings: Array, components: Array) -> tuple[Array, Array, dict[str, float]]:
+    """Match the components of all draws, where the priors tell none apart, and say how sure the matching is."""
+    if not exchangeable(job.options.priors):
+        return loadings, components, {}
+    loadings, components, orders = match(loadings, components)
+    return loadings, components, label_switching(components, orders)
 
 
 def match(loadings: Array, components: Array) -> tuple[Array, Array, Array]:

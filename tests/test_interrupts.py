@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 import bayesnmf
-from bayesnmf import NUTS, Dirichlet, Gibbs, Priors
+from bayesnmf import NUTS, Dirichlet, Gibbs, Priors, mixing, sampling
+from bayesnmf.fitting import ConvergenceWarning
 from bayesnmf.inference import evidence
 from bayesnmf.inference import side_by_side as module
 from bayesnmf.kernels.cpu import filter_row, urn
@@ -49,11 +51,13 @@ def alarm_after(calls):
 
 
 def threads_end():
-    """Whether chains end: one that had only just been started may have a sweep to do."""
-    for thread in threading.enumerate():
-        if "ThreadPool" in thread.name:
-            thread.join(10)
-    return not any("ThreadPool" in thread.name for thread in threading.enumerate())
+    """Whether chains end: one that is only just being started may have a sweep to do."""
+    deadline = time.monotonic() + 10
+    while running := any("ThreadPool" in thread.name for thread in threading.enumerate()):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
+    return not running
 
 
 @pytest.mark.parametrize("error", [SystemExit(143), TimeoutError("too long")], ids=["exit", "timeout"])
@@ -145,3 +149,42 @@ def test_ctrl_c_returns_what_tasks_have(monkeypatch):
 
     monkeypatch.setattr(module, "wait", interrupted)
     assert module.side_by_side([lambda: stop.wait(20), lambda: 7], 2, stop) == [True, 7]
+
+
+@pytest.mark.parametrize("place", ["mixing", "matched_draws"])
+def test_ctrl_c_while_chains_are_judged_keeps_their_draws(monkeypatch, place):
+    heard, real = [], getattr(sampling, place)
+
+    def interrupted_once(*given):
+        if not heard:
+            heard.append(None)
+            raise KeyboardInterrupt
+        return real(*given)
+
+    options = replace(LONG, draws=20, thin=1)
+    with pytest.warns(ConvergenceWarning, match="R-hat"):
+        whole = bayesnmf.fit(COUNTS, rank=2, method="gibbs", seed=0, options=options)
+    monkeypatch.setattr(sampling, place, interrupted_once)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        fit = bayesnmf.fit(COUNTS, rank=2, method="gibbs", seed=0, options=options)
+    assert (fit.status.converged, fit.status.reason) == (False, "interrupted")
+    np.testing.assert_array_equal(fit.posterior.components, whole.posterior.components)
+    assert np.isinf(fit.diagnostics["max_r_hat"]) == (place == "mixing")
+
+
+def test_judging_many_entries_is_left_within_a_block(monkeypatch):
+    judged, real = [], mixing._judged
+
+    def one_block(draws):
+        judged.append(None)
+        if len(judged) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+        return real(draws)
+
+    monkeypatch.setattr(mixing, "_judged", one_block)
+    monkeypatch.setattr(mixing, "BLOCK", 40)
+    with pytest.raises(KeyboardInterrupt):
+        mixing.r_hat_and_ess(np.random.default_rng(0).normal(size=(2, 20, 2_000)), threads=2)
+    assert len(judged) < 500  # of 2,000
+    assert threads_end()
