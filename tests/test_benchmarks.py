@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 import benchmarks.__main__  # noqa: E402
-from benchmarks import anchors, data, formulas, objectives, report  # noqa: E402
+from benchmarks import anchors, data, formulas, limit, objectives, report  # noqa: E402
 from benchmarks.__main__ import arguments, main, measure, options_of_the_command  # noqa: E402
 from benchmarks.race import Checkpoint, Run, Terms, Worker, grid  # noqa: E402
 from benchmarks.tools import TOOLS  # noqa: E402
@@ -122,6 +122,15 @@ def test_checkpoints_are_consistent(result: report.Result) -> None:
         values = np.array([c.value for c in run.checkpoints])
         # All of these are monotone in their own objective; the common formula is that up to float32 and 1e-8.
         assert np.all(np.diff(values) >= -1e-6 * abs(values[0]))
+
+
+def test_compiled_c_leaves_denormal_numbers_as_they_are() -> None:
+    """A library linked with -Ofast takes them for zero, in all that its process computes afterwards."""
+    try:
+        limit.compiled("float64")
+    except limit.NoCompilerError:
+        pytest.skip("no C compiler")
+    assert np.all(np.full(3, 5e-324) > 0)
 
 
 def test_gaps_and_tables_agree_with_the_checkpoints(result: report.Result) -> None:

@@ -7,15 +7,19 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import sparse
 
 import bayesnmf
 from bayesnmf import NUTS, Dirichlet, Gibbs, Priors, mixing, sampling
 from bayesnmf.fitting import ConvergenceWarning
 from bayesnmf.inference import evidence
 from bayesnmf.inference import side_by_side as module
-from bayesnmf.kernels.cpu import filter_row, urn
+from bayesnmf.inference.strides import next_length, stride
+from bayesnmf.kernels.cpu import filter_row, settled_totals, settling, urn
 
 COUNTS = np.random.default_rng(0).poisson(3.0, (6, 5))
 LONG = Gibbs(start="random", chains=2, draws=2, warmup=0, thin=20_000)
@@ -188,3 +192,39 @@ def test_judging_many_entries_is_left_within_a_block(monkeypatch):
         mixing.r_hat_and_ess(np.random.default_rng(0).normal(size=(2, 20, 2_000)), threads=2)
     assert len(judged) < 500  # of 2,000
     assert threads_end()
+
+
+def test_long_settling_in_one_thread_is_cut_into_blocks():
+    """Of about a second at most, between which Ctrl-C is heard."""
+    counts = sparse.random_array((3_000, 2_000), density=0.1, format="csr", rng=np.random.default_rng(0))
+    start, components = np.ones((3_000, 16)), np.ones((16, 2_000))
+    seen, real = [], settling.in_blocks
+
+    def note(bounds, work, threads):
+        seen.append(bounds)
+        return real(bounds, work, threads)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settling, "in_blocks", note)
+        settled_totals(counts, start, start, components, np.ones((1, 16)), None, 1e-3, 5, expects=False, threads=1)
+    assert np.diff(counts.indptr[seen[0]]).max() * 16 <= 1.1 * settling.PIECE
+
+
+@pytest.mark.parametrize(("seconds", "lengths"), [(0.01, [1, 8, 10, 10]), (0.3, [1, 3, 3, 3]), (5.0, [1, 1, 1, 1])])
+def test_compiled_strides_come_to_about_a_second(seconds, lengths):
+    found = [1]
+    for _ in range(3):
+        found.append(next_length(found[-1], found[-1] * seconds, 10))
+    assert found == lengths
+
+
+def test_a_stride_of_any_length_gives_what_a_scan_does():
+    def step(state):
+        return state * 1.5, {"square": state**2, "row": jnp.stack([state, -state])}
+
+    end, given = jax.jit(lambda length: stride(step, jnp.asarray(1.0), length, 6))(4)
+    scanned, expected = jax.lax.scan(lambda state, _: step(state), jnp.asarray(1.0), length=4)
+    assert end == scanned
+    for name, value in expected.items():
+        np.testing.assert_array_equal(given[name][:4], value)
+        assert not np.any(given[name][4:])

@@ -34,9 +34,10 @@ from bayesnmf.inference.device_steps import (
 )
 from bayesnmf.inference.extrapolation import CUT, GROWTH, LIMIT, START
 from bayesnmf.inference.sides import Problem, State
+from bayesnmf.inference.strides import next_length
 from bayesnmf.kernels.cpu import Totals
 
-MOST, SECONDS = 50, 1.0  # of iterations without the host
+MOST = 50  # iterations without the host
 GOING, NAN, SETTLED, STATIONARY = range(4)
 
 
@@ -120,7 +121,7 @@ def _ascend(
             seen, before = int(new.filled), len(trace)
             objectives, found = (np.asarray(each)[:seen].tolist() for each in (new.objectives, new.residuals))
             loop, trace, residuals = new, trace + objectives, residuals + (found if plan.residuals else [])
-            limit = _next_limit(limit, time.perf_counter() - began)
+            limit = next_length(limit, time.perf_counter() - began, MOST)
             for iteration in range(before, len(trace)):
                 progress(iteration, trace[iteration])
             if int(loop.stop) != GOING:
@@ -133,11 +134,6 @@ def _ascend(
         to_host(problem.components_summary, problem.components_prior, loop.reached[1]),
     )
     return Ascent(problem, end, trace, residuals, status)
-
-
-def _next_limit(limit: int, seconds: float) -> int:
-    """Return how many iterations to do next, given how long the last ones took (the first, with compilation)."""
-    return int(np.clip(limit * min(SECONDS / max(seconds, 1e-9), 8.0), 1, MOST))
 
 
 def _stopped(stop: int, schedule: Schedule, iterations: int) -> Status:

@@ -7,6 +7,7 @@ and Ctrl-C keeps the draws that there are. What is compiled is kept, for later f
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -21,12 +22,13 @@ from numpyro.infer.util import constrain_fn, potential_energy
 
 from bayesnmf.inference.gibbs import most_draws
 from bayesnmf.inference.side_by_side import side_by_side
+from bayesnmf.inference.strides import next_length, stride
 from bayesnmf.inference.tracing import MOST_KEPT, Fixed, join_arguments, placeholders, shapes_of, split_arguments
 
 Array = NDArray[Any]
 Sites = dict[str, Array]
 
-STRIDE = 10
+STRIDE = 10  # steps at most before progress is told and Ctrl-C heard
 STATISTICS = ("diverging", "num_steps", "accept_prob", "energy")
 
 
@@ -91,10 +93,10 @@ def run_nuts(
 
 
 class _Compiled(NamedTuple):
-    """A chain's first state from its key, its start and the traced arguments; ten steps from these and a state."""
+    """A chain's first state from its key, its start and the traced arguments; then steps from these and a state."""
 
     init: Callable[[jax.Array, dict[str, jax.Array], dict[str, Any]], Any]
-    stride: Callable[[dict[str, Any], Any], tuple[Any, dict[str, jax.Array]]]
+    stride: Callable[[dict[str, Any], Any, Any], tuple[Any, dict[str, jax.Array]]]
 
 
 @lru_cache(maxsize=MOST_KEPT)
@@ -120,22 +122,22 @@ def _compile(
             rng_key=key,
         )
 
-    def stride(traced: dict[str, Any], state: Any) -> tuple[Any, dict[str, jax.Array]]:
-        def step(state: Any, _: None) -> tuple[Any, dict[str, jax.Array]]:
+    def steps(traced: dict[str, Any], state: Any, length: Any) -> tuple[Any, dict[str, jax.Array]]:
+        def step(state: Any) -> tuple[Any, dict[str, jax.Array]]:
             state = sample(state, (traced,))
             sites = constrain_fn(program, (), join_arguments(traced, fixed), state.z)
             return state, {**sites, **{name: getattr(state, name) for name in STATISTICS}}
 
-        return jax.lax.scan(step, state, length=STRIDE)
+        return stride(step, state, length, STRIDE)
 
     given = placeholders(shapes)
     compiled_init = jax.jit(init).lower(*given).compile()
     state = jax.eval_shape(init, *given)
-    return _Compiled(compiled_init, jax.jit(stride).lower(given[2], state).compile())
+    return _Compiled(compiled_init, jax.jit(steps).lower(given[2], state, 1).compile())
 
 
 def _run_threads(
-    block: Callable[[Any], Any], states: list[Any], steps: int, progress: Callable[[int], None]
+    block: Callable[[Any, int], Any], states: list[Any], steps: int, progress: Callable[[int], None]
 ) -> list[list[Sites]]:
     """Run every chain on a thread of its own until all steps are done, or all stop for an exception."""
     stop = threading.Event()
@@ -144,12 +146,15 @@ def _run_threads(
 
     def run(chain: int) -> list[Sites]:
         kept: list[Sites] = []
-        state = states[chain]
+        state, length = states[chain], 1
         with jax.enable_x64(doubles):  # the setting belongs to a thread
             while done[chain] < steps and not stop.is_set():
-                state, drawn = block(state)
-                kept.append({name: np.asarray(value) for name, value in drawn.items()})
-                done[chain] = min(done[chain] + STRIDE, steps)
+                began = time.perf_counter()
+                length = min(length, steps - done[chain])
+                state, drawn = block(state, length)
+                kept.append({name: np.asarray(value)[:length] for name, value in drawn.items()})
+                done[chain] += length
+                length = next_length(length, time.perf_counter() - began, STRIDE)
                 try:
                     progress(sum(done))
                 except KeyboardInterrupt:

@@ -5,6 +5,7 @@ What is compiled is kept, for later fits of the same shapes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,12 +15,13 @@ import numpy as np
 import numpyro
 from numpy.typing import NDArray
 
+from bayesnmf.inference.strides import next_length, stride
 from bayesnmf.inference.tracing import MOST_KEPT, Fixed, join_arguments, shapes_of, split_arguments
 
 Array = NDArray[Any]
 Programs = tuple[Callable[..., Any], Callable[..., Any]]
 
-STRIDE = 100
+STRIDE = 100  # steps at most before progress is told and Ctrl-C heard
 
 
 class SviRun(NamedTuple):
@@ -40,7 +42,8 @@ def run_svi(
 ) -> SviRun:
     """Fit the guide to the program (a pair), `options.max_iter` steps from the parameters `start`.
 
-    Strides of 100 steps are compiled once. The learning rate decays to a tenth over the run.
+    Strides of up to 100 steps, or about a second, share one compilation. The learning rate decays to a tenth over the
+    run.
     """
     traced, fixed = split_arguments(arguments)
     schedule = (options.max_iter, options.learning_rate, options.particles)
@@ -48,11 +51,16 @@ def run_svi(
     state = run.init(jax.random.key(seed), start, traced)
     bounds: list[Array] = []
     interrupted = False
+    done, length = 0, 1
     try:
-        for done in range(0, options.max_iter, STRIDE):
-            state, losses = run.stride(state, traced, min(STRIDE, options.max_iter - done))
-            bounds.append(-np.asarray(losses))
-            progress(done + len(bounds[-1]), float(bounds[-1][-1]))
+        while done < options.max_iter:
+            began = time.perf_counter()
+            length = min(length, options.max_iter - done)
+            state, losses = run.stride(state, traced, length)
+            bounds.append(-np.asarray(losses)[:length])
+            done += length
+            length = next_length(length, time.perf_counter() - began, STRIDE)
+            progress(done, float(bounds[-1][-1]))
     except KeyboardInterrupt:
         if not bounds:
             raise
@@ -86,8 +94,8 @@ def _build(
     def init(key: jax.Array, start: dict[str, Any], traced: dict[str, Any]) -> Any:
         return svi.init(key, init_params=start, **join_arguments(traced, fixed))
 
-    def stride(state: Any, traced: dict[str, Any], length: int) -> tuple[Any, jax.Array]:
+    def steps(state: Any, traced: dict[str, Any], length: Any) -> tuple[Any, jax.Array]:
         arguments = join_arguments(traced, fixed)
-        return jax.lax.scan(lambda s, _: svi.update(s, **arguments), state, length=length)
+        return stride(lambda state: svi.update(state, **arguments), state, length, STRIDE)
 
-    return _Functions(jax.jit(init), jax.jit(stride, static_argnums=2), svi.get_params)
+    return _Functions(jax.jit(init), jax.jit(steps), svi.get_params)

@@ -22,6 +22,7 @@ from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, padded, rows_in_memory, w
 Array = NDArray[Any]
 
 UPDATES = 10  # of a row, that its part of the work is reckoned as
+PIECE = 2**19  # nonzeros × components of a block: 2,000 updates of all its rows take about a second
 DOUBLES = VECTOR_BYTES // 8
 LEAST_EXP = 1e-200
 FINITE = FAST | {"nnan"}
@@ -177,7 +178,7 @@ def settled_totals(
     simplex = rate is None
     scale = _scales(np.ones((1, start.shape[1])) if rate is None else rate)
     threads = threads_or_default(threads, UPDATES * matrix.nnz * start.shape[1])
-    bounds = row_blocks(matrix.indptr, pieces(threads))
+    bounds = row_blocks(matrix.indptr, max(pieces(threads), -(-matrix.nnz * start.shape[1] // PIECE)))
     given = (
         matrix.indptr, matrix.indices, matrix.data, V, np.ascontiguousarray(start), np.ascontiguousarray(means),
         np.ascontiguousarray(prior, dtype=np.float64), scale, expects, simplex, tol, most,
