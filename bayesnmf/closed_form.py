@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from bayesnmf import checks
+from bayesnmf.contestants import begin, contestants
+from bayesnmf.exchanging import exchanged, rough
 from bayesnmf.fitting import Job
 from bayesnmf.inference.coordinate_ascent import (
     INTERRUPTED,
@@ -22,23 +24,29 @@ from bayesnmf.inference.coordinate_ascent import (
     ascend,
     plain_steps,
 )
-from bayesnmf.inference.data_start import flattened_state, led_up
 from bayesnmf.inference.kkt import least_gradient
 from bayesnmf.inference.local import settling_steps, with_settled_loadings
 from bayesnmf.inference.minibatch import Batching, minibatch_ascent
 from bayesnmf.inference.optimality import judged
 from bayesnmf.inference.poisson_regression import FLOOR, SWEEPS, regression_steps
 from bayesnmf.inference.sides import Problem, State
-from bayesnmf.inference.start import random_state
 from bayesnmf.options import MAP, VI, Priors
 from bayesnmf.options.shared import with_sides
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.problems import point_or_mean_field, start_state
-from bayesnmf.racing import Climb, Contestant, contestants, length_of_race, number_of_starts, race, work_of
+from bayesnmf.racing import (
+    Climb,
+    Show,
+    climbing,
+    ended,
+    go_on,
+    length_of_race,
+    number_of_starts,
+    race,
+    work_of,
+)
 from bayesnmf.restarts import best_of
 from bayesnmf.results import Fit, VariationalPosterior
-
-EVEN = 100.0  # concentration of the shares of a nearly even start
 
 
 def fit_closed_form(job: Job) -> Fit:
@@ -93,56 +101,37 @@ def _climb(job: Job, problem: Problem, device: Any, start: Any, rng: np.random.G
     def show(iteration: int, value: float, *_: Any) -> None:
         job.report(label, iteration, options.max_iter, value)
 
+    def climber(problem: Problem, state: State) -> Climb:
+        return climbing(_ascent(job, problem, device, rng), problem, state)
+
     if not isinstance(start, str) or start != "race":
-        return _climber(job, problem, device, start, rng)(schedule, show)
+        return climber(problem, start_state(problem, start, job.rank, rng))(schedule, show)
     work = work_of(job.counts, job.rank)
     begins = contestants(options, number_of_starts(work))
-    starts = [partial(_climber, job, problem, device, begin, rng) for begin in begins]
 
-    def show_race(done: int, total: int, value: float) -> None:
-        job.report(f"{label}, race of {len(starts)} starts", done, total, value)
+    def show_stage(stage: str) -> Show:
+        return lambda done, total, value: job.report(f"{label}, {stage}", done, total, value)
 
-    return race(starts, length_of_race(work, options.algorithm or "em"), schedule, show_race, show)
+    def start_from(place: int) -> Climb:
+        show_way = show_stage(f"way to start {place + 1} of {len(begins)}")
+        return climber(problem, begin(begins[place], problem, job.rank, rng, options.threads, show_way))
 
-
-def _climber(job: Job, problem: Problem, device: Any, start: Any, rng: np.random.Generator) -> Climb:
-    """Return what climbs from a start and, called again, goes on from where it ended."""
-    ascent = _ascent(job, problem, device, rng)
-    held = [_begin(job, problem, start, rng)]
-    now = [problem]
-
-    def climb(schedule: Schedule, show: Any) -> Ascent:
-        found = ascent(now[0], held, schedule, show)
-        now[0], held[:] = found.problem, [found.state]
-        return found
-
-    return climb
-
-
-def _begin(job: Job, problem: Problem, start: Any, rng: np.random.Generator) -> State:
-    """Return the state that a start stands for, or that a contestant of a race begins with."""
-    if not isinstance(start, Contestant):
-        return start_state(problem, start, job.rank, rng)
-    threads = job.options.threads
-    if start.flat:
-        return flattened_state(problem, job.rank, rng, start.word, start.flat, threads)
-    if start.word == "even":
-        state = random_state(problem, job.rank, rng, EVEN)
-    else:
-        state = start_state(problem, start.word, job.rank, rng)
-    if not start.settled:
-        return state
-    schedule = Schedule("alternating", max_iter=start.settled, tol=0, threads=threads)
-    return led_up(problem, state, schedule, settling_steps(schedule))
+    climb, best = race(
+        [partial(start_from, place) for place in range(len(begins))],
+        length_of_race(work, options.algorithm or "em"),
+        schedule,
+        show_stage(f"race of {len(begins)} starts"),
+    )
+    if schedule.tol and not ended(best, schedule):
+        best = go_on(climb, best, rough(schedule), show)
+        climb, best = exchanged(climber, (climb, best), schedule, rng, show, show_stage("exchanges of components"))
+    return best if ended(best, schedule) else go_on(climb, best, schedule, show)
 
 
 def _ascent(
     job: Job, problem: Problem, device: Any, rng: np.random.Generator
 ) -> Callable[[Problem, list[State], Schedule, Any], Ascent]:
-    """Return the algorithm that the options name; it takes the state out of its list, so that nobody else holds it.
-
-    A state is as large as the factors, and lives as long as anything refers to it.
-    """
+    """Return the algorithm that the options name; it takes the state out of its list (`bayesnmf.racing.climbing`)."""
     options: MAP | VI = job.options
     if device is not None:
         from bayesnmf.inference.device_ascent import ascend_on

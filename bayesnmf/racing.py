@@ -9,24 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from bayesnmf.counts import Counts
-from bayesnmf.defaults import sparse
-from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Ascent, Schedule
-from bayesnmf.options import MAP, VI
+from bayesnmf.inference.coordinate_ascent import INTERRUPTED, NOT_A_NUMBER, Ascent, Schedule
+from bayesnmf.inference.sides import Problem, State
 
 MOST_STARTS, LEAST_STARTS = 16, 4
 LEAST_STEPS, MOST_STEPS = 50, 200  # allocation steps, or their worth, that every start has
-RACE_WORK = 1e9  # `work_of` times allocation steps, of all starts together: about a second on two cores
+RACE_WORK = 2.5e9  # `work_of` times allocation steps, of all starts together: about a second on two cores
 PARAMETER_WORK = 20  # an update of a parameter, in nonzeros of an allocation step
 ALLOCATION_STEPS = {"em": 2, "coordinate": 3, "scd": 5, "ccd": 5, "settled": 8}  # what an iteration costs, about
-
-# Iterations without priors, before a sparse one is heeded: few were best on small counts, many on large ones.
-FLAT_FROM_SVD, FLAT_FROM_RANDOM = (0, 5, 50), (5, 20, 50)
-SETTLED_ITERATIONS = 15
 
 Show = Callable[..., None]
 Climb = Callable[[Schedule, Show], Ascent]
@@ -48,40 +42,8 @@ def length_of_race(work: int, algorithm: str) -> int:
     return int(np.clip(steps, LEAST_STEPS, MOST_STEPS)) // ALLOCATION_STEPS[algorithm]
 
 
-class Contestant(NamedTuple):
-    """A start that races, and what is done before.
-
-    Attributes
-    ----------
-    word : {"svd", "random", "even"}
-        From a singular value decomposition; counts shared out at random; nearly evenly.
-    flat : int
-        Iterations of coordinate descent on the likelihood alone (`bayesnmf.inference.data_start.flattened_state`).
-    settled : int
-        Iterations of variational inference that settles the loadings afresh.
-    """
-
-    word: str
-    flat: int = 0
-    settled: int = 0
-
-
-def contestants(options: MAP | VI, number: int) -> list[Contestant]:
-    """Return the starts that race: "svd", then random ones. Sparse priors are led up to, in several ways.
-
-    Where a shape or concentration is below 1, each row soon keeps to the components that it has taken, and from a plain
-    start these are still poor.
-    """
-    if not sparse(options.priors):
-        return [Contestant("svd" if place == 0 else "random") for place in range(number)]
-    begun = [Contestant("svd", flat) for flat in FLAT_FROM_SVD]
-    settled = [Contestant("even", settled=SETTLED_ITERATIONS)] if isinstance(options, VI) else []  # for mean fields
-    others = [each for flat in FLAT_FROM_RANDOM for each in (*settled, Contestant("random", flat))]
-    return (begun + others * number)[:number]
-
-
-def race(starts: Sequence[Callable[[], Climb]], length: int, schedule: Schedule, show_race: Show, show: Show) -> Ascent:
-    """Climb for a few iterations from every start, and from where the highest is until it has converged.
+def race(starts: Sequence[Callable[[], Climb]], length: int, schedule: Schedule, show: Show) -> tuple[Climb, Ascent]:
+    """Climb for a few iterations from every start; return what climbs on from where the highest ended, and its ascent.
 
     Parameters
     ----------
@@ -91,10 +53,9 @@ def race(starts: Sequence[Callable[[], Climb]], length: int, schedule: Schedule,
     length : int
         Iterations that each start has.
     schedule : Schedule
-        Of the whole ascent; the iterations of the winner in the race count among its `max_iter`.
-    show_race, show : callable
-        Progress of the race, called with iterations done, iterations in all and the objective, and that of the winner,
-        called with the iteration and the objective.
+        Of the whole ascent.
+    show : callable
+        Progress: called with iterations done, iterations in all and the objective.
     """
     length = min(length, schedule.max_iter)
     ahead: tuple[Climb, Ascent] | None = None
@@ -104,25 +65,52 @@ def race(starts: Sequence[Callable[[], Climb]], length: int, schedule: Schedule,
         except KeyboardInterrupt:  # while it was made
             if ahead is None:
                 raise
-            return _interrupted(ahead[1])
+            return ahead[0], interrupted(ahead[1])
         found = climb(
             replace(schedule, max_iter=length),
-            lambda done, value, *_, number=number: show_race(number * length + done, len(starts) * length, value),
+            lambda done, value, *_, number=number: show(number * length + done, len(starts) * length, value),
         )
-        interrupted = found.status.reason == INTERRUPTED
+        left = found.status.reason == INTERRUPTED
         if ahead is None or height(found) > height(ahead[1]):
             ahead = climb, found
-        if interrupted:
-            return _interrupted(ahead[1])
+        if left:
+            return ahead[0], interrupted(ahead[1])
         del climb, found  # of several states only the best is held
     assert ahead is not None
-    climb, best = ahead
-    done, rest = best.status.iterations, schedule.max_iter - best.status.iterations
-    if best.status.converged or not rest or height(best) == -np.inf:
-        return best
-    trace, residuals = best.trace, best.residuals
-    del ahead, best  # its state lives on in `climb` alone, which lets go of it
-    last = climb(replace(schedule, max_iter=rest), lambda iteration, value, *_: show(done + iteration, value))
+    return ahead
+
+
+def climbing(ascent: Callable[[Problem, list[State], Schedule, Show], Ascent], problem: Problem, state: State) -> Climb:
+    """Return what climbs from a state and, called again, goes on from where it ended.
+
+    Parameters
+    ----------
+    ascent : callable
+        Takes the state out of its list, so that nobody else holds it: a state is as large as the factors, and lives as
+        long as anything refers to it.
+    """
+    now, held = [problem], [state]
+
+    def climb(schedule: Schedule, show: Show) -> Ascent:
+        found = ascent(now[0], held, schedule, show)
+        now[0], held[:] = found.problem, [found.state]
+        return found
+
+    return climb
+
+
+def go_on(climb: Climb, sofar: Ascent, schedule: Schedule, show: Show) -> Ascent:
+    """Climb on until `schedule` ends it; iterations so far count among its `max_iter`.
+
+    Parameters
+    ----------
+    show : callable
+        Progress: called with the iteration and the objective.
+    """
+    done = sofar.status.iterations
+    trace, residuals = sofar.trace, sofar.residuals
+    del sofar  # its state lives on in `climb` alone, which lets go of it
+    last = climb(replace(schedule, max_iter=schedule.max_iter - done), lambda more, value, *_: show(done + more, value))
     return last._replace(
         trace=trace + last.trace[1:],
         residuals=residuals + last.residuals[1:],
@@ -130,7 +118,14 @@ def race(starts: Sequence[Callable[[], Climb]], length: int, schedule: Schedule,
     )
 
 
-def _interrupted(ascent: Ascent) -> Ascent:
+def ended(ascent: Ascent, schedule: Schedule) -> bool:
+    """Whether nothing is left to be done: iterations are used up, or Ctrl-C or bad numbers ended them."""
+    bad = ascent.status.reason in (INTERRUPTED, NOT_A_NUMBER) or height(ascent) == -np.inf
+    return bad or ascent.status.iterations >= schedule.max_iter
+
+
+def interrupted(ascent: Ascent) -> Ascent:
+    """Return an ascent that Ctrl-C ended."""
     return ascent._replace(status=ascent.status._replace(converged=False, reason=INTERRUPTED))
 
 

@@ -15,7 +15,8 @@ LONGEST_FILE, LONGEST_BODY, MOST_PARAMETERS = 300, 60, 6
 # Imports point down: a module may import at its top only what stands to its left.
 LAYERS = [
     "models", "writing", "counts", "kernels", "priors", "gauge", "specification", "checks", "inference", "options",
-    "defaults", "results", "problems", "keeping", "fitting", "racing", "restarts", "closed_form", "decomposing",
+    "defaults", "results", "problems", "keeping", "fitting", "racing", "exchanging", "contestants",
+    "restarts", "closed_form", "decomposing",
     "progress", "relabel", "mixing", "sampling", "gibbs_chains", "thinning", "programs", "projection", "streaming",
     "posterior", "allocations", "views", "datatree", "encoding", "storage", "bounds", "evidence", "scoring", "chains",
     "measures", "simulation", "sidecars", "io", "datasets", "diagnostics", "moments", "posteriors", "selection",

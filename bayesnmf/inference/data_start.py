@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from bayesnmf.counts import Counts
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Schedule, Steps, ascend
 from bayesnmf.inference.poisson_regression import SWEEPS, regression_steps
 from bayesnmf.inference.sides import Mode, Problem, State
@@ -51,10 +52,20 @@ def flattened_state(
     word : {"svd", "random"}
         Where the descent starts.
     """
-    flat = Problem(problem.counts, Gamma(1.0, 0.0), Dirichlet(1.0), Mode(), Mode(estimated=True))
+    flat = flat_problem(problem.counts)
     begin = data_state if word == "svd" else random_state
     schedule = Schedule("alternating", sweeps=SWEEPS["scd"], max_iter=iterations, threads=threads)
     fitted = led_up(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"))
+    return at_factors(problem, fitted, threads)
+
+
+def flat_problem(counts: Counts) -> Problem:
+    """Return the problem whose objective is the log-likelihood of these counts."""
+    return Problem(counts, Gamma(1.0, 0.0), Dirichlet(1.0), Mode(), Mode(estimated=True))
+
+
+def at_factors(problem: Problem, fitted: State, threads: int | None) -> State:
+    """Carry the conditionals given the allocations at the state of another problem of the same counts."""
     factors = fitted.loadings.geometric, fitted.components.geometric
     totals = expected_allocations(problem.counts.matrix, *factors, threads=threads)
     return state_from_totals(problem, totals.loadings, totals.components)

@@ -109,8 +109,10 @@ def settled_status(rows: int, n: int, tol: float, iterations: int) -> Status:
     return Status(rows == n, f"{rows} of {n} rows settled to {tol:.1g} relative", iterations)
 
 
-def settling_steps(schedule: Schedule) -> Steps:
+def settling_steps(schedule: Schedule, most: int = SETTLED_ITER) -> Steps:
     """Propose the components' update at loadings that settle anew from even ones, and a plain step otherwise.
+
+    A row is updated `most` times at most.
 
     Loadings that are left where they were keep the sides they took while the components were still poor, where a small
     concentration makes each row choose. scikit-learn's LDA starts its rows afresh every time, too.
@@ -119,7 +121,7 @@ def settling_steps(schedule: Schedule) -> Steps:
     def steps(here: Iterate) -> Iterator[State]:
         fixed, components = replace(here.problem, fixed_components=True), here.state.components
         state = State(even_loadings(fixed, components, len(components.geometric)), components)
-        state = settle(fixed, state, SETTLED_TOL, SETTLED_ITER, schedule.threads).state
+        state = settle(fixed, state, SETTLED_TOL, most, schedule.threads).state
         totals = allocate(here.problem, state, schedule.threads, "components")
         yield update(here.problem, state, "components", totals)
         yield step(here.problem, here.state, here.totals, schedule)
