@@ -107,13 +107,13 @@ def _climb(job: Job, problem: Problem, device: Any, start: Any, rng: np.random.G
     if not isinstance(start, str) or start != "race":
         return climber(problem, start_state(problem, start, job.rank, rng))(schedule, show)
     work = work_of(job.counts, job.rank)
-    begins = contestants(options, number_of_starts(work))
+    begins = contestants(options, number_of_starts(work) if job.rank > 1 else 1)
 
     def show_stage(stage: str) -> Show:
         return lambda done, total, value: job.report(f"{label}, {stage}", done, total, value)
 
     def start_from(place: int) -> Climb:
-        show_way = show_stage(f"way to start {place + 1} of {len(begins)}")
+        show_way = show_stage(f"log-likelihood on the way to start {place + 1} of {len(begins)}")
         return climber(problem, begin(begins[place], problem, job.rank, rng, options.threads, show_way))
 
     climb, best = race(

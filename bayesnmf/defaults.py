@@ -24,7 +24,7 @@ def resolve_options(options: Options) -> Options:
     in_steps = chosen["algorithm"] in ("gradient", "minibatch")
     if options.start is None:
         alone = "descent" if sparse(options.priors) else "svd"
-        chosen["start"] = alone if in_steps else "race"
+        chosen["start"] = alone if in_steps or options.device == "gpu" else "race"  # each climb would copy the counts
     chosen["extrapolate"] = not in_steps if options.extrapolate is None else options.extrapolate
     if options.tol is None:
         chosen["tol"] = TOL.get(chosen["algorithm"], 1e-7)

@@ -68,7 +68,8 @@ def _higher(climber: Climber, best: Ascent, schedule: Schedule, rng: np.random.G
     left = schedule.max_iter - best.status.iterations
     more = number_of_starts(work_of(best.problem.counts, len(best.state.components.geometric))) / LEAST_STARTS
     glances, trials = int(FEWEST_GLANCES * more), int(FEWEST_TRIALS * more)
-    total, done = glances * GLANCE + trials * TRIAL, 0
+    chosen, done = exchanges.best(glances), 0
+    total = len(chosen) * GLANCE + trials * TRIAL
 
     def tried(exchange: Exchange, iterations: int) -> Begun:
         nonlocal done
@@ -82,11 +83,10 @@ def _higher(climber: Climber, best: Ascent, schedule: Schedule, rng: np.random.G
             raise KeyboardInterrupt
         return climb, found
 
-    chosen = exchanges.best_first[:glances]
     heights = [height(tried(exchange, GLANCE)[1]) for exchange in chosen]
     for number in np.argsort(heights)[::-1][:trials]:
         climb, found = tried(chosen[number], TRIAL)
-        if height(found) > height(best):
+        if height(found) > height(best) + ROUGH_TOL * abs(height(best)):  # what is left to `best` may be as much
             return climb, _joined(best, found)
     return None
 

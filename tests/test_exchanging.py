@@ -46,7 +46,7 @@ def exchanges_at(counts, factors, options=None):
 def test_the_best_exchange_merges_what_is_one_and_splits_what_is_two():
     counts = blocks()
     exchanges, problem, state = exchanges_at(counts, poor_factors())
-    best = exchanges.best_first[0]
+    best = exchanges.best(1)[0]
     assert (best.merged, best.split) == ((0, 1), 3)
     after = exchanges.state_after(best)
     before, now = (objective(problem, each, allocate(problem, each, 1).loglik) for each in (state, after))
@@ -68,7 +68,7 @@ def test_the_loss_by_merging_is_that_of_the_bound_at_these_allocations():
         return sum(xlogy(n, np.outer(n.sum(1), n.sum(0)) / n.sum()).sum() - xlogy(n, n).sum() for n in parts)
 
     gains = np.array([gain for gain, _ in exchanges.splits])
-    for exchange in exchanges.best_first:
+    for exchange in exchanges.best(100):
         (a, b), c = exchange.merged, exchange.split
         merged = [N[a] + N[b], *(N[k] for k in range(RANK) if k not in (a, b))]
         assert gains[c] - exchange.gain == pytest.approx(bound(N) - bound(merged), rel=1e-9)
@@ -77,7 +77,7 @@ def test_the_loss_by_merging_is_that_of_the_bound_at_these_allocations():
 def test_totals_are_kept():
     counts = blocks(seed=2)
     exchanges, _, _ = exchanges_at(counts, poor_factors())
-    for exchange in exchanges.best_first:
+    for exchange in exchanges.best(5):
         after = exchanges.state_after(exchange)
         np.testing.assert_allclose(after.loadings.value.sum(axis=1), counts.row_totals)
         np.testing.assert_allclose(after.components.value.sum(axis=1), 1)

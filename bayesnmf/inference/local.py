@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from bayesnmf.inference.sides import (
     objective,
     update_loadings,
 )
-from bayesnmf.kernels.cpu import settled_totals
+from bayesnmf.kernels.cpu import row_blocks, settled_totals
 from bayesnmf.priors import Distribution, Gamma, ScaledProportions
 
 Array = NDArray[Any]
@@ -179,11 +180,17 @@ def with_settled_loadings(ascent: Ascent, threads: int | None) -> Ascent:
 # --- some of the rows --------------------------------------------------------------------------------
 
 
-def row_blocks_of(counts: Counts) -> Iterator[tuple[slice, Counts]]:
-    """Cut counts into blocks of rows that share their memory; Σ log X! is left out of them."""
-    matrix = counts.matrix
-    for first in range(0, counts.shape[0], BLOCK_ROWS):
-        block = slice(first, min(first + BLOCK_ROWS, counts.shape[0]))
+def row_blocks_of(counts: Counts, nonzeros: int | None = None) -> Iterator[tuple[slice, Counts]]:
+    """Cut counts into blocks of rows that share their memory; Σ log X! is left out of them.
+
+    They have 4,096 rows, or about so many nonzeros.
+    """
+    matrix, n = counts.matrix, counts.shape[0]
+    bounds = [*range(0, n, BLOCK_ROWS), n]
+    if nonzeros is not None:
+        bounds = row_blocks(matrix.indptr, -(-counts.nnz // nonzeros) or 1).tolist()
+    for first, last in pairwise(bounds):
+        block = slice(first, last)
         starts = matrix.indptr[block.start : block.stop + 1]
         inside = slice(starts[0], starts[-1])
         arrays = (matrix.data[inside], matrix.indices[inside], starts - starts[0])

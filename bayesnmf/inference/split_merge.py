@@ -29,6 +29,8 @@ Array = NDArray[Any]
 
 LEAST_SHARE = 0.1  # of a count that a component must have for its split to heed the count
 SPLIT_ITERATIONS = 5
+CELLS = 2**22  # counts × components that are shared out at once
+PAIRS_FOR_EACH = 10  # of the exchanges asked for
 PAIR_WORK = 2e7  # nonzeros × pairs of components that the loss by merging is estimated from
 
 
@@ -56,16 +58,24 @@ class Exchanges:
     def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
         self.problem = problem
         self.totals = allocate(problem, state, threads)
-        losses = _merge_losses(problem.counts, state, self.totals, rng)
+        self.losses = _merge_losses(problem.counts, state, self.totals, rng)
         self.splits = [_split(part, rng, threads) for part in _parts(problem.counts, state)]
+
+    def best(self, number: int) -> list[Exchange]:
+        """Return so many exchanges, the best first, of the pairs of components that lose least by merging."""
         first, second = np.triu_indices(len(self.splits), 1)
-        found = [
-            Exchange(gain - losses[a, b], (int(a), int(b)), c)
-            for a, b in zip(first, second, strict=True)
-            for c, (gain, _) in enumerate(self.splits)
-            if c not in (a, b)
+        pairs = np.argsort(self.losses[first, second])[: PAIRS_FOR_EACH * number]
+        a, b = first[pairs], second[pairs]
+        gains = np.array([gain for gain, _ in self.splits]) - self.losses[a, b][:, None]
+        places = np.arange(len(a))
+        gains[places, a] = gains[places, b] = -np.inf  # what is merged is not split
+        flat = np.argsort(gains, axis=None)[::-1][:number]
+        found = [(pair, split) for pair, split in zip(*np.unravel_index(flat, gains.shape), strict=True)]
+        return [
+            Exchange(float(gains[pair, split]), (int(a[pair]), int(b[pair])), int(split))
+            for pair, split in found
+            if np.isfinite(gains[pair, split])
         ]
-        self.best_first = sorted(found, reverse=True)
 
     def state_after(self, exchange: Exchange) -> State:
         """Return the state whose totals are those of merged and of split components."""
@@ -121,7 +131,7 @@ def _parts(counts: Counts, state: State) -> list[Counts]:
     """Return the counts of each component, without those that it has but a small share of."""
     rank = len(state.components.geometric)
     found: list[list[csr_array]] = [[] for _ in range(rank)]
-    for block, part in row_blocks_of(counts):
+    for block, part in row_blocks_of(counts, max(CELLS // rank, 1)):
         cells = cell_allocations(part.matrix, state.loadings.geometric[block], state.components.geometric)
         rows = np.repeat(np.arange(part.shape[0]), np.diff(part.matrix.indptr))
         kept = cells >= LEAST_SHARE * part.matrix.data[:, None]

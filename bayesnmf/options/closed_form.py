@@ -23,7 +23,9 @@ class MAP:
     start : Start, Fit, "race", "svd", "random" or None
         "svd": from a singular value decomposition of the counts (`bayesnmf.inference.data_start`). "descent": from
         there by 50 iterations of coordinate descent on the likelihood alone, for sparse priors. "race": some iterations
-        from several of these and from random starts, of which the best goes on (`bayesnmf.racing`). None is "race".
+        from several of these and from random starts, of which the best goes on (`bayesnmf.racing`); then, of three
+        components or more and unless `tol` is 0, two are merged and another is split for as long as this raises the
+        objective (`bayesnmf.exchanging`). None is "race".
     basis : {"natural", "log"} or None
         Where the mode is taken. "natural" needs every shape and concentration ≥ 1; "log" is the log (softmax)
         basis, whose density includes the Jacobian. None is natural where it can be, else log.
