@@ -150,6 +150,7 @@ def run_compare(options: argparse.Namespace) -> int:
     from bayesnmf.reports import file_names, notes, rich_table, write
 
     out = checks.check_folder(options.out, "--out", file_names())
+    checks.check_plots_can_be_drawn()
 
     settings, progress = Settings(draws=options.draws), not options.quiet
     result = compare(counts, options.model, rank, methods, seed=seed, settings=settings, out=out, progress=progress)
@@ -166,11 +167,11 @@ def run_compare(options: argparse.Namespace) -> int:
     return INTERRUPTED if result.interrupted else 0
 
 
-def attempt[Result](write: Callable[[], Result]) -> tuple[Result | None, Exception | None]:
+def attempt[Result](write: Callable[[], Result]) -> tuple[Result | None, BaseException | None]:
     """Return what a function that writes returns, or why it could not: a full disk must not cost the results."""
     try:
         return write(), None
-    except (OSError, ImportError, MemoryError) as error:
+    except (Exception, KeyboardInterrupt) as error:
         return None, error
 
 

@@ -35,11 +35,13 @@ from bayesnmf.options.shared import with_sides
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.problems import point_or_mean_field, start_state
 from bayesnmf.racing import (
+    LEADING_UP,
     Climb,
     Show,
     climbing,
     ended,
     go_on,
+    interrupted,
     length_of_race,
     number_of_starts,
     race,
@@ -57,9 +59,13 @@ def fit_closed_form(job: Job) -> Fit:
         best, diagnostics = best_of(job, partial(_climb, job, problem, device))
         best = _finished(job, best)
     if best.residuals:
-        diagnostics |= {"kkt_residual": best.residuals[-1], "least_gradient": least_gradient(problem, best.state)}
-        status = judged(best.status, diagnostics, job.counts.total, job.options.kkt_tol)
-        best = best._replace(status=status)
+        diagnostics |= {"kkt_residual": best.residuals[-1]}
+        try:
+            diagnostics |= {"least_gradient": least_gradient(problem, best.state)}
+            status = judged(best.status, diagnostics, job.counts.total, job.options.kkt_tol)
+            best = best._replace(status=status)
+        except KeyboardInterrupt:
+            best = interrupted(best)
     return replace(fit_of_ascent(job, best), diagnostics=diagnostics)
 
 
@@ -71,7 +77,7 @@ def _finished(job: Job, ascent: Ascent) -> Ascent:
         if status.converged:
             job.report(f"{job.method} {job.model}", status.iterations, status.iterations, ascent.trace[-1])
     except KeyboardInterrupt:
-        return ascent._replace(status=ascent.status._replace(converged=False, reason=INTERRUPTED))
+        return interrupted(ascent)
     return ascent
 
 
@@ -113,7 +119,7 @@ def _climb(job: Job, problem: Problem, device: Any, start: Any, rng: np.random.G
         return lambda done, total, value: job.report(f"{label}, {stage}", done, total, value)
 
     def start_from(place: int) -> Climb:
-        show_way = show_stage(f"log-likelihood on the way to start {place + 1} of {len(begins)}")
+        show_way = show_stage(f"{LEADING_UP} {place + 1} of {len(begins)}")
         return climber(problem, begin(begins[place], problem, job.rank, rng, options.threads, show_way))
 
     climb, best = race(

@@ -11,13 +11,15 @@ from functools import partial
 import numba
 import numpy as np
 
-from bayesnmf.fitting import Job
+from bayesnmf.fitting import LARGEST_DRAWS, Job
 from bayesnmf.inference.collapsed_gibbs import collapsed_gibbs_chain
+from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status
 from bayesnmf.inference.gibbs import Chain, Schedule, gibbs_chain, most_draws
 from bayesnmf.inference.running import Entries, Running, summarise
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.sides import State
 from bayesnmf.keeping import THINNED, keeps_moments, size_of_draws
+from bayesnmf.mixing import judged_rows, r_hat_and_ess, verdict, worst_of
 from bayesnmf.options import Gibbs
 from bayesnmf.problems import draws_problem
 from bayesnmf.results import Fit
@@ -30,8 +32,9 @@ def fit_gibbs(job: Job) -> Fit:
     schedules = schedules_of(job)
     if job.options.keep == "auto" and schedules[0].running is not None:
         _warn_of_thinning(job, states[0], schedules[0])
-    chains = run_chains(job, (states, streams), schedules)
-    interrupted = any(chain.interrupted for chain in chains)
+    stop = threading.Event()
+    chains = run_chains(job, (states, streams), schedules, stop)
+    interrupted = stop.is_set() or any(chain.interrupted for chain in chains)
     kept, length = most_draws([len(chain.log_joint) for chain in chains])
     every = schedules[0].every
     values = [[stack(chains[c].draws[: -(-length // every)], side) for side in (0, 1)] for c in kept]
@@ -43,7 +46,10 @@ def fit_gibbs(job: Job) -> Fit:
 
 
 def with_moments(fit: Fit, running: list[Running], every: int) -> Fit:
-    """Return a fit of thinned draws with means, and what else is known, of all draws of its chains."""
+    """Return a fit of thinned draws with means, and what else is known, of all draws of its chains.
+
+    They have mixed or not by split R-hat and batch means of all draws, not by the few that are kept.
+    """
     found = summarise(running, fit.components)
     moments = {
         f"{side}_{name}": getattr(value, side)
@@ -51,8 +57,17 @@ def with_moments(fit: Fit, running: list[Running], every: int) -> Fit:
         for side in Entries._fields
         if getattr(value, side) is not None
     }
-    diagnostics = {**fit.diagnostics, "kept_every": float(every)}
-    return replace(fit, **found.mean._asdict(), moments=moments, diagnostics=diagnostics)
+    rows = judged_rows(len(found.mean.loadings), fit.seed)
+    judged = [(found.r_hat.components, found.ess.components), (found.r_hat.loadings[rows], found.ess.loadings[rows])]
+    if found.r_hat.scale is not None and found.ess.scale is not None:
+        judged.append((found.r_hat.scale[rows], found.ess.scale[rows]))
+    judged.append(r_hat_and_ess(fit.trace))
+    diagnostics = {**fit.diagnostics, **worst_of(judged), "kept_every": float(every)}
+    mixed, figures = verdict(diagnostics)
+    status = fit.status
+    if status.reason != INTERRUPTED:
+        status = Status(mixed, f"{fit.trace.size} draws; {figures} (by halves and batches)", fit.trace.size)
+    return replace(fit, **found.mean._asdict(), moments=moments, diagnostics=diagnostics, status=status)
 
 
 def schedules_of(job: Job) -> list[Schedule]:
@@ -73,11 +88,12 @@ def _warn_of_thinning(job: Job, state: State, schedule: Schedule) -> None:
     seconds = _seconds_of_a_sweep(job, state) * schedule.sweeps * -(-options.chains // at_once)
     kept = options.chains * -(-options.draws // schedule.every)
     size = size_of_draws(options, job.rank, job.counts.shape) / 2**30
+    or_all = ", or Gibbs(keep='draws') for all draws" if size * 2**30 <= LARGEST_DRAWS else ""
     warnings.warn(
         f"all {options.chains} × {options.draws:,} draws would take {size:.1f} GiB: every {schedule.every}th is kept, "
         f"{kept:,} in all, with means, standard deviations, R-hat and effective sample sizes of all draws "
         f"(Fit.moments); {schedule.sweeps * options.chains:,} sweeps to go, {duration(seconds)}; choose "
-        "Gibbs(keep='moments') to have this without a warning, or Gibbs(keep='draws') for all draws",
+        f"Gibbs(keep='moments') to have this without a warning{or_all}",
         UserWarning,
         stacklevel=5,
     )
@@ -89,10 +105,13 @@ def _seconds_of_a_sweep(job: Job, state: State) -> float:
     rng = np.random.default_rng(0)
     problem = draws_problem(job.counts, options.priors, rng, 1)
     run_chain = collapsed_gibbs_chain if options.collapsed else gibbs_chain
+    blocks = options.threads if options.chains == 1 else 1
     seconds = []
     for _ in range(2):
         started = time.perf_counter()
-        run_chain(problem, state, rng, Schedule(1, 1, 1), 1)  # three sweeps, with the one that a draw is left by
+        # Three sweeps, with the one that a draw is left by.
+        if run_chain(problem, state, rng, Schedule(1, 1, 1), blocks).interrupted:
+            raise KeyboardInterrupt
         seconds.append((time.perf_counter() - started) / 3)
     return min(seconds)
 
@@ -106,18 +125,18 @@ def duration(seconds: float) -> str:
 
 
 def run_chains(
-    job: Job, starts: tuple[list[State], list[np.random.Generator]], schedules: list[Schedule]
+    job: Job, starts: tuple[list[State], list[np.random.Generator]], schedules: list[Schedule], stop: threading.Event
 ) -> list[Chain]:
     """Run every chain on a thread of its own: several need no row blocks, a single one gets them all.
 
-    Ctrl-C and any other exception, in a chain or while waiting for them, end all of them at their next sweep.
+    Ctrl-C and any other exception, in a chain or while waiting for them, set `stop` and end all of them at their next
+    sweep.
     """
     options: Gibbs = job.options
     states, streams = starts
     at_once = min(options.threads or numba.get_num_threads(), options.chains)
     blocks = options.threads if options.chains == 1 else 1
     done = [0] * options.chains
-    stop = threading.Event()
 
     def run(number: int) -> Chain:
         def show(iteration: int, value: float, _: State) -> None:

@@ -6,7 +6,7 @@ ArviZ, which the tests compare with, takes the entries one by one, in five times
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from threading import Event
 from typing import Any
@@ -34,10 +34,14 @@ def judged_parts(posterior: Draws, seed: int) -> list[Array]:
 
     Of more rows, 50 are chosen by `numpy.random.default_rng(seed).choice(n, 50, replace=False)`, with the fit's seed.
     """
-    n = posterior.loadings.shape[2]
-    rows = np.random.default_rng(seed).choice(n, size=min(n, JUDGED_ROWS), replace=False)
+    rows = judged_rows(posterior.loadings.shape[2], seed)
     scale = [] if posterior.scale is None else [posterior.scale[:, :, rows]]
     return [posterior.components, posterior.loadings[:, :, rows], *scale]
+
+
+def judged_rows(n: int, seed: int) -> Array:
+    """Return the rows, of n, whose loadings are judged."""
+    return np.random.default_rng(seed).choice(n, size=min(n, JUDGED_ROWS), replace=False)
 
 
 def mixing(parts: Iterable[Array], log_joint: Array, threads: int | None = None) -> dict[str, float]:
@@ -58,11 +62,18 @@ def mixing(parts: Iterable[Array], log_joint: Array, threads: int | None = None)
         whose R-hat is above 1.05; `r_hat_log_joint` and `ess_log_joint`. Entries that never change are left out.
         Chains too short to be judged have an infinite R-hat and no effective draws.
     """
-    if log_joint.shape[1] < 2 * FEWEST_DRAWS:
+    given = (*parts, log_joint)
+    if min(part.shape[1] for part in given) < 2 * FEWEST_DRAWS:
         return dict(UNJUDGED)
-    found = [[each.ravel() for each in r_hat_and_ess(part, threads)] for part in (*parts, log_joint)]
-    r_hats, effective = (np.concatenate(each) for each in zip(*found, strict=True))
-    own = found[-1][0].item(), found[-1][1].item()
+    return worst_of([r_hat_and_ess(part, threads) for part in given])
+
+
+def worst_of(judged: Sequence[tuple[Array, Array]]) -> dict[str, float]:
+    """Return what `mixing` does, of R-hat and effective sample sizes by part; the last are those of the log joint."""
+    r_hats, effective = (np.concatenate([each.ravel() for each in side]) for side in zip(*judged, strict=True))
+    if np.isnan(effective).any():  # of an entry that never changes it is the number of draws
+        return dict(UNJUDGED)
+    own = judged[-1][0].item(), judged[-1][1].item()
     return {
         "max_r_hat": float(np.fmax.reduce(r_hats, initial=1.0)),
         "min_ess": float(np.fmin.reduce(effective)),
@@ -93,16 +104,15 @@ def r_hat_and_ess(draws: Array, threads: int | None = None) -> tuple[Array, Arra
 
     stop = Event()
 
-    def judge(first: int) -> bool:
-        if stop.is_set():
-            return False
-        block = flat[:, :, first : first + size]
-        r_hat[first : first + size], ess[first : first + size] = _judged(np.moveaxis(block, 2, 0))
-        return True
+    def judge(first: int) -> None:
+        if not stop.is_set():
+            block = flat[:, :, first : first + size]
+            r_hat[first : first + size], ess[first : first + size] = _judged(np.moveaxis(block, 2, 0))
 
     if length >= FEWEST_DRAWS and entries:
         tasks = [partial(judge, first) for first in range(0, entries, size)]
-        if not all(side_by_side(tasks, threads or numba.get_num_threads(), stop)):
+        side_by_side(tasks, threads or numba.get_num_threads(), stop)
+        if stop.is_set():
             raise KeyboardInterrupt
     return r_hat.reshape(draws.shape[2:]), ess.reshape(draws.shape[2:])
 

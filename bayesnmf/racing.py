@@ -22,6 +22,9 @@ RACE_WORK = 2.5e9  # `work_of` times allocation steps, of all starts together: a
 PARAMETER_WORK = 20  # an update of a parameter, in nonzeros of an allocation step
 ALLOCATION_STEPS = {"em": 2, "coordinate": 3, "scd": 5, "ccd": 5, "settled": 8}  # what an iteration costs, about
 
+# In labels of progress on the way to a start, whose values are no objectives of the fit.
+LEADING_UP = "log-likelihood on the way to start"
+
 Show = Callable[..., None]
 Climb = Callable[[Schedule, Show], Ascent]
 

@@ -35,6 +35,8 @@ def best_of(job: Job, climb: Callable[[Any, np.random.Generator, str], Any]) -> 
             start = "random"
         try:
             found = climb(start, rng, label)
+            if not found.trace:
+                raise KeyboardInterrupt
         except KeyboardInterrupt:  # before its first iterate
             if best is None:
                 raise

@@ -39,7 +39,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         _put(temporary, target)
     except OSError as error:
         kind = PermissionError if isinstance(error, PermissionError) else OSError
-        raise kind(f"cannot write {path}: {error}; check free space and permissions") from error
+        refused = kind(f"cannot write {path}: {error}; check free space and permissions")
+        refused.errno = error.errno
+        raise refused from error
     finally:
         _remove(temporary)
 
@@ -67,7 +69,8 @@ def try_folder(folder: str | os.PathLike[str]) -> None:
 
 def _name_beside(path: Path) -> Path:
     """Return a new hidden name in the same folder with the same suffix."""
-    return path.with_name(f".{path.stem[:200]}-{secrets.token_hex(4)}{path.suffix}")
+    stem = path.stem.encode(errors="surrogateescape")[:200].decode(errors="ignore")  # a name has at most 255 bytes
+    return path.with_name(f".{stem}-{secrets.token_hex(4)}{path.suffix}")
 
 
 def _check_may_replace(target: Path) -> None:
@@ -95,10 +98,10 @@ def _put(temporary: Path, target: Path) -> None:
 
 def _settle(temporary: Path, target: Path) -> None:
     """Bring a file to disk, where some systems find out only now that there is no room; keep the older permissions."""
+    with temporary.open("r+b") as file:
+        os.fsync(file.fileno())
     if target.is_file():
         shutil.copymode(target, temporary)
-    with temporary.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def _remove(path: Path) -> None:

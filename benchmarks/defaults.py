@@ -29,6 +29,7 @@ from bayesnmf import MAP, VI, Dirichlet, Priors
 from bayesnmf.checks import as_counts
 from bayesnmf.counts import Counts
 from bayesnmf.fitting import resolve_priors
+from bayesnmf.racing import LEADING_UP
 from benchmarks import data, objectives
 from benchmarks.defaults_table import as_table
 
@@ -65,7 +66,7 @@ def fit(counts: Counts, task: str, seed: int, options: Any = None, rank: int | N
     began = time.perf_counter()
 
     def note(label: str, _done: int, _total: int, value: float) -> None:
-        if "log-likelihood" not in label:  # of a start that is led up to without priors
+        if LEADING_UP not in label:
             seen.append((time.perf_counter() - began, value))
 
     fitted = bayesnmf.fit(counts, model, rank or components, method, seed=seed, options=options, progress=note)

@@ -112,6 +112,21 @@ def test_auto_says_once_what_is_kept_and_how_long_it_takes(small_memory):
     assert whole.posterior.draws == 100
 
 
+def test_the_status_is_that_of_all_draws_not_of_those_kept(small_memory):
+    """Ten draws a chain would have R-hat and effective sample sizes of their own, far worse than those of a hundred."""
+    found = fitted("dirichlet_gamma", keep="moments")
+    sides = [found.moments[f"{side}_r_hat"].ravel() for side in ("loadings", "components", "scale")]
+    own = found.diagnostics["r_hat_log_joint"]
+    assert found.diagnostics["max_r_hat"] == max(np.nanmax(np.concatenate(sides)), own)
+    sizes = [found.moments[f"{side}_ess"].min() for side in ("loadings", "components", "scale")]
+    assert found.diagnostics["min_ess"] == min(*sizes, found.diagnostics["ess_log_joint"])
+    assert found.diagnostics["min_ess"] > found.posterior.components.shape[0] * found.posterior.draws
+    assert found.status.reason.startswith(
+        f"{found.trace.size} draws; R-hat at most {found.diagnostics['max_r_hat']:.3f}"
+    )
+    assert found.status.reason.endswith("(by halves and batches)")
+
+
 def test_small_runs_keep_every_draw():
     found = fitted()
     assert found.moments is None

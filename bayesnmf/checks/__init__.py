@@ -36,7 +36,13 @@ from bayesnmf.checks.evidence import (
     check_proper_loadings,
     check_visits,
 )
-from bayesnmf.checks.files import check_axes, check_entries, check_file_to_write, check_folder
+from bayesnmf.checks.files import (
+    check_axes,
+    check_entries,
+    check_file_to_write,
+    check_folder,
+    check_plots_can_be_drawn,
+)
 from bayesnmf.checks.options import (
     check_broadcast,
     check_family,
@@ -143,6 +149,7 @@ __all__ = [
     "check_options",
     "check_options_by_method",
     "check_path",
+    "check_plots_can_be_drawn",
     "check_positive",
     "check_posterior_exists",
     "check_priors",

@@ -30,6 +30,17 @@ def check_folder(path: str | Path, name: str, files: Iterable[str] = ()) -> Path
     return folder
 
 
+def check_plots_can_be_drawn() -> None:
+    """Refuse a word in the environment that keeps matplotlib from being imported."""
+    try:
+        import matplotlib as _  # noqa: F401
+    except ValueError as error:
+        found = os.environ.get("MPLBACKEND")
+        raise ValueError(
+            f"the environment variable MPLBACKEND must name a backend of matplotlib: found {found!r}; unset it"
+        ) from error
+
+
 def check_file_to_write(path: str | Path, name: str) -> Path:
     """Return the path of a file that can be written, in a folder that exists."""
     file = check_path(path, name)

@@ -80,7 +80,8 @@ def run_nuts(
     compiled = _compile(program, fixed, shapes, schedule, jax.config.jax_enable_x64)
     states = [compiled.init(key, first, traced) for key, first in zip(keys, firsts, strict=True)]
     block = partial(compiled.stride, traced)
-    kept = _run_threads(block, states, steps, lambda done: progress(done, steps * options.chains))
+    stop = threading.Event()
+    kept = _run_threads(block, states, steps, stop, lambda done: progress(done, steps * options.chains))
     lengths = [min(sum(len(part["num_steps"]) for part in chain) - options.warmup, options.draws) for chain in kept]
     chains, length = most_draws(lengths)
     drawn = slice(options.warmup, options.warmup + length)
@@ -89,7 +90,7 @@ def run_nuts(
         for name in kept[chains[0]][0]
     }
     statistics = {name: draws.pop(name) for name in STATISTICS}
-    return NutsRun(draws, statistics, interrupted=min(lengths) < options.draws)
+    return NutsRun(draws, statistics, interrupted=stop.is_set())
 
 
 class _Compiled(NamedTuple):
@@ -137,10 +138,13 @@ def _compile(
 
 
 def _run_threads(
-    block: Callable[[Any, int], Any], states: list[Any], steps: int, progress: Callable[[int], None]
+    block: Callable[[Any, int], Any],
+    states: list[Any],
+    steps: int,
+    stop: threading.Event,
+    progress: Callable[[int], None],
 ) -> list[list[Sites]]:
     """Run every chain on a thread of its own until all steps are done, or all stop for an exception."""
-    stop = threading.Event()
     done = [0] * len(states)
     doubles = jax.config.jax_enable_x64
 
@@ -152,7 +156,7 @@ def _run_threads(
                 began = time.perf_counter()
                 length = min(length, steps - done[chain])
                 state, drawn = block(state, length)
-                kept.append({name: np.asarray(value)[:length] for name, value in drawn.items()})
+                kept.append({name: np.array(value[:length]) for name, value in drawn.items()})  # not all of `most`
                 done[chain] += length
                 length = next_length(length, time.perf_counter() - began, STRIDE)
                 try:

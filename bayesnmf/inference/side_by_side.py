@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from threading import Event
 
 # Seconds. Some exceptions reach no thread that waits without a limit: Ctrl-C on Windows, and what another thread sets.
@@ -21,8 +20,8 @@ def side_by_side[T](tasks: Sequence[Callable[[], T]], at_once: int, stop: Event)
     at_once : int
         Most tasks run at once.
     stop : Event
-        Is set by Ctrl-C while waiting, after which the results are those of tasks that ended early; and by any other
-        exception, here or in a task.
+        Is set by Ctrl-C while waiting, after which the results are those of tasks that may have ended early; and by any
+        other exception, here or in a task. Otherwise it is left as it is, so callers know by it that they must end.
 
     Raises
     ------
@@ -34,11 +33,17 @@ def side_by_side[T](tasks: Sequence[Callable[[], T]], at_once: int, stop: Event)
     try:
         for task in tasks:
             running.append(pool.submit(task))  # what is running must be known if this is interrupted
-        with suppress(KeyboardInterrupt):
+        try:
             while _all_go_on(running):
                 pass
-    finally:
+        except KeyboardInterrupt:
+            stop.set()
+    except BaseException:
         stop.set()
+        raise
+    finally:
+        if not all(each.done() for each in running):  # one has failed
+            stop.set()
         for started in running:
             started.exception()  # waits until it has ended
         # A signal may have come while a thread was being started, which nobody can wait for.

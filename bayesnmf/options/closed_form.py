@@ -20,7 +20,7 @@ class MAP:
 
     Attributes
     ----------
-    start : Start, Fit, "race", "svd", "random" or None
+    start : Start, Fit, "race", "svd", "descent", "random" or None
         "svd": from a singular value decomposition of the counts (`bayesnmf.inference.data_start`). "descent": from
         there by 50 iterations of coordinate descent on the likelihood alone, for sparse priors. "race": some iterations
         from several of these and from random starts, of which the best goes on (`bayesnmf.racing`); then, of three
@@ -48,7 +48,8 @@ class MAP:
     order : {"loadings", "components"}
         The side that is updated first.
     max_iter : int
-        Most updates of both sides.
+        Most updates of both sides on the way to what is returned; those of starts and exchanges that are left, and on
+        the way to a start, come on top.
     tol : float or None
         Stop when the objective changes by less than `tol` times its size; 0 does not stop there. None is 1e-8 for
         coordinate descent, else 1e-7.
@@ -57,8 +58,9 @@ class MAP:
     dtype : {"float64", "float32"}
         Of the factors.
     device : {"cpu", "gpu"}
-        "gpu": the whole fit runs on JAX's first GPU, with algorithm "em" ("coordinate" under vi) and without `learn`
-        and `threads`. Progress and Ctrl-C come up to 50 iterations late.
+        "gpu": the iterations run on JAX's first GPU, with algorithm "em" ("coordinate" under vi) and without `learn`
+        and `threads`; starts are made on the CPU, and `start` of None is "svd", or "descent" where a prior is below 1.
+        Progress and Ctrl-C come up to 50 iterations late.
     """
 
     priors: Priors = field(default_factory=Priors)
@@ -110,8 +112,8 @@ class VI:
     tol : float or None
         As in `MAP`. None is 1e-4 under "minibatch", else 1e-7.
     start, schedule, order, sweeps, extrapolate, restarts, max_iter, dtype, threads, device
-        As in `MAP`, but for `start` of None, which under "gradient" and "minibatch" is "descent" where a prior is below
-        1, else "svd".
+        As in `MAP`, but for `start` of None, which under "gradient" and "minibatch", too, is "descent" where a prior is
+        below 1, else "svd".
     """
 
     priors: Priors = field(default_factory=Priors)
