@@ -7,6 +7,7 @@ import time
 import warnings
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numba
 import numpy as np
@@ -37,12 +38,20 @@ def fit_gibbs(job: Job) -> Fit:
     interrupted = stop.is_set() or any(chain.interrupted for chain in chains)
     kept, length = most_draws([len(chain.log_joint) for chain in chains])
     every = schedules[0].every
-    values = [[stack(chains[c].draws[: -(-length // every)], side) for side in (0, 1)] for c in kept]
-    loadings, components = (stack(values, side) for side in (0, 1))
+    drawn = _drawn([chains[c].draws for c in kept], -(-length // every))
     log_joint = np.array([chains[c].log_joint[:length] for c in kept])
-    found = fit_of_draws(job, (loadings, components), log_joint, {}, interrupted)
+    found = fit_of_draws(job, drawn, log_joint, {}, interrupted)
     running = [schedules[c].running for c in kept]
     return found if running[0] is None else with_moments(found, running, every)  # type: ignore[arg-type]
+
+
+def _drawn(chains: list[list[Any]], length: int) -> list[Any]:
+    """Stack so many draws of every chain, (chains, draws, …) for each side; the lists are emptied on the way."""
+    values = []
+    for draws in chains:
+        values.append([stack(draws[:length], side) for side in (0, 1)])
+        draws.clear()
+    return [stack(values, side) for side in (0, 1)]
 
 
 def with_moments(fit: Fit, running: list[Running], every: int) -> Fit:

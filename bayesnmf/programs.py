@@ -116,7 +116,7 @@ def fit_nuts(job: Job) -> Fit:
         "mean_acceptance": float(run.statistics["accept_prob"].mean()),
     }
     log_joint = log_joints(doubles.counts, priors, loadings, components)
-    return fit_of_draws(job, (loadings, components), log_joint, statistics, run.interrupted, run.statistics)
+    return fit_of_draws(job, [loadings, components], log_joint, statistics, run.interrupted, run.statistics)
 
 
 def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array) -> Array:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bayesnmf import gauge
 from bayesnmf.fitting import ConvergenceWarning, Job, fit
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status
-from bayesnmf.inference.sides import State, Value
+from bayesnmf.inference.sides import State
 from bayesnmf.mixing import UNJUDGED, judged_parts, mixing, verdict
 from bayesnmf.options import VI, Priors
 from bayesnmf.priors import ScaledProportions
@@ -71,7 +71,7 @@ def exchangeable(priors: Priors) -> bool:
 
 def fit_of_draws(
     job: Job,
-    draws: tuple[Value, Array],
+    draws: list[Any],
     log_joint: Array,
     diagnostics: dict[str, float],
     interrupted: bool,
@@ -79,12 +79,14 @@ def fit_of_draws(
 ) -> Fit:
     """Make a `Fit` of loadings and components (chains, draws, …): match components, average, judge the chains.
 
-    `statistics` are what the sampler says of every draw, (chains, draws) each. Ctrl-C while chains are judged
-    ends the fit with all of its draws, which then count as not mixed.
+    The list of both is emptied. `statistics` are what the sampler says of every draw, (chains, draws) each. Ctrl-C
+    while chains are judged ends the fit with all of its draws, which then count as not mixed.
     """
     value, components = draws
+    draws.clear()  # matched draws are copies, and nobody else holds these
     loadings: Array = value.proportions if isinstance(value, ScaledProportions) else value
     scale = value.scale[..., 0] if isinstance(value, ScaledProportions) else None
+    del value
     try:
         matched = matched_draws(job, loadings, components)
     except KeyboardInterrupt:  # unmatched draws would be averaged over labels: once more

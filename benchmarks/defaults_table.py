@@ -11,7 +11,7 @@ HEADINGS = {
 }
 COLUMNS = (
     "data", "best known", "plain call, seeds 0, 1", "gap, % of the gain", "s", "iterations",
-    "defaults of 0.1.0: gap, %", "s", "scikit-learn: s", "gap, %", "plain call is there after s",
+    "defaults before: gap, %", "s", "scikit-learn: s", "gap, %", "plain call is there after s",
 )  # fmt: skip
 
 

@@ -99,7 +99,7 @@ def of_draws(apart):
     options = Gibbs(chains=2)
     options = replace(options, priors=resolve_priors("gamma_poisson", counts, 2, options.priors))
     job = Job(counts, "gamma_poisson", 2, "gibbs", 3, options, lambda *_: None)
-    return fit_of_draws(job, (loadings, components), rng.normal(size=(2, 400)), {}, False)
+    return fit_of_draws(job, [loadings, components], rng.normal(size=(2, 400)), {}, False)
 
 
 def test_a_log_joint_that_has_mixed_is_not_enough():

@@ -36,7 +36,7 @@ class Gibbs:
         at most 512 MiB, and means, standard deviations, R-hat and effective sample sizes of all draws
         (`Fit.moments`), which are summed up while chains run: R-hat is then the split R-hat, the effective sample size
         that of batch means. "auto": "draws" up to 1 GiB; above it "moments", with a warning that says so, and how long
-        the run will take.
+        the run will take. While draws are put together they take up to about three times their size.
     """
 
     priors: Priors = field(default_factory=Priors)
