@@ -51,7 +51,7 @@ class MAP:
         Most updates of both sides on the way to what is returned; those of starts and exchanges that are left, and on
         the way to a start, come on top.
     tol : float or None
-        Stop when the objective changes by less than `tol` times its size; 0 does not stop there. None is 1e-8 for
+        Stop when the objective changes by less than `tol` times its size; 0 does not stop there. None is 1e-9 for
         coordinate descent, else 1e-7.
     threads : int or None
         Row blocks worked on at once. None is one for each of Numba's threads, or 1 where there is little to do.
