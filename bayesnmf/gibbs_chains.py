@@ -42,7 +42,13 @@ def fit_gibbs(job: Job) -> Fit:
     log_joint = np.array([chains[c].log_joint[:length] for c in kept])
     found = fit_of_draws(job, drawn, log_joint, {}, interrupted)
     running = [schedules[c].running for c in kept]
-    return found if running[0] is None else with_moments(found, running, every)  # type: ignore[arg-type]
+    if running[0] is None:
+        return found
+    try:
+        return with_moments(found, running, every)  # type: ignore[arg-type]
+    except KeyboardInterrupt:  # without them there is little more than the thinned draws: once more
+        found = replace(found, status=found.status._replace(converged=False, reason=INTERRUPTED))
+        return with_moments(found, running, every)  # type: ignore[arg-type]
 
 
 def _drawn(chains: list[list[Any]], length: int) -> list[Any]:

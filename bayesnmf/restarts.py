@@ -9,6 +9,7 @@ import numpy as np
 
 from bayesnmf.fitting import Job
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED
+from bayesnmf.racing import interrupted
 
 FIRST_ALONE = ("race", "svd", "descent")  # starts that would be much the same again
 
@@ -26,7 +27,7 @@ def best_of(job: Job, climb: Callable[[Any, np.random.Generator, str], Any]) -> 
     best: Any = None
     highest = -np.inf
     finished: list[float] = []
-    interrupted = False
+    left = False
     for restart in range(job.options.restarts):
         rng = np.random.default_rng(job.seed if restart == 0 else [job.seed, restart])
         label = f"{job.method} {job.model}" + (f", start {restart + 1}" if job.options.restarts > 1 else "")
@@ -40,17 +41,17 @@ def best_of(job: Job, climb: Callable[[Any, np.random.Generator, str], Any]) -> 
         except KeyboardInterrupt:  # before its first iterate
             if best is None:
                 raise
-            interrupted = True
+            left = True
             break
         end = found.trace[-1] if found.trace and not np.isnan(found.trace[-1]) else -np.inf
         if best is None or end > highest:
             best, highest = found, end
         if found.status.reason == INTERRUPTED:
-            interrupted = True
+            left = True
             break
         finished.append(end)
-    if interrupted:
-        best = best._replace(status=best.status._replace(converged=False, reason=INTERRUPTED))
+    if left:
+        best = interrupted(best)
     if job.options.restarts == 1:
         return best, {}
     worst = {"worst_restart": float(min(finished))} if finished else {}

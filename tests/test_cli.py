@@ -240,6 +240,32 @@ def test_there_is_no_traceback(tmp_path):
     assert re.fullmatch(r"bayesnmf: error: there is no file .*nowhere\.csv; check the path .*\n", done.stderr)
 
 
+def test_a_backend_that_does_not_exist_is_refused_before_the_first_fit(tmp_path):
+    words = ["compare", "--methods", "map", "--rank", "2", "--out", str(tmp_path / "out")]
+    done = subprocess.run(
+        [sys.executable, "-m", "bayesnmf.cli", *words],
+        env={**os.environ, "MPLBACKEND": "nonsense"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert re.search("MPLBACKEND must name a backend of matplotlib: found 'nonsense'; unset it", done.stderr)
+    assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize("error", [ValueError("no such font"), KeyboardInterrupt()], ids=["value", "ctrl-c"])
+def test_whatever_fails_while_files_are_written_the_table_is_printed(capsys, good, tmp_path, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("bayesnmf.reports.write", fail)
+    words = (good, "--rank", "1", "--methods", "map", "--out", tmp_path / "out", "--quiet")
+    code, out, err = run(capsys, *words)
+    assert "log-likelihood at" in out
+    assert (code, "no such font" in err) == ((2, True) if isinstance(error, ValueError) else (130, False))
+
+
 def test_the_command_is_installed():
     from importlib.metadata import entry_points
 

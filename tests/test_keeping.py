@@ -127,6 +127,21 @@ def test_the_status_is_that_of_all_draws_not_of_those_kept(small_memory):
     assert found.status.reason.endswith("(by halves and batches)")
 
 
+def test_ctrl_c_while_moments_are_put_together_keeps_them(small_memory, monkeypatch):
+    whole, heard, real = fitted(keep="moments"), [], gibbs_chains.with_moments
+
+    def interrupted_once(*given):
+        if not heard:
+            heard.append(None)
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(gibbs_chains, "with_moments", interrupted_once)
+    found = fitted(keep="moments")
+    assert (found.status.converged, found.status.reason) == (False, "interrupted")
+    np.testing.assert_array_equal(found.moments["loadings_sd"], whole.moments["loadings_sd"])
+
+
 def test_small_runs_keep_every_draw():
     found = fitted()
     assert found.moments is None

@@ -10,6 +10,7 @@ import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors
 from bayesnmf.checks import as_counts
 from bayesnmf.contestants import contestants
+from bayesnmf.defaults import resolve_options
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, WINDOW, Ascent, Schedule, Status, ascend
 from bayesnmf.racing import LEAST_STARTS, MOST_STARTS, ended, go_on, length_of_race, number_of_starts, race, work_of
 
@@ -216,6 +217,14 @@ CHOSEN = [
     ("vi", VI(algorithm="minibatch"), ("svd", "minibatch", False)),
     ("vi", VI(start="random", extrapolate=False), ("random", "coordinate", False)),
 ]
+
+
+@pytest.mark.parametrize("options", [MAP, VI])
+def test_on_a_gpu_nothing_races(options):
+    """Every climb of a race would copy the counts there."""
+    flat, sparse = (Priors(Gamma(shape, 0.1), Dirichlet(1.0)) for shape in (1.0, 0.3))
+    assert resolve_options(options(device="gpu", priors=flat)).start == "svd"
+    assert resolve_options(options(device="gpu", priors=sparse)).start == "descent"
 
 
 @pytest.mark.parametrize(("method", "options", "chosen"), CHOSEN)

@@ -1,5 +1,6 @@
 """Files are written beside their place and then moved: a failure leaves the older file whole, and nothing else."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -57,9 +58,17 @@ def test_a_folder_replaces_a_folder(tmp_path):
 
 def test_errors_name_the_file_and_the_cure(tmp_path):
     message = r"cannot write .*b/a\.txt: .*No such file.*; check free space and permissions"
-    with pytest.raises(OSError, match=message):
+    with pytest.raises(OSError, match=message) as caught:
         write_text(tmp_path / "b" / "a.txt", "x")
+    assert caught.value.errno == errno.ENOENT
     assert os.listdir(tmp_path) == []
+
+
+def test_names_as_long_as_they_may_be_are_written(tmp_path):
+    """They have at most 255 bytes, and 84 of these characters have 252."""
+    for name in ("字" * 83 + ".nc", "a" * 252 + ".nc"):
+        write_text(tmp_path / name, "x")
+        assert (tmp_path / name).read_text() == "x"
 
 
 def test_links_are_written_through_and_permissions_kept(tmp_path):

@@ -79,7 +79,8 @@ def calibrate(
         kept by the chains. They should be nearly independent too; `Calibration.ess` tells.
     options : optional
         Settings of the method. By default one chain from a random state: Gibbs with 400 sweeps of warm-up and 20 for
-        each draw, NUTS with 300 steps and 4 for each draw. Priors given here stand in place of those drawn from: a
+        each draw, NUTS with 300 steps and 4 for each draw; vi from "svd" alone, without the race of a plain fit, and
+        SVI with 1,000 steps. Priors given here stand in place of those drawn from: a
         fault, which the calibration should find.
     seed : int
     progress : bool or callable
