@@ -1,4 +1,4 @@
-"""How many steps compiled code takes before the host hears of them: about a second's worth."""
+"""How many steps compiled code takes before the host hears of them: about a second's worth, at least one."""
 
 from __future__ import annotations
 
