@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from bayesnmf.fitting import Job
 from bayesnmf.inference.best_decomposition import AllocationModel, Decomposition, best_decomposition, modes
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Schedule, ascend
-from bayesnmf.options import BLD, MAP, VI, Start
+from bayesnmf.options import BLD, MAP, VI
 from bayesnmf.priors import Dirichlet, ScaledDirichlet, ScaledProportions
 from bayesnmf.problems import point_or_mean_field, start_state
 from bayesnmf.restarts import best_of
@@ -25,19 +24,12 @@ START_ITER, START_TOL = 500, 1e-6
 
 def fit_decomposition(job: Job) -> Fit:
     """Run bld from one start, or from several, and keep the best."""
-    job = replace(job, options=_with_multipliers(job.options))
     options: BLD = job.options
     loadings: ScaledDirichlet = options.priors.loadings  # type: ignore[assignment]
     components: Dirichlet = options.priors.components  # type: ignore[assignment]
     model = AllocationModel(job.counts, loadings, components, options.threads)
     best, diagnostics = best_of(job, partial(_climb, job, model))
     return _fit_of(job, model, best, diagnostics)
-
-
-def _with_multipliers(options: BLD) -> BLD:
-    """Start from the multipliers of a fit by bld, not from its modes."""
-    given = getattr(options.start, "multipliers", None)
-    return options if given is None else replace(options, start=Start(*given))
 
 
 def _climb(job: Job, model: AllocationModel, start: Any, rng: np.random.Generator, label: str) -> Decomposition:

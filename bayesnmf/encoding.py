@@ -26,9 +26,7 @@ from bayesnmf.counts import Counts
 from bayesnmf.inference.coordinate_ascent import Status
 from bayesnmf.options import METHODS, Options, Priors, Start
 from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet, ScaledProportions
-from bayesnmf.problems import given_start
 from bayesnmf.results import Draws, Fit, VariationalPosterior
-from bayesnmf.specification import PARAMETER
 
 __all__ = ["FORMAT", "VERSION", "decode_fit", "encode_fit"]
 
@@ -143,12 +141,9 @@ def _decode_options(record: dict[str, Any], tree: xr.DataTree, priors: Priors) -
 
 
 def _encode_start(fit: Fit) -> Groups:
-    """Return a given start as this fit took it; a word is kept among the options."""
+    """Return a given start; a word is kept among the options."""
     start = fit.options.start
-    if isinstance(start, str | None):
-        return {}
-    components = Dirichlet(1.0) if fit.priors.components == PARAMETER else fit.priors.components
-    return _encode_sides("/start", Start(*given_start(start, fit.priors.loadings, components)))  # type: ignore[arg-type]
+    return _encode_sides("/start", start) if isinstance(start, Start) else {}
 
 
 def _encode_posterior(posterior: VariationalPosterior | Draws | None) -> Groups:

@@ -18,7 +18,7 @@ from bayesnmf.keeping import size_kept
 from bayesnmf.options import MAP, METHODS, NUTS, VI, Gibbs, Options, Priors
 from bayesnmf.options.shared import with_sides
 from bayesnmf.priors import Dirichlet
-from bayesnmf.problems import natural_basis
+from bayesnmf.problems import natural_basis, with_own_start
 from bayesnmf.results import Fit
 from bayesnmf.specification import MODELS, PARAMETER, default_loadings
 
@@ -95,7 +95,7 @@ def fit(
         seed = int(np.random.SeedSequence().generate_state(1)[0])
     with reporting(progress) as report:
         started = time.perf_counter()
-        result = _run(Job(data, model, rank, method, seed, options, report))
+        result = _run(Job(data, model, rank, method, seed, with_own_start(options), report))
         result = replace(result, seconds=time.perf_counter() - started)
     _warn_if_not_converged(result)
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from bayesnmf.gauge import component_sums, shares
 from bayesnmf.inference.data_start import data_state, flattened_state
 from bayesnmf.inference.sides import Draw, MeanField, Mode, Problem, State, Summary
 from bayesnmf.inference.start import Given, given_state, random_state
-from bayesnmf.options import MAP, VI, Priors, Start
+from bayesnmf.options import BLD, MAP, VI, Options, Priors, Start
 from bayesnmf.priors import Dirichlet, ScaledDirichlet, ScaledProportions
 from bayesnmf.results import Fit, VariationalPosterior
 from bayesnmf.specification import PARAMETER
@@ -69,6 +70,19 @@ def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generato
         _checked(loadings, problem.loadings_prior, "loadings", (n, rank)),
         _checked(components, problem.components_prior, "components", (rank, m)),
     )
+
+
+def with_own_start(options: Options) -> Options:
+    """Replace a fit that is given as start by what is taken of it: a fit that holds another would hold all before."""
+    start = options.start
+    if not isinstance(start, Fit):
+        return options
+    if isinstance(options, BLD) and start.multipliers is not None:
+        return replace(options, start=Start(*start.multipliers))
+    priors = options.priors
+    components = Dirichlet(1.0) if priors.components == PARAMETER else priors.components
+    taken: Any = given_start(start, priors.loadings, components)
+    return replace(options, start=Start(*taken))
 
 
 def given_start(start: Start | Fit, loadings_prior: Any, components_prior: Any) -> tuple[Given, Given]:

@@ -1,12 +1,14 @@
 """A fit owns its counts, its priors and its start: work in place on the user's arrays later changes nothing in it."""
 
+import weakref
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from smallfits import COUNTS, quietly
 
 import bayesnmf
-from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, ScaledDirichlet, Start, bounds
+from bayesnmf import BLD, MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet, Start, bounds
 from bayesnmf.priors import ScaledProportions
 
 pytestmark = quietly
@@ -71,3 +73,22 @@ def test_work_in_place_on_a_start_changes_no_fit():
     own = fit.options.start
     for array, before in zip((*own.loadings, own.components), kept, strict=True):
         np.testing.assert_array_equal(array, before)
+
+
+@pytest.mark.parametrize("method", ["map", "vi", "gibbs", "nuts", "svi", "bld"])
+def test_a_fit_that_is_started_from_keeps_nothing_else_of_it(method):
+    model = "dirichlet_gamma" if method == "bld" else "gamma_poisson"
+    kind = {"gibbs": Gibbs, "nuts": NUTS, "svi": SVI, "map": MAP, "vi": VI, "bld": BLD}[method]
+    few = {"draws": 4, "warmup": 4, "chains": 1} if method in ("gibbs", "nuts") else {"max_iter": 3}
+    first = bayesnmf.fit(X, model, K, "bld" if method == "bld" else "vi", seed=0)
+    posterior, multipliers = first._posterior, first.multipliers
+    fit = bayesnmf.fit(X, model, K, method, seed=0, options=kind(start=first, **few))
+    gone = weakref.ref(first)
+    del first
+    assert gone() is None
+    start = fit.options.start
+    if method == "bld":
+        for taken, given in zip((start.loadings, start.components), multipliers, strict=True):
+            np.testing.assert_array_equal(taken, given)
+    else:
+        np.testing.assert_array_equal(start.loadings.shape, posterior.loadings.shape)
