@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from bayesnmf.evidence import log_evidence as log_evidence
     from bayesnmf.evidence import log_p_allocation as log_p_allocation
     from bayesnmf.fitting import ConvergenceWarning as ConvergenceWarning
+    from bayesnmf.fitting import Fit as Fit
     from bayesnmf.fitting import fit as fit
+    from bayesnmf.fitting import load as load
     from bayesnmf.io import read_counts as read_counts
     from bayesnmf.options import BLD as BLD
     from bayesnmf.options import MAP as MAP
@@ -45,12 +47,10 @@ if TYPE_CHECKING:
     from bayesnmf.priors import Dirichlet as Dirichlet
     from bayesnmf.priors import Gamma as Gamma
     from bayesnmf.priors import ScaledDirichlet as ScaledDirichlet
-    from bayesnmf.results import Fit as Fit
     from bayesnmf.selection import Selection as Selection
     from bayesnmf.selection import select as select
     from bayesnmf.simulation import Simulation as Simulation
     from bayesnmf.simulation import simulate as simulate
-    from bayesnmf.storage import load as load
     from bayesnmf.streaming import MinibatchVI as MinibatchVI
     from bayesnmf.views import TopicModel as TopicModel
     from bayesnmf.views import from_topic_model as from_topic_model
@@ -67,7 +67,7 @@ _HOMES = {
     "Dirichlet": "priors",
     "Effort": "certificates",
     "Equivalences": "certificates",
-    "Fit": "results",
+    "Fit": "fitting",
     "Gamma": "priors",
     "Gibbs": "options",
     "LeaveOneOut": "diagnostics",
@@ -91,7 +91,7 @@ _HOMES = {
     "equivalences": "certificates",
     "fit": "fitting",
     "from_topic_model": "views",
-    "load": "storage",
+    "load": "fitting",
     "log_evidence": "evidence",
     "log_p_allocation": "evidence",
     "loo": "diagnostics",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bayesnmf import checks
 from bayesnmf.kernels.cpu import cell_allocations
 from bayesnmf.posterior import restrict_rows
-from bayesnmf.results import Fit, VariationalPosterior, iterate_draws
+from bayesnmf.results import FitRecord, VariationalPosterior, iterate_draws
 
 __all__ = ["allocations"]
 
@@ -21,7 +21,7 @@ LIMIT = 2 * 2**30
 MOST_DRAWS = 200
 
 
-def allocations(fit: Fit, rows: Iterable[Any] | None = None) -> Array:
+def allocations(fit: FitRecord, rows: Iterable[Any] | None = None) -> Array:
     """Return expected allocations (rows, K, m): X_ij φ_ikj, φ_i:j the shares of the components ([P] 16-17, [K] 5).
 
     Parameters
@@ -58,7 +58,7 @@ def allocations(fit: Fit, rows: Iterable[Any] | None = None) -> Array:
     return out
 
 
-def _factors(fit: Fit) -> Iterator[tuple[Array, Array]]:
+def _factors(fit: FitRecord) -> Iterator[tuple[Array, Array]]:
     """Yield the pairs whose products the counts are shared out by."""
     q = fit._posterior
     if fit.multipliers is not None:

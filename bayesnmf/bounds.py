@@ -13,7 +13,7 @@ from bayesnmf.kernels.cpu import poisson_loglik
 from bayesnmf.options import VI
 from bayesnmf.priors import matrix
 from bayesnmf.problems import point_or_mean_field
-from bayesnmf.results import Fit, VariationalPosterior
+from bayesnmf.results import FitRecord, VariationalPosterior
 
 
 class Estimate(NamedTuple):
@@ -23,9 +23,9 @@ class Estimate(NamedTuple):
     se: float
 
 
-def state_of_fit(fit: Fit) -> tuple[Problem, State]:
+def state_of_fit(fit: FitRecord) -> tuple[Problem, State]:
     """Return the q of a vi or svi fit as a state of coordinate ascent, in float64."""
-    checks.check_fit(fit, Fit)
+    checks.check_fit(fit, FitRecord)
     checks.check_method(fit.method, ("vi", "svi"), "an evidence lower bound")
     q: VariationalPosterior = fit.posterior  # type: ignore[assignment]
     doubles = fit.counts.with_matrix(fit.counts.matrix.astype(np.float64))
@@ -38,13 +38,13 @@ def state_of_fit(fit: Fit) -> tuple[Problem, State]:
     return problem, State(loadings, components)
 
 
-def elbo_augmented(fit: Fit) -> float:
+def elbo_augmented(fit: FitRecord) -> float:
     """Bound with allocations in q, at their best: what closed-form VI ascends; exact, Poisson scale, nats."""
     problem, state = state_of_fit(fit)
     return objective(problem, state, allocate(problem, state, None).loglik)
 
 
-def elbo_marginal(fit: Fit, draws: int = 200, seed: int = 0) -> Estimate:
+def elbo_marginal(fit: FitRecord, draws: int = 200, seed: int = 0) -> Estimate:
     """Bound with allocations summed out, E_q log p(X|θβ) − KL(q): never below `elbo_augmented`.
 
     The expected log-likelihood is a mean over independent draws of q, at least 2; the rest is exact.

@@ -7,11 +7,11 @@ import numpy as np
 from bayesnmf.fitting import cure_of
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED
 from bayesnmf.mixing import ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
-from bayesnmf.results import Draws, Fit
+from bayesnmf.results import Draws, FitRecord
 from bayesnmf.sampling import AMBIGUOUS_LIMIT
 
 
-def mixing_of(fit: Fit) -> dict[str, float]:
+def mixing_of(fit: FitRecord) -> dict[str, float]:
     """Return what was found of the mixing of a fit's chains when it was made; {} of what is not chains.
 
     A fit saved before all parameters were judged is judged now. Draws of new rows by `transform` are no chains.
@@ -23,7 +23,7 @@ def mixing_of(fit: Fit) -> dict[str, float]:
     return mixing(judged_parts(fit._posterior, fit.seed), fit.trace)
 
 
-def cautions_of(fit: Fit, r_hat: float | None = None, ess: float | None = None) -> list[str]:
+def cautions_of(fit: FitRecord, r_hat: float | None = None, ess: float | None = None) -> list[str]:
     """Say what a reader of a fit must know: no convergence, chains that disagree, divergences, ambiguous draws.
 
     Chains are judged by the components, the loadings of up to 50 rows and the log joint (`bayesnmf.mixing`), and by

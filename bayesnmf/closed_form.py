@@ -48,10 +48,10 @@ from bayesnmf.racing import (
     work_of,
 )
 from bayesnmf.restarts import best_of
-from bayesnmf.results import Fit, VariationalPosterior
+from bayesnmf.results import FitRecord, VariationalPosterior
 
 
-def fit_closed_form(job: Job) -> Fit:
+def fit_closed_form(job: Job) -> FitRecord:
     """Run map or vi from one start, or from several, and keep the best."""
     problem = point_or_mean_field(job.counts, job.options)
     device = checks.first_gpu() if job.options.device == "gpu" else None
@@ -196,7 +196,7 @@ def _steps(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:
     return steps
 
 
-def fit_of_ascent(job: Job, ascent: Ascent) -> Fit:
+def fit_of_ascent(job: Job, ascent: Ascent) -> FitRecord:
     """Make a `Fit` of where an ascent ended."""
     state, posterior = ascent.state, None
     for side in state:
@@ -204,7 +204,7 @@ def fit_of_ascent(job: Job, ascent: Ascent) -> Fit:
     value = state.loadings.value
     if state.loadings.conditional is not None:
         posterior = VariationalPosterior(*(_compact(side.conditional) for side in state))
-    return Fit(
+    return FitRecord(
         model=job.model,
         method=job.method,
         rank=job.rank,

@@ -12,18 +12,16 @@ import numpy as np
 
 from bayesnmf import checks
 from bayesnmf.counts import Counts
-from bayesnmf.fitting import ConvergenceWarning, ProgressReport, check_combination, fit, reporting, resolve_priors
+from bayesnmf.fitting import ConvergenceWarning, Fit, ProgressReport, check_combination, fit, reporting, resolve_priors
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED
 from bayesnmf.measures import align, as_table, cautions_of_all, cautions_of_missing, measure
 from bayesnmf.options import METHODS, NUTS, Gibbs, Options, Priors
-from bayesnmf.results import Fit
 from bayesnmf.scoring import Split, split_counts
 from bayesnmf.specification import MODELS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NOTE = "posterior around one mode; chains started from the fit"
 
 # Enough for R-hat ≤ 1.05 and ESS ≥ 100 on the default data; the dispersed runs only show where other starts lead.
 DEFAULTS: dict[str, Options] = {

@@ -15,14 +15,13 @@ import numpy as np
 from bayesnmf.defaults import sparse
 from bayesnmf.exchanging import exchanged, rough
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, WINDOW, Schedule, ascend
-from bayesnmf.inference.data_start import at_factors, data_state, flat_problem, flattened_state, led_up
+from bayesnmf.inference.data_start import at_factors, data_state, flat_problem, flattened_state, led_up, state_from_word
 from bayesnmf.inference.extrapolation import extrapolated
 from bayesnmf.inference.local import SETTLED_ITER, settling_steps
 from bayesnmf.inference.poisson_regression import FLOOR, SWEEPS, regression_steps
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.start import random_state
 from bayesnmf.options import MAP, VI
-from bayesnmf.problems import start_state
 from bayesnmf.racing import Climb, Show, climbing
 
 # Iterations without priors, before a sparse one is heeded: few were best on small counts, many on large ones.
@@ -87,7 +86,7 @@ def begin(
     if contestant.flat:
         return flattened_state(problem, rank, rng, contestant.word, contestant.flat, threads)
     if not contestant.settled:
-        return start_state(problem, contestant.word, rank, rng)
+        return state_from_word(problem, contestant.word, rank, rng)
     state = random_state(problem, rank, rng, EVEN)
     schedule = Schedule("alternating", max_iter=SETTLED_ITERATIONS, tol=0, threads=threads)
     return led_up(problem, state, schedule, settling_steps(schedule, contestant.settled))

@@ -25,7 +25,7 @@ from bayesnmf.posterior import (
     selected_size,
     take_draws,
 )
-from bayesnmf.results import Draws, Fit, VariationalPosterior, effective_loadings, trace_of_kept
+from bayesnmf.results import Draws, FitRecord, VariationalPosterior, effective_loadings, trace_of_kept
 from bayesnmf.specification import MODELS
 
 __all__ = ["Contents", "to_datatree"]
@@ -79,7 +79,7 @@ class Contents:
             checks.check_flag(getattr(self, name), name)
 
 
-def to_datatree(fit: Fit, draws: int | None = None, chains: int | None = None, **contents: Any) -> xr.DataTree:
+def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = None, **contents: Any) -> xr.DataTree:
     """Convert a fit to an ArviZ `DataTree`.
 
     Groups: `posterior` (loadings, components and scale by chain and draw) and `observed_data`; `sample_stats` with
@@ -107,7 +107,7 @@ def to_datatree(fit: Fit, draws: int | None = None, chains: int | None = None, *
     >>> dict(tree["posterior"].sizes)
     {'chain': 4, 'draw': 100, 'row': 2, 'component': 2, 'feature': 3}
     """
-    checks.check_fit(fit, Fit)
+    checks.check_fit(fit, FitRecord)
     checks.check_keywords(contents, Contents.__dataclass_fields__, "to_datatree")
     asked = Contents(**contents)
     rows = checks.check_names(asked.rows, fit.row_names, "rows")
@@ -144,7 +144,7 @@ def _by_cell(group: xr.Dataset) -> xr.Dataset:
     return group.stack(cell=("row", "feature")).reset_index("cell")
 
 
-def _tree(fit: Fit, groups: dict[str, xr.Dataset], coords: dict[Hashable, Array]) -> xr.DataTree:
+def _tree(fit: FitRecord, groups: dict[str, xr.Dataset], coords: dict[Hashable, Array]) -> xr.DataTree:
     """Put groups together, with the names of what they hold, and what they are in the attributes."""
     about: dict[str, Any] = {
         "inference_library": "bayesnmf",
@@ -169,7 +169,7 @@ def _labels(names: Array) -> Array:
     return np.array([str(name) for name in names]) if names.dtype.kind == "O" else names
 
 
-def _posterior_group(fit: Fit, values: Draws) -> xr.Dataset:
+def _posterior_group(fit: FitRecord, values: Draws) -> xr.Dataset:
     group: dict[str, Any] = {
         "loadings": (("chain", "draw", "row", "component"), values.loadings),
         "components": (("chain", "draw", "component", "feature"), values.components),
@@ -181,7 +181,7 @@ def _posterior_group(fit: Fit, values: Draws) -> xr.Dataset:
     return xr.Dataset(group)
 
 
-def _trace_group(fit: Fit, number: tuple[int, int]) -> dict[str, xr.Dataset]:
+def _trace_group(fit: FitRecord, number: tuple[int, int]) -> dict[str, xr.Dataset]:
     """Return the log joint of the draws taken, or the objective and the KKT residual of the iterations."""
     if not isinstance(fit._posterior, Draws):
         group = {"objective": ("iteration", np.array(fit.trace))}
@@ -200,7 +200,7 @@ def _trace_group(fit: Fit, number: tuple[int, int]) -> dict[str, xr.Dataset]:
     return {"sample_stats": xr.Dataset(kept)}
 
 
-def _moments_group(fit: Fit, features: Array | None) -> xr.Dataset:
+def _moments_group(fit: FitRecord, features: Array | None) -> xr.Dataset:
     """Return what is known of all draws: sds, R-hat and effective sample sizes, and the means."""
     dims = {"loadings": ("row", "component"), "components": ("component", "feature"), "scale": ("row",)}
     values = {f"{side}_mean": getattr(fit, side) for side in dims if getattr(fit, side) is not None}
@@ -212,7 +212,7 @@ def _moments_group(fit: Fit, features: Array | None) -> xr.Dataset:
     return xr.Dataset(group).assign_attrs(note=ALL_DRAWS)
 
 
-def _observed_group(fit: Fit, features: Array | None, limit: float, coords: dict[Hashable, Array]) -> xr.Dataset:
+def _observed_group(fit: FitRecord, features: Array | None, limit: float, coords: dict[Hashable, Array]) -> xr.Dataset:
     """Counts as a dense matrix, or as triplets of positions and counts where that would be too large."""
     matrix: Any = columns(fit.counts.matrix, features)
     if fit.counts.is_integer:
@@ -226,14 +226,14 @@ def _observed_group(fit: Fit, features: Array | None, limit: float, coords: dict
     return group.assign_attrs(note=TRIPLETS)
 
 
-def _cells(fit: Fit, values: Draws) -> Iterator[tuple[tuple[int, ...], Array]]:
+def _cells(fit: FitRecord, values: Draws) -> Iterator[tuple[tuple[int, ...], Array]]:
     """Yield the place (chain, draw) and the means (n, m) of every draw."""
     loadings = effective_loadings(fit, values.loadings, values.scale)
     for at in np.ndindex(values.chains, values.draws):
         yield at, loadings[at] @ values.components[at]
 
 
-def _log_likelihood_group(fit: Fit, values: Draws, features: Array | None) -> xr.Dataset:
+def _log_likelihood_group(fit: FitRecord, values: Draws, features: Array | None) -> xr.Dataset:
     counts = columns(fit.counts.matrix, features).toarray().astype(np.float64)
     constant = gammaln(counts + 1)
     out = np.empty((values.chains, values.draws, *counts.shape))
@@ -243,7 +243,7 @@ def _log_likelihood_group(fit: Fit, values: Draws, features: Array | None) -> xr
     return group.assign_attrs(note=GIVEN_TOTALS) if MODELS[fit.model].given_totals else group
 
 
-def _predictive_group(fit: Fit, values: Draws, seed: int) -> xr.Dataset:
+def _predictive_group(fit: FitRecord, values: Draws, seed: int) -> xr.Dataset:
     rng = replication_rng(seed)
     n, m = fit.counts.shape[0], values.components.shape[-1]
     out = np.empty((values.chains, values.draws, n, m), np.int64)

@@ -15,14 +15,14 @@ from bayesnmf.options import BLD, MAP, VI
 from bayesnmf.priors import Dirichlet, ScaledDirichlet, ScaledProportions
 from bayesnmf.problems import point_or_mean_field, start_state
 from bayesnmf.restarts import best_of
-from bayesnmf.results import Fit
+from bayesnmf.results import FitRecord
 
 Array = NDArray[Any]
 
 START_ITER, START_TOL = 500, 1e-6
 
 
-def fit_decomposition(job: Job) -> Fit:
+def fit_decomposition(job: Job) -> FitRecord:
     """Run bld from one start, or from several, and keep the best."""
     options: BLD = job.options
     loadings: ScaledDirichlet = options.priors.loadings  # type: ignore[assignment]
@@ -72,10 +72,10 @@ def _multipliers(job: Job, start: Any, rng: np.random.Generator) -> tuple[tuple[
     return (value.proportions, state.components.matrix), interrupted
 
 
-def _fit_of(job: Job, model: AllocationModel, found: Decomposition, diagnostics: dict[str, float]) -> Fit:
+def _fit_of(job: Job, model: AllocationModel, found: Decomposition, diagnostics: dict[str, float]) -> FitRecord:
     """Make a `Fit` of a decomposition: the modes given S*, and the multipliers."""
     loadings, components = modes(model, found.point.totals)
-    return Fit(
+    return FitRecord(
         model=job.model,
         method=job.method,
         rank=job.rank,

@@ -26,7 +26,7 @@ from bayesnmf.counts import Counts
 from bayesnmf.inference.coordinate_ascent import Status
 from bayesnmf.options import METHODS, Options, Priors, Start
 from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet, ScaledProportions
-from bayesnmf.results import Draws, Fit, VariationalPosterior
+from bayesnmf.results import Draws, FitRecord, VariationalPosterior
 
 __all__ = ["FORMAT", "VERSION", "decode_fit", "encode_fit"]
 
@@ -42,7 +42,7 @@ CSR = ("data", "indices", "indptr")
 NUMBER, SINGLE_ENTRY = 1, 2  # what an array without axes was: a number of Python, an array; NumPy's number is 0
 
 
-def encode_fit(fit: Fit) -> Groups:
+def encode_fit(fit: FitRecord) -> Groups:
     scalars = ("model", "method", "rank", "seed", "seconds", "diagnostics")
     settings = {name: getattr(fit, name) for name in scalars}
     settings |= {"status": list(fit.status), "options": _encode_options(fit.options), "format_version": VERSION}
@@ -66,12 +66,12 @@ def encode_fit(fit: Fit) -> Groups:
     return {"/": xr.Dataset(attrs=about), **groups}
 
 
-def decode_fit(tree: xr.DataTree) -> Fit:
+def decode_fit(tree: xr.DataTree) -> FitRecord:
     settings = _decode_settings(tree)
     status = Status(*settings.pop("status"))
     priors = Priors(**_decode_sides(tree["priors"]))
     options = _decode_options(settings.pop("options"), tree, priors)
-    fit = Fit(
+    fit = FitRecord(
         **{"scale": None, **_decode_arrays(tree["point"]), **_decode_arrays(tree["trace"]), **settings},
         status=status,
         priors=priors,
@@ -140,7 +140,7 @@ def _decode_options(record: dict[str, Any], tree: xr.DataTree, priors: Priors) -
     return OPTIONS[record["kind"]](priors=priors, **values)
 
 
-def _encode_start(fit: Fit) -> Groups:
+def _encode_start(fit: FitRecord) -> Groups:
     """Return a given start; a word is kept among the options."""
     start = fit.options.start
     return _encode_sides("/start", start) if isinstance(start, Start) else {}
@@ -157,7 +157,7 @@ def _decode_posterior(tree: xr.DataTree) -> VariationalPosterior | Draws | None:
     return VariationalPosterior(**_decode_sides(group)) if group.children else _decode_value(group)
 
 
-def _encode_multipliers(fit: Fit) -> Groups:
+def _encode_multipliers(fit: FitRecord) -> Groups:
     if fit.multipliers is None:
         return {}
     return {"/multipliers": _encode_arrays(dict(zip(("loadings", "components"), fit.multipliers, strict=True)))}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bayesnmf import checks
 from bayesnmf.counts import Counts
@@ -19,8 +22,14 @@ from bayesnmf.options import MAP, METHODS, NUTS, VI, Gibbs, Options, Priors
 from bayesnmf.options.shared import with_sides
 from bayesnmf.priors import Dirichlet
 from bayesnmf.problems import natural_basis, with_own_start
-from bayesnmf.results import Fit
+from bayesnmf.results import Draws, FitRecord
 from bayesnmf.specification import MODELS, PARAMETER, default_loadings
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+Array = NDArray[Any]
 
 LARGEST_FACTORS, LARGEST_DRAWS, LARGEST_TOKENS = 4 * 2**30, 4 * 2**30, 4 * 2**30
 
@@ -29,6 +38,134 @@ ProgressReport = Callable[[str, int, int, float], None]
 
 class ConvergenceWarning(UserWarning):
     """A fit stopped before it converged; the message names the cure."""
+
+
+class Fit(FitRecord):
+    """A fitted model.
+
+
+    Attributes
+    ----------
+    model, method : str
+    rank : int
+        Number of components, K.
+    loadings : ndarray (n, K)
+        Mode under map and bld, posterior mean otherwise; proportions under dirichlet_poisson and dirichlet_gamma.
+    components : ndarray (K, m)
+        Likewise.
+    scale : ndarray (n,) or None
+        Of the loadings, under dirichlet_gamma.
+    trace : ndarray
+        Objective at the start and after every iteration, in nats, Poisson scale: log joint (map),
+        `elbo_augmented` (vi), a running estimate of the bound (svi), log p(S) (bld). Under gibbs and nuts the log joint
+        of each draw, (chains, draws).
+    status : Status
+        Whether and why it stopped.
+    priors : Priors
+        Those used, defaults filled in.
+    counts : Counts
+        The data.
+    seed : int
+    seconds : float
+        Wall time, a closed-form start included.
+    diagnostics : dict
+        What else the method reports. Gibbs and nuts: the greatest R-hat and the least ESS of all components, the
+        loadings of up to 50 rows and the log joint, the share of these entries above 1.05 (`bayesnmf.mixing`), R-hat
+        and ESS of the log joint alone, divergences, how often labels switched within chains (which matching undoes) and
+        the share of draws whose components can hardly be told apart (`bayesnmf.sampling.label_switching`). Map: the KKT
+        residual and the least gradient at the end ([C] A.3; −0.1: an EM update would make some entry 1.1 times as
+        large, which at a small residual is one wrongly stuck at 0), by which it is judged
+        (`bayesnmf.inference.optimality`). Several restarts: how many, and where the worst ended.
+    residuals : ndarray or None
+        Under map, the KKT residual of the states of `trace`, in counts.
+    multipliers : tuple of ndarray (n, K) and (K, m), or None
+        Under bld, μ and ν of the decomposition, S_ikj = X_ij μ_ik ν_kj / Σ_c μ_ic ν_cj; rows sum to 1 on both sides.
+    statistics : dict of ndarray (chains, draws), or None
+        What a sampler says of every draw: under nuts, divergences, steps, acceptance.
+    moments : dict of ndarray, or None
+        Where `posterior` holds some of the draws only, every `diagnostics["kept_every"]`-th: what all draws say of
+        every entry, as ``loadings_sd``, ``loadings_r_hat`` and ``loadings_ess`` (n, K), the same of components
+        (K, m) and of scale (n,). R-hat is the split R-hat, the effective sample size that of batch means. Their means
+        are `loadings`, `components` and `scale`.
+    """
+
+    @classmethod
+    def of(cls, record: FitRecord) -> Fit:
+        """Return a record with the methods of a fit."""
+        return cls(**vars(record))
+
+    def transform(self, counts: Any, *, seed: int = 0) -> Array:
+        """Loadings of new samples, components fixed: shape (rows, K), on the scale of `loadings`.
+
+        The mode under map, the mean of the closed-form q under vi and svi, and the mean over posterior draws of the
+        components, each with loadings sampled for it, under gibbs and nuts (`seed` is of these draws), which takes
+        whole numbers.
+        """
+        return self.project(counts, seed=seed).loadings
+
+    def project(self, counts: Any, *, seed: int = 0) -> Fit:
+        """Fit new samples with the components fixed; return a `Fit`, with the posterior of the new loadings."""
+        from bayesnmf.projection import project
+
+        return Fit.of(project(self, counts, seed))
+
+    def sample_posterior(self, draws: int | None = None, *, chains: int | None = None, seed: int = 0) -> Draws:
+        """Draws from q, by default 4 × 1000; of gibbs and nuts their own, evenly thinned to `draws`."""
+        from bayesnmf.posterior import sample_posterior
+
+        return sample_posterior(self, draws, chains, seed)
+
+    def sample_posterior_predictive(
+        self, draws: int = 100, *, seed: int = 0, rows: Iterable[Any] | None = None
+    ) -> Array:
+        """Replicated counts, shape (draws, rows, m), whole numbers; `rows` by name.
+
+        Row totals are drawn too, save under dirichlet_poisson, where they are given.
+        """
+        from bayesnmf.posterior import sample_posterior_predictive
+
+        return sample_posterior_predictive(self, draws, seed, rows)
+
+    def allocations(self, rows: Iterable[Any] | None = None) -> Array:
+        """Expected allocations S_ikj, shape (rows, K, m), in counts: their sum over components is the counts.
+
+        `rows` by name. S* of the decomposition under bld; at the modes under map; at the optimum of q (exp E log)
+        under vi and svi; under gibbs and nuts the mean over up to 200 evenly spaced draws.
+        """
+        from bayesnmf.allocations import allocations
+
+        return allocations(self, rows)
+
+    def to_datatree(self, draws: int | None = None, chains: int | None = None, **selection: Any) -> xr.DataTree:
+        """Convert to an ArviZ `DataTree`; see `bayesnmf.datatree.Contents` for the keywords."""
+        from bayesnmf.datatree import to_datatree
+
+        return to_datatree(self, draws, chains, **selection)
+
+    def save(self, path: str | Path) -> None:
+        """Write to a NetCDF file (`.nc`) or a Zarr store (`.zarr`): q or draws, settings and counts."""
+        from bayesnmf.storage import save
+
+        save(self, path)
+
+    def summary(
+        self, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9
+    ) -> pd.DataFrame:
+        """Medians and central intervals of some loadings and components; see `bayesnmf.diagnostics.summary`."""
+        from bayesnmf.diagnostics import summary
+
+        return summary(self, rows, features, interval)
+
+    def top_features(self, n: int = 10) -> pd.DataFrame:
+        """Names of the `n` features of greatest weight in each component, one column a component."""
+        import pandas as pd
+
+        from bayesnmf import checks
+
+        checks.check_count(n, "n")
+        order = np.argsort(-self.components, axis=1, kind="stable")[:, :n]
+        columns = [f"component {k}" for k in range(self.rank)]
+        return pd.DataFrame(self.feature_names[order].T, columns=columns)
 
 
 def fit(
@@ -96,7 +233,7 @@ def fit(
     with reporting(progress) as report:
         started = time.perf_counter()
         result = _run(Job(data, model, rank, method, seed, with_own_start(options), report))
-        result = replace(result, seconds=time.perf_counter() - started)
+        result = Fit.of(replace(result, seconds=time.perf_counter() - started))
     _warn_if_not_converged(result)
     return result
 
@@ -160,7 +297,7 @@ class Job:
     report: ProgressReport
 
 
-def _run(job: Job) -> Fit:
+def _run(job: Job) -> FitRecord:
     """Dispatch to the method's runner, imported only when asked for."""
     if job.method in ("map", "vi"):
         from bayesnmf.closed_form import fit_closed_form as runner
@@ -175,7 +312,7 @@ def _run(job: Job) -> Fit:
     return runner(job)
 
 
-def _warn_if_not_converged(result: Fit) -> None:
+def _warn_if_not_converged(result: FitRecord) -> None:
     asked = (getattr(result.options, "tol", 1.0), getattr(result.options, "kkt_tol", 0.0))
     broken = result.status.reason in (INTERRUPTED, NOT_A_NUMBER)
     if result.status.converged or not (any(asked) or broken):
@@ -190,7 +327,7 @@ def _warn_if_not_converged(result: Fit) -> None:
     warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
 
-def cure_of(result: Fit) -> str:
+def cure_of(result: FitRecord) -> str:
     """Say what to change in the options of a fit that has not converged."""
     options = result.options
     if isinstance(options, MAP) and result.status.iterations < options.max_iter:  # at rest, but at no optimum
@@ -220,3 +357,18 @@ def reporting(progress: ProgressReport | bool) -> Any:
     from bayesnmf.progress import progress_bar
 
     return progress_bar()
+
+
+def load(path: str | os.PathLike[str]) -> Fit:
+    """Read a fit that `Fit.save` wrote.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    ValueError
+        It is no fit, is damaged, or was written by a later version.
+    """
+    from bayesnmf.storage import read_fit
+
+    return Fit.of(read_fit(path))

@@ -23,11 +23,11 @@ from bayesnmf.keeping import THINNED, keeps_moments, size_of_draws
 from bayesnmf.mixing import judged_rows, r_hat_and_ess, verdict, worst_of
 from bayesnmf.options import Gibbs
 from bayesnmf.problems import draws_problem
-from bayesnmf.results import Fit
+from bayesnmf.results import FitRecord
 from bayesnmf.sampling import chain_starts, exchangeable, fit_of_draws, stack
 
 
-def fit_gibbs(job: Job) -> Fit:
+def fit_gibbs(job: Job) -> FitRecord:
     """Run the Gibbs sampler's chains, side by side where there are several."""
     states, streams = chain_starts(job)
     schedules = schedules_of(job)
@@ -60,7 +60,7 @@ def _drawn(chains: list[list[Any]], length: int) -> list[Any]:
     return [stack(values, side) for side in (0, 1)]
 
 
-def with_moments(fit: Fit, running: list[Running], every: int) -> Fit:
+def with_moments[F: FitRecord](fit: F, running: list[Running], every: int) -> F:
     """Return a fit of thinned draws with means, and what else is known, of all draws of its chains.
 
     They have mixed or not by split R-hat and batch means of all draws, not by the few that are kept.

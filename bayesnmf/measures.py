@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from bayesnmf import gauge
 from bayesnmf.bounds import elbo_augmented, elbo_marginal
 from bayesnmf.chains import cautions_of, labelled, mixing_of
+from bayesnmf.fitting import Fit
 from bayesnmf.kernels.cpu import poisson_loglik
 from bayesnmf.relabel import relabel
-from bayesnmf.results import Fit
 from bayesnmf.scoring import Score, Split, background, pit_coverage, score
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf import gauge
+from bayesnmf.fitting import Fit
 from bayesnmf.mixing import r_hat_and_ess
 from bayesnmf.posterior import restrict_rows, take_draws
 from bayesnmf.priors import Gamma
-from bayesnmf.results import Draws, Fit, effective_loadings
+from bayesnmf.results import Draws, effective_loadings
 from bayesnmf.simulation import Simulation, effective
 
 Array = NDArray[Any]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bayesnmf import checks
 from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledProportions
-from bayesnmf.results import Draws, Fit, VariationalPosterior, iterate_draws
+from bayesnmf.results import Draws, FitRecord, VariationalPosterior, iterate_draws
 from bayesnmf.specification import MODELS
 
 __all__ = ["sample_posterior", "sample_posterior_predictive"]
@@ -30,7 +30,7 @@ DEFAULT_CHAINS, DEFAULT_DRAWS = 4, 1000
 # --- draws -----------------------------------------------------------------------------------------
 
 
-def sample_posterior(fit: Fit, draws: int | None = None, chains: int | None = None, seed: int = 0) -> Draws:
+def sample_posterior(fit: FitRecord, draws: int | None = None, chains: int | None = None, seed: int = 0) -> Draws:
     """Return draws from q, (chains, draws, …); of gibbs and nuts, evenly thinned draws of their own chains.
 
     Components that are parameters, without a posterior, are the same in every draw.
@@ -50,7 +50,7 @@ def sample_posterior(fit: Fit, draws: int | None = None, chains: int | None = No
     return take_draws(fit, number, seed, None)
 
 
-def chains_and_draws(fit: Fit, chains: int | None, draws: int | None) -> tuple[int, int]:
+def chains_and_draws(fit: FitRecord, chains: int | None, draws: int | None) -> tuple[int, int]:
     """Return how many to take: any number from q, at most the kept ones of a sampler, one point of a MAP."""
     if isinstance(fit._posterior, VariationalPosterior):
         chains = DEFAULT_CHAINS if chains is None else checks.check_count(chains, "chains")
@@ -60,14 +60,14 @@ def chains_and_draws(fit: Fit, chains: int | None, draws: int | None) -> tuple[i
     return chains, kept[1] if draws is None else checks.check_available(draws, kept[1], "draws")
 
 
-def draws_size(fit: Fit, number: tuple[int, int], size: tuple[int, int]) -> int:
+def draws_size(fit: FitRecord, number: tuple[int, int], size: tuple[int, int]) -> int:
     """Bytes that draws of so many rows and features take."""
     n, m = size
     scales = 0 if fit.scale is None else n
     return 8 * number[0] * number[1] * ((n + m) * fit.rank + scales)
 
 
-def take_draws(fit: Fit, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
+def take_draws(fit: FitRecord, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
     """Draws (chains, draws, …) of all rows and of the features at some positions."""
     chains, draws = number
     posterior = fit._posterior
@@ -93,7 +93,7 @@ def columns(values: Any, features: Array | None) -> Any:
 
 
 def _draw(
-    fit: Fit, q: VariationalPosterior, number: tuple[int, int], rng: np.random.Generator, features: Array | None
+    fit: FitRecord, q: VariationalPosterior, number: tuple[int, int], rng: np.random.Generator, features: Array | None
 ) -> Draws:
     """Draw independently from q."""
     value: Any = q.loadings.draw(rng, number)
@@ -122,7 +122,7 @@ def _draw_components(
     return Dirichlet(kept).draw(rng, number)[..., : len(features)]
 
 
-def restrict_rows(fit: Fit, rows: Array | None) -> Fit:
+def restrict_rows[F: FitRecord](fit: F, rows: Array | None) -> F:
     """Return the fit of the rows at some positions, with their posterior and the components of all."""
     if rows is None:
         return fit
@@ -158,7 +158,9 @@ def _restrict_posterior(
 # --- replicated counts -----------------------------------------------------------------------------
 
 
-def sample_posterior_predictive(fit: Fit, draws: int = 100, seed: int = 0, rows: Iterable[Any] | None = None) -> Array:
+def sample_posterior_predictive(
+    fit: FitRecord, draws: int = 100, seed: int = 0, rows: Iterable[Any] | None = None
+) -> Array:
     """Return replicated counts (draws, rows, m), whole numbers: one set for each posterior draw.
 
     Counts are Poisson; under dirichlet_poisson multinomial of the given row totals, rounded where those are not
@@ -183,7 +185,7 @@ def sample_posterior_predictive(fit: Fit, draws: int = 100, seed: int = 0, rows:
     return out
 
 
-def selected_size(fit: Fit, rows: Array | None, features: Array | None) -> tuple[int, int]:
+def selected_size(fit: FitRecord, rows: Array | None, features: Array | None) -> tuple[int, int]:
     """Return how many rows and features a selection has."""
     n, m = fit.counts.shape
     return n if rows is None else len(rows), m if features is None else len(features)
@@ -194,7 +196,7 @@ def replication_rng(seed: int) -> np.random.Generator:
     return np.random.default_rng([seed, 1])
 
 
-def replicate(fit: Fit, means: Array, rng: np.random.Generator) -> Array:
+def replicate(fit: FitRecord, means: Array, rng: np.random.Generator) -> Array:
     """Draw counts (n, …) of given means; of given row totals, in which other features take what is left."""
     checks.check_drawable(means, "fit smaller counts")
     if not MODELS[fit.model].given_totals:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from bayesnmf import checks, gauge
 from bayesnmf.chains import cautions_of, labelled
 from bayesnmf.diagnostics.text import as_lines
+from bayesnmf.fitting import Fit
 from bayesnmf.moments import (
     PREFERRED,
     QUANTITIES,
@@ -24,7 +25,7 @@ from bayesnmf.moments import (
     values_of_truth,
 )
 from bayesnmf.relabel import relabel
-from bayesnmf.results import Draws, Fit
+from bayesnmf.results import Draws
 from bayesnmf.sampling import exchangeable
 from bayesnmf.simulation import Simulation
 from bayesnmf.writing import write_text

@@ -11,18 +11,15 @@ from numpy.typing import NDArray
 from bayesnmf import checks
 from bayesnmf.counts import Counts
 from bayesnmf.gauge import component_sums, shares
-from bayesnmf.inference.data_start import data_state, flattened_state
+from bayesnmf.inference.data_start import state_from_word
 from bayesnmf.inference.sides import Draw, MeanField, Mode, Problem, State, Summary
-from bayesnmf.inference.start import Given, given_state, random_state
+from bayesnmf.inference.start import Given, given_state
 from bayesnmf.options import BLD, MAP, VI, Options, Priors, Start
 from bayesnmf.priors import Dirichlet, ScaledDirichlet, ScaledProportions
-from bayesnmf.results import Fit, VariationalPosterior
+from bayesnmf.results import FitRecord, VariationalPosterior
 from bayesnmf.specification import PARAMETER
 
 Array = NDArray[Any]
-
-
-DESCENT = 50  # iterations without priors
 
 
 def natural_basis(options: MAP) -> bool:
@@ -60,9 +57,7 @@ def draws_problem(counts: Counts, priors: Priors, rng: np.random.Generator, thre
 def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generator) -> State:
     """Carry out the `start` option."""
     if isinstance(start, str):
-        if start == "descent":
-            return flattened_state(problem, rank, rng, "svd", DESCENT, None)
-        return data_state(problem, rank, rng) if start == "svd" else random_state(problem, rank, rng)
+        return state_from_word(problem, start, rank, rng)
     n, m = problem.counts.shape
     loadings, components = given_start(start, problem.loadings_prior, problem.components_prior)
     return given_state(
@@ -75,7 +70,7 @@ def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generato
 def with_own_start(options: Options) -> Options:
     """Replace a fit that is given as start by what is taken of it: a fit that holds another would hold all before."""
     start = options.start
-    if not isinstance(start, Fit):
+    if not isinstance(start, FitRecord):
         return options
     if isinstance(options, BLD) and start.multipliers is not None:
         return replace(options, start=Start(*start.multipliers))
@@ -85,9 +80,9 @@ def with_own_start(options: Options) -> Options:
     return replace(options, start=Start(*taken))
 
 
-def given_start(start: Start | Fit, loadings_prior: Any, components_prior: Any) -> tuple[Given, Given]:
+def given_start(start: Start | FitRecord, loadings_prior: Any, components_prior: Any) -> tuple[Given, Given]:
     """Take loadings and components out of a Start, or of a Fit: its q where it is of these priors' families."""
-    if not isinstance(start, Fit):
+    if not isinstance(start, FitRecord):
         return start.loadings, start.components
     q = start._posterior
     if isinstance(q, VariationalPosterior) and type(q.loadings) is type(loadings_prior):
@@ -98,7 +93,7 @@ def given_start(start: Start | Fit, loadings_prior: Any, components_prior: Any) 
     return _points_of(start, loadings_prior, components_prior)
 
 
-def _points_of(start: Fit, loadings_prior: Any, components_prior: Any) -> tuple[Given, Given]:
+def _points_of(start: FitRecord, loadings_prior: Any, components_prior: Any) -> tuple[Given, Given]:
     """Return both sides of a fit as points on the scale of these priors, whatever its model: same fitted shares."""
     components = np.asarray(start.components, dtype=np.float64)
     loadings = np.asarray(start.expected_loadings, dtype=np.float64)

@@ -22,7 +22,7 @@ from bayesnmf.kernels.cpu import poisson_loglik
 from bayesnmf.options import VI, Priors
 from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet, ScaledProportions, matrix
 from bayesnmf.problems import point_or_mean_field, start_state
-from bayesnmf.results import Fit
+from bayesnmf.results import FitRecord
 from bayesnmf.sampling import chain_starts, fit_of_draws, resolve_start
 from bayesnmf.specification import PARAMETER
 
@@ -88,7 +88,7 @@ def in_doubles(counts: Counts) -> Counts:
     return counts if counts.dtype == np.float64 else counts.with_matrix(counts.matrix.astype(np.float64))
 
 
-def fit_nuts(job: Job) -> Fit:
+def fit_nuts(job: Job) -> FitRecord:
     """Run NUTS on the model's program, from a draw of the closed-form posterior for each chain."""
     priors, options = job.options.priors, job.options
     doubles = replace(job, counts=in_doubles(job.counts))
@@ -137,7 +137,7 @@ def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array)
     return out
 
 
-def fit_svi(job: Job) -> Fit:
+def fit_svi(job: Job) -> FitRecord:
     """Maximise the bound by gradient steps over the parameters of q, from the closed-form fit."""
     options = job.options
     doubles = replace(job, counts=in_doubles(job.counts))

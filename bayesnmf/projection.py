@@ -26,7 +26,7 @@ from bayesnmf.inference.sides import (
 from bayesnmf.options import BLD, MAP
 from bayesnmf.priors import Dirichlet, ScaledProportions
 from bayesnmf.problems import draws_problem, natural_basis
-from bayesnmf.results import Draws, Fit, VariationalPosterior
+from bayesnmf.results import Draws, FitRecord, VariationalPosterior
 from bayesnmf.specification import PARAMETER
 
 MAX_ITER, TOL = 2000, 1e-8
@@ -36,7 +36,7 @@ SWEEPS = 10
 ERROR_BATCHES = 20
 
 
-def project(fit: Fit, counts: Any, seed: int) -> Fit:
+def project(fit: FitRecord, counts: Any, seed: int) -> FitRecord:
     """Fit new samples with the components of `fit`, by the method of `fit`.
 
     Under map, vi and svi: coordinate ascent over the loadings alone, from even shares, until those of each row
@@ -67,7 +67,7 @@ def project(fit: Fit, counts: Any, seed: int) -> Fit:
     return replace(result, counts=data, seconds=time.perf_counter() - started)
 
 
-def _project_closed_form(fit: Fit, data: Counts) -> Fit:
+def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
     loadings_summary: Any = MeanField(component_axis=1)
     components: Side
     prior = Dirichlet(1.0) if fit.priors.components == PARAMETER else fit.priors.components
@@ -107,7 +107,7 @@ def _monte_carlo_errors(loadings: Any) -> dict[str, float]:
     return {"largest_mc_error": float(errors.max()), "median_mc_error": float(np.median(errors))}
 
 
-def _project_draws(fit: Fit, posterior: Draws, data: Counts, seed: int) -> Fit:
+def _project_draws(fit: FitRecord, posterior: Draws, data: Counts, seed: int) -> FitRecord:
     rng = np.random.default_rng(seed)
     doubles = data.with_matrix(data.matrix.astype(np.float64))
     problem = replace(draws_problem(doubles, fit.priors, rng), fixed_components=True)

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.options import Priors
-from bayesnmf.results import Draws, Fit, VariationalPosterior
+from bayesnmf.results import Draws, FitRecord, VariationalPosterior
 from bayesnmf.specification import PARAMETER
 
 Array = NDArray[Any]
 
 
-def relabel(fit: Fit, order: Array) -> Fit:
+def relabel[F: FitRecord](fit: F, order: Array) -> F:
     """Permute loadings, components, posterior and priors: component `order[k]` becomes component k."""
     posterior: Any = fit._posterior
     if isinstance(posterior, Draws):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bayesnmf.comparison import Comparison
 
 SHOWN_ROWS = 4
+NOTE = "posterior around one mode; chains started from the fit"
 TREE, TABLE, REPORT = "compare.nc", "table.csv", "report.txt"
 FIGURES = ("components", "objectives", "agreement", "loadings_intervals")
 CHAINS = ("gibbs", "nuts")
@@ -69,8 +70,6 @@ def _cell(value: Any, form: str) -> str:
 
 def notes(comparison: Comparison) -> list[str]:
     """Return what must be read with the table."""
-    from bayesnmf.comparison import NOTE
-
     split = comparison.split
     chains = [name for name in ("gibbs", "nuts") if name in comparison.fits]
     lines = [f"{' and '.join(chains)}: {NOTE}"] if chains else []

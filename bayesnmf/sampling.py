@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf import gauge
-from bayesnmf.fitting import ConvergenceWarning, Job, fit
+from bayesnmf.closed_form import fit_closed_form
+from bayesnmf.defaults import resolve_options
+from bayesnmf.fitting import Job
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED, Status
 from bayesnmf.inference.sides import State
 from bayesnmf.mixing import UNJUDGED, judged_parts, mixing, verdict
 from bayesnmf.options import VI, Priors
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.problems import draws_problem, start_state
-from bayesnmf.results import Draws, Fit
+from bayesnmf.results import Draws, FitRecord
 from bayesnmf.specification import PARAMETER
 
 Array = NDArray[Any]
@@ -24,12 +26,10 @@ Array = NDArray[Any]
 SWITCHED, AMBIGUOUS, AMBIGUOUS_LIMIT = 0.5, 0.25, 0.05
 
 
-def closed_form_fit(job: Job) -> Fit:
+def closed_form_fit(job: Job) -> FitRecord:
     """Fit the closed-form variational posterior that chains and SVI start from."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
-        options = VI(priors=job.options.priors, max_iter=500)
-        start = fit(job.counts, job.model, job.rank, "vi", seed=job.seed, options=options)
+    options = resolve_options(VI(priors=job.options.priors, max_iter=500))  # a start need not have converged
+    start = fit_closed_form(replace(job, method="vi", options=options, report=lambda *_: None))
     if start.status.reason == INTERRUPTED:  # of the start there is nothing to keep
         raise KeyboardInterrupt
     return start
@@ -76,7 +76,7 @@ def fit_of_draws(
     diagnostics: dict[str, float],
     interrupted: bool,
     statistics: dict[str, Array] | None = None,
-) -> Fit:
+) -> FitRecord:
     """Make a `Fit` of loadings and components (chains, draws, …): match components, average, judge the chains.
 
     The list of both is emptied. `statistics` are what the sampler says of every draw, (chains, draws) each. Ctrl-C
@@ -100,7 +100,7 @@ def fit_of_draws(
         interrupted = True
     mixed, figures = verdict(found)
     reason = INTERRUPTED if interrupted else f"{log_joint.size} draws; {figures}"
-    return Fit(
+    return FitRecord(
         model=job.model,
         method=job.method,
         rank=job.rank,

@@ -18,8 +18,9 @@ from scipy.sparse import csr_array
 from scipy.stats import binom
 
 from bayesnmf.counts import Counts
+from bayesnmf.fitting import Fit
 from bayesnmf.kernels.cpu import cell_rates
-from bayesnmf.results import Draws, Fit, iterate_draws
+from bayesnmf.results import Draws, iterate_draws
 
 Array = NDArray[Any]
 

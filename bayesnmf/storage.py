@@ -11,17 +11,17 @@ import xarray as xr
 
 from bayesnmf import checks
 from bayesnmf.encoding import CSR, FORMAT, VERSION, decode_fit, encode_fit
-from bayesnmf.results import Fit
+from bayesnmf.results import FitRecord
 from bayesnmf.writing import replacing, write_bytes
 
-__all__ = ["load", "save"]
+__all__ = ["read_fit", "save"]
 
 SUFFIXES = (".nc", ".zarr")
 LARGEST_NETCDF = 2**30  # bytes: a NetCDF file is made in memory, and HDF5 on a full disk ends the interpreter
 PACKED = {"/counts": {name: {"zlib": True, "shuffle": True} for name in CSR}}
 
 
-def save(fit: Fit, path: str | os.PathLike[str]) -> None:
+def save(fit: FitRecord, path: str | os.PathLike[str]) -> None:
     """Write a fit to a NetCDF file (`.nc`) or a Zarr store (`.zarr`, needs zarr).
 
     An older fit there is replaced only once the new one is complete. What `load` gives back is equal to the fit in
@@ -40,7 +40,7 @@ def save(fit: Fit, path: str | os.PathLike[str]) -> None:
     write_tree(xr.DataTree.from_dict(encode_fit(fit)), target, PACKED)
 
 
-def save_by_size(fit: Fit, path: Path) -> None:
+def save_by_size(fit: FitRecord, path: Path) -> None:
     """Write a fit to a NetCDF file or, where it is too large for one, to a Zarr store beside it.
 
     Raises
@@ -93,16 +93,8 @@ def write_tree(tree: xr.DataTree, path: Path, encoding: dict[str, Any] | None = 
         write_bytes(path, content)
 
 
-def load(path: str | os.PathLike[str]) -> Fit:
-    """Read a fit that `Fit.save` wrote.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no such file.
-    ValueError
-        It is no fit, is damaged, or was written by a later version.
-    """
+def read_fit(path: str | os.PathLike[str]) -> FitRecord:
+    """Read a file that `save` wrote; see `bayesnmf.load`."""
     source = checks.check_path(path, "path")
     suffix = _suffix(source)
     if not source.exists():

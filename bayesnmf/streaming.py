@@ -14,7 +14,7 @@ from bayesnmf import checks
 from bayesnmf.closed_form import batching_of, fit_of_ascent
 from bayesnmf.counts import Counts, DataWarning
 from bayesnmf.defaults import resolve_options
-from bayesnmf.fitting import Job, check_combination, resolve_priors
+from bayesnmf.fitting import Fit, Job, check_combination, resolve_priors
 from bayesnmf.inference.coordinate_ascent import Ascent, Status
 from bayesnmf.inference.local import FINAL_ITER, FINAL_TOL, even_loadings, full_size, local_pass
 from bayesnmf.inference.minibatch import Components, step_on_batch
@@ -23,7 +23,6 @@ from bayesnmf.options import VI, Priors
 from bayesnmf.priors import Dirichlet, Gamma
 from bayesnmf.problems import point_or_mean_field, start_state
 from bayesnmf.projection import MAX_ITER, TOL
-from bayesnmf.results import Fit
 from bayesnmf.specification import MODELS
 
 __all__ = ["MinibatchVI"]
@@ -154,7 +153,7 @@ class MinibatchVI:
         status = Status(rows == data.shape[0], said, self.steps)
         job = Job(data, self.model, self.rank, "vi", self.seed, self._options, lambda *_: None)
         fit = fit_of_ascent(job, Ascent(problem, state, [bound], [], status))
-        return replace(fit, seconds=time.perf_counter() - started)
+        return Fit.of(replace(fit, seconds=time.perf_counter() - started))
 
     def elbo(self, counts: Any) -> float:
         """Estimate the bound of all rows from some, in nats: theirs in proportion, less KL(q(components) ‖ prior).

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bayesnmf.gibbs_chains import with_moments
 from bayesnmf.inference.running import Running
 from bayesnmf.priors import ScaledProportions
-from bayesnmf.results import Draws, Fit, VariationalPosterior
+from bayesnmf.results import Draws, FitRecord, VariationalPosterior
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,13 +21,13 @@ Array = NDArray[Any]
 STORED_BYTES = 2_500_000  # of the draws of a method, where they are thinned
 
 
-def draws_within(fit: Fit, most: int) -> int:
+def draws_within(fit: FitRecord, most: int) -> int:
     """Return how many draws of all parameters of a fit take at most so many bytes; at least one."""
     scales = 0 if fit.scale is None else len(fit.scale)
     return max(most // (8 * (fit.loadings.size + fit.components.size + scales)), 1)
 
 
-def thinned(fit: Fit, most: int = STORED_BYTES) -> Fit:
+def thinned[F: FitRecord](fit: F, most: int = STORED_BYTES) -> F:
     """Return a fit by gibbs or nuts with evenly thinned draws, and in `moments` what all of them say.
 
     Parameters
@@ -66,7 +66,7 @@ def _summed(draws: Draws, chain: int) -> Running:
     return running
 
 
-def loadings_table(fit: Fit) -> pd.DataFrame:
+def loadings_table(fit: FitRecord) -> pd.DataFrame:
     """Return loadings by row, a column a component, with the scale and standard deviations where there are any."""
     import pandas as pd
 
@@ -78,7 +78,7 @@ def loadings_table(fit: Fit) -> pd.DataFrame:
     return pd.DataFrame(columns, pd.Index(fit.row_names, name="row"))
 
 
-def components_table(fit: Fit) -> pd.DataFrame:
+def components_table(fit: FitRecord) -> pd.DataFrame:
     """Return components by feature, a column a component, with standard deviations where there are any."""
     import pandas as pd
 
@@ -92,7 +92,7 @@ def _columns(mean: Array, sd: Array | None, axis: int) -> dict[str, Array]:
     return {f"component {k}{kind}": part.take(k, axis) for kind, part in kinds.items() for k in range(mean.shape[axis])}
 
 
-def _sd(fit: Fit, side: str) -> Array | None:
+def _sd(fit: FitRecord, side: str) -> Array | None:
     """Posterior standard deviations of the loadings, the components or the scale; None without a posterior."""
     posterior = fit._posterior
     if fit.moments is not None:

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesnmf import checks, gauge
 from bayesnmf.gauge import TopicModel
-from bayesnmf.results import Fit
+from bayesnmf.posterior import sample_posterior
+from bayesnmf.results import FitRecord
 from bayesnmf.specification import MODELS
 
 __all__ = ["TopicModel", "from_topic_model", "to_topic_model"]
@@ -18,7 +19,7 @@ Array = NDArray[Any]
 
 
 def to_topic_model(
-    source: Fit | tuple[ArrayLike, ArrayLike],
+    source: FitRecord | tuple[ArrayLike, ArrayLike],
     draws: int | None = None,
     *,
     chains: int | None = None,
@@ -64,16 +65,16 @@ def to_topic_model(
     >>> model.totals, model.sums
     (array([10.,  8.]), array([2., 4.]))
     """
-    if not isinstance(source, Fit):
+    if not isinstance(source, FitRecord):
         checks.check_no_draws(draws, chains)
         return gauge.to_topic_model(*checks.check_factors(source))
     if draws is None and chains is None:
         return _of_factors(source, source.loadings, source.components, source.scale)
-    drawn = source.sample_posterior(draws, chains=chains, seed=seed)
+    drawn = sample_posterior(source, draws, chains, seed)
     return _of_factors(source, drawn.loadings, drawn.components, drawn.scale)
 
 
-def _of_factors(fit: Fit, loadings: Array, components: Array, scale: Array | None) -> TopicModel:
+def _of_factors(fit: FitRecord, loadings: Array, components: Array, scale: Array | None) -> TopicModel:
     """View factors of a fit; proportions come before the scale or the given totals, which may be 0."""
     model = gauge.to_topic_model(np.asarray(loadings, np.float64), np.asarray(components, np.float64))
     if scale is None and MODELS[fit.model].given_totals:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from smallfits import quietly
 
+import bayesnmf
 from bayesnmf import Calibration, cli, comparison, reports, storage, writing
 from bayesnmf.certificates.table import Equivalences
 from bayesnmf.comparison import Settings, compare
@@ -132,5 +133,5 @@ def test_fits_too_large_for_netcdf_are_saved_as_zarr(limit, tmp_path, monkeypatc
     name = "map.nc" if limit > 10 else "map.zarr"
     assert os.listdir(tmp_path / "fits") == [name]
     np.testing.assert_array_equal(
-        storage.load(tmp_path / "fits" / name).loadings.shape, result.fits["map"].loadings.shape
+        bayesnmf.load(tmp_path / "fits" / name).loadings.shape, result.fits["map"].loadings.shape
     )

@@ -11,8 +11,9 @@ from bayesnmf.bounds import elbo_augmented, elbo_marginal
 from bayesnmf.certificates.evidence import MARGINAL
 from bayesnmf.certificates.study import Study, plain_vi, rounding_of_bound, together, wide
 from bayesnmf.certificates.table import Claim, Row
+from bayesnmf.fitting import Fit
 from bayesnmf.options import SVI, Start
-from bayesnmf.results import Fit, VariationalPosterior
+from bayesnmf.results import VariationalPosterior
 
 SETTLED = 1e-10  # relative change over five iterations at which the optimisers stop
 # What is then left of a climb whose steps shrink by a factor r is SETTLED / (1 − r): enough for r up to 0.9999.

@@ -14,9 +14,9 @@ from numpyro.infer import TraceMeanField_ELBO
 from bayesnmf.bounds import elbo_augmented, state_of_fit
 from bayesnmf.certificates.study import Study, plain_vi, rounding_of_bound, together, wide
 from bayesnmf.certificates.table import Claim, Row
+from bayesnmf.fitting import Fit
 from bayesnmf.models.likelihood import as_observation
 from bayesnmf.programs import guide_parameters, load_program, program_arguments
-from bayesnmf.results import Fit
 from bayesnmf.specification import MODELS
 
 Array = NDArray[Any]

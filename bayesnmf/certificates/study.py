@@ -14,11 +14,11 @@ from scipy import stats
 
 from bayesnmf import checks
 from bayesnmf.counts import Counts
-from bayesnmf.fitting import ConvergenceWarning, fit
+from bayesnmf.fitting import ConvergenceWarning, Fit, fit
 from bayesnmf.inference.coordinate_ascent import INTERRUPTED
 from bayesnmf.options import MAP, VI, Options
 from bayesnmf.posterior import restrict_rows
-from bayesnmf.results import Fit, VariationalPosterior
+from bayesnmf.results import VariationalPosterior
 
 Array = NDArray[Any]
 

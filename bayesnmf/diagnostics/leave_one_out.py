@@ -16,10 +16,10 @@ from bayesnmf import checks
 from bayesnmf.chains import cautions_of
 from bayesnmf.datatree import GIVEN_TOTALS
 from bayesnmf.diagnostics.text import number
-from bayesnmf.fitting import ProgressReport, reporting
+from bayesnmf.fitting import Fit, ProgressReport, reporting
 from bayesnmf.kernels.cpu import poisson_loglik
 from bayesnmf.posterior import columns, restrict_rows, take_draws
-from bayesnmf.results import Draws, Fit, effective_loadings
+from bayesnmf.results import Draws, effective_loadings
 from bayesnmf.specification import MODELS
 
 if TYPE_CHECKING:

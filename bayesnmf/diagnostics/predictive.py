@@ -14,9 +14,9 @@ from bayesnmf import checks
 from bayesnmf.chains import cautions_of
 from bayesnmf.diagnostics.statistics import Gathered, ties_by_half
 from bayesnmf.diagnostics.text import number, text_table
-from bayesnmf.fitting import ProgressReport, reporting
+from bayesnmf.fitting import Fit, ProgressReport, reporting
 from bayesnmf.posterior import LIMIT, replication_rng
-from bayesnmf.results import Draws, Fit, iterate_draws
+from bayesnmf.results import Draws, iterate_draws
 from bayesnmf.specification import MODELS
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from bayesnmf.fitting import Fit
 from bayesnmf.kernels.cpu import CountStatistics, Misfits, misfits, replicated_statistics
-from bayesnmf.results import Fit
 from bayesnmf.specification import MODELS
 
 Array = NDArray[Any]

@@ -14,7 +14,7 @@ from bayesnmf.chains import cautions_of, labelled
 from bayesnmf.datatree import INDEPENDENT
 from bayesnmf.fitting import ConvergenceWarning
 from bayesnmf.posterior import LIMIT, chains_and_draws, draws_size, restrict_rows, take_draws
-from bayesnmf.results import Draws, Fit
+from bayesnmf.results import Draws, FitRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,7 @@ TOP = 5
 
 
 def summary(
-    fit: Fit, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9
+    fit: FitRecord, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9
 ) -> pd.DataFrame:
     """Summarise some loadings and components by `az.summary`: posterior medians and central intervals.
 
@@ -88,7 +88,7 @@ def summary(
     return table
 
 
-def _group(fit: Fit, rows: Array | None, entries: tuple[Array, Array] | None) -> dict[str, Any]:
+def _group(fit: FitRecord, rows: Array | None, entries: tuple[Array, Array] | None) -> dict[str, Any]:
     """Draws of the loadings of some rows and of some entries (components, features) of the components."""
     part = restrict_rows(fit, np.array([0]) if rows is None else rows)
     chosen = np.array([0]) if entries is None else np.unique(entries[1])
@@ -104,7 +104,7 @@ def _group(fit: Fit, rows: Array | None, entries: tuple[Array, Array] | None) ->
     return group
 
 
-def _top_entries(fit: Fit) -> tuple[Array, Array]:
+def _top_entries(fit: FitRecord) -> tuple[Array, Array]:
     """Components and features of the greatest weights, component by component."""
     top = np.argsort(-fit.components, axis=1, kind="stable")[:, :TOP]
     return np.repeat(np.arange(fit.rank), top.shape[1]), top.ravel()
@@ -114,7 +114,7 @@ def _all_entries(rank: int, columns: Array) -> tuple[Array, Array]:
     return np.repeat(np.arange(rank), len(columns)), np.tile(columns, rank)
 
 
-def _loadings(part: Fit, drawn: Draws) -> dict[str, Any]:
+def _loadings(part: FitRecord, drawn: Draws) -> dict[str, Any]:
     names = [f"{row}, {k}" for row in part.row_names for k in range(part.rank)]
     group = {"loadings": _entries("loading", drawn.loadings.reshape(drawn.chains, drawn.draws, -1), names)}
     if drawn.scale is not None:

@@ -25,6 +25,14 @@ Array = NDArray[Any]
 
 FLOOR = 1.0  # of a factor's mean: small values would be left only after very many updates, zeros never
 POWER_ITERATIONS, OVERSAMPLING = 4, 10
+DESCENT = 50  # iterations without priors
+
+
+def state_from_word(problem: Problem, word: str, rank: int, rng: np.random.Generator) -> State:
+    """Make the start that a word stands for: "svd", "descent" or "random"."""
+    if word == "descent":
+        return flattened_state(problem, rank, rng, "svd", DESCENT, None)
+    return data_state(problem, rank, rng) if word == "svd" else random_state(problem, rank, rng)
 
 
 def data_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:

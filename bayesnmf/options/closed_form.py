@@ -9,7 +9,7 @@ from bayesnmf import checks
 from bayesnmf.options.shared import Priors, Start
 
 if TYPE_CHECKING:
-    from bayesnmf.results import Fit
+    from bayesnmf.fitting import Fit
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

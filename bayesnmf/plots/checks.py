@@ -9,7 +9,7 @@ import numpy as np
 
 from bayesnmf.calibration import Calibration
 from bayesnmf.checks import check_choice, found_in, same_counts, same_priors
-from bayesnmf.results import Fit
+from bayesnmf.fitting import Fit
 
 
 def check_fits(fits: Any) -> Mapping[str, Fit]:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.fitting import Fit
 from bayesnmf.plots.checks import check_best, check_fits, check_one_problem
 from bayesnmf.plots.style import QUIET, SMALL, Look, bare, looks, panels, shorten
 from bayesnmf.plots.traces import by_kind, nats, resolution
-from bayesnmf.results import Fit
 
 Array = NDArray[Any]
 

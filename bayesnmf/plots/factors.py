@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from bayesnmf import checks, gauge
+from bayesnmf.fitting import Fit
 from bayesnmf.plots.checks import check_fits, check_image_shape
 from bayesnmf.plots.style import QUIET, SMALL, Look, bare, hide_spare, looks, panels, share_legend, shorten, wrapped
 from bayesnmf.plots.summaries import Interval, match_fits, normalised_components, summarise
-from bayesnmf.results import Fit
 
 Array = NDArray[Any]
 

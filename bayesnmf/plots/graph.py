@@ -10,11 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 
 from bayesnmf import checks
-from bayesnmf.fitting import resolve_priors
+from bayesnmf.fitting import Fit, resolve_priors
 from bayesnmf.options import Priors
 from bayesnmf.plots.checks import check_no_priors
 from bayesnmf.plots.style import QUIET, SMALL, panels
-from bayesnmf.results import Fit
 from bayesnmf.specification import MODELS, PARAMETER
 
 # The program is traced at sizes that all differ, so that the length of an axis tells which one it is.

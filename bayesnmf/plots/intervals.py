@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from bayesnmf import checks
+from bayesnmf.fitting import Fit
 from bayesnmf.plots.checks import check_fits, check_same_unit
 from bayesnmf.plots.style import SMALL, Look, bare, hide_spare, looks, panels, share_legend, shorten, wrapped
 from bayesnmf.plots.summaries import Interval, match_fits, proportions, summarise
-from bayesnmf.results import Fit
 
 Array = NDArray[Any]
 

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from bayesnmf import checks
+from bayesnmf.fitting import Fit
 from bayesnmf.mixing import r_hat_and_ess
 from bayesnmf.plots.style import QUIET, SMALL, bare, panels, share_legend, shorten
-from bayesnmf.results import Draws, Fit, trace_of_kept
+from bayesnmf.results import Draws, trace_of_kept
 
 Array = NDArray[Any]
 

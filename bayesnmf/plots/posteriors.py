@@ -11,6 +11,7 @@ from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 
 from bayesnmf import checks, gauge
+from bayesnmf.fitting import Fit
 from bayesnmf.moments import PREFERRED, QUANTITIES, Moments, choose_entries, draw_quantities, draw_sides, moments
 from bayesnmf.plots.checks import check_matchable, check_others, check_pair
 from bayesnmf.plots.style import (
@@ -25,7 +26,6 @@ from bayesnmf.plots.style import (
     shorten,
     wrapped,
 )
-from bayesnmf.results import Fit
 
 Array = NDArray[Any]
 

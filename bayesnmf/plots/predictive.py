@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from bayesnmf.diagnostics import PredictiveChecks
 from bayesnmf.diagnostics import predictive_checks as replicate_and_compare
+from bayesnmf.fitting import Fit
 from bayesnmf.plots.style import METHOD_COLOURS, QUIET, SMALL, bare, hide_spare, panels, wrapped
-from bayesnmf.results import Fit, trace_of_kept
+from bayesnmf.results import trace_of_kept
 
 Array = NDArray[Any]
 

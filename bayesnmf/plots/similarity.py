@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from bayesnmf import gauge
+from bayesnmf.fitting import Fit
 from bayesnmf.plots.checks import check_mapping, check_matchable
 from bayesnmf.plots.style import SMALL, panels, shorten
-from bayesnmf.results import Fit
 
 Array = NDArray[Any]
 

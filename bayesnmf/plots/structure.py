@@ -11,9 +11,9 @@ from matplotlib.patches import StepPatch
 from numpy.typing import NDArray
 
 from bayesnmf import checks
+from bayesnmf.fitting import Fit
 from bayesnmf.plots.checks import check_groups
 from bayesnmf.plots.style import SMALL, colours_of, panels, shorten
-from bayesnmf.results import Fit
 from bayesnmf.views import to_topic_model
 
 if TYPE_CHECKING:

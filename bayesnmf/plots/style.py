@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from bayesnmf.fitting import Fit
 from bayesnmf.plots.checks import check_axes
-from bayesnmf.results import Fit
 
 Array = NDArray[Any]
 

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import beta, gamma
 
 from bayesnmf import checks, gauge
+from bayesnmf.fitting import Fit
 from bayesnmf.plots.checks import check_matchable
 from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet
-from bayesnmf.results import Fit
 
 Array = NDArray[Any]
 Side = Literal["loadings", "components"]

@@ -9,11 +9,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from bayesnmf.fitting import Fit
 from bayesnmf.options import BLD, MAP, SVI
 from bayesnmf.plots.checks import check_any_objective, check_fits
 from bayesnmf.plots.style import SMALL, Look, bare, looks, panels
 from bayesnmf.problems import natural_basis
-from bayesnmf.results import Fit
 
 Array = NDArray[Any]
 

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 import bayesnmf
 from bayesnmf import BLD, MAP, Dirichlet, Priors, ScaledDirichlet, gauge
 from bayesnmf.datasets import SWIMMER_IMAGE, swimmer, swimmer_parts
-from bayesnmf.results import Fit
+from bayesnmf.fitting import Fit
 
 Array = NDArray[Any]
 
