@@ -13,94 +13,94 @@ import numpy as np  # noqa: F401  what everything rests on, loaded here so that 
 
 if TYPE_CHECKING:
     from bayesnmf import datasets as datasets
-    from bayesnmf.bounds import elbo_augmented as elbo_augmented
-    from bayesnmf.bounds import elbo_marginal as elbo_marginal
+    from bayesnmf.assessment.agreement import Agreement as Agreement
+    from bayesnmf.assessment.agreement import posterior_agreement as posterior_agreement
+    from bayesnmf.assessment.bounds import elbo_augmented as elbo_augmented
+    from bayesnmf.assessment.bounds import elbo_marginal as elbo_marginal
+    from bayesnmf.assessment.evidence import log_evidence as log_evidence
+    from bayesnmf.assessment.evidence import log_p_allocation as log_p_allocation
+    from bayesnmf.assessment.leave_one_out import LeaveOneOut as LeaveOneOut
+    from bayesnmf.assessment.leave_one_out import loo as loo
+    from bayesnmf.assessment.predictive_checks import PredictiveChecks as PredictiveChecks
+    from bayesnmf.assessment.predictive_checks import predictive_checks as predictive_checks
+    from bayesnmf.assessment.selection import Selection as Selection
+    from bayesnmf.assessment.selection import select as select
     from bayesnmf.calibration import Calibration as Calibration
     from bayesnmf.calibration import calibrate as calibrate
-    from bayesnmf.certificates import Effort as Effort
-    from bayesnmf.certificates import Equivalences as Equivalences
-    from bayesnmf.certificates import equivalences as equivalences
-    from bayesnmf.comparison import Settings as Settings
-    from bayesnmf.comparison import compare as compare
-    from bayesnmf.counts import DataWarning as DataWarning
-    from bayesnmf.diagnostics import LeaveOneOut as LeaveOneOut
-    from bayesnmf.diagnostics import PredictiveChecks as PredictiveChecks
-    from bayesnmf.diagnostics import loo as loo
-    from bayesnmf.diagnostics import predictive_checks as predictive_checks
-    from bayesnmf.evidence import log_evidence as log_evidence
-    from bayesnmf.evidence import log_p_allocation as log_p_allocation
-    from bayesnmf.fitting import ConvergenceWarning as ConvergenceWarning
-    from bayesnmf.fitting import Fit as Fit
-    from bayesnmf.fitting import fit as fit
-    from bayesnmf.fitting import load as load
-    from bayesnmf.io import read_counts as read_counts
+    from bayesnmf.comparison.running import Settings as Settings
+    from bayesnmf.comparison.running import compare as compare
+    from bayesnmf.data.counts import DataWarning as DataWarning
+    from bayesnmf.data.reading import read_counts as read_counts
+    from bayesnmf.data.simulation import Simulation as Simulation
+    from bayesnmf.data.simulation import simulate as simulate
+    from bayesnmf.fitting.fit import Fit as Fit
+    from bayesnmf.fitting.fit import fit as fit
+    from bayesnmf.fitting.fit import load as load
+    from bayesnmf.fitting.streaming import MinibatchVI as MinibatchVI
+    from bayesnmf.inference.status import ConvergenceWarning as ConvergenceWarning
     from bayesnmf.options import BLD as BLD
     from bayesnmf.options import MAP as MAP
     from bayesnmf.options import NUTS as NUTS
     from bayesnmf.options import SVI as SVI
     from bayesnmf.options import VI as VI
     from bayesnmf.options import Gibbs as Gibbs
-    from bayesnmf.options import Priors as Priors
     from bayesnmf.options import Start as Start
-    from bayesnmf.posteriors import Agreement as Agreement
-    from bayesnmf.posteriors import posterior_agreement as posterior_agreement
     from bayesnmf.priors import Dirichlet as Dirichlet
     from bayesnmf.priors import Gamma as Gamma
+    from bayesnmf.priors import Priors as Priors
     from bayesnmf.priors import ScaledDirichlet as ScaledDirichlet
-    from bayesnmf.selection import Selection as Selection
-    from bayesnmf.selection import select as select
-    from bayesnmf.simulation import Simulation as Simulation
-    from bayesnmf.simulation import simulate as simulate
-    from bayesnmf.streaming import MinibatchVI as MinibatchVI
-    from bayesnmf.views import TopicModel as TopicModel
-    from bayesnmf.views import from_topic_model as from_topic_model
-    from bayesnmf.views import to_topic_model as to_topic_model
+    from bayesnmf.results.topic_model import TopicModel as TopicModel
+    from bayesnmf.results.topic_model import from_topic_model as from_topic_model
+    from bayesnmf.results.topic_model import to_topic_model as to_topic_model
+    from bayesnmf.theorems.statements import equivalences as equivalences
+    from bayesnmf.theorems.study import Effort as Effort
+    from bayesnmf.theorems.table import Equivalences as Equivalences
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Agreement": "posteriors",
+    "Agreement": "assessment.agreement",
     "BLD": "options",
     "Calibration": "calibration",
-    "ConvergenceWarning": "fitting",
-    "DataWarning": "counts",
+    "ConvergenceWarning": "inference.status",
+    "DataWarning": "data.counts",
     "Dirichlet": "priors",
-    "Effort": "certificates",
-    "Equivalences": "certificates",
-    "Fit": "fitting",
+    "Effort": "theorems.study",
+    "Equivalences": "theorems.table",
+    "Fit": "fitting.fit",
     "Gamma": "priors",
     "Gibbs": "options",
-    "LeaveOneOut": "diagnostics",
+    "LeaveOneOut": "assessment.leave_one_out",
     "MAP": "options",
-    "MinibatchVI": "streaming",
+    "MinibatchVI": "fitting.streaming",
     "NUTS": "options",
-    "PredictiveChecks": "diagnostics",
-    "Priors": "options",
+    "PredictiveChecks": "assessment.predictive_checks",
+    "Priors": "priors",
     "SVI": "options",
     "ScaledDirichlet": "priors",
-    "Selection": "selection",
-    "Settings": "comparison",
-    "Simulation": "simulation",
+    "Selection": "assessment.selection",
+    "Settings": "comparison.running",
+    "Simulation": "data.simulation",
     "Start": "options",
-    "TopicModel": "views",
+    "TopicModel": "results.topic_model",
     "VI": "options",
     "calibrate": "calibration",
-    "compare": "comparison",
-    "elbo_augmented": "bounds",
-    "elbo_marginal": "bounds",
-    "equivalences": "certificates",
-    "fit": "fitting",
-    "from_topic_model": "views",
-    "load": "fitting",
-    "log_evidence": "evidence",
-    "log_p_allocation": "evidence",
-    "loo": "diagnostics",
-    "posterior_agreement": "posteriors",
-    "predictive_checks": "diagnostics",
-    "read_counts": "io",
-    "select": "selection",
-    "simulate": "simulation",
-    "to_topic_model": "views",
+    "compare": "comparison.running",
+    "elbo_augmented": "assessment.bounds",
+    "elbo_marginal": "assessment.bounds",
+    "equivalences": "theorems.statements",
+    "fit": "fitting.fit",
+    "from_topic_model": "results.topic_model",
+    "load": "fitting.fit",
+    "log_evidence": "assessment.evidence",
+    "log_p_allocation": "assessment.evidence",
+    "loo": "assessment.leave_one_out",
+    "posterior_agreement": "assessment.agreement",
+    "predictive_checks": "assessment.predictive_checks",
+    "read_counts": "data.reading",
+    "select": "assessment.selection",
+    "simulate": "data.simulation",
+    "to_topic_model": "results.topic_model",
 }
 _MODULES = ("datasets", "models", "plots")
 

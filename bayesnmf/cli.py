@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-MODELS = ("poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma")
-METHODS = ("map", "vi", "svi", "gibbs", "nuts", "bld")
+
 DEFAULT_ROWS = 334
 INTERRUPTED = 130  # 128 and the signal's number, as shells have it; of Ctrl-C
 SIGPIPE = 13  # Windows has no name for it
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser; it imports nothing, so that --help is fast."""
+def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Build the parser; models and methods are loaded where `words` ask for them, so that --help alone is fast."""
     from bayesnmf import __version__
 
+    models, methods = names() if "compare" in words else ((), ())
     parser = argparse.ArgumentParser(
         prog="bayesnmf", description="Bayesian non-negative matrix factorisation of counts."
     )
@@ -43,10 +43,10 @@ def build_parser() -> argparse.ArgumentParser:
                          help=f"counts, samples in rows: .npz .mtx[.gz] .csv[.gz] .tsv[.gz] .h5ad "
                          f"(default: {DEFAULT_ROWS} of scikit-learn's digits)")  # fmt: skip
     add_transpose(compare)
-    compare.add_argument("--model", default="gamma_poisson", help=f"one of {', '.join(MODELS)} (default: %(default)s)")
+    compare.add_argument("--model", default="gamma_poisson", help=f"one of {', '.join(models)} (default: %(default)s)")
     compare.add_argument("--rank", default="8", metavar="K", help="number of components (default: %(default)s)")
     compare.add_argument("--methods", default="map,vi,gibbs,nuts", metavar="LIST",
-                         help=f"comma-separated, of {', '.join(METHODS)} (default: %(default)s)")  # fmt: skip
+                         help=f"comma-separated, of {', '.join(methods)} (default: %(default)s)")  # fmt: skip
     compare.add_argument("--seed", default="0", help="of everything random (default: %(default)s)")
     compare.add_argument("--out", default="results", metavar="DIR", help="folder to write to (default: %(default)s)")
     compare.add_argument("--draws", default="thinned", help="thinned or all: which draws of gibbs and nuts are written "
@@ -71,6 +71,14 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def names() -> tuple[Sequence[str], Sequence[str]]:
+    """Return the names of all models and methods."""
+    from bayesnmf.options import METHODS
+    from bayesnmf.priors.specification import MODELS
+
+    return tuple(MODELS), tuple(METHODS)
+
+
 def add_transpose(command: argparse.ArgumentParser) -> None:
     """Add the option for files that have features in rows."""
     command.add_argument("--transpose", action="store_true", help="FILE has features in rows; make them columns")
@@ -84,7 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal or file may not know θ
-    options = build_parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = build_parser(words).parse_args(words)
     with signals_as_ctrl_c() as caught:
         try:
             code = {"compare": run_compare, "equivalences": run_equivalences}[options.command](options)
@@ -137,20 +146,21 @@ def console_of(width: int | None = None) -> Console:
 
 def run_compare(options: argparse.Namespace) -> int:
     """Read, compare, print, write."""
-    from bayesnmf import checks
+    from bayesnmf.checks import check_choice, check_count, parse_int
+    from bayesnmf.places import check_folder, check_plots_can_be_drawn
 
-    checks.check_choice(options.model, "--model", MODELS)
-    methods = [checks.check_choice(word.strip(), "--methods", METHODS) for word in options.methods.split(",")]
-    rank = checks.check_count(checks.parse_int(options.rank, "--rank"), "--rank")
-    seed = checks.check_count(checks.parse_int(options.seed, "--seed"), "--seed", minimum=0)
-    checks.check_choice(options.draws, "--draws", ("thinned", "all"))
+    check_choice(options.model, "--model", names()[0])
+    methods = [check_choice(word.strip(), "--methods", names()[1]) for word in options.methods.split(",")]
+    rank = check_count(parse_int(options.rank, "--rank"), "--rank")
+    seed = check_count(parse_int(options.seed, "--seed"), "--seed", minimum=0)
+    check_choice(options.draws, "--draws", ("thinned", "all"))
     counts, image_shape = read(options.file, options.transpose)
 
-    from bayesnmf.comparison import Settings, compare
-    from bayesnmf.reports import file_names, notes, rich_table, write
+    from bayesnmf.comparison.report import file_names, notes, rich_table, write
+    from bayesnmf.comparison.running import Settings, compare
 
-    out = checks.check_folder(options.out, "--out", file_names())
-    checks.check_plots_can_be_drawn()
+    out = check_folder(options.out, "--out", file_names())
+    check_plots_can_be_drawn()
 
     settings, progress = Settings(draws=options.draws), not options.quiet
     result = compare(counts, options.model, rank, methods, seed=seed, settings=settings, out=out, progress=progress)
@@ -177,17 +187,18 @@ def attempt[Result](write: Callable[[], Result]) -> tuple[Result | None, BaseExc
 
 def run_equivalences(options: argparse.Namespace) -> int:
     """Read, run, print, write."""
-    from bayesnmf import checks
+    from bayesnmf.checks import check_count, parse_int
+    from bayesnmf.places import check_file_to_write
 
-    rank = checks.check_count(checks.parse_int(options.rank, "--rank"), "--rank")
-    iterations = checks.check_count(checks.parse_int(options.iterations, "--iterations"), "--iterations")
-    seed = checks.check_count(checks.parse_int(options.seed, "--seed"), "--seed", minimum=0)
+    rank = check_count(parse_int(options.rank, "--rank"), "--rank")
+    iterations = check_count(parse_int(options.iterations, "--iterations"), "--iterations")
+    seed = check_count(parse_int(options.seed, "--seed"), "--seed", minimum=0)
     if options.csv is not None:
-        checks.check_file_to_write(options.csv, "--csv")
+        check_file_to_write(options.csv, "--csv")
     counts, _ = read(options.file, options.transpose)
 
-    from bayesnmf.certificates import equivalences
-    from bayesnmf.certificates.table import WIDTH
+    from bayesnmf.theorems.statements import equivalences
+    from bayesnmf.theorems.table import WIDTH
 
     found = equivalences(counts, rank, iterations=iterations, seed=seed, progress=not options.quiet)
     # Before anything is printed, as above.
@@ -202,13 +213,13 @@ def run_equivalences(options: argparse.Namespace) -> int:
 def read(file: str | None, transpose: bool) -> tuple[Any, tuple[int, int] | None]:
     """Return the counts, and the shape of a feature image if they are images; print what reading warns of."""
     if file is None:
-        from bayesnmf import checks
+        from bayesnmf.checks import check_has_file
         from bayesnmf.datasets import DIGITS_IMAGE, digits
 
-        checks.check_has_file(transpose)
+        check_has_file(transpose)
         return digits().rows(slice(DEFAULT_ROWS)), DIGITS_IMAGE
-    from bayesnmf.counts import DataWarning
-    from bayesnmf.io import read_counts
+    from bayesnmf.data.counts import DataWarning
+    from bayesnmf.data.reading import read_counts
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataWarning)

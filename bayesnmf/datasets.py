@@ -11,10 +11,9 @@ from itertools import product
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.checks import as_counts, check_positive
-from bayesnmf.counts import Counts
-
-__all__ = ["DIGITS_IMAGE", "SWIMMER_IMAGE", "digits", "swimmer", "swimmer_parts"]
+from bayesnmf.checks import check_positive
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.counts import Counts
 
 DIGITS_IMAGE = (8, 8)
 SWIMMER_IMAGE = (32, 32)

@@ -29,9 +29,9 @@ from common import ROOT, Clock
 
 import bayesnmf
 from bayesnmf import MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet, plots
-from bayesnmf.counts import Counts
-from bayesnmf.scoring import thin
-from bayesnmf.simulation import Simulation
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.simulation import Simulation
+from bayesnmf.data.splitting import thin
 
 Maker = Callable[[int, int], "Case | None"]
 
@@ -85,7 +85,7 @@ def cells(rank: int, seed: int, genes: int = 100, each: int = 40, total: float |
     rows = [rng.choice(np.flatnonzero(populations == name), each, replace=False) for name in POPULATIONS]
     top = np.sort(np.argsort(-counts.feature_totals, kind="stable")[:genes])
     counts = counts.rows(np.sort(np.concatenate(rows)))
-    counts = bayesnmf.checks.as_counts(counts.matrix[:, top])
+    counts = bayesnmf.data.conversion.as_counts(counts.matrix[:, top])
     said = f"{each} each of {', '.join(POPULATIONS)} × the {genes} most expressed genes"
     return real(counts, said, total, rank, rng)
 

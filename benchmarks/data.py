@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 import bayesnmf
 from bayesnmf import MAP, Gamma, Priors
-from bayesnmf.checks import as_counts
-from bayesnmf.counts import Counts
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.splitting import thin
 from bayesnmf.datasets import digits
-from bayesnmf.scoring import thin
 
 Array = NDArray[Any]
 

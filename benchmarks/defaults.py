@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 
 import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Priors
-from bayesnmf.checks import as_counts
-from bayesnmf.counts import Counts
-from bayesnmf.fitting import resolve_priors
-from bayesnmf.racing import LEADING_UP
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.job import resolve_priors
+from bayesnmf.inference.starts.racing import LEADING_UP
 from benchmarks import data, objectives
 from benchmarks.defaults_table import as_table
 

@@ -20,14 +20,16 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from bayesnmf import MAP, VI, checks
-from bayesnmf.closed_form import schedule_of
-from bayesnmf.counts import Counts
-from bayesnmf.fitting import resolve_priors
-from bayesnmf.inference.coordinate_ascent import Schedule, ascend
-from bayesnmf.inference.device_ascent import ascend_on
+from bayesnmf import MAP, VI
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.closed_form import schedule_of
+from bayesnmf.fitting.job import resolve_priors
+from bayesnmf.fitting.problems import point_or_mean_field, start_state
+from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
+from bayesnmf.inference.device.ascent import ascend_on
+from bayesnmf.inference.device.checks import first_gpu
 from bayesnmf.inference.sides import Problem, State
-from bayesnmf.problems import point_or_mean_field, start_state
 from benchmarks.published.common import real_counts
 
 METHODS: dict[str, tuple[str, type[MAP | VI]]] = {"map": ("poisson", MAP), "vi": ("gamma_poisson", VI)}
@@ -41,7 +43,7 @@ def stacked(counts: Counts, copies: int) -> csr_array:
 def problem_and_start(matrix: csr_array, method: str, rank: int, dtype: str) -> tuple[Problem, State, Schedule]:
     """Build the problem of a method with default priors, and a random start."""
     model, options_of = METHODS[method]
-    counts = checks.as_counts(matrix, dtype=dtype)
+    counts = as_counts(matrix, dtype=dtype)
     options = options_of(dtype=dtype, tol=0)  # type: ignore[arg-type]
     options = replace(options, priors=resolve_priors(model, counts, rank, options.priors))
     problem = point_or_mean_field(counts, options)
@@ -83,7 +85,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()
     if options.device == "gpu":
-        device = checks.first_gpu()
+        device = first_gpu()
     else:
         import jax
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu import expected_allocations, gathers_columns
+from bayesnmf.kernels.cpu.allocation import expected_allocations, gathers_columns
 
 AHEAD = 16  # as in limit.c: indices are read that far beyond the end
 MOST_VECTORS = 8  # the cases of limit.c

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from bayesnmf import Dirichlet, Gamma, Priors
-from bayesnmf.fitting import resolve_priors
-from bayesnmf.inference.coordinate_ascent import visit
-from bayesnmf.inference.local import settle
+from bayesnmf.assessment.scoring import MIXED, background, cell_probabilities
+from bayesnmf.fitting.job import resolve_priors
+from bayesnmf.inference.ascent.coordinate_ascent import visit
+from bayesnmf.inference.ascent.settled_loadings import settle
 from bayesnmf.inference.sides import MeanField, State
 from bayesnmf.inference.sides import Problem as Bound
-from bayesnmf.kernels.cpu import cell_rates
-from bayesnmf.scoring import MIXED, background, cell_probabilities
+from bayesnmf.kernels.cpu.likelihood import cell_rates
 from benchmarks.data import Problem
 
 Array = NDArray[Any]
@@ -69,7 +69,7 @@ def bound(
 
 
 def held_out_loglik(problem: Problem, loadings: Array, components: Array) -> float:
-    """Log-likelihood of the held-out counts for each count, given row totals, as `bayesnmf.scoring` has it.
+    """Log-likelihood of the held-out counts for each count, given row totals, as `bayesnmf.assessment.scoring` has it.
 
     The point (for samplers the state, for q its mean) is plugged in, with 1e-6 of the background mixed in.
     """

@@ -6,11 +6,12 @@ import numpy as np
 from plain import PLAIN
 from registry import RANK
 
-from bayesnmf import Priors, Start, checks
-from bayesnmf.closed_form import schedule_of
-from bayesnmf.inference.coordinate_ascent import ascend
+from bayesnmf import Priors, Start
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.fitting.closed_form import schedule_of
+from bayesnmf.fitting.problems import point_or_mean_field, start_state
+from bayesnmf.inference.ascent.coordinate_ascent import ascend
 from bayesnmf.inference.sides import Side, State
-from bayesnmf.problems import point_or_mean_field, start_state
 
 
 class Point(NamedTuple):
@@ -27,7 +28,7 @@ def iterates(counts, method, priors, start, steps, *, rank=RANK, **settings):
     A start that is an iterate of the same problem is carried on as it is, to the bit.
     """
     options = PLAIN[method](priors=Priors(*priors), max_iter=steps, tol=0, **settings)
-    problem = point_or_mean_field(checks.as_counts(counts), options)
+    problem = point_or_mean_field(as_counts(counts), options)
     seen = []
 
     def keep(iteration, objective, state):

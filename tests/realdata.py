@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bayesnmf.counts import Counts
-from bayesnmf.io import read_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.reading import read_counts
 
 
 def find_data(name: str) -> Path | None:

@@ -45,7 +45,7 @@ CONDITIONS = {
 SPEED = """
 import time
 import numpy as np, scipy.sparse as sp
-from bayesnmf.kernels.cpu import expected_allocations
+from bayesnmf.kernels.cpu.allocation import expected_allocations
 rng = np.random.default_rng(0)
 X = sp.random_array((4000, 3000), density=0.02, format="csr", rng=rng, data_sampler=rng.standard_exponential)
 U, V = rng.gamma(1.0, size=(4000, 32)), np.asfortranarray(rng.gamma(1.0, size=(32, 3000)))

@@ -27,8 +27,10 @@ shares: dict[str, float] = {}
 
 def perturbed(given):
     """Return a matrix, or the parameters of a distribution, with every entry moved by its own relative step."""
-    if isinstance(given, Gamma | Dirichlet | ScaledDirichlet | ScaledProportions):
-        return type(given)(*(perturbed(value) for value in vars(given).values()))
+    if isinstance(given, ScaledProportions):
+        return ScaledProportions(*map(perturbed, given))
+    if isinstance(given, Gamma | Dirichlet | ScaledDirichlet):
+        return type(given)(*map(perturbed, vars(given).values()))
     array = np.asarray(given)
     if not np.issubdtype(array.dtype, np.floating) or array.ndim < 2 or array.shape[-1] == 1:
         return given
@@ -41,8 +43,8 @@ def perturbed(given):
 
 def perturb_starts():
     """Replace what random starts, starts from the data and given starts are made from."""
-    from bayesnmf import problems
-    from bayesnmf.inference import data_start, start
+    from bayesnmf.fitting import problems
+    from bayesnmf.inference.starts import from_data, states
 
     def moved(function):
         def changed(*args, **kwargs):
@@ -51,8 +53,8 @@ def perturb_starts():
 
         return changed
 
-    start._shared_out = moved(start._shared_out)
-    data_start.positive_factors = moved(data_start.positive_factors)
+    states._shared_out = moved(states._shared_out)
+    from_data.positive_factors = moved(from_data.positive_factors)
     problems.given_start = moved(problems.given_start)
 
 

@@ -10,7 +10,7 @@ from plain import plain_map, plain_vi
 
 import bayesnmf
 from bayesnmf import Gibbs, Priors
-from bayesnmf.specification import MODELS
+from bayesnmf.priors.specification import MODELS
 
 N, M, K = 12, 9, 3
 COUNTS = pd.DataFrame(
@@ -25,7 +25,7 @@ OPTIONS = {
 
 every_model = pytest.mark.parametrize("model", MODELS)
 every_method = pytest.mark.parametrize("method", OPTIONS)
-quietly = pytest.mark.filterwarnings("ignore::bayesnmf.fitting.ConvergenceWarning")
+quietly = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")
 
 
 @cache

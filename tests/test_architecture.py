@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -12,34 +13,50 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted([*(ROOT / "bayesnmf").rglob("*.py"), *(ROOT / "models").rglob("*.py")])
 LONGEST_FILE, LONGEST_BODY, MOST_PARAMETERS = 300, 60, 6
 
-# Imports point down: a module may import at its top only what stands to its left.
-LAYERS = [
-    "models", "writing", "counts", "kernels", "priors", "gauge", "specification", "checks", "inference", "options",
-    "defaults", "results", "problems", "keeping", "fitting", "racing", "exchanging", "contestants",
-    "restarts", "closed_form", "decomposing",
-    "progress", "relabel", "mixing", "sampling", "gibbs_chains", "thinning", "programs", "projection", "streaming",
-    "posterior", "allocations", "views", "datatree", "encoding", "storage", "bounds", "evidence", "scoring", "chains",
-    "measures", "simulation", "sidecars", "io", "datasets", "diagnostics", "moments", "posteriors", "selection",
-    "calibration", "certificates", "comparison", "plots", "reports", "cli",
+# Rooms from the ground up: a file imports only what stands in its own room or in one before it, inside functions too.
+ROOMS = [
+    "models", "checks", "writing", "text", "places", "kernels.cpu", "kernels.gpu", "priors", "options", "data",
+    "datasets", "inference", "inference.ascent", "inference.marginal", "inference.starts", "inference.device",
+    "inference.sampling", "results", "fitting", "assessment", "calibration", "theorems", "plots", "comparison", "cli",
 ]  # fmt: skip
 
 
-def layer(path: Path) -> str:
+def name_of(path: Path) -> str:
+    """Return the dotted name of a module: `bayesnmf` itself, or what follows it."""
     parts = path.relative_to(ROOT).with_suffix("").parts
-    return parts[0] if parts[0] == "models" else parts[1]
+    parts = parts if parts[0] == "models" else parts[1:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def top_level_imports(tree: ast.Module) -> set[str]:
-    """Modules of the package imported when the file is, not inside functions or for type checking."""
-    found = set()
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            if node.module == "bayesnmf":
-                found |= {alias.name for alias in node.names}
-            elif node.module.startswith("bayesnmf."):
-                found.add(node.module.split(".")[1])
-        elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("bayesnmf.")}
+NAMES = {name_of(path): path for path in FILES}
+
+
+def room(name: str) -> str:
+    """Return the longest of `ROOMS` that a module stands in; what starts a folder of rooms belongs to the first."""
+    inside = [each for each in ROOMS if name == each or name.startswith(f"{each}.")]
+    return max(inside, key=len) if inside else min((each for each in ROOMS if each.startswith(name)), key=ROOMS.index)
+
+
+def for_type_checking(tree: ast.Module) -> set[int]:
+    guarded = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    return {id(node) for each in guarded for node in ast.walk(each)}
+
+
+def imports_of(path: Path) -> set[str]:
+    """Modules of the package that a file imports at its top or inside functions; not for type checking alone."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    guarded, found = for_type_checking(tree), set()
+    for node in ast.walk(tree):
+        if id(node) in guarded:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {
+                alias.name.removeprefix("bayesnmf.") for alias in node.names if alias.name.startswith("bayesnmf.")
+            }
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "bayesnmf":
+            folder = (node.module or "").removeprefix("bayesnmf").removeprefix(".")
+            inner = {f"{folder}.{alias.name}".removeprefix(".") for alias in node.names}
+            found |= {name if name in NAMES else folder for name in inner} - {""}
     return found
 
 
@@ -57,17 +74,46 @@ def test_files_and_functions_are_short(path: Path) -> None:
         arguments = function.args.posonlyargs + function.args.args + function.args.kwonlyargs
         given = [argument for argument in arguments if argument.arg not in ("self", "cls")]
         # Compiled loops take their arrays one by one; `fit` and others named here are front doors.
-        free = layer(path) == "kernels" or function.name in ("fit", "compare", "log_evidence", "select", "calibrate")
+        free = room(name_of(path)).startswith("kernels") or function.name in (
+            "fit",
+            "compare",
+            "log_evidence",
+            "select",
+            "calibrate",
+        )
         assert free or len(given) <= MOST_PARAMETERS, f"{function.name} takes {len(given)} parameters"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_down(path: Path) -> None:
-    if path == ROOT / "bayesnmf" / "__init__.py":
+    if path == ROOT / "bayesnmf" / "__init__.py":  # the public names, each imported on first use
         return
-    own = LAYERS.index(layer(path))
-    for imported in top_level_imports(ast.parse(path.read_text(encoding="utf-8"))):
-        assert LAYERS.index(imported) <= own, f"{layer(path)} imports {imported}, which stands above it"
+    own = room(name_of(path))
+    for imported in imports_of(path):
+        assert ROOMS.index(room(imported)) <= ROOMS.index(own), f"{own} imports {imported}, which stands above it"
+
+
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    """Not by imports inside functions either, which hide a circle from Python but not from a reader."""
+    graph = {name: imports_of(path) for name, path in NAMES.items() if name}
+    list(TopologicalSorter(graph).static_order())
+    graph["checks"] = {"cli"}
+    with pytest.raises(CycleError):  # a circle would be seen
+        list(TopologicalSorter(graph).static_order())
+
+
+def test_rooms_are_few() -> None:
+    folders = {path.parent.name for path in (ROOT / "bayesnmf").glob("*/__init__.py")}
+    assert len(folders) <= 12
+    assert folders == {each.split(".")[0] for each in ROOMS} & folders
+
+
+def test_tests_mirror_the_rooms() -> None:
+    tests = ROOT / "tests"
+    folders = {path.parent.name for path in tests.glob("*/test_*.py")}
+    assert folders <= {each.split(".")[0] for each in ROOMS}
+    names = [path.name for path in tests.rglob("test_*.py")]
+    assert len(names) == len(set(names)), "pytest takes files of one name in two folders for one module"
 
 
 def test_models_import_nothing_of_the_package() -> None:
@@ -78,9 +124,9 @@ def test_models_import_nothing_of_the_package() -> None:
 def test_compiled_loops_stand_in_the_kernels_alone() -> None:
     """The allocation step exists once: loops over nonzeros are compiled in `kernels` and nowhere else."""
     using = {path for path in FILES if re.search(r"\bnjit\b|@kept\(", path.read_text(encoding="utf-8"))}
-    assert {layer(path) for path in using} == {"kernels"}
+    assert {room(name_of(path)).split(".")[0] for path in using} == {"kernels"}
     using |= {path for path in FILES if re.search(r"@instruction|\bintrinsic\b", path.read_text(encoding="utf-8"))}
-    assert {layer(path) for path in using} == {"kernels"}
+    assert {room(name_of(path)).split(".")[0] for path in using} == {"kernels"}
     dividing = re.compile(r"fdiv\(.*\bmean_?\b|divide\(x, mean\b|/ mean\b")
     kernels = ROOT / "bayesnmf" / "kernels"
     dividers = [path for path in sorted(kernels.rglob("*.py")) if dividing.search(path.read_text(encoding="utf-8"))]
@@ -90,13 +136,15 @@ def test_compiled_loops_stand_in_the_kernels_alone() -> None:
 
 
 def test_user_errors_are_raised_by_checks() -> None:
-    """ValueError and TypeError come from `checks`, and from the readers and writers of files."""
-    allowed = {"checks", "io", "sidecars", "storage", "encoding", "models"}
+    """ValueError and TypeError come from the checks of each room, and from what reads, converts and writes data."""
+    allowed = {"data/conversion", "data/sparse", "data/reading", "data/sidecars", "results/storage",
+               "results/encoding", "results/saved_checks"}  # fmt: skip
+    free = {ROOT / "bayesnmf" / f"{name}.py" for name in (*allowed, "places")}
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
                 name = getattr(node.exc.func, "id", "")
-                fine = layer(path) in allowed or path.name == "checks.py"
+                fine = path in free or path.name == "checks.py" or path.parent.name == "models"
                 assert fine or name not in ("ValueError", "TypeError"), f"{path}:{node.lineno}"
 
 
@@ -143,7 +191,7 @@ def test_closed_form_fits_load_no_jax_and_no_arviz(method: str) -> None:
 def test_import_sets_no_global_state() -> None:
     code = (
         "import jax, warnings, numpy as np; before = (jax.config.jax_enable_x64, warnings.filters[:], np.geterr());"
-        "import bayesnmf, bayesnmf.fitting, bayesnmf.programs, bayesnmf.models.poisson;"
+        "import bayesnmf, bayesnmf.fitting.fit, bayesnmf.fitting.nuts_and_svi, bayesnmf.models.poisson;"
         "assert before[0] == jax.config.jax_enable_x64 and before[2] == np.geterr()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -155,14 +203,6 @@ def test_public_names_exist_and_are_documented() -> None:
     for name in bayesnmf.__all__:
         value = getattr(bayesnmf, name)
         assert name.startswith("__") or value.__doc__, f"{name} has no docstring"
-
-
-def test_the_command_line_names_every_model_and_method() -> None:
-    """It keeps the names by itself, so that --help loads nothing."""
-    from bayesnmf import cli, options, specification
-
-    assert set(cli.MODELS) == set(specification.MODELS)
-    assert set(cli.METHODS) == set(options.METHODS)
 
 
 def test_compiled_code_is_kept_under_a_digest_of_all_kernels() -> None:

@@ -9,10 +9,12 @@ import pytest
 from smallfits import quietly
 
 import bayesnmf
-from bayesnmf import Calibration, cli, comparison, reports, storage, writing
-from bayesnmf.certificates.table import Equivalences
-from bayesnmf.comparison import Settings, compare
+from bayesnmf import Calibration, cli, writing
+from bayesnmf.comparison import report, running
+from bayesnmf.comparison.running import Settings, compare
 from bayesnmf.options import MAP
+from bayesnmf.results import storage
+from bayesnmf.theorems.table import Equivalences
 
 pytestmark = quietly
 
@@ -31,7 +33,7 @@ def counts(tmp_path):
 @pytest.fixture
 def no_fit(monkeypatch):
     """Any fit is a failure of the test."""
-    monkeypatch.setattr(comparison, "fit", lambda *_, **__: pytest.fail("a fit ran"))
+    monkeypatch.setattr(running, "fit", lambda *_, **__: pytest.fail("a fit ran"))
 
 
 def run(capsys, *words):
@@ -51,7 +53,7 @@ def test_what_is_in_the_way_of_a_fit_is_found_before(place, no_fit, tmp_path):
         compare(COUNTS, rank=2, methods=["map"], out=tmp_path)
 
 
-@pytest.mark.parametrize("name", reports.file_names())
+@pytest.mark.parametrize("name", report.file_names())
 def test_what_is_in_the_way_of_a_report_is_found_before(name, no_fit, capsys, counts, tmp_path):
     (tmp_path / "out" / name).mkdir(parents=True)
     code, out, err = run(capsys, "compare", counts, "--out", tmp_path / "out", "--quiet")
@@ -61,7 +63,7 @@ def test_what_is_in_the_way_of_a_report_is_found_before(name, no_fit, capsys, co
 
 @CLOSED
 def test_a_closed_folder_is_found_before(no_fit, capsys, counts, monkeypatch):
-    monkeypatch.setattr("bayesnmf.certificates.equivalences", lambda *_, **__: pytest.fail("identities ran"))
+    monkeypatch.setattr("bayesnmf.theorems.statements.equivalences", lambda *_, **__: pytest.fail("identities ran"))
     for words in (
         ("compare", counts, "--out", "/proc/self"),
         ("equivalences", counts, "--csv", "/proc/self/table.csv"),
@@ -72,10 +74,10 @@ def test_a_closed_folder_is_found_before(no_fit, capsys, counts, monkeypatch):
 
 
 def test_every_file_that_is_written_is_looked_for_before(capsys, counts, tmp_path, monkeypatch):
-    monkeypatch.setitem(comparison.DEFAULTS, "map", MAP(max_iter=5, threads=1))
+    monkeypatch.setitem(running.DEFAULTS, "map", MAP(max_iter=5, threads=1))
     code, _, _ = run(capsys, "compare", counts, "--methods", "map", "--rank", "2", "--out", tmp_path / "out", "--quiet")
     assert code == 0
-    assert {*os.listdir(tmp_path / "out")} - {"fits"} <= {*reports.file_names()}
+    assert {*os.listdir(tmp_path / "out")} - {"fits"} <= {*report.file_names()}
 
 
 def full(*_):
@@ -83,7 +85,7 @@ def full(*_):
 
 
 def test_without_room_the_table_is_printed_and_older_files_stay(capsys, counts, tmp_path, monkeypatch):
-    monkeypatch.setitem(comparison.DEFAULTS, "map", MAP(max_iter=5, threads=1))
+    monkeypatch.setitem(running.DEFAULTS, "map", MAP(max_iter=5, threads=1))
     monkeypatch.setattr(writing, "_put", full)
     out_folder = tmp_path / "out"
     (out_folder / "fits").mkdir(parents=True)
@@ -102,7 +104,7 @@ def test_without_room_the_table_is_printed_and_older_files_stay(capsys, counts, 
 
 
 def test_identities_are_printed_where_their_table_has_no_room(capsys, counts, tmp_path, monkeypatch):
-    monkeypatch.setattr("bayesnmf.certificates.equivalences", lambda *_, **__: Equivalences((), "a title"))
+    monkeypatch.setattr("bayesnmf.theorems.statements.equivalences", lambda *_, **__: Equivalences((), "a title"))
     monkeypatch.setattr(writing, "_put", full)
     (tmp_path / "table.csv").write_text("older")
     code, out, err = run(capsys, "equivalences", counts, "--csv", tmp_path / "table.csv", "--quiet")

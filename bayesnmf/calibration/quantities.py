@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from bayesnmf.options import Priors
-from bayesnmf.priors import Dirichlet, ScaledProportions
-from bayesnmf.results import Draws
-from bayesnmf.simulation import Simulation
-from bayesnmf.specification import MODELS
+from bayesnmf.data.simulation import Simulation
+from bayesnmf.priors import Dirichlet, Priors, ScaledProportions
+from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.record import Draws
 
 Array = NDArray[Any]
 

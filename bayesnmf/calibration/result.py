@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf import checks
+from bayesnmf.calibration.checks import check_calibration_header, check_suffix
+from bayesnmf.checks import check_choice, check_fraction
 from bayesnmf.writing import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-Array = NDArray[Any]
 
+Array = NDArray[Any]
 ALARM, CLEAR = 0.01, 3.0
 TAIL = 0.1
 
@@ -34,7 +35,7 @@ class Calibration:
     size, rank : (n, m), int
         Of the simulated counts.
     quantities : tuple of str
-        Names of what was ranked, those of `bayesnmf.calibration.QUANTITIES`.
+        Names of what was ranked, those of `bayesnmf.calibration.quantities.QUANTITIES`.
     ranks : ndarray of int (simulations, quantities)
         How many of the draws lie below the truth, 0 … L.
     draws : int
@@ -81,7 +82,7 @@ class Calibration:
         method : {"pot_c", "prit_c", "piet_c"}
             As there.
         """
-        checks.check_choice(method, "method", ("pot_c", "prit_c", "piet_c"))
+        check_choice(method, "method", ("pot_c", "prit_c", "piet_c"))
         from arviz_stats.base import array_stats
 
         found = array_stats.uniformity_test(self.pit.T, axis=-1, method=method)[0]
@@ -94,7 +95,7 @@ class Calibration:
 
     def coverage(self, probability: float) -> dict[str, float]:
         """Return the share of simulations whose truth lies in the central interval of that probability."""
-        checks.check_fraction(probability, "probability")
+        check_fraction(probability, "probability")
         inside = np.abs(2 * self.pit - 1) <= probability
         return dict(zip(self.quantities, map(float, inside.mean(axis=0)), strict=True))
 
@@ -173,7 +174,7 @@ class Calibration:
 
     def save(self, path: str | Path) -> None:
         """Write the ranks to a CSV file, one line a simulation, under one line of JSON that says what they are."""
-        target = checks.check_suffix(path, ".csv")
+        target = check_suffix(path, ".csv")
         about = {**self._about(), "ess": [round(float(size), 1) for size in self.ess]}
         with replacing(target) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
             file.write(f"# {json.dumps(about)}\n{','.join(self.quantities)}\n")
@@ -190,9 +191,9 @@ class Calibration:
         ValueError
             It is something else.
         """
-        source = checks.check_suffix(path, ".csv")
+        source = check_suffix(path, ".csv")
         first, _, rest = source.read_text(encoding="utf-8").partition("\n")
-        about = checks.check_calibration_header(first, source)
+        about = check_calibration_header(first, source)
         names, _, numbers = rest.partition("\n")
         about["size"], about["ess"] = tuple(about["size"]), np.array(about["ess"])
         ranks = np.loadtxt(StringIO(numbers), dtype=np.int64, delimiter=",", ndmin=2)

@@ -10,21 +10,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bayesnmf import checks
+from bayesnmf.calibration.checks import check_calibrated_method, check_draws_of_components, check_enough_draws
 from bayesnmf.calibration.quantities import Points, evaluate, names_for, points, truth
 from bayesnmf.calibration.result import Calibration
-from bayesnmf.fitting import ConvergenceWarning, ProgressReport, check_combination, fit, reporting
-from bayesnmf.inference.coordinate_ascent import INTERRUPTED
-from bayesnmf.mixing import r_hat_and_ess
-from bayesnmf.options import METHODS, NUTS, SVI, VI, Gibbs, Options, Priors
-from bayesnmf.posterior import evenly_spaced
-from bayesnmf.results import VariationalPosterior
-from bayesnmf.simulation import Simulation, simulate
-from bayesnmf.specification import MODELS
+from bayesnmf.checks import check_count, check_instance
+from bayesnmf.data.simulation import Simulation, simulate
+from bayesnmf.fitting.fit import fit
+from bayesnmf.fitting.job import check_combination
+from bayesnmf.fitting.progress import ProgressReport, reporting
+from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
+from bayesnmf.options import METHODS, NUTS, SVI, VI, Gibbs, Options
+from bayesnmf.options.checks import check_options
+from bayesnmf.priors import Priors
+from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.draws import evenly_spaced
+from bayesnmf.results.mixing import r_hat_and_ess
+from bayesnmf.results.record import VariationalPosterior
 
 Array = NDArray[Any]
-
-METHODS_WITH_POSTERIOR = ("gibbs", "nuts", "vi", "svi")
 TOTALS = 20
 MOST_SIMULATIONS = 10**6
 
@@ -103,29 +106,29 @@ def calibrate(
     (20, 8)
     """
     given = Priors() if priors is None else priors
-    checks.check_instance(given, Priors, "priors")
+    check_instance(given, Priors, "priors")
     study = _check(Study(model, method, size, rank, totals, draws, options, given))
-    simulations = checks.check_count(simulations, "simulations", most=MOST_SIMULATIONS)
-    seed = checks.check_count(seed, "seed", minimum=0)
+    simulations = check_count(simulations, "simulations", most=MOST_SIMULATIONS)
+    seed = check_count(seed, "seed", minimum=0)
     with reporting(progress) as report:
         return _run(study, simulations, seed, report)
 
 
 def _check(study: Study) -> Study:
     """Return the study with its defaults filled in; refuse one that makes no sense."""
-    checks.check_calibrated_method(study.method, METHODS_WITH_POSTERIOR)
-    draws = checks.check_count(study.draws, "draws")
+    check_calibrated_method(study.method)
+    draws = check_count(study.draws, "draws")
     options: Any = defaults(study.method, draws) if study.options is None else study.options
-    checks.check_options(options, study.method, METHODS[study.method])
+    check_options(options, study.method, METHODS[study.method].options)
     if isinstance(options, Gibbs | NUTS):
-        checks.check_enough_draws(draws, options.chains, options.draws)
+        check_enough_draws(draws, options.chains, options.draws)
     totals = TOTALS if study.totals is None and study.priors.loadings is None else study.totals
     first = simulate(study.model, study.size, study.rank, priors=study.priors, totals=totals)
     given_totals = MODELS[study.model].given_totals
     row_totals = first.counts.row_totals if given_totals else None  # elsewhere they are in the priors by now
     sides = (options.priors.loadings, options.priors.components)
     fitted = Priors(*(own or drawn for own, drawn in zip(sides, vars(first.priors).values(), strict=True)))
-    checks.check_draws_of_components(fitted.components)
+    check_draws_of_components(fitted.components)
     check_combination(study.model, study.method, study.rank, first.counts, replace(options, priors=fitted))
     return replace(
         study,

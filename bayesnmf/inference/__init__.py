@@ -1,1 +1,1 @@
-"""The algorithms, one a file: coordinate ascent, Gibbs, NUTS, SVI."""
+"""The algorithms, on arrays and priors: starts, ascent, sampling, and parameters integrated out."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bayesnmf.inference.sides import Problem, State
-from bayesnmf.kernels.cpu import Sides, Totals, dense_allocations, expected_allocations, gathers_columns, is_dense
+from bayesnmf.kernels.cpu.allocation import Sides, Totals, expected_allocations, gathers_columns
+from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
 
 
 def allocate(problem: Problem, state: State, threads: int | None, sides: Sides = "both") -> Totals:

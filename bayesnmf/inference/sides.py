@@ -16,8 +16,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.counts import Counts
-from bayesnmf.kernels.cpu import Moments, sum_rows
+from bayesnmf.data.counts import Counts
+from bayesnmf.kernels.cpu.mean_field import Moments
+from bayesnmf.kernels.cpu.sums import sum_rows
 from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledProportions, matrix
 
 Array = NDArray[Any]
@@ -223,7 +224,8 @@ def side_of(prior: Distribution, summary: Any, like: Side, parameters: list[Arra
 class Problem:
     """Counts, and for each side its prior and the way it is carried.
 
-    `fixed_components` leaves the components as they are: `transform` of new samples.
+    `fixed_components` leaves the components as they are: `transform` of new samples. Without `constant` the objective
+    leaves out Σ log X!, which is a pass over the counts and which no parameter enters.
     """
 
     counts: Counts
@@ -232,6 +234,7 @@ class Problem:
     loadings_summary: Summary
     components_summary: Summary
     fixed_components: bool = False
+    constant: bool = True
 
 
 def exposure_of_loadings(state: State) -> Array:
@@ -274,4 +277,5 @@ def objective(problem: Problem, state: State, loglik: float) -> float:
     if components.log_shift is not None:
         loglik += float(counts.feature_totals @ components.log_shift.ravel())
     exposure = float(loadings.sums(1) @ components.sums(0))
-    return loglik - exposure - counts.log_factorial + loadings.penalty + components.penalty
+    constant = counts.log_factorial if problem.constant else 0.0
+    return loglik - exposure - constant + loadings.penalty + components.penalty

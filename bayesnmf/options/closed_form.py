@@ -5,27 +5,37 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from bayesnmf import checks
-from bayesnmf.options.shared import Priors, Start
+from bayesnmf.checks import check_choice
+from bayesnmf.options.checks import (
+    check_coordinate_ascent,
+    check_decomposition,
+    check_device,
+    check_map_algorithm,
+    check_vi_algorithm,
+)
+from bayesnmf.options.start import Start
+from bayesnmf.priors.pair import Priors
 
 if TYPE_CHECKING:
-    from bayesnmf.fitting import Fit
+    from bayesnmf.results.record import FitRecord
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MAP:
     """Point estimate by EM, multiplicative updates or coordinate descent.
 
-    An option that is None is resolved when `fit` is called (`bayesnmf.defaults`); `fit.options` has what was chosen.
+    An option that is None is resolved when `fit` is called (`bayesnmf.options.defaults`); `fit.options` has what was
+    chosen.
 
     Attributes
     ----------
     start : Start, Fit, "race", "svd", "descent", "random" or None
-        "svd": from a singular value decomposition of the counts (`bayesnmf.inference.data_start`). "descent": from
-        there by 50 iterations of coordinate descent on the likelihood alone, for sparse priors. "race": some iterations
-        from several of these and from random starts, of which the best goes on (`bayesnmf.racing`); then, of three
-        components or more and unless `tol` is 0, two are merged and another is split for as long as this raises the
-        objective (`bayesnmf.exchanging`). None is "race".
+        "svd": from a singular value decomposition of the counts (`bayesnmf.inference.starts.from_data`). "descent":
+        from there by 50 iterations of coordinate descent on the likelihood alone, for sparse priors. "race": some
+        iterations from several of these and from random starts, of which the best goes on
+        (`bayesnmf.inference.starts.racing`); then, of three components or more and unless `tol` is 0, two are merged
+        and another is split for as long as this raises the objective (`bayesnmf.inference.starts.exchanging`). None is
+        "race".
     basis : {"natural", "log"} or None
         Where the mode is taken. "natural" needs every shape and concentration ≥ 1; "log" is the log (softmax)
         basis, whose density includes the Jacobian. None is natural where it can be, else log.
@@ -37,10 +47,10 @@ class MAP:
     schedule : {"joint", "alternating"} or None
         One allocation step for both sides, or one for each. None is joint for em; the others alternate.
     sweeps : int or None
-        Updates of a side in a row (`bayesnmf.inference.coordinate_ascent.Schedule`). None is 3 for scd, else 1.
+        Updates of a side in a row (`bayesnmf.inference.ascent.coordinate_ascent.Schedule`). None is 3 for scd, else 1.
     extrapolate : bool or None
-        Go further along each step, as far as this raises the objective (`bayesnmf.inference.extrapolation`). None is
-        True.
+        Go further along each step, as far as this raises the objective (`bayesnmf.inference.ascent.extrapolation`).
+        None is True.
     restarts : int
         Starts: that of `start`, and random ones for all others. The fit of highest objective is returned.
     kkt_tol : float
@@ -64,7 +74,7 @@ class MAP:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | Fit | Literal["race", "svd", "descent", "random"] | None = None
+    start: Start | FitRecord | Literal["race", "svd", "descent", "random"] | None = None
     basis: Literal["natural", "log"] | None = None
     algorithm: Literal["em", "scd", "ccd"] | None = None
     schedule: Literal["joint", "alternating"] | None = None
@@ -80,11 +90,11 @@ class MAP:
     device: Literal["cpu", "gpu"] = "cpu"
 
     def __post_init__(self) -> None:
-        checks.check_coordinate_ascent(self)
+        check_coordinate_ascent(self)
         if self.basis is not None:
-            checks.check_choice(self.basis, "basis", ("natural", "log"))
-        checks.check_map_algorithm(self)
-        checks.check_device(self)
+            check_choice(self.basis, "basis", ("natural", "log"))
+        check_map_algorithm(self)
+        check_device(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -99,9 +109,8 @@ class VI:
     algorithm : {"coordinate", "settled", "gradient", "minibatch"} or None
         Coordinate ascent; the same with loadings found afresh, by up to 15 updates, before the components move, where
         this raises the bound (less often stuck if concentrations are small); L-BFGS on the bound with allocations put
-        back ([P] path 1); stochastic, from batches of rows (`bayesnmf.inference.minibatch`): `max_iter` counts epochs,
-        `tol` is for the best bound of five, `sweeps` of None settles a batch's loadings. None is
-        "coordinate".
+        back ([P] path 1); stochastic, from batches of rows (`bayesnmf.inference.ascent.minibatch`): `max_iter` counts
+        epochs, `tol` is for the best bound of five, `sweeps` of None settles a batch's loadings. None is "coordinate".
     batch_size, forgetting, delay : number or None
         Under "minibatch": most rows of a batch (None is 256); step t goes the part (t + delay)^−forgetting of the way,
         with forgetting in (0.5, 1] and delay ≥ 0 (None are 0.6 and 1).
@@ -117,7 +126,7 @@ class VI:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | Fit | Literal["race", "svd", "descent", "random"] | None = None
+    start: Start | FitRecord | Literal["race", "svd", "descent", "random"] | None = None
     algorithm: Literal["coordinate", "settled", "gradient", "minibatch"] | None = None
     batch_size: int | None = None
     forgetting: float | None = None
@@ -135,9 +144,9 @@ class VI:
     device: Literal["cpu", "gpu"] = "cpu"
 
     def __post_init__(self) -> None:
-        checks.check_coordinate_ascent(self)
-        checks.check_vi_algorithm(self)
-        checks.check_device(self)
+        check_coordinate_ascent(self)
+        check_vi_algorithm(self)
+        check_device(self)
         object.__setattr__(self, "learn", tuple(self.learn))  # a list too, as in a file
 
 
@@ -156,11 +165,11 @@ class BLD:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | Fit | Literal["fit", "map", "vi", "random"] = "fit"
+    start: Start | FitRecord | Literal["fit", "map", "vi", "random"] = "fit"
     restarts: int = 1
     max_iter: int = 5000
     tol: float = 1e-7
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        checks.check_decomposition(self)
+        check_decomposition(self)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from bayesnmf import checks
-from bayesnmf.options.shared import Priors, Start
+from bayesnmf.checks import check_choice, check_count, check_flag, check_fraction, check_positive
+from bayesnmf.options.checks import check_sampler, check_settings, check_start, check_threads
+from bayesnmf.options.start import Start
+from bayesnmf.priors.pair import Priors
 
 if TYPE_CHECKING:
-    from bayesnmf.fitting import Fit
+    from bayesnmf.results.record import FitRecord
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -40,7 +42,7 @@ class Gibbs:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | Fit | Literal["fit", "random"] = "fit"
+    start: Start | FitRecord | Literal["fit", "random"] = "fit"
     chains: int = 4
     draws: int = 1000
     warmup: int = 500
@@ -50,11 +52,11 @@ class Gibbs:
     keep: Literal["auto", "draws", "moments"] = "auto"
 
     def __post_init__(self) -> None:
-        checks.check_sampler(self)
-        checks.check_choice(self.keep, "keep", ("auto", "draws", "moments"))
-        checks.check_count(self.thin, "thin")
-        checks.check_threads(self.threads)
-        checks.check_flag(self.collapsed, "collapsed")
+        check_sampler(self)
+        check_choice(self.keep, "keep", ("auto", "draws", "moments"))
+        check_count(self.thin, "thin")
+        check_threads(self.threads)
+        check_flag(self.collapsed, "collapsed")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -74,7 +76,7 @@ class NUTS:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | Fit | Literal["fit", "random"] = "fit"
+    start: Start | FitRecord | Literal["fit", "random"] = "fit"
     chains: int = 2
     draws: int = 500
     warmup: int = 300
@@ -83,10 +85,10 @@ class NUTS:
     dtype: Literal["float64", "float32"] = "float64"
 
     def __post_init__(self) -> None:
-        checks.check_sampler(self)
-        checks.check_fraction(self.target_accept, "target_accept")
-        checks.check_count(self.max_tree_depth, "max_tree_depth", most=30)
-        checks.check_choice(self.dtype, "dtype", ("float64", "float32"))
+        check_sampler(self)
+        check_fraction(self.target_accept, "target_accept")
+        check_count(self.max_tree_depth, "max_tree_depth", most=30)
+        check_choice(self.dtype, "dtype", ("float64", "float32"))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -110,7 +112,7 @@ class SVI:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | Fit | Literal["fit", "random"] = "fit"
+    start: Start | FitRecord | Literal["fit", "random"] = "fit"
     bound: Literal["marginal", "augmented"] = "marginal"
     max_iter: int = 2000
     learning_rate: float = 0.01
@@ -118,10 +120,10 @@ class SVI:
     dtype: Literal["float64", "float32"] = "float64"
 
     def __post_init__(self) -> None:
-        checks.check_settings(self)
-        checks.check_start(self.start, ("fit", "random"))
-        checks.check_choice(self.bound, "bound", ("marginal", "augmented"))
-        checks.check_count(self.max_iter, "max_iter")
-        checks.check_positive(self.learning_rate, "learning_rate")
-        checks.check_count(self.particles, "particles")
-        checks.check_choice(self.dtype, "dtype", ("float64", "float32"))
+        check_settings(self)
+        check_start(self.start, ("fit", "random"))
+        check_choice(self.bound, "bound", ("marginal", "augmented"))
+        check_count(self.max_iter, "max_iter")
+        check_positive(self.learning_rate, "learning_rate")
+        check_count(self.particles, "particles")
+        check_choice(self.dtype, "dtype", ("float64", "float32"))

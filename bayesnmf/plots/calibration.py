@@ -12,13 +12,12 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from bayesnmf import checks
 from bayesnmf.calibration import Calibration
+from bayesnmf.checks import check_choice, check_count, check_words
 from bayesnmf.plots.checks import check_calibrations
 from bayesnmf.plots.style import QUIET, SMALL, Look, bare, looks, panels, share_legend, wrapped
 
 Array = NDArray[Any]
-
 BAND, SIMULATED_BANDS = 0.99, 2000
 
 
@@ -61,7 +60,7 @@ def calibration(
        applications in goodness-of-fit evaluation and multiple sample comparison. Statistics and Computing 32, 32.
     """
     named = check_calibrations(results)
-    checks.check_count(bins, "bins", minimum=2)
+    check_count(bins, "bins", minimum=2)
     chosen = _chosen(named, quantities)
     grid, figure = _grid(len(chosen), figsize, axes)
     fewest = min(result.simulations for result in named.values())
@@ -91,7 +90,7 @@ def _chosen(named: Mapping[str, Calibration], quantities: Iterable[str] | None) 
     shared = [name for name in first.quantities if all(name in other.quantities for other in others)]
     if quantities is None:
         return shared
-    return [checks.check_choice(name, "quantities", shared) for name in checks.check_words(quantities, "quantities")]
+    return [check_choice(name, "quantities", shared) for name in check_words(quantities, "quantities")]
 
 
 def _grid(count: int, figsize: Any, axes: Any) -> tuple[Array, Any]:

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.calibration import Calibration
-from bayesnmf.checks import check_choice, found_in, same_counts, same_priors
-from bayesnmf.fitting import Fit
+from bayesnmf.checks import check_choice
+from bayesnmf.data.checks import same_counts
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.priors.checks import same_priors
+from bayesnmf.results.checks import found_in
 
 
 def check_fits(fits: Any) -> Mapping[str, Fit]:

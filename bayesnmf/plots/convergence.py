@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.fitting import Fit
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.options import METHODS
 from bayesnmf.plots.checks import check_best, check_fits, check_one_problem
 from bayesnmf.plots.style import QUIET, SMALL, Look, bare, looks, panels, shorten
-from bayesnmf.plots.traces import by_kind, nats, resolution
+from bayesnmf.plots.traces import by_kind, climbers, nats, resolution
 
 Array = NDArray[Any]
-
-EXACT = ("map", "bld", "vi")
-"""Methods whose trace is the objective itself, not an estimate of it."""
 
 
 def convergence(
@@ -49,7 +47,7 @@ def convergence(
     ndarray of Axes, (rows, kinds)
     """
     fits = check_fits(fits)
-    kinds = by_kind(fits, EXACT)
+    kinds = by_kind(fits, tuple(name for name in climbers() if not METHODS[name].estimated))
     highest = {kind: max(float(np.max(fits[label].trace)) for label in labels) for kind, labels in kinds.items()}
     for labels in kinds.values():
         check_one_problem({label: fits[label] for label in labels})

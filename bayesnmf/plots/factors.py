@@ -10,14 +10,14 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from bayesnmf import checks, gauge
-from bayesnmf.fitting import Fit
+from bayesnmf.checks import check_choice, check_count
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.inference import alignment
 from bayesnmf.plots.checks import check_fits, check_image_shape
 from bayesnmf.plots.style import QUIET, SMALL, Look, bare, hide_spare, looks, panels, share_legend, shorten, wrapped
 from bayesnmf.plots.summaries import Interval, match_fits, normalised_components, summarise
 
 Array = NDArray[Any]
-
 INTERVAL = 0.9
 
 
@@ -57,7 +57,7 @@ def components(
         (fits, K) for images, else (K,).
     """
     if image_shape is None:
-        checks.check_count(n_features, "n_features")
+        check_count(n_features, "n_features")
         return top_features(fits, n_features, reference=reference, axes=axes, figsize=figsize)
     fits = check_fits(fits)
     reference, orders = match_fits(fits, reference)
@@ -101,8 +101,8 @@ def top_features(
     """
     fits = check_fits(fits)
     reference, orders = match_fits(fits, reference)
-    checks.check_count(n, "n")
-    checks.check_choice(order, "order", ("weight", "lift"))
+    check_count(n, "n")
+    check_choice(order, "order", ("weight", "lift"))
     shares = normalised_components(fits[reference])
     top = leading_features(shares, n, order)
     rank, shown = top.shape
@@ -144,7 +144,7 @@ def _images(
     grid, figure = panels((len(fits), rank), size, canvas[1], canvas[0])
     images = np.stack([normalised_components(fit)[orders[label]] for label, fit in fits.items()])
     for row, (label, fit) in enumerate(fits.items()):
-        cosines = np.diagonal(gauge.cosine(fit.components[orders[label]], target))
+        cosines = np.diagonal(alignment.cosine(fit.components[orders[label]], target))
         for k, ax in enumerate(grid[row]):
             _image(ax, images[row, k].reshape(height, width), images[:, k].max())
             if label != reference:

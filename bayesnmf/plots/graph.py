@@ -9,12 +9,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 
-from bayesnmf import checks
-from bayesnmf.fitting import Fit, resolve_priors
-from bayesnmf.options import Priors
+from bayesnmf.checks import check_choice, check_flag
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.plots.checks import check_no_priors
 from bayesnmf.plots.style import QUIET, SMALL, panels
-from bayesnmf.specification import MODELS, PARAMETER
+from bayesnmf.priors import Priors
+from bayesnmf.priors.checks import check_family
+from bayesnmf.priors.specification import MODELS, PARAMETER
 
 # The program is traced at sizes that all differ, so that the length of an axis tells which one it is.
 ROWS, FEATURES, RANK = 3, 5, 2
@@ -22,7 +25,6 @@ STAND_IN = np.pad(np.ones((1, FEATURES - 1)), ((0, ROWS - 1), (1, 0)))
 STAND_IN[1, :3] = 1
 AXES = {ROWS: ("row",), FEATURES: ("feature",), RANK: ("component",), int(STAND_IN.sum()): ("row", "feature")}
 LETTERS = {"row": "n", "feature": "m", "component": "K"}
-
 SAID = {"PoissonProduct": "Poisson", "ImproperUniform": "flat", "Delta": "sum", "Simplex()": "simplex"}
 BESIDE = {"row": -1.0, "feature": 1.0, "component": 0.0}
 COLOURS = {"row": "#0072B2", "feature": "#009E73", "component": "#D55E00"}
@@ -77,14 +79,14 @@ def model_graph(
     -------
     Axes
     """
-    checks.check_flag(augmented, "augmented")
+    check_flag(augmented, "augmented")
     sizes: dict[str, Any] = dict(LETTERS)
     if isinstance(model, Fit):
         check_no_priors(priors)
         (n, m), priors = model.counts.shape, model.priors
         sizes = {"row": n, "feature": m, "component": model.rank}
         model = model.model
-    checks.check_choice(model, "model", MODELS)
+    check_choice(model, "model", MODELS)
     nodes = read_program(model, Priors() if priors is None else priors, augmented)
     places = arrange(nodes)
     width, height = np.ptp(list(places.values()), axis=0)
@@ -109,8 +111,8 @@ def model_graph(
 
 def read_program(model: str, priors: Priors, augmented: bool) -> dict[str, Node]:
     """Return the sites of a program in its own order; factors, which are terms of the density alone, are no sites."""
+    from bayesnmf.fitting.numpyro_bridge import hyperparameters, load_program
     from bayesnmf.models.likelihood import as_observation  # first: ArviZ leaves a NumPyro that its parts would tear
-    from bayesnmf.programs import hyperparameters, load_program
 
     module, observation = load_program(model), as_observation(STAND_IN)
     program = module.augmented if augmented else module.program
@@ -139,13 +141,13 @@ def read_program(model: str, priors: Priors, augmented: bool) -> dict[str, Node]
 
 def families(model: str, priors: Priors) -> dict[str, Any]:
     """Return priors of the same families, of one number for each hyperparameter: the sizes here are made up."""
-    filled = resolve_priors(model, checks.as_counts(STAND_IN), RANK, priors)
+    filled = resolve_priors(model, as_counts(STAND_IN), RANK, priors)
     sides: dict[str, Any] = {}
     for side, size in (("loadings", (ROWS, RANK)), ("components", (RANK, FEATURES))):
         prior: Any = getattr(filled, side)
         if prior != PARAMETER:
             prior = type(prior)(**{name: float(np.ravel(value)[0]) for name, value in vars(prior).items()})
-        checks.check_family(model, side, prior, size)
+        check_family(model, side, prior, size)
         sides[side] = prior
     return sides
 

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from bayesnmf import checks
-from bayesnmf.fitting import Fit
+from bayesnmf.checks import check_fraction, check_names
+from bayesnmf.fitting.fit import Fit
 from bayesnmf.plots.checks import check_fits, check_same_unit
 from bayesnmf.plots.style import SMALL, Look, bare, hide_spare, looks, panels, share_legend, shorten, wrapped
 from bayesnmf.plots.summaries import Interval, match_fits, proportions, summarise
@@ -55,7 +55,7 @@ def loadings_intervals(
     """
     fits = check_fits(fits)
     reference, orders = match_fits(fits, reference)
-    checks.check_fraction(interval, "interval")
+    check_fraction(interval, "interval")
     check_same_unit({label: proportions(fit) for label, fit in fits.items()})
     places = {label: _places(fit, rows) for label, fit in fits.items()}
     names = fits[reference].row_names[places[reference]]
@@ -78,7 +78,7 @@ def loadings_intervals(
 
 
 def _places(fit: Fit, rows: Iterable[Any]) -> Array:
-    chosen = checks.check_names([rows] if isinstance(rows, str) else rows, fit.row_names, "rows")
+    chosen = check_names([rows] if isinstance(rows, str) else rows, fit.row_names, "rows")
     return np.arange(len(fit.row_names)) if chosen is None else chosen
 
 

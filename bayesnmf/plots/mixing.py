@@ -10,11 +10,13 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from bayesnmf import checks
-from bayesnmf.fitting import Fit
-from bayesnmf.mixing import r_hat_and_ess
+from bayesnmf.checks import check_count, check_method
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.options import methods_with
 from bayesnmf.plots.style import QUIET, SMALL, bare, panels, share_legend, shorten
-from bayesnmf.results import Draws, trace_of_kept
+from bayesnmf.results.checks import check_fit
+from bayesnmf.results.mixing import r_hat_and_ess
+from bayesnmf.results.record import Draws, trace_of_kept
 
 Array = NDArray[Any]
 
@@ -53,9 +55,9 @@ def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, floa
     .. [1] A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Bürkner (2021). Rank-normalization, folding, and
        localization: an improved R-hat for assessing convergence of MCMC. Bayesian Analysis 16, 667-718.
     """
-    checks.check_fit(fit, Fit)
-    checks.check_method(fit.method, ("gibbs", "nuts"), "plots.chains")
-    checks.check_count(n, "n", minimum=0)
+    check_fit(fit)
+    check_method(fit.method, methods_with("draws"), "plots.chains")
+    check_count(n, "n", minimum=0)
     posterior: Draws = fit.posterior  # type: ignore[assignment]
     quantities = [Quantity("log joint (nats)", trace_of_kept(fit)), *widest_entries(fit, posterior, n)]
     grid, figure = panels((len(quantities), 2), (10, 2.1 * len(quantities) + 0.8), figsize, axes)

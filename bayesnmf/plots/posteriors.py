@@ -10,9 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 
-from bayesnmf import checks, gauge
-from bayesnmf.fitting import Fit
-from bayesnmf.moments import PREFERRED, QUANTITIES, Moments, choose_entries, draw_quantities, draw_sides, moments
+from bayesnmf.assessment.moments import (
+    QUANTITIES,
+    Moments,
+    choose_entries,
+    draw_quantities,
+    draw_sides,
+    moments,
+)
+from bayesnmf.checks import check_count, check_flag, check_fraction
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.inference import alignment
 from bayesnmf.plots.checks import check_matchable, check_others, check_pair
 from bayesnmf.plots.style import (
     QUIET,
@@ -26,9 +34,10 @@ from bayesnmf.plots.style import (
     shorten,
     wrapped,
 )
+from bayesnmf.priors import simplex
+from bayesnmf.results.checks import check_comparable, check_reference
 
 Array = NDArray[Any]
-
 SHORT = 100  # axes that span less have a tick within each power of ten
 UNITS = dict(zip(QUANTITIES, ("counts", "share of the component", "counts"), strict=True))
 ROWS_AT_ONCE = 500
@@ -71,11 +80,11 @@ def posterior_agreement(
     -------
     ndarray of Axes (2, 2)
     """
-    checks.check_comparable(fits, Fit)
-    reference = checks.check_reference(reference, fits, PREFERRED)
+    check_comparable(fits)
+    reference = check_reference(reference, fits)
     check_others(fits, reference)
     base = fits[reference]
-    chosen = choose_entries(base, checks.check_count(entries, "entries"), checks.check_count(seed, "seed", minimum=0))
+    chosen = choose_entries(base, check_count(entries, "entries"), check_count(seed, "seed", minimum=0))
     found = {label: _moments(fit, base, chosen, seed) for label, fit in fits.items()}
     grid, figure = panels((2, 2), (8.2, 7.6), figsize, axes)
     for column, quantity in enumerate(QUANTITIES[:2]):
@@ -171,14 +180,14 @@ def loadings_scatter(
     ndarray of Axes
         (K,), or (1,) with `together`.
     """
-    checks.check_flag(together, "together")
+    check_flag(together, "together")
     check_matchable(fits)
     x, y = check_pair(x, y, fits)
     if interval is not None:
-        checks.check_fraction(interval, "interval")
+        check_fraction(interval, "interval")
     target = fits[x]
-    orders = {x: np.arange(target.rank), y: gauge.match_components(fits[y].components, target.components)}
-    values = [(fits[label].expected_loadings * gauge.component_sums(fits[label].components))[:, orders[label]]
+    orders = {x: np.arange(target.rank), y: alignment.match_components(fits[y].components, target.components)}
+    values = [(fits[label].expected_loadings * simplex.component_sums(fits[label].components))[:, orders[label]]
               for label in (x, y)]  # fmt: skip
     ends = [None if interval is None else _intervals(fits[label], target, interval) for label in (x, y)]
     rank = target.rank

@@ -8,14 +8,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from bayesnmf.diagnostics import PredictiveChecks
-from bayesnmf.diagnostics import predictive_checks as replicate_and_compare
-from bayesnmf.fitting import Fit
+from bayesnmf.assessment.predictive_checks import PredictiveChecks
+from bayesnmf.assessment.predictive_checks import predictive_checks as replicate_and_compare
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.options import METHODS
 from bayesnmf.plots.style import METHOD_COLOURS, QUIET, SMALL, bare, hide_spare, panels, wrapped
-from bayesnmf.results import trace_of_kept
+from bayesnmf.results.record import trace_of_kept
 
 Array = NDArray[Any]
-
 OBSERVED = "#000000"
 MOST_DRAWS = 200
 
@@ -73,7 +73,7 @@ def _checks_of(given: Any) -> PredictiveChecks:
     check_predictive(given, PredictiveChecks)
     if isinstance(given, PredictiveChecks):
         return given
-    kept = trace_of_kept(given).size if given.method in ("gibbs", "nuts") else MOST_DRAWS
+    kept = trace_of_kept(given).size if METHODS[given.method].posterior == "draws" else MOST_DRAWS
     return replicate_and_compare(given, min(MOST_DRAWS, kept))
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from bayesnmf.assessment.selection import Selection
 from bayesnmf.plots.checks import check_selection
 from bayesnmf.plots.style import MARKERS, QUIET, SMALL, bare, colours_of, panels
-from bayesnmf.selection import Selection
 
 
 def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Axes:

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from bayesnmf import gauge
-from bayesnmf.fitting import Fit
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.inference import alignment
 from bayesnmf.plots.checks import check_mapping, check_matchable
 from bayesnmf.plots.style import SMALL, panels, shorten
 
@@ -62,6 +62,6 @@ def mean_cosines(fits: Mapping[str, Fit]) -> Array:
     listed = [fit.components.astype(np.float64) for fit in fits.values()]
     for i, first in enumerate(listed):
         for j, second in enumerate(listed[:i]):
-            order = gauge.match_components(second, first)
-            found[i, j] = found[j, i] = np.diagonal(gauge.cosine(second[order], first)).mean()
+            order = alignment.match_components(second, first)
+            found[i, j] = found[j, i] = np.diagonal(alignment.cosine(second[order], first)).mean()
     return found

@@ -10,17 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.patches import StepPatch
 from numpy.typing import NDArray
 
-from bayesnmf import checks
-from bayesnmf.fitting import Fit
+from bayesnmf.checks import check_count
+from bayesnmf.fitting.fit import Fit
 from bayesnmf.plots.checks import check_groups
 from bayesnmf.plots.style import SMALL, colours_of, panels, shorten
-from bayesnmf.views import to_topic_model
+from bayesnmf.results.checks import check_fit
+from bayesnmf.results.topic_model import to_topic_model
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[Any]
 
+Array = NDArray[Any]
 GAP = 0.006
 LETTER = 0.065  # width of a letter of a label, in inches
 
@@ -56,11 +57,11 @@ def structure(
     -------
     Axes
     """
-    checks.check_fit(fit, Fit)
+    check_fit(fit)
     labels, names = check_groups(groups, fit.row_names)
     proportions = to_topic_model(fit).proportions
     if max_per_group is not None:
-        checks.check_count(max_per_group, "max_per_group")
+        check_count(max_per_group, "max_per_group")
     blocks = []
     for name in names:
         rows = np.flatnonzero(labels == name)

@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bayesnmf.fitting import Fit
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.options import METHODS
 from bayesnmf.plots.checks import check_axes
 
 Array = NDArray[Any]
-
 METHOD_COLOURS = {
     "map": "#000000",
     "vi": "#0072B2",
@@ -26,14 +26,13 @@ METHOD_COLOURS = {
     "bld": "#CC79A7",
 }
 """One colour a method, from the palette of Okabe and Ito, safe for the colour-blind."""
-
+OTHER_METHOD = "#999999"
 PALETTE = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000", "#0F00A5", "#780000",
     "#4B5A4B", "#FFC3B4", "#694B69", "#4BE1E1", "#7878FF", "#785A2D", "#FF4B69", "#1E2D4B", "#C30F96", "#B4A5A5",
 )  # fmt: skip
 """Colours of components: those of Okabe and Ito, safe for the colour-blind, then others in turn, each found by a search
 for the one that is farthest from all before it (CIEDE2000, with and without red-green blindness)."""
-
 MARKERS = ("o", "s", "^", "v", "P", "X")
 LINES = ("-", "--", ":", "-.")
 SMALL = 8
@@ -62,8 +61,8 @@ def looks(fits: Mapping[str, Fit]) -> dict[str, Look]:
     for label, fit in fits.items():
         turn = seen.get(fit.method, 0)
         seen[fit.method] = turn + 1
-        marker = "D" if fit.method in ("map", "bld") and turn == 0 else MARKERS[turn % len(MARKERS)]
-        chosen[label] = Look(METHOD_COLOURS[fit.method], marker, LINES[turn % len(LINES)])
+        marker = "D" if METHODS[fit.method].posterior == "point" and turn == 0 else MARKERS[turn % len(MARKERS)]
+        chosen[label] = Look(METHOD_COLOURS.get(fit.method, OTHER_METHOD), marker, LINES[turn % len(LINES)])
     return chosen
 
 

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import beta, gamma
 
-from bayesnmf import checks, gauge
-from bayesnmf.fitting import Fit
+from bayesnmf.checks import check_choice
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.inference import alignment
 from bayesnmf.plots.checks import check_matchable
-from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet
+from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet, simplex
 
 Array = NDArray[Any]
 Side = Literal["loadings", "components"]
@@ -29,9 +30,9 @@ class Interval(NamedTuple):
 def match_fits(fits: Mapping[str, Fit], reference: str | None) -> tuple[str, dict[str, Array]]:
     """Return the label of the reference (the first by default), and for each fit the order that matches it."""
     check_matchable(fits)
-    chosen = next(iter(fits)) if reference is None else checks.check_choice(reference, "reference", fits)
+    chosen = next(iter(fits)) if reference is None else check_choice(reference, "reference", fits)
     target = fits[chosen].components
-    orders = {label: gauge.match_components(fit.components, target) for label, fit in fits.items()}
+    orders = {label: alignment.match_components(fit.components, target) for label, fit in fits.items()}
     orders[chosen] = np.arange(fits[chosen].rank)  # equal components would be matched in any order
     return chosen, orders
 
@@ -46,7 +47,7 @@ def sums(fit: Fit) -> Array:
 
     It is 1 for components on the simplex; under a Gamma prior it fixes the scale that the likelihood leaves open.
     """
-    total = gauge.component_sums(fit.components.astype(np.float64))
+    total = simplex.component_sums(fit.components.astype(np.float64))
     return np.where(total > 0, total, 1.0)
 
 

@@ -9,15 +9,18 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from bayesnmf.fitting import Fit
-from bayesnmf.options import BLD, MAP, SVI
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.options import BLD, MAP, METHODS, SVI, methods_with
+from bayesnmf.options.defaults import natural_basis
 from bayesnmf.plots.checks import check_any_objective, check_fits
 from bayesnmf.plots.style import SMALL, Look, bare, looks, panels
-from bayesnmf.problems import natural_basis
 
 Array = NDArray[Any]
 
-CLIMBERS = ("map", "bld", "vi", "svi")
+
+def climbers() -> tuple[str, ...]:
+    """Return the methods that climb an objective."""
+    return methods_with("point", "mean field")
 
 
 def objectives(fits: Mapping[str, Fit] | Fit, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Array:
@@ -44,12 +47,12 @@ def objectives(fits: Mapping[str, Fit] | Fit, *, axes: Any = None, figsize: tupl
         One for each kind, in the order of the fits.
     """
     fits = check_fits(fits)
-    kinds = by_kind(fits, CLIMBERS)
+    kinds = by_kind(fits, climbers())
     grid, _ = panels((1, len(kinds)), (4.2 * len(kinds), 3.6), figsize, axes)
     styles = looks(fits)
     for ax, (kind, labels) in zip(grid[0], kinds.items(), strict=True):
         for label in labels:
-            draw = _draw_bound if fits[label].method == "svi" else _draw_gap
+            draw = _draw_bound if METHODS[fits[label].method].estimated else _draw_gap
             draw(ax, fits[label].trace, label, styles[label])
         ax.set_title(kind, fontsize=10)
         ax.set_xlabel("iteration")

@@ -22,7 +22,8 @@ from bayesnmf.priors.gamma import (
 )
 
 if TYPE_CHECKING:
-    from bayesnmf.kernels.cpu import Moments
+    from bayesnmf.kernels.cpu.mean_field import Moments
+
 
 Array = NDArray[Any]
 
@@ -94,7 +95,7 @@ class Dirichlet:
 
     def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> Array:
         """Independent draws, shape (*draws, *factor), never exactly 0; on any number of threads the same."""
-        from bayesnmf.kernels.cpu import gamma_draws
+        from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 
         alpha, seed = np.asarray(self.concentration), seed_of(rng)
         full = spread(alpha, draws + alpha.shape)
@@ -132,7 +133,7 @@ class Dirichlet:
 
         Without a prior the divergence is NaN.
         """
-        from bayesnmf.kernels.cpu import digamma_with_excess
+        from bayesnmf.kernels.cpu.mean_field import digamma_with_excess
 
         sums = np.asarray(self.concentration).sum(axis=-1, keepdims=True, dtype=np.float64)
         psi, excess = digamma_with_excess(sums)

@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, gammaln, xlogy
 
 if TYPE_CHECKING:
-    from bayesnmf.kernels.cpu import Moments
+    from bayesnmf.kernels.cpu.mean_field import Moments
+
 
 Array = NDArray[Any]
-
-
 # Standard draws are held at 2e-308 or above. Divided by less than this they would show it, and are taken by logarithms.
 LEAST_DIVISOR = 1e-6
 
@@ -48,7 +47,7 @@ def moments_of(component_axis: int, shape: ArrayLike, others: tuple[ArrayLike, .
     def turned(each: Array) -> Array:
         return each.T if component_axis == 0 else each
 
-    from bayesnmf.kernels.cpu import Moments, mean_field_moments
+    from bayesnmf.kernels.cpu.mean_field import Moments, mean_field_moments
 
     first, *rest = (turned(np.atleast_2d(each)) for each in (shape, *others))
     scale, log_scale, prior, weight = rest
@@ -147,7 +146,7 @@ class Gamma:
 
     def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> Array:
         """Independent draws, shape (*draws, *factor), never exactly 0; on any number of threads the same."""
-        from bayesnmf.kernels.cpu import gamma_draws
+        from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 
         shape, rate = np.asarray(self.shape), np.asarray(self.rate)
         full = spread(shape, draws + np.broadcast_shapes(shape.shape, rate.shape))

@@ -12,7 +12,8 @@ from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.gamma import Gamma
 
 if TYPE_CHECKING:
-    from bayesnmf.kernels.cpu import Moments
+    from bayesnmf.kernels.cpu.mean_field import Moments
+
 
 Array = NDArray[Any]
 
@@ -127,7 +128,7 @@ class ScaledDirichlet:
 
         Without a prior the divergence is NaN.
         """
-        from bayesnmf.kernels.cpu import Moments
+        from bayesnmf.kernels.cpu.mean_field import Moments
 
         found = self.proportions.moments(None if prior is None else prior.proportions, component_axis, threads)
         scale = self.scale

@@ -37,9 +37,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bayesnmf
-from bayesnmf import BLD, MAP, Dirichlet, Priors, ScaledDirichlet, gauge
+from bayesnmf import BLD, MAP, Dirichlet, Priors, ScaledDirichlet
 from bayesnmf.datasets import SWIMMER_IMAGE, swimmer, swimmer_parts
-from bayesnmf.fitting import Fit
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.inference import alignment
 
 Array = NDArray[Any]
 
@@ -121,8 +122,8 @@ def of_true_parts() -> Fit:
 def recovered(fit: Fit) -> tuple[Array, Array]:
     """Return the order that matches components to the true parts (torso first), and their cosines."""
     parts = swimmer_parts()
-    order = gauge.match_components(fit.components, parts)
-    return order, np.diag(gauge.cosine(fit.components[order], parts))
+    order = alignment.match_components(fit.components, parts)
+    return order, np.diag(alignment.cosine(fit.components[order], parts))
 
 
 def figure(fit: Fit, path: Path) -> None:

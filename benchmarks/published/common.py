@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import bayesnmf
-from bayesnmf.counts import Counts
+from bayesnmf.data.counts import Counts
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -20,8 +20,8 @@ from common import Clock, parse, real_counts, shared
 
 import bayesnmf
 from bayesnmf import MAP, Gamma, Priors, Start
-from bayesnmf.counts import Counts
-from bayesnmf.kernels.cpu import cell_rates
+from bayesnmf.data.counts import Counts
+from bayesnmf.kernels.cpu.likelihood import cell_rates
 
 LIKELIHOOD = Priors(Gamma(1.0, 0.0), "parameter")
 

@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 
 import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, Start
-from bayesnmf.checks import as_counts
-from bayesnmf.closed_form import _steps, batching_of, schedule_of
-from bayesnmf.counts import Counts
-from bayesnmf.defaults import resolve_options
-from bayesnmf.fitting import resolve_priors
-from bayesnmf.inference.allocation_model import urn_of
-from bayesnmf.inference.coordinate_ascent import Progress, ascend
-from bayesnmf.inference.gibbs import Schedule, gibbs_chain
-from bayesnmf.inference.local import put_rows, rows_of, rows_of_problem
-from bayesnmf.inference.minibatch import Components, step_on_batch
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.closed_form import _steps, batching_of, schedule_of
+from bayesnmf.fitting.job import resolve_priors
+from bayesnmf.fitting.problems import draws_problem, point_or_mean_field, start_state
+from bayesnmf.inference.ascent.coordinate_ascent import Progress, ascend
+from bayesnmf.inference.ascent.minibatch import Components, step_on_batch
+from bayesnmf.inference.ascent.settled_loadings import put_rows, rows_of, rows_of_problem
+from bayesnmf.inference.marginal.allocation_model import urn_of
+from bayesnmf.inference.sampling.gibbs import Schedule, gibbs_chain
 from bayesnmf.inference.sides import State, update_components, update_loadings
-from bayesnmf.kernels.cpu import assign_tokens, reassign_tokens
-from bayesnmf.problems import draws_problem, point_or_mean_field, start_state
-from bayesnmf.racing import length_of_race, work_of
+from bayesnmf.inference.starts.racing import length_of_race, work_of
+from bayesnmf.kernels.cpu.urn import assign_tokens, reassign_tokens
+from bayesnmf.options.defaults import resolve_options
 from benchmarks.worker import Clock, Job
 
 Array = NDArray[Any]

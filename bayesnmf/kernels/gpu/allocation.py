@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu import Sides, Totals
+from bayesnmf.kernels.cpu.allocation import Sides, Totals
 
 CHUNK = 2**25  # numbers in a temporary: 128 MiB in float32
 LONGEST = 1024  # cells in a segment

@@ -1,0 +1,1 @@
+"""How good fits are: bounds, evidence, held-out scores, predictive checks, agreement of methods."""

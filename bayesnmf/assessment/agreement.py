@@ -1,0 +1,298 @@
+"""Posteriors of several fits held against one of them, and against the truth where it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.assessment.moments import (
+    QUANTITIES,
+    Entries,
+    Moments,
+    choose_entries,
+    draw_quantities,
+    judge,
+    values_of_truth,
+)
+from bayesnmf.checks import check_count, check_fraction
+from bayesnmf.data.simulation import Simulation
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.inference import alignment
+from bayesnmf.places import check_folder
+from bayesnmf.priors.checks import same_priors
+from bayesnmf.priors.pair import exchangeable
+from bayesnmf.results.cautions import cautions_of, labelled
+from bayesnmf.results.checks import check_comparable, check_reference, check_truth
+from bayesnmf.results.record import Draws
+from bayesnmf.results.relabelling import relabel
+from bayesnmf.text import as_lines
+from bayesnmf.writing import write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Array = NDArray[Any]
+SAME_COMPONENT = 0.9
+OTHER_ORDER = "in another order, though the priors tell components apart: a mode in which they sit under wrong priors"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Agreement:
+    """How the posteriors of several fits agree.
+
+    Attributes
+    ----------
+    table : DataFrame
+        A row for each fit and quantity; the columns are explained in `bayesnmf.assessment.agreement.COLUMNS`.
+    reference : str
+        Label of the fit that the others are held against.
+    interval : float
+        Probability of the central intervals.
+    cautions : list of str
+        What a reader must know before believing the numbers: chains that have not mixed, components or priors that
+        differ.
+    """
+
+    table: pd.DataFrame
+    reference: str
+    interval: float
+    cautions: list[str]
+
+    def save(self, out: str | Path) -> list[Path]:
+        """Write `agreement.csv` and `agreement.txt` into a folder; return their paths."""
+        folder = check_folder(out, "out")
+        written = [folder / "agreement.csv", folder / "agreement.txt"]
+        write_text(written[0], self.table.to_csv())
+        write_text(written[1], f"{self!r}\n")
+        return written
+
+    def __repr__(self) -> str:
+        return as_text(self)
+
+
+def posterior_agreement(
+    fits: Mapping[str, Fit],
+    reference: str | None = None,
+    *,
+    truth: Simulation | None = None,
+    interval: float = 0.9,
+    entries: int = 2000,
+    seed: int = 0,
+) -> Agreement:
+    """Compare the posterior means, standard deviations and intervals of several fits of one model.
+
+    Three quantities are compared, entry by entry, components matched to the reference by their cosines:
+
+    - *loadings* on the scale of the counts, (n, K): the expected counts of a sample that come from a component,
+      θ_ik Σ_j β_kj, times the scale or the given total of the sample where the model has one;
+    - *components* on the simplex, (K, m);
+    - *expected counts* (n, m), the product of the two, which no relabelling or rescaling changes.
+
+    Entries that are constant under the reference (the loadings of an empty row under dirichlet_poisson) are left out.
+
+    Parameters
+    ----------
+    fits : mapping of str to Fit
+        Of the same model, rank and counts. Of a fit by vi or svi 4,000 independent draws are taken; a point estimate
+        (map, bld) takes part with its means alone.
+    reference : str, optional
+        Label of a fit with a posterior. By default the first by nuts, else gibbs, vi, svi.
+    truth : Simulation, optional
+        What these very counts were drawn from: adds the share of true values inside each fit's intervals.
+    interval : float
+        Probability of the central intervals.
+    entries : int
+        At most so many entries of each quantity are compared, drawn at random.
+    seed : int
+        Of the entries and of draws from q.
+
+    Returns
+    -------
+    Agreement
+
+    Raises
+    ------
+    TypeError, ValueError
+        On fits of different counts, models or ranks, a reference without a posterior, or a truth that is not what the
+        counts were drawn from.
+    """
+    check_comparable(fits)
+    reference = check_reference(reference, fits)
+    interval = check_fraction(interval, "interval")
+    entries = check_count(entries, "entries")
+    seed = check_count(seed, "seed", minimum=0)
+    base = fits[reference]
+    if truth is not None:
+        check_truth(truth, base)
+    table = _compare_all(fits, reference, truth, interval, choose_entries(base, entries, seed), seed)
+    cautions = _cautions(fits, base, reference, table)
+    if truth is not None:
+        cautions += _cautions_of_truth(truth, base, reference)
+    return Agreement(table, reference, interval, cautions)
+
+
+# --- the table ----------------------------------------------------------------------------------------
+
+COLUMNS = {
+    "entries": "how many entries are compared",
+    "correlation": "of posterior means with those of the reference",
+    "difference": "root mean square difference of means, in sds of the reference",
+    "by_chance": "the same that Monte Carlo error alone would give",
+    "sd_ratio": "posterior sd over that of the reference, median of the entries",
+    "sd_ratio_low": "its 5 % quantile",
+    "sd_ratio_high": "its 95 % quantile",
+    "mass": "share of the reference's posterior draws inside the intervals of this fit",
+    "coverage": "share of the true values inside the intervals of this fit",
+    "max_r_hat": "greatest R-hat of the entries (chains)",
+    "min_ess": "least bulk effective sample size of the entries (chains)",
+}
+FORMATS = {
+    "correlation": "{:.4f}",
+    "difference": "{:.3f}",
+    "by_chance": "{:.3f}",
+    "sd_ratio": "{:.2f}",
+    "mass": "{:.3f}",
+    "coverage": "{:.3f}",
+    "max_r_hat": "{:.3f}",
+    "min_ess": "{:,.0f}",
+}
+
+
+def _compare_all(
+    fits: Mapping[str, Fit], reference: str, truth: Simulation | None, interval: float, chosen: Entries, seed: int
+) -> pd.DataFrame:
+    """Fill in the table, one fit at a time; the draws of the reference alone are kept."""
+    base = fits[reference]
+    held = draw_quantities(base, base, chosen, seed)
+    standard = {name: judge(values, interval, base) for name, values in held.items()}
+    true_values = None if truth is None else values_of_truth(truth, base, chosen)
+    rows: dict[tuple[str, str], dict[str, float]] = {}
+    for label, fit in fits.items():
+        drawn = held if label == reference else draw_quantities(fit, base, chosen, seed)
+        for name in QUANTITIES:
+            ours = standard[name] if label == reference else judge(drawn[name], interval, fit)
+            rows[label, name] = _compare(ours, standard[name], held[name], label == reference)
+            if true_values is not None:
+                rows[label, name]["coverage"] = _share_inside(ours, true_values[name], standard[name].varies)
+    return _as_table(rows)
+
+
+def _compare(ours: Moments, theirs: Moments, held: Array, same: bool) -> dict[str, float]:
+    """Return a row of the table, over the entries that vary under the reference; `held` are its draws."""
+    kept = theirs.varies
+    row: dict[str, float] = {"entries": float(kept.sum())}
+    if not kept.any():
+        return row
+    sd = theirs.sd[kept]
+    if same or kept.sum() > 1:  # a single entry has no correlation
+        with np.errstate(invalid="ignore", divide="ignore"):  # nor have means that are all the same
+            row["correlation"] = 1.0 if same else float(np.corrcoef(ours.mean[kept], theirs.mean[kept])[0, 1])
+    row["difference"] = _rms((ours.mean - theirs.mean)[kept] / sd)
+    if not same:
+        row["by_chance"] = _rms(np.hypot(ours.error, theirs.error)[kept] / sd)
+    if ours.varies.any():
+        ratios = ours.sd[kept] / sd
+        for name, level in (("sd_ratio", 0.5), ("sd_ratio_low", 0.05), ("sd_ratio_high", 0.95)):
+            row[name] = float(np.quantile(ratios, level))
+        row["mass"] = float(np.mean(((held >= ours.low) & (held <= ours.high))[..., kept]))
+    if ours.r_hat is not None and ours.ess is not None:
+        row["max_r_hat"], row["min_ess"] = float(np.max(ours.r_hat[kept])), float(np.min(ours.ess[kept]))
+    return row
+
+
+def _rms(values: Array) -> float:
+    return float(np.sqrt(np.mean(values**2)))
+
+
+def _share_inside(ours: Moments, true_values: Array, kept: Array) -> float:
+    if not (kept.any() and ours.varies.any()):
+        return np.nan
+    return float(np.mean(((true_values >= ours.low) & (true_values <= ours.high))[kept]))
+
+
+def _as_table(rows: Mapping[tuple[str, str], Mapping[str, float]]) -> pd.DataFrame:
+    import pandas as pd
+
+    index = pd.MultiIndex.from_tuples(rows, names=["fit", "quantity"])
+    truth_known = any("coverage" in row for row in rows.values())
+    columns = [name for name in COLUMNS if name != "coverage" or truth_known]
+    return pd.DataFrame([dict(row) for row in rows.values()], index=index, columns=columns)
+
+
+def _cautions(fits: Mapping[str, Fit], base: Fit, reference: str, table: pd.DataFrame) -> list[str]:
+    cautions = []
+    for label, fit in fits.items():
+        worst = (None, None)
+        if isinstance(fit._posterior, Draws):
+            rows = table.loc[label]
+            worst = (rows["max_r_hat"].max(skipna=False), rows["min_ess"].min(skipna=False))
+        cautions += [labelled(label, caution) for caution in cautions_of(fit, *worst)]
+        if label == reference:
+            continue
+        order = alignment.match_components(fit.components, base.components)
+        if not any(same_priors(one.priors, base.priors) for one in (fit, relabel(fit, order))):
+            cautions.append(f"{label}: its priors are not those of {reference}: posteriors differ as these do")
+        if not in_same_order(fit, base):
+            cautions.append(f"{label}: its components match those of {reference} {OTHER_ORDER}")
+        least = np.diagonal(alignment.cosine(fit.components[order], base.components)).min()
+        if least < SAME_COMPONENT:
+            cautions.append(f"{label}: a component differs from that of {reference}, cosine {least:.2f}")
+    return cautions
+
+
+def _cautions_of_truth(truth: Simulation, base: Fit, reference: str) -> list[str]:
+    cautions = []
+    if truth.model != base.model:
+        cautions.append(f"the truth was drawn from {truth.model}: intervals under {base.model} need not hold it")
+    elif not same_priors(truth.priors, base.priors):
+        cautions.append(f"the truth was drawn from other priors than those of {reference}: intervals need not hold it")
+    if not in_same_order(truth, base):
+        cautions.append(f"{reference}: its components match the truth's {OTHER_ORDER}")
+    return cautions
+
+
+NOTE = "Δ mean: rms difference of posterior means, in sds of the reference; by chance: from Monte Carlo error alone"
+
+
+def in_same_order(one: Fit | Simulation, base: Fit) -> bool:
+    """Whether components match in the order in which they stand, or the priors treat them all alike."""
+    order = alignment.match_components(one.components, base.components)
+    return exchangeable(one.priors) or bool(np.all(order == np.arange(base.rank)))
+
+
+def as_text(agreement: Agreement) -> str:
+    """Return table, what it is held against, and cautions as plain text."""
+    from rich.table import Table
+
+    table, percent = agreement.table, f"{100 * agreement.interval:g} %"
+    headings = {
+        "correlation": "means:\ncorr.", "difference": "Δ mean\n/ sd", "by_chance": "by\nchance",
+        "sd_ratio": "sd ratio\n(5–95 % of entries)", "mass": f"mass in\n{percent}", "coverage": f"truth in\n{percent}",
+        "max_r_hat": "max\nR-hat", "min_ess": "min\nESS",
+    }  # fmt: skip
+    shown = Table(title=f"posteriors against that of {agreement.reference}")
+    shown.add_column("quantity (entries)", no_wrap=True)
+    shown.add_column("fit", no_wrap=True)
+    columns = [name for name in headings if name in table]
+    for name in columns:
+        shown.add_column(headings[name], justify="right", no_wrap=True)
+    for quantity in QUANTITIES:
+        for turn, label in enumerate(table.index.unique("fit")):
+            row = table.loc[(label, quantity)]
+            named = "" if turn else f"{quantity} ({row['entries']:,.0f})"
+            shown.add_row(named, str(label), *(_cell(row, name) for name in columns))
+        shown.add_section()
+    return "\n".join([as_lines(shown, width=140), NOTE, *(f"CAUTION {caution}" for caution in agreement.cautions)])
+
+
+def _cell(row: Any, name: str) -> str:
+    if np.isnan(row[name]):
+        return "–"
+    text = FORMATS[name].format(row[name])
+    return f"{text} ({row['sd_ratio_low']:.2f}–{row['sd_ratio_high']:.2f})" if name == "sd_ratio" else text

@@ -1,0 +1,79 @@
+"""Checks of what an assessment is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.checks import as_numbers, check_count, check_size, shown
+from bayesnmf.options import methods_with
+
+LARGEST_DRAWS = 2**30  # bytes
+
+
+def check_leave_one_out(method: str) -> None:
+    """Refuse leave-one-out on anything but the draws of a sampler."""
+    if method not in methods_with("draws"):
+        raise ValueError(
+            f"loo needs a fit by method='gibbs' or method='nuts': found {method!r}, whose draws are not of the "
+            "posterior, so that it would be favoured for intervals that are too narrow; "
+            "rank such fits by held-out counts, with bayesnmf.select"
+        )
+
+
+def check_least_draws(chains: int, draws: int, needed: tuple[int, int], what: str) -> None:
+    """Refuse `what` of fewer draws than it takes, in each chain and in all."""
+    each, together = needed
+    if draws < each or chains * draws < together:
+        raise ValueError(
+            f"{what} needs at least {each} draws in each chain and {together} in all: found {chains} × {draws}; "
+            "fit with more draws"
+        )
+
+
+def check_ranks(ranks: Any) -> list[int]:
+    """Return ranks as a list of different whole numbers of at least 1, in rising order; one number will do."""
+    listed = list(ranks) if isinstance(ranks, Iterable) and not isinstance(ranks, str | bytes) else [ranks]
+    found = [check_count(rank, "ranks") for rank in listed]
+    if not found or len(set(found)) < len(found):
+        raise ValueError(f"ranks must name at least one, and none twice: found {shown(listed)}")
+    return sorted(found)
+
+
+def check_visits(total: float, each: int, most: int) -> None:
+    """Refuse a pass over single counts that would take days, given the work of each."""
+    work = max(int(total), 1) * each
+    if work > most:
+        raise ValueError(
+            f"method='smc' takes every particle of every run through every single count: {total:,.0f} counts times "
+            f"rank, particles and runs must be at most {most:.0e}: found {min(work, 10**300):.3g}; give fewer rows, "
+            "particles or runs, or bound the evidence by elbo_marginal of a fit by method='vi'"
+        )
+
+
+def check_enumerable(allocations: float, most: int) -> None:
+    """Refuse to enumerate more than so many allocations."""
+    if allocations > most:
+        raise ValueError(
+            f"method='exact' sums over at most {most:,} allocations: these counts and rank have "
+            f"{allocations:.3g}; use method='smc'"
+        )
+
+
+def check_allocation(value: Any) -> np.ndarray:
+    """Return an allocation as an array (n, K, m) of nonnegative, finite float64."""
+    array = as_numbers(value, "allocations", "an array of numbers, shape (n, K, m)")
+    if array.ndim != 3 or 0 in array.shape:
+        raise ValueError(f"allocations must have shape (n, K, m), samples first: found {array.shape}")
+    if not np.all(np.isfinite(array)) or np.any(array < 0):
+        raise ValueError("allocations must be nonnegative and finite; replace the entries that are not")
+    return array
+
+
+def check_draws_of_bound(draws: Any) -> int:
+    """Return how many draws a bound is estimated by: at least 2, so that they have a standard error."""
+    number = check_count(draws, "draws", minimum=2)
+    check_size(8 * number, LARGEST_DRAWS, "the log-likelihoods of all draws", "ask for fewer draws")
+    return number

@@ -1,0 +1,285 @@
+"""The evidence of a model, and the marginal of an allocation: loadings and components integrated out."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from threading import Event
+from typing import Any, Literal, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
+from scipy.stats import t as student
+
+from bayesnmf.assessment.bounds import elbo_marginal
+from bayesnmf.assessment.checks import check_allocation, check_enumerable, check_visits
+from bayesnmf.checks import check_choice, check_count, check_fraction, check_rank, check_seed, check_size
+from bayesnmf.data.conversion import as_counts, check_integer_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.chains import closed_form_fit
+from bayesnmf.fitting.job import Job, resolve_priors
+from bayesnmf.inference.marginal import allocation_model
+from bayesnmf.inference.marginal.evidence import count_allocations, enumerated_log_evidence, estimated_log_evidence
+from bayesnmf.inference.side_by_side import side_by_side
+from bayesnmf.inference.status import ConvergenceWarning
+from bayesnmf.options import VI
+from bayesnmf.priors import Dirichlet, Distribution, Priors
+from bayesnmf.priors.checks import check_broadcast, check_family, check_integrates_out, check_proper_loadings
+from bayesnmf.priors.specification import MODELS
+
+MOST_ALLOCATIONS = 100_000
+MOST_VISITS = 10**12  # about an hour
+MOST_RUNS = 100_000
+LARGEST_PARTICLES = 4 * 2**30
+WIDEST_SPREAD = 1.0  # of the log estimates, in nats; beyond it one run decides the mean
+ROUNDING = 1e-9
+UNKNOWN = (
+    "the evidence is estimated too low and its error is unknown; ask for more particles, take fewer counts, or read "
+    "at_least"
+)
+
+
+class Evidence(NamedTuple):
+    """An evidence and how it was computed.
+
+    Attributes
+    ----------
+    log_evidence : float
+        Log p(X), Poisson scale, in nats. By "smc" the log of an unbiased estimate of p(X), the mean of those of the
+        runs, itself too low on average.
+    se : float
+        Standard error of `log_evidence` from the spread of the runs, to first order: std(p̂) / mean(p̂) / √runs. NaN of a
+        single run, 0 by "exact". Infinite where the runs do not tell it: where the standard deviation of their logs is
+        above 1, so that one run decides the mean, or where the estimate is below `bound`.
+    method : {"smc", "exact"}
+    particles : int
+        Of each run; 0 by "exact".
+    estimates : tuple of float
+        Log p̂(X) of each finished run, in nats; empty by "exact".
+    bound : float
+        `elbo_marginal` of a variational fit with the same priors, less four of its standard errors, in nats: log p(X)
+        is above it. Minus infinity by "exact".
+    """
+
+    log_evidence: float
+    se: float
+    method: str
+    particles: int
+    estimates: tuple[float, ...]
+    bound: float
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a standard error."""
+        return bool(np.isfinite(self.se))
+
+    @property
+    def at_least(self) -> float:
+        """What log p(X) is at least, in nats, with a probability of 95 % or more.
+
+        The larger of `bound` and log(p̂/20): an unbiased estimate is at most once in 20 times above 20 p(X).
+        """
+        return max(self.bound, self.log_evidence - (0.0 if self.method == "exact" else float(np.log(20))))
+
+    def interval(self, probability: float = 0.95) -> tuple[float, float]:
+        """Return the ends of a confidence interval of log p(X), in nats, by Student's t of the number of runs.
+
+        Where the standard error is not known, it reaches from `at_least` to infinity, whatever the probability.
+        """
+        probability = check_fraction(probability, "probability")
+        if not self.known:
+            return self.at_least, np.inf
+        if self.method == "exact":
+            return self.log_evidence, self.log_evidence
+        reach = float(student.ppf((1 + probability) / 2, len(self.estimates) - 1)) * self.se
+        return self.log_evidence - reach, self.log_evidence + reach
+
+    def __repr__(self) -> str:
+        if self.method == "exact":
+            return f"<bayesnmf.Evidence: log p(X) {self.log_evidence:,.3f} nats, exact>"
+        runs = f"{len(self.estimates)} run{'s' if len(self.estimates) > 1 else ''} of {self.particles:,} particles"
+        if not self.known:
+            return f"<bayesnmf.Evidence: log p(X) unknown, at least {self.at_least:,.3f} nats; {runs}>"
+        low, high = self.interval()
+        ends = f"95 % from {low:,.3f} to {high:,.3f}"
+        return f"<bayesnmf.Evidence: log p(X) {self.log_evidence:,.3f} ± {self.se:.3f} nats, {ends}; {runs}>"
+
+
+def log_evidence(
+    counts: Any,
+    model: str = "gamma_poisson",
+    rank: int = 10,
+    method: Literal["smc", "exact"] = "smc",
+    *,
+    priors: Priors | None = None,
+    particles: int = 1000,
+    runs: int = 4,
+    seed: int | None = None,
+) -> Evidence:
+    """Estimate log p(X), loadings and components integrated out.
+
+    Components need a Dirichlet prior and loadings a proper one. On the Poisson scale of the bounds: under
+    dirichlet_poisson, where the row totals N_i are given, that of the multinomial times Poisson(N_i; 1).
+
+    Parameters
+    ----------
+    counts : array-like, (n, m)
+        Whole numbers.
+    model : {"gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "poisson"}
+        "poisson" has no evidence under its flat default: give `priors` with proper loadings.
+    rank : int
+        Number of components, K.
+    method : {"smc", "exact"}
+        "smc": sequential Monte Carlo through the Pólya urn, one single count after another; time is
+        O(ΣX · K · particles) a run, with ΣX · K · particles · runs at most 1e12, and memory O(m · K · particles) a
+        run. "exact": the sum over all allocations, at most 100,000 of them.
+    priors : Priors, optional
+        None is the model's default, which depends on the mean row total and the rank.
+    particles : int
+        Of each run; the more, the less p̂(X) varies.
+    runs : int
+        Independent estimates, which are averaged and tell the standard error; a single one has none. Ctrl-C keeps the
+        finished ones. A ConvergenceWarning says where their logs have a standard deviation above 1, or their mean is
+        below the bound of a variational fit: the mean is then too low, and the standard error infinite.
+    seed : int, optional
+        Makes the estimate reproducible.
+
+    Returns
+    -------
+    Evidence
+
+    Raises
+    ------
+    TypeError, ValueError
+        On counts, priors or settings that make no sense, naming the argument, the rule and the cure.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> priors = bayesnmf.Priors(bayesnmf.ScaledDirichlet(0.3, 5, 1.5), bayesnmf.Dirichlet(0.4))
+    >>> exact = bayesnmf.log_evidence([[3, 1], [1, 1]], "dirichlet_gamma", 2, "exact", priors=priors)
+    >>> round(exact.log_evidence, 6)
+    -6.582758
+    """
+    check_choice(model, "model", MODELS)
+    check_choice(method, "method", ("smc", "exact"))
+    rank = check_rank(rank)
+    seed = check_seed(seed)
+    particles, runs = check_count(particles, "particles"), check_count(runs, "runs", most=MOST_RUNS)
+    data = as_counts(counts)
+    check_integer_counts(data, "the evidence", "round them")
+    sides: Any = _resolved_sides(model, data, rank, Priors() if priors is None else priors)
+    if method == "exact":
+        return _enumerated(data, rank, sides)
+    check_visits(data.total, rank * particles * runs, MOST_VISITS)
+    bound = _variational_bound(data, model, rank, Priors(*sides))
+    return _judged(_run_all(data, rank, sides, particles, np.random.SeedSequence(seed).spawn(runs)), particles, bound)
+
+
+def _enumerated(data: Counts, rank: int, sides: Any) -> Evidence:
+    """Sum over all allocations, where these are few."""
+    check_enumerable(count_allocations(data, rank), MOST_ALLOCATIONS)
+    return Evidence(enumerated_log_evidence(data, rank, *sides), 0.0, "exact", 0, (), -np.inf)
+
+
+def _judged(estimates: list[float], particles: int, bound: float) -> Evidence:
+    """Average the runs; warn where they do not tell the error of their mean."""
+    logs = np.array(estimates)
+    mean, error = _log_of_mean(logs)
+    if reason := _why_unknown(logs, mean, bound):
+        warnings.warn(f"{reason}; {UNKNOWN}", ConvergenceWarning, stacklevel=3)
+        error = np.inf
+    return Evidence(mean, error, "smc", particles, tuple(estimates), bound)
+
+
+def _why_unknown(logs: np.ndarray, mean: float, bound: float) -> str:
+    """Say why the runs do not tell the error of their mean; nothing where they do."""
+    spread = logs.std(ddof=1) if len(logs) > 1 else 0.0
+    if spread > WIDEST_SPREAD:  # the mean is that of the luckiest run
+        return f"the runs' log estimates have a standard deviation of {spread:.1f} nats, above {WIDEST_SPREAD:g}"
+    if mean < bound:
+        return f"the log estimate, {mean:,.1f} nats, is below the bound of a variational fit, {bound:,.1f}"
+    return ""
+
+
+def _variational_bound(data: Counts, model: str, rank: int, priors: Priors) -> float:
+    """Return `elbo_marginal` of a closed-form fit, less four standard errors and what rounding makes of it."""
+    marginal = elbo_marginal(closed_form_fit(Job(data, model, rank, "vi", 0, VI(priors=priors), lambda *_: None)))
+    return marginal.mean - 4 * marginal.se - ROUNDING * abs(marginal.mean)
+
+
+def _log_of_mean(logs: np.ndarray) -> tuple[float, float]:
+    """Log of the mean of exp(logs), and its standard error to first order, NaN for a single one."""
+    ratios = np.exp(logs - logs.max())
+    error = ratios.std(ddof=1) / ratios.mean() / np.sqrt(len(logs)) if len(logs) > 1 else np.nan
+    return float(logsumexp(logs) - np.log(len(logs))), float(error)
+
+
+def _resolved_sides(model: str, data: Counts, rank: int, priors: Priors) -> tuple[Distribution, Dirichlet]:
+    """Fill in the model's defaults, and check that they fit the model and integrate out."""
+    resolved = resolve_priors(model, data, rank, priors)
+    n, m = data.shape
+    check_family(model, "loadings", resolved.loadings, (n, rank))
+    check_family(model, "components", resolved.components, (rank, m))
+    return _checked_sides(resolved.loadings, resolved.components, "the evidence")
+
+
+def _checked_sides(loadings: Any, components: Any, what: str) -> tuple[Distribution, Dirichlet]:
+    """Return both priors where both sides integrate out."""
+    check_integrates_out(components, what, "bound it with elbo_marginal of a fit by method='vi'")
+    check_proper_loadings(loadings, what)
+    return loadings, components
+
+
+def _run_all(data: Counts, rank: int, sides: Any, particles: int, seeds: list[np.random.SeedSequence]) -> list[float]:
+    """Log estimates of the runs, on threads of their own; after Ctrl-C of those that are finished."""
+    at_once = min(len(seeds), numba.get_num_threads())
+    size = 8 * at_once * particles * rank * data.shape[1]
+    check_size(size, LARGEST_PARTICLES, "the particles", "ask for fewer, or fewer features")
+    stop = Event()
+    passes = [partial(estimated_log_evidence, data, rank, sides, particles, seed, stop) for seed in seeds]
+    finished = [log_p for log_p in side_by_side(passes, at_once, stop) if log_p is not None]
+    if not finished:
+        raise KeyboardInterrupt
+    return finished
+
+
+def log_p_allocation(allocations: ArrayLike, loadings: Distribution, components: Dirichlet) -> float:
+    """Log p(S) of an allocation, loadings and components integrated out ([K] 7-9).
+
+    Parameters
+    ----------
+    allocations : array_like of shape (n, K, m)
+        S_ikj, how many of the counts of feature j in sample i component k produced: nonnegative, whole or not.
+    loadings : ScaledDirichlet, Dirichlet or Gamma
+        Prior, parameters broadcastable to (n, K): of dirichlet_gamma, dirichlet_poisson or gamma_poisson.
+    components : Dirichlet
+        Prior, parameters broadcastable to (K, m).
+
+    Returns
+    -------
+    float
+        In nats, Poisson scale: its exponential sums to p(X) over all S of whole numbers that add up to X.
+
+    Raises
+    ------
+    TypeError, ValueError
+        On allocations or priors that make no sense.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> S = [[[3, 0], [0, 1]], [[1, 0], [0, 1]]]
+    >>> prior = bayesnmf.ScaledDirichlet(0.3, shape=5, rate=1.5)
+    >>> round(bayesnmf.log_p_allocation(S, prior, bayesnmf.Dirichlet(0.4)), 4)
+    -9.5997
+    """
+    S = check_allocation(allocations)
+    n, rank, m = S.shape
+    Priors(loadings, components)  # checks their parameters
+    _checked_sides(loadings, components, "log_p_allocation")
+    check_broadcast(loadings, "loadings", (n, rank))
+    check_broadcast(components, "components", (rank, m))
+    return allocation_model.log_p_allocation(S, loadings, components)

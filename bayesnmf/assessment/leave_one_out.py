@@ -1,0 +1,270 @@
+"""Leave-one-out cross-validation of single cells, by Pareto-smoothed importance sampling, always with its k-hat."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.special import gammaln, xlogy
+
+from bayesnmf.assessment.checks import check_least_draws, check_leave_one_out
+from bayesnmf.checks import check_count, check_names
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.progress import ProgressReport, reporting
+from bayesnmf.kernels.cpu.likelihood import poisson_loglik
+from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.cautions import cautions_of
+from bayesnmf.results.checks import check_fit
+from bayesnmf.results.datatree import GIVEN_TOTALS
+from bayesnmf.results.draws import columns, restrict_rows, take_draws
+from bayesnmf.results.record import Draws, effective_loadings
+from bayesnmf.text import number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Array = NDArray[Any]
+MOST_CELLS, BLOCK_BYTES = 10_000, 64 * 2**20
+BAD_K = 0.7
+FEWEST_DRAWS = 8
+FEWEST_IN_ALL = 25  # a Pareto tail is fitted to the greatest fifth, and needs five
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LeaveOneOut:
+    """Expected log predictive density of cells, each left out in turn.
+
+    Attributes
+    ----------
+    elpd, se, p_loo : float
+        Of all `cells`, in nats: the sum, its standard error over cells, and the effective number of parameters.
+    sampling_se : float
+        Of `elpd`, because only some cells were looked at; 0 where all were.
+    cells : int
+        Number of cells that `elpd` is of.
+    pointwise : DataFrame
+        A row a cell looked at: row, feature, count, elpd, pareto_k.
+    good_k : float
+        Greatest k-hat that so few draws bear, as ArviZ says: min(1 − 1/log₁₀ draws, 0.7).
+    model, method : str
+    notes : list of str
+    """
+
+    elpd: float
+    se: float
+    p_loo: float
+    sampling_se: float
+    cells: int
+    pointwise: pd.DataFrame
+    good_k: float
+    model: str
+    method: str
+    notes: list[str]
+
+    @property
+    def pareto_k(self) -> Array:
+        """k-hat of every cell looked at."""
+        return self.pointwise["pareto_k"].to_numpy()
+
+    def worst(self, n: int = 3) -> pd.DataFrame:
+        """Return the cells of greatest k-hat."""
+        return self.pointwise.nlargest(n, "pareto_k")
+
+    def __repr__(self) -> str:
+        k, looked = self.pareto_k, len(self.pointwise)
+        part = (
+            f" (estimated from {looked:,} of them, ± {number(self.sampling_se)} for that)" if self.sampling_se else ""
+        )
+        worst = ", ".join(
+            f"({cell.row}, {cell.feature}) = {cell.count:g}: k-hat {cell.pareto_k:.2f}"
+            for cell in self.worst().itertuples()
+        )
+        lines = [
+            f"{self.model} by {self.method}, leave-one-out over {self.cells:,} cells{part}",
+            f"  elpd {self.elpd:,.1f} ± {number(self.se)} nats, p_loo {self.p_loo:,.1f}",
+            f"  k-hat: greatest {k.max():.2f}; above {BAD_K:g}: {np.mean(k > BAD_K):.2%} of the cells; above "
+            f"{self.good_k:.2f}, the most that so few draws bear: {np.mean(k > self.good_k):.2%}",
+            f"  worst: {worst}",
+        ]
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+
+def loo(
+    fit: Fit,
+    rows: Iterable[Any] | None = None,
+    features: Iterable[Any] | None = None,
+    *,
+    most: int = MOST_CELLS,
+    seed: int = 0,
+    progress: ProgressReport | bool = False,
+) -> LeaveOneOut:
+    """Estimate how well each cell is predicted from all others, by `az.loo`, with k-hat of every cell.
+
+    A k-hat above 0.7 means that leaving the cell out changes the posterior too much for the estimate to be trusted
+    [1]_. There is no leave-one-out of whole samples: without its counts nothing is known of a sample's loadings, and
+    most samples have a k-hat that high where few of their cells do. Nor is there one for vi, svi, map or bld: draws
+    of a q that is too narrow are not of the posterior, and score too well. Rank models and ranks by held-out counts
+    (`bayesnmf.select`), for which any method will do.
+
+    Under dirichlet_poisson row totals are given, so that the cells of a row are not independent; each is scored as
+    Poisson of mean total × loadings × components, as in ``to_datatree(log_likelihood=True)``. A cell left out is
+    then not quite unseen: the row's total and its other cells tell it.
+
+    Parameters
+    ----------
+    fit : Fit
+        By gibbs or nuts.
+    rows, features : iterable of names, optional
+        Cells of these alone.
+    most : int
+        Cells looked at. Of more, so many drawn at random correct a sum over all cells at the posterior means (the
+        difference estimator of [2]_); what this adds to the error is `sampling_se`.
+    seed : int
+        Of that choice.
+    progress : bool or callable
+        As for `bayesnmf.fit`.
+
+    Returns
+    -------
+    LeaveOneOut
+        On all cells the same, to rounding, as `az.loo` of the tree with their log-likelihoods.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A fit by another method, names that it does not have, fewer than 8 draws a chain or 25 in all.
+
+    References
+    ----------
+    .. [1] A. Vehtari, D. Simpson, A. Gelman, Y. Yao and J. Gabry (2024). Pareto smoothed importance sampling.
+       JMLR 25(72).
+    .. [2] M. Magnusson, A. Vehtari, J. Jonasson and M. Andersen (2020). Leave-one-out cross-validation for Bayesian
+       model comparison in large data. AISTATS.
+    """
+    check_fit(fit)
+    check_leave_one_out(fit.method)
+    asked = check_names(rows, fit.row_names, "rows")
+    columns_asked = check_names(features, fit.feature_names, "features")
+    most = check_count(most, "most")
+    rng = np.random.default_rng(check_count(seed, "seed", minimum=0))
+    posterior: Draws = fit.posterior  # type: ignore[assignment]
+    check_least_draws(posterior.chains, posterior.draws, (FEWEST_DRAWS, FEWEST_IN_ALL), "loo")
+    part = restrict_rows(fit, asked)
+    n, m = part.counts.shape[0], fit.counts.shape[1] if columns_asked is None else len(columns_asked)
+    chosen = np.arange(n * m) if n * m <= most else np.sort(rng.choice(n * m, most, replace=False))
+    cells = _Cells(part, columns_asked)
+    with reporting(progress) as report:
+        return _result(cells, chosen, _visit(cells, chosen, report))
+
+
+class _Cells:
+    """Counts and draws of the cells that may be left out; cell c is row c // m and feature c % m of those asked for."""
+
+    def __init__(self, fit: Fit, features: Array | None) -> None:
+        posterior: Draws = fit.posterior  # type: ignore[assignment]
+        self.fit = fit
+        self.counts: csr_array = columns(fit.counts.matrix.astype(np.float64), features)
+        self.features = columns(fit.feature_names, features)
+        self.draws = take_draws(fit, (posterior.chains, posterior.draws), 0, features)
+        self.loadings = effective_loadings(fit, self.draws.loadings, self.draws.scale)
+
+    def log_likelihood(self, chosen: Array) -> Array:
+        """Log p(count | draw) of some cells, (chains, draws, cells)."""
+        i, j = np.divmod(chosen, self.counts.shape[1])
+        means = np.zeros((self.draws.chains, self.draws.draws, len(chosen)))
+        for k in range(self.fit.rank):
+            means += self.loadings[:, :, i, k] * self.draws.components[:, :, k, j]
+        return log_poisson(self.at(chosen), means)
+
+    def at(self, chosen: Array) -> Array:
+        """Counts of some cells."""
+        found = self.counts[np.divmod(chosen, self.counts.shape[1])]
+        return np.asarray(found.todense() if hasattr(found, "todense") else found).ravel()
+
+    def plug_in(self, chosen: Array) -> tuple[Array, float]:
+        """Log p(count | posterior means) of some cells, and the sum over all."""
+        i, j = np.divmod(chosen, self.counts.shape[1])
+        loadings, components = (side.mean(axis=(0, 1)) for side in (self.loadings, self.draws.components))
+        means = np.einsum("ck,kc->c", loadings[i], components[:, j])
+        constant = float(gammaln(self.counts.data + 1).sum())
+        return log_poisson(self.at(chosen), means), poisson_loglik(self.counts, loadings, components, constant)
+
+
+def log_poisson(counts: Array, means: Array) -> Array:
+    """Log Poisson(counts | means), in nats, of counts that need not be whole."""
+    return xlogy(counts, means) - means - gammaln(counts + 1)
+
+
+def relative_efficiency(draws: Draws) -> float:
+    """Effective sample size of the mean over the number of draws, averaged over all parameters, as in `az.loo`."""
+    import arviz as az
+
+    if draws.chains == 1:
+        return 1.0
+    parts = [part for part in (draws.loadings, draws.components, draws.scale) if part is not None]
+    with np.errstate(invalid="ignore", divide="ignore"):  # what is constant has none
+        sizes = np.concatenate([np.ravel(az.ess(part, chain_axis=0, draw_axis=1, method="mean")) for part in parts])
+    return float(np.nanmean(sizes) / (draws.chains * draws.draws))
+
+
+def _visit(cells: _Cells, chosen: Array, report: ProgressReport) -> tuple[Array, Array, float, float]:
+    """Run `az.loo` on blocks of cells; return elpd and k-hat of each, p_loo of all, and the greatest good k-hat."""
+    import arviz as az
+    import xarray as xr
+
+    reff = relative_efficiency(cells.draws)
+    block = max(1, BLOCK_BYTES // (8 * cells.draws.chains * cells.draws.draws))
+    elpd, k_hat, p_loo, good_k = [], [], 0.0, BAD_K
+    for start in range(0, len(chosen), block):
+        report("loo", start, len(chosen), np.nan)
+        values = cells.log_likelihood(chosen[start : start + block])
+        group = xr.Dataset({"counts": (("chain", "draw", "cell"), values)})
+        group = group.assign_coords(chain=np.arange(values.shape[0]), draw=np.arange(values.shape[1]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of k-hats, which the result shows
+            found = az.loo(xr.DataTree.from_dict({"/log_likelihood": group}), pointwise=True, reff=reff)
+        elpd.append(found.elpd_i.to_numpy())
+        k_hat.append(found.pareto_k.to_numpy())
+        p_loo += float(found.p)
+        good_k = float(found.good_k)
+    report("loo", len(chosen), len(chosen), np.nan)
+    return np.concatenate(elpd), np.concatenate(k_hat), p_loo, good_k
+
+
+def _result(cells: _Cells, chosen: Array, found: tuple[Array, Array, float, float]) -> LeaveOneOut:
+    import pandas as pd
+
+    elpd_i, k_hat, p_loo, good_k = found
+    number_of_cells, looked = cells.counts.shape[0] * cells.counts.shape[1], len(chosen)
+    elpd, sampling_se = float(elpd_i.sum()), 0.0
+    if looked < number_of_cells:
+        plug_in, everywhere = cells.plug_in(chosen)
+        gap = elpd_i - plug_in
+        elpd = everywhere + number_of_cells * float(gap.mean())
+        spread = float(gap.std(ddof=1)) if looked > 1 else np.inf
+        sampling_se = number_of_cells * spread * np.sqrt((1 - looked / number_of_cells) / looked)
+    i, j = np.divmod(chosen, cells.counts.shape[1])
+    named = {"row": cells.fit.row_names[i], "feature": cells.features[j], "count": cells.at(chosen)}
+    return LeaveOneOut(
+        elpd=elpd,
+        se=float(np.sqrt(number_of_cells * np.var(elpd_i, ddof=1))) if looked > 1 else np.nan,
+        p_loo=p_loo * number_of_cells / looked,
+        sampling_se=float(sampling_se),
+        cells=number_of_cells,
+        pointwise=pd.DataFrame({**named, "elpd": elpd_i, "pareto_k": k_hat}),
+        good_k=good_k,
+        model=cells.fit.model,
+        method=cells.fit.method,
+        notes=_notes(cells.fit),
+    )
+
+
+def _notes(fit: Fit) -> list[str]:
+    notes = [GIVEN_TOTALS] if MODELS[fit.model].given_totals else []
+    return notes + [f"CAUTION {caution}" for caution in cautions_of(fit)]

@@ -1,0 +1,123 @@
+"""What a comparison measures of each fit, and what it warns of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.assessment.bounds import elbo_augmented, elbo_marginal
+from bayesnmf.assessment.scoring import Score, background, pit_coverage, score
+from bayesnmf.data.splitting import Split
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.inference import alignment
+from bayesnmf.kernels.cpu.likelihood import poisson_loglik
+from bayesnmf.options import METHODS
+from bayesnmf.priors import simplex
+from bayesnmf.results.cautions import cautions_of, labelled, mixing_of
+from bayesnmf.results.relabelling import relabel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Array = NDArray[Any]
+SCORE_DRAWS, MOST_SCORE_DRAWS, PIT_DRAWS = 200, 1600, 100
+
+
+def align(fits: Mapping[str, Fit]) -> dict[str, Fit]:
+    """Put the components of all fits in the order of the reference."""
+    reference = fits[reference_of(fits)].components
+    return {name: relabel(fit, alignment.match_components(fit.components, reference)) for name, fit in fits.items()}
+
+
+def reference_of(fits: Mapping[str, Fit]) -> str:
+    """Return the label of the fit that the others are held against: MCMC before VI before points."""
+    return min(fits, key=lambda label: METHODS[fits[label].method].preference)
+
+
+def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None, seed: int) -> dict[str, Any]:
+    """Measure one fit: everything in a row of the table."""
+    fitted, train = fits[name], split.train
+    frequencies = background(train)
+    row: dict[str, Any] = {"seconds": fitted.seconds}
+    row["loglik"] = poisson_loglik(train.matrix, fitted.expected_loadings, fitted.components, train.log_factorial)
+    if METHODS[fitted.method].posterior == "mean field":
+        marginal = elbo_marginal(fitted, seed=seed)
+        row.update(elbo_augmented=elbo_augmented(fitted), elbo_marginal=marginal.mean, elbo_marginal_se=marginal.se)
+    scored = {"thinned": score(fitted, split.thinned, frequencies, SCORE_DRAWS, seed, MOST_SCORE_DRAWS)}
+    row["coverage90"] = pit_coverage(fitted, split.thinned, PIT_DRAWS, seed)
+    if split.seen is not None and split.withheld is not None:
+        projected = fitted.project(split.seen, seed=seed)
+        scored["withheld"] = score(projected, split.withheld, frequencies, SCORE_DRAWS, seed, MOST_SCORE_DRAWS)
+    row.update(_scores(scored))
+    row.update({name: value for name, value in mixing_of(fitted).items() if name in ("min_ess", "max_r_hat")})
+    row.update(agreement(fitted, fits[reference_of(fits)]))
+    if other is not None:
+        row["cosine_other_start"] = agreement(other, fitted)["cosine"]
+    return row
+
+
+def _scores(scored: Mapping[str, Score]) -> dict[str, float]:
+    row = {f"heldout_{kind}": result.per_count for kind, result in scored.items()}
+    row |= {f"heldout_{kind}_error": result.error for kind, result in scored.items()}
+    return {**row, "floored_cells": sum(result.floored for result in scored.values())}
+
+
+def agreement(fitted: Fit, reference: Fit) -> dict[str, float]:
+    """Mean and least cosine of matched components, and the correlation of the loadings, on the scale of the counts."""
+    order = alignment.match_components(fitted.components, reference.components)
+    cosines = np.diag(alignment.cosine(fitted.components[order], reference.components))
+    ours, theirs = (fit.expected_loadings * simplex.component_sums(fit.components) for fit in (fitted, reference))
+    with np.errstate(invalid="ignore", divide="ignore"):  # loadings that are all the same have none
+        correlation = np.corrcoef(ours[:, order].ravel(), theirs.ravel())[0, 1] if ours.size > 1 else np.nan
+    return {"cosine": float(cosines.mean()), "cosine_min": float(cosines.min()), "loadings_corr": float(correlation)}
+
+
+def as_table(rows: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    import pandas as pd
+
+    table = pd.DataFrame.from_dict(dict(rows), orient="index")
+    table.index.name = "method"
+    return table.reindex(columns=[column for column in COLUMNS if column in table.columns])
+
+
+COLUMNS = {
+    "seconds": "wall time of the fit, a closed-form start included",
+    "loglik": "in-sample Poisson log-likelihood at Eθ·Eβ, nats",
+    "elbo_augmented": "evidence lower bound with allocations in q (closed form), nats",
+    "elbo_marginal": "evidence lower bound with allocations summed out (Monte Carlo), nats",
+    "elbo_marginal_se": "its standard error",
+    "heldout_thinned": "held-out log-likelihood for each thinned count, nats",
+    "heldout_thinned_error": "its Monte Carlo error, mostly a bias: a mean of draws is scored too low, a point is not",
+    "heldout_withheld": "the same for samples not trained on, half of whose counts are seen",
+    "heldout_withheld_error": "its Monte Carlo error",
+    "floored_cells": "held-out cells whose probability was below the 1e-6 background",
+    "coverage90": "share of held-out cells in the 90 % predictive interval (randomised PIT)",
+    "min_ess": "least effective sample size of components, the loadings of up to 50 rows and the log joint",
+    "max_r_hat": "greatest R-hat of the same",
+    "cosine": "mean cosine of matched components with the reference",
+    "cosine_min": "the least of them",
+    "loadings_corr": "correlation of loadings with the reference",
+    "cosine_other_start": "mean cosine with a run of the same method from a random start",
+}
+
+
+def cautions_of_all(fits: Mapping[str, Fit], rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Tell of every fit what a reader must know, its chains judged by all that was measured."""
+    return [
+        labelled(name, caution)
+        for name, fit in fits.items()
+        for caution in cautions_of(fit, rows[name].get("max_r_hat"), rows[name].get("min_ess"))
+    ]
+
+
+def cautions_of_missing(methods: Sequence[str], fits: Iterable[str], others: Iterable[str]) -> list[str]:
+    """Tell which fits, and which runs from other starts, Ctrl-C left out."""
+    cautions = [f"{name} is left out: interrupted before it had a result" for name in methods if name not in set(fits)]
+    missing = [name for name in fits if name not in set(others)]
+    if missing:
+        cautions.append(f"interrupted: no run from another start for {', '.join(missing)}")
+    return cautions

@@ -1,0 +1,129 @@
+"""Posterior moments of loadings, components and expected counts, entry by entry, in one order of the components."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.data.simulation import Simulation, effective
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.inference import alignment
+from bayesnmf.priors import Gamma, simplex
+from bayesnmf.results.draws import restrict_rows, take_draws
+from bayesnmf.results.mixing import r_hat_and_ess
+from bayesnmf.results.record import Draws, effective_loadings
+
+Array = NDArray[Any]
+QUANTITIES = ("loadings", "components", "expected counts")
+Q_DRAWS = 4000
+CONSTANT = 1e-9  # an sd below this share of the mean is rounding
+
+
+class Entries(NamedTuple):
+    """The rows, features and cells whose entries are compared; cells by their places among those."""
+
+    rows: Array
+    features: Array
+    cells: tuple[Array, Array]
+
+
+class Moments(NamedTuple):
+    """Posterior of one quantity under one fit, each array (entries,).
+
+    `error` is the Monte Carlo standard error of the mean. `r_hat` and `ess` are those of chains, None of q.
+    """
+
+    mean: Array
+    sd: Array
+    low: Array
+    high: Array
+    error: Array
+    r_hat: Array | None = None
+    ess: Array | None = None
+
+    @property
+    def varies(self) -> Array:
+        """Which entries have a posterior that is not a single point."""
+        return self.sd > CONSTANT * np.abs(self.mean)
+
+
+def choose_entries(fit: Fit, most: int, seed: int) -> Entries:
+    """Draw rows, features and cells at random, at most `most` entries of each quantity; all where there are few."""
+    rng = np.random.default_rng(seed)
+    rows, features = (
+        np.sort(rng.choice(size, min(size, max(most // fit.rank, 1)), replace=False)) for size in fit.counts.shape
+    )
+    number = len(rows) * len(features)
+    cells = np.sort(rng.choice(number, min(number, most), replace=False))
+    return Entries(rows, features, np.divmod(cells, len(features)))
+
+
+def draw_quantities(fit: Fit, reference: Fit, chosen: Entries, seed: int) -> dict[str, Array]:
+    """Draws of every quantity, (chains, draws, entries), in the reference's order; a single one of a point."""
+    return _quantities(*draw_sides(fit, reference, (chosen.rows, chosen.features), seed), chosen)
+
+
+def draw_sides(fit: Fit, reference: Fit, at: tuple[Array, Array], seed: int) -> tuple[Array, Array]:
+    """Draws of loadings on the scale of the counts, and of components on the simplex, at some rows and features."""
+    rows, features = at
+    posterior = fit._posterior
+    number = (1, 1) if posterior is None else (1, Q_DRAWS)
+    if isinstance(posterior, Draws):
+        number = (posterior.chains, posterior.draws)
+    on_simplex = not isinstance(fit.priors.components, Gamma)
+    part = restrict_rows(fit, rows)
+    drawn = take_draws(part, number, seed, features if on_simplex else None)  # a sum needs all features
+    loadings, components = effective_loadings(part, drawn.loadings, drawn.scale), drawn.components
+    if not on_simplex:
+        loadings, components = _on_simplex(loadings, components)
+        components = components[..., features]
+    order = alignment.match_components(fit.components, reference.components)
+    if fit is reference:
+        order = np.arange(fit.rank)  # equal components would be matched in any order
+    return loadings[..., order], components[..., order, :]
+
+
+def values_of_truth(truth: Simulation, reference: Fit, chosen: Entries) -> dict[str, Array]:
+    """Return the true value of every quantity, (entries,), in the reference's order."""
+    loadings, components = _on_simplex(effective(truth), truth.components)
+    order = alignment.match_components(truth.components, reference.components)
+    return _quantities(loadings[chosen.rows][:, order], components[order][:, chosen.features], chosen)
+
+
+def _on_simplex(loadings: Array, components: Array) -> tuple[Array, Array]:
+    """Bring components to the simplex and what they summed to into the loadings."""
+    sums = simplex.component_sums(components)
+    return loadings * sums[..., None, :], simplex.shares(components, sums)
+
+
+def _quantities(loadings: Array, components: Array, chosen: Entries) -> dict[str, Array]:
+    row, feature = chosen.cells
+    cells = np.zeros((*loadings.shape[:-2], len(row)))
+    for k in range(loadings.shape[-1]):  # one at a time: together they would take K times the memory
+        cells += loadings[..., row, k] * components[..., k, feature]
+    flat = (loadings.reshape(*cells.shape[:-1], -1), components.reshape(*cells.shape[:-1], -1), cells)
+    return dict(zip(QUANTITIES, flat, strict=True))
+
+
+def moments(draws: Array, interval: float) -> Moments:
+    """Summarise independent draws (chains, draws, entries)."""
+    pooled = draws.reshape(-1, draws.shape[-1])
+    tail = (1 - interval) / 2
+    low, high = np.quantile(pooled, [tail, 1 - tail], axis=0)
+    sd = pooled.std(axis=0, ddof=int(len(pooled) > 1))
+    return Moments(pooled.mean(axis=0), sd, low, high, sd / np.sqrt(len(pooled)))
+
+
+def judge(draws: Array, interval: float, fit: Fit) -> Moments:
+    """Summarise the draws of a fit; those of chains hang together, and have R-hat and an effective sample size."""
+    found = moments(draws, interval)
+    if not isinstance(fit._posterior, Draws):
+        return found
+    from arviz_stats.base import array_stats
+
+    r_hat, ess = r_hat_and_ess(draws)
+    with np.errstate(invalid="ignore", divide="ignore"):  # what is constant has none
+        error = array_stats.mcse(draws, chain_axis=0, draw_axis=1)
+    return found._replace(error=error, r_hat=r_hat, ess=ess)

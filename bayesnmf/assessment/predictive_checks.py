@@ -1,0 +1,252 @@
+"""Posterior predictive checks: is the model able to produce counts like these?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.assessment.predictive_statistics import Gathered, ties_by_half
+from bayesnmf.checks import check_available, check_choice, check_count, check_fraction, check_size
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.progress import ProgressReport, reporting
+from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.cautions import cautions_of
+from bayesnmf.results.checks import check_fit
+from bayesnmf.results.draws import LIMIT
+from bayesnmf.results.record import Draws, iterate_draws
+from bayesnmf.results.replication import replication_rng
+from bayesnmf.text import number, text_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Array = NDArray[Any]
+SCALARS = {
+    "total": "sum of all counts",
+    "share of zeros": "of all cells",
+    "largest count": "of all cells",
+    "dispersion": "variance of the cells divided by their mean; 0 without counts",
+    "misfit": "Freeman–Tukey, Σ (√count − √mean)², at the means of each draw",
+}
+TWICE = "the counts were also fitted to, so that p-values crowd around 0.5: one near 0 or 1 says the more"
+POINT = "a point estimate: replicates lack the uncertainty of the parameters, and intervals are too narrow"
+GIVEN = "row totals are given in this model and equal in every replicate: neither they nor the total are checked"
+ROUNDED = "the counts are not all whole, their replicates are: the share of zeros and small counts do not compare"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PredictiveChecks:
+    """What replicated data sets look like, and the observed one beside them.
+
+    Attributes
+    ----------
+    table : DataFrame
+        A row a statistic (explained in `bayesnmf.assessment.predictive_checks.SCALARS`): observed, mean, low and high
+        of the replicates, and p_value, the share of replicates above the observed one (ties count half). The observed
+        misfit depends on the draw: its mean is shown, and compared draw by draw.
+    rows, features : DataFrame
+        By name: observed, mean, low and high of the totals; p_value of the misfit of each row and feature, and
+        misfit_ratio, the mean misfit of the counts over that of their replicates. Under dirichlet_poisson row totals
+        are given, and not in `rows`.
+    histogram : DataFrame
+        By count (0, 1, 2, …, up to 39): how many cells hold it, observed, mean, low and high.
+    replicated : dict of ndarray (draws,)
+        The statistics of every replicate.
+    observed_misfit : ndarray (draws,)
+        That of the observed counts at each draw.
+    interval : float
+        Probability between low and high.
+    model, method : str
+    notes : list of str
+        What must be read with the numbers.
+    """
+
+    table: pd.DataFrame
+    rows: pd.DataFrame
+    features: pd.DataFrame
+    histogram: pd.DataFrame
+    replicated: Mapping[str, Array]
+    observed_misfit: Array
+    interval: float
+    model: str
+    method: str
+    notes: list[str]
+
+    @property
+    def draws(self) -> int:
+        """Number of replicates."""
+        return len(self.replicated["misfit"])
+
+    @property
+    def failed(self) -> list[str]:
+        """Statistics whose p-value is outside the central interval."""
+        tail = (1 - self.interval) / 2
+        p = self.table["p_value"]
+        return [str(name) for name in self.table.index[(p < tail) | (p > 1 - tail)]]
+
+    def outside(self, side: str) -> float:
+        """Share of totals outside their predictive interval; `side` is "rows" or "features"."""
+        table = self._of(side)
+        return float(np.mean((table["observed"] < table["low"]) | (table["observed"] > table["high"])))
+
+    def worst(self, side: str, n: int = 3) -> pd.DataFrame:
+        """Return the rows or features whose misfit is most surely too large, worst first."""
+        table = self._of(side)
+        return table.sort_values(["p_value", "misfit_ratio"], ascending=[True, False], kind="stable").head(n)
+
+    def _of(self, side: str) -> pd.DataFrame:
+        check_choice(side, "side", ("rows", "features"))
+        return self.rows if side == "rows" else self.features
+
+    def __repr__(self) -> str:
+        rows: Any = self.table.itertuples()
+        lines = [
+            [row.Index, *map(number, (row.observed, row.mean, row.low, row.high)), f"{row.p_value:.3f}"] for row in rows
+        ]
+        headings = ["statistic", "observed", "replicates", f"{self.interval:.0%} from", "to", "p-value"]
+        title = f"{self.model} by {self.method}: {self.draws} replicated data sets"
+        return text_table(title, headings, lines, [*self._side_notes(), *self.notes])
+
+    def _side_notes(self) -> Iterable[str]:
+        for side in ("rows", "features"):
+            table = self._of(side)
+            tail = (1 - self.interval) / 2
+            bad = float(np.mean(table["p_value"] < tail))
+            text = f"{side}: misfit too large (p below {tail:g}) in {bad:.1%} of {len(table):,}"
+            if "observed" in table:
+                text += f"; total outside its {self.interval:.0%} interval in {self.outside(side):.1%}"
+            yield text + "; worst: " + ", ".join(map(str, self.worst(side).index))
+
+
+def predictive_checks(
+    fit: Fit,
+    draws: int = 200,
+    *,
+    interval: float = 0.9,
+    seed: int = 0,
+    progress: ProgressReport | bool = False,
+) -> PredictiveChecks:
+    """Compare the counts with data sets replicated from the fit.
+
+    One data set is drawn for each posterior draw, row by row, and only its statistics are kept, which do not depend on
+    the number of threads; the time of a replicate is that of its counts, or of its cells where these are fewer. Row and
+    feature totals are what such models fit best; misfit, which compares single cells with their means, is what shows
+    that the rank is too small or that counts vary more than Poisson.
+
+    Parameters
+    ----------
+    fit : Fit
+        By any method. A map or bld fit replicates at its one point.
+    draws : int
+        Replicates; at most the kept draws of gibbs and nuts.
+    interval : float
+        Probability inside the predictive intervals.
+    seed : int
+    progress : bool or callable
+        As for `bayesnmf.fit`. After Ctrl-C the replicates made so far are compared.
+
+    Returns
+    -------
+    PredictiveChecks
+
+    Raises
+    ------
+    TypeError, ValueError
+        On arguments that make no sense, or more draws than the fit holds.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
+    >>> list(bayesnmf.predictive_checks(fit, draws=50).table.index)
+    ['total', 'share of zeros', 'largest count', 'dispersion', 'misfit']
+    """
+    check_fit(fit)
+    draws = check_count(draws, "draws")
+    interval = check_fraction(interval, "interval")
+    seed = check_count(seed, "seed", minimum=0)
+    if isinstance(fit._posterior, Draws):
+        check_available(draws, fit._posterior.chains * fit._posterior.draws, "draws")
+    size = 8 * draws * sum(fit.counts.shape)  # all else is summed up
+    check_size(size, LIMIT, "totals of all replicates", "ask for fewer draws")
+    pairs: Iterable[tuple[Array, Array]] = iterate_draws(fit, draws, seed)
+    if fit._posterior is None:
+        pairs = repeat((fit.expected_loadings, fit.components), draws)
+    gathered = Gathered(fit)
+    with reporting(progress) as report:
+        interrupted = _visit_all(gathered, pairs, draws, seed, report)
+    notes = _notes(fit)
+    if interrupted:
+        notes.append(f"interrupted after {len(gathered.scalars)} of {draws} replicates")
+    return _compare(gathered, interval, notes)
+
+
+def _visit_all(
+    gathered: Gathered, pairs: Iterable[tuple[Array, Array]], draws: int, seed: int, report: ProgressReport
+) -> bool:
+    """Replicate at every draw; return whether Ctrl-C ended it."""
+    rng = replication_rng(seed)
+    try:
+        for done, (loadings, components) in enumerate(pairs):
+            report("predictive checks", done, draws, np.nan)
+            gathered.visit(loadings, components, rng)
+        report("predictive checks", draws, draws, np.nan)
+    except KeyboardInterrupt:
+        if not gathered.scalars:
+            raise
+        return True
+    return False
+
+
+def _compare(gathered: Gathered, interval: float, notes: list[str]) -> PredictiveChecks:
+    import pandas as pd
+
+    fit = gathered.fit
+    given = MODELS[fit.model].given_totals
+    names = [name for name in SCALARS if not (given and name == "total")]
+    ours, theirs = (pd.DataFrame([pair[which] for pair in gathered.scalars])[names] for which in (0, 1))
+    table = _against(ours.mean().to_numpy(), theirs.to_numpy(), interval, names)
+    table["p_value"] = ties_by_half(ours.to_numpy(), theirs.to_numpy()).mean(axis=0)
+    sides = []
+    for labels, side in ((fit.row_names, gathered.rows), (fit.feature_names, gathered.features)):
+        known = given and side is gathered.rows
+        part = _against(side.observed, np.array(side.totals), interval, labels)
+        part = part[[]] if known else part
+        part["p_value"] = side.above / len(gathered.scalars)
+        part["misfit_ratio"] = side.ratio()
+        sides.append(part.rename_axis("row" if side is gathered.rows else "feature"))
+    counted = np.array(gathered.histograms)
+    histogram = _against(gathered.observed.histogram, counted, interval, np.arange(counted.shape[1])).rename_axis(
+        "count"
+    )
+    values, misfit = {name: theirs[name].to_numpy() for name in names}, ours["misfit"].to_numpy()
+    return PredictiveChecks(
+        table, sides[0], sides[1], histogram, values, misfit, interval, fit.model, fit.method, notes
+    )
+
+
+def _against(observed: Array, replicated: Array, interval: float, names: Any) -> pd.DataFrame:
+    """Observed values beside mean and interval of their replicates (draws, …)."""
+    import pandas as pd
+
+    tail = (1 - interval) / 2
+    low, high = np.quantile(replicated, [tail, 1 - tail], axis=0)
+    columns = {"observed": observed, "mean": replicated.mean(axis=0), "low": low, "high": high}
+    return pd.DataFrame(columns, index=names)
+
+
+def _notes(fit: Fit) -> list[str]:
+    notes = [TWICE]
+    if fit._posterior is None:
+        notes.append(POINT)
+    if MODELS[fit.model].given_totals:
+        notes.append(GIVEN)
+    if not fit.counts.is_integer:
+        notes.append(ROUNDED)
+    return notes + [f"CAUTION {caution}" for caution in cautions_of(fit)]

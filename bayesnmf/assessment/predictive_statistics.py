@@ -1,0 +1,100 @@
+"""Statistics of one data set, and of many: what predictive checks keep of each replicate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.kernels.cpu.replication import CountStatistics, Misfits, misfits, replicated_statistics
+from bayesnmf.priors.specification import MODELS
+
+Array = NDArray[Any]
+MOST_BINS = 40
+
+
+def statistics_of(matrix: csr_array, bins: int) -> CountStatistics:
+    """Return those of counts as they are; misfits, which depend on a draw, are empty."""
+    n, m = matrix.shape
+    data = matrix.data.astype(np.float64)
+    places = np.repeat(np.arange(n), np.diff(matrix.indptr))
+    small = np.rint(data[data < bins - 0.5]).astype(np.int64)
+    histogram = np.bincount(small, minlength=bins)[:bins]
+    histogram[0] += n * m - len(data)
+    return CountStatistics(
+        row_totals=np.bincount(places, data, n),
+        feature_totals=np.bincount(matrix.indices, data, m),
+        misfits=Misfits(np.empty(0), np.empty(0)),
+        histogram=histogram,
+        largest=float(data.max(initial=0.0)),
+        squares=float(data @ data),
+        nonzeros=float(np.count_nonzero(data)),
+    )
+
+
+def scalars(found: CountStatistics) -> dict[str, float]:
+    """Return what `bayesnmf.assessment.predictive_checks.SCALARS` names."""
+    cells = len(found.row_totals) * len(found.feature_totals)
+    total = found.row_totals.sum()
+    mean = total / cells
+    return {
+        "total": float(total),
+        "share of zeros": 1 - found.nonzeros / cells,
+        "largest count": found.largest,
+        "dispersion": float((found.squares / cells - mean**2) / mean) if total else 0.0,
+        "misfit": float(found.misfits.rows.sum()),
+    }
+
+
+class Side:
+    """Rows or features: totals of every replicate, and sums over draws of what is said of the misfit."""
+
+    def __init__(self, observed: Array) -> None:
+        self.observed = observed
+        self.totals: list[Array] = []
+        self.above, self.ours, self.theirs = np.zeros((3, len(observed)))
+
+    def add(self, totals: Array, ours: Array, theirs: Array) -> None:
+        """Take in one replicate, and the misfits of the counts and of the replicate."""
+        self.totals.append(totals)
+        self.above += ties_by_half(ours, theirs)
+        self.ours += ours
+        self.theirs += theirs
+
+    def ratio(self) -> Array:
+        """Mean misfit of the counts over that of their replicates; 1 where neither has any."""
+        return np.divide(self.ours, self.theirs, out=np.ones_like(self.ours), where=self.theirs > 0)
+
+
+class Gathered:
+    """What has been gathered of all replicates of a fit."""
+
+    def __init__(self, fit: Fit) -> None:
+        self.fit, self.matrix = fit, fit.counts.matrix
+        self.totals = np.rint(fit.counts.row_totals).astype(np.float64) if MODELS[fit.model].given_totals else None
+        self.bins = int(min(self.matrix.data.max(initial=0.0), MOST_BINS - 1)) + 1
+        self.rows, self.features = Side(fit.counts.row_totals), Side(fit.counts.feature_totals)
+        self.scalars: list[tuple[dict[str, float], dict[str, float]]] = []
+        self.observed = statistics_of(self.matrix, self.bins)
+        self.histograms: list[Array] = []
+
+    def visit(self, loadings: Array, components: Array, rng: np.random.Generator) -> None:
+        """Draw one replicate, and compare it with the counts, both at the means of this draw."""
+        sides = np.asarray(loadings, np.float64), np.asarray(components, np.float64)
+        seed = int(rng.integers(2**63))
+        replicated = replicated_statistics(*sides, self.totals, self.bins, seed)
+        ours, theirs = misfits(self.matrix, *sides), replicated.misfits
+        self.scalars.append((scalars(self.observed._replace(misfits=ours)), scalars(replicated)))
+        self.histograms.append(replicated.histogram)
+        self.rows.add(replicated.row_totals, ours.rows, theirs.rows)
+        self.features.add(replicated.feature_totals, ours.features, theirs.features)
+
+
+def ties_by_half(observed: Array, replicated: Array) -> Array:
+    """1 where the replicate is above the observed value, ½ where they are equal, up to the order of a sum."""
+    slack = 1e-9 * np.abs(observed)
+    above, below = replicated > observed + slack, replicated < observed - slack
+    return above + 0.5 * ~(above | below)

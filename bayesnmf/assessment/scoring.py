@@ -1,0 +1,168 @@
+"""Held-out counts: how they are set aside, and how a fit's predictions of them are scored.
+
+Two kinds. *Thinned*: every count is kept for training with probability p, the rest is predicted at λ(1 − p)/p.
+*Withheld*: whole samples are set aside; half of their counts are given to `transform`, the other half predicted.
+
+Scores are conditional on the held-out row totals, where the prediction is multinomial with probabilities
+λ_ij / Σ_j λ_ij (the factor (1 − p)/p cancels, and so does the scale of a row), so that all four models compare.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.stats import binom
+
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.kernels.cpu.likelihood import cell_rates
+from bayesnmf.results.record import Draws, iterate_draws
+
+Array = NDArray[Any]
+MIXED = 1e-6
+PIT_CELLS = 5000
+SMALLEST = 1e-100
+BATCHES = 20  # of draws
+TARGET = 5e-4  # nats for each count, Monte Carlo error of a score that needs no more draws
+
+
+class Score(NamedTuple):
+    """Held-out log-likelihood for each count, in nats, without the multinomial coefficient.
+
+    exp(−per_count) is the perplexity. `floored` of the `cells` held-out nonzeros had a predictive probability
+    below what is mixed in. `error` is the Monte Carlo error of `per_count` by the `draws` that were averaged over: the
+    root of its variance and of the square of its bias, since the log of a mean of draws is too low; 0 of a point.
+    """
+
+    per_count: float
+    floored: int
+    cells: int
+    error: float
+    draws: int
+
+
+def background(train: Counts) -> Array:
+    """Add-½ feature frequencies of the training counts, (m,)."""
+    frequencies = train.feature_totals + 0.5
+    return frequencies / frequencies.sum()
+
+
+def score(fit: Fit, held_out: Counts, frequencies: Array, draws: int, seed: int, most: int | None = None) -> Score:
+    """Log of the posterior-mean probability of each held-out row, summed, for each count.
+
+    Parameters
+    ----------
+    fit : Fit
+        Of the same rows as `held_out`; draws from its posterior are averaged (under map, its point is plugged in).
+    held_out : Counts
+    frequencies : ndarray (m,)
+        Background; 10⁻⁶ of it is mixed with the predictive probabilities, for all methods alike.
+    draws : int
+        Posterior draws averaged over, at least.
+    seed : int
+        Of draws from a closed-form q.
+    most : int, optional
+        Draws from q go on until the error is below 0.0005 nats for each count, or there are so many. Of gibbs and nuts
+        so many of the kept draws are used. By default no more than `draws`.
+    """
+    most = max(draws, most or draws)
+    matrix = held_out.matrix
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    mixed_in = MIXED * frequencies[matrix.indices]
+    means = _LogMeans(matrix.shape[0], _number_of_draws(fit, most), isinstance(fit._posterior, Draws))
+    mean_probability = np.zeros(matrix.nnz)
+    for loadings, components in iterate_draws(fit, most, seed, shares=True):
+        probability = cell_probabilities(matrix, rows, loadings, components)
+        mean_probability += probability
+        logs = matrix.data * np.log((1 - MIXED) * probability + mixed_in)
+        means.add(np.bincount(rows, weights=logs, minlength=matrix.shape[0]))
+        if means.used % draws == 0 and not means.in_order and means.error() <= TARGET * held_out.total:
+            break
+    floored = int(np.sum((1 - MIXED) * mean_probability / means.used < mixed_in))
+    total, error = means.total(), 0.0 if fit._posterior is None else means.error()
+    if not held_out.total:
+        return Score(np.nan, floored, matrix.nnz, np.nan, means.used)
+    return Score(total / held_out.total, floored, matrix.nnz, error / held_out.total, means.used)
+
+
+def _number_of_draws(fit: Fit, most: int) -> int:
+    """Return how many draws `iterate_draws` yields."""
+    if fit._posterior is None:
+        return 1
+    return min(most, fit._posterior.chains * fit._posterior.draws) if isinstance(fit._posterior, Draws) else most
+
+
+class _LogMeans:
+    """Logs of the means over draws of what every row has, summed in batches of draws, which tell the error.
+
+    `in_order` says that neighbouring draws hang together, so that batches are made of neighbours.
+    """
+
+    def __init__(self, rows: int, draws: int, in_order: bool) -> None:
+        self.draws, self.in_order, self.used = draws, in_order, 0
+        self.batches = np.full((min(BATCHES, draws), rows), -np.inf)
+        self.counts = np.zeros(len(self.batches))
+
+    def add(self, logs: Array) -> None:
+        """Take in one draw: logs (rows,)."""
+        number = len(self.batches)
+        batch = self.used * number // self.draws if self.in_order else self.used % number
+        self.batches[batch] = np.logaddexp(self.batches[batch], logs)
+        self.counts[batch] += 1
+        self.used += 1
+
+    def total(self) -> float:
+        """Return the sum over rows."""
+        return float(np.sum(self._log_means()))
+
+    def error(self) -> float:
+        """Return the root mean square error of `total`, to first order; infinite of a single draw."""
+        number = int(np.count_nonzero(self.counts))
+        if number < 2:
+            return np.inf
+        batches = self.batches[:number] - np.log(self.counts[:number, None])
+        with np.errstate(invalid="ignore"):  # rows that no draw allows
+            ratios = np.nan_to_num(np.exp(batches - self._log_means()), nan=1.0)
+        bias = ratios.var(axis=0, ddof=1).sum() / number / 2
+        variance = (ratios - 1).sum(axis=1).var(ddof=1) / number
+        return float(np.sqrt(variance + bias**2))
+
+    def _log_means(self) -> Array:
+        return np.logaddexp.reduce(self.batches, axis=0) - np.log(self.used)
+
+
+def cell_probabilities(matrix: csr_array, rows: Array, loadings: Array, components: Array) -> Array:
+    """λ_ij / Σ_j λ_ij at the nonzeros of `matrix`; 0 in rows without any rate."""
+    rates = cell_rates(matrix, loadings, np.asfortranarray(components))
+    totals = (loadings @ components.sum(axis=1))[rows]
+    return np.divide(rates, totals, out=np.zeros_like(rates), where=totals > 0)
+
+
+def pit_coverage(fit: Fit, held_out: Counts, draws: int, seed: int, interval: float = 0.9) -> float:
+    """Share of held-out cells inside the central predictive interval, by randomised PIT.
+
+    u = F(y − 1) + v f(y) with v uniform is uniform if predictions are calibrated, although counts are discrete
+    (Czado, Gneiting & Held 2009). F and f are posterior means of binomials, given the held-out row totals, at up to
+    5,000 cells drawn at random, zeros included.
+    """
+    rng = np.random.default_rng(seed)
+    n, m = held_out.shape
+    cells = rng.choice(n * m, size=min(n * m, PIT_CELLS), replace=False)
+    i, j = np.divmod(cells, m)
+    y = held_out.matrix[i, j]
+    y = np.asarray(y.todense() if hasattr(y, "todense") else y).ravel()
+    totals = held_out.row_totals[i]
+    below, at, used = np.zeros(len(cells)), np.zeros(len(cells)), 0
+    for loadings, components in iterate_draws(fit, draws, seed, shares=True):
+        rate_totals = (loadings @ components.sum(axis=1))[i]
+        rates = np.einsum("ck,kc->c", loadings[i], components[:, j])
+        p = np.divide(rates, rate_totals, out=np.full_like(rates, 1 / m), where=rate_totals > 0)
+        p = p.clip(SMALLEST, 1)  # SciPy's binomial overflows on smaller ones
+        below += binom.cdf(y - 1, totals, p)
+        at += binom.pmf(y, totals, p)
+        used += 1
+    u = (below + rng.random(len(cells)) * at) / used
+    return float(np.mean(np.abs(u - 0.5) <= interval / 2)) if held_out.total else np.nan

@@ -1,0 +1,58 @@
+"""Checks of what a calibration is asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bayesnmf.checks import check_choice, check_path
+from bayesnmf.options import methods_with
+from bayesnmf.priors.specification import PARAMETER
+
+
+def check_calibrated_method(method: Any) -> None:
+    """Refuse methods that have no posterior to draw from."""
+    allowed = methods_with("draws", "mean field")
+    if isinstance(method, str) and method in methods_with("point"):
+        listed = " or ".join(repr(name) for name in allowed)
+        raise ValueError(
+            f"method must have a posterior, which a calibration draws from: found {method!r}; choose {listed}"
+        )
+    check_choice(method, "method", allowed)
+
+
+def check_enough_draws(ranked: int, chains: int, draws: int) -> None:
+    """Refuse to rank among more draws than the chains keep."""
+    if chains * draws < ranked:
+        raise ValueError(
+            f"draws must be at most those that the chains keep, {chains} × {draws}: found {ranked}; "
+            "ask for fewer, or raise draws in the options"
+        )
+
+
+def check_draws_of_components(components: Any) -> None:
+    """Refuse components that are parameters: they have no posterior."""
+    if components == PARAMETER:
+        raise ValueError(
+            "options.priors.components='parameter' has no posterior to rank the truth in; leave it out, or give a prior"
+        )
+
+
+def check_suffix(path: Any, suffix: str) -> Path:
+    """Return a path that has the suffix."""
+    if check_path(path, "path").suffix != suffix:
+        raise ValueError(f"path must end in {suffix}: found {path}; rename it")
+    return Path(path)
+
+
+def check_calibration_header(line: str, path: Path) -> dict[str, Any]:
+    """Return what the first line of a saved calibration says."""
+    wanted = {"model", "method", "size", "rank", "draws", "priors", "settings", "seed", "seconds", "ess"}
+    try:
+        about = json.loads(line.removeprefix("# "))
+    except (ValueError, RecursionError):
+        about = {}
+    if not isinstance(about, dict) or set(about) != wanted:
+        raise ValueError(f"{path} must be a file that Calibration.save wrote; save the calibration again")
+    return about

@@ -1,0 +1,1 @@
+"""One model fitted by several methods, on the same footing."""

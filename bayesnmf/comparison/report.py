@@ -1,0 +1,194 @@
+"""A comparison as text, files and figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.options import METHODS, methods_with
+from bayesnmf.writing import replacing, write_text
+
+if TYPE_CHECKING:
+    from bayesnmf.comparison.running import Comparison
+
+
+SHOWN_ROWS = 4
+NOTE = "posterior around one mode; chains started from the fit"
+TREE, TABLE, REPORT = "compare.nc", "table.csv", "report.txt"
+FIGURES = ("components", "objectives", "agreement", "loadings_intervals")
+# Heading and format of each measure, in the order of the report.
+MEASURES = {
+    "seconds": ("seconds", "{:.1f}"),
+    "loglik": ("log-likelihood at Eθ·Eβ", "{:,.1f}"),
+    "elbo_augmented": ("elbo_augmented", "{:,.1f}"),
+    "elbo_marginal": ("elbo_marginal", "{:,.1f}"),
+    "elbo_marginal_se": ("  ± se", "{:.1f}"),
+    "heldout_thinned": ("held-out/count, thinned", "{:.4f}"),
+    "heldout_thinned_error": ("  ± Monte Carlo", "{:.4f}"),
+    "heldout_withheld": ("held-out/count, new rows", "{:.4f}"),
+    "heldout_withheld_error": ("  ± Monte Carlo", "{:.4f}"),
+    "floored_cells": ("cells at the 1e-6 floor", "{:.0f}"),
+    "coverage90": ("90 % coverage (PIT)", "{:.3f}"),
+    "min_ess": ("min ESS", "{:.0f}"),
+    "max_r_hat": ("max R-hat", "{:.3f}"),
+    "cosine_other_start": ("cosine, dispersed start", "{:.3f}"),
+    "cosine": ("components, mean cosine", "{:.4f}"),
+    "cosine_min": ("components, min cosine", "{:.4f}"),
+    "loadings_corr": ("loadings, correlation", "{:.4f}"),
+}
+
+
+def rich_table(comparison: Comparison) -> Any:
+    """Return the table as rich renders it: a column a method, a row a measure."""
+    from rich.table import Table
+
+    from bayesnmf.assessment.measures import reference_of
+
+    fits = comparison.fits
+    first = next(iter(fits.values()))
+    train = comparison.split.train
+    table = Table(
+        title=f"{first.model}, rank {first.rank}: {train.shape[0]:,} samples × {train.shape[1]:,} features",
+        caption=f"in nats; held-out given row totals; reference of the last three rows: {reference_of(fits)}",
+    )
+    table.add_column("")
+    for name in fits:
+        table.add_column(name, justify="right")
+    for measure, (heading, form) in MEASURES.items():
+        if measure in comparison.table:
+            table.add_row(heading, *(_cell(comparison.table.loc[name, measure], form) for name in fits))
+    return table
+
+
+def _cell(value: Any, form: str) -> str:
+    return "–" if isinstance(value, float) and math.isnan(value) else form.format(value)
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """Return what must be read with the table."""
+    split = comparison.split
+    chains = [name for name, fitted in comparison.fits.items() if _is_chains(fitted)]
+    lines = [f"{' and '.join(chains)}: {NOTE}"] if chains else []
+    lines.append(
+        f"{split.train.total:,.0f} counts trained on, {split.thinned.total:,.0f} thinned (each kept with probability "
+        f"{split.keep:g})"
+    )
+    if split.seen is not None and split.withheld is not None:
+        lines.append(
+            f"{split.seen.shape[0]} new samples: {split.seen.total:,.0f} counts seen, "
+            f"{split.withheld.total:,.0f} predicted"
+        )
+    return lines + [f"CAUTION {caution}" for caution in comparison.cautions]
+
+
+def as_text(comparison: Comparison) -> str:
+    """Return table and notes as plain text."""
+    from bayesnmf.text import as_lines
+
+    return "\n".join([as_lines(rich_table(comparison)), *notes(comparison)])
+
+
+def file_names() -> list[str]:
+    """Return the names of all files that `write` may write, so that what is in their way is found before the fits."""
+    factors = [f"{side}_{method}.csv" for method in METHODS for side in ("loadings", "components")]
+    return [
+        TREE,
+        TABLE,
+        REPORT,
+        *factors,
+        *(f"{name}.png" for name in (*FIGURES, *(f"chains_{name}" for name in methods_with("draws")))),
+    ]
+
+
+def _is_chains(fitted: Fit) -> bool:
+    return METHODS[fitted.method].posterior == "draws"
+
+
+def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None) -> list[Path]:
+    """Write `compare.nc` (`.zarr` above 1 GiB), tables, `report.txt` and the figures; return their paths."""
+    from bayesnmf.results.storage import path_by_size, write_tree
+
+    out.mkdir(parents=True, exist_ok=True)
+    tree = to_datatree(comparison)
+    written = [path_by_size(tree, out / TREE), out / TABLE, out / REPORT]
+    write_text(written[1], comparison.table.to_csv())  # the small ones first, should there be no room for all
+    write_text(written[2], as_text(comparison) + "\n")
+    written += write_factors(comparison, out)
+    write_tree(tree, written[0])
+    return written + figures(comparison, out, image_shape)
+
+
+def to_datatree(comparison: Comparison) -> Any:
+    """Return one tree with a branch for each method, draws thinned unless all are asked for, and the table."""
+    import xarray as xr
+
+    from bayesnmf.results.draws import chains_and_draws, draws_size
+    from bayesnmf.results.thinning import STORED_BYTES, draws_within, thinned
+
+    branches = {}
+    for name, fitted in comparison.fits.items():
+        stored = fitted if comparison.draws == "all" else thinned(fitted)  # with what all draws say
+        number = (
+            None
+            if METHODS[fitted.method].posterior != "mean field"
+            else min(draws_within(fitted, STORED_BYTES) // 4 or 1, 250)
+        )
+        size = draws_size(stored, chains_and_draws(stored, None, number), stored.counts.shape)
+        branches[name] = stored.to_datatree(number, limit=max(size, STORED_BYTES))
+        if branches[name]["observed_data"].nbytes > STORED_BYTES // 2:  # the files of fits hold the counts
+            del branches[name]["observed_data"]
+    table = comparison.table.reset_index().to_xarray().set_coords("method").swap_dims(index="method").drop_vars("index")
+    return xr.DataTree.from_dict({"comparison": table, **branches})
+
+
+def write_factors(comparison: Comparison, out: Path) -> list[Path]:
+    """Write `loadings_METHOD.csv` and `components_METHOD.csv` of every method; return their paths."""
+    from bayesnmf.results.thinning import components_table, loadings_table
+
+    written = []
+    for name, fitted in comparison.fits.items():
+        for side, table in (("loadings", loadings_table(fitted)), ("components", components_table(fitted))):
+            written.append(out / f"{side}_{name}.csv")
+            write_text(written[-1], table.to_csv(float_format="%.8g"))
+    return written
+
+
+def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None) -> list[Path]:
+    """Draw components, chains, intervals of loadings, objectives and, of several fits, their agreement."""
+    import matplotlib.pyplot as plt
+
+    from bayesnmf import plots
+    from bayesnmf.assessment.measures import reference_of
+
+    fits = comparison.fits
+    with_posterior = {name: fitted for name, fitted in fits.items() if fitted._posterior is not None}
+    totals = comparison.split.train.row_totals
+    rows = comparison.split.train.row_names[np.argsort(-totals, kind="stable")[:SHOWN_ROWS]]
+    reference = reference_of(fits)  # that of the table
+    drawn: dict[str, Callable[[], Any]] = {
+        "components": lambda: plots.components(fits, image_shape=image_shape, reference=reference)
+    }
+    if not all(_is_chains(fitted) for fitted in fits.values()):
+        drawn["objectives"] = lambda: plots.objectives(fits)
+    if len(fits) > 1:
+        drawn["agreement"] = lambda: plots.agreement(fits)
+    if with_posterior:
+        among = reference_of(with_posterior)
+        drawn["loadings_intervals"] = lambda: plots.loadings_intervals(with_posterior, rows, reference=among)
+    for name, fitted in fits.items():
+        if _is_chains(fitted):
+            drawn[f"chains_{name}"] = lambda name=name: plots.chains(fits[name])  # type: ignore[misc]
+    paths = []
+    for name, draw in drawn.items():
+        axes = np.ravel(draw())
+        paths.append(out / f"{name}.png")
+        figure = next(ax for ax in axes if ax is not None).figure
+        with replacing(paths[-1]) as temporary:
+            figure.savefig(temporary, dpi=150)
+        plt.close(figure)
+    return paths

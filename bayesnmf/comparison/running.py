@@ -1,0 +1,283 @@
+"""`compare`: one model, several methods, the same counts; aligned, and scored on held-out counts."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from bayesnmf.assessment.measures import align, as_table, cautions_of_all, cautions_of_missing, measure
+from bayesnmf.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_fraction,
+    check_instance,
+    check_nonnegative,
+    check_rank,
+    check_words,
+)
+from bayesnmf.data.conversion import as_counts, check_integer_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.splitting import Split, split_counts
+from bayesnmf.fitting.fit import Fit, fit
+from bayesnmf.fitting.job import check_combination, resolve_priors
+from bayesnmf.fitting.progress import ProgressReport, reporting
+from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
+from bayesnmf.options import METHODS, NUTS, Gibbs, Options
+from bayesnmf.options.checks import check_options, check_options_by_method
+from bayesnmf.places import check_folder
+from bayesnmf.priors import Priors
+from bayesnmf.priors.checks import check_one_prior_for_all_rows
+from bayesnmf.priors.specification import MODELS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Enough for R-hat ≤ 1.05 and ESS ≥ 100 on the default data; the dispersed runs only show where other starts lead.
+DEFAULTS: dict[str, Options] = {
+    "gibbs": Gibbs(chains=4, warmup=1000, draws=500, thin=10),
+    "nuts": NUTS(chains=2, warmup=300, draws=1000),
+}
+DISPERSED: dict[str, dict[str, int]] = {
+    "gibbs": {"chains": 1, "warmup": 1000, "draws": 100, "thin": 1},
+    "nuts": {"chains": 1, "warmup": 150, "draws": 50},
+    "svi": {"max_iter": 1000},
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """How counts are set aside and which priors all methods share.
+
+    Attributes
+    ----------
+    priors : Priors
+        The same for every method.
+    keep : float
+        Probability with which a count is trained on; the rest is predicted.
+    withhold : float
+        Fraction of samples set aside whole.
+    options : mapping of str to options, optional
+        For single methods; their priors are replaced by `priors`.
+    dispersed : bool
+        Also run every method from a random start, to see whether it finds the same components.
+    draws : {"thinned", "all"}
+        Which draws of gibbs and nuts are written to files: by default few, at most 2.5 MB a method, beside the
+        standard deviations, R-hat and effective sample sizes of all (`Fit.moments`). The fits returned have all.
+    """
+
+    priors: Priors = Priors()  # noqa: RUF009  frozen
+    keep: float = 0.8
+    withhold: float = 0.1
+    options: Mapping[str, Options] | None = None
+    dispersed: bool = True
+    draws: Literal["thinned", "all"] = "thinned"
+
+    def __post_init__(self) -> None:
+        check_instance(self.priors, Priors, "priors")
+        check_choice(self.draws, "draws", ("thinned", "all"))
+        check_fraction(self.keep, "keep")
+        if check_nonnegative(self.withhold, "withhold"):
+            check_fraction(self.withhold, "withhold")
+        check_flag(self.dispersed, "dispersed")
+        check_options_by_method(self.options)
+        for method, options in (self.options or {}).items():
+            check_choice(method, "options", METHODS)
+            check_options(options, method, METHODS[method].options)
+
+    def of(self, method: str) -> Options:
+        """Return the options of a method."""
+        chosen = (self.options or {}).get(method) or DEFAULTS.get(method) or METHODS[method].options()
+        return replace(chosen, priors=self.priors)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Fits of one model by several methods, and what was measured of each.
+
+    Attributes
+    ----------
+    fits : dict of str to Fit
+        By method; components in the order of the reference, the first posterior fit (else the first fit).
+    table : DataFrame
+        A row a method; the columns are explained in `bayesnmf.assessment.measures.COLUMNS`.
+    split : Split
+        Counts trained on and set aside.
+    cautions : list of str
+        What a reader must know before believing the numbers.
+    draws : {"thinned", "all"}
+        Which draws `save` writes; as in `Settings`.
+    """
+
+    fits: dict[str, Fit]
+    table: pd.DataFrame
+    split: Split
+    cautions: list[str]
+    draws: Literal["thinned", "all"] = "thinned"
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C left out a method, or the end of one, or the runs from other starts."""
+        return any("interrupted" in caution for caution in self.cautions)
+
+    def save(self, out: str | Path, image_shape: tuple[int, int] | None = None) -> list[Path]:
+        """Write `compare.nc`, `table.csv` and the figures into a folder; return what was written."""
+        from bayesnmf.comparison.report import write
+
+        return write(self, Path(out), image_shape)
+
+    def __repr__(self) -> str:
+        from bayesnmf.comparison.report import as_text
+
+        return as_text(self)
+
+
+def compare(
+    counts: Any,
+    model: str = "gamma_poisson",
+    rank: int = 8,
+    methods: Sequence[str] = ("map", "vi", "gibbs", "nuts"),
+    *,
+    seed: int = 0,
+    settings: Settings | None = None,
+    out: str | Path | None = None,
+    progress: ProgressReport | bool = False,
+) -> Comparison:
+    """Fit one model by several methods and compare them on the same footing.
+
+    Parameters
+    ----------
+    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
+        Whole numbers: they are thinned binomially.
+    model, rank, seed
+        As for `bayesnmf.fit`.
+    methods : sequence of {"map", "vi", "svi", "gibbs", "nuts", "bld"}
+    settings : Settings, optional
+        Priors, held-out fractions, options of single methods.
+    out : path, optional
+        Folder in which each fit is saved as soon as it is done (`fits/METHOD.nc`, or `.zarr` above 1 GiB). A folder
+        that cannot be written to is refused before the first fit; what cannot be saved later is among the cautions.
+    progress : bool or callable
+        As for `bayesnmf.fit`.
+
+    Returns
+    -------
+    Comparison
+        Ctrl-C ends the method that is running; those that are done, and what there is of it, are compared.
+    """
+    methods = [check_choice(method, "methods", METHODS) for method in check_words(methods, "methods")]
+    check_choice(model, "model", MODELS)
+    rank = check_rank(rank)
+    seed = check_count(seed, "seed", minimum=0)
+    settings = Settings() if settings is None else settings
+    check_instance(settings, Settings, "settings")
+    data = as_counts(counts)
+    check_integer_counts(data, "compare, which thins them", "round them")
+    split = split_counts(data, settings.keep, settings.withhold, np.random.default_rng(seed))
+    settings = replace(settings, priors=resolve_priors(model, split.train, rank, settings.priors))
+    if settings.withhold:
+        check_one_prior_for_all_rows(settings.priors.loadings)
+    for method in methods:  # before the first fit, not after an hour of others
+        check_combination(model, method, rank, split.train, settings.of(method))
+    folder = None if out is None else check_folder(out, "out", [f"fits/{method}.nc" for method in methods])
+    with reporting(progress) as report, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # told as cautions, beside the numbers
+        plan = Plan(split.train, model, rank, settings, report)
+        found, unsaved = _fit_all(plan, methods, seed, folder)
+        fits = align(found)
+        others = _from_other_starts(plan, fits, seed + 1) if _all_done(fits, methods) else {}
+        rows, unscored = _score_all(fits, others, split, seed, report)
+    cautions = cautions_of_all(fits, rows) + cautions_of_missing(methods, fits, others if settings.dispersed else fits)
+    cautions += unscored + unsaved
+    return Comparison(fits, as_table(rows), split, cautions, settings.draws)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What all fits of a comparison have in common."""
+
+    train: Counts
+    model: str
+    rank: int
+    settings: Settings
+    report: ProgressReport
+
+    def fit(self, method: str, seed: int, options: Options, remark: str = "") -> Fit:
+        """Fit by one method; the remark stands behind the label of the progress line."""
+
+        def told(label: str, done: int, total: int, value: float) -> None:
+            self.report(label + remark, done, total, value)
+
+        return fit(self.train, self.model, self.rank, method, seed=seed, options=options, progress=told)
+
+
+def _all_done(fits: Mapping[str, Fit], methods: Sequence[str]) -> bool:
+    return len(fits) == len(methods) and all(done.status.reason != INTERRUPTED for done in fits.values())
+
+
+def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) -> tuple[dict[str, Fit], list[str]]:
+    """Fit by every method until one is interrupted, and save each as soon as it is done.
+
+    What cannot be saved ends nothing, since hours of fits would be lost: it is listed with the reason.
+    """
+    from bayesnmf.results.storage import save_by_size
+    from bayesnmf.results.thinning import thinned
+
+    fits: dict[str, Fit] = {}
+    unsaved: list[str] = []
+    for method in methods:
+        try:
+            fits[method] = plan.fit(method, seed, plan.settings.of(method))
+        except KeyboardInterrupt:  # before the method had anything to keep
+            if not fits:
+                raise
+            break
+        if out is not None:
+            try:
+                whole = plan.settings.draws == "all"
+                save_by_size(fits[method] if whole else thinned(fits[method]), out / "fits" / f"{method}.nc")
+            except (OSError, ImportError) as error:
+                unsaved.append(f"the fit by {method} could not be saved: {error}")
+        if fits[method].status.reason == INTERRUPTED:
+            break
+    return fits, unsaved
+
+
+def _score_all(
+    fits: Mapping[str, Fit], others: Mapping[str, Fit], split: Split, seed: int, report: ProgressReport
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Measure every fit until interrupted; return the rows of all, and a caution about those without measures."""
+    rows: dict[str, dict[str, Any]] = {}
+    try:
+        for done, name in enumerate(fits):
+            report("scoring", done, len(fits), np.nan)
+            rows[name] = measure(fits, name, split, others.get(name), seed)
+        report("scoring", len(fits), len(fits), np.nan)
+    except KeyboardInterrupt:
+        missing = [name for name in fits if name not in rows]
+        rows |= {name: {"seconds": fits[name].seconds} for name in missing}
+        return rows, [f"interrupted: not scored: {', '.join(missing)}" if missing else "interrupted after all scores"]
+    return rows, []
+
+
+def _from_other_starts(plan: Plan, fits: Mapping[str, Fit], seed: int) -> dict[str, Fit]:
+    """Fit by every method again, from a random start of its own, until interrupted; MCMC and SVI for a short run."""
+    others: dict[str, Fit] = {}
+    if not plan.settings.dispersed:
+        return others
+    for method in fits:
+        options = replace(plan.settings.of(method), start="random", **DISPERSED.get(method, {}))  # type: ignore[arg-type]
+        try:
+            other = plan.fit(method, seed, options, remark=", other start")
+        except KeyboardInterrupt:
+            break
+        if other.status.reason == INTERRUPTED:
+            break
+        others[method] = other
+    return others

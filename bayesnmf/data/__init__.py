@@ -1,0 +1,1 @@
+"""Counts: reading, checking, splitting and simulating them."""

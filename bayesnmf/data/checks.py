@@ -1,0 +1,81 @@
+"""Checks of counts that belong to a fit, and of what is simulated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.checks import as_numbers, check_count, check_positive, shown
+from bayesnmf.data.conversion import LARGEST_INTEGER
+from bayesnmf.priors.specification import PARAMETER
+
+
+def check_shape(size: Any, name: str) -> tuple[int, int]:
+    """Return a size as two whole numbers of at least 1."""
+    try:
+        n, m = size
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be (rows, features): found {shown(size)}; give two whole numbers") from error
+    return check_count(n, f"{name}[0]"), check_count(m, f"{name}[1]")
+
+
+def check_simulated_components(components: Any) -> None:
+    """Refuse to simulate components without a proper prior."""
+    if components == PARAMETER or not components.proper:
+        raise ValueError(
+            f"priors.components must be a proper prior for a simulation: found {shown(components)}; "
+            "give one, with a rate above 0 if it is a Gamma"
+        )
+
+
+def check_totals(totals: Any, n: int, given_totals: bool, by_default: bool, usual: float) -> np.ndarray:
+    """Return the row totals of a model that is given them, or the one mean total of a default prior; `usual` for None.
+
+    Refuse totals beside a prior of the loadings that has a scale of its own.
+    """
+    if totals is None:
+        return np.full(n if given_totals else 1, usual)
+    if not given_totals:
+        if not by_default:
+            raise ValueError(
+                "totals must not be given together with priors.loadings, whose scale decides the totals; leave one out"
+            )
+        return np.array([check_positive(totals, "totals")])
+    values = as_numbers(totals, "totals")
+    if values.ndim > 1 or values.size not in (1, n):
+        raise ValueError(f"totals must be a number or {n} numbers, one a row: found {shown(totals)}")
+    if not np.all((values >= 0) & (values <= LARGEST_INTEGER)) or not np.all(values == np.rint(values)):
+        raise ValueError(f"totals must be whole numbers from 0 to 2**53: found {shown(totals)}; round them")
+    return np.broadcast_to(values, n)
+
+
+def check_drawable(means: np.ndarray, cure: str) -> None:
+    """Refuse to draw counts that are beyond exact whole numbers."""
+    if not np.all(means <= LARGEST_INTEGER):
+        raise ValueError(f"counts must have means of at most 2**53 to be drawn: found {np.max(means):g}; {cure}")
+
+
+def same_counts(one: Any, other: Any) -> bool:
+    """Whether two sets of counts are the same matrix; names may differ."""
+    a, b = one.matrix, other.matrix
+    return a is b or (a.shape == b.shape and all(
+        np.array_equal(getattr(a, part), getattr(b, part)) for part in ("indptr", "indices", "data")
+    ))  # fmt: skip
+
+
+def check_same_features(names: np.ndarray, given: np.ndarray) -> None:
+    """Refuse new counts whose features are not those of the fit."""
+    if len(names) != len(given):
+        raise ValueError(
+            f"counts must have the {len(names)} features of the fit: found {len(given)}; select or pad the columns"
+        )
+    default = np.arange(len(given))
+    if not np.array_equal(given, default) and not np.array_equal(names, default):
+        same = np.asarray(names, dtype=str) == np.asarray(given, dtype=str)
+        if not same.all():
+            first = int(np.argmin(same))
+            raise ValueError(
+                f"counts must have the features of the fit in their order: column {first} is {given[first]!r}, "
+                f"not {names[first]!r}; reindex the columns"
+            )

@@ -1,0 +1,204 @@
+"""Count matrices: validate what the user has, and bring it to the package's one form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+from scipy.sparse import coo_array, csr_array, issparse
+
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.sparse import check_sparse
+from bayesnmf.data.suspicions import warn_of_mutation_types_in_rows, warn_of_normalised
+
+LARGEST_INTEGER = 2.0**53
+_FORMS = "pass an array, a sparse matrix, a DataFrame or an AnnData object"
+
+
+def as_counts(x: Any, *, name: str = "counts", dtype: DTypeLike = np.float64, share: bool = False) -> Counts:
+    """Validate a count matrix and bring it to the package's one form.
+
+    Sparse counts stay sparse and `x` is never modified. Nor does the result change when `x` does: it holds arrays of
+    its own, 12 bytes a nonzero in float64 with positions of 4 bytes. Entries stored twice (COO) are added.
+
+    A DataWarning says where rows are the 96 mutation types, and so not samples, and where fractional counts look
+    normalised: all rows have one sum, as they are or as logarithms of 1 + x. Nothing is transposed or undone.
+
+    Parameters
+    ----------
+    x : array, nested list, SciPy sparse matrix, pandas DataFrame, AnnData or Counts, (n, m)
+        Samples in rows. Index and columns (or `obs_names` and `var_names`) become the names;
+        of an AnnData object `layers["counts"]` is read if there, else `X`.
+    name : str
+        What error messages call the argument.
+    dtype : float64 or float32
+        Type in which the counts are stored.
+    share : bool
+        Take the arrays of a clean CSR matrix of the right type as they are: for `x` that nobody else holds, and for
+        counts that are not kept.
+
+    Examples
+    --------
+    >>> as_counts([[1, 0, 2], [0, 3, 0]])
+    Counts(2 rows × 3 features, 3 nonzeros, total 6)
+    """
+    dtype = _float_dtype(dtype)
+    if isinstance(x, Counts):
+        return x if x.dtype == dtype else x.with_matrix(_canonical(x.matrix, dtype))
+    values, row_names, feature_names = _split_names(x, name)
+    sparse = _checked(values, name) if issparse(values) else _sparse_from_dense(values, name)
+    matrix = _canonical(sparse, dtype)
+    _check_values(matrix, name)
+    n, m = matrix.shape
+    if not share:
+        _own_arrays(matrix, values)
+    counts = Counts(
+        matrix,
+        np.arange(n) if row_names is None else row_names,
+        np.arange(m) if feature_names is None else feature_names,
+    )
+    warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
+    warn_of_normalised(counts)
+    return counts
+
+
+def check_integer_counts(counts: Counts, why: str, cure: str) -> None:
+    """Refuse fractional counts, and those beyond exact whole numbers; `why` completes "… for"."""
+    if counts.nnz and counts.matrix.data.max() > LARGEST_INTEGER:
+        raise ValueError(f"counts must be at most 2**53 for {why}: found {counts.matrix.data.max():g}; divide them")
+    if not counts.is_integer:
+        data = counts.matrix.data
+        first = int(np.argmax(data != np.floor(data)))
+        raise ValueError(f"counts must be whole numbers for {why}: found {_found(counts.matrix, first)}; {cure}")
+
+
+def _float_dtype(dtype: DTypeLike) -> np.dtype:
+    try:
+        kind = np.dtype(dtype)
+    except TypeError as error:
+        raise TypeError(f"dtype must be float64 or float32, not {dtype!r}") from error
+    if dtype is None or kind not in (np.dtype(np.float64), np.dtype(np.float32)):
+        raise ValueError(f"dtype must be float64 or float32, not {dtype!r}")
+    return kind
+
+
+def _split_names(x: Any, name: str) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
+    """Take values, row names and feature names out of labelled containers, known by their attributes."""
+    if all(hasattr(x, attribute) for attribute in ("X", "obs_names", "var_names")):
+        return _anndata_values(x, name), np.array(x.obs_names), np.array(x.var_names)
+    if all(hasattr(x, attribute) for attribute in ("columns", "index", "dtypes")):
+        return _frame_values(x, name), np.array(x.index), np.array(x.columns)
+    return x, None, None
+
+
+def _anndata_values(adata: Any, name: str) -> Any:
+    layered = "counts" in getattr(adata, "layers", ())  # adata.raw has no layers
+    values = adata.layers["counts"] if layered else adata.X
+    if values is None:
+        raise ValueError(f"{name} has neither X nor layers['counts']; store the counts in one of them")
+    return values.to_memory() if hasattr(values, "to_memory") else values
+
+
+def _frame_values(frame: Any, name: str) -> Any:
+    sparse = [hasattr(dtype, "fill_value") for dtype in frame.dtypes]
+    for column, dtype in zip(frame.columns, frame.dtypes, strict=True):
+        number = dtype.subtype if hasattr(dtype, "fill_value") else dtype
+        if number.kind not in "biuf":
+            raise TypeError(
+                f"{name} must be real numbers: column {column!r} has dtype {dtype}; "
+                "drop it, make it the index, or convert it with astype(float)"
+            )
+    if not (sparse and all(sparse)):
+        return frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    if any(dtype.fill_value != 0 for dtype in frame.dtypes):
+        raise ValueError(
+            f"{name} must have fill value 0 in its sparse columns; "
+            "convert with frame.sparse.to_dense().fillna(0).astype(pd.SparseDtype(float, 0))"
+        )
+    if len(set(frame.dtypes)) > 1:  # of bool and float together pandas makes objects
+        frame = frame.astype(type(frame.dtypes.iloc[0])(np.float64, 0))
+    return frame.sparse.to_coo()
+
+
+def _sparse_from_dense(values: Any, name: str) -> coo_array:
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array: missing counts are not modelled; use .filled(0)")
+    try:
+        dense = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must be rectangular: give every row the same number of entries") from error
+    except TypeError as error:  # a class that refuses to be an array
+        raise TypeError(f"{name} must be real numbers: found {type(values).__name__}; {_FORMS}") from error
+    _check_layout(dense, name)
+    where = dense.nonzero()
+    data = dense[where].astype(np.float64, copy=False)  # SciPy knows neither float16 nor big-endian
+    return coo_array((data, where), shape=dense.shape)
+
+
+def _checked(sparse: Any, name: str) -> Any:
+    """Return a sparse matrix with a layout and positions that make sense; a form that SciPy converts may be new."""
+    if hasattr(getattr(sparse, "data", None), "dtype") or sparse.format == "dok":
+        _check_layout(sparse, name)
+    return check_sparse(sparse, name)
+
+
+def _check_layout(values: Any, name: str) -> None:
+    if values.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name} must be real numbers: found dtype {values.dtype}; convert with astype(float), or {_FORMS}"
+        )
+    if values.ndim != 2:
+        raise ValueError(
+            f"{name} must be two-dimensional, samples in rows: found shape {values.shape}; "
+            "reshape a single sample with x.reshape(1, -1)"
+        )
+    if 0 in values.shape:
+        raise ValueError(
+            f"{name} must have at least one row and one column: found shape {values.shape}; "
+            "check how the samples and features were selected"
+        )
+
+
+def _canonical(view: Any, dtype: np.dtype) -> csr_array:
+    """Return a CSR array with sorted, unique, nonzero entries, around the same memory where it can."""
+    with np.errstate(over="ignore"):  # what overflows is found infinite later
+        if view.format == "csr":  # SciPy's own astype copies indices too
+            arrays = (view.data.astype(dtype, copy=False), view.indices, view.indptr)
+            view = csr_array(arrays, shape=view.shape)
+        view = view.astype(dtype, copy=False)  # before duplicates are added: uint8 sums would wrap
+    matrix = csr_array(view.tocsr(copy=False))
+    if not (matrix.has_canonical_format and matrix.data.all()):
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+    if max(matrix.nnz, *matrix.shape) <= np.iinfo(np.int32).max:
+        matrix.indices = matrix.indices.astype(np.int32, copy=False)
+        matrix.indptr = matrix.indptr.astype(np.int32, copy=False)
+    for part in ("data", "indices", "indptr"):  # compiled loops step from one number to the next in memory
+        setattr(matrix, part, np.ascontiguousarray(getattr(matrix, part)))
+    return matrix
+
+
+def _own_arrays(matrix: csr_array, given: Any) -> None:
+    """Copy the arrays of a CSR matrix that lie in the memory of the given one."""
+    for part in ("data", "indices", "indptr"):
+        theirs, ours = getattr(given, part, None), getattr(matrix, part)
+        if isinstance(theirs, np.ndarray) and np.may_share_memory(ours, theirs):
+            setattr(matrix, part, ours.copy())
+
+
+def _check_values(matrix: csr_array, name: str) -> None:
+    data = matrix.data
+    if data.size == 0 or (data.min() >= 0 and np.isfinite(data.max())):  # NaN fails the first comparison
+        return
+    if not np.isfinite(data).all():
+        where = _found(matrix, int(np.argmin(np.isfinite(data))))
+        raise ValueError(f"{name} must be finite as {data.dtype}: found {where}; replace missing or infinite entries")
+    where = _found(matrix, int(np.argmax(data < 0)))
+    raise ValueError(f"{name} must be nonnegative: found {where}; remove or clip negative entries")
+
+
+def _found(matrix: csr_array, position: int) -> str:
+    row = int(np.searchsorted(matrix.indptr, position, side="right")) - 1
+    return f"{matrix.data[position]} at row {row}, column {matrix.indices[position]}"

@@ -1,0 +1,139 @@
+"""The one form in which counts travel through the package: a canonical CSR matrix with names.
+
+`bayesnmf.data.conversion.as_counts` builds it from whatever the user has; everything below takes it as given.
+Totals and constants of the data are computed once, in float64, when first asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.special import gammaln
+
+BLOCK = 2**18  # nonzeros that a pass over them works on at once
+
+
+class DataWarning(UserWarning):
+    """Counts whose names or numbers prove that something else was meant; the message names the cure."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Counts:
+    """A validated count matrix: CSR, samples in rows.
+
+    Attributes
+    ----------
+    matrix : csr_array, (n, m)
+        Finite and nonnegative, float64 or float32; indices sorted, no duplicates, no stored zeros.
+        Made by `as_counts` it shares no memory with the user's own matrix. Never write into it.
+    row_names : array, (n,)
+        Names of the samples; 0 … n-1 where the user gave none.
+    feature_names : array, (m,)
+        Names of the features; 0 … m-1 where the user gave none.
+    """
+
+    matrix: csr_array
+    row_names: np.ndarray
+    feature_names: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features, (n, m)."""
+        n, m = self.matrix.shape
+        return int(n), int(m)
+
+    @property
+    def nnz(self) -> int:
+        """Number of nonzero counts."""
+        return int(self.matrix.nnz)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the stored counts, float64 or float32."""
+        return self.matrix.dtype
+
+    @cached_property
+    def transposed(self) -> csr_array:
+        """The same counts with features in rows, (m, n): a second copy, made when first asked for.
+
+        Of type uint16 where it holds all of them.
+        """
+        matrix = self.matrix
+        if self.is_integer and matrix.data.max(initial=0) <= np.iinfo(np.uint16).max:
+            matrix = csr_array((matrix.data.astype(np.uint16), matrix.indices, matrix.indptr), shape=matrix.shape)
+        return csr_array(matrix.T)
+
+    @cached_property
+    def dense(self) -> np.ndarray:
+        """The same counts with their zeros, (n, m): a second copy, made when first asked for."""
+        return self.matrix.toarray()
+
+    @cached_property
+    def row_totals(self) -> np.ndarray:
+        """Sum of each row, (n,), float64."""
+        rows = np.repeat(np.arange(self.shape[0]), np.diff(self.matrix.indptr))
+        return _sums(rows, self.matrix.data, self.shape[0])
+
+    @cached_property
+    def feature_totals(self) -> np.ndarray:
+        """Sum of each column, (m,), float64."""
+        return _sums(self.matrix.indices, self.matrix.data, self.shape[1])
+
+    @cached_property
+    def total(self) -> float:
+        """Sum of all counts."""
+        return float(self.matrix.data.sum(dtype=np.float64))
+
+    @cached_property
+    def log_factorial(self) -> float:
+        """Σ log X!, the part of the Poisson log-likelihood that no parameter enters."""
+        data = self.matrix.data
+        blocks = (data[first : first + BLOCK] for first in range(0, len(data), BLOCK))
+        return float(sum(gammaln(block.astype(np.float64) + 1.0).sum() for block in blocks))
+
+    @cached_property
+    def is_integer(self) -> bool:
+        """Whether every count is a whole number."""
+        return bool(np.all(self.matrix.data == np.floor(self.matrix.data)))
+
+    def rows(self, index: Any) -> Counts:
+        """Return some of the rows, with their names.
+
+        Parameters
+        ----------
+        index : int, slice, boolean mask or array of positions
+            Which rows, in which order.
+        """
+        chosen = np.atleast_1d(np.arange(self.shape[0])[index])
+        return Counts(self.matrix[chosen], self.row_names[chosen], self.feature_names)
+
+    def block(self, first: int, last: int) -> Counts:
+        """Return the rows from `first` up to `last`, which share the memory of these counts."""
+        starts = self.matrix.indptr[first : last + 1]
+        inside = slice(starts[0], starts[-1])
+        arrays = (self.matrix.data[inside], self.matrix.indices[inside], starts - starts[0])
+        view = csr_array(arrays, shape=(last - first, self.shape[1]))
+        part = Counts(view, self.row_names[first:last], self.feature_names)
+        vars(part)["row_totals"] = self.row_totals[first:last]  # where the cached property keeps what it has found
+        return part
+
+    def with_matrix(self, matrix: csr_array) -> Counts:
+        """Return the same names around another canonical matrix of the same shape."""
+        return replace(self, matrix=matrix)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what can be made again."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        return f"Counts({n:,} rows × {m:,} features, {self.nnz:,} nonzeros, total {self.total:,.12g})"
+
+
+def _sums(places: np.ndarray, values: np.ndarray, length: int) -> np.ndarray:
+    sums = np.bincount(places, weights=values, minlength=length)
+    return sums.astype(np.float64, copy=False)  # bincount of nothing is of type int

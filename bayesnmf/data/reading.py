@@ -1,0 +1,273 @@
+"""Read counts from files.
+
+Each format is one reader in the table `_FORMATS`; all of them end in `bayesnmf.data.conversion.as_counts`, so a file
+is checked as an array is. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayesnmf.checks import check_flag, check_path, shown
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.counts import Counts, DataWarning
+from bayesnmf.data.sidecars import add_names_beside
+from bayesnmf.data.suspicions import warn_of_data
+from bayesnmf.places import check_axes, check_entries
+
+NO_NAME = "Unnamed: 0"  # what pandas calls a first column without a header
+NAMES_OF_ROWS = frozenset(
+    ("id", "ids", "index", "row", "sample", "samples", "sample_id", "sampleid", "cell", "barcode")
+)
+
+
+def read_counts(path: str | os.PathLike[str], transpose: bool = False) -> Counts:
+    """Read a count matrix, samples in rows, in the format that the file's suffix names.
+
+    Parameters
+    ----------
+    path : path
+        - ``.npz``: a SciPy sparse matrix (`scipy.sparse.save_npz`) or one 2-D NumPy array (`numpy.savez`);
+        - ``.mtx``, ``.mtx.gz``: a Matrix Market file;
+        - ``.csv``, ``.tsv``, also ``.gz``: a table whose first line names the features; one that holds counts is
+          refused. Its first column names the rows if that column's header is empty or missing, or if none of its
+          entries is a number; a DataWarning says where numbers under "id", "sample" and the like are read as counts;
+        - ``.h5ad``: an AnnData file; ``layers["counts"]`` if there, else ``X``.
+    transpose : bool
+        Whether the file has features in its rows, as matrices of 10x Genomics and tables of mutation types have. It
+        is never transposed unasked; a DataWarning says where names prove that it should be.
+
+    Returns
+    -------
+    Counts
+        Names for ``data.npz`` and ``data.mtx`` come from a file ``data.json`` beside it, if there:
+        ``{"rows": [...], "cols": [...]}``, as they stand in the file. Those for ``matrix.mtx`` come from
+        ``barcodes.tsv`` and ``features.tsv`` or ``genes.tsv``, if there, also ``.gz`` and after a common prefix: of
+        features the symbol, with the identifier behind it where a symbol comes twice.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    ValueError
+        The file is not what its suffix promises, or its content is not a count matrix.
+    """
+    check_flag(transpose, "transpose")
+    path = check_path(path, "path")
+    suffix = _suffix(path)
+    kind = _FORMATS[suffix]
+    path.open("rb").close()  # a PermissionError, before a parser makes something else of it
+    try:
+        values = kind.read(path)
+    except (ImportError, MemoryError, PermissionError, DataWarning):
+        raise
+    except Exception as error:  # whatever a parser raises, the file is not what its suffix promises
+        raise ValueError(
+            f"{path} must be {kind.content}: {type(error).__name__}: {str(error).strip()}; "
+            "mend or rewrite the file, or give it the suffix of its format"
+        ) from error
+    try:
+        counts = as_counts(values.T if transpose else values, name=f"counts in {path}", share=True)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    return add_names_beside(counts, path, suffix, transpose) if kind.nameless else counts
+
+
+def _suffix(path: Path) -> str:
+    if path.is_fifo() or path.is_char_device() or path.is_socket():
+        raise ValueError(f"{path} must be a file that can be read twice, not a pipe or device; save the data in a file")
+    if path.is_dir():
+        raise ValueError(f"{path} must be a file, not a directory; name one file in it")
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}; check the path (now in {Path.cwd()})")
+    for suffix in _FORMATS:
+        if path.name.lower().endswith(suffix):
+            return suffix
+    raise ValueError(f"{path} must end in one of {', '.join(_FORMATS)}; convert the file to one of these formats")
+
+
+# --- readers: path -> whatever as_counts takes ----------------------------------------------------
+
+
+def _read_npz(path: Path) -> Any:
+    from scipy.sparse import load_npz
+
+    if not zipfile.is_zipfile(path):  # NumPy would take it for a pickle, and say so
+        raise ValueError("the file is not a complete zip archive")
+    _check_stored_positions(path)
+    with np.load(path, allow_pickle=False) as arrays:
+        if "format" not in arrays:
+            if len(arrays.files) != 1:
+                raise ValueError(f"it holds {len(arrays.files)} arrays: {', '.join(arrays.files)}")
+            return arrays[arrays.files[0]]
+    sparse = load_npz(path)
+    check_axes(sparse.shape, path)
+    return sparse
+
+
+def _check_stored_positions(path: Path) -> None:
+    """Refuse positions that are not whole numbers, which SciPy would truncate."""
+    parts = ("row", "col", "coords", "indices", "indptr", "offsets")
+    with zipfile.ZipFile(path) as archive:
+        for name in {f"{part}.npy" for part in parts} & {*archive.namelist()}:
+            with archive.open(name) as file:
+                older = np.lib.format.read_magic(file) == (1, 0)
+                read = np.lib.format.read_array_header_1_0 if older else np.lib.format.read_array_header_2_0
+                dtype = read(file)[2]
+            if dtype.kind not in "iu":
+                raise ValueError(f"{name.removesuffix('.npy')} must be whole numbers: found dtype {dtype}")
+
+
+def _read_mtx(path: Path) -> Any:
+    from scipy.io import mminfo, mmread
+
+    rows, columns, entries, form, _, symmetry = mminfo(path)
+    check_axes((rows, columns), path)
+    if form == "array" and symmetry != "general":
+        entries //= 4  # about half of them stand in the file
+    check_entries(entries, 4 if form == "coordinate" else 2, path)  # "1 1\n" and "1\n" are the shortest
+    _check_whole_entries(path)
+    return mmread(path, spmatrix=False)
+
+
+def _check_whole_entries(path: Path) -> None:
+    """Refuse a file of whole numbers that holds other characters, from which SciPy would not read on."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        header = file.readline().lower().split()
+        if header[3:4] not in ([b"integer"], [b"unsigned-integer"], [b"pattern"]):
+            return
+        while (line := file.readline()).startswith(b"%"):
+            continue
+        for block in itertools.chain([line], iter(lambda: file.read(2**20), b"")):
+            if rest := block.translate(None, b"0123456789+- \t\r\n"):
+                raise ValueError(
+                    f"its entries are declared {header[3].decode()}, but hold {rest[:9].decode(errors='replace')!r}"
+                )
+
+
+def _read_csv(path: Path) -> Any:
+    return _read_table(path, ",")
+
+
+def _read_tsv(path: Path) -> Any:
+    return _read_table(path, "\t")
+
+
+def _read_table(path: Path, separator: str) -> Any:
+    import pandas as pd
+
+    header = _read_header(path, separator)
+    first = (header[0] if header else "") or NO_NAME
+    frame = pd.read_csv(
+        path,
+        sep=separator,
+        dtype={first: str},  # as written: 007 is a name
+        keep_default_na=False,  # and so is NA
+        na_values=[""],
+        low_memory=False,
+    )
+    if frame.index.nlevels > 1:
+        raise ValueError("its rows have more entries than its header")
+    if isinstance(frame.index, pd.RangeIndex) and _holds_names(frame[first]):
+        names = frame[first].fillna("")
+        frame = frame.iloc[:, 1:].set_axis(names, axis="index")  # pop and set_index would move every column
+    elif first.strip().lower() in NAMES_OF_ROWS:
+        _warn_of_first_column(path, frame, first)
+    if frame.shape[1] == 0:
+        raise ValueError(f"it has no column of numbers; are its entries separated by {separator!r}?")
+    for name, column in frame.select_dtypes(exclude=["number", "bool"]).items():
+        try:
+            frame[name] = pd.to_numeric(column)
+        except ValueError as error:
+            raise ValueError(f"column {name!r}: {error}") from error
+    return frame
+
+
+def _read_header(path: Path, separator: str) -> list[str]:
+    """Return the entries of the first line; refuse one that holds counts."""
+    with (
+        gzip.open(path, "rt", encoding="utf-8-sig")
+        if path.suffix == ".gz"
+        else path.open(encoding="utf-8-sig", newline="") as lines
+    ):
+        line = next((line for line in lines if line.strip("\r\n")), "")
+        header = next(csv.reader(itertools.chain([line], lines), delimiter=separator), [])
+    numbers = [_is_number(entry) for entry in header]
+    default = [str(place) for place in range(len(header))]  # what a DataFrame without names writes
+    named = len(set(header[1:])) == len(header[1:])  # names differ; counts behind the name of a row hardly do
+    if '"' not in line and header != default and (all(numbers) or (all(numbers[1:]) and header[0] and not named)):
+        raise ValueError(
+            f"its first line must name the columns, but holds counts ({shown(separator.join(header))}); write a "
+            "line of names above it"
+        )
+    return header
+
+
+def _is_number(entry: str) -> bool:
+    try:
+        float(entry)
+    except ValueError:
+        return False
+    return entry.strip()[0] in "+-.0123456789"  # nan and inf are names
+
+
+def _warn_of_first_column(path: Path, frame: Any, first: str) -> None:
+    """Warn where the first column is read as counts, though its header says that it names the rows."""
+    import pandas as pd
+
+    if not isinstance(frame.index, pd.RangeIndex):
+        warn_of_data(
+            f"the rows of {path} have one entry more than its header, so that {first!r} is read as counts of a "
+            "feature and the entries before it as the names of rows; name every column if that is wrong"
+        )
+    elif frame[first].is_unique and len(frame) > 2:
+        warn_of_data(
+            f"the column {first!r} of {path} is read as counts of a feature, since it holds numbers; leave its header "
+            "empty to make it the names of the rows, or remove it"
+        )
+
+
+def _holds_names(first: Any) -> bool:
+    import pandas as pd
+
+    return first.name == NO_NAME or not pd.to_numeric(first, errors="coerce").notna().any()
+
+
+def _read_h5ad(path: Path) -> Any:
+    try:
+        from anndata import read_h5ad
+    except ImportError as error:
+        raise ImportError("reading .h5ad files needs anndata: pip install 'bayesnmf[files]'") from error
+    return read_h5ad(path)
+
+
+class _Format(NamedTuple):
+    read: Callable[[Path], Any]
+    content: str
+    nameless: bool = False  # names may stand in a .json file beside it
+
+
+_NPZ = _Format(_read_npz, "a SciPy sparse matrix (save_npz) or one 2-D array (numpy.savez)", nameless=True)
+_MTX = _Format(_read_mtx, "a Matrix Market file", nameless=True)
+_CSV = _Format(_read_csv, "a comma-separated table of numbers with a header line")
+_TSV = _Format(_read_tsv, "a tab-separated table of numbers with a header line")
+_H5AD = _Format(_read_h5ad, "an AnnData file")
+_FORMATS = {
+    ".npz": _NPZ,
+    ".mtx": _MTX,
+    ".mtx.gz": _MTX,
+    ".csv": _CSV,
+    ".csv.gz": _CSV,
+    ".tsv": _TSV,
+    ".tsv.gz": _TSV,
+    ".h5ad": _H5AD,
+}

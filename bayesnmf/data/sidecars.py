@@ -1,0 +1,99 @@
+"""Names of rows and features that stand in files beside the counts."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.suspicions import warn_of_data, warn_of_mutation_types_in_rows
+
+MATRIX, BARCODES, FEATURES = "matrix.mtx", "barcodes.tsv", ("features.tsv", "genes.tsv")  # as Cell Ranger writes them
+
+
+def add_names_beside(counts: Counts, path: Path, suffix: str, transposed: bool) -> Counts:
+    """Return the counts with the names beside their file: those of the .json file, else those of a 10x folder."""
+    listed = path.with_name(path.name[: -len(suffix)] + ".json")
+    if listed.is_file():
+        counts = _with_listed_names(counts, listed, transposed)
+        warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
+        return counts
+    prefix = path.name.removesuffix(".gz").removesuffix(MATRIX)
+    beside = [_existing(path, prefix, names) for names in (FEATURES, (BARCODES,))]
+    if path.name.removesuffix(".gz").endswith(MATRIX) and all(beside):
+        return _with_10x_names(counts, path, beside, transposed)
+    return counts
+
+
+def _with_listed_names(counts: Counts, sidecar: Path, transposed: bool) -> Counts:
+    try:
+        names = json.loads(sidecar.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{sidecar} must be JSON: {error}; mend it or move it away") from error
+    if not isinstance(names, dict):
+        return counts
+    first, second = ("cols", "rows") if transposed else ("rows", "cols")
+    return Counts(
+        counts.matrix,
+        _name_list(names.get(first), counts.row_names, f"{first!r} in {sidecar}"),
+        _name_list(names.get(second), counts.feature_names, f"{second!r} in {sidecar}"),
+    )
+
+
+def _name_list(names: Any, default: np.ndarray, what: str) -> np.ndarray:
+    if not isinstance(names, list):
+        return default
+    if len(names) != len(default):
+        raise ValueError(
+            f"{what} must have {len(default)} names: found {len(names)}; mend the list or move the file away"
+        )
+    return np.array([str(name) for name in names], dtype=object)
+
+
+def _existing(path: Path, prefix: str, names: tuple[str, ...]) -> Path | None:
+    files = [path.with_name(prefix + name + end) for name in names for end in ("", ".gz")]
+    return next((file for file in files if file.is_file()), None)
+
+
+def _with_10x_names(counts: Counts, path: Path, beside: list[Any], transposed: bool) -> Counts:
+    """Return the counts with names by what their numbers fit; warn where the features stand in the rows."""
+    features, barcodes = (_read_column(file) for file in beside)
+    in_file = counts.shape[::-1] if transposed else counts.shape
+    if in_file not in ((len(features), len(barcodes)), (len(barcodes), len(features))):
+        raise ValueError(
+            f"{path} must have a row for each of {len(features)} features ({beside[0].name}) and a column for each of "
+            f"{len(barcodes)} barcodes ({beside[1].name}), or the reverse: found shape {in_file}; move these files away"
+        )
+    features_first = in_file == (len(features), len(barcodes))  # also of a square matrix, as Cell Ranger writes it
+    if features_first == transposed:
+        return Counts(counts.matrix, barcodes, features)
+    warn_of_data(
+        f"counts in {path} have features in their rows, as the lengths of {beside[0].name} and {beside[1].name} show, "
+        + (
+            "after they were transposed: leave transpose=True out (--transpose on the command line)"
+            if transposed
+            else "and rows must be samples: read_counts(path, transpose=True), or --transpose on the command line"
+        )
+    )
+    return Counts(counts.matrix, features, barcodes)
+
+
+def _read_column(file: Path) -> np.ndarray:
+    """Return the names in a 10x file: the second of several columns, the symbols, with the first where they repeat."""
+    try:
+        with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8") as lines:
+            rows = [line.rstrip("\r\n").split("\t") for line in lines]
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+        raise ValueError(f"{file} must be tab-separated text: {error}; mend it or move it away") from error
+    names = [row[min(1, len(row) - 1)] for row in rows]
+    unique, number = np.unique(names, return_counts=True)
+    repeated = {*unique[number > 1].tolist()}
+    both = (
+        f"{name} ({row[0]})" if name in repeated and len(row) > 1 else name
+        for name, row in zip(names, rows, strict=True)
+    )
+    return np.array([*both], dtype=object)

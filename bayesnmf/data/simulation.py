@@ -1,0 +1,149 @@
+"""Parameters and counts drawn from a model: the truth that posteriors are held against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.checks import check_choice, check_count, check_instance, check_rank, check_size
+from bayesnmf.data.checks import check_drawable, check_shape, check_simulated_components, check_totals
+from bayesnmf.data.counts import Counts
+from bayesnmf.priors import Dirichlet, Priors, ScaledProportions, matrix
+from bayesnmf.priors.checks import check_family, check_proper_loadings
+from bayesnmf.priors.specification import MODELS, default_loadings
+
+Array = NDArray[Any]
+MEAN_TOTAL = 200.0
+LARGEST_DENSE = 2 * 2**30
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Simulation:
+    """Counts drawn from a model, and the parameters they were drawn at.
+
+    Attributes
+    ----------
+    counts : Counts (n, m)
+    loadings : ndarray (n, K)
+        Proportions under dirichlet_poisson and dirichlet_gamma.
+    components : ndarray (K, m)
+    scale : ndarray (n,) or None
+        Under dirichlet_gamma.
+    model : str
+    priors : Priors
+        Those drawn from, defaults filled in.
+    """
+
+    counts: Counts
+    loadings: Array
+    components: Array
+    scale: Array | None
+    model: str
+    priors: Priors
+
+    @property
+    def rank(self) -> int:
+        """Number of components, K."""
+        return self.components.shape[0]
+
+    @property
+    def means(self) -> Array:
+        """Expected counts (n, m); under dirichlet_poisson of the given row totals."""
+        return effective(self) @ self.components
+
+    def __repr__(self) -> str:
+        return f"<bayesnmf.Simulation {self.model}, rank {self.rank}: {self.counts!r}>"
+
+
+def effective(simulation: Simulation) -> Array:
+    """Loadings (n, K) on the scale of the counts: times the scale, or times the given totals."""
+    if simulation.scale is not None:
+        return simulation.scale[:, None] * simulation.loadings
+    if MODELS[simulation.model].given_totals:
+        return simulation.counts.row_totals[:, None] * simulation.loadings
+    return simulation.loadings
+
+
+def simulate(
+    model: str = "gamma_poisson",
+    size: tuple[int, int] = (100, 50),
+    rank: int = 5,
+    *,
+    priors: Priors | None = None,
+    totals: ArrayLike | None = None,
+    seed: int = 0,
+) -> Simulation:
+    """Draw parameters from their priors, and counts given them.
+
+    Parameters
+    ----------
+    model : str
+        As for `bayesnmf.fit`.
+    size : (n, m)
+        Rows and features.
+    rank : int
+        Number of components, K.
+    priors : Priors, optional
+        Proper ones; the defaults are those of a fit to counts with such totals. The flat prior of `poisson` cannot
+        be drawn from.
+    totals : float or array_like (n,), optional
+        Under dirichlet_poisson the row totals, whole numbers. Elsewhere the mean total that the default prior of
+        the loadings has, one number; of no use, and refused, beside a prior of your own. 200 by default.
+    seed : int
+
+    Returns
+    -------
+    Simulation
+
+    Raises
+    ------
+    TypeError, ValueError
+        On arguments that make no sense, improper priors among them.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> drawn = bayesnmf.simulate("dirichlet_poisson", (4, 6), rank=2, totals=50, seed=0)
+    >>> drawn.counts.row_totals
+    array([50., 50., 50., 50.])
+    """
+    check_choice(model, "model", MODELS)
+    n, m = check_shape(size, "size")
+    rank = check_rank(rank)
+    rng = np.random.default_rng(check_count(seed, "seed", minimum=0))
+    check_size(8 * n * m, LARGEST_DENSE, "the counts", "simulate fewer rows at a time")
+    check_size(8 * rank * (n + m), LARGEST_DENSE, f"loadings and components of rank {rank}", "lower rank")
+    given = Priors() if priors is None else priors
+    check_instance(given, Priors, "priors")
+    row_totals = check_totals(totals, n, MODELS[model].given_totals, given.loadings is None, MEAN_TOTAL)
+    filled = _fill_in(model, given, (n, m), rank, float(np.mean(row_totals)))
+    value: Any = filled.loadings.broadcast((n, rank)).draw(rng)  # type: ignore[union-attr]
+    components: Any = filled.components.broadcast((rank, m)).draw(rng)  # type: ignore[union-attr]
+    if MODELS[model].given_totals:
+        shares = value @ components
+        drawn = rng.multinomial(row_totals.astype(np.int64), shares / shares.sum(axis=1, keepdims=True))
+    else:
+        means = matrix(value) @ components
+        check_drawable(means, "lower totals, or give priors of smaller means")
+        drawn = rng.poisson(means)
+    counts = Counts(csr_array(drawn.astype(np.float64)), np.arange(n), np.arange(m))
+    if isinstance(value, ScaledProportions):
+        return Simulation(counts, value.proportions, components, value.scale[:, 0], model, filled)
+    return Simulation(counts, value, components, None, model, filled)
+
+
+def _fill_in(model: str, given: Priors, size: tuple[int, int], rank: int, mean_total: float) -> Priors:
+    """Fill in the defaults, and refuse what cannot be drawn from."""
+    components = Dirichlet(1.0) if given.components is None else given.components
+    check_simulated_components(components)
+    loadings = given.loadings
+    if loadings is None:
+        loadings = default_loadings(model, mean_total, rank, components, size[1])  # type: ignore[arg-type]
+    check_proper_loadings(loadings, "a simulation")
+    check_family(model, "loadings", loadings, (size[0], rank))
+    check_family(model, "components", components, (rank, size[1]))
+    return Priors(loadings, components)

@@ -1,0 +1,58 @@
+"""Splits of counts for held-out scores: thinning, and rows that are withheld."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.data.counts import Counts
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Counts set aside.
+
+    Attributes
+    ----------
+    train, thinned : Counts
+        What is fitted, and what thinning took from the same samples.
+    seen, withheld : Counts or None
+        The two halves of the counts of samples that are not in `train`.
+    keep : float
+        Probability with which a count stays in `train`.
+    """
+
+    train: Counts
+    thinned: Counts
+    seen: Counts | None
+    withheld: Counts | None
+    keep: float
+
+
+def split_counts(counts: Counts, keep: float, withhold: float, rng: np.random.Generator) -> Split:
+    """Set samples aside at random (the fraction `withhold`), and thin the others."""
+    n = counts.shape[0]
+    aside = min(round(withhold * n), n - 1)
+    order = rng.permutation(n)
+    train, thinned = thin(counts.rows(np.sort(order[aside:])), keep, rng)
+    if aside == 0:
+        return Split(train, thinned, None, None, keep)
+    return Split(train, thinned, *thin(counts.rows(np.sort(order[:aside])), 0.5, rng), keep)
+
+
+def thin(counts: Counts, keep: float, rng: np.random.Generator) -> tuple[Counts, Counts]:
+    """Split every count binomially in two: kept with probability `keep`, and the rest."""
+    kept = rng.binomial(counts.matrix.data.astype(np.int64), keep).astype(counts.dtype)
+    return _with_data(counts, kept), _with_data(counts, counts.matrix.data - kept)
+
+
+def _with_data(counts: Counts, data: Array) -> Counts:
+    matrix = counts.matrix.copy()
+    matrix.data[:] = data
+    matrix.eliminate_zeros()
+    return counts.with_matrix(matrix)

@@ -1,0 +1,80 @@
+"""Warnings of matrices that pass for counts, but whose names or numbers prove that something else was meant."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from bayesnmf.data.counts import Counts, DataWarning
+
+PACKAGE = str(Path(__file__).parent.parent)
+SBS96 = frozenset(
+    f"{before}[{change}]{after}"
+    for change, before, after in product(("C>A", "C>G", "C>T", "T>A", "T>C", "T>G"), "ACGT", "ACGT")
+)
+FEWEST_ROWS = 3  # rows that are not empty; the sums of fewer may be equal by chance
+MOST_ROWS = 1000  # looked at first: they rule most matrices out
+LARGEST_LOG = 30.0  # natural logarithm of the largest count that is believed
+EQUAL = 1e-3  # relative, since files round
+
+
+def warn_of_data(message: str) -> None:
+    """Give a DataWarning that points at the first line outside the package."""
+    warnings.warn(message, DataWarning, skip_file_prefixes=(PACKAGE,))
+
+
+def warn_of_mutation_types_in_rows(row_names: np.ndarray, feature_names: np.ndarray) -> None:
+    """Warn where the rows, and not the columns, are the 96 types of single base substitutions."""
+    if len(row_names) == len(SBS96) and {*map(str, row_names)} == SBS96 and not {*map(str, feature_names)} >= SBS96:
+        warn_of_data(
+            "counts have the 96 mutation types (A[C>A]A, ...) in their rows, and rows must be samples; transpose them: "
+            "counts.T, read_counts(path, transpose=True), or --transpose on the command line"
+        )
+
+
+def warn_of_normalised(counts: Counts) -> None:
+    """Warn of fractional counts whose rows have one sum, as they are or before a logarithm was taken."""
+    if counts.is_integer or _common_sum(counts, np.square):  # one sum of squares, too: the same numbers in each row
+        return
+    logs = ((np.e, "exp(x) - 1"), (2.0, "2**x - 1"), (10.0, "10**x - 1"))
+    raw = 'pass the raw counts, such as adata.layers["counts"] or adata.raw'
+    if total := _common_sum(counts, np.asarray):
+        warn_of_data(
+            f"counts look normalised: they are not whole numbers, and every row adds up to {total:,.6g}; {raw}, since "
+            "the models account for the row totals"
+        )
+        return
+    largest = counts.matrix.data.max()
+    for log_base, inverse in ((np.log(base), inverse) for base, inverse in logs):
+        if largest * log_base > LARGEST_LOG:
+            return
+        if total := _common_sum(counts, partial(_undone, log_base)):
+            warn_of_data(
+                f"counts look log-normalised: they are not whole numbers, and {inverse} adds up to {total:,.6g} in "
+                f"every row; {raw}"
+            )
+            return
+
+
+def _undone(log_base: float, logs: np.ndarray) -> np.ndarray:
+    """Return base**logs − 1."""
+    return np.expm1(log_base * logs)
+
+
+def _common_sum(counts: Counts, function: Callable[[np.ndarray], np.ndarray]) -> float | None:
+    """Return the one sum of a function of the counts in all rows that are not empty; None where they differ."""
+    for rows in sorted({min(MOST_ROWS, counts.shape[0]), counts.shape[0]}):
+        starts, ends = counts.matrix.indptr[:rows], counts.matrix.indptr[1 : rows + 1]
+        filled = starts[starts < ends]
+        if len(filled) < FEWEST_ROWS:
+            return None
+        with np.errstate(over="ignore"):
+            sums = np.add.reduceat(function(counts.matrix.data[: ends[-1]].astype(np.float64)), filled)
+        if not sums.max() <= sums.min() * (1 + EQUAL):
+            return None
+    return float(sums.mean())

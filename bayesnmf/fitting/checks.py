@@ -1,0 +1,181 @@
+"""Checks of options together with model, priors and counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.checks import as_numbers
+from bayesnmf.options import METHODS
+from bayesnmf.options.checks import check_start
+from bayesnmf.options.defaults import regression_fault
+from bayesnmf.priors import Dirichlet, Gamma
+from bayesnmf.priors.checks import FAMILIES, check_parameter
+from bayesnmf.priors.specification import PARAMETER
+
+# The least parameter, the greatest shape or concentration, the greatest rate. Beyond the least and the greatest rate,
+# sums and ratios over- or underflow. A shape a enters the objective as a log a, rounded to 1e-16 of itself: above 1e8 a
+# fit could not see changes of the objective as small as the default tolerance.
+RANGE = {"float64": (1e-100, 1e8, 1e100), "float32": (1e-20, 1e8, 1e20)}
+RANGE_OF_STARTS = {"float64": (1e-100, 1e100, 1e100), "float32": (1e-15, 1e15, 1e20)}  # finite as means, too
+
+
+def check_served(method: str, model: str) -> None:
+    """Refuse a model that the method is not stated for."""
+    served = METHODS[method].models
+    if served is not None and model not in served:
+        listed = " or ".join(f"model={name!r}" for name in served)
+        raise ValueError(f"method={method!r} needs {listed}: found {model!r}; use that model, or method='map'")
+
+
+def check_regression(options: Any, loadings: Any, components: Any) -> None:
+    """Refuse coordinate descent where the priors have no interior mode or tie the scales of both sides."""
+    if options.algorithm in (None, "em"):
+        return
+    fault = regression_fault(loadings, components)
+    if fault:
+        raise ValueError(f"algorithm={options.algorithm!r} needs {fault}")
+
+
+def check_learnable(learn: Any, loadings: Any, components: Any) -> None:
+    """Refuse to learn hyperparameters that are not there, or that differ from row to row."""
+    for side, prior in (("loadings", loadings), ("components", components)):
+        if side not in learn:
+            continue
+        if prior == PARAMETER:
+            raise ValueError("learn='components' needs a prior on the components: found 'parameter'; give Dirichlet(1)")
+        if isinstance(prior, Gamma) and prior.flat:
+            raise ValueError(f"learn needs a proper priors.{side}: found the flat Gamma(1, 0); give it a rate above 0")
+        _check_groups(side, prior)
+
+
+def _check_groups(side: str, prior: Any) -> None:
+    shapes = {name: np.shape(value) for name, value in vars(prior).items()}
+    pair = [shapes[name] for name in ("shape", "rate") if name in shapes]
+    if len(set(pair)) > 1:
+        raise ValueError(
+            f"learn takes shape and rate of priors.{side} together, so they must be of one size: found shapes "
+            f"{pair[0]} and {pair[1]}; give both as numbers, or both for each component"
+        )
+    for name, size in shapes.items():
+        if (side == "loadings" and len(size) == 2 and size[0] > 1) or (
+            side == "components" and len(size) == 2 and min(size) > 1
+        ):
+            raise ValueError(
+                f"learn needs priors.{side}.{name} to pool over rows or features: found one of shape {size}; give a "
+                "number, or one for each component"
+            )
+
+
+def check_stream(options: Any, default: Any) -> None:
+    """Refuse options that a stream has no use for; `default` are those it starts from."""
+    if options.algorithm != "minibatch":
+        raise ValueError(
+            f"options.algorithm must be 'minibatch' for a stream: found {options.algorithm!r}; use "
+            "VI(algorithm='minibatch', ...)"
+        )
+    for name in ("max_iter", "tol", "restarts"):
+        if getattr(options, name) != getattr(default, name):
+            raise ValueError(
+                f"{name} must be left out of the options of a stream, which takes one step for each batch it is given: "
+                f"found {getattr(options, name)}; for epochs over rows in memory use bayesnmf.fit"
+            )
+    if options.start is None:
+        return
+    if not isinstance(options.start, str):
+        raise ValueError(
+            "start must be 'svd', 'descent' or 'random' for a stream, whose rows are not those of a given start: found "
+            f"{type(options.start).__name__}; leave it out"
+        )
+    check_start(options.start, ("svd", "descent", "random"))
+
+
+def check_has_learned(rows: int, what: str) -> None:
+    """Refuse to tell the components before there are any."""
+    if rows == 0:
+        raise ValueError(f"{what} needs rows to have been learned from: found none; call partial_fit(counts) first")
+
+
+def _check_range(value: Any, name: str, limits: tuple[float, float], dtype: str) -> None:
+    least, most = limits
+    array = np.asarray(value, np.float64)
+    outside = (array != 0) & ((array < least) | (array > most))
+    if outside.any():
+        wider = "use dtype='float64' or " if dtype == "float32" else ""
+        raise ValueError(
+            f"{name} must be between {least:g} and {most:g} in {dtype}, where objectives keep their digits: "
+            f"found {array[outside].flat[0]:g}; {wider}choose a value nearer to 1, or another unit of the counts"
+        )
+
+
+def _check_ranges(given: Any, name: str, dtype: str, ranges: dict[str, tuple[float, float, float]]) -> None:
+    least, shape, rate = ranges[dtype]
+    for parameter in FAMILIES.get(type(given).__name__, ()):
+        limits = (least, rate if parameter == "rate" else shape)
+        _check_range(getattr(given, parameter), f"{name}.{parameter}", limits, dtype)
+
+
+def check_ranges(options: Any, dtype: str) -> None:
+    """Refuse parameters of priors and given starts with which numbers of this type over- or underflow.
+
+    A start that is a fit has been reached with numbers of this kind.
+    """
+    for side in ("loadings", "components"):
+        _check_ranges(getattr(options.priors, side), f"priors.{side}", dtype, RANGE)
+        if type(getattr(options, "start", None)).__name__ == "Start":
+            _check_ranges(getattr(options.start, side), f"start.{side}", dtype, RANGE_OF_STARTS)
+
+
+def check_posterior_exists(model: str, method: str, loadings: Any, components: Any, natural_mode: bool) -> None:
+    """Refuse improper posteriors, and parameters where there must be a prior."""
+    if components == PARAMETER and not METHODS[method].takes_parameter:
+        raise ValueError(
+            f"components='parameter' has no posterior to sample: method={method!r} needs a prior; "
+            "give priors.components, or use method='vi'"
+        )
+    flat_loadings = isinstance(loadings, Gamma) and loadings.flat
+    flat_components = isinstance(components, Gamma) and components.flat
+    on_simplex = components == PARAMETER or isinstance(components, Dirichlet)
+    if not natural_mode and (flat_components or (flat_loadings and not on_simplex)):
+        side = "components" if flat_components else "loadings"
+        raise ValueError(
+            f"priors.{side} is flat, Gamma(1, 0), and the posterior of model={model!r} is improper; give it a "
+            "rate above 0, put the components on the simplex with Dirichlet(...), or use method='map' in the "
+            "natural basis"
+        )
+
+
+def check_start_factor(value: Any, name: str, size: tuple[int, int]) -> np.ndarray:
+    """Return a given factor as a nonnegative, finite array of the right size."""
+    array = as_numbers(value, f"start.{name}", "an array of numbers or a distribution")
+    if array.shape != size:
+        raise ValueError(f"start.{name} must have shape {size}: found {array.shape}")
+    if not np.all(np.isfinite(array)) or np.any(array < 0):
+        raise ValueError(f"start.{name} must be nonnegative and finite; clip it at 0")
+    return array
+
+
+def check_on_simplex(array: np.ndarray, name: str) -> None:
+    """Refuse a start off the simplex on which its prior lives."""
+    sums = array.sum(axis=-1)
+    if not np.allclose(sums, 1, rtol=0, atol=1e-6):
+        worst = int(np.argmax(np.abs(sums - 1)))
+        raise ValueError(
+            f"start.{name} must have rows that sum to 1: row {worst} sums to {sums[worst]:g}; divide by it"
+        )
+
+
+def check_start_distribution(value: Any, prior: Any, name: str, size: tuple[int, int]) -> Any:
+    """Return a starting q at full size; refuse another family than the conditional's, and impossible parameters."""
+    if type(value) is not type(prior):
+        raise ValueError(
+            f"start.{name} must be a {type(prior).__name__}, the family of its posterior, or an array: "
+            f"found {type(value).__name__}"
+        )
+    for parameter in FAMILIES[type(value).__name__]:
+        check_parameter(getattr(value, parameter), f"start.{name}.{parameter}", may_be_zero=False)
+    try:
+        return value.broadcast(size)
+    except ValueError as error:
+        raise ValueError(f"start.{name} must broadcast to {size}") from error

@@ -1,0 +1,231 @@
+"""Fits by the closed forms: map and vi."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.fitting.job import Job
+from bayesnmf.fitting.problems import point_or_mean_field, start_state
+from bayesnmf.fitting.restarts import best_of
+from bayesnmf.inference.ascent.coordinate_ascent import WINDOW, Ascent, Schedule, Steps, ascend, plain_steps
+from bayesnmf.inference.ascent.kkt import least_gradient
+from bayesnmf.inference.ascent.minibatch import Batching, minibatch_ascent
+from bayesnmf.inference.ascent.optimality import judged
+from bayesnmf.inference.ascent.poisson_regression import FLOOR, SWEEPS, regression_steps
+from bayesnmf.inference.ascent.settled_loadings import settling_steps, with_settled_loadings
+from bayesnmf.inference.device.checks import first_gpu
+from bayesnmf.inference.sides import Problem, State
+from bayesnmf.inference.starts.contestants import begin, contestants
+from bayesnmf.inference.starts.exchanging import exchanged, rough
+from bayesnmf.inference.starts.racing import (
+    LEADING_UP,
+    Climb,
+    Show,
+    climbing,
+    ended,
+    go_on,
+    interrupted,
+    length_of_race,
+    number_of_starts,
+    race,
+    work_of,
+)
+from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER
+from bayesnmf.options import MAP, VI
+from bayesnmf.priors import Priors, ScaledProportions
+from bayesnmf.priors.pair import with_sides
+from bayesnmf.results.record import FitRecord, VariationalPosterior
+
+
+def fit_closed_form(job: Job) -> FitRecord:
+    """Run map or vi from one start, or from several, and keep the best."""
+    problem = point_or_mean_field(job.counts, job.options)
+    device = first_gpu() if job.options.device == "gpu" else None
+    with _limited(job.options.threads):
+        best, diagnostics = best_of(job, partial(_climb, job, problem, device))
+        best = _finished(job, best)
+    if best.residuals:
+        diagnostics |= {"kkt_residual": best.residuals[-1]}
+        try:
+            diagnostics |= {"least_gradient": least_gradient(problem, best.state)}
+            status = judged(best.status, diagnostics, job.counts.total, job.options.kkt_tol)
+            best = best._replace(status=status)
+        except KeyboardInterrupt:
+            best = interrupted(best)
+    return replace(fit_of_ascent(job, best), diagnostics=diagnostics)
+
+
+def _finished(job: Job, ascent: Ascent) -> Ascent:
+    """Settle the loadings and report the end; after Ctrl-C keep what there is, as interrupted, so that loops end."""
+    try:
+        ascent = _settled(job, ascent)
+        status = ascent.status
+        if status.converged:
+            job.report(f"{job.method} {job.model}", status.iterations, status.iterations, ascent.trace[-1])
+    except KeyboardInterrupt:
+        return interrupted(ascent)
+    return ascent
+
+
+def _settled(job: Job, ascent: Ascent) -> Ascent:
+    """Settle the loadings of vi given the components, so that those that are returned belong to one another."""
+    if not isinstance(job.options, VI) or not job.options.tol or ascent.status.reason in (INTERRUPTED, NOT_A_NUMBER):
+        return ascent
+    if job.options.algorithm == "minibatch" or not ascent.status.iterations:  # settled there, or nothing but a start
+        return ascent
+    return with_settled_loadings(ascent, job.options.threads)
+
+
+def _limited(threads: int | None) -> AbstractContextManager[Any]:
+    """Hold the matrix products of dense counts to the threads that were asked for."""
+    if threads is None:
+        return nullcontext()
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(int(threads))  # it knows no integers of NumPy
+
+
+def _climb(job: Job, problem: Problem, device: Any, start: Any, rng: np.random.Generator, label: str) -> Ascent:
+    """Run the algorithm that the options name from one start; on the host where `device` is None."""
+    options: MAP | VI = job.options
+    schedule = schedule_of(options)
+
+    def show(iteration: int, value: float, *_: Any) -> None:
+        job.report(label, iteration, options.max_iter, value)
+
+    def climber(problem: Problem, state: State) -> Climb:
+        return climbing(_ascent(job, problem, device, rng), problem, state)
+
+    if not isinstance(start, str) or start != "race":
+        return climber(problem, start_state(problem, start, job.rank, rng))(schedule, show)
+    work = work_of(job.counts, job.rank)
+    begins = contestants(options, number_of_starts(work) if job.rank > 1 else 1)
+
+    def show_stage(stage: str) -> Show:
+        return lambda done, total, value: job.report(f"{label}, {stage}", done, total, value)
+
+    def start_from(place: int) -> Climb:
+        show_way = show_stage(f"{LEADING_UP} {place + 1} of {len(begins)}")
+        return climber(problem, begin(begins[place], problem, job.rank, rng, options.threads, show_way))
+
+    climb, best = race(
+        [partial(start_from, place) for place in range(len(begins))],
+        length_of_race(work, options.algorithm or "em"),
+        schedule,
+        show_stage(f"race of {len(begins)} starts"),
+    )
+    if schedule.tol and not ended(best, schedule):
+        best = go_on(climb, best, rough(schedule), show)
+        climb, best = exchanged(climber, (climb, best), schedule, rng, show, show_stage("exchanges of components"))
+    return best if ended(best, schedule) else go_on(climb, best, schedule, show)
+
+
+def _ascent(
+    job: Job, problem: Problem, device: Any, rng: np.random.Generator
+) -> Callable[[Problem, list[State], Schedule, Any], Ascent]:
+    """Return the algorithm that the options name; it takes the state out of its list, as `climbing` asks."""
+    options: MAP | VI = job.options
+    if device is not None:
+        from bayesnmf.inference.device.ascent import ascend_on
+
+        extrapolate = bool(options.extrapolate)
+        return lambda problem, held, schedule, show: ascend_on(device, problem, held.pop(), schedule, extrapolate, show)
+    if options.algorithm == "gradient":
+        from bayesnmf.inference.ascent.gradient_ascent import gradient_ascent
+
+        return lambda problem, held, schedule, show: gradient_ascent(problem, held.pop(), schedule, show)
+    if options.algorithm == "minibatch":
+        batching = batching_of(options)
+        return lambda problem, held, schedule, show: minibatch_ascent(
+            problem, held.pop(), schedule, batching, rng, show
+        )
+    steps, learn = _steps(problem, options, schedule_of(options)), None
+    if isinstance(options, VI) and options.learn:
+        from bayesnmf.inference.ascent.learning import learner
+
+        learn = learner(options.learn)
+    return lambda problem, held, schedule, show: ascend(problem, held.pop(), schedule, steps, learn, show)
+
+
+def schedule_of(options: MAP | VI) -> Schedule:
+    """Return the schedule of coordinate ascent that the options state."""
+    in_turn = options.algorithm in ("scd", "ccd", "settled")
+    return Schedule(
+        kind="alternating" if in_turn else options.schedule or "joint",
+        order=options.order,
+        sweeps=options.sweeps or SWEEPS.get(options.algorithm or "", 1),
+        max_iter=options.max_iter,
+        tol=1e-7 if options.tol is None else options.tol,
+        window=WINDOW if options.extrapolate or options.algorithm in ("gradient", "settled") else 1,
+        kkt_tol=options.kkt_tol if isinstance(options, MAP) else None,
+        threads=options.threads,
+    )
+
+
+def batching_of(options: VI) -> Batching:
+    """Return the batches and step sizes that the options state."""
+    given = {"size": options.batch_size, "forgetting": options.forgetting, "delay": options.delay}
+    stated: Any = {name: value for name, value in given.items() if value is not None}
+    return Batching(**stated, sweeps=options.sweeps)
+
+
+def _steps(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:
+    steps, floor = plain_steps(schedule), None
+    if options.algorithm in ("scd", "ccd"):
+        steps, floor = regression_steps(problem, schedule, options.algorithm), FLOOR
+    if options.algorithm == "settled":
+        steps = settling_steps(schedule)
+    if options.extrapolate:
+        from bayesnmf.inference.ascent.extrapolation import extrapolated
+
+        steps = extrapolated(steps, floor)
+    return steps
+
+
+def fit_of_ascent(job: Job, ascent: Ascent) -> FitRecord:
+    """Make a `Fit` of where an ascent ended."""
+    state, posterior = ascent.state, None
+    for side in state:
+        side.forget()
+    value = state.loadings.value
+    if state.loadings.conditional is not None:
+        posterior = VariationalPosterior(*(_compact(side.conditional) for side in state))
+    return FitRecord(
+        model=job.model,
+        method=job.method,
+        rank=job.rank,
+        loadings=np.ascontiguousarray(value.proportions if isinstance(value, ScaledProportions) else value),
+        components=np.ascontiguousarray(state.components.matrix),
+        scale=value.scale[:, 0] if isinstance(value, ScaledProportions) else None,
+        trace=np.asarray(ascent.trace),
+        residuals=np.asarray(ascent.residuals) if ascent.residuals else None,
+        status=ascent.status,
+        priors=_priors(job.options.priors, ascent.problem),
+        options=job.options,
+        counts=job.counts,
+        seed=job.seed,
+        seconds=0.0,
+        diagnostics={},
+        _posterior=posterior,
+    )
+
+
+def _compact(q: Any) -> Any:
+    """Return a distribution without the columns that fill its parameters up to whole vectors in memory."""
+    return None if q is None else type(q)(**{name: np.array(value, order="K") for name, value in vars(q).items()})
+
+
+def _priors(given: Priors, problem: Problem) -> Priors:
+    """Return the priors that were given, or those that were learned from them."""
+    sides: dict[str, Any] = {}
+    for side in ("loadings", "components"):
+        now = getattr(problem, f"{side}_prior")
+        if not isinstance(getattr(given, side), str) and now is not getattr(given, side):
+            sides[side] = now
+    return with_sides(given, **sides) if sides else given

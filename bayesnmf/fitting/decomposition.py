@@ -1,0 +1,94 @@
+"""Best latent decompositions: starts, restarts, and the `Fit` of one."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.fitting.job import Job
+from bayesnmf.fitting.problems import point_or_mean_field, start_state
+from bayesnmf.fitting.restarts import best_of
+from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
+from bayesnmf.inference.marginal.best_decomposition import AllocationModel, Decomposition, best_decomposition, modes
+from bayesnmf.inference.status import INTERRUPTED
+from bayesnmf.options import BLD, MAP, VI
+from bayesnmf.priors import Dirichlet, ScaledDirichlet, ScaledProportions
+from bayesnmf.results.record import FitRecord
+
+Array = NDArray[Any]
+START_ITER, START_TOL = 500, 1e-6
+
+
+def fit_decomposition(job: Job) -> FitRecord:
+    """Run bld from one start, or from several, and keep the best."""
+    options: BLD = job.options
+    loadings: ScaledDirichlet = options.priors.loadings  # type: ignore[assignment]
+    components: Dirichlet = options.priors.components  # type: ignore[assignment]
+    model = AllocationModel(job.counts, loadings, components, options.threads)
+    best, diagnostics = best_of(job, partial(_climb, job, model))
+    return _fit_of(job, model, best, diagnostics)
+
+
+def _climb(job: Job, model: AllocationModel, start: Any, rng: np.random.Generator, label: str) -> Decomposition:
+    """Ascend from one start."""
+    options: BLD = job.options
+    multipliers, interrupted = _multipliers(job, start, rng)
+    most = 0 if interrupted else options.max_iter
+    found = best_decomposition(
+        model, multipliers, most, options.tol, lambda done, value: job.report(label, done, options.max_iter, value)
+    )
+    if interrupted:
+        found = found._replace(status=found.status._replace(converged=False, reason=INTERRUPTED))
+    return found
+
+
+def start_method(options: BLD) -> str:
+    """Return the word that start="fit" stands for: vi where every concentration is at least 1, else map."""
+    loadings: Any = options.priors.loadings
+    components: Any = options.priors.components
+    flat = min(loadings.proportions.smallest_shape, components.smallest_shape) >= 1
+    return "vi" if flat else "map"
+
+
+def _multipliers(job: Job, start: Any, rng: np.random.Generator) -> tuple[tuple[Array, Array], bool]:
+    """Return where to start, and whether Ctrl-C was pressed on the way there."""
+    options: BLD = job.options
+    method = start_method(options) if start == "fit" else start
+    of_start: MAP | VI = (VI if method == "vi" else MAP)(priors=options.priors)
+    problem = point_or_mean_field(job.counts, of_start)
+    interrupted = False
+    if method in ("map", "vi"):
+        state = start_state(problem, "random", job.rank, rng)
+        schedule = Schedule(max_iter=START_ITER, tol=START_TOL, threads=options.threads)
+        ascent = ascend(problem, state, schedule)
+        state, interrupted = ascent.state, ascent.status.reason == INTERRUPTED
+    else:
+        state = start_state(problem, start, job.rank, rng)
+    value = state.loadings.value
+    assert isinstance(value, ScaledProportions)
+    return (value.proportions, state.components.matrix), interrupted
+
+
+def _fit_of(job: Job, model: AllocationModel, found: Decomposition, diagnostics: dict[str, float]) -> FitRecord:
+    """Make a `Fit` of a decomposition: the modes given S*, and the multipliers."""
+    loadings, components = modes(model, found.point.totals)
+    return FitRecord(
+        model=job.model,
+        method=job.method,
+        rank=job.rank,
+        loadings=loadings.proportions,
+        components=components,
+        scale=loadings.scale[:, 0],
+        trace=np.asarray(found.trace),
+        status=found.status,
+        priors=job.options.priors,
+        options=job.options,
+        counts=job.counts,
+        seed=job.seed,
+        seconds=0.0,
+        diagnostics=diagnostics,
+        multipliers=(found.point.loadings, found.point.components),
+    )

@@ -1,0 +1,146 @@
+"""Gibbs fits: chains run side by side, and what is kept of their draws."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numba
+import numpy as np
+
+from bayesnmf.fitting.chains import chain_starts, fit_of_draws, stack
+from bayesnmf.fitting.job import LARGEST_DRAWS, Job
+from bayesnmf.fitting.keeping import THINNED, keeps_moments, size_of_draws
+from bayesnmf.fitting.problems import draws_problem
+from bayesnmf.inference.sampling.collapsed_gibbs import collapsed_gibbs_chain
+from bayesnmf.inference.sampling.gibbs import Chain, Schedule, gibbs_chain, most_draws
+from bayesnmf.inference.sampling.running_moments import Running
+from bayesnmf.inference.side_by_side import side_by_side
+from bayesnmf.inference.sides import State
+from bayesnmf.inference.status import INTERRUPTED
+from bayesnmf.options import Gibbs
+from bayesnmf.priors.pair import exchangeable
+from bayesnmf.results.record import FitRecord
+from bayesnmf.results.thinning import with_moments
+
+
+def fit_gibbs(job: Job) -> FitRecord:
+    """Run the Gibbs sampler's chains, side by side where there are several."""
+    states, streams = chain_starts(job)
+    schedules = schedules_of(job)
+    if job.options.keep == "auto" and schedules[0].running is not None:
+        _warn_of_thinning(job, states[0], schedules[0])
+    stop = threading.Event()
+    chains = run_chains(job, (states, streams), schedules, stop)
+    interrupted = stop.is_set() or any(chain.interrupted for chain in chains)
+    kept, length = most_draws([len(chain.log_joint) for chain in chains])
+    every = schedules[0].every
+    drawn = _drawn([chains[c].draws for c in kept], -(-length // every))
+    log_joint = np.array([chains[c].log_joint[:length] for c in kept])
+    found = fit_of_draws(job, drawn, log_joint, {}, interrupted)
+    running = [schedules[c].running for c in kept]
+    if running[0] is None:
+        return found
+    try:
+        return with_moments(found, running, every)  # type: ignore[arg-type]
+    except KeyboardInterrupt:  # without them there is little more than the thinned draws: once more
+        found = replace(found, status=found.status._replace(converged=False, reason=INTERRUPTED))
+        return with_moments(found, running, every)  # type: ignore[arg-type]
+
+
+def _drawn(chains: list[list[Any]], length: int) -> list[Any]:
+    """Stack so many draws of every chain, (chains, draws, …) for each side; the lists are emptied on the way."""
+    values = []
+    for draws in chains:
+        values.append([stack(draws[:length], side) for side in (0, 1)])
+        draws.clear()
+    return [stack(values, side) for side in (0, 1)]
+
+
+def schedules_of(job: Job) -> list[Schedule]:
+    """Return what each chain runs and keeps: every draw, or thinned draws and running moments."""
+    options: Gibbs = job.options
+    matching, every = exchangeable(options.priors), 1
+    moments = keeps_moments(options, job.rank, job.counts.shape)
+    if moments:
+        every = min(-(-size_of_draws(options, job.rank, job.counts.shape) // THINNED), options.draws)
+    parts = (options.warmup, options.draws, options.thin, every)
+    return [Schedule(*parts, Running(options.draws, matching) if moments else None) for _ in range(options.chains)]
+
+
+def _warn_of_thinning(job: Job, state: State, schedule: Schedule) -> None:
+    """Say that not all draws are kept, and how long the run will take, by the time of a sweep."""
+    options: Gibbs = job.options
+    at_once = min(options.threads or numba.get_num_threads(), options.chains)
+    seconds = _seconds_of_a_sweep(job, state) * schedule.sweeps * -(-options.chains // at_once)
+    kept = options.chains * -(-options.draws // schedule.every)
+    size = size_of_draws(options, job.rank, job.counts.shape) / 2**30
+    or_all = ", or Gibbs(keep='draws') for all draws" if size * 2**30 <= LARGEST_DRAWS else ""
+    warnings.warn(
+        f"all {options.chains} × {options.draws:,} draws would take {size:.1f} GiB: every {schedule.every}th is kept, "
+        f"{kept:,} in all, with means, standard deviations, R-hat and effective sample sizes of all draws "
+        f"(Fit.moments); {schedule.sweeps * options.chains:,} sweeps to go, {duration(seconds)}; choose "
+        f"Gibbs(keep='moments') to have this without a warning{or_all}",
+        UserWarning,
+        stacklevel=5,
+    )
+
+
+def _seconds_of_a_sweep(job: Job, state: State) -> float:
+    """Time one sweep of a chain, after another that compiles it, without touching the chains."""
+    options: Gibbs = job.options
+    rng = np.random.default_rng(0)
+    problem = draws_problem(job.counts, options.priors, rng, 1)
+    run_chain = collapsed_gibbs_chain if options.collapsed else gibbs_chain
+    blocks = options.threads if options.chains == 1 else 1
+    seconds = []
+    for _ in range(2):
+        started = time.perf_counter()
+        # Three sweeps, with the one that a draw is left by.
+        if run_chain(problem, state, rng, Schedule(1, 1, 1), blocks).interrupted:
+            raise KeyboardInterrupt
+        seconds.append((time.perf_counter() - started) / 3)
+    return min(seconds)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, to one unit."""
+    for unit, length in (("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"about {seconds / length:.0f} {unit}"
+    return f"about {max(seconds, 1):.0f} seconds"
+
+
+def run_chains(
+    job: Job, starts: tuple[list[State], list[np.random.Generator]], schedules: list[Schedule], stop: threading.Event
+) -> list[Chain]:
+    """Run every chain on a thread of its own: several need no row blocks, a single one gets them all.
+
+    Ctrl-C and any other exception, in a chain or while waiting for them, set `stop` and end all of them at their next
+    sweep.
+    """
+    options: Gibbs = job.options
+    states, streams = starts
+    at_once = min(options.threads or numba.get_num_threads(), options.chains)
+    blocks = options.threads if options.chains == 1 else 1
+    done = [0] * options.chains
+
+    def run(number: int) -> Chain:
+        def show(iteration: int, value: float, _: State) -> None:
+            if stop.is_set():
+                raise KeyboardInterrupt
+            done[number] = iteration + 1
+            job.report(f"gibbs {job.model}", sum(done), options.chains * schedules[number].sweeps, value)
+
+        problem = draws_problem(job.counts, options.priors, streams[number], blocks)
+        run_chain = collapsed_gibbs_chain if options.collapsed else gibbs_chain
+        chain = run_chain(problem, states[number], streams[number], schedules[number], blocks, show)
+        if chain.interrupted:
+            stop.set()
+        return chain
+
+    return side_by_side([partial(run, number) for number in range(options.chains)], at_once, stop)

@@ -1,0 +1,87 @@
+"""A fit to be done: its parts are checked, and priors filled in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.checks import check_instance, check_size
+from bayesnmf.data.conversion import check_integer_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.checks import (
+    check_learnable,
+    check_posterior_exists,
+    check_ranges,
+    check_regression,
+    check_served,
+)
+from bayesnmf.fitting.keeping import size_kept
+from bayesnmf.fitting.progress import ProgressReport
+from bayesnmf.options import MAP, METHODS, NUTS, VI, Gibbs, Options
+from bayesnmf.options.defaults import natural_basis
+from bayesnmf.priors import Dirichlet, Priors
+from bayesnmf.priors.checks import check_family, check_integrates_out, check_natural_basis
+from bayesnmf.priors.pair import with_sides
+from bayesnmf.priors.specification import PARAMETER, default_loadings
+
+LARGEST_FACTORS, LARGEST_DRAWS, LARGEST_TOKENS = 4 * 2**30, 4 * 2**30, 4 * 2**30
+
+
+def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors) -> Priors:
+    """Fill in the model's defaults."""
+    check_instance(priors, Priors, "priors")
+    components = Dirichlet(1.0) if priors.components is None else priors.components
+    prior_of_sums = Dirichlet(1.0) if components == PARAMETER else components
+    loadings = priors.loadings
+    if loadings is None:
+        n, m = counts.shape
+        loadings = default_loadings(model, max(counts.total, 1.0) / n, rank, prior_of_sums, m)
+    return with_sides(priors, loadings=loadings, components=components)
+
+
+def check_combination(model: str, method: str, rank: int, counts: Counts, options: Options) -> None:
+    """Refuse what makes no sense together."""
+    n, m = counts.shape
+    priors = options.priors
+    check_size(8 * rank * (n + m), LARGEST_FACTORS, f"loadings and components of rank {rank}", "lower rank")
+    check_ranges(options, getattr(options, "dtype", "float64"))
+    check_family(model, "loadings", priors.loadings, (n, rank))
+    check_family(model, "components", priors.components, (rank, m))
+    natural = isinstance(options, MAP) and natural_basis(options)
+    check_posterior_exists(model, method, priors.loadings, priors.components, natural)
+    if isinstance(options, MAP):
+        if options.basis == "natural":
+            check_natural_basis(priors.loadings, priors.components)
+        check_regression(options, priors.loadings, priors.components)
+    if isinstance(options, VI):
+        check_learnable(options.learn, priors.loadings, priors.components)
+    if METHODS[method].whole_counts:
+        check_integer_counts(counts, f"method={method!r}", "round them or use method='vi'")
+    if isinstance(options, Gibbs) and options.collapsed:
+        check_integrates_out(priors.components, "collapsed Gibbs", "use Gibbs(collapsed=False)")
+        held = np.min_scalar_type(rank - 1).itemsize * options.chains * int(counts.total)
+        check_size(held, LARGEST_TOKENS, "every single count in every chain", "use Gibbs(collapsed=False)")
+    if isinstance(options, Gibbs | NUTS):
+        all_draws = isinstance(options, Gibbs) and options.keep == "draws"
+        cure = "ask for Gibbs(keep='moments')" if all_draws else "ask for fewer draws or chains, fit fewer rows"
+        size = size_kept(options, rank, counts.shape)
+        check_size(size, LARGEST_DRAWS, f"the draws of {method}", f"{cure}, or leave {method} out")
+    check_served(method, model)
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A fit to be done, checked, with priors filled in: what every runner takes.
+
+    `report` is told label, steps done, steps in all, and the objective.
+    """
+
+    counts: Counts
+    model: str
+    rank: int
+    method: str
+    seed: int
+    options: Any
+    report: ProgressReport

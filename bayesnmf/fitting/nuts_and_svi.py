@@ -1,0 +1,126 @@
+"""Fits by NUTS and SVI, run on the NumPyro program of a model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import sem
+
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.chains import chain_starts, fit_of_draws, resolve_start
+from bayesnmf.fitting.closed_form import fit_of_ascent
+from bayesnmf.fitting.job import Job
+from bayesnmf.fitting.numpyro_bridge import (
+    guide_parameters,
+    load_program,
+    program_arguments,
+    sites_of,
+    state_of_parameters,
+)
+from bayesnmf.fitting.problems import point_or_mean_field, start_state
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent
+from bayesnmf.inference.sampling.nuts import run_nuts, unconstrain
+from bayesnmf.inference.sampling.svi import run_svi
+from bayesnmf.inference.status import INTERRUPTED, Status
+from bayesnmf.kernels.cpu.likelihood import poisson_loglik
+from bayesnmf.options import VI
+from bayesnmf.priors import Dirichlet, Gamma, Priors, ScaledProportions, matrix
+from bayesnmf.results.record import FitRecord
+
+Array = NDArray[Any]
+JUDGED_STEPS, SETTLED = 20, 1e-3
+
+
+def in_doubles(counts: Counts) -> Counts:
+    """Return the same counts in float64."""
+    return counts if counts.dtype == np.float64 else counts.with_matrix(counts.matrix.astype(np.float64))
+
+
+def fit_nuts(job: Job) -> FitRecord:
+    """Run NUTS on the model's program, from a draw of the closed-form posterior for each chain."""
+    priors, options = job.options.priors, job.options
+    doubles = replace(job, counts=in_doubles(job.counts))
+    values = [sites_of(state) for state in chain_starts(doubles)[0]]
+    stacked = {name: np.stack([value[name] for value in values]) for name in values[0]}
+    simplex = {"components"} if isinstance(priors.components, Dirichlet) else set()
+    if not isinstance(priors.loadings, Gamma):
+        simplex.add("loadings")
+    with jax.enable_x64(options.dtype == "float64"):
+        run = run_nuts(
+            load_program(job.model).program,
+            program_arguments(doubles.counts, job.rank, priors),
+            unconstrain(stacked, frozenset(simplex)),
+            job.seed,
+            options,
+            lambda done, total: job.report(f"nuts {job.model}", done, total, np.nan),
+        )
+    loadings: Any = run.draws["loadings"].astype(np.float64)
+    if "scale" in run.draws:
+        loadings = ScaledProportions(loadings, run.draws["scale"].astype(np.float64)[..., None])
+    components = run.draws["components"].astype(np.float64)
+    statistics = {
+        "divergences": float(run.statistics["diverging"].sum()),
+        "mean_steps": float(run.statistics["num_steps"].mean()),
+        "mean_acceptance": float(run.statistics["accept_prob"].mean()),
+    }
+    log_joint = log_joints(doubles.counts, priors, loadings, components)
+    return fit_of_draws(job, [loadings, components], log_joint, statistics, run.interrupted, run.statistics)
+
+
+def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array) -> Array:
+    """Log joint of every draw, (chains, draws), in closed form, without the Jacobians of the sampler's space."""
+    prior: Any = priors.loadings
+    other: Any = priors.components
+    chains, draws = components.shape[:2]
+    out = np.empty((chains, draws))
+    for at in np.ndindex(chains, draws):
+        value: Any = loadings[at] if isinstance(loadings, np.ndarray) else None
+        if value is None:
+            value = ScaledProportions(*(part[at] for part in loadings))
+        out[at] = (
+            poisson_loglik(counts.matrix, matrix(value), components[at], counts.log_factorial)
+            + prior.log_density(value)
+            + other.log_density(components[at])
+        )
+    return out
+
+
+def fit_svi(job: Job) -> FitRecord:
+    """Maximise the bound by gradient steps over the parameters of q, from the closed-form fit."""
+    options = job.options
+    doubles = replace(job, counts=in_doubles(job.counts))
+    problem = point_or_mean_field(doubles.counts, VI(priors=options.priors))
+    state = start_state(problem, resolve_start(doubles), job.rank, np.random.default_rng(job.seed))
+    module = load_program(job.model)
+    marginal = options.bound == "marginal"
+    program = module.program if marginal else module.augmented_bound
+    with jax.enable_x64(options.dtype == "float64"):
+        run = run_svi(
+            (program, module.guide),
+            program_arguments(doubles.counts, job.rank, options.priors, dense=None if marginal else False),
+            guide_parameters(state, problem),
+            job.seed,
+            options,
+            lambda done, value: job.report(f"svi {job.model}", done, options.max_iter, value),
+        )
+    status = svi_status(run.bounds, run.interrupted, options.max_iter)
+    state = state_of_parameters(run.parameters, problem)
+    return fit_of_ascent(job, Ascent(problem, state, list(run.bounds), [], status))
+
+
+def svi_status(bounds: Array, interrupted: bool, steps: int) -> Status:
+    """Judge by whether the mean bound over the last tenth of the steps can still be rising, by 0.1 % or more."""
+    if interrupted:
+        return Status(False, INTERRUPTED, len(bounds))
+    tenth = len(bounds) // 10
+    if tenth < JUDGED_STEPS:
+        return Status(False, f"all {steps} steps done, too few to judge: {10 * JUDGED_STEPS} at least", len(bounds))
+    last, before = bounds[-tenth:], bounds[-2 * tenth : -tenth]
+    rise = float(last.mean() - before.mean())
+    noise = float(np.hypot(sem(last), sem(before)))
+    said = f"bound rose by {rise:.3g} ± {noise:.2g} nats over the last tenth of {steps} steps"
+    return Status(bool(rise + 2 * noise < SETTLED * abs(last.mean())), said, len(bounds))

@@ -1,0 +1,116 @@
+"""A problem to be solved, and a state to start from, out of counts, priors and the `start` option."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.checks import check_on_simplex, check_start_distribution, check_start_factor
+from bayesnmf.inference.sides import Draw, MeanField, Mode, Problem, State, Summary
+from bayesnmf.inference.starts.from_data import state_from_word
+from bayesnmf.inference.starts.states import Given, given_state
+from bayesnmf.options import BLD, MAP, VI, Options, Start
+from bayesnmf.options.defaults import natural_basis
+from bayesnmf.priors import Dirichlet, Priors, ScaledDirichlet, ScaledProportions
+from bayesnmf.priors.simplex import component_sums, shares
+from bayesnmf.priors.specification import PARAMETER
+from bayesnmf.results.record import FitRecord, VariationalPosterior
+
+Array = NDArray[Any]
+
+
+def build_problem(counts: Counts, priors: Priors, loadings: Summary, components: Summary) -> Problem:
+    """Put counts, priors and summaries together; a parameter is the mode of a flat simplex."""
+    prior: Any = priors.loadings
+    other: Any = priors.components
+    if other == PARAMETER:
+        return Problem(counts, prior, Dirichlet(1.0), loadings, Mode(estimated=True))
+    return Problem(counts, prior, other, loadings, components)
+
+
+def point_or_mean_field(counts: Counts, options: MAP | VI) -> Problem:
+    """Build the problem of map or vi."""
+    if isinstance(options, MAP):
+        mode = Mode("natural" if natural_basis(options) else "log")
+        return build_problem(counts, options.priors, mode, mode)
+    sides = (MeanField(component_axis=axis, threads=options.threads) for axis in (1, 0))
+    return build_problem(counts, options.priors, *sides)
+
+
+def draws_problem(counts: Counts, priors: Priors, rng: np.random.Generator, threads: int | None = 1) -> Problem:
+    """Build the problem of gibbs, whose draws come from `rng`, on so many threads."""
+    draw = Draw(rng, threads)
+    return build_problem(counts, priors, draw, draw)
+
+
+def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generator) -> State:
+    """Carry out the `start` option."""
+    if isinstance(start, str):
+        return state_from_word(problem, start, rank, rng)
+    n, m = problem.counts.shape
+    loadings, components = given_start(start, problem.loadings_prior, problem.components_prior)
+    return given_state(
+        problem,
+        _checked(loadings, problem.loadings_prior, "loadings", (n, rank)),
+        _checked(components, problem.components_prior, "components", (rank, m)),
+    )
+
+
+def with_own_start(options: Options) -> Options:
+    """Replace a fit that is given as start by what is taken of it: a fit that holds another would hold all before."""
+    start = options.start
+    if not isinstance(start, FitRecord):
+        return options
+    if isinstance(options, BLD) and start.multipliers is not None:
+        return replace(options, start=Start(*start.multipliers))
+    priors = options.priors
+    components = Dirichlet(1.0) if priors.components == PARAMETER else priors.components
+    taken: Any = given_start(start, priors.loadings, components)
+    return replace(options, start=Start(*taken))
+
+
+def given_start(start: Start | FitRecord, loadings_prior: Any, components_prior: Any) -> tuple[Given, Given]:
+    """Take loadings and components out of a Start, or of a Fit: its q where it is of these priors' families."""
+    if not isinstance(start, FitRecord):
+        return start.loadings, start.components
+    q = start._posterior
+    if isinstance(q, VariationalPosterior) and type(q.loadings) is type(loadings_prior):
+        if q.components is None:
+            return q.loadings, start.components
+        if type(q.components) is type(components_prior):
+            return q.loadings, q.components
+    return _points_of(start, loadings_prior, components_prior)
+
+
+def _points_of(start: FitRecord, loadings_prior: Any, components_prior: Any) -> tuple[Given, Given]:
+    """Return both sides of a fit as points on the scale of these priors, whatever its model: same fitted shares."""
+    components = np.asarray(start.components, dtype=np.float64)
+    loadings = np.asarray(start.expected_loadings, dtype=np.float64)
+    if isinstance(components_prior, Dirichlet):
+        loadings, components = loadings * component_sums(components), _on_simplex(components)
+    if isinstance(loadings_prior, ScaledDirichlet) and start.scale is not None:
+        return ScaledProportions(start.loadings, start.scale[:, None]), components  # proportions of empty rows too
+    if isinstance(loadings_prior, Dirichlet):
+        return start.loadings if np.allclose(start.loadings.sum(axis=1), 1) else _on_simplex(loadings), components
+    return loadings, components
+
+
+def _on_simplex(rows: Array) -> Array:
+    """Rows divided by their sums; even where the sum is 0."""
+    return shares(rows, rows.sum(axis=1))
+
+
+def _checked(given: Given, prior: Any, name: str, size: tuple[int, int]) -> Given:
+    if isinstance(given, ScaledProportions) and isinstance(prior, ScaledDirichlet):
+        proportions = check_start_factor(given.proportions, f"{name}.proportions", size)
+        return ScaledProportions(proportions, check_start_factor(given.scale, f"{name}.scale", (size[0], 1)))
+    if hasattr(given, "conditional"):
+        return check_start_distribution(given, prior, name, size)
+    factor = check_start_factor(given, name, size)
+    if isinstance(prior, Dirichlet):
+        check_on_simplex(factor, name)
+    return factor

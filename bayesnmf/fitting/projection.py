@@ -1,0 +1,145 @@
+"""New samples with the components fixed: what `transform` computes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.checks import check_count
+from bayesnmf.data.checks import check_same_features
+from bayesnmf.data.conversion import as_counts, check_integer_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.closed_form import fit_of_ascent
+from bayesnmf.fitting.job import Job
+from bayesnmf.fitting.problems import draws_problem
+from bayesnmf.inference.allocating import allocate
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent
+from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle
+from bayesnmf.inference.sampling.gibbs import sweep
+from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State, objective
+from bayesnmf.inference.status import Status
+from bayesnmf.options import BLD, MAP
+from bayesnmf.options.defaults import natural_basis
+from bayesnmf.priors import Dirichlet, ScaledProportions
+from bayesnmf.priors.checks import check_one_prior_for_all_rows
+from bayesnmf.priors.specification import PARAMETER
+from bayesnmf.results.record import Draws, FitRecord, VariationalPosterior
+
+MAX_ITER, TOL = 2000, 1e-8
+COMPONENT_DRAWS = 200
+BURN_IN = 100
+SWEEPS = 10
+ERROR_BATCHES = 20
+
+
+def project(fit: FitRecord, counts: Any, seed: int) -> FitRecord:
+    """Fit new samples with the components of `fit`, by the method of `fit`.
+
+    Under map, vi and svi: coordinate ascent over the loadings alone, from even shares, until those of each row
+    settle, so that no row depends on the others it comes with; the trace is the objective at the start and the end.
+    Under bld: as under map, given the components of the decomposition.
+    Under gibbs and nuts: for each of 200 evenly spaced draws of the components, 10 Gibbs sweeps over the loadings,
+    started where the draw before ended; `diagnostics` say the Monte Carlo error of the means, in posterior standard
+    deviations.
+
+    Parameters
+    ----------
+    fit : Fit
+    counts : array-like, (rows, m)
+        Features as in the fit, in the same order.
+    seed : int
+        Of the Gibbs sweeps.
+    """
+    started = time.perf_counter()
+    check_count(seed, "seed", minimum=0)
+    data = as_counts(counts, dtype=fit.counts.dtype)
+    check_same_features(fit.feature_names, data.feature_names)
+    check_one_prior_for_all_rows(fit.priors.loadings)
+    if isinstance(fit._posterior, Draws):
+        check_integer_counts(data, "transform with posterior draws", "round them, or use a fit by method='vi'")
+        result = _project_draws(fit, fit._posterior, data, seed)
+    else:
+        result = _project_closed_form(fit, data)
+    return replace(result, counts=data, seconds=time.perf_counter() - started)
+
+
+def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
+    loadings_summary: Any = MeanField(component_axis=1)
+    components: Side
+    prior = Dirichlet(1.0) if fit.priors.components == PARAMETER else fit.priors.components
+    given = np.asfortranarray(fit.components)
+    if isinstance(fit.options, MAP | BLD):
+        options = fit.options if isinstance(fit.options, MAP) else MAP(priors=fit.priors)
+        loadings_summary = Mode("natural" if natural_basis(options) else "log")
+        components = Mode(estimated=fit.priors.components == PARAMETER).at(prior, given)  # type: ignore[arg-type]
+    elif isinstance(fit._posterior, VariationalPosterior) and fit._posterior.components is not None:
+        components = MeanField(component_axis=0).of(prior, fit._posterior.components)  # type: ignore[arg-type]
+    else:
+        components = Mode(estimated=True).at(prior, given)  # type: ignore[arg-type]
+    problem = Problem(data, fit.priors.loadings, prior, loadings_summary, Mode(), fixed_components=True)  # type: ignore[arg-type]
+    state = State(even_loadings(problem, components, fit.rank), components)
+    job = Job(data, fit.model, fit.rank, fit.method, fit.seed, fit.options, lambda *_: None)
+    found = settle(problem, state, TOL, MAX_ITER, None)
+    trace = [_objective(problem, at) for at in (state, found.state)]
+    return fit_of_ascent(job, Ascent(problem, found.state, trace, [], found.status))
+
+
+def _objective(problem: Problem, state: State) -> float:
+    return objective(problem, state, allocate(problem, state, None).loglik)
+
+
+def _monte_carlo_errors(loadings: Any) -> dict[str, float]:
+    """Return the standard error of the means of draws (draws, n, K), in posterior sds: the largest and the median.
+
+    By means of batches, of draws that hang together for less than a batch. NaN of too few draws.
+    """
+    number = min(ERROR_BATCHES, len(loadings) // 2)
+    if number < 2:
+        return {"largest_mc_error": np.nan, "median_mc_error": np.nan}
+    length = len(loadings) // number
+    means = loadings[: number * length].reshape(number, length, *loadings.shape[1:]).mean(axis=1)
+    sds = loadings.std(axis=0, ddof=1)
+    errors = np.divide(means.std(axis=0, ddof=1), sds, out=np.zeros_like(sds), where=sds > 0) / np.sqrt(number)
+    return {"largest_mc_error": float(errors.max()), "median_mc_error": float(np.median(errors))}
+
+
+def _project_draws(fit: FitRecord, posterior: Draws, data: Counts, seed: int) -> FitRecord:
+    rng = np.random.default_rng(seed)
+    doubles = data.with_matrix(data.matrix.astype(np.float64))
+    problem = replace(draws_problem(doubles, fit.priors, rng), fixed_components=True)
+    total = posterior.chains * posterior.draws
+    chosen = np.unique(np.linspace(0, total - 1, min(COMPONENT_DRAWS, total)).astype(int))
+    components = posterior.components.reshape(total, *posterior.components.shape[2:])[chosen]
+    prior, summary = problem.components_prior, problem.components_summary
+    loadings = None
+    kept: list[Any] = []
+    log_joint = np.empty((1, len(chosen)))
+    for s, draw in enumerate(components):
+        side = summary.at(prior, np.asfortranarray(draw))  # type: ignore[attr-defined]
+        loadings = even_loadings(problem, side, fit.rank) if loadings is None else loadings
+        state = State(loadings, side)
+        for _ in range(SWEEPS if s else BURN_IN):
+            state, _ = sweep(problem, state, rng, None)
+        log_joint[0, s] = _objective(problem, state)
+        loadings = state.loadings
+        kept.append(loadings.value)
+    scale = None
+    if isinstance(kept[0], ScaledProportions):
+        scale = np.stack([value.scale[:, 0] for value in kept])[None]
+        kept = [value.proportions for value in kept]
+    draws = Draws(np.stack(kept)[None], components[None], scale)
+    return replace(
+        fit,
+        loadings=draws.loadings.mean(axis=(0, 1)),
+        components=draws.components.mean(axis=(0, 1)),
+        scale=None if scale is None else scale.mean(axis=(0, 1)),
+        trace=log_joint,
+        status=Status(True, f"{SWEEPS} sweeps for each of {len(chosen)} draws of the components", len(chosen)),
+        diagnostics=_monte_carlo_errors(draws.loadings[0]),
+        statistics=None,
+        moments=None,
+        _posterior=draws,
+    )

@@ -1,0 +1,232 @@
+"""Variational inference from a stream: blocks of rows that are seen once and need not fit into memory together."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.checks import check_choice, check_count, check_rank, check_seed
+from bayesnmf.data.checks import check_same_features
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.counts import Counts, DataWarning
+from bayesnmf.fitting.checks import check_has_learned, check_stream
+from bayesnmf.fitting.closed_form import batching_of, fit_of_ascent
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.job import Job, check_combination, resolve_priors
+from bayesnmf.fitting.problems import point_or_mean_field, start_state
+from bayesnmf.fitting.projection import MAX_ITER, TOL
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent
+from bayesnmf.inference.ascent.minibatch import Components, step_on_batch
+from bayesnmf.inference.ascent.settled_loadings import FINAL_ITER, FINAL_TOL, even_loadings, full_size, local_pass
+from bayesnmf.inference.sides import Problem, Side, State
+from bayesnmf.inference.status import Status
+from bayesnmf.options import VI
+from bayesnmf.options.checks import check_options
+from bayesnmf.options.defaults import resolve_options
+from bayesnmf.priors import Dirichlet, Gamma, Priors
+from bayesnmf.priors.checks import check_one_prior_for_all_rows
+from bayesnmf.priors.specification import MODELS
+
+Array = NDArray[Any]
+
+
+class MinibatchVI:
+    """Stochastic variational inference of a stream of rows, in memory that does not grow with their number.
+
+    Between blocks it holds q of the components, (K, m). The algorithm is that of
+    ``fit(..., options=VI(algorithm="minibatch"))``, one pass over what comes; several passes are several calls.
+
+    Parameters
+    ----------
+    model, rank
+        As for `bayesnmf.fit`.
+    total_rows : int, optional
+        How many rows q(components) is given: the size of the data that the stream goes through, to be stated where
+        rows come more than once. By default those seen so far; a `DataWarning` says where the first block comes again.
+    options : VI, optional
+        ``VI(algorithm="minibatch", ...)``: priors, batch_size, forgetting, delay, sweeps, dtype, threads, and "svd",
+        "descent" or "random" for the start. Default priors, which depend on the mean row total, and the start are
+        those of the first block. A prior is one for all rows.
+    seed : int, optional
+        Of the start; by default a fresh one. Steps are without randomness.
+
+    Attributes
+    ----------
+    n_seen, steps : int
+        Rows and batches so far.
+    priors : Priors or None
+        Those used; None before the first block.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> stream = bayesnmf.MinibatchVI("gamma_poisson", rank=2, seed=0)
+    >>> for block in ([[3, 0, 1], [0, 2, 4]], [[5, 1, 0], [0, 3, 6], [2, 0, 1]]):
+    ...     stream = stream.partial_fit(block)
+    >>> stream.components.shape, stream.n_seen
+    ((2, 3), 5)
+    >>> stream.transform([[1, 0, 2]]).shape
+    (1, 2)
+    """
+
+    def __init__(
+        self,
+        model: str = "gamma_poisson",
+        rank: int = 10,
+        *,
+        total_rows: int | None = None,
+        options: VI | None = None,
+        seed: int | None = None,
+    ) -> None:
+        check_choice(model, "model", MODELS)
+        default = VI(algorithm="minibatch")
+        options = default if options is None else options
+        check_options(options, "vi", VI)
+        check_stream(options, default)
+        self.model, self.rank = model, check_rank(rank)
+        self.total_rows = None if total_rows is None else check_count(total_rows, "total_rows")
+        self.options = options
+        given = check_seed(seed)
+        self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if given is None else given
+        self.n_seen = self.steps = 0
+        self.priors: Priors | None = None
+        self._names: Array | None = None
+        self._components: Components | None = None
+        self._first_rows: Array | None = None
+
+    def partial_fit(self, counts: Any) -> MinibatchVI:
+        """Take one step for each batch of a block of rows, (rows, m), in their order.
+
+        A block of more than batch_size rows is cut into batches of equal sizes. A batch much smaller than others moves
+        the components as far as they do, and is noisier: blocks are best of batch_size rows or more, in no order.
+        After Ctrl-C the batches that were finished have been learned from.
+
+        Raises
+        ------
+        TypeError, ValueError
+            On counts that `fit` would refuse, or of other features than those before.
+        """
+        data = self._checked(counts)
+        if self._components is None:
+            self._begin(data)
+        self._warn_of_rows_that_come_again(data)
+        assert self._components is not None
+        batching = batching_of(self.options)
+        for rows in batching.split(np.arange(data.shape[0])):
+            part = self._problem(data if len(rows) == data.shape[0] else data.rows(slice(rows[0], rows[-1] + 1)))
+            self._components.rows = self.total_rows or self.n_seen + len(rows)
+            step_on_batch(self._components, part, None, batching, self.steps + 1, self.options.threads)
+            self.n_seen, self.steps = self.n_seen + len(rows), self.steps + 1
+        return self
+
+    @property
+    def feature_names(self) -> Array:
+        """Names of the features, (m,), those of the first block."""
+        check_has_learned(self.n_seen, "feature_names")
+        assert self._names is not None
+        return self._names
+
+    @property
+    def components(self) -> Array:
+        """Posterior mean of the components, (K, m); where they are a parameter, its estimate."""
+        return np.ascontiguousarray(self._side("components").matrix)
+
+    @property
+    def components_posterior(self) -> Gamma | Dirichlet | None:
+        """The q of the components, parameters (K, m); None where they are a parameter."""
+        return self._side("components_posterior").conditional  # type: ignore[return-value]
+
+    def transform(self, counts: Any) -> Array:
+        """Loadings of rows, the components as they are now: (rows, K), on the scale of `Fit.loadings`."""
+        return self.result(counts).loadings
+
+    def result(self, counts: Any) -> Fit:
+        """Return the fit of some rows, the components as they are now.
+
+        Every row's loadings settle as in `Fit.transform`, block by block. The trace is the bound, in nats, were these
+        all rows; the status says how many of them settled.
+        """
+        started = time.perf_counter()
+        problem, state, bound, rows = self._settled("result", counts, TOL, MAX_ITER)
+        data = problem.counts
+        said = f"{rows} of {data.shape[0]} rows settled, components after {self.steps} steps"
+        status = Status(rows == data.shape[0], said, self.steps)
+        job = Job(data, self.model, self.rank, "vi", self.seed, self._options, lambda *_: None)
+        fit = fit_of_ascent(job, Ascent(problem, state, [bound], [], status))
+        return Fit.of(replace(fit, seconds=time.perf_counter() - started))
+
+    def elbo(self, counts: Any) -> float:
+        """Estimate the bound of all rows from some, in nats: theirs in proportion, less KL(q(components) ‖ prior).
+
+        Of `total_rows` rows or, by default, those seen so far. It is the bound itself where `counts` are all of them;
+        their loadings settle less far than those of `result`, to 1e-4.
+        """
+        problem, state, bound, _ = self._settled("elbo", counts, FINAL_TOL, FINAL_ITER)
+        share = (self.total_rows or self.n_seen) / problem.counts.shape[0]
+        penalty = state.components.penalty
+        return float(share * (bound - penalty) + penalty)
+
+    def __repr__(self) -> str:
+        return f"<bayesnmf.MinibatchVI {self.model}, rank {self.rank}: {self.n_seen:,} rows in {self.steps:,} steps>"
+
+    def _settled(self, what: str, counts: Any, tol: float, most: int) -> tuple[Problem, State, float, int]:
+        """Settle the loadings of some rows; return their problem and state, their bound, and how many settled."""
+        components = self._side(what)
+        problem = self._problem(self._checked(counts))
+        size = (problem.counts.shape[0], self.rank)
+        q = full_size(even_loadings(problem, components, self.rank).conditional, size)
+        bound, rows = local_pass(problem, components, q, tol, most, self.options.threads)
+        return problem, State(problem.loadings_summary.of(problem.loadings_prior, q), components), bound, rows
+
+    @property
+    def _options(self) -> VI:
+        """The options with the priors filled in."""
+        assert self.priors is not None
+        return resolve_options(replace(self.options, priors=self.priors))  # type: ignore[return-value]
+
+    def _checked(self, counts: Any) -> Counts:
+        data = as_counts(counts, dtype=self.options.dtype)
+        if self._names is not None:
+            check_same_features(self._names, data.feature_names)
+        return data
+
+    def _warn_of_rows_that_come_again(self, data: Counts) -> None:
+        """Warn of a block of the rows of the first one, in any order, where nothing says how many rows there are.
+
+        A few rows may be alike by chance; a block of five different ones or more is hardly twice the same.
+        """
+        weights = np.random.default_rng(0).standard_normal(data.shape[1])
+        rows = np.sort(data.matrix @ weights)  # equal for equal rows
+        if self._first_rows is None:
+            self._first_rows = rows
+        elif self.total_rows is None and len(np.unique(rows)) >= 5 and np.array_equal(rows, self._first_rows):
+            warnings.warn(
+                "a block has the rows of the first block: rows that come again are counted as new ones, and the "
+                "components become too certain; give MinibatchVI(total_rows=...), the number of different rows",
+                DataWarning,
+                stacklevel=3,
+            )
+
+    def _begin(self, data: Counts) -> None:
+        """Resolve the priors, and start from the first block."""
+        priors = resolve_priors(self.model, data, self.rank, self.options.priors)
+        check_one_prior_for_all_rows(priors.loadings)
+        check_combination(self.model, "vi", self.rank, data, replace(self.options, priors=priors))
+        self.priors = priors
+        problem = point_or_mean_field(data, self._options)
+        start = start_state(problem, self._options.start, self.rank, np.random.default_rng(self.seed))
+        self._components = Components(problem, start.components, data.shape[0])
+        self._names = data.feature_names
+
+    def _problem(self, data: Counts) -> Problem:
+        return replace(point_or_mean_field(data, self._options), fixed_components=True)
+
+    def _side(self, what: str) -> Side:
+        check_has_learned(self.n_seen, what)
+        assert self._components is not None
+        return self._components.side()

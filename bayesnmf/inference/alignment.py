@@ -1,0 +1,54 @@
+"""Match components by cosine: the best assignment of one set to another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def normalise_rows(values: Array) -> Array:
+    """Rows divided by their Euclidean length; rows of zeros stay zero."""
+    length = np.linalg.norm(values, axis=-1, keepdims=True)
+    return np.divide(values, length, out=np.zeros_like(values, dtype=np.float64), where=length > 0)
+
+
+def cosine(components: Array, reference: Array) -> Array:
+    """Cosines between all pairs of components: (..., K, m) and (K', m) give (..., K, K')."""
+    return normalise_rows(components) @ normalise_rows(reference).T
+
+
+def match_components(components: Array, reference: Array) -> Array:
+    """Order of `components` that agrees best with `reference` (the assignment of greatest total cosine).
+
+    Parameters
+    ----------
+    components, reference : ndarray of shape (K, m)
+
+    Returns
+    -------
+    ndarray of shape (K,)
+        `components[order]` is matched to `reference`.
+    """
+    from scipy.optimize import linear_sum_assignment  # a fit need not wait for it
+
+    similarity = cosine(components, reference)
+    return linear_sum_assignment(similarity.T, maximize=True)[1]
+
+
+def match_draws(components: Array, reference: Array) -> Array:
+    """Match every draw (..., K, m) to one reference (K, m); return orders (..., K)."""
+    leading = components.shape[:-2]
+    orders = np.empty((*leading, len(reference)), dtype=np.intp)
+    for index in np.ndindex(leading):
+        orders[index] = match_components(components[index], reference)
+    return orders
+
+
+def reorder(values: Array, orders: Array, axis: int) -> Array:
+    """Permute the component axis of draws by `orders` (..., K); axis −1 for loadings, −2 for components."""
+    other = -2 if axis == -1 else -1
+    return np.take_along_axis(values, np.expand_dims(orders, other), axis=axis)

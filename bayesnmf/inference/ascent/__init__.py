@@ -1,0 +1,1 @@
+"""Iterations that climb: EM, variational inference, coordinate descent, gradients, minibatches."""

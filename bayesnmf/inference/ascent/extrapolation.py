@@ -1,0 +1,76 @@
+"""Extrapolation with a monotone safeguard: fewer iterations for EM, variational inference and coordinate descent.
+
+After every step the state is moved on along the line from the step before ([C] 55, after Ang & Gillis 2019), by a
+weight ω that grows while this raises the objective. Where it does not, the step itself is taken and ω is cut, so
+what is accepted never falls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from numpy.typing import NDArray
+
+from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Steps
+from bayesnmf.inference.sides import Problem, State, parameters_of, side_of
+from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
+
+Array = NDArray[Any]
+START, GROWTH, CUT = 0.5, 1.1, 0.5
+# Of the weight; 1 in [C]. On pbmc_facs, K = 10, coordinate descent (2 sweeps) came within 1e-6 of its optimum in 58
+# iterations with 2, and in 71 with 1; what goes too far is not taken.
+LIMIT = {"logarithms": 1.0, "parameters": 2.0}
+
+
+def extrapolated(steps: Steps, floor: float | None = None) -> Steps:
+    """Return steps that go further than the given ones.
+
+    Parameters
+    ----------
+    steps : callable
+        Those of an algorithm; each of its candidates is still there to fall back on.
+    floor : float, optional
+        Extrapolate the parameters themselves, down to this value: for coordinate descent, which leaves 0 again. By
+        default their logarithms, which stay positive: a multiplicative update keeps at 0 what is once there, and
+        parameters on their way to 0 fall geometrically.
+    """
+    weight, limit = START, LIMIT["logarithms" if floor is None else "parameters"]
+    previous: list[tuple[Array, ...]] | None = None
+
+    def further(here: Iterate) -> Iterator[State]:
+        nonlocal weight, previous
+        candidates = steps(here)
+        new = next(candidates)
+        now = [parameters_of(side) for side in new]
+        if previous is not None and [each.shape for side in now for each in side] == [
+            each.shape for side in previous for each in side
+        ]:
+            before, previous = previous, now
+            weight = min(weight * GROWTH, limit)
+            yield _beyond(here.problem, new, before, weight, floor)
+            weight *= CUT
+        previous = now
+        yield new
+        yield from candidates
+
+    return further
+
+
+def _beyond(problem: Problem, new: State, before: list[tuple[Array, ...]], weight: float, floor: float | None) -> State:
+    """Return the state at new + weight × (new − before)."""
+    sides = (
+        (problem.loadings_prior, problem.loadings_summary),
+        (problem.components_prior, problem.components_summary),
+    )
+    out = []
+    for (prior, summary), side, old in zip(sides, new, before, strict=True):
+        moved = [_move(a, b, weight, floor) for a, b in zip(parameters_of(side), old, strict=True)]
+        out.append(side_of(prior, summary, side, moved))
+    return State(*out)
+
+
+def _move(new: Array, old: Array, weight: float, floor: float | None) -> Array:
+    if floor is not None:
+        return move(new, old, weight, floor)
+    return move_logarithms(new, old, weight)

@@ -1,0 +1,176 @@
+"""Path 1 of variational inference: gradient ascent on the bound with the allocations put back ([P] 31).
+
+The best allocations are a function of the other parameters, so the bound is a function of these alone. Its gradient
+needs one allocation step; the climb itself is SciPy's L-BFGS, in logarithms of the parameters. Path 2, coordinate
+ascent ([P] 34-36), has the same optima.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import polygamma
+from threadpoolctl import threadpool_limits
+
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Progress, Schedule, settled, visit
+from bayesnmf.inference.sides import (
+    Problem,
+    Side,
+    State,
+    exposure_of_components,
+    exposure_of_loadings,
+    parameters_of,
+    side_of,
+)
+from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
+from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet
+
+Array = NDArray[Any]
+NEGLIGIBLE = 1e-100  # of a derivative, in nats
+
+
+def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress: Progress | None = None) -> Ascent:
+    """Climb the bound from `state` until it settles, `max_iter` steps are done or Ctrl-C is pressed.
+
+    A step of L-BFGS is an iteration, whatever evaluations its line search takes.
+    """
+    here: Iterate | None = None
+    trace: list[float] = []
+    seen: dict[bytes, Iterate] = {}
+
+    def at(logs: Array) -> Iterate:
+        key = logs.tobytes()
+        if key not in seen:
+            seen.clear()  # the line search asks for the same point twice at most
+            with np.errstate(over="ignore", invalid="ignore"):  # far out the bound is not a number, and refused
+                seen[key] = visit(problem, _unpack(problem, state, logs), schedule.threads)
+        return seen[key]
+
+    def negative(logs: Array) -> tuple[float, Array]:
+        place = at(logs)
+        if not np.isfinite(place.value):
+            return np.inf, np.zeros_like(logs)
+        gradient = _gradient(place)
+        gradient[np.abs(gradient) < NEGLIGIBLE] = 0  # else a first step of the inverse of its length overflows
+        return -place.value, -gradient
+
+    def reach(place: Iterate) -> None:
+        nonlocal here
+        here = place
+        trace.append(here.value)
+        if progress is not None:
+            progress(len(trace) - 1, here.value, here.state)
+
+    def keep(logs: Array) -> None:
+        place = at(logs)
+        if not place.value >= trace[-1]:
+            raise StopIteration
+        reach(place)
+        if settled(trace, schedule.tol, schedule.window):
+            raise StopIteration
+
+    def end(converged: bool, reason: str) -> Ascent:
+        reached = state if here is None else here.state
+        return Ascent(problem, reached, trace, [], Status(converged, reason, max(len(trace) - 1, 0)))
+
+    try:
+        reach(visit(problem, state, schedule.threads))
+        if np.isnan(trace[0]):
+            return end(False, NOT_A_NUMBER)
+        if schedule.max_iter:
+            said = _climb(negative, _pack(state), keep, schedule.max_iter)
+            if settled(trace, schedule.tol, schedule.window):
+                return end(True, f"objective settled to {schedule.tol:g} relative")
+            if len(trace) - 1 < schedule.max_iter:
+                return end(True, f"no step raises the objective ({said})")
+    except KeyboardInterrupt:
+        return end(False, INTERRUPTED)
+    return end(False, f"all {schedule.max_iter} iterations done")
+
+
+def _climb(negative: Callable[[Array], Any], start: Array, keep: Callable[[Array], None], max_iter: int) -> str:
+    """Run L-BFGS, telling `keep` of every step, and return why it stopped."""
+    limits: Any = {"maxiter": max_iter, "maxfun": 20 * max_iter + 20, "ftol": 0.0, "gtol": 0.0}
+    with threadpool_limits(1, user_api="blas"):  # steps are of vectors: waking threads costs far more
+        found = minimize(negative, start, method="L-BFGS-B", jac=True, callback=keep, options=limits)  # type: ignore[call-overload]
+    return found.message
+
+
+def _pack(state: State) -> Array:
+    """Logarithms of all parameters, in one vector of doubles."""
+    tiny = np.finfo(np.float64).tiny  # components that are parameters may be 0, and then stay there
+    parts = [np.log(np.maximum(each, tiny, dtype=np.float64)).ravel() for side in state for each in parameters_of(side)]
+    return np.concatenate(parts)
+
+
+def _unpack(problem: Problem, like: State, logs: Array) -> State:
+    """Return the state of given logarithms, of the shapes and types of `like`."""
+    priors = (problem.loadings_prior, problem.components_prior)
+    summaries = (problem.loadings_summary, problem.components_summary)
+    sides, first = [], 0
+    most = 0.45 * np.log(np.finfo(problem.counts.dtype).max)  # a line search may look where squares would overflow
+    tiny = np.log(np.finfo(problem.counts.dtype).tiny)
+    for prior, summary, side in zip(priors, summaries, like, strict=True):
+        parameters = []
+        for each in parameters_of(side):
+            part = logs[first : first + each.size].reshape(each.shape)
+            least = tiny if side.conditional is None else -most
+            parameters.append(np.exp(np.clip(part, least, most)).astype(each.dtype))
+            first += each.size
+        sides.append(side_of(prior, summary, side, parameters))
+    return State(*sides)
+
+
+def _gradient(here: Iterate) -> Array:
+    """Gradient of the bound with respect to the logarithms of all parameters."""
+    problem, state, totals, _ = here
+    exposures = (exposure_of_loadings(state), exposure_of_components(state))
+    priors = (problem.loadings_prior, problem.components_prior)
+    parts: list[Array] = []
+    for side, prior, total, exposure in zip(state, priors, totals[:2], exposures, strict=True):
+        parts += _side_gradient(side, prior, total, exposure)
+    return np.concatenate([part.ravel() for part in parts]).astype(np.float64)
+
+
+def _side_gradient(side: Side, prior: Distribution, total: Array, exposure: Array) -> list[Array]:
+    """Derivatives with respect to the logarithms of one side's parameters, given its total and exposure."""
+    q: Any = side.conditional
+    if q is None:  # components without a prior, on the simplex: the softmax of their logarithms
+        return [total - side.matrix * total.sum(axis=-1, keepdims=True)]
+    best: Any = prior.conditional(total, exposure)
+    if isinstance(q, Gamma):
+        return _gamma_gradient(q, best)
+    if isinstance(q, Dirichlet):
+        return [_dirichlet_gradient(q, best)]
+    assert isinstance(q, ScaledDirichlet)
+    scale = _gamma_gradient(q.scale, best.scale)
+    return [_dirichlet_gradient(q.proportions, best.proportions), *scale]
+
+
+def _gamma_gradient(q: Gamma, best: Gamma) -> list[Array]:
+    """With respect to log shape and log rate; 0 where q is the conditional."""
+    shape, rate = np.asarray(q.shape), np.asarray(q.rate)
+    shape_off, rate_off = best.shape - shape, best.rate - rate
+    by_shape = shape * (shape_off * polygamma(1, shape) - rate_off / rate)
+    by_rate = -shape_off + rate_off * shape / rate
+    return [_summed(by_shape, shape.shape), _summed(by_rate, rate.shape)]
+
+
+def _dirichlet_gradient(q: Dirichlet, best: Dirichlet) -> Array:
+    """With respect to log concentration; 0 where q is the conditional."""
+    alpha = np.asarray(q.concentration)
+    off = np.asarray(best.concentration) - alpha
+    shared = polygamma(1, alpha.sum(axis=-1, keepdims=True)) * off.sum(axis=-1, keepdims=True)
+    return alpha * (polygamma(1, alpha) * off - shared)
+
+
+def _summed(values: Array, shape: tuple[int, ...]) -> Array:
+    """Sum over the axes along which a parameter is the same."""
+    values = np.atleast_2d(values)
+    full = (1,) * (values.ndim - len(shape)) + shape
+    axes = tuple(axis for axis, length in enumerate(full) if length == 1 and values.shape[axis] > 1)
+    return values.sum(axis=axes, keepdims=True).reshape(shape)

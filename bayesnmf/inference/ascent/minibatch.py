@@ -1,0 +1,268 @@
+"""Stochastic variational inference: natural-gradient steps from batches of rows.
+
+Hoffman, Blei, Wang and Paisley (2013), *Stochastic variational inference*, JMLR 14, for every pair of priors. The
+loadings of a batch's rows are settled given the components; then the natural parameters of q(components) go a part ρ
+of the way to what they would be if all rows were like the batch::
+
+    λ ← (1 − ρ) λ + ρ (prior + n / |batch| · totals of the batch)         ρ = (t + delay)^(−forgetting)
+
+λ is the prior plus n times a running mean of totals a row, so this mean is what is carried (`Components`). Rates of
+Gammas follow in the same way from a running mean of exposures, and components without a prior are the mode at the
+running totals (stochastic EM). Allocation step, updates and objective are those of coordinate ascent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.data.counts import Counts
+from bayesnmf.inference.allocating import allocate
+from bayesnmf.inference.ascent.coordinate_ascent import WINDOW, Ascent, Schedule
+from bayesnmf.inference.ascent.settled_loadings import (
+    FINAL_ITER,
+    FINAL_TOL,
+    even_loadings,
+    full_size,
+    local_pass,
+    put_rows,
+    rows_of,
+    rows_of_problem,
+    settle,
+)
+from bayesnmf.inference.sides import MeanField, Problem, Side, State, exposure_of_components, update_loadings
+from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
+from bayesnmf.priors import Dirichlet, Distribution, Gamma
+
+Array = NDArray[Any]
+LOCAL_TOL, LOCAL_ITER = 1e-2, 100  # a batch's rows are settled to this, relative to their largest loading
+SHARED_WORK = 5_000_000  # multiply-adds of a pass over a batch from which threads pay, on a busy machine too
+LEAST_FACTOR = 1e-6  # before running totals are multiplied out
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How large batches are, and how fast their steps shrink.
+
+    Attributes
+    ----------
+    size : int
+        Most rows of a batch.
+    forgetting, delay : float
+        Step t = 1, 2, … goes the part (t + delay)^−forgetting of the way, and never further than all of it. With
+        forgetting in (0.5, 1] the steps converge (Robbins & Monro 1951).
+    sweeps : int or None
+        Updates of a batch's loadings before the components move; None is until they settle.
+    """
+
+    size: int = 256
+    forgetting: float = 0.6
+    delay: float = 1.0
+    sweeps: int | None = None
+
+    def rate(self, step: int) -> float:
+        """Return the size of a step, counted from 1."""
+        return (step + self.delay) ** -self.forgetting
+
+    def split(self, rows: Array) -> list[Array]:
+        """Cut rows into as few batches as can be, of equal sizes to one row."""
+        return np.array_split(rows, -(-len(rows) // self.size))
+
+
+class Components:
+    """The components as running means over rows: totals (K, m), in counts a row, and exposures (K, 1).
+
+    Totals are kept as a factor times an array, so that a step writes the features of its batch alone.
+
+    Parameters
+    ----------
+    problem : Problem
+        Names their prior and the way they are carried; its counts are those that `side` was made from.
+    side : Side
+        Where they start.
+    rows : int
+        How many rows the problem has.
+    """
+
+    def __init__(self, problem: Problem, side: Side, rows: int) -> None:
+        self.prior: Any = problem.components_prior
+        self.summary: Any = problem.components_summary
+        self.rows = rows
+        q: Any = side.conditional
+        if q is None:  # values do not say how many counts they are from
+            total, exposure = side.matrix * (problem.counts.total / len(side.matrix)), np.zeros((1, 1))
+        else:
+            total = np.asarray(getattr(q, self._parameter)) - getattr(self.prior, self._parameter)
+            exposure = np.atleast_2d(np.asarray(getattr(q, "rate", 0.0)) - getattr(self.prior, "rate", 0.0))
+        if np.all(exposure == exposure[:, :1]):
+            exposure = exposure[:, :1]
+        dtype = problem.counts.dtype
+        self.exposure = np.asarray(exposure / rows, dtype)
+        self.factor = 1.0
+        self.values = np.asarray(total / rows, dtype).T.copy()
+        self.sums = self.values.sum(axis=0, dtype=np.float64)
+
+    def side(self) -> Side:
+        """Carry all of them."""
+        total = (self.rows * self.factor) * self.values.T
+        return self.summary.carry(self.prior, total, self.rows * self.exposure, None)
+
+    def side_of(self, features: Array) -> Side:
+        """Carry some features, and in one last column the sum of all others, if there are any.
+
+        Features without counts in a batch enter its local problem by their sum alone, and sums of the entries of a
+        Dirichlet are Dirichlet, of Gammas of one rate Gamma. The penalty is left out.
+        """
+        prior, summary = self.prior, self.summary
+        if isinstance(summary, MeanField):
+            prior, summary = self._prior_of(features), replace(summary, penalised=False)
+        total = self.values[features] * (self.rows * self.factor)
+        if len(features) < len(self.values):
+            others = self.rows * self.sums - total.sum(axis=0, dtype=np.float64)
+            total = np.vstack([total, np.maximum(others, 0).astype(total.dtype)])
+        return summary.carry(prior, total.T, self.rows * self.exposure, None)
+
+    def step(self, features: Array, total: Array, exposure: Array, rate: float) -> None:
+        """Go the part `rate` of the way to a batch's means: totals (K, features) and exposures (K, 1)."""
+        factor = (1 - rate) * self.factor
+        if factor < LEAST_FACTOR:
+            self.values, self.factor, factor = self.values * factor, 1.0, 1.0
+        sums = (1 - rate) * self.sums + rate * total.sum(axis=1, dtype=np.float64)
+        exposure = (1 - rate) * self.exposure + rate * exposure
+        self.values[features] += (rate / factor) * total.T
+        self.factor, self.sums, self.exposure = factor, sums, exposure
+
+    @property
+    def _parameter(self) -> str:
+        """The parameter of prior and q that totals are added to."""
+        return "shape" if isinstance(self.prior, Gamma) else "concentration"
+
+    @cached_property
+    def mergeable(self) -> bool:
+        """Whether a sum of features has a distribution of the same family: unless their rates differ."""
+        rate = np.atleast_1d(getattr(self.prior, "rate", 0.0))
+        return rate.shape[-1] == 1 and self.exposure.shape[-1] == 1
+
+    def _prior_of(self, features: Array) -> Gamma | Dirichlet:
+        """Return the prior of some features and of the sum of all others."""
+        given = np.asarray(getattr(self.prior, self._parameter))
+        m, each = len(self.values), given.shape and given.shape[-1] > 1
+        few = given[..., features] if each else np.broadcast_to(given, (*given.shape[:-1], len(features)))
+        if len(features) < m:
+            whole = given.sum(axis=-1, keepdims=True) if each else given * m
+            last = whole - few.sum(axis=-1, keepdims=True)
+            few = np.concatenate([few, last], axis=-1)
+        return replace(self.prior, **{self._parameter: few})
+
+
+def with_counts(counts: Counts, mergeable: bool) -> tuple[Counts, Array]:
+    """Merge all features without counts into a last one, if there are any; return also which stand by themselves."""
+    matrix, m = counts.matrix, counts.shape[1]
+    present = np.zeros(m, dtype=bool)
+    present[matrix.indices] = True
+    features = np.flatnonzero(present)
+    if len(features) == m or not mergeable:
+        return counts, np.arange(m)
+    places = np.cumsum(present, dtype=matrix.indices.dtype) - 1
+    arrays = (matrix.data, places[matrix.indices], matrix.indptr)
+    merged = csr_array(arrays, shape=(counts.shape[0], len(features) + 1))
+    return Counts(merged, counts.row_names, np.append(counts.feature_names[features], "others")), features
+
+
+def step_on_batch(
+    components: Components, part: Problem, q: Distribution | None, batching: Batching, step: int, threads: int | None
+) -> Distribution:
+    """Settle the loadings of a batch, take a step of the components, and return q of the loadings.
+
+    Parameters
+    ----------
+    part : Problem
+        Of the batch's rows, with all features.
+    q : Gamma, Dirichlet, ScaledDirichlet or None
+        Where their loadings start; None is their counts shared out evenly.
+    step : int
+        Which step it is, counted from 1.
+    """
+    counts, features = with_counts(part.counts, components.mergeable)
+    side = components.side_of(features)
+    summary: Any = MeanField(component_axis=1, penalised=False)
+    part = replace(part, counts=counts, loadings_summary=summary, fixed_components=True)
+    loadings = even_loadings(part, side, len(side.matrix)) if q is None else summary.of(part.loadings_prior, q)
+    if threads is None and counts.nnz * len(side.matrix) < SHARED_WORK:
+        threads = 1
+    tol, most = (LOCAL_TOL, LOCAL_ITER) if batching.sweeps is None else (0.0, batching.sweeps - 1)
+    state = settle(part, State(loadings, side), tol, most, threads).state
+    totals = allocate(part, state, threads)
+    state = update_loadings(part, state, totals.loadings)
+    rows = counts.shape[0]
+    means = totals.components[:, : len(features)] / rows, exposure_of_components(state) / rows
+    components.step(features, *means, batching.rate(step))
+    return state.loadings.conditional  # type: ignore[return-value]
+
+
+def minibatch_ascent(
+    problem: Problem,
+    state: State,
+    schedule: Schedule,
+    batching: Batching,
+    rng: np.random.Generator,
+    report: Callable[[int, float], None],
+) -> Ascent:
+    """Take epochs over all rows in random batches, until the bound no longer rises, `max_iter` or Ctrl-C.
+
+    A batch's loadings start where they were left. The trace is the bound itself, of all rows, at the state that an
+    epoch ends in; after the last epoch all rows are settled, and its entry is the bound at that state. It need not
+    rise: an ascent is converged when the best bound of the last epochs exceeds the best before by less than `tol`.
+    """
+    n = problem.counts.shape[0]
+    components = Components(problem, state.components, n)
+    q = full_size(state.loadings.conditional, (n, len(state.components.matrix)))
+    trace: list[float] = []
+    steps, within, converged = 0, False, False
+
+    def bound(tol: float = 0.0, max_iter: int = 0) -> float:
+        return local_pass(problem, components.side(), q, tol, max_iter, schedule.threads)[0]
+
+    def end(converged: bool, reason: str) -> Ascent:
+        loadings = problem.loadings_summary.of(problem.loadings_prior, q)
+        status = Status(converged, reason, max(len(trace) - 1, 0))
+        return Ascent(problem, State(loadings, components.side()), trace, [], status)
+
+    try:
+        for epoch in range(schedule.max_iter + 1):
+            within = epoch > 0
+            for rows in batching.split(rng.permutation(n)) if within else []:
+                steps += 1
+                part = rows_of_problem(problem, rows)
+                at = step_on_batch(components, part, rows_of(q, rows), batching, steps, schedule.threads)
+                put_rows(q, rows, at)
+            trace.append(bound())
+            within = False
+            report(epoch, trace[-1])
+            if np.isnan(trace[-1]):
+                return end(False, NOT_A_NUMBER)
+            converged = stalled(trace, schedule.tol)
+            if converged:
+                break
+        if schedule.max_iter:
+            trace[-1] = bound(FINAL_TOL, FINAL_ITER)
+    except KeyboardInterrupt:
+        trace[len(trace) if within else -1 :] = [bound()]
+        return end(False, INTERRUPTED)
+    if converged:
+        return end(True, f"bound rose by less than {schedule.tol:g} relative in {WINDOW} epochs")
+    return end(False, f"all {schedule.max_iter} epochs done")
+
+
+def stalled(trace: list[float], tol: float) -> bool:
+    """Whether the best of the last epochs exceeds the best before by less than `tol` times its size."""
+    if tol == 0 or len(trace) <= WINDOW:
+        return False
+    before, lately = max(trace[:-WINDOW]), max(trace[-WINDOW:])
+    return lately - before < tol * max(abs(lately), 1.0)

@@ -1,0 +1,170 @@
+"""Alternating Poisson regression by coordinate descent ([C] alg. 1, 29-31): maximum likelihood and MAP.
+
+Each side is regressed on the other: EM gets stuck where coordinate descent does not. Dirichlet sides are fitted free
+and normalised ([C] lemma 1, cor. 2): with the loadings flat, the scale of a component may move between the sides.
+A rate τ that all loadings of a row share divides them by 1 + τ and changes nothing else ([GP] lemma 6.1), so they are
+fitted flat and divided at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.inference.allocating import allocate
+from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Schedule, Steps, step
+from bayesnmf.inference.sides import Problem, State
+from bayesnmf.kernels.cpu.allocation import Totals
+from bayesnmf.kernels.cpu.regression import poisson_regression
+from bayesnmf.kernels.cpu.sums import scale_rows, sum_rows
+from bayesnmf.kernels.cpu.vectors import is_padded, padded_copy
+from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet, ScaledProportions
+
+Array = NDArray[Any]
+FLOOR = 1e-15
+NEWTON_STEPS = {"scd": 1, "ccd": 2}
+SWEEPS = {"scd": 3, "ccd": 1}  # of each side, where none are stated
+
+
+def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:
+    """Propose a sweep of coordinate descent over both sides, and an EM step should that lower the objective.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Its `sweeps` are those of coordinate descent for each side, after one EM step ("refinement", [C] B.2).
+    kind : {"scd", "ccd"}
+        Sequential: one Newton step for a coordinate at a time. Cyclic: a second one where the first was large.
+    """
+    by_row, by_feature = problem.counts.matrix, problem.counts.transposed
+    settings: dict[str, Any] = {
+        "sweeps": schedule.sweeps, "newton_steps": NEWTON_STEPS[kind], "floor": FLOOR, "threads": schedule.threads,
+        "reuse": True,  # what `_free` returns is nobody else's
+    }  # fmt: skip
+    plain = replace(schedule, kind="alternating", sweeps=1)
+
+    def steps(here: Iterate) -> Iterator[State]:
+        loadings, components = _free(problem, here.state, here.totals)
+        priors = _gammas(problem, loadings.shape[1])
+        for side in schedule.sides:
+            if side == "loadings":
+                loadings = poisson_regression(by_row, loadings, components, priors[0], **settings)
+            else:
+                components = poisson_regression(by_feature, components.T, loadings.T, priors[1], **settings).T
+            _rescale(problem, priors, loadings, components)
+        yield _carried(problem, here.state, loadings, components)
+        yield step(problem, here.state, allocate(problem, here.state, schedule.threads, plain.visited), plain)
+
+    return steps
+
+
+def _gammas(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
+    """Return for each side c − 1 and d of Gamma(c, d) priors, with K columns.
+
+    A Dirichlet(η) on a component is Gamma(η, Σ(η − 1)): at sum 1 the best scale is 1 ([C] cor. 2).
+    """
+    dtype = problem.counts.dtype
+    m = problem.counts.shape[1]
+    components, loadings = problem.components_prior, problem.loadings_prior
+    if isinstance(components, Gamma):
+        below, rate = (np.atleast_2d(each).T for each in (components.shape, components.rate))
+    else:
+        below = np.atleast_2d(components.concentration).T
+        full = np.broadcast_to(below, (m, below.shape[1]))
+        rate = (full - 1).sum(axis=0, keepdims=True)
+    pairs: list[tuple[Any, Any]] = [(0.0, 0.0), (below - 1, rate)]
+    if isinstance(loadings, Gamma) and isinstance(components, Gamma):
+        pairs[0] = (np.atleast_2d(loadings.shape) - 1, np.atleast_2d(loadings.rate))
+
+    def rows(each: Any) -> Array:
+        each = np.atleast_2d(each)
+        return np.broadcast_to(each, (len(each), rank)).astype(dtype)
+
+    return [(rows(less), rows(rate)) for less, rate in pairs]
+
+
+def _free(problem: Problem, state: State, totals: Totals) -> tuple[Array, Array]:
+    """Return copies of both factors on the scale of the counts, off the floor at 0; the totals lend their memory."""
+    loadings = state.loadings.value
+    if isinstance(loadings, ScaledProportions):
+        loadings = loadings.proportions
+    if not isinstance(problem.loadings_prior, Gamma):
+        loadings = loadings * problem.counts.row_totals[:, None].astype(loadings.dtype)
+    elif isinstance(problem.components_prior, Dirichlet) and not problem.loadings_prior.flat:
+        loadings = loadings * _shrinkage(problem.loadings_prior, loadings.dtype)
+    components = state.components.matrix
+    own = [
+        total if total.shape == factor.shape and is_padded(total, axis) else padded_copy(factor, axis)
+        for factor, total, axis in ((loadings, totals.loadings, 1), (components, totals.components, 0))
+    ]
+    for factor, copy in zip((loadings, components), own, strict=True):
+        np.maximum(factor, FLOOR, out=copy)
+    return own[0], own[1]
+
+
+def _rescale(problem: Problem, priors: list[tuple[Array, Array]], loadings: Array, components: Array) -> None:
+    """Move the free scales, in place, which leaves the rates or raises the likelihood.
+
+    Components on the simplex: their sums go to the loadings, whose rows then take the totals of the counts, the best
+    there are. Both sides flat: the mean of a component's loadings becomes the mean of its entries ([C] B.2). Else the
+    scale of every component is the best that the priors have for it, along a ridge where coordinates alone are slow.
+    """
+    sums = sum_rows(components.T)
+    if isinstance(problem.components_prior, Dirichlet):
+        _move_scale(loadings, components, sums)
+        totals = problem.counts.row_totals[:, None].astype(loadings.dtype)
+        scale = totals / loadings.sum(axis=1, keepdims=True)
+        loadings *= np.where(totals > 0, scale, 1)
+    elif problem.components_prior.flat and problem.loadings_prior.flat:
+        means = sum_rows(loadings) / len(loadings), sums / components.shape[1]
+        _move_scale(loadings, components, np.sqrt(means[1] / means[0]))
+    else:
+        _move_scale(loadings, components, _best_scale(priors, loadings, components.T))
+
+
+def _move_scale(loadings: Array, components: Array, ratio: Array) -> None:
+    scale_rows(loadings, ratio)
+    scale_rows(components.T, 1 / ratio)
+
+
+def _best_scale(priors: list[tuple[Array, Array]], loadings: Array, transposed: Array) -> Array:
+    """Return r (K,) at which r θ and β / r have the greatest prior density, 1 where there is none.
+
+    With Gamma(a, b) and Gamma(c, d) it solves P r² − p r − Q = 0, p = Σ(a − 1) − Σ(c − 1), P = Σ bθ, Q = Σ dβ.
+    """
+    (p_loadings, P), (p_components, Q) = (
+        (np.broadcast_to(less, value.shape).sum(axis=0, dtype=np.float64), (rate * value).sum(axis=0, dtype=np.float64))
+        for (less, rate), value in zip(priors, (loadings, transposed), strict=True)
+    )
+    p = p_loadings - p_components
+    root = np.sqrt(p**2 + 4 * P * Q)
+    top, bottom = np.where(p > 0, p + root, 2 * Q), np.where(p > 0, 2 * P, root - p)
+    return np.divide(top, bottom, out=np.ones_like(top), where=bottom > 0)
+
+
+def _shrinkage(prior: Gamma, dtype: Any) -> Array:
+    """Return 1 + τ, by which rates τ of the loadings' prior divide them ([GP] lemma 6.1): (1, 1) or (n, 1)."""
+    return 1 + np.atleast_2d(prior.rate)[:, :1].astype(dtype)
+
+
+def _carried(problem: Problem, before: State, loadings: Array, components: Array) -> State:
+    """Return free factors as the modes that the problem carries."""
+    value: Any = loadings
+    if not isinstance(problem.loadings_prior, Gamma):
+        kept: Any = before.loadings.value
+        kept = kept.proportions if isinstance(kept, ScaledProportions) else kept
+        filled = problem.counts.row_totals[:, None] > 0
+        value = np.where(filled, loadings / loadings.sum(axis=1, keepdims=True), kept)
+    elif isinstance(problem.components_prior, Dirichlet) and not problem.loadings_prior.flat:
+        value = loadings / _shrinkage(problem.loadings_prior, loadings.dtype)
+    if isinstance(problem.loadings_prior, ScaledDirichlet):
+        total = problem.counts.row_totals[:, None].astype(loadings.dtype)
+        value = ScaledProportions(value, problem.loadings_prior.scale.mode(total, np.ones_like(total, shape=(1, 1))))
+    return State(
+        problem.loadings_summary.at(problem.loadings_prior, value),  # type: ignore[attr-defined]
+        problem.components_summary.at(problem.components_prior, components),  # type: ignore[attr-defined]
+    )

@@ -1,0 +1,1 @@
+"""Iterations on a GPU."""

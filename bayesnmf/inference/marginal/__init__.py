@@ -1,0 +1,1 @@
+"""The allocation model: parameters integrated out, allocations left."""

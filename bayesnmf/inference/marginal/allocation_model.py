@@ -1,0 +1,104 @@
+"""The marginal of an allocation: loadings, components and scales integrated out in closed form.
+
+Given the components' rows sum to 1, loadings and components meet the allocations only through the totals
+A_ik = S_ik+ and B_kj = S_+kj, and each side integrates to a ratio of normalising constants: its prior's over its
+conditional's ([K] 7-9 for the Dirichlet-Gamma model; the other two by the same argument).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from bayesnmf.kernels.cpu.urn import Urn
+from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet
+
+Array = NDArray[Any]
+
+
+def log_p_totals(
+    loadings_total: Array, components_total: Array, loadings_prior: Distribution, components_prior: Dirichlet
+) -> float:
+    """Log p(S) + Σ log S!: all of the marginal of an allocation that depends on its totals alone.
+
+    Parameters
+    ----------
+    loadings_total, components_total : ndarray of shape (n, K) and (K, m)
+        A and B, whole numbers or not, with the same sum for every component.
+    loadings_prior : Gamma, Dirichlet or ScaledDirichlet
+        The flat Gamma(1, 0) counts as the density 1.
+    components_prior : Dirichlet
+
+    Returns
+    -------
+    float
+        In nats, Poisson scale.
+    """
+    loadings_total = np.asarray(loadings_total, np.float64)
+    components_total = np.asarray(components_total, np.float64)
+    n = len(loadings_total)
+    components = _evidence_of_side(components_prior, components_total)
+    if isinstance(loadings_prior, ScaledDirichlet):
+        scale = _evidence_of_side(loadings_prior.scale, loadings_total.sum(axis=1, keepdims=True))
+        return components + scale + _evidence_of_side(loadings_prior.proportions, loadings_total)
+    loadings = _evidence_of_side(loadings_prior, loadings_total)
+    # Rows of Dirichlet loadings sum to 1, and exp of minus that stands in the Poisson density of every sample.
+    return components + loadings - (n if isinstance(loadings_prior, Dirichlet) else 0)
+
+
+def log_p_allocation(S: Array, loadings_prior: Distribution, components_prior: Dirichlet) -> float:
+    """Log p(S) with loadings and components integrated out, Poisson scale, in nats ([K] 7-9).
+
+    Parameters
+    ----------
+    S : ndarray of shape (n, K, m)
+        Allocations, nonnegative, whole numbers or not.
+    loadings_prior : Gamma, Dirichlet or ScaledDirichlet
+        Parameters broadcastable to (n, K).
+    components_prior : Dirichlet
+        Parameters broadcastable to (K, m).
+    """
+    totals = log_p_totals(S.sum(axis=2), S.sum(axis=0), loadings_prior, components_prior)
+    return totals - float(gammaln(S + 1.0).sum())
+
+
+def _evidence_of_side(prior: Gamma | Dirichlet, total: Array) -> float:
+    """Log ∫ p(side) side^total exp(−side) for a Gamma; without the exponential for rows on the simplex."""
+    conditional = prior.conditional(total, np.ones((1, 1)))
+    return prior.log_normaliser(total.shape) - conditional.log_normaliser(total.shape)
+
+
+def urn_of(loadings_prior: Distribution, components_prior: Dirichlet, rank: int, m: int) -> Urn:
+    """Return the Pólya urn of the model: ratios of the marginals of two allocations that differ in one token.
+
+    What all components of a row have in common is left out, for Dirichlet and scaled Dirichlet loadings
+    (`log_p_beside_urn`). A Gamma loading's token has weight (shape + A) / (rate + 1).
+    """
+    eta = np.atleast_2d(np.asarray(components_prior.concentration, np.float64))
+    if isinstance(loadings_prior, Gamma):
+        shape, weight = loadings_prior.shape, 1 / (1 + np.asarray(loadings_prior.rate, np.float64))
+    else:
+        shape, weight = loadings_prior.concentration, np.ones(())
+    sums = np.ascontiguousarray(np.broadcast_to(eta, (rank, m)).sum(axis=1))
+    return Urn(_rows(shape, rank), _rows(weight, rank), _rows(eta.T, rank), sums)
+
+
+def log_p_beside_urn(loadings_prior: Distribution, row_totals: Array, rank: int) -> float:
+    """Log of what the urn leaves out of the probability of the tokens: it depends on the row totals alone."""
+    size = (len(row_totals), rank)
+    if isinstance(loadings_prior, Gamma):
+        return _evidence_of_side(loadings_prior, np.zeros(size))
+    sums = np.broadcast_to(np.asarray(loadings_prior.concentration, np.float64), size).sum(axis=1)
+    simplex = float((gammaln(sums) - gammaln(sums + row_totals)).sum())
+    if isinstance(loadings_prior, ScaledDirichlet):
+        return simplex + _evidence_of_side(loadings_prior.scale, row_totals[:, None])
+    return simplex - len(row_totals)
+
+
+def _rows(parameter: Any, rank: int) -> Array:
+    """A parameter as an array (rows, K), with one row where all are the same by broadcasting."""
+    rows = np.atleast_2d(np.asarray(parameter, np.float64))
+    return np.ascontiguousarray(np.broadcast_to(rows, (len(rows), rank)))

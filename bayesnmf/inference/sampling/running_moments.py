@@ -1,0 +1,159 @@
+"""Means, standard deviations, R-hat and effective sample sizes of all draws of chains, of which only some are kept.
+
+Draws are summed in batches as they come. Halves of chains, made of batches, give the split R-hat; means of batches
+give the effective sample size (batch means, of draws that hang together for less than a batch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.inference import alignment
+from bayesnmf.inference.sides import Value
+from bayesnmf.priors import ScaledProportions
+
+Array = NDArray[Any]
+BATCHES = 20  # of each chain; an effective sample size from 4 chains is then known to about 16 %
+
+
+class Entries(NamedTuple):
+    """A number for each loading (n, K), component entry (K, m) and, where there are any, scale (n,)."""
+
+    loadings: Array
+    components: Array
+    scale: Array | None = None
+
+    def reordered(self, order: Array) -> Entries:
+        """Return the same with component `order[k]` as component k."""
+        return self._replace(loadings=self.loadings[:, order], components=self.components[order])
+
+
+class Summary(NamedTuple):
+    """What all draws of all chains say of every entry."""
+
+    mean: Entries
+    sd: Entries
+    r_hat: Entries
+    ess: Entries
+
+
+def entries_of(loadings: Value, components: Array) -> Entries:
+    """Make entries of one draw."""
+    if isinstance(loadings, ScaledProportions):
+        return Entries(loadings.proportions, components, loadings.scale[:, 0])
+    return Entries(loadings, components)
+
+
+class Running:
+    """Sums over the draws of one chain.
+
+    Parameters
+    ----------
+    draws : int
+        How many will come; fewer may.
+    matching : bool
+        Whether to match the components of each draw to the mean of those before it, since labels may switch.
+    """
+
+    def __init__(self, draws: int, matching: bool) -> None:
+        self.length = -(-draws // BATCHES)  # of a batch
+        self.matching = matching
+        self.counts: list[int] = []
+        self.sums: list[tuple[Array, ...]] = []  # of each batch
+        self.squares: tuple[Array, ...] = ()
+        self.first: tuple[Array, ...] = ()  # sums are of differences from it, so that squares lose no digits
+
+    def add(self, loadings: Value, components: Array) -> None:
+        """Take in one draw."""
+        drawn = entries_of(loadings, components)
+        if self.matching and self.counts:
+            drawn = drawn.reordered(alignment.match_components(drawn.components, self._mean_side(1)))
+        values = tuple(value for value in drawn if value is not None)
+        if not self.counts:
+            self.first = tuple(np.array(value) for value in values)
+            self.squares = tuple(np.zeros(value.shape) for value in values)
+        if not self.counts or self.counts[-1] == self.length:
+            self.counts.append(0)
+            self.sums.append(tuple(np.zeros(value.shape) for value in values))
+        for value, first, total, squares in zip(values, self.first, self.sums[-1], self.squares, strict=True):
+            difference = value - first
+            total += difference
+            squares += np.square(difference, out=difference)
+        self.counts[-1] += 1
+
+    def mean(self) -> Entries:
+        """Return the mean so far."""
+        return Entries(*(self._mean_side(side) for side in range(len(self.first))))
+
+    def _mean_side(self, side: int) -> Array:
+        total: Array = sum(batch[side] for batch in self.sums)  # type: ignore[assignment]
+        return self.first[side] + total / sum(self.counts)
+
+
+def summarise(chains: Sequence[Running], components: Array) -> Summary:
+    """Put chains together, each in the order of components that matches the given ones (K, m) best."""
+    means = [chain.mean() for chain in chains]
+    matching = chains[0].matching
+    rank = len(components)
+    orders = [alignment.match_components(m.components, components) if matching else np.arange(rank) for m in means]
+    found = []
+    for side, name in enumerate(("loadings", "components", "scale")[: len(chains[0].first)]):
+        parts = [_Part(chain, side, _axis_order(name, order)) for chain, order in zip(chains, orders, strict=True)]
+        found.append(_summarise_side(parts))
+    return Summary(*(Entries(*values) for values in zip(*found, strict=True)))
+
+
+def _axis_order(name: str, order: Array) -> Any:
+    """Return what to index the entries of a side with."""
+    return {"loadings": (slice(None), order), "components": order, "scale": slice(None)}[name]
+
+
+class _Part:
+    """One side of one chain: counts and means of its batches, and the sum of squares about a point."""
+
+    def __init__(self, chain: Running, side: int, order: Any) -> None:
+        self.counts = np.array(chain.counts)
+        self.first = chain.first[side][order]
+        self.squares = chain.squares[side][order]
+        self.sums = [batch[side][order] for batch in chain.sums]
+        self.full = self.counts == chain.length
+
+    def halves(self) -> list[tuple[int, Array]]:
+        """Return the number of draws and their mean in each half of the batches."""
+        middle = (len(self.counts) + 1) // 2
+        parts = [(self.counts[:middle], self.sums[:middle]), (self.counts[middle:], self.sums[middle:])]
+        return [(int(n.sum()), np.sum(sums, axis=0) / n.sum() + self.first) for n, sums in parts if len(n)]
+
+    def squares_about_halves(self) -> Array:
+        """Return the sum of squared differences of draws from the mean of their half."""
+        return self.squares - sum(n * np.square(mean - self.first) for n, mean in self.halves())
+
+    def batch_means(self) -> list[Array]:
+        """Return the means of the batches that are full."""
+        return [
+            total / n + self.first for total, n, full in zip(self.sums, self.counts, self.full, strict=True) if full
+        ]
+
+
+def _summarise_side(parts: list[_Part]) -> tuple[Array, Array, Array, Array]:
+    """Mean, sd, split R-hat and batch-means effective sample size of one side."""
+    halves = [half for part in parts for half in part.halves()]
+    draws = sum(n for n, _ in halves)
+    mean: Array = np.asarray(sum(n * value for n, value in halves)) / draws
+    inner = np.maximum(sum(part.squares_about_halves() for part in parts), 0.0)
+    total = inner + sum(n * np.square(value - mean) for n, value in halves)
+    variance = total / max(draws - 1, 1)
+    batches = [value for part in parts for value in part.batch_means()]
+    with np.errstate(invalid="ignore", divide="ignore"):  # what is constant has neither
+        within = inner / (draws - len(halves))
+        between = np.var([value for _, value in halves], axis=0, ddof=1) if len(halves) > 1 else np.nan
+        r_hat = np.sqrt(1 - len(halves) / draws + between / within)
+        length = parts[0].counts[0]
+        about = np.mean([np.square(value - mean) for value in batches], axis=0) if len(batches) > 1 else np.nan
+        ess = np.minimum(draws * variance / (length * about * len(batches) / (len(batches) - 1)), draws)
+    constant = variance == 0
+    return mean, np.sqrt(variance), np.where(constant, np.nan, r_hat), np.where(constant, float(draws), ess)

@@ -1,0 +1,1 @@
+"""Where an ascent starts, and which of several starts goes on."""

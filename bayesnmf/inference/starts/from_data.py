@@ -1,0 +1,124 @@
+"""A start made from the data: the nonnegative parts of a truncated singular value decomposition.
+
+NNDSVD (Boutsidis & Gallopoulos 2008, *SVD based initialization: a head start for nonnegative matrix factorization*)
+of the square roots of the counts, whose variance is about the same everywhere. Random vectors are iterated to the
+leading subspace (Halko, Martinsson & Tropp 2011, alg. 4.4), which cannot fail on small, empty or degenerate counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.data.counts import Counts
+from bayesnmf.inference.ascent.coordinate_ascent import Schedule, Steps, ascend
+from bayesnmf.inference.ascent.poisson_regression import SWEEPS, regression_steps
+from bayesnmf.inference.sides import Mode, Problem, State
+from bayesnmf.inference.starts.states import random_state, state_from_totals
+from bayesnmf.inference.status import INTERRUPTED
+from bayesnmf.kernels.cpu.allocation import expected_allocations
+from bayesnmf.priors import Dirichlet, Gamma
+
+Array = NDArray[Any]
+FLOOR = 1.0  # of a factor's mean: small values would be left only after very many updates, zeros never
+POWER_ITERATIONS, OVERSAMPLING = 4, 10
+DESCENT = 50  # iterations without priors
+
+
+def state_from_word(problem: Problem, word: str, rank: int, rng: np.random.Generator) -> State:
+    """Make the start that a word stands for: "svd", "descent" or "random"."""
+    if word == "descent":
+        return flattened_state(problem, rank, rng, "svd", DESCENT, None)
+    return data_state(problem, rank, rng) if word == "svd" else random_state(problem, rank, rng)
+
+
+def data_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
+    """Carry the conditionals given the allocations at the NNDSVD factors, whatever the priors and summaries.
+
+    Components beyond the rank of the counts are random.
+    """
+    counts = problem.counts
+    loadings, components = positive_factors(counts.matrix.astype(np.float64).sqrt(), rank, rng)
+    factors = loadings.astype(counts.dtype), components.astype(counts.dtype)
+    totals = expected_allocations(counts.matrix, *factors, threads=1)
+    return state_from_totals(problem, totals.loadings, totals.components)
+
+
+def flattened_state(
+    problem: Problem, rank: int, rng: np.random.Generator, word: str, iterations: int, threads: int | None
+) -> State:
+    """Carry the conditionals given the allocations at factors that were fitted without priors for some iterations.
+
+    Where concentrations are small, each row soon keeps to the components that it has taken, and these are still poor.
+    Coordinate descent on the likelihood alone ([C] alg. 1) makes better ones first.
+
+    Parameters
+    ----------
+    word : {"svd", "random"}
+        Where the descent starts.
+    """
+    flat = flat_problem(problem.counts)
+    begin = data_state if word == "svd" else random_state
+    schedule = Schedule("alternating", sweeps=SWEEPS["scd"], max_iter=iterations, threads=threads)
+    fitted = led_up(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"))
+    return at_factors(problem, fitted, threads)
+
+
+def flat_problem(counts: Counts) -> Problem:
+    """Return the problem whose objective is the log-likelihood of these counts."""
+    return Problem(counts, Gamma(1.0, 0.0), Dirichlet(1.0), Mode(), Mode(estimated=True))
+
+
+def at_factors(problem: Problem, fitted: State, threads: int | None) -> State:
+    """Carry the conditionals given the allocations at the state of another problem of the same counts."""
+    factors = fitted.loadings.geometric, fitted.components.geometric
+    totals = expected_allocations(problem.counts.matrix, *factors, threads=threads)
+    return state_from_totals(problem, totals.loadings, totals.components)
+
+
+def led_up(problem: Problem, state: State, schedule: Schedule, steps: Steps) -> State:
+    """Return where some iterations lead on the way to a start.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C was pressed: a start that is half made is nothing to keep.
+    """
+    ascent = ascend(problem, state, schedule, steps)
+    if ascent.status.reason == INTERRUPTED:
+        raise KeyboardInterrupt
+    return ascent.state
+
+
+def positive_factors(matrix: csr_array, rank: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return loadings (n, K) and components (K, m), everywhere positive, whose product is near a nonnegative matrix."""
+    left, singular, right = truncated_svd(matrix, rank, rng)
+    n, m = matrix.shape
+    level = np.sqrt(matrix.mean() / rank) or 1.0
+    loadings, components = level * rng.exponential(size=(n, rank)), level * rng.exponential(size=(rank, m))
+    for k in range(np.count_nonzero(singular > 1e-10 * singular.max(initial=0))):
+        pairs = [(np.maximum(s * left[:, k], 0), np.maximum(s * right[k], 0)) for s in (1, -1)]
+        sizes = [np.linalg.norm(one) * np.linalg.norm(two) for one, two in pairs]
+        chosen = int(np.argmax(sizes))
+        loading, component = pairs[chosen]
+        if sizes[chosen] > 0:
+            weight = np.sqrt(singular[k] * sizes[chosen])
+            loadings[:, k] = weight / np.linalg.norm(loading) * loading
+            components[k] = weight / np.linalg.norm(component) * component
+    floors = FLOOR * loadings.mean(axis=0), FLOOR * components.mean(axis=1)[:, None]
+    return np.maximum(loadings, floors[0]), np.maximum(components, floors[1])
+
+
+def truncated_svd(matrix: csr_array, rank: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Return the leading `rank` singular triplets, or as many as there are: (n, r), (r,), (r, m)."""
+    n, m = matrix.shape
+    transposed = matrix.T.tocsr()
+    basis = rng.standard_normal((m, min(rank + OVERSAMPLING, n, m)))
+    for _ in range(POWER_ITERATIONS):
+        basis = np.linalg.qr(matrix @ basis)[0]
+        basis = np.linalg.qr(transposed @ basis)[0]
+    left, singular, inner = np.linalg.svd(matrix @ basis, full_matrices=False)
+    return left[:, :rank], singular[:rank], (inner @ basis.T)[:rank]

@@ -1,0 +1,96 @@
+"""States to start from: random totals, given factors, or given distributions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.inference.sides import MeanField, Problem, Side, State, update_components, update_loadings
+from bayesnmf.kernels.cpu.allocation import expected_allocations
+from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet, ScaledProportions, matrix
+
+Array = NDArray[Any]
+Given = Array | ScaledProportions | Distribution
+
+
+def random_state(problem: Problem, rank: int, rng: np.random.Generator, concentration: float = 1.0) -> State:
+    """Carry conditionals given random totals: each row's (each feature's) counts shared out by Dirichlet draws."""
+    counts, dtype = problem.counts, problem.counts.dtype
+    loadings_total, components_total = (
+        _shared_out(totals, np.full(rank, concentration), rng).astype(dtype, copy=False)
+        for totals in (counts.row_totals, counts.feature_totals)
+    )
+    return state_from_totals(problem, loadings_total, components_total.T)
+
+
+def _shared_out(totals: Array, concentration: Array, rng: np.random.Generator) -> Array:
+    shares = rng.dirichlet(concentration, size=len(totals))
+    shares *= totals[:, None]
+    return shares
+
+
+def state_from_totals(problem: Problem, loadings_total: Array, components_total: Array) -> State:
+    """Carry the conditionals given totals (n, K) and (K, m), with the components' sums at 1 for the exposure.
+
+    The totals may be overwritten.
+    """
+    one = np.ones((1, 1), dtype=loadings_total.dtype)
+    loadings = problem.loadings_summary.carry(problem.loadings_prior, loadings_total, one, None, reuse=True)
+    exposure = loadings.sums(1)[:, None].astype(loadings.dtype)
+    components = problem.components_summary.carry(
+        problem.components_prior, components_total, exposure, None, reuse=True
+    )
+    return State(loadings, components)
+
+
+def given_state(problem: Problem, loadings: Given, components: Given) -> State:
+    """Carry given factors or distributions.
+
+    A mean field cannot carry a bare factor: its q is then the conditional given the expected allocations and the
+    exposures at it, the components' at the new q of the loadings.
+    """
+    sides = (
+        _given_side(problem, "loadings", loadings),
+        _given_side(problem, "components", components),
+    )
+    state = State(*sides)
+    bare = [_is_bare(problem.loadings_summary, loadings), _is_bare(problem.components_summary, components)]
+    if not any(bare):
+        return state
+    totals = expected_allocations(problem.counts.matrix, state.loadings.geometric, state.components.geometric)
+    if bare[0]:
+        state = update_loadings(problem, state, totals.loadings)
+    if bare[1]:
+        state = update_components(problem, state, totals.components)
+    return state
+
+
+def _is_bare(summary: Any, given: Given) -> bool:
+    return isinstance(summary, MeanField) and not isinstance(given, Gamma | Dirichlet | ScaledDirichlet)
+
+
+def _given_side(problem: Problem, name: str, given: Given) -> Side:
+    prior = getattr(problem, f"{name}_prior")
+    summary = getattr(problem, f"{name}_summary")
+    dtype = problem.counts.dtype
+    if isinstance(given, Gamma | Dirichlet | ScaledDirichlet):
+        parameters = {key: np.asarray(value, dtype) for key, value in vars(given).items()}
+        return summary.of(prior, type(given)(**parameters))
+    if isinstance(prior, ScaledDirichlet) and not isinstance(given, ScaledProportions):
+        given = split_scale(given)
+    if isinstance(given, ScaledProportions):
+        given = ScaledProportions(given.proportions.astype(dtype), given.scale.astype(dtype))
+    else:
+        given = given.astype(dtype, order="F" if name == "components" else "C")
+    if _is_bare(summary, given):
+        return Side(given, matrix(given), None, 0.0)
+    return summary.at(prior, given)
+
+
+def split_scale(loadings: Array) -> ScaledProportions:
+    """Rows as proportions times a scale; a row of zeros has even proportions."""
+    scale = loadings.sum(axis=-1, keepdims=True)
+    even = np.full_like(loadings, 1 / loadings.shape[-1])
+    return ScaledProportions(np.divide(loadings, scale, out=even, where=scale > 0), scale)

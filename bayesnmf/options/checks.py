@@ -1,0 +1,178 @@
+"""Checks of the options of each method by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bayesnmf.checks import check_choice, check_count, check_flag, check_nonnegative, check_positive, make_plain, shown
+
+STARTS = ("race", "svd", "descent", "random")
+MOST_THREADS = 1024
+
+
+def check_coordinate_ascent(options: Any) -> None:
+    """Check what the options of map and vi have in common."""
+    check_settings(options)
+    if options.start is not None:
+        check_start(options.start, STARTS)
+    if options.schedule is not None:
+        check_choice(options.schedule, "schedule", ("joint", "alternating"))
+    check_choice(options.order, "order", ("loadings", "components"))
+    if options.sweeps is not None:
+        check_count(options.sweeps, "sweeps")
+    if options.extrapolate is not None:
+        check_flag(options.extrapolate, "extrapolate")
+    check_count(options.restarts, "restarts")
+    check_choice(options.dtype, "dtype", ("float64", "float32"))
+    check_count(options.max_iter, "max_iter", minimum=0)
+    if options.tol is not None:
+        check_nonnegative(options.tol, "tol")
+    check_threads(options.threads)
+    if options.restarts > 1 and not isinstance(options.start, str | None):
+        raise ValueError(
+            f"restarts={options.restarts} must go with a start that is a word, after which all others are random: a "
+            "given start is the same each time; leave start or restarts out"
+        )
+
+
+def check_decomposition(options: Any) -> None:
+    """Check the options of bld."""
+    check_settings(options)
+    check_start(options.start, ("fit", "map", "vi", "random"))
+    check_count(options.restarts, "restarts")
+    check_count(options.max_iter, "max_iter", minimum=0)
+    check_nonnegative(options.tol, "tol")
+    check_threads(options.threads)
+    if options.restarts > 1 and not isinstance(options.start, str):
+        raise ValueError(
+            f"restarts={options.restarts} needs a random start: a given one is one and the same; use start='fit'"
+        )
+
+
+def check_map_algorithm(options: Any) -> None:
+    """Check the algorithm of map against its other options."""
+    if options.algorithm is not None:
+        check_choice(options.algorithm, "algorithm", ("em", "scd", "ccd"))
+    check_nonnegative(options.kkt_tol, "kkt_tol")
+    if options.algorithm in (None, "em"):
+        return
+    if options.schedule == "joint":
+        raise ValueError(
+            f"schedule='joint' must go with algorithm='em': {options.algorithm!r} regresses one side on the other; "
+            "leave schedule out"
+        )
+    if options.basis == "log":
+        raise ValueError(f"basis='log' must go with algorithm='em': {options.algorithm!r} works in the natural basis")
+
+
+def check_vi_algorithm(options: Any) -> None:
+    """Check the algorithm of vi against its other options."""
+    if options.algorithm is not None:
+        check_choice(options.algorithm, "algorithm", ("coordinate", "settled", "gradient", "minibatch"))
+    _check_batches(options)
+    if not isinstance(options.learn, tuple | list):
+        raise TypeError(f"learn must be a tuple of sides, as in learn=('loadings',): found {shown(options.learn)}")
+    if not all(isinstance(side, str) and side in ("loadings", "components") for side in options.learn):
+        raise ValueError(f"learn must list sides, of 'loadings' and 'components': found {shown(options.learn)}")
+    if options.algorithm in (None, "coordinate"):
+        return
+    batches = options.algorithm == "minibatch"
+    asked = {
+        "start='race'": isinstance(options.start, str) and options.start == "race" and options.algorithm != "settled",
+        "schedule": options.schedule is not None,
+        "order": options.order != "loadings",
+        "sweeps": options.sweeps is not None and not batches,
+        "extrapolate": options.extrapolate and options.algorithm != "settled",
+        "learn": bool(options.learn) and options.algorithm != "settled",
+    }
+    reasons = {
+        "settled": "loadings settle, then the components move",
+        "gradient": "a gradient moves everything at once",
+        "minibatch": "batches settle their loadings, then take one step of the components",
+    }
+    reason = reasons[options.algorithm]
+    for name, given in asked.items():
+        if given:
+            raise ValueError(f"{name} must go with algorithm='coordinate': {reason}; leave {name} out")
+
+
+def _check_batches(options: Any) -> None:
+    """Check batch size and step sizes, which are of algorithm="minibatch" alone."""
+    for name in ("batch_size", "forgetting", "delay"):
+        if getattr(options, name) is not None and options.algorithm != "minibatch":
+            raise ValueError(
+                f"{name} must go with algorithm='minibatch': algorithm={options.algorithm!r} takes all rows at once; "
+                f"leave {name} out"
+            )
+    if options.batch_size is not None:
+        check_count(options.batch_size, "batch_size")
+    if options.forgetting is not None and not 0.5 < check_positive(options.forgetting, "forgetting") <= 1:
+        raise ValueError(
+            f"forgetting must be above 0.5 and at most 1, so that the steps converge: found {options.forgetting:g}; "
+            "give 0.6"
+        )
+    if options.delay is not None:
+        check_nonnegative(options.delay, "delay")
+
+
+def check_start(start: Any, words: tuple[str, ...]) -> None:
+    """Refuse a start that is neither one of the words, nor a Start, nor a Fit."""
+    if isinstance(start, str):
+        check_choice(start, "start", words)
+    elif not (hasattr(start, "loadings") and hasattr(start, "components")):
+        listed = ", ".join(repr(word) for word in words)
+        raise TypeError(f"start must be a Start(loadings, components), a Fit or one of {listed}: found {shown(start)}")
+
+
+def check_threads(threads: Any) -> None:
+    """Refuse a number of threads that is neither None nor a whole number from 1 to `MOST_THREADS`."""
+    if threads is not None and check_count(threads, "threads", most=10**40) > MOST_THREADS:
+        raise ValueError(f"threads must be at most {MOST_THREADS:,}; give the number of cores, or leave threads out")
+
+
+def check_settings(options: Any) -> None:
+    """Make numbers among the options plain, and refuse priors that are none."""
+    make_plain(options)
+    if type(options.priors).__name__ != "Priors":
+        raise TypeError(f"priors must be Priors(loadings=..., components=...): found {shown(options.priors)}")
+
+
+def check_sampler(options: Any) -> None:
+    """Check what the options of gibbs and nuts have in common."""
+    check_settings(options)
+    check_start(options.start, ("fit", "random"))
+    check_count(options.chains, "chains")
+    check_count(options.draws, "draws")
+    check_count(options.warmup, "warmup", minimum=0)
+
+
+def check_options_by_method(options: Any) -> None:
+    """Refuse options of several methods that do not say which are whose."""
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"options must map methods to options, as in {{'vi': VI(...)}}: found {shown(options)}")
+
+
+def check_options(options: Any, method: str, expected: type) -> None:
+    """Refuse the options of another method."""
+    if not isinstance(options, expected):
+        raise TypeError(
+            f"options must be bayesnmf.{expected.__name__}(...) for method={method!r}: found {type(options).__name__}"
+        )
+
+
+def check_device(options: Any) -> None:
+    """Check the device of map and vi against their other options; whether there is a GPU shows when a fit starts."""
+    check_choice(options.device, "device", ("cpu", "gpu"))
+    if options.device == "cpu":
+        return
+    if options.algorithm not in (None, "em", "coordinate"):
+        only = "em" if hasattr(options, "basis") else "coordinate"
+        raise ValueError(
+            f"device='gpu' must go with algorithm={only!r}: found {options.algorithm!r}, which runs on the CPU alone; "
+            "leave device or algorithm out"
+        )
+    if getattr(options, "learn", ()):
+        raise ValueError("learn must go with device='cpu', where the priors are improved; leave device or learn out")
+    if options.threads is not None:
+        raise ValueError(f"threads must go with device='cpu': found threads={options.threads}; leave threads out")

@@ -1,0 +1,84 @@
+"""Options that were left out, resolved for a call: what measured best on whole real matrices.
+
+`benchmarks/defaults.md` has the measurements, and the command that repeats them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.options.closed_form import MAP, VI
+from bayesnmf.options.methods import Options
+from bayesnmf.priors import Dirichlet, Gamma, Priors
+from bayesnmf.priors.specification import PARAMETER
+
+# Coordinate descent needs few iterations more for a gradient near 0 everywhere: newsgroups, K = 10, was 0.02 from it at
+# 1e-8 after 112 of them, and 0.0004 at 1e-9 after 28 more. The bound of minibatches wavers.
+TOL = {"scd": 1e-9, "ccd": 1e-9, "minibatch": 1e-4}
+
+
+def resolve_options(options: Options) -> Options:
+    """Return the options with every None of map and vi that stands for a default filled in; priors must be resolved."""
+    if not isinstance(options, MAP | VI):
+        return options
+    chosen: dict[str, Any] = {"algorithm": options.algorithm or _algorithm(options)}
+    in_steps = chosen["algorithm"] in ("gradient", "minibatch")
+    if options.start is None:
+        alone = "descent" if sparse(options.priors) else "svd"
+        chosen["start"] = alone if in_steps or options.device == "gpu" else "race"  # each climb would copy the counts
+    chosen["extrapolate"] = not in_steps if options.extrapolate is None else options.extrapolate
+    if options.tol is None:
+        chosen["tol"] = TOL.get(chosen["algorithm"], 1e-7)
+    return replace(options, **chosen)
+
+
+def sparse(priors: Priors) -> bool:
+    """Whether a shape or concentration is below 1, so that rows keep to the first components that they take."""
+    sides: Any = (priors.loadings, priors.components)
+    return any(prior != PARAMETER and prior.smallest_shape < 1 for prior in sides)
+
+
+def _algorithm(options: MAP | VI) -> str:
+    """Return the best algorithm that priors, schedule, basis and device allow."""
+    if isinstance(options, VI):
+        return "coordinate"
+    stated_for_em = options.schedule == "joint" or options.basis == "log" or options.device == "gpu"
+    fault = regression_fault(options.priors.loadings, options.priors.components)
+    return "em" if stated_for_em or fault else "scd"
+
+
+def natural_basis(options: MAP) -> bool:
+    """Whether the mode is taken in the natural basis: as asked, else where every prior is at least 1."""
+    if options.basis is not None:
+        return options.basis == "natural"
+    sides = (options.priors.loadings, options.priors.components)
+    return all(prior == PARAMETER or prior.smallest_shape >= 1 for prior in sides)  # type: ignore[union-attr]
+
+
+def regression_fault(loadings: Any, components: Any) -> str:
+    """Return what coordinate descent needs and these priors lack, with the cure; "" if it can fit them."""
+    for side, prior in (("loadings", loadings), ("components", components)):
+        if prior != PARAMETER and prior.smallest_shape < 1:
+            return (
+                f"priors.{side} at 1 or above, else the density is unbounded at 0: found {prior.smallest_shape:g}; "
+                "use algorithm='em', which takes the log basis"
+            )
+    on_simplex = components == PARAMETER or isinstance(components, Dirichlet)
+    if on_simplex and not _flat_in_shares(loadings):
+        return (
+            "flat loadings where components are on the simplex, Gamma(1, rate) with one rate for all components or "
+            "concentration 1, since the scale of a component moves between the sides; give Gamma components, or use "
+            "algorithm='em'"
+        )
+    return ""
+
+
+def _flat_in_shares(prior: Any) -> bool:
+    """Whether a prior of the loadings has no say in how a row's total is shared out among the components."""
+    if isinstance(prior, Gamma):
+        one_rate = np.atleast_2d(prior.rate).shape[-1] == 1
+        return one_rate and bool(np.all(np.asarray(prior.shape) == 1))
+    return bool(np.all(np.asarray(prior.concentration) == 1))

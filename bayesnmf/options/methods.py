@@ -1,0 +1,95 @@
+"""What the library knows of each method: one record, which everything asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+from bayesnmf.options.closed_form import BLD, MAP, VI
+from bayesnmf.options.sampled import NUTS, SVI, Gibbs
+
+Options = MAP | VI | BLD | Gibbs | NUTS | SVI
+Posterior = Literal["point", "mean field", "draws"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """What a method is; a new one is one more of these in `METHODS`.
+
+    Attributes
+    ----------
+    options : class
+        The class of its options.
+    runner : str
+        "module:function". The function takes a `bayesnmf.fitting.job.Job` and returns a
+        `bayesnmf.results.record.FitRecord`; its module is imported when the first fit runs.
+    posterior : {"point", "mean field", "draws"}
+        What a fit holds as its posterior: nothing, the closed-form q, or draws.
+    objective : str
+        The objective in `Fit.trace`, as it is printed.
+    cure : str
+        What to change in the options of a fit that has not converged.
+    preference : int
+        The fit whose method has the lowest is the reference for the others.
+    estimated : bool
+        Whether the trace holds estimates of the objective.
+    models : tuple of str or None
+        The models that it serves; None is all of them.
+    whole_counts : bool
+        Whether the counts must be whole numbers.
+    takes_parameter : bool
+        Whether the components may be "parameter", without a prior.
+    """
+
+    options: type[Any]
+    runner: str
+    posterior: Posterior
+    objective: str
+    cure: str
+    preference: int
+    estimated: bool = False
+    models: tuple[str, ...] | None = None
+    whole_counts: bool = False
+    takes_parameter: bool = False
+
+    def run(self, job: Any) -> Any:
+        """Run a job."""
+        module, function = self.runner.split(":")
+        return getattr(import_module(module), function)(job)
+
+
+_CLOSED, _PROGRAMS = "bayesnmf.fitting.closed_form:fit_closed_form", "bayesnmf.fitting.nuts_and_svi"
+_MORE_DRAWS = "raise warmup and draws"
+
+METHODS: dict[str, Method] = {
+    "map": Method(MAP, _CLOSED, "point", "log joint", "raise max_iter or tol", 4, takes_parameter=True),
+    "vi": Method(VI, _CLOSED, "mean field", "elbo_augmented", "raise max_iter or tol", 2, takes_parameter=True),
+    "gibbs": Method(Gibbs, "bayesnmf.fitting.gibbs:fit_gibbs", "draws", "log joint", _MORE_DRAWS, 1, whole_counts=True),
+    "nuts": Method(NUTS, f"{_PROGRAMS}:fit_nuts", "draws", "log joint", _MORE_DRAWS, 0),
+    "svi": Method(
+        SVI,
+        f"{_PROGRAMS}:fit_svi",
+        "mean field",
+        "elbo_{bound}, estimated,",
+        "raise max_iter or particles, or lower learning_rate,",
+        3,
+        estimated=True,
+        takes_parameter=True,
+    ),
+    "bld": Method(
+        BLD,
+        "bayesnmf.fitting.decomposition:fit_decomposition",
+        "point",
+        "log p(S)",
+        "raise max_iter or tol",
+        5,
+        models=("dirichlet_gamma",),
+    ),
+}
+
+
+def methods_with(*posteriors: Posterior) -> tuple[str, ...]:
+    """Return the names of the methods whose fits hold such posteriors, the preferred one first."""
+    chosen = [name for name, method in METHODS.items() if method.posterior in posteriors]
+    return tuple(sorted(chosen, key=lambda name: METHODS[name].preference))

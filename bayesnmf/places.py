@@ -1,0 +1,94 @@
+"""Checks of places to write to, before the work, and of the sizes that files declare, before memory is taken."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from bayesnmf.checks import check_path
+from bayesnmf.writing import try_folder
+
+FREE_AXES = 2**30  # bytes that rows and columns may always take
+AXES_PER_BYTE = 64  # and beyond that for each byte of the file
+DEFLATION = 1032  # bytes that a compressed byte may stand for at most
+
+
+def check_folder(path: str | Path, name: str, files: Iterable[str] = ()) -> Path:
+    """Return a folder that can be written to, made if need be, with nothing in the way of files of these names.
+
+    A name may hold a folder, `fits/map.nc`, which is made as well.
+    """
+    folder = _writable(check_path(path, name), name)
+    for file in files:
+        place = folder / file
+        if place.parent != folder:
+            _writable(place.parent, name)
+        if place.is_dir() and place.suffix != ".zarr":
+            raise ValueError(f"{name} must not have a folder in the place of a file: {place} is one; move it away")
+        _check_unprotected(place, name)
+    return folder
+
+
+def check_plots_can_be_drawn() -> None:
+    """Refuse a word in the environment that keeps matplotlib from being imported."""
+    try:
+        import matplotlib as _  # noqa: F401
+    except ValueError as error:
+        found = os.environ.get("MPLBACKEND")
+        raise ValueError(
+            f"the environment variable MPLBACKEND must name a backend of matplotlib: found {found!r}; unset it"
+        ) from error
+
+
+def check_file_to_write(path: str | Path, name: str) -> Path:
+    """Return the path of a file that can be written, in a folder that exists."""
+    file = check_path(path, name)
+    if file.is_dir():
+        raise ValueError(f"{name} must be a file: {path} is a folder; add a file name")
+    if not file.parent.is_dir():
+        raise ValueError(f"{name} must be in a folder that exists: {file.parent} does not; create the folder")
+    if file.exists() and not file.is_file():  # a device or a pipe, as /dev/stdout is
+        return file
+    _check_unprotected(file, name)
+    _writable(Path(os.path.realpath(file)).parent, name)
+    return file
+
+
+def _writable(folder: Path, name: str) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        try_folder(folder)
+    except OSError as error:
+        raise ValueError(f"{name} must be a folder that can be written to: {folder} ({error.strerror})") from error
+    return folder
+
+
+def _check_unprotected(file: Path, name: str) -> None:
+    if file.is_file() and not os.access(file, os.W_OK):
+        raise ValueError(f"{name} must not have a write-protected file in its way: {file} is one; move it away")
+
+
+def check_axes(shape: Iterable[int], path: Path) -> None:
+    """Refuse a shape whose rows and columns alone would take far more memory than a file of this size justifies.
+
+    A row or column takes 8 bytes, for its name or where its entries start, however few entries there are. Together they
+    may take 1 GiB, or 64 times the size of the file where that is more.
+    """
+    size = path.stat().st_size
+    rows, columns = shape
+    most = max(FREE_AXES, AXES_PER_BYTE * size) // 8
+    if rows + columns > most:
+        raise ValueError(
+            f"it must declare at most {most:,} rows and columns together, as a file of {size:,} bytes: found {rows:,} "
+            f"rows and {columns:,} columns; remove those without counts"
+        )
+
+
+def check_entries(entries: int, least: int, path: Path) -> None:
+    """Refuse more entries than a text file can hold; each takes at least `least` characters."""
+    size = path.stat().st_size * (DEFLATION if path.suffix == ".gz" else 1)
+    if entries * least > size:
+        raise ValueError(
+            f"it must declare at most the {size // least:,} entries that it has room for: found {entries:,}"
+        )

@@ -1,0 +1,118 @@
+"""Checks of priors: parameters, families, shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.checks import as_numbers, shown
+from bayesnmf.priors.dirichlet import Dirichlet
+from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet
+from bayesnmf.priors.specification import MODELS, PARAMETER
+
+FAMILIES = {"Gamma": ("shape", "rate"), "Dirichlet": ("concentration",),
+            "ScaledDirichlet": ("concentration", "shape", "rate")}  # fmt: skip
+
+
+def check_integrates_out(components: Any, what: str, cure: str) -> None:
+    """Refuse `what` where loadings and components do not integrate out together in closed form."""
+    if not isinstance(components, Dirichlet):
+        found = repr(PARAMETER) if components == PARAMETER else type(components).__name__
+        raise ValueError(
+            f"priors.components must be Dirichlet for {what}, else loadings and components do not integrate out "
+            f"together: found {found}; give Dirichlet(...), or {cure}"
+        )
+
+
+def check_proper_loadings(loadings: Any, what: str) -> None:
+    """Refuse `what` without a prior of the loadings that integrates to one."""
+    if loadings is None or not loadings.proper:
+        raise ValueError(
+            f"priors.loadings must be a proper prior for {what}: found {shown(loadings)}; give one, with a rate above 0"
+        )
+
+
+def same_prior(one: Any, other: Any) -> bool:
+    """Whether two priors of one side are the same."""
+    if type(one) is not type(other) or isinstance(one, str):
+        return type(one) is type(other) and bool(one == other)
+    return all(np.array_equal(value, getattr(other, name)) for name, value in vars(one).items())
+
+
+def same_priors(one: Any, other: Any) -> bool:
+    """Whether the priors of both sides are the same."""
+    return all(map(same_prior, vars(one).values(), vars(other).values()))
+
+
+def check_priors(priors: Any) -> None:
+    """Check the parameters of both priors by themselves."""
+    for side in ("loadings", "components"):
+        prior = getattr(priors, side)
+        if prior is None or (side == "components" and isinstance(prior, str) and prior == PARAMETER):
+            continue
+        if type(prior).__name__ not in FAMILIES:
+            allowed = "Gamma, Dirichlet, 'parameter'" if side == "components" else ", ".join(FAMILIES)
+            raise TypeError(f"priors.{side} must be one of {allowed} or None: found {shown(prior)}")
+        for parameter in FAMILIES[type(prior).__name__]:
+            check_parameter(getattr(prior, parameter), f"priors.{side}.{parameter}", parameter == "rate")
+        if not prior.proper and not prior.flat:
+            raise ValueError(
+                f"priors.{side}.rate must be positive (found 0); only the flat prior Gamma(1, 0) has rate 0"
+            )
+
+
+def check_parameter(value: Any, name: str, may_be_zero: bool) -> None:
+    array = as_numbers(value, name)
+    if not np.all(np.isfinite(array)) or np.any(array < 0) or (not may_be_zero and np.any(array == 0)):
+        rule = "nonnegative" if may_be_zero else "positive"
+        raise ValueError(f"{name} must be {rule} and finite: found {shown(value)}")
+
+
+def check_family(model: str, side: str, prior: Any, size: tuple[int, int]) -> None:
+    """Refuse a prior that is not conjugate in the model, or whose parameters do not fit (n, K) or (K, m)."""
+    spec = MODELS[model]
+    allowed = (spec.loadings,) if side == "loadings" else spec.components
+    if prior == PARAMETER:
+        return
+    if not isinstance(prior, allowed):
+        names = " or ".join(family.__name__ for family in allowed)
+        raise ValueError(
+            f"priors.{side} must be {names} for model={model!r}, where the updates are conjugate: "
+            f"found {type(prior).__name__}"
+        )
+    check_broadcast(prior, side, size)
+
+
+def check_broadcast(prior: Any, side: str, size: tuple[int, int]) -> None:
+    """Refuse a prior whose parameters do not fit (n, K) or (K, m)."""
+    for parameter in FAMILIES[type(prior).__name__]:
+        full = (size[0], 1) if isinstance(prior, ScaledDirichlet) and parameter != "concentration" else size
+        shape = np.shape(getattr(prior, parameter))
+        try:
+            fits = np.broadcast_shapes(shape, full) == full
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError(f"priors.{side}.{parameter} must broadcast to {full}: found shape {shape}")
+
+
+def check_natural_basis(loadings: Any, components: Any) -> None:
+    """Refuse the natural basis where the density is unbounded at 0."""
+    for side, prior in (("loadings", loadings), ("components", components)):
+        if prior != PARAMETER and prior.smallest_shape < 1:
+            raise ValueError(
+                f"basis='natural' needs priors.{side} at 1 or above, else the density is unbounded at 0: "
+                f"found {prior.smallest_shape:g}; use basis='log'"
+            )
+
+
+def check_one_prior_for_all_rows(prior: Any) -> None:
+    """Refuse to give new samples the prior of particular old ones."""
+    for parameter in FAMILIES[type(prior).__name__]:
+        shape = np.shape(getattr(prior, parameter))
+        if len(shape) == 2 and shape[0] > 1:
+            raise ValueError(
+                f"priors.loadings.{parameter} differs between rows, so new samples have none; "
+                "give one of shape (K,), or do without transform and withheld samples (Settings(withhold=0))"
+            )

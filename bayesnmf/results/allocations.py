@@ -1,0 +1,72 @@
+"""Expected allocations of a fit: how many of every count each component produced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.checks import check_names, check_size
+from bayesnmf.kernels.cpu.decomposition import cell_allocations
+from bayesnmf.results.draws import restrict_rows
+from bayesnmf.results.record import FitRecord, VariationalPosterior, iterate_draws
+
+Array = NDArray[Any]
+LIMIT = 2 * 2**30
+MOST_DRAWS = 200
+
+
+def allocations(fit: FitRecord, rows: Iterable[Any] | None = None) -> Array:
+    """Return expected allocations (rows, K, m): X_ij φ_ikj, φ_i:j the shares of the components ([P] 16-17, [K] 5).
+
+    Parameters
+    ----------
+    fit : Fit
+    rows : iterable of names, optional
+        Which rows, in which order; all of them by default.
+
+    Returns
+    -------
+    ndarray of shape (rows, K, m)
+        In counts. Under bld at the multipliers, under map at the modes, under vi and svi at exp E log (the best φ of
+        the augmented bound), under gibbs and nuts the mean over up to 200 draws, evenly spaced among all chains.
+
+    Raises
+    ------
+    ValueError
+        A row is not there, or the array would take more than 2 GiB.
+    """
+    positions = check_names(rows, fit.row_names, "rows")
+    n = fit.counts.shape[0] if positions is None else len(positions)
+    size = 8 * n * fit.rank * fit.counts.shape[1]
+    check_size(size, LIMIT, "the allocations", "choose some rows with rows=")
+    part = restrict_rows(fit, positions)
+    matrix = part.counts.matrix
+    cells = np.zeros((len(matrix.indices), fit.rank))
+    taken = 0
+    for loadings, components in _factors(part):
+        cells += cell_allocations(matrix, loadings, components)
+        taken += 1
+    out = np.zeros((n, fit.rank, fit.counts.shape[1]))
+    row_of_cell = np.repeat(np.arange(n), np.diff(matrix.indptr))
+    out[row_of_cell, :, matrix.indices] = cells / taken
+    return out
+
+
+def _factors(fit: FitRecord) -> Iterator[tuple[Array, Array]]:
+    """Yield the pairs whose products the counts are shared out by."""
+    q = fit._posterior
+    if fit.multipliers is not None:
+        yield fit.multipliers
+    elif isinstance(q, VariationalPosterior):
+        log_loadings = q.loadings.expected_log()
+        loadings = np.exp(log_loadings - log_loadings.max(axis=1, keepdims=True))
+        if q.components is None:
+            yield loadings, fit.components
+        else:
+            log_components = q.components.expected_log()
+            yield loadings, np.exp(log_components - log_components.max(axis=0))
+    else:
+        yield from iterate_draws(fit, MOST_DRAWS, 0, shares=True)

@@ -1,0 +1,149 @@
+"""Checks of fits, and of what is held against them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.checks import as_numbers, shown
+from bayesnmf.data.checks import same_counts
+from bayesnmf.data.simulation import Simulation
+from bayesnmf.options import METHODS
+from bayesnmf.results.record import FitRecord
+
+
+def check_components_have_posterior(components: Any) -> None:
+    """Refuse to summarise components that are parameters."""
+    if components is None:
+        raise ValueError(
+            "components are parameters here, without a posterior: found priors.components='parameter'; ask for rows= "
+            "alone, or give the components a prior"
+        )
+
+
+def check_comparable(fits: Any) -> None:
+    """Refuse anything but a mapping of labels to fits of the same counts, of one model and rank."""
+    if not isinstance(fits, Mapping) or not all(isinstance(fit, FitRecord) for fit in fits.values()):
+        raise TypeError(
+            f"fits must map labels to fits, as in {{'vi': one, 'gibbs': other}}: found {found_in(fits)}; "
+            "give every fit a label in a dict"
+        )
+    if not fits:
+        raise ValueError("fits must not be empty; give at least one fit, as in {'gibbs': fit}")
+    first_label, first = next(iter(fits.items()))
+    for label, fit in fits.items():
+        for what, ours, theirs in (
+            ("model", fit.model, first.model),
+            ("rank", fit.rank, first.rank),
+            ("shape of the counts", fit.counts.shape, first.counts.shape),
+        ):
+            if ours != theirs:
+                raise ValueError(
+                    f"fits must have the same {what}, else they have no entries in common: found {ours!r} in "
+                    f"{label!r}, {theirs!r} in {first_label!r}; compare the others apart"
+                )
+        for what in ("row_names", "feature_names"):
+            if not np.array_equal(getattr(fit, what), getattr(first, what)):
+                raise ValueError(
+                    f"fits must be of the same rows and features in the same order: the {what} of {label!r} differ "
+                    f"from those of {first_label!r}; fit the same counts"
+                )
+        if not same_counts(fit.counts, first.counts):
+            raise ValueError(
+                f"fits must be of the same counts, else their posteriors differ as the data do: those of {label!r} "
+                f"differ from those of {first_label!r}; fit the same counts"
+            )
+
+
+def found_in(fits: Any) -> str:
+    """Say what was given in place of a mapping of labels to fits."""
+    if isinstance(fits, Mapping):
+        return "a mapping of " + ", ".join(sorted({type(fit).__name__ for fit in fits.values()}))
+    return f"a {type(fits).__name__}"
+
+
+def check_fit(fit: Any) -> None:
+    """Refuse anything but one fit."""
+    if not isinstance(fit, FitRecord):
+        raise TypeError(
+            f"fit must be what bayesnmf.fit returns: found {type(fit).__name__}; make one with bayesnmf.fit, read one "
+            "with bayesnmf.load, or take one out of several, as in fits['gibbs']"
+        )
+
+
+def check_reference(reference: Any, fits: Mapping[str, Any]) -> str:
+    """Return the label of a fit that has a posterior: the one asked for, else the first of the preferred method."""
+    with_posterior = [label for label, fit in fits.items() if fit._posterior is not None]
+    if reference is None and with_posterior:
+        return min(with_posterior, key=lambda label: METHODS[fits[label].method].preference)
+    if isinstance(reference, Hashable) and reference in with_posterior:
+        return str(reference)
+    found = "none" if reference is None else shown(reference)
+    listed = ", ".join(map(repr, with_posterior)) or "none of these has one; add a fit by 'gibbs', 'nuts' or 'vi'"
+    raise ValueError(f"reference must be the label of a fit with a posterior: found {found}; choose from {listed}")
+
+
+def check_truth(truth: Any, fit: FitRecord) -> None:
+    """Refuse a truth that is not a simulation of the fit's counts, at its rank."""
+    if not isinstance(truth, Simulation):
+        raise TypeError(f"truth must be what bayesnmf.simulate returns: found {type(truth).__name__}")
+    found, wanted = ((one.counts.shape, one.rank) for one in (truth, fit))
+    if found != wanted:
+        raise ValueError(
+            f"truth must have the size and rank of the fits, {wanted}: found {found}; "
+            "give the simulation that was fitted"
+        )
+    if not same_counts(truth.counts, fit.counts):
+        raise ValueError(
+            "truth must be what the counts were drawn from: the counts of this simulation are not those of the fits; "
+            "give the simulation that was fitted"
+        )
+
+
+def check_factors(pair: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return loadings (…, n, K) and components (…, K, m) in float64; refuse what cannot be multiplied."""
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise TypeError(f"a topic model is made of a Fit or of (loadings, components): found {type(pair).__name__}")
+    loadings, components = (
+        _nonnegative(values, name, 2) for values, name in zip(pair, ("loadings", "components"), strict=True)
+    )
+    if loadings.shape[:-2] != components.shape[:-2] or loadings.shape[-1] != components.shape[-2]:
+        raise ValueError(
+            "loadings (…, n, K) and components (…, K, m) must have the same draws and the same K: found shapes "
+            f"{loadings.shape} and {components.shape}; transpose one of them"
+        )
+    return loadings, components
+
+
+def check_topic_model(model: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return proportions, components, totals and sums in float64; refuse what does not fit together."""
+    names = ("proportions", "components", "totals", "sums")
+    if not isinstance(model, tuple | list) or len(model) != len(names):
+        raise TypeError(f"topic_model must be what to_topic_model returns, ({', '.join(names)}): found {shown(model)}")
+    wanted = zip(model, names, (2, 2, 1, 1), strict=True)
+    proportions, components, totals, sums = (_nonnegative(values, name, axes) for values, name, axes in wanted)
+    check_factors((proportions, components))
+    for name, found, needed in (
+        ("totals", totals.shape, proportions.shape[:-1]),
+        ("sums", sums.shape, components.shape[:-1]),
+    ):
+        if found != needed:
+            raise ValueError(f"{name} must have shape {needed}: found {found}; take it from to_topic_model")
+    return proportions, components, totals, sums
+
+
+def check_no_draws(draws: Any, chains: Any) -> None:
+    """Refuse to draw from plain arrays."""
+    if draws is not None or chains is not None:
+        raise ValueError("draws and chains need a Fit: arrays have no posterior; give the arrays of draws themselves")
+
+
+def _nonnegative(values: Any, name: str, axes: int) -> np.ndarray:
+    array = as_numbers(values, name, "an array of numbers")
+    if array.ndim < axes:
+        raise ValueError(f"{name} must have at least {axes} axes: found {array.ndim}")
+    if not np.all(np.isfinite(array)) or np.any(array < 0):
+        raise ValueError(f"{name} must be nonnegative and finite; clip it at 0")
+    return array

@@ -1,0 +1,248 @@
+"""From a fit to an ArviZ `DataTree`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.special import gammaln, xlogy
+
+import bayesnmf
+from bayesnmf.checks import check_count, check_flag, check_keywords, check_names, check_positive, check_size
+from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.checks import check_fit
+from bayesnmf.results.draws import (
+    LIMIT,
+    chains_and_draws,
+    columns,
+    draws_size,
+    evenly_spaced,
+    restrict_rows,
+    take_draws,
+)
+from bayesnmf.results.record import Draws, FitRecord, VariationalPosterior, effective_loadings, trace_of_kept
+from bayesnmf.results.replication import replicate, replication_rng, selected_size
+
+Array = NDArray[Any]
+FEWER = "choose some with rows= or features=, ask for fewer draws=, or raise limit="
+INDEPENDENT = "draws are independent: their R-hat and ESS say nothing about the quality of the approximation"
+GIVEN_TOTALS = (
+    "row totals are given, so cells are multinomial and not independent; each is scored as Poisson with mean "
+    "total × loadings × components"
+)
+STATISTICS = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}  # NumPyro's names, and ArviZ's
+ALL_DRAWS = "of all draws: split R-hat, effective sample sizes by batch means"
+TRIPLETS = "count_row and count_feature are positions, from 0; all other counts are 0"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Contents:
+    """What goes into a `DataTree`: the keywords of `to_datatree`.
+
+    Attributes
+    ----------
+    rows, features : iterable of names or None
+        Which to take, in this order; all by default.
+    log_likelihood : bool
+        Add log p(count | draw) of every cell, zeros included, in nats: what `az.loo` takes.
+    posterior_predictive : bool
+        Add replicated counts of every draw.
+    cells : bool
+        Counts, their log-likelihood and their replicates by one dimension `cell` instead of row × feature, with the
+        names as coordinates: `az.plot_ppc_rootogram` and `az.plot_ppc_pit` take nothing else.
+    seed : int
+        Of draws from q and of replicated counts.
+    limit : float
+        Bytes that the draws and what is computed of them may take; observed counts above it are given as triplets.
+    """
+
+    rows: Iterable[Any] | None = None
+    features: Iterable[Any] | None = None
+    log_likelihood: bool = False
+    posterior_predictive: bool = False
+    cells: bool = False
+    seed: int = 0
+    limit: float = LIMIT
+
+    def __post_init__(self) -> None:
+        check_count(self.seed, "seed", minimum=0)
+        check_positive(self.limit, "limit")
+        for name in ("log_likelihood", "posterior_predictive", "cells"):
+            check_flag(getattr(self, name), name)
+
+
+def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = None, **contents: Any) -> xr.DataTree:
+    """Convert a fit to an ArviZ `DataTree`.
+
+    Groups: `posterior` (loadings, components and scale by chain and draw) and `observed_data`; `sample_stats` with
+    the log joint `lp` under gibbs and nuts, and what NUTS says of every draw, by ArviZ's names; `optimization` with
+    the objective under the other methods, and the KKT residual under map; `all_draws` with means, standard deviations,
+    R-hat and effective sample sizes, where the posterior holds some of the draws only; on request `log_likelihood`
+    and `posterior_predictive`.
+
+    Parameters
+    ----------
+    fit : Fit
+        A MAP becomes one chain of one draw, with the attribute `point_estimate`.
+    draws, chains : int, optional
+        All those of gibbs and nuts; 4 × 1000 from q, independent, with the attribute `independent_draws`.
+        Components that are parameters are the same in all draws, with the attribute `point_estimate`: leave them
+        out of R-hat and ESS by `var_names`.
+    **contents
+        Keywords of `Contents`: rows, features, log_likelihood, posterior_predictive, cells, seed, limit.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
+    >>> tree = fit.to_datatree(draws=100, rows=[0, 2])
+    >>> dict(tree["posterior"].sizes)
+    {'chain': 4, 'draw': 100, 'row': 2, 'component': 2, 'feature': 3}
+    """
+    check_fit(fit)
+    check_keywords(contents, Contents.__dataclass_fields__, "to_datatree")
+    asked = Contents(**contents)
+    rows = check_names(asked.rows, fit.row_names, "rows")
+    features = check_names(asked.features, fit.feature_names, "features")
+    number = chains_and_draws(fit, chains, draws)
+    n, m = selected_size(fit, rows, features)
+    cells = 8 * number[0] * number[1] * n * m * (asked.log_likelihood + asked.posterior_predictive)
+    check_size(draws_size(fit, number, (n, m)) + cells, asked.limit, "the tree of draws", FEWER)
+    part = restrict_rows(fit, rows)
+    values = take_draws(part, number, asked.seed, features)
+    coords: dict[Hashable, Array] = {
+        "chain": np.arange(number[0]),
+        "draw": np.arange(number[1]),
+        "row": _labels(part.row_names),
+        "feature": _labels(columns(part.feature_names, features)),
+        "component": np.arange(fit.rank),
+    }
+    groups = {"posterior": _posterior_group(fit, values), **_trace_group(fit, number)}
+    if fit.moments is not None:
+        groups["all_draws"] = _moments_group(part, features)
+    if asked.log_likelihood:
+        groups["log_likelihood"] = _log_likelihood_group(part, values, features)
+    if asked.posterior_predictive:
+        groups["posterior_predictive"] = _predictive_group(part, values, asked.seed)
+    groups["observed_data"] = _observed_group(part, features, asked.limit, coords)
+    tree = _tree(fit, groups, coords)
+    return tree.map_over_datasets(_by_cell) if asked.cells else tree
+
+
+def _by_cell(group: xr.Dataset) -> xr.Dataset:
+    """Put rows and features of the counts in one dimension, with the names of both."""
+    if "counts" not in group:
+        return group
+    return group.stack(cell=("row", "feature")).reset_index("cell")
+
+
+def _tree(fit: FitRecord, groups: dict[str, xr.Dataset], coords: dict[Hashable, Array]) -> xr.DataTree:
+    """Put groups together, with the names of what they hold, and what they are in the attributes."""
+    about: dict[str, Any] = {
+        "inference_library": "bayesnmf",
+        "inference_library_version": bayesnmf.__version__,
+        "model": fit.model,
+        "method": fit.method,
+    }
+    if fit._posterior is None:
+        about["point_estimate"] = 1
+    elif not isinstance(fit._posterior, Draws):
+        about |= {"independent_draws": 1, "note": INDEPENDENT}
+    for name, group in groups.items():
+        labels = {dim: coords[dim] for dim in group.dims if dim in coords}
+        groups[name] = group.assign_coords(labels).assign_attrs({**about, **group.attrs})
+    tree = xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
+    tree.attrs = about
+    return tree
+
+
+def _labels(names: Array) -> Array:
+    """Names as a coordinate that every file format holds: numbers as they are, other objects as text."""
+    return np.array([str(name) for name in names]) if names.dtype.kind == "O" else names
+
+
+def _posterior_group(fit: FitRecord, values: Draws) -> xr.Dataset:
+    group: dict[str, Any] = {
+        "loadings": (("chain", "draw", "row", "component"), values.loadings),
+        "components": (("chain", "draw", "component", "feature"), values.components),
+    }
+    if values.scale is not None:
+        group["scale"] = (("chain", "draw", "row"), values.scale)
+    if isinstance(fit._posterior, VariationalPosterior) and fit._posterior.components is None:
+        group["components"] += ({"point_estimate": 1},)
+    return xr.Dataset(group)
+
+
+def _trace_group(fit: FitRecord, number: tuple[int, int]) -> dict[str, xr.Dataset]:
+    """Return the log joint of the draws taken, or the objective and the KKT residual of the iterations."""
+    if not isinstance(fit._posterior, Draws):
+        group = {"objective": ("iteration", np.array(fit.trace))}
+        if fit.residuals is not None:
+            group["kkt_residual"] = ("iteration", np.array(fit.residuals))
+        return {"optimization": xr.Dataset(group)}
+    log_joint = trace_of_kept(fit)
+    if log_joint.shape != (fit._posterior.chains, fit._posterior.draws):
+        return {}
+    statistics = {"lp": log_joint, **(fit.statistics or {})}
+    spaced = evenly_spaced(number[1], fit._posterior.draws)
+    kept = {
+        STATISTICS.get(name, name): (("chain", "draw"), values[: number[0], spaced])
+        for name, values in statistics.items()
+    }
+    return {"sample_stats": xr.Dataset(kept)}
+
+
+def _moments_group(fit: FitRecord, features: Array | None) -> xr.Dataset:
+    """Return what is known of all draws: sds, R-hat and effective sample sizes, and the means."""
+    dims = {"loadings": ("row", "component"), "components": ("component", "feature"), "scale": ("row",)}
+    values = {f"{side}_mean": getattr(fit, side) for side in dims if getattr(fit, side) is not None}
+    values |= fit.moments or {}
+    group = {}
+    for name, value in values.items():
+        side = name.split("_")[0]
+        group[name] = (dims[side], columns(value, features) if side == "components" else value)
+    return xr.Dataset(group).assign_attrs(note=ALL_DRAWS)
+
+
+def _observed_group(fit: FitRecord, features: Array | None, limit: float, coords: dict[Hashable, Array]) -> xr.Dataset:
+    """Counts as a dense matrix, or as triplets of positions and counts where that would be too large."""
+    matrix: Any = columns(fit.counts.matrix, features)
+    if fit.counts.is_integer:
+        matrix = matrix.astype(np.int64)
+    if 8 * matrix.shape[0] * matrix.shape[1] <= limit:
+        return xr.Dataset({"counts": (("row", "feature"), matrix.toarray())})
+    triplets = matrix.tocoo()
+    values = {"count_row": triplets.row, "count_feature": triplets.col, "count_value": triplets.data}
+    names = {"row": coords["row"], "feature": coords["feature"]}
+    group = xr.Dataset({name: ("nonzero", value) for name, value in values.items()}, names)
+    return group.assign_attrs(note=TRIPLETS)
+
+
+def _cells(fit: FitRecord, values: Draws) -> Iterator[tuple[tuple[int, ...], Array]]:
+    """Yield the place (chain, draw) and the means (n, m) of every draw."""
+    loadings = effective_loadings(fit, values.loadings, values.scale)
+    for at in np.ndindex(values.chains, values.draws):
+        yield at, loadings[at] @ values.components[at]
+
+
+def _log_likelihood_group(fit: FitRecord, values: Draws, features: Array | None) -> xr.Dataset:
+    counts = columns(fit.counts.matrix, features).toarray().astype(np.float64)
+    constant = gammaln(counts + 1)
+    out = np.empty((values.chains, values.draws, *counts.shape))
+    for at, means in _cells(fit, values):
+        out[at] = xlogy(counts, means) - means - constant
+    group = xr.Dataset({"counts": (("chain", "draw", "row", "feature"), out)})
+    return group.assign_attrs(note=GIVEN_TOTALS) if MODELS[fit.model].given_totals else group
+
+
+def _predictive_group(fit: FitRecord, values: Draws, seed: int) -> xr.Dataset:
+    rng = replication_rng(seed)
+    n, m = fit.counts.shape[0], values.components.shape[-1]
+    out = np.empty((values.chains, values.draws, n, m), np.int64)
+    for at, means in _cells(fit, values):
+        out[at] = replicate(fit, means, rng)
+    return xr.Dataset({"counts": (("chain", "draw", "row", "feature"), out)})

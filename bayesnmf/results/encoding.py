@@ -1,0 +1,290 @@
+"""A fit as an xarray `DataTree`, and back: the layout of saved files.
+
+Groups: `point`, `trace`, `posterior` (the parameters of q, or the draws), `priors`, `counts` (CSR, with names) and,
+where there are any, `start`, `multipliers`, `statistics` and `moments`. What is not an array is JSON in the attribute
+`settings`. Every array carries its type and a checksum, since files of draws are long and a Zarr store with a part
+missing reads as zeros. The settings list all groups and arrays with what is said of them, and have a checksum
+themselves, so that whatever is missing or changed is found. Files of version 1, which have neither, are checked by
+their shapes alone.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+import bayesnmf
+from bayesnmf.data.counts import Counts
+from bayesnmf.inference.status import Status
+from bayesnmf.options import METHODS, Options, Start
+from bayesnmf.priors import Dirichlet, Gamma, Priors, ScaledDirichlet, ScaledProportions
+from bayesnmf.results.record import Draws, FitRecord, VariationalPosterior
+from bayesnmf.results.saved_checks import check_saved_settings, check_saved_shapes
+
+Array = NDArray[Any]
+Groups = dict[str, xr.Dataset]
+FORMAT, VERSION = "bayesnmf.Fit", 2
+RECORDS: dict[str, Any] = {
+    kind.__name__: kind for kind in (Gamma, Dirichlet, ScaledDirichlet, ScaledProportions, Draws)
+}
+OPTIONS = {method.options.__name__: method.options for method in METHODS.values()}
+CSR = ("data", "indices", "indptr")
+NUMBER, SINGLE_ENTRY = 1, 2  # what an array without axes was: a number of Python, an array; NumPy's number is 0
+
+
+def encode_fit(fit: FitRecord) -> Groups:
+    scalars = ("model", "method", "rank", "seed", "seconds", "diagnostics")
+    settings = {name: getattr(fit, name) for name in scalars}
+    settings |= {"status": list(fit.status), "options": _encode_options(fit.options), "format_version": VERSION}
+    about = {"format": FORMAT, "format_version": VERSION, "bayesnmf_version": bayesnmf.__version__}
+    point = {name: getattr(fit, name) for name in ("loadings", "components", "scale")}
+    groups = {
+        "/point": _encode_arrays(point),
+        "/trace": _encode_arrays({"trace": fit.trace, "residuals": fit.residuals}),
+        "/counts": _encode_counts(fit.counts),
+        **_encode_sides("/priors", fit.priors),
+        **({} if fit.options.priors is fit.priors else _encode_sides("/options/priors", fit.options.priors)),
+        **_encode_start(fit),
+        **_encode_posterior(fit._posterior),
+        **_encode_multipliers(fit),
+        **({} if fit.statistics is None else {"/statistics": _encode_arrays(fit.statistics)}),
+        **({} if fit.moments is None else {"/moments": _encode_arrays(fit.moments)}),
+    }
+    settings["parts"] = _parts(xr.DataTree.from_dict(groups))
+    text = json.dumps(settings, default=_plain)
+    about |= {"settings": text, "settings_crc32": crc32(text.encode())}
+    return {"/": xr.Dataset(attrs=about), **groups}
+
+
+def decode_fit(tree: xr.DataTree) -> FitRecord:
+    settings = _decode_settings(tree)
+    status = Status(*settings.pop("status"))
+    priors = Priors(**_decode_sides(tree["priors"]))
+    options = _decode_options(settings.pop("options"), tree, priors)
+    fit = FitRecord(
+        **{"scale": None, **_decode_arrays(tree["point"]), **_decode_arrays(tree["trace"]), **settings},
+        status=status,
+        priors=priors,
+        options=options,
+        counts=_decode_counts(tree["counts"]),
+        multipliers=_decode_multipliers(tree),
+        statistics=_decode_arrays(tree["statistics"]) if "statistics" in tree.children else None,
+        moments=_decode_arrays(tree["moments"]) if "moments" in tree.children else None,
+        _posterior=_decode_posterior(tree),
+    )
+    check_saved_shapes(fit)
+    return fit
+
+
+def _decode_settings(tree: xr.DataTree) -> dict[str, Any]:
+    """Return the settings, checked by themselves; refuse a tree in which anything is missing, new or changed."""
+    text, version = tree.attrs["settings"], tree.attrs["format_version"]
+    settings = json.loads(text)
+    if version > 1 and tree.attrs["settings_crc32"] != crc32(text.encode()):
+        raise ValueError("the settings are not those that were saved")
+    if settings.pop("format_version", 1) != version:
+        raise ValueError("the format version is not the one that was saved")
+    if version > 1:
+        listed, found = settings.pop("parts"), _parts(tree)
+        changed = sorted(name for name in {*listed, *found} if listed.get(name) != found.get(name))
+        if changed:
+            raise ValueError(f"missing or changed: {', '.join(changed)}")
+    check_saved_settings(settings)
+    return settings
+
+
+def _parts(tree: xr.DataTree) -> dict[str, Any]:
+    """Return what a file says of each group and each array, by path: attributes, and the shapes of arrays."""
+    parts: dict[str, Any] = {}
+    for group in tree.subtree:
+        if group.path != "/":
+            parts[group.path] = _plain_attributes(group.attrs)
+        for name, variable in group.variables.items():
+            parts[f"{group.path}/{name}"] = {**_plain_attributes(variable.attrs), "shape": list(variable.shape)}
+    return parts
+
+
+def _plain_attributes(attributes: Any) -> dict[str, Any]:
+    return {name: value if isinstance(value, str | int) else _plain(value) for name, value in attributes.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy scalar as Python's; any other object as text."""
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def _encode_options(options: Options) -> dict[str, Any]:
+    values = _fields(options)
+    del values["priors"]
+    if not isinstance(options.start, str | None):
+        del values["start"]
+    return {"kind": type(options).__name__, "values": values}
+
+
+def _decode_options(record: dict[str, Any], tree: xr.DataTree, priors: Priors) -> Options:
+    values = dict(record["values"])
+    if "start" not in values:
+        values["start"] = Start(**_decode_sides(tree["start"]))
+    if "options" in tree.children:
+        priors = Priors(**_decode_sides(tree["options/priors"]))
+    return OPTIONS[record["kind"]](priors=priors, **values)
+
+
+def _encode_start(fit: FitRecord) -> Groups:
+    """Return a given start; a word is kept among the options."""
+    start = fit.options.start
+    return _encode_sides("/start", start) if isinstance(start, Start) else {}
+
+
+def _encode_posterior(posterior: VariationalPosterior | Draws | None) -> Groups:
+    if isinstance(posterior, VariationalPosterior):
+        return _encode_sides("/posterior", posterior)
+    return {"/posterior": _encode_value(posterior)}
+
+
+def _decode_posterior(tree: xr.DataTree) -> VariationalPosterior | Draws | None:
+    group = tree["posterior"]
+    return VariationalPosterior(**_decode_sides(group)) if group.children else _decode_value(group)
+
+
+def _encode_multipliers(fit: FitRecord) -> Groups:
+    if fit.multipliers is None:
+        return {}
+    return {"/multipliers": _encode_arrays(dict(zip(("loadings", "components"), fit.multipliers, strict=True)))}
+
+
+def _decode_multipliers(tree: xr.DataTree) -> tuple[Array, Array] | None:
+    if "multipliers" not in tree.children:
+        return None
+    parts = _decode_arrays(tree["multipliers"])
+    return parts["loadings"], parts["components"]
+
+
+def _encode_sides(group: str, pair: Priors | Start | VariationalPosterior) -> Groups:
+    return {f"{group}/{side}": _encode_value(getattr(pair, side)) for side in ("loadings", "components")}
+
+
+def _decode_sides(group: Any) -> dict[str, Any]:
+    return {side: _decode_value(group[side]) for side in ("loadings", "components")}
+
+
+def _encode_value(value: Any) -> xr.Dataset:
+    """Encode a distribution, draws, proportions with a scale, an array, a word or None."""
+    kind = type(value).__name__
+    if kind in RECORDS:
+        parts = value._asdict() if isinstance(value, ScaledProportions) else _fields(value)
+        return _encode_arrays(parts).assign_attrs(kind=kind)
+    if value is None or isinstance(value, str):
+        return xr.Dataset(attrs={"kind": "None" if value is None else "word", "word": value or ""})
+    return _encode_arrays({"value": np.asarray(value)}).assign_attrs(kind="array")
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+def _decode_value(group: Any) -> Any:
+    kind = group.attrs["kind"]
+    if kind in ("None", "word"):
+        return group.attrs["word"] if kind == "word" else None
+    parts = _decode_arrays(group)
+    return parts["value"] if kind == "array" else RECORDS[kind](**parts)
+
+
+# --- arrays ----------------------------------------------------------------------------------------
+
+
+def _encode_counts(counts: Counts) -> xr.Dataset:
+    parts = {name: getattr(counts.matrix, name) for name in CSR}
+    names = {"row_names": counts.row_names, "feature_names": counts.feature_names}
+    return _encode_arrays({**parts, **names})
+
+
+def _decode_counts(group: Any) -> Counts:
+    parts = _decode_arrays(group)
+    rows, features = parts["row_names"], parts["feature_names"]
+    matrix = csr_array(tuple(parts[name] for name in CSR), shape=(len(rows), len(features)))
+    return Counts(matrix, rows, features)
+
+
+def _encode_arrays(values: dict[str, Any]) -> xr.Dataset:
+    return xr.Dataset({name: _encode_array(name, value) for name, value in values.items() if value is not None})
+
+
+def _decode_arrays(group: Any) -> dict[str, Any]:
+    return {str(name): _decode_array(group[name]) for name in group.variables}
+
+
+def _encode_array(name: str, value: Any) -> xr.Variable:
+    """Return a variable with dimensions of its own, and in its attributes what files do not keep."""
+    array = np.asarray(value)
+    attributes = {
+        "saved_as": "object" if array.dtype.kind in "OT" else array.dtype.str,
+        "order": "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C",
+        "number": NUMBER if type(value) in (int, float) else SINGLE_ENTRY if _is_single(value) else 0,
+    }
+    if array.dtype.kind in "OTU":
+        texts, attributes["json"] = _texts(array)
+        stored = np.array(texts, dtype=object)
+    else:
+        stored = _compact(array) if name in CSR else array
+    attributes["crc32"] = _checksum(array if stored.dtype.kind != "O" else stored)
+    return xr.Variable([f"{name}_{axis}" for axis in range(array.ndim)], stored, attributes)
+
+
+def _decode_array(variable: xr.DataArray) -> Any:
+    """Return what was encoded, of the same type and order in memory; refuse what has changed."""
+    about = variable.attrs
+    array = variable.to_numpy()
+    if array.dtype.kind in "OTU":
+        array = np.array([str(text) for text in array], dtype=object)
+    else:
+        array = array.astype(about["saved_as"], order=about["order"], copy=False)
+    if _checksum(array) != about["crc32"]:
+        raise ValueError(f"the values of {variable.name!r} are not those that were saved")
+    if array.dtype.kind == "O":
+        return _names(array, bool(about["json"]), about["saved_as"])
+    return array.item() if about["number"] == NUMBER else array if about["number"] == SINGLE_ENTRY else array[()]
+
+
+def _is_single(value: Any) -> bool:
+    """Whether a value is an array without axes, which is neither Python's number nor NumPy's."""
+    return isinstance(value, np.ndarray) and value.ndim == 0
+
+
+def _texts(names: Array) -> tuple[list[str], int]:
+    """Return names as text, and whether it is JSON: where they are not all text that every format holds."""
+    listed = names.tolist()
+    if all(isinstance(name, str) and name.isprintable() for name in listed):
+        return listed, 0
+    return [json.dumps(name, default=_plain) for name in listed], 1
+
+
+def _names(texts: Array, coded: bool, saved_as: str) -> Array:
+    names = np.empty(len(texts), dtype=object)
+    for position, text in enumerate(texts):
+        name = json.loads(text) if coded else text
+        names[position] = tuple(name) if isinstance(name, list) else name
+    return names.astype(saved_as)
+
+
+def _compact(values: Array) -> Array:
+    """Whole numbers in the smallest unsigned type that holds them."""
+    for kind in (np.uint8, np.uint16, np.uint32):
+        if values.size and values.max() <= np.iinfo(kind).max:
+            small = values.astype(kind)
+            return small if np.array_equal(small, values) else values
+    return values
+
+
+def _checksum(array: Array) -> int:
+    if array.dtype.kind == "O":
+        return crc32("\n".join(array).encode())
+    return crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8))

@@ -1,0 +1,175 @@
+"""What a fit returns: point summaries, posterior, trace and status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.data.counts import Counts
+from bayesnmf.inference.status import Status
+from bayesnmf.options import METHODS, Options
+from bayesnmf.priors import Dirichlet, Distribution, Gamma, Priors, ScaledProportions
+from bayesnmf.priors.specification import MODELS
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class VariationalPosterior:
+    """The closed-form q: independent over rows and components.
+
+    Attributes
+    ----------
+    loadings : Gamma, Dirichlet or ScaledDirichlet
+        q of the loadings, parameters (n, K); a ScaledDirichlet holds that of the scale, (n, 1), as well.
+    components : Gamma, Dirichlet or None
+        q of the components, parameters (K, m). None where they are parameters without a posterior.
+    """
+
+    loadings: Distribution
+    components: Gamma | Dirichlet | None
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Posterior draws, matched to one order of the components.
+
+    Attributes
+    ----------
+    loadings : ndarray (chains, draws, n, K)
+        Proportions where there is a scale.
+    components : ndarray (chains, draws, K, m)
+    scale : ndarray (chains, draws, n) or None
+        Under dirichlet_gamma.
+    """
+
+    loadings: Array
+    components: Array
+    scale: Array | None = None
+
+    @property
+    def chains(self) -> int:
+        """Number of chains."""
+        return self.loadings.shape[0]
+
+    @property
+    def draws(self) -> int:
+        """Draws in each chain."""
+        return self.loadings.shape[1]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FitRecord:
+    """The data of a fitted model: what every function of the package takes as a fit.
+
+    `bayesnmf.Fit` adds the methods and documents the attributes. It stands above the functions that its methods call.
+    """
+
+    model: str
+    method: str
+    rank: int
+    loadings: Array
+    components: Array
+    scale: Array | None
+    trace: Array
+    status: Status
+    priors: Priors
+    options: Options
+    counts: Counts
+    seed: int
+    seconds: float
+    diagnostics: dict[str, float]
+    residuals: Array | None = None
+    multipliers: tuple[Array, Array] | None = None
+    statistics: dict[str, Array] | None = None
+    moments: dict[str, Array] | None = None
+    _posterior: VariationalPosterior | Draws | None = None
+
+    @property
+    def posterior(self) -> VariationalPosterior | Draws:
+        """The closed-form q (vi, svi) or the draws (gibbs, nuts)."""
+        if self._posterior is None:
+            kind = self.method.upper()
+            raise AttributeError(f"a {kind} fit has no posterior; fit with method='vi' (or 'gibbs', 'nuts', 'svi')")
+        return self._posterior
+
+    @property
+    def row_names(self) -> Array:
+        """Names of the samples."""
+        return self.counts.row_names
+
+    @property
+    def feature_names(self) -> Array:
+        """Names of the features."""
+        return self.counts.feature_names
+
+    @property
+    def expected_loadings(self) -> Array:
+        """Loadings on the scale of the counts, (n, K), so that times `components` they are the fitted means."""
+        return effective_loadings(self, self.loadings, self.scale)
+
+    def __repr__(self) -> str:
+        n, m = self.counts.shape
+        unit = METHODS[self.method].objective.format(bound=getattr(self.options, "bound", ""))
+        if self.trace.ndim == 2:
+            chains, draws = self.trace.shape
+            every = self.diagnostics.get("kept_every", 1)
+            kept = f", every {every:.0f}th kept" if every > 1 else ""
+            objective = f"{chains} chains × {draws} draws{kept}, mean {unit} {self.trace.mean():,.1f}"
+            if switches := self.diagnostics.get("label_switches"):
+                objective += f"; labels switched {switches:.0f} times within chains, undone by matching"
+        else:
+            objective = f"{unit} {self.trace[-1]:,.3f} after {self.status.iterations} iterations"
+        state = "converged" if self.status.converged else "not converged"
+        return (
+            f"<bayesnmf.Fit {self.model} by {self.method}, rank {self.rank}, {n:,} rows × {m:,} features\n"
+            f"  {objective}\n"
+            f"  {state}: {self.status.reason}; {self.seconds:.2f} s, seed {self.seed}>"
+        )
+
+
+def effective_loadings(fit: FitRecord, loadings: Array, scale: Array | None) -> Array:
+    """Loadings on the scale of the counts: times the scale, or the given row totals."""
+    if scale is not None:
+        return loadings * scale[..., None]
+    if MODELS[fit.model].given_totals:
+        return loadings * fit.counts.row_totals[:, None]
+    return loadings
+
+
+def trace_of_kept(fit: FitRecord) -> Array:
+    """Return the log joint of the draws in `posterior`, (chains, draws), those of gibbs and nuts."""
+    return fit.trace[:, :: int(fit.diagnostics.get("kept_every", 1))]
+
+
+def iterate_draws(fit: FitRecord, draws: int, seed: int, *, shares: bool = False) -> Iterator[tuple[Array, Array]]:
+    """Yield pairs of draws: loadings on the scale of the counts (n, K) and components (K, m), one at a time.
+
+    With `shares`, loadings are without the scale or the given row totals, so that rows whose total is 0 have them too.
+    From q they are independent; of gibbs and nuts they are evenly spaced among all chains; under map the one point.
+    """
+
+    def scaled(loadings: Array, scale: Array | None) -> Array:
+        return loadings if shares else effective_loadings(fit, loadings, scale)
+
+    posterior = fit._posterior
+    if posterior is None:
+        yield scaled(fit.loadings, fit.scale), fit.components
+    elif isinstance(posterior, Draws):
+        total = posterior.chains * posterior.draws
+        for index in np.unique(np.linspace(0, total - 1, min(draws, total)).astype(int)):
+            at = divmod(int(index), posterior.draws)
+            scale = None if posterior.scale is None else posterior.scale[at]
+            yield scaled(posterior.loadings[at], scale), posterior.components[at]
+    else:
+        rng = np.random.default_rng(seed)
+        for _ in range(draws):
+            value: Any = posterior.loadings.draw(rng)
+            components = fit.components if posterior.components is None else posterior.components.draw(rng)
+            split = isinstance(value, ScaledProportions)
+            loadings, scale = (value.proportions, value.scale[:, 0]) if split else (value, None)
+            yield scaled(loadings, scale), components

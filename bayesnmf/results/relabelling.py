@@ -1,0 +1,79 @@
+"""The same fit with its components in another order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.inference import alignment
+from bayesnmf.priors import Priors
+from bayesnmf.priors.specification import PARAMETER
+from bayesnmf.results.record import Draws, FitRecord, VariationalPosterior
+
+Array = NDArray[Any]
+
+
+def match(loadings: Array, components: Array) -> tuple[Array, Array, Array]:
+    """Bring the components of all draws into one order: that of a draw, then that of the first chain's mean.
+
+    Also return these orders (chains, draws, K): component k of a draw was component `orders[..., k]`.
+    """
+    total = np.broadcast_to(np.arange(components.shape[-2]), components.shape[:-1])
+    for reference_of in (lambda values: values[0, -1], lambda values: values[0].mean(axis=0)):
+        orders = alignment.match_draws(components, reference_of(components))
+        components = alignment.reorder(components, orders, axis=-2)
+        loadings = alignment.reorder(loadings, orders, axis=-1)
+        total = np.take_along_axis(total, orders, axis=-1)
+    return loadings, components, total
+
+
+def relabel[F: FitRecord](fit: F, order: Array) -> F:
+    """Permute loadings, components, posterior and priors: component `order[k]` becomes component k."""
+    posterior: Any = fit._posterior
+    if isinstance(posterior, Draws):
+        posterior = replace(
+            posterior,
+            loadings=posterior.loadings[..., order],
+            components=posterior.components[..., order, :],
+        )
+    elif isinstance(posterior, VariationalPosterior):
+        posterior = VariationalPosterior(
+            _permuted(posterior.loadings, order, -1), _permuted(posterior.components, order, -2)
+        )
+    priors, given = _permuted_priors(fit.priors, order), fit.options.priors  # learned priors are not those given
+    return replace(
+        fit,
+        loadings=fit.loadings[:, order],
+        components=fit.components[order],
+        multipliers=None if fit.multipliers is None else (fit.multipliers[0][:, order], fit.multipliers[1][order]),
+        moments=None if fit.moments is None else {k: _in_order(k, value, order) for k, value in fit.moments.items()},
+        priors=priors,
+        options=replace(fit.options, priors=priors if given is fit.priors else _permuted_priors(given, order)),
+        _posterior=posterior,
+    )
+
+
+def _in_order(name: str, values: Array, order: Array) -> Array:
+    """Permute what is known of all draws of one side; a scale has no components."""
+    if name.startswith("scale"):
+        return values
+    return values[order] if name.startswith("components") else values[:, order]
+
+
+def _permuted_priors(priors: Priors, order: Array) -> Priors:
+    return Priors(_permuted(priors.loadings, order, -1), _permuted(priors.components, order, -2))
+
+
+def _permuted(distribution: Any, order: Array, axis: int) -> Any:
+    """Permute every parameter that differs between components."""
+    if distribution is None or distribution == PARAMETER:
+        return distribution
+    changed = {}
+    for name, value in vars(distribution).items():
+        array = np.asarray(value)
+        along = array.ndim >= -axis and array.shape[axis] == len(order) and array.shape[axis] > 1
+        changed[name] = np.take(array, order, axis=axis) if along else value
+    return replace(distribution, **changed)

@@ -1,0 +1,72 @@
+"""Replicated counts: draws from the posterior predictive distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.checks import check_available, check_count, check_names, check_size
+from bayesnmf.data.checks import check_drawable
+from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.draws import LIMIT, restrict_rows
+from bayesnmf.results.record import Draws, FitRecord, iterate_draws
+
+Array = NDArray[Any]
+
+
+def sample_posterior_predictive(
+    fit: FitRecord, draws: int = 100, seed: int = 0, rows: Iterable[Any] | None = None
+) -> Array:
+    """Return replicated counts (draws, rows, m), whole numbers: one set for each posterior draw.
+
+    Counts are Poisson; under dirichlet_poisson multinomial of the given row totals, rounded where those are not
+    whole. A MAP fit gives counts at its one point, without the uncertainty of the parameters. Draws of gibbs and
+    nuts are evenly spaced among all chains.
+    """
+    positions = check_names(rows, fit.row_names, "rows")
+    check_count(seed, "seed", minimum=0)
+    draws = check_count(draws, "draws")
+    if isinstance(fit._posterior, Draws):
+        check_available(draws, fit._posterior.chains * fit._posterior.draws, "draws")
+    n, m = selected_size(fit, positions, None)
+    check_size(8 * draws * n * m, LIMIT, "replicated counts", "choose some with rows=, or fewer draws=")
+    part = restrict_rows(fit, positions)
+    pairs: Iterable[tuple[Array, Array]] = iterate_draws(part, draws, seed)
+    if part._posterior is None:
+        pairs = repeat((part.expected_loadings, part.components), draws)
+    rng = replication_rng(seed)
+    out = np.empty((draws, n, m), np.int64)
+    for index, (loadings, components) in enumerate(pairs):
+        out[index] = replicate(part, loadings @ components, rng)
+    return out
+
+
+def selected_size(fit: FitRecord, rows: Array | None, features: Array | None) -> tuple[int, int]:
+    """Return how many rows and features a selection has."""
+    n, m = fit.counts.shape
+    return n if rows is None else len(rows), m if features is None else len(features)
+
+
+def replication_rng(seed: int) -> np.random.Generator:
+    """Return a stream apart from that of the draws from q with the same seed."""
+    return np.random.default_rng([seed, 1])
+
+
+def replicate(fit: FitRecord, means: Array, rng: np.random.Generator) -> Array:
+    """Draw counts (n, …) of given means; of given row totals, in which other features take what is left."""
+    check_drawable(means, "fit smaller counts")
+    if not MODELS[fit.model].given_totals:
+        return rng.poisson(means)
+    totals = fit.counts.row_totals[:, None]
+    shares = np.divide(means, totals, out=np.zeros(means.shape), where=totals > 0)
+    sums = shares.sum(axis=1, keepdims=True)
+    if means.shape[1] == fit.counts.shape[1]:
+        shares = np.divide(shares, sums, out=shares, where=sums > 0)
+    else:
+        shares = np.hstack([shares, np.maximum(1 - sums, 0)])
+    whole = np.rint(totals[:, 0]).astype(np.int64)
+    return rng.multinomial(whole, shares)[:, : means.shape[1]]

@@ -1,0 +1,75 @@
+"""Checks of fits that were read from files: their settings, and the shapes that follow from them."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.checks import check_choice, check_count
+from bayesnmf.options import METHODS, methods_with
+from bayesnmf.priors import ScaledDirichlet
+from bayesnmf.priors.checks import FAMILIES, check_family
+from bayesnmf.priors.specification import MODELS
+
+
+def check_saved_settings(settings: dict[str, Any]) -> None:
+    """Refuse settings of a file whose values make no sense by themselves."""
+    check_choice(settings["model"], "model", MODELS)
+    check_choice(settings["method"], "method", METHODS)
+    check_count(settings["rank"], "rank")
+    check_count(settings["seed"], "seed", minimum=0)
+    expected = METHODS[settings["method"]].options.__name__
+    if settings["options"]["kind"] != expected:
+        raise ValueError(f"options must be {expected} for {settings['method']}: found {settings['options']['kind']}")
+    converged, reason, iterations = settings["status"]
+    if not (isinstance(converged, bool) and isinstance(reason, str) and _is_number(iterations, Integral)):
+        raise ValueError(f"status must be a flag, a reason and a number of iterations: found {settings['status']}")
+    numbers = {"seconds": settings["seconds"], **settings["diagnostics"]}
+    for name, value in numbers.items():
+        if not _is_number(value, Real):
+            raise ValueError(f"{name} must be a number: found {value!r}")
+
+
+def check_saved_shapes(fit: Any) -> None:
+    """Refuse a fit whose arrays do not fit its counts, rank, model and method."""
+    n, m = fit.counts.shape
+    rank = fit.rank
+    scaled = MODELS[fit.model].loadings is ScaledDirichlet
+    _check_shape(fit.loadings, (n, rank), "loadings")
+    _check_shape(fit.components, (rank, m), "components")
+    _check_shape(fit.scale, (n,) if scaled else None, "scale")
+    check_family(fit.model, "loadings", fit.priors.loadings, (n, rank))
+    check_family(fit.model, "components", fit.priors.components, (rank, m))
+    if fit.multipliers is not None:
+        _check_shape(fit.multipliers[0], (n, rank), "multipliers of loadings")
+        _check_shape(fit.multipliers[1], (rank, m), "multipliers of components")
+    for name, values in (fit.moments or {}).items():
+        _check_shape(values, np.shape(getattr(fit, name.split("_")[0])), f"moments[{name!r}]")
+    posterior = fit._posterior
+    if (posterior is None) != (METHODS[fit.method].posterior == "point"):
+        others = " and ".join(methods_with("point"))
+        raise ValueError(f"a posterior belongs to every method but {others}: this fit is by {fit.method}")
+    for side, shape in (("loadings", (n, rank)), ("components", (rank, m))):
+        _check_posterior_shape(getattr(posterior, side, None), shape, f"posterior.{side}")
+
+
+def _check_posterior_shape(side: Any, shape: tuple[int, int], name: str) -> None:
+    """Refuse draws (chains, draws, rows, columns) or parameters that do not fit a factor."""
+    if isinstance(side, np.ndarray):
+        _check_shape(side, (*side.shape[:2], *shape), name)
+    for parameter in FAMILIES.get(type(side).__name__, ()):
+        given = np.shape(getattr(side, parameter))
+        if len(given) != 2 or any(length not in (1, full) for length, full in zip(given, shape, strict=True)):
+            raise ValueError(f"{name}.{parameter} must broadcast to {shape}: found shape {given}")
+
+
+def _check_shape(array: Any, shape: tuple[int, ...] | None, name: str) -> None:
+    found = None if array is None else np.shape(array)
+    if found != shape:
+        raise ValueError(f"{name} must have shape {shape}: found {found}")
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)

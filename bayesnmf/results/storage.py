@@ -1,0 +1,172 @@
+"""Save fits to files, and load them: NetCDF or Zarr, laid out by `bayesnmf.results.encoding`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from bayesnmf.checks import check_path
+from bayesnmf.results.encoding import CSR, FORMAT, VERSION, decode_fit, encode_fit
+from bayesnmf.results.record import FitRecord
+from bayesnmf.writing import replacing, write_bytes
+
+SUFFIXES = (".nc", ".zarr")
+LARGEST_NETCDF = 2**30  # bytes: a NetCDF file is made in memory, and HDF5 on a full disk ends the interpreter
+PACKED = {"/counts": {name: {"zlib": True, "shuffle": True} for name in CSR}}
+
+
+def save(fit: FitRecord, path: str | os.PathLike[str]) -> None:
+    """Write a fit to a NetCDF file (`.nc`) or a Zarr store (`.zarr`, needs zarr).
+
+    An older fit there is replaced only once the new one is complete. What `load` gives back is equal to the fit in
+    every bit, but for two things: a start given as a `Fit` becomes the equivalent `Start`, and names that are neither
+    text, numbers nor dates become text.
+
+    Raises
+    ------
+    ValueError
+        The suffix is neither, or something that is not a fit is in the way.
+    OSError
+        The file cannot be written.
+    """
+    target = Path(os.path.realpath(check_path(path, "path")))
+    _check_target(target, _suffix(target))
+    write_tree(xr.DataTree.from_dict(encode_fit(fit)), target, PACKED)
+
+
+def save_by_size(fit: FitRecord, path: Path) -> None:
+    """Write a fit to a NetCDF file or, where it is too large for one, to a Zarr store beside it.
+
+    Raises
+    ------
+    ImportError
+        It is too large, and zarr is not installed.
+    OSError, ValueError
+        As `save`.
+    """
+    tree = xr.DataTree.from_dict(encode_fit(fit))
+    target = path_by_size(tree, path)
+    _check_target(target, _suffix(target))
+    write_tree(tree, target, PACKED)
+
+
+def path_by_size(tree: xr.DataTree, path: Path) -> Path:
+    """Return the path of a NetCDF file, or of a Zarr store beside it where a tree is too large for NetCDF."""
+    return path if tree.nbytes <= LARGEST_NETCDF else path.with_suffix(".zarr")
+
+
+def write_tree(tree: xr.DataTree, path: Path, encoding: dict[str, Any] | None = None) -> None:
+    """Write a tree to a NetCDF file (`.nc`) or a Zarr store (`.zarr`); an older one is replaced by a complete one.
+
+    Parameters
+    ----------
+    tree : DataTree
+    path : Path
+        A NetCDF file is made in memory, which takes as much again as the file is long.
+    encoding : dict, optional
+        Of NetCDF variables, as `DataTree.to_netcdf` takes it.
+
+    Raises
+    ------
+    ValueError
+        The tree is too large for NetCDF.
+    OSError
+        The file cannot be written.
+    """
+    if path.suffix.lower() == ".zarr":
+        with replacing(path) as temporary:
+            tree.to_zarr(temporary, mode="w-", consolidated=False)
+        return
+    if tree.nbytes > LARGEST_NETCDF:
+        raise ValueError(
+            f"{path} must be below {LARGEST_NETCDF / 2**30:.1f} GiB, since NetCDF files are made in memory: this one "
+            f"would take {tree.nbytes / 2**30:.1f} GiB; save to {path.with_suffix('.zarr').name}, a Zarr store, instead"
+        )
+    content = memoryview(tree.to_netcdf(None, engine="h5netcdf", encoding=encoding))
+    with content:  # a traceback that outlives it would hold the memory it looks at, and end the interpreter
+        write_bytes(path, content)
+
+
+def read_fit(path: str | os.PathLike[str]) -> FitRecord:
+    """Read a file that `save` wrote; see `bayesnmf.load`."""
+    source = check_path(path, "path")
+    suffix = _suffix(source)
+    if not source.exists():
+        raise FileNotFoundError(f"there is no {source}; check the path (now in {Path.cwd()})")
+    if source.is_dir() != (suffix == ".zarr"):
+        form = "a directory, as Zarr stores are" if suffix == ".zarr" else "a file, not a directory"
+        raise ValueError(f"{source} must be {form}; give the path that was given to save")
+    try:
+        tree = _read(source, suffix)
+    except (ImportError, MemoryError, PermissionError):
+        raise
+    except Exception as error:  # whatever a reader raises, the file is not what its suffix promises
+        raise _damaged(source, error) from error
+    _check_format(tree, source)
+    try:
+        return decode_fit(tree)
+    except Exception as error:  # likewise
+        raise _damaged(source, error) from error
+
+
+# --- files -----------------------------------------------------------------------------------------
+
+
+def _suffix(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ValueError(f"{path} must end in {' or '.join(SUFFIXES)}, NetCDF or Zarr; rename it")
+    if suffix == ".zarr":
+        try:
+            import zarr  # noqa: F401
+        except ImportError as error:
+            raise ImportError(
+                f"{path} is a Zarr store, which needs zarr: pip install 'bayesnmf[files]', or use .nc"
+            ) from error
+    return suffix
+
+
+def _check_target(path: Path, suffix: str) -> None:
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} in; make it first")
+    store = suffix == ".zarr" and (path / "zarr.json").is_file()
+    if path.exists() and not store and (suffix == ".zarr" or path.is_dir()):
+        form = "Zarr store" if suffix == ".zarr" else "file"
+        raise ValueError(f"{path} must be a {form}, to be replaced, or not exist; choose another path")
+
+
+def _check_format(tree: xr.DataTree, path: Path) -> None:
+    if tree.attrs.get("format") != FORMAT:
+        raise ValueError(
+            f"{path} must be a fit that Fit.save wrote: it is something else; read trees of draws with "
+            "arviz.from_netcdf or arviz.from_zarr"
+        )
+    version: Any = tree.attrs.get("format_version")
+    version = version.item() if hasattr(version, "item") else version
+    if not isinstance(version, int | np.integer) or version < 1:
+        raise _damaged(path, ValueError(f"its format version must be a whole number from 1: found {version!r}"))
+    if version > VERSION:
+        raise ValueError(
+            f"{path} must have format version {VERSION} or lower: found {version}, written by "
+            f"bayesnmf {tree.attrs.get('bayesnmf_version')}; upgrade bayesnmf"
+        )
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    about = f"{type(error).__name__}: {str(error).strip()}"
+    return ValueError(f"{path} must be a whole file that Fit.save wrote: {about}; save the fit again")
+
+
+def _read(path: Path, suffix: str) -> xr.DataTree:
+    settings: dict[str, Any] = {"consolidated": False} if suffix == ".zarr" else {}
+    if suffix == ".nc":
+        import h5py
+
+        h5py.File(path, "r").close()  # h5netcdf prints a traceback about a file that HDF5 refuses
+    engine: Any = "zarr" if suffix == ".zarr" else "h5netcdf"
+    with xr.open_datatree(path, engine=engine, **settings) as tree:
+        return tree.load()

@@ -1,0 +1,130 @@
+"""Medians, intervals and, of chains, effective sample sizes and R-hat of chosen parameters."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.checks import check_fraction, check_names, check_size
+from bayesnmf.inference.status import ConvergenceWarning
+from bayesnmf.results.cautions import cautions_of, labelled
+from bayesnmf.results.checks import check_components_have_posterior
+from bayesnmf.results.datatree import INDEPENDENT
+from bayesnmf.results.draws import LIMIT, chains_and_draws, draws_size, restrict_rows, take_draws
+from bayesnmf.results.record import Draws, FitRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Array = NDArray[Any]
+TOP = 5
+
+
+def summary(
+    fit: FitRecord, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9
+) -> pd.DataFrame:
+    """Summarise some loadings and components by `az.summary`: posterior medians and central intervals.
+
+    Parameters
+    ----------
+    fit : Fit
+        By gibbs or nuts, whose effective sample sizes, R-hat and Monte Carlo standard errors stand beside each
+        median; or by vi or svi, without them: 4 × 1000 independent draws of q, whose ESS and R-hat would be good
+        however poor the approximation (`attrs["note"]` of the table). What must be known of the fit before it is
+        believed, such as chains that have not mixed, is warned of, and in `attrs["cautions"]`.
+    rows : iterable of names, optional
+        Their loadings, and their scales where there are any.
+    features : iterable of names, optional
+        Their weights in all components. With neither, the five features of greatest weight in each component.
+    interval : float
+        Probability inside the interval, the same outside on either end.
+
+    Returns
+    -------
+    DataFrame
+        A row a parameter, as in ``loadings[row, component]``, ``components[component, feature]``. Columns: median, mad
+        (median absolute deviation), the ends of the interval, and for chains ess_median, ess_tail, r_hat, mcse_median.
+
+    Raises
+    ------
+    AttributeError
+        The fit has no posterior.
+    TypeError, ValueError
+        Names that the fit does not have; components that are parameters; more draws than memory bears.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
+    >>> list(fit.summary(rows=[0]).columns)
+    ['median', 'mad', 'eti90_lb', 'eti90_ub']
+    """
+    import arviz as az
+    import xarray as xr
+
+    posterior = fit.posterior  # a MAP has none, and says so
+    interval = check_fraction(interval, "interval")
+    asked = check_names(rows, fit.row_names, "rows")
+    columns = check_names(features, fit.feature_names, "features")
+    entries = None
+    if asked is None or columns is not None:
+        check_components_have_posterior(posterior.components)
+        entries = _top_entries(fit) if columns is None else _all_entries(fit.rank, columns)
+    group = _group(fit, asked, entries)
+    chains = isinstance(posterior, Draws)
+    with np.errstate(invalid="ignore", divide="ignore"):  # what is constant has neither ESS nor R-hat
+        table: Any = az.summary(
+            xr.Dataset(group), kind="all_median" if chains else "stats_median", ci_kind="eti", ci_prob=interval
+        )
+    if not chains:
+        table.attrs["note"] = INDEPENDENT
+    table.attrs["cautions"] = cautions_of(fit)
+    for caution in table.attrs["cautions"]:
+        warnings.warn(labelled(f"{fit.model} by {fit.method}", caution), ConvergenceWarning, stacklevel=3)
+    return table
+
+
+def _group(fit: FitRecord, rows: Array | None, entries: tuple[Array, Array] | None) -> dict[str, Any]:
+    """Draws of the loadings of some rows and of some entries (components, features) of the components."""
+    part = restrict_rows(fit, np.array([0]) if rows is None else rows)
+    chosen = np.array([0]) if entries is None else np.unique(entries[1])
+    number = chains_and_draws(fit, None, None)
+    size = draws_size(fit, number, (part.counts.shape[0], len(chosen)))
+    check_size(size, LIMIT, "the draws to be summarised", "choose fewer rows or features")
+    drawn = take_draws(part, number, 0, chosen)
+    group = {} if rows is None else _loadings(part, drawn)
+    if entries is not None:
+        names = [f"{k}, {fit.feature_names[j]}" for k, j in zip(*entries, strict=True)]
+        values = drawn.components[:, :, entries[0], np.searchsorted(chosen, entries[1])]
+        group["components"] = _entries("weight", values, names)
+    return group
+
+
+def _top_entries(fit: FitRecord) -> tuple[Array, Array]:
+    """Components and features of the greatest weights, component by component."""
+    top = np.argsort(-fit.components, axis=1, kind="stable")[:, :TOP]
+    return np.repeat(np.arange(fit.rank), top.shape[1]), top.ravel()
+
+
+def _all_entries(rank: int, columns: Array) -> tuple[Array, Array]:
+    return np.repeat(np.arange(rank), len(columns)), np.tile(columns, rank)
+
+
+def _loadings(part: FitRecord, drawn: Draws) -> dict[str, Any]:
+    names = [f"{row}, {k}" for row in part.row_names for k in range(part.rank)]
+    group = {"loadings": _entries("loading", drawn.loadings.reshape(drawn.chains, drawn.draws, -1), names)}
+    if drawn.scale is not None:
+        group["scale"] = _entries("row", drawn.scale, list(map(str, part.row_names)))
+    return group
+
+
+def _entries(dim: str, values: Array, names: list[str]) -> Any:
+    """Draws (chains, draws, entries), labelled by names."""
+    import xarray as xr
+
+    return xr.DataArray(values, {dim: names}, ("chain", "draw", dim))

@@ -1,0 +1,135 @@
+"""Fits with few of their draws, and what all draws say beside them; factors as tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.inference.sampling.running_moments import Entries, Running, summarise
+from bayesnmf.inference.status import INTERRUPTED, Status
+from bayesnmf.priors import ScaledProportions
+from bayesnmf.results.mixing import judged_rows, r_hat_and_ess, verdict, worst_of
+from bayesnmf.results.record import Draws, FitRecord, VariationalPosterior
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Array = NDArray[Any]
+STORED_BYTES = 2_500_000  # of the draws of a method, where they are thinned
+
+
+def draws_within(fit: FitRecord, most: int) -> int:
+    """Return how many draws of all parameters of a fit take at most so many bytes; at least one."""
+    scales = 0 if fit.scale is None else len(fit.scale)
+    return max(most // (8 * (fit.loadings.size + fit.components.size + scales)), 1)
+
+
+def thinned[F: FitRecord](fit: F, most: int = STORED_BYTES) -> F:
+    """Return a fit by gibbs or nuts with evenly thinned draws, and in `moments` what all of them say.
+
+    Parameters
+    ----------
+    fit : Fit
+        By any method: one without draws, or with few, is returned as it is.
+    most : int
+        Bytes that the draws may take.
+    """
+    draws = fit._posterior
+    if not isinstance(draws, Draws):
+        return fit
+    number = min(max(draws_within(fit, most) // draws.chains, 1), draws.draws)
+    every = -(-draws.draws // number)
+    if every == 1:
+        return fit
+    if fit.moments is None:
+        whole = with_moments(fit, [_summed(draws, chain) for chain in range(draws.chains)], every)
+    else:  # what all draws say was summed up when they were drawn
+        before = fit.diagnostics["kept_every"]
+        whole = replace(fit, diagnostics={**fit.diagnostics, "kept_every": before * every})
+    scale = None if draws.scale is None else draws.scale[:, ::every]
+    statistics = None if fit.statistics is None else {k: value[:, ::every] for k, value in fit.statistics.items()}
+    few = Draws(draws.loadings[:, ::every], draws.components[:, ::every], scale)
+    return replace(whole, statistics=statistics, _posterior=few)
+
+
+def _summed(draws: Draws, chain: int) -> Running:
+    """Sum up the draws of one chain, which are matched already."""
+    running = Running(draws.draws, matching=False)
+    for at in range(draws.draws):
+        loadings: Any = draws.loadings[chain, at]
+        if draws.scale is not None:
+            loadings = ScaledProportions(loadings, draws.scale[chain, at][:, None])
+        running.add(loadings, draws.components[chain, at])
+    return running
+
+
+def loadings_table(fit: FitRecord) -> pd.DataFrame:
+    """Return loadings by row, a column a component, with the scale and standard deviations where there are any."""
+    import pandas as pd
+
+    columns = _columns(fit.loadings, _sd(fit, "loadings"), 1)
+    if fit.scale is not None:
+        columns["scale"] = fit.scale
+        if (sd := _sd(fit, "scale")) is not None:
+            columns["scale sd"] = sd
+    return pd.DataFrame(columns, pd.Index(fit.row_names, name="row"))
+
+
+def components_table(fit: FitRecord) -> pd.DataFrame:
+    """Return components by feature, a column a component, with standard deviations where there are any."""
+    import pandas as pd
+
+    columns = _columns(fit.components, _sd(fit, "components"), 0)
+    return pd.DataFrame(columns, pd.Index(fit.feature_names, name="feature"))
+
+
+def _columns(mean: Array, sd: Array | None, axis: int) -> dict[str, Array]:
+    """Return a column for each component, means before standard deviations; components are along `axis`."""
+    kinds = {"": mean} if sd is None else {"": mean, " sd": sd}
+    return {f"component {k}{kind}": part.take(k, axis) for kind, part in kinds.items() for k in range(mean.shape[axis])}
+
+
+def _sd(fit: FitRecord, side: str) -> Array | None:
+    """Posterior standard deviations of the loadings, the components or the scale; None without a posterior."""
+    posterior = fit._posterior
+    if fit.moments is not None:
+        return fit.moments[f"{side}_sd"]
+    if isinstance(posterior, Draws):
+        values = getattr(posterior, side)
+        return np.asarray(values.std(axis=(0, 1), ddof=int(values.shape[0] * values.shape[1] > 1)))
+    if isinstance(posterior, VariationalPosterior):
+        q = posterior.components if side == "components" else posterior.loadings
+        variance: Any = None if q is None else q.variance()
+        if isinstance(variance, ScaledProportions):
+            variance = variance.scale[:, 0] if side == "scale" else variance.proportions
+        return None if variance is None else np.sqrt(np.broadcast_to(variance, getattr(fit, side).shape))
+    return None
+
+
+def with_moments[F: FitRecord](fit: F, running: list[Running], every: int) -> F:
+    """Return a fit of thinned draws with means, and what else is known, of all draws of its chains.
+
+    They have mixed or not by split R-hat and batch means of all draws, not by the few that are kept.
+    """
+    found = summarise(running, fit.components)
+    moments = {
+        f"{side}_{name}": getattr(value, side)
+        for name, value in (("sd", found.sd), ("r_hat", found.r_hat), ("ess", found.ess))
+        for side in Entries._fields
+        if getattr(value, side) is not None
+    }
+    rows = judged_rows(len(found.mean.loadings), fit.seed)
+    judged = [(found.r_hat.components, found.ess.components), (found.r_hat.loadings[rows], found.ess.loadings[rows])]
+    if found.r_hat.scale is not None and found.ess.scale is not None:
+        judged.append((found.r_hat.scale[rows], found.ess.scale[rows]))
+    judged.append(r_hat_and_ess(fit.trace))
+    diagnostics = {**fit.diagnostics, **worst_of(judged), "kept_every": float(every)}
+    mixed, figures = verdict(diagnostics)
+    status = fit.status
+    if status.reason != INTERRUPTED:
+        status = Status(mixed, f"{fit.trace.size} draws; {figures} (by halves and batches)", fit.trace.size)
+    return replace(fit, **found.mean._asdict(), moments=moments, diagnostics=diagnostics, status=status)

@@ -1,0 +1,27 @@
+"""Checks of what certificates are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayesnmf.assessment.checks import check_draws_of_bound
+from bayesnmf.checks import check_choice, check_count, check_words, make_plain
+from bayesnmf.data.counts import Counts
+from bayesnmf.priors.specification import MODELS
+
+
+def check_effort(effort: Any) -> None:
+    """Refuse an effort that makes no sense: at least 2 draws, so that they have a standard error."""
+    make_plain(effort)
+    check_draws_of_bound(effort.draws)
+    for name in ("svi_steps", "cells", "particles"):
+        check_count(getattr(effort, name), name)
+    if effort.svi_models != ():
+        for model in check_words(effort.svi_models, "svi_models"):
+            check_choice(model, "svi_models", MODELS)
+
+
+def check_some_counts(counts: Counts) -> None:
+    """Refuse counts that are all zero: every statement would be about nothing."""
+    if counts.nnz == 0:
+        raise ValueError("counts must hold at least one count: all are zero; give a matrix that is not empty")

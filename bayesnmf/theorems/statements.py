@@ -1,0 +1,114 @@
+"""ELBO certificates: the identities of the papers, run on the user's own counts.
+
+`equivalences` is the front door. Every row of its table holds the values of both sides of one statement, computed by
+two different routes: two routines of the package, the package and NumPyro, or a kernel and a formula in SciPy
+(`bayesnmf.theorems.explicit`). The statements:
+
+1. a Poisson is a multinomial and its totals; 2. joint updates are PLSA; 3. and 4. two variational algorithms are one,
+and their bounds differ by a constant; 5. the lasso does not sparsify; 6. four likelihoods are one; 7. multiplicative
+updates are EM, VI without expectations is, and two paths lead to one optimum; 8. topic models; 9. LDA becomes KL-NMF
+with a regulariser; 10. allocations and the evidence; 11. NumPyro's bounds at the same q; 12. all runs are monotone.
+
+[GP] Geiger & Park, *On the Connection Between NMF and LDA*; [C] Carbonetto, Sarkar, Wang & Stephens, *NMF Algorithms
+Generally Improve Topic Model Fits*; [P] Paisley, *EECS E6720 Lecture 12*; [F] Faleiros & Lopes, *On the equivalence
+between algorithms for NMF and LDA*; [K] Kurutmaz, Cemgil, Şimşekli & Yıldırım, *Bayesian NMF as an Allocation Model*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.checks import check_count, check_instance, check_rank
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.fitting.progress import ProgressReport, reporting
+from bayesnmf.theorems import evidence, likelihoods, optima, programs, updates
+from bayesnmf.theorems.checks import check_some_counts
+from bayesnmf.theorems.study import Effort, Study
+from bayesnmf.theorems.table import Equivalences, Row
+
+STATEMENTS: tuple[Callable[[Study], Iterator[Row]], ...] = (
+    likelihoods.poisson_is_multinomial,
+    updates.joint_and_plsa,
+    updates.two_bounds,
+    updates.lasso,
+    likelihoods.four_likelihoods,
+    updates.multiplicative_updates,
+    updates.without_expectations,
+    optima.two_paths,
+    updates.topic_model,
+    updates.half_steps,
+    updates.pseudo_samples,
+    likelihoods.lda_is_kl_nmf,
+    evidence.evidence,
+    evidence.decomposition,
+    programs.bounds_of_programs,
+    optima.stochastic_gradients,
+    optima.monotone,
+)
+
+
+def equivalences(
+    counts: Any,
+    rank: int = 5,
+    *,
+    iterations: int = 20,
+    seed: int = 0,
+    effort: Effort | None = None,
+    progress: ProgressReport | bool = False,
+) -> Equivalences:
+    """Run every identity between the models, algorithms and bounds on these counts.
+
+    Parameters
+    ----------
+    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
+        Nonnegative counts, samples in rows. Statements that need whole numbers say so where there are others.
+    rank : int
+        Number of components, K.
+    iterations : int
+        Updates of each sequence of iterates.
+    seed : int
+        Makes the run reproducible.
+    effort : Effort, optional
+        Draws, gradient steps and particles, and how many nonzero counts they see.
+    progress : bool or callable
+        True shows a progress bar; a callable gets (label, done, total, objective).
+
+    Returns
+    -------
+    Equivalences
+        Prints as a table. After Ctrl-C it holds the statements that were finished.
+
+    Raises
+    ------
+    TypeError, ValueError
+        On arguments that make no sense, naming the argument, the rule and the cure.
+
+    Notes
+    -----
+    On small counts most of the time goes into compiling the NumPyro programs of the four models. Nothing
+    of size n × m or of size nonzeros × K is formed.
+    """
+    rank = check_rank(rank)
+    iterations = check_count(iterations, "iterations")
+    seed = check_count(seed, "seed", minimum=0)
+    effort = Effort() if effort is None else effort
+    check_instance(effort, Effort, "effort")
+    data = as_counts(counts, dtype="float64")
+    check_some_counts(data)
+    rows: list[Row] = []
+    interrupted = False
+    with reporting(progress) as report:
+        study = Study(data, rank, iterations, seed, effort)
+        try:
+            for done, statement in enumerate(STATEMENTS):
+                report("equivalences", done, len(STATEMENTS), np.nan)
+                rows += statement(study)
+            report("equivalences", len(STATEMENTS), len(STATEMENTS), np.nan)
+        except KeyboardInterrupt:
+            interrupted = True
+    n, m = data.shape
+    title = f"{n:,} samples × {m:,} features, {data.nnz:,} nonzero counts, rank {rank}"
+    return Equivalences(tuple(sorted(rows, key=lambda row: row.number)), title, interrupted)

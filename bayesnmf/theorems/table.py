@@ -1,0 +1,215 @@
+"""One judged statement, and the table of all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.places import check_file_to_write
+from bayesnmf.writing import replacing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Array = NDArray[Any]
+WIDTH = 120
+
+
+@dataclass(frozen=True)
+class Row:
+    """One statement with the values of its two sides.
+
+    Attributes
+    ----------
+    number : int
+        Of the statement, 1 to 12.
+    statement, source : str
+    left, right : float
+        Both sides; NaN where they were not computed.
+    difference : float
+        |left − right|; left − right where one side is to be the lesser.
+    tolerance : float
+        What the difference may be: rounding, and where there are draws about 4 standard errors. NaN where nothing is
+        judged.
+    holds : bool or None
+        None where nothing is judged.
+    note : str
+    """
+
+    number: int
+    statement: str
+    source: str
+    left: float = np.nan
+    right: float = np.nan
+    difference: float = np.nan
+    tolerance: float = np.nan
+    holds: bool | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement that is about to be judged; every method makes a row of it."""
+
+    number: int
+    statement: str
+    source: str
+
+    def equal(self, left: float, right: float, tolerance: float, note: str = "") -> Row:
+        """Both sides are the same to a tolerance."""
+        difference = abs(left - right)
+        return self._row(left, right, difference, tolerance, bool(difference <= tolerance), note)
+
+    def at_most(self, left: float, right: float, tolerance: float, note: str = "") -> Row:
+        """The left side is at most the right one, to a tolerance."""
+        difference = left - right
+        return self._row(left, right, difference, tolerance, bool(difference <= tolerance), note)
+
+    def shown(self, left: float, right: float, note: str) -> Row:
+        """Both sides, without a judgement."""
+        return self._row(left, right, abs(left - right), np.nan, None, note)
+
+    def missing(self, note: str) -> Row:
+        """Say why there is nothing to judge."""
+        return self._row(np.nan, np.nan, np.nan, np.nan, None, note)
+
+    def _row(self, left: float, right: float, gap: float, tolerance: float, holds: bool | None, note: str) -> Row:
+        numbers = (float(left), float(right), float(gap), float(tolerance))
+        return Row(self.number, self.statement, self.source, *numbers, holds, note)
+
+
+class Worst:
+    """The pair of entries, among all that were seen, that differ most for the size of their rows."""
+
+    def __init__(self) -> None:
+        self.relative = -1.0
+        self.left = self.right = self.scale = 0.0
+
+    def see(self, left: Array, right: Array) -> None:
+        """Look at two arrays (rows, columns); differences are taken relative to the sums of the right one's rows."""
+        scale = np.abs(right).sum(axis=1, keepdims=True)
+        scale = np.where(scale > 0, scale, 1.0)
+        relative = np.abs(left - right) / scale
+        at = np.unravel_index(np.argmax(relative), relative.shape)  # of a NaN, where there is one
+        if np.isnan(self.relative) or relative[at] <= self.relative:
+            return
+        self.relative = float(relative[at])
+        self.left, self.right, self.scale = float(left[at]), float(right[at]), float(scale[at[0], 0])
+
+    def judge(self, claim: Claim, relative: float, note: str = "") -> Row:
+        """Judge the pair by a tolerance relative to the sum of its row."""
+        return claim.equal(self.left, self.right, relative * self.scale, note)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Equivalences:
+    """What `bayesnmf.equivalences` found: one row a statement. It prints as a table.
+
+    Attributes
+    ----------
+    rows : tuple of Row
+    title : str
+        Counts and rank.
+    interrupted : bool
+        Whether Ctrl-C left statements out.
+    """
+
+    rows: tuple[Row, ...]
+    title: str
+    interrupted: bool = field(default=False)
+
+    @property
+    def hold(self) -> bool:
+        """Whether every judged statement holds."""
+        return all(row.holds for row in self.rows if row.holds is not None)
+
+    @property
+    def judged(self) -> int:
+        """How many rows are judged."""
+        return sum(row.holds is not None for row in self.rows)
+
+    @property
+    def failures(self) -> tuple[Row, ...]:
+        """The rows that do not hold."""
+        return tuple(row for row in self.rows if row.holds is False)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """All rows: number, statement, source, left, right, difference, tolerance, holds, note."""
+        import pandas as pd
+
+        return pd.DataFrame([vars(row) for row in self.rows], columns=list(Row.__dataclass_fields__))
+
+    def save(self, path: str | Path) -> None:
+        """Write the table as a CSV file, into a folder that exists.
+
+        Raises
+        ------
+        ValueError
+            There is no such folder, or the path is one itself.
+        """
+        with replacing(check_file_to_write(path, "path")) as temporary:
+            self.table.to_csv(temporary, index=False)
+
+    def __rich__(self) -> Any:
+        """Return the table as rich renders it."""
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(title=self.title, caption=self.summary)
+        for heading, keywords in _COLUMNS.items():
+            table.add_column(heading, **keywords)
+        for row in self.rows:
+            style = "bold red" if row.holds is False else ""
+            said = f"{escape(row.statement)} [dim]{escape(row.source)}[/dim]"
+            table.add_row(
+                str(row.number),
+                f"{said}\n[dim]{escape(row.note)}[/dim]" if row.note else said,
+                *(_number(value) for value in (row.left, row.right)),
+                *(_short(value) for value in (row.difference, row.tolerance)),
+                {True: "yes", False: "NO", None: "–"}[row.holds],
+                style=style,
+            )
+        return table
+
+    @property
+    def summary(self) -> str:
+        """How many statements hold, in one line."""
+        kept = self.judged - len(self.failures)
+        rest = len(self.rows) - self.judged
+        text = f"{kept} of {self.judged} judged rows hold; {rest} are not judged, their notes say why"
+        return text + ("; interrupted: the rest was not run" if self.interrupted else "")
+
+    def __repr__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=WIDTH, record=True, file=StringIO(), force_jupyter=False)
+        console.print(self.__rich__())
+        return console.export_text().rstrip()
+
+
+_COLUMNS: dict[str, dict[str, Any]] = {
+    "": {"justify": "right"},
+    "statement": {"ratio": 1},
+    "left": {"justify": "right", "no_wrap": True},
+    "right": {"justify": "right", "no_wrap": True},
+    "difference": {"justify": "right", "no_wrap": True},
+    "tolerance": {"justify": "right", "no_wrap": True},
+    "holds": {"justify": "center", "no_wrap": True},
+}
+
+
+def _number(value: float) -> str:
+    if np.isnan(value):
+        return "–"
+    return f"{value:,.3f}" if 0.01 <= abs(value) < 1e12 or value == 0 else f"{value:.4g}"
+
+
+def _short(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:.2g}"

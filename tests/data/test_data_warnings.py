@@ -1,0 +1,202 @@
+"""A DataWarning says where names or numbers prove that something else than counts of samples was meant."""
+
+import gzip
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.io import mmwrite
+from scipy.sparse import coo_array, csr_array, save_npz
+
+import bayesnmf
+from bayesnmf import cli
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.reading import read_counts
+from bayesnmf.data.suspicions import SBS96
+
+TYPES = sorted(SBS96)
+X = np.random.default_rng(0).poisson(3.0, (8, 5))
+
+
+# --- features in rows -------------------------------------------------------------------------------------
+
+
+def mutations(samples=4):
+    counts = np.random.default_rng(1).poisson(2.0, (96, samples))
+    return pd.DataFrame(counts, TYPES, [f"s{i}" for i in range(samples)])
+
+
+def test_the_96_mutation_types():
+    assert len(SBS96) == 96
+    assert {"A[C>A]A", "T[T>G]T"} <= SBS96
+
+
+def test_mutation_types_in_rows_are_told_and_not_transposed():
+    with pytest.warns(
+        bayesnmf.DataWarning, match=r"96 mutation types .* in their rows.*counts\.T.*--transpose"
+    ) as caught:
+        fit = bayesnmf.fit(mutations(), rank=2, options=bayesnmf.VI(max_iter=2, tol=0.0))
+    assert fit.counts.shape == (96, 4)
+    assert [warning.filename for warning in caught] == [__file__]  # it points at the user's line
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        as_counts(mutations().T)
+        as_counts(mutations().iloc[:95])
+        as_counts(pd.DataFrame(np.eye(96), TYPES, TYPES))  # the same in both
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv.gz", ".npz", ".mtx"])
+def test_files_of_mutation_types(tmp_path, suffix):
+    frame, path = mutations(), tmp_path / f"x{suffix}"
+    if suffix in (".npz", ".mtx"):
+        (tmp_path / "x.json").write_text(json.dumps({"rows": TYPES, "cols": list(frame.columns)}))
+        (save_npz if suffix == ".npz" else mmwrite)(path, csr_array(frame.to_numpy()))
+    else:
+        frame.to_csv(path, sep="\t" if "tsv" in suffix else ",")
+    with pytest.warns(bayesnmf.DataWarning, match="96 mutation types") as caught:
+        as_it_stands = read_counts(path)
+    assert len(caught) == 1
+    assert as_it_stands.shape == (96, 4)
+    counts = read_counts(path, transpose=True)
+    assert counts.feature_names.tolist() == TYPES
+    assert counts.row_names.tolist() == list(frame.columns)
+    np.testing.assert_array_equal(counts.dense, frame.to_numpy().T)
+
+
+def folder(path, prefix="", ending="", features="features.tsv", symbols=("a", "b", "c", "a", "e")):
+    """Write a 10x folder of the counts X: features in rows."""
+    compress = gzip.compress if ending else bytes
+    table = "".join(f"ENSG{j}\t{symbol}\tGene Expression\n" for j, symbol in enumerate(symbols))
+    (path / f"{prefix}{features}{ending}").write_bytes(compress(table.encode()))
+    barcodes = "".join(f"AC{i}-1\n" for i in range(len(X)))
+    (path / f"{prefix}barcodes.tsv{ending}").write_bytes(compress(barcodes.encode()))
+    mmwrite(path / f"{prefix}matrix.mtx", coo_array(X.T))
+    return path / f"{prefix}matrix.mtx"
+
+
+@pytest.mark.parametrize(
+    "written", [{}, {"ending": ".gz"}, {"prefix": "GSM1_"}, {"features": "genes.tsv", "prefix": "hg19."}]
+)
+def test_10x_folder(tmp_path, written):
+    path = folder(tmp_path, **written)
+    with pytest.warns(bayesnmf.DataWarning, match="features in their rows, as the lengths of .* show.*transpose=True"):
+        as_it_stands = read_counts(path)
+    np.testing.assert_array_equal(as_it_stands.dense, X.T)
+    assert as_it_stands.feature_names[0] == "AC0-1"
+    counts = read_counts(path, transpose=True)
+    np.testing.assert_array_equal(counts.dense, X)
+    assert counts.row_names.tolist() == [f"AC{i}-1" for i in range(8)]
+    assert counts.feature_names.tolist() == ["a (ENSG0)", "b", "c", "a (ENSG3)", "e"]
+
+
+def test_10x_names_of_a_matrix_that_has_samples_in_rows(tmp_path):
+    path = folder(tmp_path)
+    mmwrite(path, coo_array(X))
+    assert read_counts(path).row_names[0] == "AC0-1"
+    with pytest.warns(bayesnmf.DataWarning, match="after they were transposed: leave transpose=True out"):
+        read_counts(path, transpose=True)
+
+
+def test_10x_names_that_do_not_fit(tmp_path):
+    path = folder(tmp_path, symbols=("a", "b"))
+    with pytest.raises(
+        ValueError, match=r"a row for each of 2 features \(features.tsv\) .* found shape \(5, 8\); move"
+    ):
+        read_counts(path)
+    (tmp_path / "features.tsv").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"features\.tsv must be tab-separated text"):
+        read_counts(path)
+    (tmp_path / "features.tsv").unlink()
+    assert read_counts(path).row_names.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_command_line_transposes(tmp_path, capsys, monkeypatch):
+    seen = []
+
+    def stop(counts, *_, **__):
+        seen.append(counts.shape)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bayesnmf.comparison.running.compare", stop)
+    monkeypatch.setattr("bayesnmf.theorems.statements.equivalences", stop)
+    path = folder(tmp_path)
+    for command in (["compare", "--out", str(tmp_path / "out")], ["equivalences"]):
+        cli.main([*command, str(path)])
+        error = capsys.readouterr().err
+        assert error.startswith(f"bayesnmf: warning: counts in {path} have features in their rows")
+        cli.main([*command, str(path), "--transpose"])
+        assert "warning" not in capsys.readouterr().err
+        assert cli.main([*command, "--transpose"]) == 2
+        assert "--transpose needs a FILE" in capsys.readouterr().err
+    assert seen == [(5, 8), (8, 5)] * 2
+
+
+# --- numbers that were normalised -------------------------------------------------------------------------
+
+
+def normalised(dtype=np.float64, total=1e4):
+    return (X / X.sum(axis=1, keepdims=True) * total).astype(dtype)
+
+
+LOGS = {"exp(x) - 1": np.log1p, "2**x - 1": lambda x: np.log2(1 + x), "10**x - 1": lambda x: np.log10(1 + x)}
+
+
+@pytest.mark.parametrize("inverse", LOGS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_log_normalised(inverse, dtype):
+    x = csr_array(LOGS[inverse](normalised(dtype)))
+    with pytest.warns(bayesnmf.DataWarning) as caught:
+        bayesnmf.fit(x, rank=2, method="map", options=bayesnmf.MAP(max_iter=1, tol=0.0))
+    message = f"counts look log-normalised: they are not whole numbers, and {inverse} adds up to 10,000 in every row;"
+    assert [str(warning.message)[: len(message)] for warning in caught] == [message]
+    assert 'adata.layers["counts"] or adata.raw' in str(caught[0].message)
+
+
+def test_small_shares_are_told_as_shares():
+    """Of numbers that small exp(x) - 1 is x, and adds up to nearly the same as well."""
+    shares = np.random.default_rng(3).dirichlet(np.full(2000, 0.5), 5)
+    with pytest.warns(bayesnmf.DataWarning, match="counts look normalised"):
+        as_counts(shares)
+
+
+def test_normalised():
+    with pytest.warns(
+        bayesnmf.DataWarning, match="counts look normalised: .*, and every row adds up to 1; pass the raw"
+    ):
+        as_counts(normalised(total=1.0))
+    with pytest.warns(bayesnmf.DataWarning, match=r"counts in .*x.csv look normalised|counts look normalised"):
+        as_counts(pd.DataFrame(normalised().round(2)))
+
+
+def test_a_single_row_that_differs_is_no_normalised_matrix():
+    for x in (normalised(), np.log1p(normalised())):
+        x[-1] *= 1.1
+        as_counts(x)  # a warning is an error here
+    many = np.vstack([normalised()] * 200)
+    with pytest.warns(bayesnmf.DataWarning, match="look normalised"):
+        as_counts(many)
+    many[-1] *= 1.1  # beyond the rows that are looked at first
+    as_counts(many)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        X,  # whole numbers
+        np.full((6, 4), 2),  # of one sum, too
+        X + 0.5,
+        [[0.5, 0.5]],  # a single row proves nothing
+        [[0.5, 0.5], [0, 1]],
+        np.log1p(X),  # without a common size
+        np.vstack([normalised()[:2], np.zeros((9, 5))]),
+        np.full((4, 3), 0.5),  # the same numbers in every row
+        [[0.5, 1.5, 3], [1.5, 3, 0.5], [3, 0.5, 1.5]],
+        np.full((4, 3), 1e200) * np.arange(1.5, 5.5)[:, None],
+        np.full((4, 3), 800.5) + np.arange(12).reshape(4, 3),  # exp overflows
+    ],
+)
+def test_other_matrices_pass_without_a_word(x):
+    """Warnings are errors here."""
+    assert as_counts(x).shape == np.shape(x)

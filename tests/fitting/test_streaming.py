@@ -1,0 +1,265 @@
+"""`MinibatchVI`: blocks of rows that need not fit into memory together."""
+
+import pickle
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array
+
+import bayesnmf
+from bayesnmf import VI, Dirichlet, Gamma, MinibatchVI, Priors
+from bayesnmf.inference.ascent.settled_loadings import BLOCK_ROWS
+
+RANK, M = 3, 40
+MODELS = ("gamma_poisson", "dirichlet_poisson", "dirichlet_gamma")
+every_model = pytest.mark.parametrize("model", MODELS)
+
+
+def simulate(n, seed=0):
+    rng = np.random.default_rng([seed, n])
+    components = np.random.default_rng(0).dirichlet(np.full(M, 0.2), RANK)
+    return rng.poisson(rng.gamma(0.5, 60.0, (n, RANK)) @ components).astype(float)
+
+
+def options(**more):
+    return VI(algorithm="minibatch", **{"batch_size": 50, **more})
+
+
+def learned(counts, model="gamma_poisson", blocks=4, passes=1, **more):
+    stream = MinibatchVI(model, RANK, seed=0, options=options(**more), total_rows=len(counts))
+    for _ in range(passes):
+        for block in np.array_split(counts, blocks):
+            stream.partial_fit(block)
+    return stream
+
+
+COUNTS = simulate(400)
+COUNTS[7] = 0
+
+
+# --- what it learns ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("components", [None, "parameter", Gamma(1.0, 0.5)], ids=["default", "parameter", "gamma"])
+@every_model
+def test_a_stream_comes_close_to_all_rows_at_once(model, components, dtype):
+    if isinstance(components, Gamma) and model != "gamma_poisson":
+        pytest.skip("Gamma components are not conjugate to Dirichlet loadings")
+    priors = Priors(components=components)
+    stream = learned(COUNTS, model, passes=20, start="svd", priors=priors, dtype=dtype)
+    best = bayesnmf.fit(
+        COUNTS, model, RANK, seed=0, options=VI(priors=stream.priors, start=stream.result(COUNTS), dtype=dtype)
+    )
+    gap = best.trace[-1] - stream.elbo(COUNTS)
+    assert stream.components.dtype == np.dtype(dtype)
+    # Steps of 160 batches still make noise; the scale that Gammas share between the sides is slow to settle.
+    size = abs(best.trace[-1] + best.counts.log_factorial)
+    assert -1e-4 * size < gap < (3e-2 if isinstance(components, Gamma) else 2e-3) * size
+    mine, theirs = (each / each.sum(axis=1, keepdims=True) for each in (stream.components, best.components))
+    np.testing.assert_allclose(mine, theirs, atol=0.04 * theirs.max())
+
+
+@every_model
+def test_the_bound_of_all_rows_is_that_of_the_fit(model):
+    stream = learned(COUNTS, model)
+    fit = stream.result(COUNTS)
+    assert fit.trace[-1] * (1 + 1e-6) < stream.elbo(COUNTS) <= fit.trace[-1]  # negative; settled less far
+    again = bayesnmf.fit(
+        COUNTS, model, RANK, seed=0, options=VI(priors=fit.priors, start=fit, max_iter=2, tol=0, threads=1)
+    )
+    assert again.trace[0] == pytest.approx(fit.trace[-1], rel=1e-10)
+    assert fit.status.converged
+    half = stream.elbo(COUNTS[::2])  # an estimate from half of the rows
+    assert abs(half - fit.trace[-1]) < 0.15 * abs(fit.trace[-1])
+
+
+@every_model
+def test_results_are_ordinary_fits(model, tmp_path):
+    stream = learned(COUNTS, model)
+    fit = stream.result(COUNTS)
+    np.testing.assert_allclose(stream.transform(COUNTS), fit.loadings)
+    np.testing.assert_allclose(fit.transform(COUNTS), fit.loadings, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(fit.components, stream.components)
+    fit.save(tmp_path / "fit.nc")
+    np.testing.assert_array_equal(bayesnmf.load(tmp_path / "fit.nc").components, fit.components)
+    assert type(stream.components_posterior) is Dirichlet
+
+
+def test_rows_are_settled_block_by_block_as_by_themselves():
+    stream = learned(COUNTS)
+    many = simulate(BLOCK_ROWS + 50)
+    together = stream.transform(many)
+    np.testing.assert_allclose(together[-60:], stream.transform(many[-60:]), rtol=1e-9)
+
+
+def test_without_total_rows_the_posterior_is_that_of_the_rows_seen():
+    stream = MinibatchVI("gamma_poisson", RANK, seed=0, options=options())
+    for block in np.array_split(COUNTS, 4):
+        stream.partial_fit(block)
+    assert stream.n_seen == 400
+    shares = stream.components_posterior.concentration - 1.0
+    # Every count is some component's: the totals are those of 400 rows like the running mean, which is of unequal rows.
+    assert shares.sum() == pytest.approx(COUNTS.sum(), rel=0.15)
+    fixed = learned(COUNTS)
+    np.testing.assert_allclose(fixed.components_posterior.concentration.sum(), shares.sum() + RANK * M, rtol=0.05)
+
+
+def test_blocks_are_cut_into_batches_in_order():
+    one = learned(COUNTS, blocks=1)
+    eight = MinibatchVI("gamma_poisson", RANK, seed=0, options=options(priors=one.priors), total_rows=400)
+    assert one.steps == 8
+    eight._begin(eight._checked(COUNTS))  # the same start; then the same batches, one by one
+    for block in np.array_split(COUNTS, 8):
+        eight.partial_fit(block)
+    np.testing.assert_allclose(eight.components, one.components, rtol=1e-12)
+
+
+def test_seeds_reproduce_and_a_pickled_stream_goes_on():
+    one, two = learned(COUNTS), learned(COUNTS)
+    np.testing.assert_array_equal(one.components, two.components)
+    copy = pickle.loads(pickle.dumps(one))
+    np.testing.assert_array_equal(copy.partial_fit(COUNTS).components, one.partial_fit(COUNTS).components)
+    other = MinibatchVI("gamma_poisson", RANK, seed=1, options=options(start="random"), total_rows=400)
+    random = MinibatchVI("gamma_poisson", RANK, seed=0, options=options(start="random"), total_rows=400)
+    assert np.abs(other.partial_fit(COUNTS).components - random.partial_fit(COUNTS).components).max() > 1e-3
+
+
+def test_features_that_come_late_are_learned():
+    for components in (None, "parameter"):
+        stream = MinibatchVI("gamma_poisson", RANK, seed=0, options=options(priors=Priors(components=components)))
+        early = COUNTS.copy()
+        early[:, 30:] = 0
+        stream.partial_fit(early)
+        for _ in range(10):
+            stream.partial_fit(COUNTS)
+        late = stream.components[:, 30:].sum() / RANK
+        assert late == pytest.approx(COUNTS[:, 30:].sum() / COUNTS.sum(), rel=0.4)
+
+
+def test_empty_rows_and_blocks():
+    stream = learned(COUNTS)
+    stream.partial_fit(np.zeros((5, M)))
+    fit = stream.result(np.zeros((2, M)))
+    prior = fit.priors.loadings
+    np.testing.assert_allclose(fit.loadings, 1 / (prior.rate + 1), rtol=1e-12)  # Gamma(1, rate + 1)
+    first = MinibatchVI("gamma_poisson", RANK, seed=0).partial_fit(np.zeros((5, M)))
+    assert np.isfinite(first.partial_fit(COUNTS).components).all()
+
+
+@pytest.mark.filterwarnings("ignore:a block has the rows of the first")
+def test_memory_does_not_grow_with_the_blocks():
+    """Peak of arrays over 20 and over 80 blocks of the same size."""
+    wide = csr_array(np.tile(COUNTS, (1, 50)))
+    peaks = []
+    for blocks in (20, 80):
+        stream = MinibatchVI("dirichlet_poisson", RANK, seed=0, options=options(threads=1))
+        stream.partial_fit(wide)  # what is made once
+        tracemalloc.start()
+        for _ in range(blocks):
+            stream.partial_fit(wide)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[0] > 8 * RANK * M * 50  # something was measured: at least the components
+    assert peaks[1] <= 1.05 * peaks[0]
+
+
+@pytest.mark.filterwarnings("ignore:a block has the rows of the first")
+def test_ctrl_c_keeps_the_batches_that_were_finished(monkeypatch):
+    from bayesnmf.fitting import streaming
+
+    stream, real = learned(COUNTS), streaming.step_on_batch
+    before = stream.n_seen
+
+    def interrupted(components, part, q, batching, step, threads):
+        if step == stream_steps + 3:
+            raise KeyboardInterrupt
+        return real(components, part, q, batching, step, threads)
+
+    stream_steps = stream.steps
+    monkeypatch.setattr(streaming, "step_on_batch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stream.partial_fit(COUNTS)
+    assert (stream.n_seen, stream.steps) == (before + 100, stream_steps + 2)
+    assert np.isfinite(stream.elbo(COUNTS))
+
+
+# --- names and bad input ----------------------------------------------------------------------------
+
+
+def test_feature_names_are_those_of_the_first_block():
+    names = [f"gene {j}" for j in range(M)]
+    stream = MinibatchVI("gamma_poisson", RANK, seed=0).partial_fit(pd.DataFrame(COUNTS, columns=names))
+    assert list(stream.feature_names) == names
+    stream.partial_fit(csr_array(COUNTS + 1))
+    assert list(stream.result(pd.DataFrame(COUNTS[:3], columns=names)).feature_names) == names
+    with pytest.raises(ValueError, match="reindex the columns"):
+        stream.partial_fit(pd.DataFrame(COUNTS, columns=names[::-1]))
+
+
+@pytest.mark.parametrize("block", [COUNTS[:, :-1], -COUNTS, COUNTS * np.nan])
+def test_bad_blocks_change_nothing(block):
+    stream = learned(COUNTS)
+    before = stream.components
+    with pytest.raises(ValueError, match="counts must"):
+        stream.partial_fit(block)
+    np.testing.assert_array_equal(stream.components, before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"options": VI()}, "options.algorithm must be 'minibatch'"),
+        ({"options": options(max_iter=10)}, "max_iter must be left out"),
+        ({"options": options(tol=0.1)}, "tol must be left out"),
+        ({"options": options(restarts=2)}, "restarts must be left out"),
+        ({"total_rows": 0}, "total_rows must be at least 1"),
+        ({"rank": 0}, "rank must be at least 1"),
+        ({"model": "lda"}, "model must be one of"),
+        ({"seed": -1}, "seed must be at least 0"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        MinibatchVI(**arguments)
+
+
+def test_other_bad_arguments():
+    with pytest.raises(TypeError, match=r"options must be bayesnmf.VI\(...\)"):
+        MinibatchVI(options=bayesnmf.MAP())
+    given = bayesnmf.Start(COUNTS[:, :RANK], COUNTS[:RANK])
+    with pytest.raises(ValueError, match="start must be 'svd', 'descent' or 'random'"):
+        MinibatchVI(options=options(start=given))
+    for ask in (
+        lambda s: s.components,
+        lambda s: s.result(COUNTS),
+        lambda s: s.elbo(COUNTS),
+        lambda s: s.feature_names,
+    ):
+        with pytest.raises(ValueError, match=r"call partial_fit\(counts\) first"):
+            ask(MinibatchVI())
+    by_row = Priors(Gamma(np.ones((400, RANK)), 1.0))
+    with pytest.raises(ValueError, match="differs between rows"):
+        MinibatchVI(rank=RANK, options=options(priors=by_row)).partial_fit(COUNTS)
+    with pytest.raises(ValueError, match="improper"):
+        MinibatchVI("poisson", RANK, options=options(priors=Priors(Gamma(1.0, 0.0), Gamma(1.0, 1.0)))).partial_fit(
+            COUNTS
+        )
+
+
+def test_rows_that_come_again_are_told_of_once_their_number_is_not_stated():
+    """Two passes over blocks count every row twice, unless `total_rows` says how many there are."""
+    blocks = [COUNTS[:20], COUNTS[20:40]]
+    stream = MinibatchVI("gamma_poisson", RANK, seed=0, options=options())
+    for block in blocks:
+        stream.partial_fit(block)
+    with pytest.warns(bayesnmf.DataWarning, match=r"rows of the first block.*give MinibatchVI\(total_rows=\.\.\.\)"):
+        stream.partial_fit(blocks[0][::-1])
+    stated = MinibatchVI("gamma_poisson", RANK, seed=0, options=options(), total_rows=40)
+    for block in blocks + blocks:
+        stated.partial_fit(block)
+    alike = MinibatchVI("gamma_poisson", RANK, seed=0, options=options())
+    for _ in range(2):
+        alike.partial_fit(COUNTS[[0, 0, 1, 1]])  # so few rows may be alike by chance

@@ -1,0 +1,93 @@
+"""Compiled code on disk: damaged, it is compiled again and rewritten; where nothing can be written, it is not kept."""
+
+import errno
+import io
+import os
+import subprocess
+import sys
+from types import FunctionType
+
+import numba
+import pytest
+from numba.core import caching
+
+from bayesnmf.kernels.cpu.compiling import kept
+
+
+def double(x):
+    return 2 * x
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def found_on_disk():
+    """Use a function as a new process would; return whether its code came from disk."""
+    compiled = kept()(FunctionType(double.__code__, {}, "double"))
+    assert compiled(3) == 6
+    return bool(sum(compiled.stats.cache_hits.values()))
+
+
+def flipped(content):
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.parametrize(
+    "damage",
+    [lambda _: b"", lambda content: content[: len(content) // 2], lambda content: b"\xff" * len(content), flipped],
+    ids=["empty", "truncated", "overwritten", "one bit"],
+)
+def test_a_damaged_file_is_rewritten(folder, ending, damage):
+    assert [found_on_disk(), found_on_disk()] == [False, True]
+    (path,) = folder.rglob(f"*.{ending}")
+    path.write_bytes(damage(path.read_bytes()))
+    assert [found_on_disk(), found_on_disk()] == [False, True]
+
+
+def test_code_that_numba_kept_itself_is_compiled_again(folder):
+    """It has no checksum."""
+    dispatcher = kept()(FunctionType(double.__code__, {}, "double"))
+    dispatcher.enable_caching()
+    assert dispatcher(3) == 6
+    assert [found_on_disk(), found_on_disk()] == [False, True]
+
+
+class FullDisk(io.BytesIO):
+    def write(self, _):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_does_not_end_the_program(folder, monkeypatch):
+    def opened(path, mode):
+        return FullDisk() if "w" in mode else path_open(path, mode)
+
+    path_open = open
+    monkeypatch.setattr(caching, "open", opened, raising=False)
+    assert [found_on_disk(), found_on_disk()] == [False, False]
+    monkeypatch.undo()
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(folder))
+    assert [found_on_disk(), found_on_disk()] == [False, True]
+
+
+NOWHERE = """
+import numba.core.caching as caching
+def refused(*_, **__): raise PermissionError(13, "Permission denied")
+caching.tempfile.TemporaryFile = refused  # how Numba tries whether a folder can be written to
+import numpy as np
+from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
+print(gamma_draws(np.ones((2, 2)), 1).shape)
+"""
+
+
+def test_nothing_can_be_written_anywhere(tmp_path):
+    """As in a container: neither the package's folder nor a home."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-W", "error", "-c", NOWHERE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "(2, 2)\n", "")
+    assert not list(tmp_path.rglob("*.nb?"))

@@ -1,0 +1,225 @@
+"""Whatever is changed in a saved fit is refused, or changes nothing; and files of earlier versions still load."""
+
+import json
+import shutil
+import zipfile
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import smallfits
+import xarray as xr
+from smallfits import COUNTS, K, quietly
+from test_storage import same
+
+import bayesnmf
+from bayesnmf import BLD, VI, Gamma, Priors
+from bayesnmf.assessment import bounds
+from bayesnmf.results import storage
+from bayesnmf.results.encoding import encode_fit
+
+pytestmark = quietly
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+FLIPS = 30  # of single bits in each file
+
+
+@cache
+def fitted(kind):
+    """Return a small fit: by q, by draws, with learned priors, and of the best decomposition."""
+    if kind == "learned":
+        priors = Priors(Gamma(np.array(1.0), np.array(1.0)), None)
+        return bayesnmf.fit(
+            COUNTS, rank=K, seed=0, options=VI(max_iter=5, threads=1, learn=("loadings",), priors=priors)
+        )
+    if kind == "bld":
+        return bayesnmf.fit(COUNTS, "dirichlet_gamma", K, "bld", seed=0, options=BLD(max_iter=5, threads=1))
+    fit = smallfits.fit("dirichlet_gamma", kind)
+    if kind == "gibbs":  # few draws, so that bits of all parts are flipped
+        return replace(fit, _posterior=type(fit.posterior)(*(part[:, :3] for part in vars(fit.posterior).values())))
+    return fit
+
+
+KINDS = ("vi", "gibbs", "learned", "bld")
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def assert_refused_or_equal(path, fit):
+    """Return whether a file is refused; it must be by ValueError, or give the fit that was saved."""
+    try:
+        loaded = bayesnmf.load(path)
+    except ValueError:
+        return True
+    assert same(loaded, fit)
+    return False
+
+
+def flipped(content, place, bit):
+    changed = bytearray(content)
+    changed[place] ^= 1 << bit
+    return changed
+
+
+def stored_bytes(path):
+    """Return the places of all bytes in which HDF5 keeps the values of arrays."""
+    places = []
+
+    def add(_, item):
+        if not isinstance(item, h5py.Dataset) or not item.id.get_storage_size():
+            return
+        if item.chunks is None:
+            places.extend(range(item.id.get_offset(), item.id.get_offset() + item.id.get_storage_size()))
+            return
+        for chunk in (item.id.get_chunk_info(index) for index in range(item.id.get_num_chunks())):
+            places.extend(range(chunk.byte_offset, chunk.byte_offset + chunk.size))
+
+    with h5py.File(path) as file:
+        file.visititems(add)
+    return places
+
+
+# Where h5netcdf refuses a file, its `File.close`, called by `__del__`, misses an attribute.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@kinds
+def test_flipped_bits_of_netcdf(kind, tmp_path):
+    """Anywhere in the file: a bit that HDF5 does not read changes nothing; and in the values, where each one counts."""
+    path = tmp_path / "fit.nc"
+    fitted(kind).save(path)
+    content = path.read_bytes()
+    fit = bayesnmf.load(path)
+    rng = np.random.default_rng(KINDS.index(kind))
+    used = np.flatnonzero(np.frombuffer(content, np.uint8))
+    refused = {}
+    for name, places in {"anywhere": used, "values": stored_bytes(path)}.items():
+        refused[name] = 0
+        for place in rng.choice(places, FLIPS):
+            path.write_bytes(flipped(content, place, rng.integers(8)))
+            refused[name] += assert_refused_or_equal(path, fit)
+    assert refused["values"] > 0.9 * FLIPS, refused
+
+
+@kinds
+def test_changed_characters_of_settings(kind, tmp_path):
+    """What flips took for other settings before: a rank, a seed, a misspelt method."""
+    path = tmp_path / "fit.nc"
+    fitted(kind).save(path)
+    with h5py.File(path) as file:
+        text = file.attrs["settings"]
+    for place in range(1, len(text), len(text) // 20):
+        with h5py.File(path, "r+") as file:
+            file.attrs["settings"] = text[:place] + chr(ord(text[place]) ^ 1) + text[place + 1 :]
+        with pytest.raises(ValueError, match=r"must be a whole file that Fit\.save wrote"):
+            bayesnmf.load(path)
+
+
+@kinds
+def test_missing_parts_of_netcdf(kind, tmp_path):
+    whole, path = tmp_path / "whole.nc", tmp_path / "fit.nc"
+    fitted(kind).save(whole)
+    names = []
+    with h5py.File(whole) as file:
+        file.visititems(lambda name, _: names.append(name))
+    axes = ("_0", "_1", "_2", "_3")  # dimensions, which hold nothing
+    for name in (name for name in names if not name.endswith(axes)):
+        shutil.copy(whole, path)
+        with h5py.File(path, "r+") as file:
+            del file[name]
+        assert assert_refused_or_equal(path, bayesnmf.load(whole)), name
+
+
+@pytest.mark.parametrize("kind", ["vi", "bld"])
+def test_missing_and_changed_parts_of_zarr(kind, tmp_path):
+    whole, path = tmp_path / "whole.zarr", tmp_path / "fit.zarr"
+    fitted(kind).save(whole)
+    fit = bayesnmf.load(whole)
+    rng = np.random.default_rng(KINDS.index(kind))
+    for part in sorted(whole.rglob("*")):
+        name = part.relative_to(whole)
+        shutil.copytree(whole, path)
+        if part.is_dir():
+            shutil.rmtree(path / name)
+            if (part / "zarr.json").is_file():
+                assert assert_refused_or_equal(path, fit), name
+            else:
+                assert_refused_or_equal(path, fit)
+        else:
+            content = bytearray(part.read_bytes())
+            content[rng.integers(len(content))] ^= 1 << rng.integers(8)
+            (path / name).write_bytes(content)
+            assert_refused_or_equal(path, fit)
+        shutil.rmtree(path)
+
+
+# --- settings that somebody edited, with their checksum; and files of version 1 -------------------------
+
+
+def rewritten(path, version=1, **settings):
+    """Write a fit whose settings are others, and which has no checksum of them, as in version 1."""
+    groups = encode_fit(fitted("vi"))
+    about = dict(groups["/"].attrs)
+    known = json.loads(about["settings"])
+    del known["parts"], known["format_version"], about["settings_crc32"]
+    about |= {"settings": json.dumps({**known, **settings}), "format_version": version}
+    if version is None:
+        del about["format_version"]
+    storage.write_tree(xr.DataTree.from_dict({**groups, "/": xr.Dataset(attrs=about)}), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("rule", "settings"),
+    [
+        (r"loadings must have shape \(12, 4\): found \(12, 3\)", {"rank": 4}),
+        ("rank must be a whole number", {"rank": 3.0}),
+        ("model must be one of .*: found 'dirichlet_gamna'", {"model": "dirichlet_gamna"}),
+        ("scale must have shape None", {"model": "gamma_poisson"}),
+        ("method must be one of .*: found 'vj'", {"method": "vj"}),
+        ("options must be Gibbs for gibbs: found VI", {"method": "gibbs"}),
+        ("status must be a flag, a reason and a number of iterations", {"status": [1, "x", 2]}),
+        ("seconds must be a number", {"seconds": "1"}),
+        ("seed must be at least 0", {"seed": -1}),
+        ("max_iter must be at least 0", {"options": {"kind": "VI", "values": {"start": "random", "max_iter": -1}}}),
+        ("its format version must be a whole number from 1: found None", {"version": None}),
+        ("its format version must be a whole number from 1: found 'one'", {"version": "one"}),
+        ("its format version must be a whole number from 1: found 0", {"version": 0}),
+        ("settings_crc32", {"version": 2}),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(rule, settings, tmp_path):
+    path = rewritten(tmp_path / "fit.nc", **settings)
+    with pytest.raises(ValueError, match=rf"fit\.nc must be a whole file that Fit\.save wrote: .*{rule}"):
+        bayesnmf.load(path)
+
+
+def test_files_of_version_1_load(tmp_path):
+    fit = bayesnmf.load(GOLDEN / "version_1_vi.nc")
+    np.testing.assert_array_equal(fit.counts.matrix.toarray(), COUNTS)
+    assert fit.row_names.tolist() == COUNTS.index.tolist()
+    assert (fit.model, fit.method, fit.rank, fit.options.learn) == (
+        "gamma_poisson",
+        "vi",
+        K,
+        ("loadings", "components"),
+    )
+    assert np.shape(fit.priors.components.shape) == (K, 1)
+    # The bound is a sum of some hundred terms, computed anew in another order.
+    assert bounds.elbo_augmented(fit) == pytest.approx(fit.trace[-1], rel=1e-11)
+    with zipfile.ZipFile(GOLDEN / "version_1_bld.zarr.zip") as archive:
+        archive.extractall(tmp_path / "fit.zarr")
+    fit = bayesnmf.load(tmp_path / "fit.zarr")
+    assert (fit.model, fit.method, fit.rank) == ("dirichlet_gamma", "bld", K)
+    np.testing.assert_allclose(fit.allocations().sum(axis=1), COUNTS, rtol=1e-12)
+    for path in (tmp_path / "again.nc", tmp_path / "again.zarr"):
+        fit.save(path)
+        assert same(bayesnmf.load(path), fit)
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_learned_priors_of_one_number_keep_their_type(suffix, tmp_path):
+    fit = fitted("learned")
+    assert isinstance(fit.priors.loadings.shape, np.ndarray)
+    fit.save(tmp_path / f"fit{suffix}")
+    assert same(bayesnmf.load(tmp_path / f"fit{suffix}").priors, fit.priors)

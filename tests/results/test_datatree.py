@@ -1,0 +1,201 @@
+"""Trees for ArviZ: dimensions, names, selections, limits, and what ArviZ makes of them."""
+
+import warnings
+from dataclasses import replace
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import poisson
+from smallfits import COUNTS, QUICK, K, M, N, every_method, every_model, fit, parameter_fit, quietly
+
+import bayesnmf
+from bayesnmf import NUTS, Gamma, Priors
+from bayesnmf.priors.specification import MODELS
+
+pytestmark = quietly
+
+
+@every_method
+@every_model
+def test_a_tree_has_named_dimensions_and_survives_a_file(model, method, tmp_path):
+    fitted = fit(model, method)
+    tree = fitted.to_datatree(log_likelihood=True, posterior_predictive=True, draws=None if method != "vi" else 50)
+    chains, draws = {"map": (1, 1), "vi": (4, 50), "gibbs": (2, 60)}[method]
+    group = tree["posterior"]
+    assert dict(group.sizes) == {"chain": chains, "draw": draws, "row": N, "component": K, "feature": M}
+    assert group["loadings"].dims == ("chain", "draw", "row", "component")
+    assert group["components"].dims == ("chain", "draw", "component", "feature")
+    assert ("scale" in group) == (fitted.scale is not None)
+    assert group["row"].to_numpy().tolist() == list(COUNTS.index)
+    assert group["feature"].to_numpy().tolist() == list(COUNTS.columns)
+    assert group["component"].to_numpy().tolist() == [0, 1, 2]
+    traced = "sample_stats" if method == "gibbs" else "optimization"
+    assert set(tree.children) == {
+        "posterior", traced, "observed_data", "log_likelihood", "posterior_predictive"
+    }  # fmt: skip
+    assert (tree["observed_data"]["counts"].to_numpy() == COUNTS.to_numpy()).all()
+    assert tree["posterior_predictive"]["counts"].dtype == np.int64
+    tree.to_netcdf(tmp_path / "tree.nc", engine="h5netcdf")
+    with az.from_netcdf(tmp_path / "tree.nc") as read:
+        assert read.load().identical(tree)
+
+
+@every_method
+def test_a_tree_says_what_it_is(method):
+    fitted = fit("dirichlet_gamma", method)
+    tree = fitted.to_datatree()
+    for attributes in (tree.attrs, tree["posterior"].attrs):
+        assert attributes["inference_library"] == "bayesnmf"
+        assert attributes["inference_library_version"] == bayesnmf.__version__
+        assert (attributes["model"], attributes["method"]) == ("dirichlet_gamma", method)
+        assert ("point_estimate" in attributes) == (method == "map")
+        assert ("independent_draws" in attributes) == (method == "vi")
+    if method == "map":
+        np.testing.assert_array_equal(tree["posterior"]["scale"][0, 0], fitted.scale)
+    if method == "gibbs":
+        np.testing.assert_array_equal(tree["sample_stats"]["lp"], fitted.trace)
+    else:
+        np.testing.assert_array_equal(tree["optimization"]["objective"], fitted.trace)
+    if method == "map":
+        np.testing.assert_array_equal(tree["optimization"]["kkt_residual"], fitted.residuals)
+        assert tree["optimization"]["kkt_residual"].dims == ("iteration",)
+    if method == "vi":
+        assert "kkt_residual" not in tree["optimization"]
+    assert fitted.to_datatree(seed=3).identical(fitted.to_datatree(seed=3))
+
+
+def test_nuts_gives_the_tree_of_a_sampler():
+    gibbs = fit(method="gibbs")
+    tree = replace(gibbs, method="nuts", options=NUTS(priors=gibbs.priors)).to_datatree(draws=30, chains=1)
+    assert tree.attrs["method"] == "nuts"
+    np.testing.assert_array_equal(tree["posterior"]["loadings"], gibbs.posterior.loadings[:1, ::2])
+    np.testing.assert_array_equal(tree["sample_stats"]["lp"], gibbs.trace[:1, ::2])
+    without = replace(gibbs, trace=gibbs.trace[:, :10]).to_datatree()
+    assert "sample_stats" not in without.children
+
+
+def test_log_likelihoods_are_poisson_at_the_means_of_the_draws():
+    for model in MODELS:
+        fitted = fit(model, "gibbs")
+        tree = fitted.to_datatree(log_likelihood=True)
+        group = tree["posterior"]
+        loadings = group["loadings"].to_numpy()
+        if "scale" in group:
+            loadings = loadings * group["scale"].to_numpy()[..., None]
+        if MODELS[model].given_totals:
+            loadings = loadings * COUNTS.sum(axis=1).to_numpy()[:, None]
+            assert "row totals are given" in tree["log_likelihood"].attrs["note"]
+        expected = poisson.logpmf(COUNTS.to_numpy(), loadings @ group["components"].to_numpy())
+        np.testing.assert_allclose(tree["log_likelihood"]["counts"], expected, rtol=1e-9)
+
+
+@every_method
+def test_a_selection_takes_rows_and_features_in_the_order_asked(method):
+    fitted = fit("dirichlet_gamma", method)
+    everything = {"log_likelihood": True, "posterior_predictive": True}
+    tree = fitted.to_datatree(rows=["s7", "s2"], features=iter("hab"), **everything)
+    whole = fitted.to_datatree(**everything)
+    assert tree["posterior"]["row"].to_numpy().tolist() == ["s7", "s2"]
+    assert tree["posterior"]["feature"].to_numpy().tolist() == ["h", "a", "b"]
+    assert (tree["observed_data"]["counts"].to_numpy() == COUNTS.loc[["s7", "s2"], ["h", "a", "b"]].to_numpy()).all()
+    chosen = {"row": ["s7", "s2"], "feature": ["h", "a", "b"]}
+    for name in ("posterior", "log_likelihood"):
+        for variable, values in tree[name].data_vars.items():
+            wanted = whole[name][variable].sel({d: labels for d, labels in chosen.items() if d in values.dims})
+            if method == "vi":  # other draws of the same distribution
+                values, wanted = values.mean(("chain", "draw")), wanted.mean(("chain", "draw"))
+            np.testing.assert_allclose(values, wanted, rtol=1e-12 if method != "vi" else 0.1)
+
+
+@every_model
+def test_selected_features_of_q_keep_their_joint_distribution(model):
+    """Of a Dirichlet, the others are added up; both ways have the variances and covariances of q."""
+    fitted = fit(model)
+    part = fitted.to_datatree(5000, features=["c", "f"])["posterior"]["components"].to_numpy().reshape(-1, K, 2)
+    whole = fitted.to_datatree(5000)["posterior"]["components"].to_numpy().reshape(-1, K, M)[:, :, [2, 5]]
+    for k in range(K):
+        np.testing.assert_allclose(np.cov(part[:, k].T), np.cov(whole[:, k].T), atol=0.1 * whole[:, k].var())
+
+
+def test_selections_under_other_posteriors():
+    gamma = replace(QUICK, priors=Priors(Gamma(1.0, 1.0), Gamma(0.5, np.full((1, M), 0.5))))
+    for fitted in (bayesnmf.fit(COUNTS, "gamma_poisson", K, seed=0, options=gamma), parameter_fit("dirichlet_gamma")):
+        tree = fitted.to_datatree(2000, rows=["s3"], features=list("cba"))
+        components = tree["posterior"]["components"]
+        np.testing.assert_allclose(components.mean(("chain", "draw")), fitted.components[:, [2, 1, 0]], rtol=0.1)
+    assert components.attrs["point_estimate"] == 1
+    whole = fit("dirichlet_poisson").to_datatree(10, features=list("ihgfedcba"), posterior_predictive=True)
+    replicated = whole["posterior_predictive"]["counts"]
+    assert (replicated.sum("feature").to_numpy() == COUNTS.sum(axis=1).to_numpy()).all()
+    some = fit("dirichlet_poisson").to_datatree(500, features=list("ab"), posterior_predictive=True)
+    expected = (fit("dirichlet_poisson").expected_loadings @ fit("dirichlet_poisson").components)[:, :2]
+    means = some["posterior_predictive"]["counts"].mean(("chain", "draw"))
+    np.testing.assert_allclose(means, expected, rtol=0.1)
+
+
+def test_default_names_are_selected_by_number():
+    fitted = bayesnmf.fit(COUNTS.to_numpy(), rank=K, seed=0, options=QUICK)
+    tree = fitted.to_datatree(5, rows=range(2, 4), features=np.array([8]))
+    assert tree["posterior"]["row"].to_numpy().tolist() == [2, 3]
+    assert tree["posterior"]["feature"].to_numpy().tolist() == [8]
+
+
+def test_names_of_any_kind_become_coordinates(tmp_path):
+    frame = COUNTS.set_axis(pd.MultiIndex.from_product([["a", "b"], range(6)]), axis=0)
+    tree = bayesnmf.fit(frame, rank=K, seed=0, options=QUICK).to_datatree(5, rows=[("b", 2)])
+    assert tree["posterior"]["row"].to_numpy().tolist() == ["('b', 2)"]
+    tree.to_netcdf(tmp_path / "tree.nc", engine="h5netcdf")
+    doubled = bayesnmf.fit(COUNTS.set_axis(["u"] * 6 + ["v"] * 6, axis=0), rank=K, seed=0, options=QUICK)
+    assert doubled.to_datatree(5, rows=["v"])["posterior"].sizes["row"] == 6
+
+
+def test_large_counts_are_given_as_triplets():
+    tree = fit(method="map").to_datatree(limit=700, rows=COUNTS.index[::-1][:11], features=None)
+    group = tree["observed_data"]
+    dense = np.zeros((group.sizes["row"], group.sizes["feature"]), int)
+    dense[group["count_row"], group["count_feature"]] = group["count_value"]
+    assert (dense == COUNTS.to_numpy()[::-1][:11]).all()
+    assert group["count_value"].dims == ("nonzero",)
+
+
+def test_what_a_tree_refuses():
+    size = 8 * 4000 * ((N + M) * K + N * M)
+    with pytest.raises(ValueError, match=r"the tree of draws would take .* choose some with rows= or features=, ask"):
+        fit().to_datatree(log_likelihood=True, limit=size - 1)
+    assert fit().to_datatree(log_likelihood=True, limit=size)
+    refused = {
+        "draws must be at most 60": ("gibbs", {"draws": 61}),
+        "chains must be at most 2": ("gibbs", {"chains": 3}),
+        "draws must be at most 1": ("map", {"draws": 2}),
+        "features must be names in the fit: there is no 'z'": ("vi", {"features": ["z"]}),
+        "rows must name each one once: found 's1' twice": ("vi", {"rows": ["s1", "s1"]}),
+        "rows must name at least one": ("vi", {"rows": []}),
+        "limit must be positive": ("vi", {"limit": 0}),
+        "seed must be at least 0": ("vi", {"seed": -1}),
+    }
+    for message, (method, keywords) in refused.items():
+        with pytest.raises(ValueError, match=message):
+            fit(method=method).to_datatree(**keywords)
+    with pytest.raises(TypeError, match="rows must be a list of names, not 's1'"):
+        fit().to_datatree(rows="s1")
+    with pytest.raises(TypeError, match="found 'row'; did you mean 'rows'"):
+        fit().to_datatree(row=["s1"])
+
+
+@pytest.mark.parametrize("method", ["vi", "gibbs"])
+def test_arviz_takes_the_tree_without_a_warning(method):
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    tree = fit("dirichlet_gamma", method).to_datatree(draws=60, log_likelihood=True)
+    table = az.summary(tree, var_names=["components"])
+    assert "components[0, a]" in table.index
+    assert np.isfinite(az.rhat(tree)["loadings"]).all()
+    assert (az.ess(tree)["scale"] > 0).all()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Estimated shape parameter of Pareto")  # few draws
+        assert np.isfinite(az.loo(tree).elpd)
+    az.plot_trace_dist(tree, var_names=["components"], coords={"feature": ["a"]})
+    mpl.pyplot.close("all")

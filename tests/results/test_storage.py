@@ -1,0 +1,293 @@
+"""What is saved comes back the same in every bit, and a file that is no fit is refused by name, rule and cure."""
+
+import os
+import shutil
+from dataclasses import fields, is_dataclass, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import smallfits
+import xarray as xr
+from scipy.sparse import issparse
+from smallfits import OPTIONS, quietly
+
+import bayesnmf
+from bayesnmf import NUTS, SVI, VI, Dirichlet, Gamma, Priors, Start, writing
+from bayesnmf.priors.specification import MODELS
+from bayesnmf.results import storage
+from bayesnmf.results.encoding import CSR
+
+pytestmark = quietly
+
+COUNTS = smallfits.COUNTS.to_numpy()
+
+
+def fit(model="gamma_poisson", method="vi", counts=None, options=None):
+    if counts is None and options is None:
+        return smallfits.fit(model, method)
+    counts = smallfits.COUNTS if counts is None else counts
+    return bayesnmf.fit(counts, model, 3, method, seed=0, options=options or OPTIONS[method])
+
+
+def same(a, b):
+    """Equal in type, bits and order in memory, all the way down."""
+    if is_dataclass(a):
+        return type(a) is type(b) and all(same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+    if issparse(a):
+        return type(a) is type(b) and all(same(getattr(a, n), getattr(b, n)) for n in ("data", "indices", "indptr"))
+    if isinstance(a, np.ndarray):
+        kinds = (a.dtype, a.shape) == (b.dtype, b.shape)
+        return kinds and (a.tolist() == b.tolist() if a.dtype.kind == "O" else a.tobytes() == b.tobytes())
+    if isinstance(a, (tuple, list)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and (a == b or (a != a and b != b))
+
+
+def round_trip(fitted, path):
+    fitted.save(path)
+    return bayesnmf.load(path)
+
+
+@pytest.mark.parametrize("method", OPTIONS)
+@pytest.mark.parametrize("model", MODELS)
+def test_a_loaded_fit_is_the_saved_one(model, method, tmp_path):
+    fitted = fit(model, method)
+    loaded = round_trip(fitted, tmp_path / "fit.nc")
+    assert same(fitted, loaded)
+    assert repr(loaded) == repr(fitted)
+    assert os.listdir(tmp_path) == ["fit.nc"]
+
+
+@pytest.mark.parametrize("method", OPTIONS)
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_a_loaded_fit_works_as_before(method, suffix, tmp_path):
+    fitted = fit("dirichlet_gamma", method)
+    loaded = round_trip(fitted, tmp_path / f"fit{suffix}")
+    assert same(fitted, loaded)
+    if suffix == ".nc":
+        assert same(fitted.project(COUNTS[:4], seed=3).loadings, loaded.project(COUNTS[:4], seed=3).loadings)
+    assert same(fitted.sample_posterior_predictive(5, seed=1), loaded.sample_posterior_predictive(5, seed=1))
+    assert fitted.to_datatree().identical(loaded.to_datatree())
+    if method != "map":
+        assert same(fitted.sample_posterior(9, seed=2), loaded.sample_posterior(9, seed=2))
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("nuts", NUTS(chains=2, draws=20, target_accept=0.9)), ("svi", SVI(bound="augmented", particles=2))],
+)
+def test_other_methods_keep_their_options(method, options, tmp_path):
+    fitted = fit(method="gibbs" if method == "nuts" else "vi")
+    fitted = replace(fitted, method=method, options=replace(options, priors=fitted.priors), diagnostics={"x": np.inf})
+    loaded = round_trip(fitted, tmp_path / "fit.nc")
+    assert same(fitted, loaded)
+    assert loaded.options.priors is loaded.priors
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_single_precision_and_fractions_are_kept(suffix, tmp_path):
+    fitted = fit("dirichlet_gamma", counts=COUNTS + 0.25, options=VI(max_iter=5, threads=1, dtype="float32"))
+    loaded = round_trip(fitted, tmp_path / f"fit{suffix}")
+    assert same(fitted, loaded)
+    assert loaded.counts.dtype == loaded.loadings.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "priors",
+    [
+        Priors(Gamma(2, np.float64(0.5)), "parameter"),
+        Priors(Gamma(np.full((12, 1), 0.7), 1.0), Gamma(np.linspace(1, 2, 9), np.ones((3, 1)))),
+        Priors(None, Dirichlet([0.5] * 9)),
+    ],
+)
+def test_priors_are_kept(priors, tmp_path):
+    fitted = fit(options=VI(priors=priors, max_iter=3, threads=1))
+    loaded = round_trip(fitted, tmp_path / "fit.nc")
+    assert same(fitted.priors.loadings, loaded.priors.loadings)
+    assert same(fitted._posterior, loaded._posterior)
+    np.testing.assert_equal(vars_of(fitted.priors.components), vars_of(loaded.priors.components))
+
+
+def vars_of(prior):
+    return prior if isinstance(prior, str) else {name: np.asarray(value) for name, value in vars(prior).items()}
+
+
+@pytest.mark.parametrize("given", ["factors", "fit", "q"])
+@pytest.mark.parametrize("method", ["vi", "gibbs"])
+def test_the_start_is_kept_so_that_the_fit_can_be_run_again(given, method, tmp_path):
+    start = fit("dirichlet_gamma")
+    if given == "factors":
+        start = Start(bayesnmf.priors.ScaledProportions(start.loadings, start.scale[:, None]), start.components)
+    elif given == "q":
+        start = Start(start.posterior.loadings, start.posterior.components)
+    fitted = fit("dirichlet_gamma", method, options=replace(OPTIONS[method], start=start))
+    loaded = round_trip(fitted, tmp_path / "fit.nc")
+    assert isinstance(loaded.options.start, Start)
+    again = fit("dirichlet_gamma", method, options=loaded.options)
+    assert same(again._posterior, fitted._posterior)
+
+
+NAMES = {
+    "text": np.array([f"séq {i}" for i in range(12)]),
+    "objects": np.array([f"s{i}" for i in range(12)], dtype=object),
+    "odd text": np.array(["", "a\n", "b\0c", "\ud800", "nan", *"defghij"], dtype=object),
+    "short integers": np.arange(12, dtype=np.int16),
+    "numbers": np.arange(12) / 8,
+    "dates": np.arange(12).astype("datetime64[D]").astype("datetime64[ns]"),
+    "mixed": np.array([1, "1", 2.5, None, *range(4, 12)], dtype=object),
+    "tuples": np.asarray(pd.MultiIndex.from_product([["a", "b"], range(6)])),
+}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_names_keep_their_type(kind, suffix, tmp_path):
+    fitted = fit(method="map")
+    fitted = replace(fitted, counts=replace(fitted.counts, row_names=NAMES[kind]))
+    assert same(fitted, round_trip(fitted, tmp_path / f"fit{suffix}"))
+
+
+def test_names_of_other_kinds_become_text(tmp_path):
+    frame = pd.DataFrame(COUNTS, index=pd.period_range("2020-01", periods=12, freq="M"))
+    loaded = round_trip(fit(method="map", counts=frame), tmp_path / "fit.nc")
+    assert loaded.row_names[:2].tolist() == ["2020-01", "2020-02"]
+
+
+def test_counts_without_nonzeros_and_large_counts(tmp_path):
+    empty, large = (np.zeros((4, 3)), COUNTS * 1e12)
+    for counts in (empty, large):
+        fitted = fit("gamma_poisson", counts=counts, options=VI(max_iter=2, threads=1))
+        assert same(fitted, round_trip(fitted, tmp_path / "fit.nc"))
+
+
+# --- overwriting -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_saving_again_replaces_the_older_fit(suffix, tmp_path):
+    path = tmp_path / f"fit{suffix}"
+    fit(method="gibbs").save(path)
+    newer = fit(method="map")
+    assert same(newer, round_trip(newer, path))
+    assert os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+@pytest.mark.parametrize("place", ["to_bytes", "_put"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("disk full")])
+def test_an_interrupted_save_leaves_the_older_fit(suffix, place, error, tmp_path, monkeypatch):
+    path = tmp_path / f"fit{suffix}"
+    older = fit(method="gibbs")
+    older.save(path)
+
+    def interrupted(*arguments, **settings):
+        raise error
+
+    if place == "_put":
+        monkeypatch.setattr(writing, place, interrupted)
+    else:
+        monkeypatch.setattr(xr.DataTree, "to_zarr" if suffix == ".zarr" else "to_netcdf", interrupted)
+    with pytest.raises((KeyboardInterrupt, OSError), match=r"^$|disk full"):
+        fit(method="map").save(path)
+    assert same(older, bayesnmf.load(path))
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_a_store_that_cannot_be_put_in_place_leaves_the_older_one(tmp_path, monkeypatch):
+    older = fit(method="map")
+    older.save(tmp_path / "fit.zarr")
+    rename = os.rename
+
+    def failing(source, target):
+        if str(target).endswith("fit.zarr") and not str(source).endswith(".old"):
+            raise PermissionError("no")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", failing)
+    with pytest.raises(PermissionError, match="cannot write"):
+        fit().save(tmp_path / "fit.zarr")
+    assert same(older, bayesnmf.load(tmp_path / "fit.zarr"))
+
+
+def test_a_link_is_written_through(tmp_path):
+    (tmp_path / "link.nc").symlink_to(tmp_path / "fit.nc")
+    fitted = fit(method="map")
+    assert same(fitted, round_trip(fitted, tmp_path / "link.nc"))
+    assert (tmp_path / "link.nc").is_symlink()
+
+
+# --- what is refused -------------------------------------------------------------------------------
+
+
+def test_save_refuses_bad_paths(tmp_path, monkeypatch):
+    fitted = fit(method="map")
+    for name in ("directory.nc", "other.zarr"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(ValueError, match=r"fit\.h5 must end in \.nc or \.zarr, NetCDF or Zarr; rename it"):
+        fitted.save(tmp_path / "fit.h5")
+    with pytest.raises(FileNotFoundError, match=r"no directory .*missing to write fit\.nc in; make it first"):
+        fitted.save(tmp_path / "missing" / "fit.nc")
+    with pytest.raises(ValueError, match=r"directory\.nc must be a file, .*choose another path"):
+        fitted.save(tmp_path / "directory.nc")
+    with pytest.raises(ValueError, match=r"other\.zarr must be a Zarr store, .*choose another path"):
+        fitted.save(tmp_path / "other.zarr")
+    monkeypatch.setitem(__import__("sys").modules, "zarr", None)
+    with pytest.raises(ImportError, match=r"needs zarr: pip install 'bayesnmf\[files\]', or use \.nc"):
+        fitted.save(tmp_path / "fit.zarr")
+
+
+def test_load_refuses_bad_paths(tmp_path):
+    (tmp_path / "directory.nc").mkdir()
+    (tmp_path / "file.zarr").write_text("x")
+    with pytest.raises(FileNotFoundError, match=r"there is no .*missing\.nc; check the path"):
+        bayesnmf.load(tmp_path / "missing.nc")
+    with pytest.raises(ValueError, match=r"must end in \.nc or \.zarr"):
+        bayesnmf.load(tmp_path / "fit.pickle")
+    with pytest.raises(ValueError, match=r"directory\.nc must be a file, not a directory"):
+        bayesnmf.load(tmp_path / "directory.nc")
+    with pytest.raises(ValueError, match=r"file\.zarr must be a directory, as Zarr stores are"):
+        bayesnmf.load(tmp_path / "file.zarr")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.999])
+def test_truncated_files_are_refused(share, tmp_path):
+    path = tmp_path / "fit.nc"
+    fit(method="gibbs").save(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(ValueError, match=r"fit\.nc must be a whole file that Fit\.save wrote: .*; save the fit again"):
+        bayesnmf.load(path)
+
+
+def test_changed_and_missing_parts_are_refused(tmp_path):
+    fitted = fit(method="gibbs")
+    fitted.save(tmp_path / "fit.nc")
+    content = bytearray((tmp_path / "fit.nc").read_bytes())
+    place = content.find(fitted.posterior.loadings.tobytes()[:64])
+    content[place + 1] ^= 1
+    (tmp_path / "fit.nc").write_bytes(content)
+    with pytest.raises(ValueError, match=r"fit\.nc must be a whole file .*values of 'loadings' are not those"):
+        bayesnmf.load(tmp_path / "fit.nc")
+    fitted.save(tmp_path / "fit.zarr")
+    shutil.rmtree(tmp_path / "fit.zarr" / "posterior" / "components" / "c")
+    with pytest.raises(ValueError, match=r"fit\.zarr must be a whole file .*values of 'components' are not those"):
+        bayesnmf.load(tmp_path / "fit.zarr")
+    shutil.rmtree(tmp_path / "fit.zarr" / "priors")
+    with pytest.raises(ValueError, match=r"fit\.zarr must be a whole file"):
+        bayesnmf.load(tmp_path / "fit.zarr")
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_other_files_are_refused(suffix, tmp_path):
+    path = tmp_path / f"tree{suffix}"
+    storage.write_tree(xr.DataTree.from_dict({"/counts": xr.Dataset({n: ("x", [1]) for n in CSR})}), path)
+    with pytest.raises(ValueError, match=r"must be a fit that Fit\.save wrote: .*arviz\.from_"):
+        bayesnmf.load(path)
+
+
+def test_files_of_later_versions_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("bayesnmf.results.encoding.VERSION", 3)
+    fit(method="map").save(tmp_path / "fit.nc")
+    with pytest.raises(ValueError, match=r"format version 2 or lower: found 3, .*; upgrade bayesnmf"):
+        bayesnmf.load(tmp_path / "fit.nc")

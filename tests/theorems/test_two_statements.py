@@ -1,0 +1,181 @@
+"""Every model is stated twice, by the package and as a NumPyro program: the two must agree.
+
+First the log joint, then the evidence lower bound; the posterior is in test_sampling.py.
+"""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from bayesnmf.models.likelihood import as_observation
+from numpyro.infer import TraceMeanField_ELBO
+from numpyro.infer.util import log_density
+from plain import plain_vi
+from registry import (
+    MODELS_AND_PRIORS,
+    RANK,
+    SIZE,
+    every_entry,
+    interior_state,
+    nasty_counts,
+    plain_counts,
+    simplex_entries,
+    with_parameter,
+)
+
+import bayesnmf
+from bayesnmf import Start
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.fitting.numpyro_bridge import (
+    guide_parameters,
+    hyperparameters,
+    load_program,
+    program_arguments,
+    state_of_parameters,
+)
+from bayesnmf.fitting.nuts_and_svi import log_joints
+from bayesnmf.fitting.problems import draws_problem, point_or_mean_field, start_state
+from bayesnmf.inference.sides import objective
+from bayesnmf.inference.starts.states import random_state
+from bayesnmf.kernels.cpu.allocation import expected_allocations
+from bayesnmf.priors import ScaledProportions
+
+N, M = SIZE
+FLAT = {"shape": 1.0, "rate": 0.0}
+# Most of the time goes into compiling the samplers; without optimisation they compile faster.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+every_data = pytest.mark.parametrize("data", [plain_counts, nasty_counts])
+
+
+@pytest.fixture(autouse=True)
+def _double():
+    with jax.enable_x64(True):
+        yield
+
+
+def sites(state):
+    """The values of a state by site of the program."""
+    value = state.loadings.value
+    named = {"components": state.components.value}
+    if isinstance(value, ScaledProportions):
+        return {**named, "loadings": value.proportions, "scale": value.scale[:, 0]}
+    return {**named, "loadings": value}
+
+
+# --- the log joint ----------------------------------------------------------------------------------
+
+
+@every_data
+@every_entry
+def test_log_joint_is_that_of_the_program(entry, data):
+    rng = np.random.default_rng(0)
+    counts, priors = as_counts(data()), entry.priors()
+    arguments = program_arguments(counts, RANK, priors)
+    problem = draws_problem(counts, priors, rng)
+    for _ in range(5):
+        state = interior_state(priors, SIZE, RANK, rng)
+        totals = expected_allocations(counts.matrix, state.loadings.geometric, state.components.geometric)
+        found = objective(problem, state, totals.loglik)
+        expected, _ = log_density(load_program(entry.model).program, (), arguments, sites(state))
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        value = state.loadings.value
+        one = ScaledProportions(*(x[None, None] for x in value)) if isinstance(value, tuple) else value[None, None]
+        again = log_joints(counts, priors, one, state.components.value[None, None])
+        np.testing.assert_allclose(again, [[expected]], rtol=1e-9)
+
+
+@simplex_entries
+def test_log_joint_with_components_as_a_parameter(entry):
+    """A parameter has no density: what is left are the likelihood and the prior of the loadings."""
+    rng = np.random.default_rng(1)
+    counts, priors = as_counts(plain_counts()), entry.priors()
+    state = interior_state(priors, SIZE, RANK, rng)
+    arguments = program_arguments(counts, RANK, with_parameter(priors))
+    expected, _ = log_density(load_program(entry.model).program, (), arguments, sites(state))
+    problem = draws_problem(counts, priors, rng)
+    ell = expected_allocations(counts.matrix, state.loadings.geometric, state.components.geometric).loglik
+    found = objective(problem, state, ell) - state.components.penalty
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+# --- the evidence lower bound -----------------------------------------------------------------------
+
+
+@cache
+def compiled_bounds(model, traced, fixed, batches=20, particles=100):
+    """A function of the hyperparameters, so that priors of the same families are compiled once.
+
+    Returns estimates of NumPyro's augmented and marginal bounds, (batches, 2).
+    """
+    module = load_program(model)
+    cells = as_observation(as_counts(plain_counts(seed=2)).matrix)
+    pairs = ((module.augmented, module.augmented_guide), (module.program, module.guide))
+    elbo = TraceMeanField_ELBO(particles)
+    concrete = dict(fixed)
+    assert set(traced).isdisjoint(concrete)
+
+    def run(parameters, hyperparameters):
+        arguments = {"size": SIZE, "rank": RANK, **hyperparameters}
+        arguments |= {side: FLAT if value == "flat" else value for side, value in concrete.items()}
+
+        def one(key):
+            return jnp.stack([-elbo.loss(key, parameters, *pair, cells, **arguments) for pair in pairs])
+
+        return jax.lax.map(one, jax.random.split(jax.random.key(0), batches))
+
+    return jax.jit(run, compiler_options=QUICK)
+
+
+def bounds(fit, priors, counts):
+    """Mean and standard error of NumPyro's augmented and marginal bounds at the q of a fit."""
+    problem = point_or_mean_field(counts, plain_vi(priors=priors))
+    components = fit.components if fit.posterior.components is None else fit.posterior.components
+    state = start_state(problem, Start(fit.posterior.loadings, components), RANK, None)
+    fixed, traced = {}, {}
+    for side, size in (("loadings", (N, RANK)), ("components", (RANK, M))):
+        prior = getattr(priors, side)
+        if prior == "parameter" or prior.flat:
+            fixed[side] = prior if prior == "parameter" else "flat"
+            continue
+        traced[side] = hyperparameters(prior.broadcast(size))
+    run = compiled_bounds(fit.model, tuple(traced), tuple(fixed.items()))
+    draws = run(guide_parameters(state, problem), traced)
+    return draws.mean(axis=0), draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
+
+
+def check_bounds(entry, priors):
+    counts = as_counts(plain_counts(seed=2))
+    options = plain_vi(priors=priors, max_iter=15, tol=0)
+    fit = bayesnmf.fit(counts, entry.model, RANK, "vi", seed=3, options=options)
+    (augmented, marginal), error = bounds(fit, priors, counts)
+    # Both means have standard errors estimated from 20 batches; keys are fixed.
+    assert abs(augmented - fit.trace[-1]) < 4 * error[0]
+    assert marginal > fit.trace[-1] - 4 * error[1]
+    assert error[0] < 0.005 * abs(fit.trace[-1])  # or the comparison says nothing
+
+
+@every_entry
+def test_elbo_is_that_of_the_augmented_program(entry):
+    check_bounds(entry, entry.priors())
+
+
+@pytest.mark.parametrize("position", [0, 4, 5])
+def test_elbo_with_components_as_a_parameter(position):
+    entry = MODELS_AND_PRIORS[position]
+    check_bounds(entry, with_parameter(entry.priors()))
+
+
+@every_entry
+def test_guide_parameters_and_back(entry):
+    """A mean field as the parameters of the guide, and as a mean field again, is the same."""
+    counts, priors = as_counts(nasty_counts()), entry.priors()
+    problem = point_or_mean_field(counts, plain_vi(priors=priors))
+    state = random_state(problem, RANK, np.random.default_rng(4))
+    again = state_of_parameters(guide_parameters(state, problem), problem)
+    for one, two in zip(state, again, strict=True):
+        np.testing.assert_allclose(one.matrix, two.matrix, rtol=1e-12)
+        np.testing.assert_allclose(one.geometric, two.geometric, rtol=1e-12)
+        np.testing.assert_allclose(one.penalty, two.penalty, rtol=1e-12)
