@@ -48,7 +48,7 @@ OPTIONS = {
     "vi": VI(tol=1e-9, threads=1),
     "svi": SVI(max_iter=500, learning_rate=0.02),
     "gibbs": Gibbs(chains=2, warmup=200, draws=800, thin=10),
-    "nuts": NUTS(chains=2, warmup=200, draws=300),
+    "nuts": NUTS(chains=2, warmup=300, draws=2000),
 }
 
 
@@ -68,7 +68,7 @@ def agreement(model):
 @every_model
 def test_gibbs_and_nuts_agree_within_monte_carlo_error(model):
     table = agreement(model).table.loc["nuts"]
-    assert table["min_ess"].min() > 20  # or it says nothing
+    assert table["min_ess"].min() > 100  # or it says nothing; two models, four seeds each: above 350
     # Entries hang together: by chance the ratio exceeds 2 as one z score exceeds 2 if all move as one, 2.5 in 1 of 80;
     # 12 of them here, of fixed seeds.
     assert np.all(table["difference"] < 2.5 * table["by_chance"])
