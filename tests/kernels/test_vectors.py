@@ -12,7 +12,7 @@ from numba import njit
 from scipy.sparse import csr_array
 from scipy.special import digamma, gammaln, xlogy
 
-from bayesnmf.kernels.cpu import dense, vectors
+from bayesnmf.kernels.cpu import dense
 from bayesnmf.kernels.cpu.allocation import expected_allocations, gathers_columns
 from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
 from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
@@ -21,6 +21,7 @@ from bayesnmf.kernels.cpu.special import exponentials
 from bayesnmf.kernels.cpu.sums import largest_imbalance, scale_rows
 from bayesnmf.kernels.cpu.vectors import (
     LINE_BYTES,
+    Memory,
     aligned,
     is_padded,
     lanes,
@@ -224,24 +225,15 @@ def test_rows_are_scaled_in_place_whether_padded_or_not(dtype):
         assert not whole_vectors(factor)[:, 5:].any()
 
 
-def test_memory_of_padded_arrays_is_not_held():
+def test_memory_of_padded_arrays_lives_as_long_as_a_view_of_it():
     factor = padded((3, 5), "float64")
-    key = id(factor.base)
-    assert key in vectors._padded
+    memory = weakref.ref(factor.base.base)
+    assert type(memory()) is Memory
     whole = whole_vectors(factor)
     del factor
-    assert vectors._padded[key][0]() is not None  # the whole still lives in it
+    assert type(memory()) is Memory
     del whole
-    assert vectors._padded[key][0]() is None
-    kept = [padded((3, 5), "float64") for _ in range(3)]
-    assert all(memory() is not None for memory, *_ in vectors._padded.values())
-    assert {id(each.base) for each in kept} <= set(vectors._padded)
-
-
-def test_no_code_runs_when_the_memory_of_padded_arrays_goes():
-    """What a signal raises there, as Ctrl-C does, would be printed and lost."""
-    factor = padded((3, 5), "float64")
-    assert [memory.__callback__ for memory in weakref.getweakrefs(factor.base)] == [None]
+    assert memory() is None
 
 
 @DTYPES

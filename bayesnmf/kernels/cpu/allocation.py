@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.compiling import FAST, kept, with_globals
 from bayesnmf.kernels.cpu.share_block import share_block
-from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
+from bayesnmf.kernels.cpu.threads import even_bounds, in_blocks, pieces, threads_or_default
 from bayesnmf.kernels.cpu.vectors import LINE_BYTES, VECTOR_BYTES, aligned, padded, whole_vectors
 
 Array = NDArray[Any]
@@ -233,7 +233,7 @@ def _scatter(matrix: csr_array, U: Array, V: Array, threads: int | None) -> Tota
     parts = in_blocks(bounds, lambda block, *rows: _SCATTER(*given, *rows, totals[0], partial[block]))
     loglik, underflows = zip(*parts, strict=True)
     blocks = len(bounds) - 1 if partial.size > LEAST_SUMS else 1
-    of_columns = np.linspace(0, m, blocks + 1).astype(np.int64)
+    of_columns = even_bounds(m, blocks)
     in_blocks(of_columns, lambda _, *columns: _collect(partial, factors[1], *columns, totals[1]))
     total = float(np.sum(loglik))
     if any(underflows):

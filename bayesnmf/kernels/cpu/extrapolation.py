@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import FAST, kept
 from bayesnmf.kernels.cpu.special import powers
-from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
+from bayesnmf.kernels.cpu.threads import even_bounds, in_blocks, pieces, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, clear_padding, padded, whole_vectors
 
 Array = NDArray[Any]
@@ -78,6 +78,6 @@ def _moved(new: Array, old: Array, threads: int | None, cost: int, move: Callabl
     out = padded(rows[0].shape, new.dtype)
     whole = [whole_vectors(each) for each in (*rows, out)]
     threads = threads_or_default(threads, cost * new.size)
-    bounds = np.linspace(0, len(out), pieces(threads) + 1).astype(np.int64)
+    bounds = even_bounds(len(out), pieces(threads))
     in_blocks(bounds, lambda _, first, last: move(out.shape[1], *(each[first:last] for each in whole)), threads)
     return out.T if turned else out.reshape(new.shape)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import FAST, kept
 from bayesnmf.kernels.cpu.special import digamma_and_excess, exponentials
-from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
+from bayesnmf.kernels.cpu.threads import even_bounds, in_blocks, pieces, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, padded, rows_in_memory
 
 Array = NDArray[Any]
@@ -126,7 +126,7 @@ def mean_field_moments(
     rows, rank = shape.shape
     threads = threads_or_default(threads, COST * shape.size)
     blocks = max(min(pieces(threads), rows), 1)
-    bounds = np.linspace(0, rows, blocks + 1).astype(np.int64)
+    bounds = even_bounds(rows, blocks)
     geometric, sums = padded(shape.shape, shape.dtype), np.zeros((blocks, rank))
     shift = np.empty((rows, 1), shape.dtype)
     given = [np.ascontiguousarray(each, dtype=np.float64) for each in (scale, log_scale, prior, weight)]

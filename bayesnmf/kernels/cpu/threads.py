@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread, get_ident
 from typing import Any
 
+import numpy as np
 from numba import config, get_num_threads
 from numpy.typing import NDArray
 
@@ -34,6 +35,11 @@ def threads_or_default(threads: int | None, work: int) -> int:
 def pieces(threads: int) -> int:
     """Return how many blocks that many threads should find, where blocks need nothing of their own."""
     return 1 if threads == 1 else PIECES * threads
+
+
+def even_bounds(length: int, blocks: int) -> Array:
+    """Return the bounds (blocks + 1,) of blocks as long as one another."""
+    return np.array([0, length]) if blocks == 1 else np.linspace(0, length, blocks + 1).astype(np.int64)
 
 
 def in_blocks[T](bounds: Array, work: Callable[[int, int, int], T], threads: int | None = None) -> list[T]:

@@ -8,9 +8,7 @@ vectors, of half a cache line; a machine with shorter registers takes two instru
 from __future__ import annotations
 
 from collections.abc import Sequence
-from threading import Lock
 from typing import Any, cast
-from weakref import ref
 
 import numpy as np
 from llvmlite import ir
@@ -38,11 +36,23 @@ LOG_DOUBLE = (
 LOG_SINGLE = (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841)
 
 
-# The memory of arrays made by `padded`: their K and dtype, and where they begin in it, in bytes. What writes into it
-# leaves the columns of 0 as they are. Memory that is gone is struck off when more is made, and not by a callback of its
-# reference: Python prints what is raised in one, Ctrl-C too, and goes on.
-_padding = Lock()
-_padded: dict[int, tuple[ref[Any], int, Any, int]] = {}
+class Memory(np.ndarray):
+    """The bytes of an array made by `padded`, which any view of it leads to.
+
+    Attributes
+    ----------
+    rank : int
+        K, the columns that are not filled up.
+    kind : dtype
+        Of the numbers.
+    address, first : int
+        Where it begins, and how many bytes further on the first row does.
+    """
+
+    rank: int
+    kind: np.dtype
+    address: int
+    first: int
 
 
 def lanes(dtype: Any) -> int:
@@ -60,14 +70,13 @@ def aligned(rows: int, width: int, dtype: Any) -> Array:
 
 def padded(shape: tuple[int, ...], dtype: Any) -> Array:
     """Return an empty (rows, K) that columns of 0 fill up to whole vectors in memory, its rows aligned to them."""
-    (rows, rank), step = shape, lanes(dtype)
-    out = aligned(rows, -(-rank // step) * step, dtype)
-    out[:, rank:] = 0
-    made = ref(out.base), rank, out.dtype, _address(out) - _address(out.base)
-    with _padding:
-        for gone in [key for key, (memory, *_) in _padded.items() if memory() is None]:
-            del _padded[gone]
-        _padded[id(out.base)] = made
+    (rows, rank), step, kind = shape, lanes(dtype), np.dtype(dtype)
+    width = -(-rank // step) * step
+    memory = Memory((rows * width * kind.itemsize + LINE_BYTES,), np.uint8)  # its own: NumPy leaves out views of others
+    memory.rank, memory.kind, memory.address = rank, kind, _address(memory)
+    memory.first = -memory.address % LINE_BYTES
+    out: Array = np.ndarray((rows, width), kind, memory, memory.first)
+    out[:, rank:] = 0  # what writes into the memory leaves these columns as they are
     return out[:, :rank]
 
 
@@ -107,15 +116,18 @@ def clear_padding(factor: Array) -> None:
 
 def _behind(factor: Array) -> Array | None:
     """Return the memory of a `padded` array, or of some of its rows, with its columns of 0; else None."""
-    (rows, rank), size, memory = factor.shape, factor.itemsize, factor.base
-    made, *kind, first = _padded.get(id(memory), (None, 0))
-    width = -(-rank // lanes(factor.dtype)) * lanes(factor.dtype)
-    if made is None or made() is not memory or kind != [rank, factor.dtype] or factor.strides != (width * size, size):
+    memory = factor.base
+    while memory is not None and type(memory) is not Memory:
+        memory = getattr(memory, "base", None)
+    if memory is None or factor.ndim != 2 or (factor.shape[1], factor.dtype) != (memory.rank, memory.kind):
         return None
-    start = _address(factor) - _address(memory)
-    if (start - first) % (width * size):  # columns further on
+    (rows, rank), size, step = factor.shape, factor.itemsize, lanes(factor.dtype)
+    width = -(-rank // step) * step
+    start = _address(factor) - memory.address
+    if factor.strides != (width * size, size) or (start - memory.first) % (width * size):  # turned, or further on
         return None
-    return np.ndarray((rows, width), factor.dtype, memory, start)
+    whole: Array = np.ndarray((rows, width), memory.kind, memory, start)
+    return whole
 
 
 def _address(array: Any) -> int:
