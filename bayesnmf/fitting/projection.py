@@ -21,7 +21,7 @@ from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle
 from bayesnmf.inference.sampling.gibbs import sweep
 from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State, objective
 from bayesnmf.inference.status import Status
-from bayesnmf.options import BLD, MAP
+from bayesnmf.options import MAP
 from bayesnmf.options.defaults import natural_basis
 from bayesnmf.priors import Dirichlet, ScaledProportions
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
@@ -71,7 +71,7 @@ def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
     components: Side
     prior = Dirichlet(1.0) if fit.priors.components == PARAMETER else fit.priors.components
     given = np.asfortranarray(fit.components)
-    if isinstance(fit.options, MAP | BLD):
+    if fit._posterior is None:
         options = fit.options if isinstance(fit.options, MAP) else MAP(priors=fit.priors)
         loadings_summary = Mode("natural" if natural_basis(options) else "log")
         components = Mode(estimated=fit.priors.components == PARAMETER).at(prior, given)  # type: ignore[arg-type]

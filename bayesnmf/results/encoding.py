@@ -34,7 +34,6 @@ FORMAT, VERSION = "bayesnmf.Fit", 2
 RECORDS: dict[str, Any] = {
     kind.__name__: kind for kind in (Gamma, Dirichlet, ScaledDirichlet, ScaledProportions, Draws)
 }
-OPTIONS = {method.options.__name__: method.options for method in METHODS.values()}
 CSR = ("data", "indices", "indptr")
 NUMBER, SINGLE_ENTRY = 1, 2  # what an array without axes was: a number of Python, an array; NumPy's number is 0
 
@@ -67,7 +66,7 @@ def decode_fit(tree: xr.DataTree) -> FitRecord:
     settings = _decode_settings(tree)
     status = Status(*settings.pop("status"))
     priors = Priors(**_decode_sides(tree["priors"]))
-    options = _decode_options(settings.pop("options"), tree, priors)
+    options = _decode_options(settings, tree, priors)
     fit = FitRecord(
         **{"scale": None, **_decode_arrays(tree["point"]), **_decode_arrays(tree["trace"]), **settings},
         status=status,
@@ -128,13 +127,13 @@ def _encode_options(options: Options) -> dict[str, Any]:
     return {"kind": type(options).__name__, "values": values}
 
 
-def _decode_options(record: dict[str, Any], tree: xr.DataTree, priors: Priors) -> Options:
-    values = dict(record["values"])
+def _decode_options(settings: dict[str, Any], tree: xr.DataTree, priors: Priors) -> Options:
+    values = dict(settings.pop("options")["values"])
     if "start" not in values:
         values["start"] = Start(**_decode_sides(tree["start"]))
     if "options" in tree.children:
         priors = Priors(**_decode_sides(tree["options/priors"]))
-    return OPTIONS[record["kind"]](priors=priors, **values)
+    return METHODS[settings["method"]].options(priors=priors, **values)
 
 
 def _encode_start(fit: FitRecord) -> Groups:

@@ -1,0 +1,73 @@
+"""A method is added in one file, outside the package: a class of options, a runner, and one record of `METHODS`."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from smallfits import COUNTS, K
+
+import bayesnmf
+from bayesnmf import MAP, Priors, plots
+from bayesnmf.comparison.running import Settings
+from bayesnmf.fitting.closed_form import fit_of_ascent
+from bayesnmf.fitting.problems import point_or_mean_field, start_state
+from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
+from bayesnmf.options import METHODS, Method
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FewSteps:
+    """Options of a method that takes a few steps of EM from a start, and calls that converged."""
+
+    priors: Priors = field(default_factory=Priors)
+    start: Any = "svd"
+    steps: int = 3
+
+
+def fit_few_steps(job):
+    """Run the method."""
+    problem = point_or_mean_field(job.counts, MAP(priors=job.options.priors))
+    state = start_state(problem, job.options.start, job.rank, np.random.default_rng(job.seed))
+    ascent = ascend(problem, state, Schedule(max_iter=job.options.steps, tol=0))
+    return fit_of_ascent(job, ascent._replace(status=ascent.status._replace(converged=True)))
+
+
+@pytest.fixture
+def few_steps(monkeypatch):
+    """Add the method."""
+    record = Method(FewSteps, f"{__name__}:fit_few_steps", "point", "log joint", "raise steps", 6)
+    monkeypatch.setitem(METHODS, "few_steps", record)
+    return bayesnmf.fit(COUNTS, rank=K, method="few_steps", seed=0)
+
+
+def test_an_added_method_fits(few_steps):
+    plain = MAP(algorithm="em", start="svd", extrapolate=False, max_iter=3, tol=0)
+    by_map = bayesnmf.fit(COUNTS, rank=K, method="map", seed=0, options=plain)
+    np.testing.assert_array_equal(few_steps.components, by_map.components)
+    assert repr(few_steps).startswith("<bayesnmf.Fit gamma_poisson by few_steps, rank")
+    assert "log joint" in repr(few_steps)
+
+
+def test_an_added_method_is_saved_and_transforms(few_steps, tmp_path):
+    few_steps.save(tmp_path / "fit.nc")
+    again = bayesnmf.load(tmp_path / "fit.nc")
+    assert again.options.steps == 3
+    np.testing.assert_array_equal(again.components, few_steps.components)
+    np.testing.assert_array_equal(again.transform(COUNTS), few_steps.transform(COUNTS))
+
+
+def test_an_added_method_is_drawn_and_compared(few_steps):
+    by_vi = bayesnmf.fit(COUNTS, rank=K, method="vi", seed=0)
+    plots.objectives({"few_steps": few_steps, "vi": by_vi})
+    plots.components({"few_steps": few_steps, "vi": by_vi})
+    plt.close("all")
+    result = bayesnmf.compare(COUNTS, rank=K, methods=("few_steps", "vi"), settings=Settings(dispersed=False))
+    assert list(result.table.index) == ["few_steps", "vi"]
+    assert np.isfinite(result.table.loc["few_steps", "heldout_thinned"])
+
+
+def test_options_of_another_method_are_refused(few_steps):
+    with pytest.raises(TypeError, match=r"options must be bayesnmf\.FewSteps"):
+        bayesnmf.fit(COUNTS, rank=K, method=few_steps.method, options=MAP())
