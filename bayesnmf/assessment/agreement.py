@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 SAME_COMPONENT = 0.9
-OTHER_ORDER = "in another order, though the priors tell components apart: a mode in which they sit under wrong priors"
+OTHER_ORDER = (
+    "in another order, although the priors differ by component: this mode assigns components to the wrong priors"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

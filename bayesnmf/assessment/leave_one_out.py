@@ -51,7 +51,7 @@ class LeaveOneOut:
     pointwise : DataFrame
         A row a cell looked at: row, feature, count, elpd, pareto_k.
     good_k : float
-        Greatest k-hat that so few draws bear, as ArviZ says: min(1 − 1/log₁₀ draws, 0.7).
+        The reliability limit of k-hat for this number of draws, as in ArviZ: min(1 − 1/log₁₀ draws, 0.7).
     model, method : str
     notes : list of str
     """
@@ -89,7 +89,7 @@ class LeaveOneOut:
             f"{self.model} by {self.method}, leave-one-out over {self.cells:,} cells{part}",
             f"  elpd {self.elpd:,.1f} ± {number(self.se)} nats, p_loo {self.p_loo:,.1f}",
             f"  k-hat: greatest {k.max():.2f}; above {BAD_K:g}: {np.mean(k > BAD_K):.2%} of the cells; above "
-            f"{self.good_k:.2f}, the most that so few draws bear: {np.mean(k > self.good_k):.2%}",
+            f"{self.good_k:.2f}, the reliability limit for this number of draws: {np.mean(k > self.good_k):.2%}",
             f"  worst: {worst}",
         ]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])

@@ -117,7 +117,7 @@ def moments(draws: Array, interval: float) -> Moments:
 
 
 def judge(draws: Array, interval: float, fit: Fit) -> Moments:
-    """Summarise the draws of a fit; those of chains hang together, and have R-hat and an effective sample size."""
+    """Summarise the draws of a fit; draws of chains are autocorrelated, and have R-hat and an effective sample size."""
     found = moments(draws, interval)
     if not isinstance(fit._posterior, Draws):
         return found

@@ -34,7 +34,7 @@ SCALARS = {
     "dispersion": "variance of the cells divided by their mean; 0 without counts",
     "misfit": "Freeman–Tukey, Σ (√count − √mean)², at the means of each draw",
 }
-TWICE = "the counts were also fitted to, so that p-values crowd around 0.5: one near 0 or 1 says the more"
+TWICE = "the model was fitted to these counts, so p-values cluster near 0.5; those near 0 or 1 strongly suggest misfit"
 POINT = "a point estimate: replicates lack the uncertainty of the parameters, and intervals are too narrow"
 GIVEN = "row totals are given in this model and equal in every replicate: neither they nor the total are checked"
 ROUNDED = "the counts are not all whole, their replicates are: the share of zeros and small counts do not compare"

@@ -98,7 +98,7 @@ def _number_of_draws(fit: Fit, most: int) -> int:
 class _LogMeans:
     """Logs of the means over draws of what every row has, summed in batches of draws, which tell the error.
 
-    `in_order` says that neighbouring draws hang together, so that batches are made of neighbours.
+    `in_order` says that draws are in the order of a chain and autocorrelated, so that batches are made of neighbours.
     """
 
     def __init__(self, rows: int, draws: int, in_order: bool) -> None:

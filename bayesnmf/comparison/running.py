@@ -187,7 +187,7 @@ def compare(
         check_combination(model, method, rank, split.train, settings.of(method))
     folder = None if out is None else check_folder(out, "out", [f"fits/{method}.nc" for method in methods])
     with reporting(progress) as report, warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # told as cautions, beside the numbers
+        warnings.simplefilter("ignore", ConvergenceWarning)  # reported as cautions instead
         plan = Plan(split.train, model, rank, settings, report)
         found, unsaved = _fit_all(plan, methods, seed, folder)
         fits = align(found)

@@ -92,7 +92,8 @@ def simulate(
         be drawn from.
     totals : float or array_like (n,), optional
         Under dirichlet_poisson the row totals, whole numbers. Elsewhere the mean total that the default prior of
-        the loadings has, one number; of no use, and refused, beside a prior of your own. 200 by default.
+        the loadings has, one number; not allowed together with `priors.loadings`, which already sets the scale. 200 by
+        default.
     seed : int
 
     Returns

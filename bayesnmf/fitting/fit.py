@@ -68,9 +68,9 @@ class Fit(FitRecord):
         R-hat and ESS of the log joint alone, divergences, how often labels switched within chains (which matching
         undoes) and the share of draws whose components can hardly be told apart
         (`bayesnmf.results.label_switching.label_switching`). Map: the KKT residual and the least gradient at the end
-        ([C] A.3; −0.1: an EM update would make some entry 1.1 times as large, which at a small residual is one wrongly
-        stuck at 0), by which it is judged (`bayesnmf.inference.ascent.optimality`). Several restarts: how many, and
-        where the worst ended.
+        ([C] A.3), by which it is judged: a least gradient of −0.1 says that an EM update would make some entry 10 %
+        larger; if the residual is small, that entry is wrongly stuck at 0 (`bayesnmf.inference.ascent.optimality`).
+        Several restarts: how many, and where the worst ended.
     residuals : ndarray or None
         Under map, the KKT residual of the states of `trace`, in counts.
     multipliers : tuple of ndarray (n, K) and (K, m), or None

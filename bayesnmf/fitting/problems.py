@@ -74,7 +74,10 @@ def with_own_start(options: Options) -> Options:
 
 
 def given_start(start: Start | FitRecord, loadings_prior: Any, components_prior: Any) -> tuple[Given, Given]:
-    """Take loadings and components out of a Start, or of a Fit: its q where it is of these priors' families."""
+    """Return the loadings and components of a start.
+
+    Of a fit, its q is used if it has the families of these priors, else its point estimates.
+    """
     if not isinstance(start, FitRecord):
         return start.loadings, start.components
     q = start._posterior

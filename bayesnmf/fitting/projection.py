@@ -42,8 +42,8 @@ def project(fit: FitRecord, counts: Any, seed: int) -> FitRecord:
     settle, so that no row depends on the others it comes with; the trace is the objective at the start and the end.
     Under bld: as under map, given the components of the decomposition.
     Under gibbs and nuts: for each of 200 evenly spaced draws of the components, 10 Gibbs sweeps over the loadings,
-    started where the draw before ended; `diagnostics` say the Monte Carlo error of the means, in posterior standard
-    deviations.
+    each started from where those of the previous draw ended; `diagnostics` have the Monte Carlo error of the means, in
+    posterior standard deviations.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def project(fit: FitRecord, counts: Any, seed: int) -> FitRecord:
     counts : array-like, (rows, m)
         Features as in the fit, in the same order.
     seed : int
-        Of the Gibbs sweeps.
+        Seed of the Gibbs sweeps.
     """
     started = time.perf_counter()
     check_count(seed, "seed", minimum=0)
@@ -94,7 +94,8 @@ def _objective(problem: Problem, state: State) -> float:
 def _monte_carlo_errors(loadings: Any) -> dict[str, float]:
     """Return the standard error of the means of draws (draws, n, K), in posterior sds: the largest and the median.
 
-    By means of batches, of draws that hang together for less than a batch. NaN of too few draws.
+    It comes from the means of batches, which assume that draws are autocorrelated for less than a batch; it is NaN for
+    too few draws.
     """
     number = min(ERROR_BATCHES, len(loadings) // 2)
     if number < 2:

@@ -64,7 +64,7 @@ class Side:
         return self._sums[component_axis]
 
     def forget(self) -> None:
-        """Let go of what can be made again."""
+        """Free cached arrays, which can be computed again."""
 
 
 class Field(Side):

@@ -66,7 +66,7 @@ class NUTS:
     Attributes
     ----------
     start, chains, draws, warmup
-        As for `Gibbs`. The default are fewer draws, since each costs many gradients.
+        As for `Gibbs`. There are fewer draws by default, since each costs many gradients.
     target_accept : float
         Mean acceptance the step size is adapted to, in (0, 1).
     max_tree_depth : int
@@ -100,7 +100,8 @@ class SVI:
     start : Start, Fit, "fit" or "random"
         "fit": the closed-form variational fit.
     bound : {"marginal", "augmented"}
-        The objective: allocations summed out (tighter), or the closed-form bound's, their probabilities put back.
+        The objective. "marginal" sums the allocations out, which is tighter; "augmented" keeps them, as the bound of
+        closed-form vi does.
     max_iter : int
         Gradient steps.
     learning_rate : float

@@ -129,9 +129,9 @@ class Dirichlet:
         return expected_log, kl
 
     def moments(self, prior: Dirichlet | None, component_axis: int, threads: int | None = None) -> Moments:
-        """Sums of the means, exp E log less its largest value over the components, that value, KL(self ‖ prior).
+        """Return what an update needs: Σ E[x] per component, exp(E log x − shift), the shift and KL(self ‖ prior).
 
-        Without a prior the divergence is NaN.
+        The shift is the largest E log x over the components. Without a prior the divergence is NaN.
         """
         from bayesnmf.kernels.cpu.mean_field import digamma_with_excess
 

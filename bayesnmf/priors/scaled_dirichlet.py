@@ -124,9 +124,9 @@ class ScaledDirichlet:
         return expected_log + expected_log_scale, kl + kl_scale
 
     def moments(self, prior: ScaledDirichlet | None, component_axis: int, threads: int | None = None) -> Moments:
-        """None, exp E log of the product less its largest value over the components, that value, KL(self ‖ prior).
+        """Return what an update needs: no sums, exp(E log x − shift) of the product, the shift and KL(self ‖ prior).
 
-        Without a prior the divergence is NaN.
+        The shift is the largest E log x over the components. Without a prior the divergence is NaN.
         """
         from bayesnmf.kernels.cpu.mean_field import Moments
 

@@ -16,10 +16,10 @@ SWITCHED, AMBIGUOUS, AMBIGUOUS_LIMIT = 0.5, 0.25, 0.05
 def label_switching(components: Array, orders: Array) -> dict[str, float]:
     """Tell how often labels switched within chains, and how surely draws can be matched at all.
 
-    The best order of a draw flips to and fro by itself where two components are nearly the same. So a switch counts
-    only if the new order has gained, in total cosine, at least half of what it gains where a draw is the mean
-    relabelled; and a draw is ambiguous if for some two components the order found gains less than a quarter of that
-    over their swap.
+    Two components that are nearly equal swap at random. A switch is therefore counted only if it raises the total
+    cosine by at least half (`SWITCHED`) of what it would raise it by if the draw were the relabelled mean. A draw is
+    ambiguous if, for some pair of components, the order that was found gains less than a quarter (`AMBIGUOUS`) of that
+    over the order in which the pair is swapped.
 
     Parameters
     ----------

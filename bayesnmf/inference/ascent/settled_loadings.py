@@ -116,8 +116,8 @@ def settling_steps(schedule: Schedule, most: int = SETTLED_ITER) -> Steps:
 
     A row is updated `most` times at most.
 
-    Loadings that are left where they were keep the sides they took while the components were still poor, where a small
-    concentration makes each row choose. scikit-learn's LDA starts its rows afresh every time, too.
+    With small concentrations, rows commit to components early, while the components are still poor. Starting the
+    loadings afresh lets the rows reconsider, as scikit-learn's LDA does in every iteration.
     """
 
     def steps(here: Iterate) -> Iterator[State]:

@@ -1,7 +1,7 @@
 """Means, standard deviations, R-hat and effective sample sizes of all draws of chains, of which only some are kept.
 
 Draws are summed in batches as they come. Halves of chains, made of batches, give the split R-hat; means of batches
-give the effective sample size (batch means, of draws that hang together for less than a batch).
+give the effective sample size (batch means, which assume that draws are autocorrelated for less than a batch).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def threads_or_default(threads: int | None, work: int) -> int:
 
 
 def pieces(threads: int) -> int:
-    """Return how many blocks that many threads should find, where blocks need nothing of their own."""
+    """Return the number of blocks to cut work into for this many threads, where blocks need no memory of their own."""
     return 1 if threads == 1 else PIECES * threads
 
 
