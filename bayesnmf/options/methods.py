@@ -90,6 +90,5 @@ METHODS: dict[str, Method] = {
 
 
 def methods_with(*posteriors: Posterior) -> tuple[str, ...]:
-    """Return the names of the methods whose fits hold such posteriors, the preferred one first."""
-    chosen = [name for name, method in METHODS.items() if method.posterior in posteriors]
-    return tuple(sorted(chosen, key=lambda name: METHODS[name].preference))
+    """Return the names of the methods whose fits hold such posteriors."""
+    return tuple(name for name, method in METHODS.items() if method.posterior in posteriors)

@@ -13,6 +13,7 @@ from bayesnmf.priors import ScaledProportions
 from bayesnmf.priors.specification import MODELS
 
 COUNTS = plain_counts(size=(6, 5))
+OPTIONS = {name: method.options for name, method in METHODS.items()}
 FLAT = Gamma(1.0, 0.0)
 ONE = {"gamma_poisson": Gamma, "dirichlet_poisson": Dirichlet, "dirichlet_gamma": ScaledDirichlet, "poisson": Gamma}
 
@@ -94,13 +95,13 @@ def test_arguments(settings, error, rule):
 @pytest.mark.parametrize("given", METHODS)
 @pytest.mark.parametrize("method", METHODS)
 def test_options_of_another_method(method, given):
-    options = METHODS[given]
+    options = OPTIONS[given]
     if given != method:
-        rule = rf"^options must be bayesnmf\.{METHODS[method].__name__}\(\.\.\.\) for method='{method}': found "
+        rule = rf"^options must be bayesnmf\.{OPTIONS[method].__name__}\(\.\.\.\) for method='{method}': found "
         refused(TypeError, rule + options.__name__, method=method, options=options())
 
 
-@pytest.mark.parametrize("options", METHODS.values())
+@pytest.mark.parametrize("options", OPTIONS.values())
 def test_unknown_options(options):
     with pytest.raises(TypeError, match="unexpected keyword argument 'iterations'"):
         options(iterations=10)
@@ -129,8 +130,8 @@ BAD_OPTIONS = [
         (MAP, VI),
     ),
     ({"start": "vi"}, ValueError, "start must be one of 'fit', 'random': found 'vi'", (Gibbs, NUTS, SVI)),
-    ({"start": COUNTS}, TypeError, r"start must be a Start\(loadings, components\), a Fit", tuple(METHODS.values())),
-    ({"start": 3}, TypeError, r"start must be a Start\(loadings, components\)", tuple(METHODS.values())),
+    ({"start": COUNTS}, TypeError, r"start must be a Start\(loadings, components\), a Fit", tuple(OPTIONS.values())),
+    ({"start": 3}, TypeError, r"start must be a Start\(loadings, components\)", tuple(OPTIONS.values())),
     ({"start": None}, TypeError, r"start must be a Start\(loadings, components\)", (BLD, Gibbs, NUTS, SVI)),
     ({"chains": 0}, ValueError, "chains must be at least 1", (Gibbs, NUTS)),
     ({"draws": 0}, ValueError, "draws must be at least 1", (Gibbs, NUTS)),
@@ -160,14 +161,14 @@ def test_options(options, settings, error, rule):
 def test_priors_must_be_priors(method):
     for wrong in (Gamma(1.0, 1.0), {"loadings": Gamma(1.0, 1.0)}, (Gamma(1.0, 1.0), Dirichlet(1.0)), None):
         with pytest.raises(TypeError, match=r"^priors must be .*Priors\("):
-            bayesnmf.fit(COUNTS, "gamma_poisson", 2, method, options=METHODS[method](priors=wrong))
+            bayesnmf.fit(COUNTS, "gamma_poisson", 2, method, options=OPTIONS[method](priors=wrong))
 
 
 @pytest.mark.parametrize("method", ["gibbs", "nuts"])
 def test_more_draws_than_memory_bears(method):
     rule = "^the draws of .* would take .* GiB, above the limit .*; ask for (fewer draws|Gibbs.keep='moments')"
     kept = {"keep": "draws"} if method == "gibbs" else {}
-    refused(ValueError, rule, method=method, options=METHODS[method](draws=10**9, **kept))
+    refused(ValueError, rule, method=method, options=OPTIONS[method](draws=10**9, **kept))
 
 
 # --- priors -----------------------------------------------------------------------------------------
@@ -188,7 +189,7 @@ def test_families_of_loadings(model, loadings):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("model", ["dirichlet_poisson", "dirichlet_gamma"])
 def test_dirichlet_loadings_need_components_on_the_simplex(model, method):
-    options = METHODS[method](priors=Priors(components=Gamma(1.0, 1.0)))
+    options = OPTIONS[method](priors=Priors(components=Gamma(1.0, 1.0)))
     rule = rf"^priors\.components must be Dirichlet for model='{model}', where the updates are conjugate: found Gamma"
     refused(ValueError, rule, model=model, method=method, options=options)
 
@@ -264,7 +265,7 @@ def test_hyperparameters(side, prior, error, rule):
 )
 @pytest.mark.parametrize("method", METHODS)
 def test_shapes_of_hyperparameters(model, priors, rule, method):
-    refused(ValueError, rf"^priors\.{rule}", model=model, method=method, options=METHODS[method](priors=priors))
+    refused(ValueError, rf"^priors\.{rule}", model=model, method=method, options=OPTIONS[method](priors=priors))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -277,7 +278,7 @@ def test_improper_posteriors(method, priors, side):
     """Flat sides are for the mode in the natural basis, or for loadings with components on the simplex."""
     rule = rf"^priors\.{side} is flat, Gamma\(1, 0\), and the posterior of model='poisson' is improper; give it a rate"
     if method != "map":
-        refused(ValueError, rule, model="poisson", method=method, options=METHODS[method](priors=priors))
+        refused(ValueError, rule, model="poisson", method=method, options=OPTIONS[method](priors=priors))
         return
     refused(ValueError, rule, model="poisson", method="map", options=MAP(priors=priors, basis="log"))
     fit = bayesnmf.fit(COUNTS, "poisson", 2, "map", seed=0, options=MAP(priors=priors, max_iter=3, tol=0))
@@ -295,7 +296,7 @@ def test_flat_loadings_in_the_log_basis():
 @pytest.mark.parametrize("method", ["gibbs", "nuts"])
 @pytest.mark.parametrize("model", MODELS)
 def test_a_parameter_has_no_posterior_to_sample(method, model):
-    options = METHODS[method](priors=Priors(components="parameter"))
+    options = OPTIONS[method](priors=Priors(components="parameter"))
     rule = (
         f"^components='parameter' has no posterior to sample: method='{method}' needs a prior; give priors.components"
     )
@@ -350,7 +351,7 @@ def changed(array, value):
 )
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "bld"])
 def test_starts(loadings, components, error, rule, method):
-    options = METHODS[method](start=Start(loadings, components))
+    options = OPTIONS[method](start=Start(loadings, components))
     refused(error, f"^{rule}", method=method, options=options)
 
 

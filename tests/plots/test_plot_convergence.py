@@ -97,7 +97,7 @@ def test_noisy_objectives_and_chains_are_left_out():
     noisy = replace(fit("vi"), method="svi", options=bayesnmf.SVI())
     chains = replace(fit("vi"), method="gibbs")
     assert [list(drawn(ax)) for ax in plots.convergence({"map": fit(), "svi": noisy, "gibbs": chains})[0]] == [["map"]]
-    with pytest.raises(ValueError, match="by 'map', 'bld', 'vi', which climb an objective: found none"):
+    with pytest.raises(ValueError, match="by 'map', 'vi', 'bld', which climb an objective: found none"):
         plots.convergence({"svi": noisy, "gibbs": chains})
 
 
