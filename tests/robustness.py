@@ -53,6 +53,7 @@ OF_THE_START_ITSELF = (
     "test_a_wrong_exposure_is_found",
     "test_starting_distributions_broadcast",
     "test_a_fit_of_any_model_starts_any_other",
+    "test_a_fit_that_is_started_from_keeps_nothing_else_of_it",
 )
 SPEED = """
 import time
