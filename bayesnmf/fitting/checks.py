@@ -26,7 +26,7 @@ def check_served(method: str, model: str) -> None:
     served = METHODS[method].models
     if served is not None and model not in served:
         listed = " or ".join(f"model={name!r}" for name in served)
-        raise ValueError(f"method={method!r} needs {listed}: found {model!r}; use that model, or method='map'")
+        raise ValueError(f"method={method!r} needs {listed}: found {model!r}; use {listed}, or method='map'")
 
 
 def check_regression(options: Any, loadings: Any, components: Any) -> None:

@@ -115,6 +115,8 @@ class FitRecord:
     def __repr__(self) -> str:
         n, m = self.counts.shape
         unit = METHODS[self.method].objective.format(bound=getattr(self.options, "bound", ""))
+        if unit == "log p(S)" and self.multipliers is None:  # new rows, whose mode `transform` finds
+            unit = "log joint"
         if self.trace.ndim == 2:
             chains, draws = self.trace.shape
             every = self.diagnostics.get("kept_every", 1)
