@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import as_numbers
-from bayesnmf.options import METHODS
+from bayesnmf.options import METHODS, Start
 from bayesnmf.options.checks import check_start
 from bayesnmf.options.defaults import regression_fault
 from bayesnmf.priors import Dirichlet, Gamma
@@ -123,7 +123,7 @@ def check_ranges(options: Any, dtype: str) -> None:
     """
     for side in ("loadings", "components"):
         _check_ranges(getattr(options.priors, side), f"priors.{side}", dtype, RANGE)
-        if type(getattr(options, "start", None)).__name__ == "Start":
+        if isinstance(getattr(options, "start", None), Start):
             _check_ranges(getattr(options.start, side), f"start.{side}", dtype, RANGE_OF_STARTS)
 
 

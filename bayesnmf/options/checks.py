@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bayesnmf.checks import check_choice, check_count, check_flag, check_nonnegative, check_positive, make_plain, shown
+from bayesnmf.priors import Priors
 
 STARTS = ("race", "svd", "descent", "random")
 MOST_THREADS = 1024
@@ -134,7 +135,7 @@ def check_threads(threads: Any) -> None:
 def check_settings(options: Any) -> None:
     """Make numbers among the options plain, and refuse priors that are none."""
     make_plain(options)
-    if type(options.priors).__name__ != "Priors":
+    if not isinstance(options.priors, Priors):
         raise TypeError(f"priors must be Priors(loadings=..., components=...): found {shown(options.priors)}")
 
 

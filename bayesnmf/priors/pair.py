@@ -16,18 +16,6 @@ from bayesnmf.priors.specification import PARAMETER
 Array = NDArray[Any]
 
 
-def exchangeable(priors: Priors) -> bool:
-    """Whether the priors treat all components alike, so that relabelling them leaves the posterior unchanged."""
-    for prior, axis in ((priors.loadings, -1), (priors.components, -2)):
-        if prior == PARAMETER:
-            continue
-        for parameter in vars(prior).values():
-            array = np.atleast_2d(np.asarray(parameter))
-            if not np.all(array == np.take(array, [0], axis=axis)):
-                return False
-    return True
-
-
 @dataclass(frozen=True, eq=False)
 class Priors:
     """Priors of both sides; None is the model's default (table in `bayesnmf.priors.specification`).
@@ -53,6 +41,18 @@ class Priors:
     def __post_init__(self) -> None:
         check_priors(self)
         own_sides(self)
+
+
+def exchangeable(priors: Priors) -> bool:
+    """Whether the priors treat all components alike, so that relabelling them leaves the posterior unchanged."""
+    for prior, axis in ((priors.loadings, -1), (priors.components, -2)):
+        if prior == PARAMETER:
+            continue
+        for parameter in vars(prior).values():
+            array = np.atleast_2d(np.asarray(parameter))
+            if not np.all(array == np.take(array, [0], axis=axis)):
+                return False
+    return True
 
 
 def with_sides(priors: Priors, **sides: Any) -> Priors:
