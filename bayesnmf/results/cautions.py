@@ -19,7 +19,7 @@ def cure_of(result: FitRecord) -> str:
 
         return cure(options)
     change = METHODS[result.method].cure
-    if not getattr(options, "tol", 1):  # it is the KKT residual that ends the fit
+    if isinstance(options, MAP) and not options.tol:  # it is the KKT residual that ends the fit
         change = change.replace("tol", "kkt_tol")
     return f"{change} in bayesnmf.{type(options).__name__}(...)"
 

@@ -72,11 +72,17 @@ def test_numbers(model, method, capsys):
     np.testing.assert_allclose(flat.elpd, loo.elpd, rtol=1e-12)
 
 
+def drawn_on_figures():
+    """Whether some axes have something on them."""
+    return any(ax.has_data() for number in plt.get_fignums() for ax in plt.figure(number).axes)
+
+
 @every_fit
 def test_plots(model, method):
     drawn = tree(model, method)
     for name in PLOTS:
         getattr(az, name)(drawn, **COMPONENTS)
+        assert drawn_on_figures(), name
         plt.close("all")
     az.plot_trace_dist(drawn, **LOADINGS)
     az.plot_rank_dist(drawn, **LOADINGS)
@@ -153,5 +159,8 @@ def test_trees_without_chains_draw_too(method):
     counts = fit("gamma_poisson", "gibbs").counts
     drawn = bayesnmf.fit(counts, "gamma_poisson", 2, method, seed=0).to_datatree(posterior_predictive=True, cells=True)
     az.plot_ppc_rootogram(drawn)
+    assert drawn_on_figures()
+    plt.close("all")
     if method == "vi":
         az.plot_forest(drawn, **COMPONENTS)
+        assert drawn_on_figures()
