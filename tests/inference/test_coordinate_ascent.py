@@ -20,6 +20,7 @@ from scipy.special import gammaln
 
 import bayesnmf
 from bayesnmf import ConvergenceWarning, Dirichlet, Gamma, Priors, ScaledDirichlet, Start
+from bayesnmf.results.cautions import cautions_of
 
 FLAT = Gamma(1.0, 0.0)
 NASTY = nasty_counts()
@@ -163,6 +164,14 @@ def test_converged(method):
     changes = np.abs(np.diff(whole.trace)) / np.abs(whole.trace[1:])
     assert changes[-1] < 1e-6
     assert np.all(changes[:-1] >= 1e-6)
+
+
+@pytest.mark.parametrize(("method", "rule"), [("map", "kkt_tol"), ("vi", "tol")])
+def test_without_tol_the_cure_names_an_option_that_the_method_has(method, rule):
+    fit = run(plain_counts(), "gamma_poisson", method, Priors(), max_iter=3, tol=0)
+    [caution] = cautions_of(fit)
+    assert caution.endswith(f"raise max_iter or {rule} in bayesnmf.{type(fit.options).__name__}(...)")
+    assert hasattr(fit.options, rule)
 
 
 @pytest.mark.parametrize(("method", "cure"), [("map", "bayesnmf.MAP"), ("vi", "bayesnmf.VI")])
