@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from bayesnmf.data.simulation import Simulation, effective
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.inference import alignment
-from bayesnmf.priors import Gamma, simplex
+from bayesnmf.priors import simplex
+from bayesnmf.priors.specification import on_simplex
 from bayesnmf.results.draws import restrict_rows, take_draws
 from bayesnmf.results.mixing import r_hat_and_ess
 from bayesnmf.results.record import Draws, effective_loadings
@@ -72,11 +73,11 @@ def draw_sides(fit: Fit, reference: Fit, at: tuple[Array, Array], seed: int) -> 
     number = (1, 1) if posterior is None else (1, Q_DRAWS)
     if isinstance(posterior, Draws):
         number = (posterior.chains, posterior.draws)
-    on_simplex = not isinstance(fit.priors.components, Gamma)
+    normalised = on_simplex(fit.priors.components)
     part = restrict_rows(fit, rows)
-    drawn = take_draws(part, number, seed, features if on_simplex else None)  # a sum needs all features
+    drawn = take_draws(part, number, seed, features if normalised else None)  # a sum needs all features
     loadings, components = effective_loadings(part, drawn.loadings, drawn.scale), drawn.components
-    if not on_simplex:
+    if not normalised:
         loadings, components = _on_simplex(loadings, components)
         components = components[..., features]
     order = alignment.match_components(fit.components, reference.components)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from bayesnmf.data.simulation import Simulation
-from bayesnmf.priors import Dirichlet, Priors, ScaledProportions
+from bayesnmf.priors import Priors, ScaledProportions
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.record import Draws
 
@@ -158,8 +158,7 @@ def names_for(model: str, rank: int, priors: Priors) -> tuple[str, ...]:
     constant = {"row_total"} if MODELS[model].given_totals else set()
     if rank == 1:
         constant |= {"largest_share", "loading_spread"}
-    if all(isinstance(prior, Dirichlet) and np.all(np.asarray(prior.concentration) == 1)
-           for prior in vars(priors).values()):  # fmt: skip
+    if all(prior.support == "simplex" and prior.flat_in_shares for prior in vars(priors).values()):
         constant |= {"log_joint"}
     return tuple(name for name in QUANTITIES if name not in constant)
 

@@ -12,9 +12,10 @@ from scipy.sparse import csr_array
 from bayesnmf.checks import check_choice, check_count, check_instance, check_rank, check_size
 from bayesnmf.data.checks import check_drawable, check_shape, check_simulated_components, check_totals
 from bayesnmf.data.counts import Counts
-from bayesnmf.priors import Dirichlet, Priors, ScaledProportions, matrix
+from bayesnmf.priors import Dirichlet, Priors, matrix
 from bayesnmf.priors.checks import check_family, check_proper_loadings
 from bayesnmf.priors.specification import MODELS, default_loadings
+from bayesnmf.priors.values import split
 
 Array = NDArray[Any]
 MEAN_TOTAL = 200.0
@@ -132,9 +133,8 @@ def simulate(
         check_drawable(means, "lower totals, or give priors of smaller means")
         drawn = rng.poisson(means)
     counts = Counts(csr_array(drawn.astype(np.float64)), np.arange(n), np.arange(m))
-    if isinstance(value, ScaledProportions):
-        return Simulation(counts, value.proportions, components, value.scale[:, 0], model, filled)
-    return Simulation(counts, value, components, None, model, filled)
+    loadings, scale = split(value)
+    return Simulation(counts, loadings, components, scale, model, filled)
 
 
 def _fill_in(model: str, given: Priors, size: tuple[int, int], rank: int, mean_total: float) -> Priors:

@@ -15,8 +15,8 @@ from bayesnmf.inference.sides import State
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.options import VI
 from bayesnmf.options.defaults import resolve_options
-from bayesnmf.priors import ScaledProportions
 from bayesnmf.priors.pair import exchangeable
+from bayesnmf.priors.values import split
 from bayesnmf.results.label_switching import label_switching
 from bayesnmf.results.mixing import UNJUDGED, judged_parts, mixing, verdict
 from bayesnmf.results.record import Draws, FitRecord
@@ -48,14 +48,6 @@ def chain_starts(job: Job) -> tuple[list[State], list[np.random.Generator]]:
     return states, streams
 
 
-def stack(draws: list[Any], side: int) -> Any:
-    """Stack one side of a list of draws along a new first axis."""
-    values = [draw[side] for draw in draws]
-    if isinstance(values[0], ScaledProportions):
-        return ScaledProportions(*(np.stack(parts) for parts in zip(*values, strict=True)))
-    return np.stack(values)
-
-
 def fit_of_draws(
     job: Job,
     draws: list[Any],
@@ -71,8 +63,7 @@ def fit_of_draws(
     """
     value, components = draws
     draws.clear()  # matched draws are copies, and nobody else holds these
-    loadings: Array = value.proportions if isinstance(value, ScaledProportions) else value
-    scale = value.scale[..., 0] if isinstance(value, ScaledProportions) else None
+    loadings, scale = split(value)
     del value
     try:
         matched = matched_draws(job, loadings, components)

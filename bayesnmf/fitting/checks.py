@@ -10,9 +10,9 @@ from bayesnmf.checks import as_numbers
 from bayesnmf.options import METHODS, Start
 from bayesnmf.options.checks import check_start
 from bayesnmf.options.defaults import regression_fault
-from bayesnmf.priors import Dirichlet, Gamma
-from bayesnmf.priors.checks import FAMILIES, check_parameter
-from bayesnmf.priors.specification import PARAMETER
+from bayesnmf.priors import Distribution
+from bayesnmf.priors.checks import check_has_part, check_parameter
+from bayesnmf.priors.specification import PARAMETER, on_simplex
 
 # The least parameter, the greatest shape or concentration, the greatest rate. Beyond the least and the greatest rate,
 # sums and ratios over- or underflow. A shape a enters the objective as a log a, rounded to 1e-16 of itself: above 1e8 a
@@ -45,7 +45,8 @@ def check_learnable(learn: Any, loadings: Any, components: Any) -> None:
             continue
         if prior == PARAMETER:
             raise ValueError("learn='components' needs a prior on the components: found 'parameter'; give Dirichlet(1)")
-        if isinstance(prior, Gamma) and prior.flat:
+        check_has_part(prior, side, "learned", f"learn={side!r}", "VI(learn=())")
+        if prior.flat:
             raise ValueError(f"learn needs a proper priors.{side}: found the flat Gamma(1, 0); give it a rate above 0")
         _check_groups(side, prior)
 
@@ -111,9 +112,9 @@ def _check_range(value: Any, name: str, limits: tuple[float, float], dtype: str)
 
 def _check_ranges(given: Any, name: str, dtype: str, ranges: dict[str, tuple[float, float, float]]) -> None:
     least, shape, rate = ranges[dtype]
-    for parameter in FAMILIES.get(type(given).__name__, ()):
+    for parameter, value in given.parameters.items() if isinstance(given, Distribution) else ():
         limits = (least, rate if parameter == "rate" else shape)
-        _check_range(getattr(given, parameter), f"{name}.{parameter}", limits, dtype)
+        _check_range(value, f"{name}.{parameter}", limits, dtype)
 
 
 def check_ranges(options: Any, dtype: str) -> None:
@@ -134,10 +135,8 @@ def check_posterior_exists(model: str, method: str, loadings: Any, components: A
             f"components='parameter' has no posterior to sample: method={method!r} needs a prior; "
             "give priors.components, or use method='vi'"
         )
-    flat_loadings = isinstance(loadings, Gamma) and loadings.flat
-    flat_components = isinstance(components, Gamma) and components.flat
-    on_simplex = components == PARAMETER or isinstance(components, Dirichlet)
-    if not natural_mode and (flat_components or (flat_loadings and not on_simplex)):
+    flat_components = components != PARAMETER and components.flat
+    if not natural_mode and (flat_components or (loadings.flat and not on_simplex(components))):
         side = "components" if flat_components else "loadings"
         raise ValueError(
             f"priors.{side} is flat, Gamma(1, 0), and the posterior of model={model!r} is improper; give it a "
@@ -173,8 +172,8 @@ def check_start_distribution(value: Any, prior: Any, name: str, size: tuple[int,
             f"start.{name} must be a {type(prior).__name__}, the family of its posterior, or an array: "
             f"found {type(value).__name__}"
         )
-    for parameter in FAMILIES[type(value).__name__]:
-        check_parameter(getattr(value, parameter), f"start.{name}.{parameter}", may_be_zero=False)
+    for parameter, given in value.parameters.items():
+        check_parameter(given, f"start.{name}.{parameter}", may_be_zero=False)
     try:
         return value.broadcast(size)
     except ValueError as error:

@@ -38,8 +38,9 @@ from bayesnmf.inference.starts.racing import (
 )
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER
 from bayesnmf.options import MAP, VI
-from bayesnmf.priors import Priors, ScaledProportions
+from bayesnmf.priors import Priors
 from bayesnmf.priors.pair import with_sides
+from bayesnmf.priors.values import split
 from bayesnmf.results.record import FitRecord, VariationalPosterior
 
 
@@ -193,16 +194,16 @@ def fit_of_ascent(job: Job, ascent: Ascent) -> FitRecord:
     state, posterior = ascent.state, None
     for side in state:
         side.forget()
-    value = state.loadings.value
+    loadings, scale = split(state.loadings.value)
     if state.loadings.conditional is not None:
         posterior = VariationalPosterior(*(_compact(side.conditional) for side in state))
     return FitRecord(
         model=job.model,
         method=job.method,
         rank=job.rank,
-        loadings=np.ascontiguousarray(value.proportions if isinstance(value, ScaledProportions) else value),
+        loadings=np.ascontiguousarray(loadings),
         components=np.ascontiguousarray(state.components.matrix),
-        scale=value.scale[:, 0] if isinstance(value, ScaledProportions) else None,
+        scale=scale,
         trace=np.asarray(ascent.trace),
         residuals=np.asarray(ascent.residuals) if ascent.residuals else None,
         status=ascent.status,
@@ -218,7 +219,7 @@ def fit_of_ascent(job: Job, ascent: Ascent) -> FitRecord:
 
 def _compact(q: Any) -> Any:
     """Return a distribution without the columns that fill its parameters up to whole vectors in memory."""
-    return None if q is None else type(q)(**{name: np.array(value, order="K") for name, value in vars(q).items()})
+    return None if q is None else q.mapped(lambda value: np.array(value, order="K"))
 
 
 def _priors(given: Priors, problem: Problem) -> Priors:

@@ -15,7 +15,8 @@ from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
 from bayesnmf.inference.marginal.best_decomposition import AllocationModel, Decomposition, best_decomposition, modes
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import BLD, MAP, VI
-from bayesnmf.priors import Dirichlet, ScaledDirichlet, ScaledProportions
+from bayesnmf.priors import Dirichlet, ScaledDirichlet
+from bayesnmf.priors.values import split
 from bayesnmf.results.record import FitRecord
 
 Array = NDArray[Any]
@@ -67,9 +68,8 @@ def _multipliers(job: Job, start: Any, rng: np.random.Generator) -> tuple[tuple[
         state, interrupted = ascent.state, ascent.status.reason == INTERRUPTED
     else:
         state = start_state(problem, start, job.rank, rng)
-    value = state.loadings.value
-    assert isinstance(value, ScaledProportions)
-    return (value.proportions, state.components.matrix), interrupted
+    proportions, _ = split(state.loadings.value)
+    return (proportions, state.components.matrix), interrupted
 
 
 def _fit_of(job: Job, model: AllocationModel, found: Decomposition, diagnostics: dict[str, float]) -> FitRecord:

@@ -12,7 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from bayesnmf.fitting.chains import chain_starts, fit_of_draws, stack
+from bayesnmf.fitting.chains import chain_starts, fit_of_draws
 from bayesnmf.fitting.job import LARGEST_DRAWS, Job
 from bayesnmf.fitting.keeping import THINNED, keeps_moments, size_of_draws
 from bayesnmf.fitting.problems import draws_problem
@@ -24,6 +24,7 @@ from bayesnmf.inference.sides import State
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import Gibbs
 from bayesnmf.priors.pair import exchangeable
+from bayesnmf.priors.values import stacked
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.thinning import with_moments
 
@@ -56,9 +57,9 @@ def _drawn(chains: list[list[Any]], length: int) -> list[Any]:
     """Stack so many draws of every chain, (chains, draws, …) for each side; the lists are emptied on the way."""
     values = []
     for draws in chains:
-        values.append([stack(draws[:length], side) for side in (0, 1)])
+        values.append([stacked([draw[side] for draw in draws[:length]]) for side in (0, 1)])
         draws.clear()
-    return [stack(values, side) for side in (0, 1)]
+    return [stacked([chain[side] for chain in values]) for side in (0, 1)]
 
 
 def schedules_of(job: Job) -> list[Schedule]:

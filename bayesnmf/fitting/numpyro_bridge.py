@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.sides import Problem, State
-from bayesnmf.priors import Dirichlet, Distribution, Gamma, Priors, ScaledDirichlet, ScaledProportions
+from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.specification import PARAMETER
+from bayesnmf.priors.values import split
 
 Array = NDArray[Any]
 DENSE_CELLS = 2_000_000
@@ -47,20 +48,17 @@ def hyperparameters(prior: Any) -> Any:
     """Return a prior as the plain mapping that the programs take; the scale's are (n,) there, (n, 1) here."""
     if prior == PARAMETER:
         return PARAMETER
-    values = {name: np.asarray(value, np.float64) for name, value in vars(prior).items()}
-    if isinstance(prior, ScaledDirichlet):
-        for name in ("shape", "rate"):
-            values[name] = values[name].ravel() if values[name].size > 1 else values[name].reshape(())
+    values = {name: np.asarray(value, np.float64) for name, value in prior.parameters.items()}
+    for name in prior.by_row:
+        values[name] = values[name].ravel() if values[name].size > 1 else values[name].reshape(())
     return values
 
 
 def sites_of(state: State) -> dict[str, Array]:
     """Return the values of a state by site, pulled a little inside the boundary, where NUTS cannot start."""
-    value = state.loadings.value
-    sites = {"components": inside(state.components.matrix)}
-    if isinstance(value, ScaledProportions):
-        return {**sites, "loadings": inside(value.proportions), "scale": inside(value.scale)[:, 0]}
-    return {**sites, "loadings": inside(value)}
+    loadings, scale = split(state.loadings.value)
+    sites = {"components": inside(state.components.matrix), "loadings": inside(loadings)}
+    return sites if scale is None else {**sites, "scale": inside(scale[:, None])[:, 0]}
 
 
 def inside(values: Array) -> Array:
@@ -70,36 +68,33 @@ def inside(values: Array) -> Array:
 
 def guide_parameters(state: State, problem: Problem) -> dict[str, Array]:
     """Return a mean-field state as the parameters of the model's guide, by name."""
-    n, rank = state.loadings.matrix.shape
-    q: Any = state.loadings.conditional.broadcast((n, rank))  # type: ignore[union-attr]
-    named = {f"loadings_{name}": value for name, value in vars(q).items()}
-    if isinstance(q, ScaledDirichlet):
-        named = {
-            "loadings_concentration": q.concentration,
-            "scale_shape": np.asarray(q.shape)[:, 0],
-            "scale_rate": np.asarray(q.rate)[:, 0],
-        }
-    if state.components.conditional is None:
-        return {**named, "components": inside(state.components.matrix)}
-    components = state.components.conditional.broadcast((rank, problem.counts.shape[1]))
-    named.update({f"components_{name}": value for name, value in vars(components).items()})
-    return {name: np.ascontiguousarray(value) for name, value in named.items()}
+    named: dict[str, Array] = {}
+    for name, side in state._asdict().items():
+        if side.conditional is None:
+            named[name] = inside(side.matrix)
+            continue
+        q = side.conditional.broadcast(side.matrix.shape)
+        for parameter, value in q.parameters.items():
+            by_row = parameter in q.by_row
+            named[_guide_name(q, name, parameter)] = np.ascontiguousarray(value[:, 0] if by_row else value)
+    return named
 
 
 def state_of_parameters(parameters: dict[str, Array], problem: Problem) -> State:
     """Return the parameters of a guide as a mean-field state: the inverse of `guide_parameters`."""
-    p = {name: np.asarray(value, np.float64) for name, value in parameters.items()}
-    q: Distribution
-    if "scale_shape" in p:
-        q = ScaledDirichlet(p["loadings_concentration"], p["scale_shape"][:, None], p["scale_rate"][:, None])
-    elif "loadings_shape" in p:
-        q = Gamma(p["loadings_shape"], p["loadings_rate"])
-    else:
-        q = Dirichlet(p["loadings_concentration"])
-    loadings = problem.loadings_summary.of(problem.loadings_prior, q)
-    prior, summary = problem.components_prior, problem.components_summary
-    if "components" in p:
-        return State(loadings, summary.at(prior, p["components"]))  # type: ignore[attr-defined]
-    if "components_shape" in p:
-        return State(loadings, summary.of(prior, Gamma(p["components_shape"], p["components_rate"])))
-    return State(loadings, summary.of(prior, Dirichlet(p["components_concentration"])))
+    doubles = {name: np.asarray(value, np.float64) for name, value in parameters.items()}
+    sides = {}
+    for name in State._fields:
+        prior, summary = getattr(problem, f"{name}_prior"), getattr(problem, f"{name}_summary")
+        if name in doubles:
+            sides[name] = summary.at(prior, doubles[name])
+            continue
+        found = {each: doubles[_guide_name(prior, name, each)] for each in prior.parameters}
+        q = type(prior)(**{each: value[:, None] if each in prior.by_row else value for each, value in found.items()})
+        sides[name] = summary.of(prior, q)
+    return State(**sides)
+
+
+def _guide_name(q: Distribution, side: str, parameter: str) -> str:
+    """Return the name that the guide has for a parameter of q: those with one number a row belong to the scale."""
+    return f"scale_{parameter}" if parameter in q.by_row else f"{side}_{parameter}"

@@ -28,7 +28,8 @@ from bayesnmf.inference.sampling.svi import run_svi
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.options import VI
-from bayesnmf.priors import Dirichlet, Gamma, Priors, ScaledProportions, matrix
+from bayesnmf.priors import Priors, matrix
+from bayesnmf.priors.values import join, split
 from bayesnmf.results.record import FitRecord
 
 Array = NDArray[Any]
@@ -46,9 +47,7 @@ def fit_nuts(job: Job) -> FitRecord:
     doubles = replace(job, counts=in_doubles(job.counts))
     values = [sites_of(state) for state in chain_starts(doubles)[0]]
     stacked = {name: np.stack([value[name] for value in values]) for name in values[0]}
-    simplex = {"components"} if isinstance(priors.components, Dirichlet) else set()
-    if not isinstance(priors.loadings, Gamma):
-        simplex.add("loadings")
+    simplex = {side for side, prior in vars(priors).items() if prior.support != "positive"}
     with jax.enable_x64(options.dtype == "float64"):
         run = run_nuts(
             load_program(job.model).program,
@@ -58,10 +57,8 @@ def fit_nuts(job: Job) -> FitRecord:
             options,
             lambda done, total: job.report(f"nuts {job.model}", done, total, np.nan),
         )
-    loadings: Any = run.draws["loadings"].astype(np.float64)
-    if "scale" in run.draws:
-        loadings = ScaledProportions(loadings, run.draws["scale"].astype(np.float64)[..., None])
-    components = run.draws["components"].astype(np.float64)
+    drawn = {name: values.astype(np.float64) for name, values in run.draws.items()}
+    loadings, components = join(drawn["loadings"], drawn.get("scale")), drawn["components"]
     statistics = {
         "divergences": float(run.statistics["diverging"].sum()),
         "mean_steps": float(run.statistics["num_steps"].mean()),
@@ -75,12 +72,11 @@ def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array)
     """Log joint of every draw, (chains, draws), in closed form, without the Jacobians of the sampler's space."""
     prior: Any = priors.loadings
     other: Any = priors.components
+    shares, scale = split(loadings)
     chains, draws = components.shape[:2]
     out = np.empty((chains, draws))
     for at in np.ndindex(chains, draws):
-        value: Any = loadings[at] if isinstance(loadings, np.ndarray) else None
-        if value is None:
-            value = ScaledProportions(*(part[at] for part in loadings))
+        value = join(shares[at], None if scale is None else scale[at])
         out[at] = (
             poisson_loglik(counts.matrix, matrix(value), components[at], counts.log_factorial)
             + prior.log_density(value)

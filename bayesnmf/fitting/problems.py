@@ -15,9 +15,10 @@ from bayesnmf.inference.starts.from_data import state_from_word
 from bayesnmf.inference.starts.states import Given, given_state
 from bayesnmf.options import BLD, MAP, VI, Options, Start
 from bayesnmf.options.defaults import natural_basis
-from bayesnmf.priors import Dirichlet, Priors, ScaledDirichlet, ScaledProportions
+from bayesnmf.priors import Dirichlet, Distribution, Priors, ScaledProportions
 from bayesnmf.priors.simplex import component_sums, shares
 from bayesnmf.priors.specification import PARAMETER
+from bayesnmf.priors.values import join
 from bayesnmf.results.record import FitRecord, VariationalPosterior
 
 Array = NDArray[Any]
@@ -93,11 +94,11 @@ def _points_of(start: FitRecord, loadings_prior: Any, components_prior: Any) -> 
     """Return both sides of a fit as points on the scale of these priors, whatever its model: same fitted shares."""
     components = np.asarray(start.components, dtype=np.float64)
     loadings = np.asarray(start.expected_loadings, dtype=np.float64)
-    if isinstance(components_prior, Dirichlet):
+    if components_prior.support == "simplex":
         loadings, components = loadings * component_sums(components), _on_simplex(components)
-    if isinstance(loadings_prior, ScaledDirichlet) and start.scale is not None:
-        return ScaledProportions(start.loadings, start.scale[:, None]), components  # proportions of empty rows too
-    if isinstance(loadings_prior, Dirichlet):
+    if loadings_prior.support == "scaled simplex" and start.scale is not None:
+        return join(start.loadings, start.scale), components  # proportions of empty rows too
+    if loadings_prior.support == "simplex":
         return start.loadings if np.allclose(start.loadings.sum(axis=1), 1) else _on_simplex(loadings), components
     return loadings, components
 
@@ -108,12 +109,12 @@ def _on_simplex(rows: Array) -> Array:
 
 
 def _checked(given: Given, prior: Any, name: str, size: tuple[int, int]) -> Given:
-    if isinstance(given, ScaledProportions) and isinstance(prior, ScaledDirichlet):
+    if isinstance(given, ScaledProportions) and prior.support == "scaled simplex":
         proportions = check_start_factor(given.proportions, f"{name}.proportions", size)
         return ScaledProportions(proportions, check_start_factor(given.scale, f"{name}.scale", (size[0], 1)))
-    if hasattr(given, "conditional"):
+    if isinstance(given, Distribution):
         return check_start_distribution(given, prior, name, size)
     factor = check_start_factor(given, name, size)
-    if isinstance(prior, Dirichlet):
+    if prior.support == "simplex":
         check_on_simplex(factor, name)
     return factor

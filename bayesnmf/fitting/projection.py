@@ -23,9 +23,10 @@ from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State, obje
 from bayesnmf.inference.status import Status
 from bayesnmf.options import MAP
 from bayesnmf.options.defaults import natural_basis
-from bayesnmf.priors import Dirichlet, ScaledProportions
+from bayesnmf.priors import Dirichlet
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.specification import PARAMETER
+from bayesnmf.priors.values import split, stacked
 from bayesnmf.results.record import Draws, FitRecord, VariationalPosterior
 
 MAX_ITER, TOL = 2000, 1e-8
@@ -115,28 +116,24 @@ def _project_draws(fit: FitRecord, posterior: Draws, data: Counts, seed: int) ->
     chosen = np.unique(np.linspace(0, total - 1, min(COMPONENT_DRAWS, total)).astype(int))
     components = posterior.components.reshape(total, *posterior.components.shape[2:])[chosen]
     prior, summary = problem.components_prior, problem.components_summary
-    loadings = None
+    start = None
     kept: list[Any] = []
     log_joint = np.empty((1, len(chosen)))
     for s, draw in enumerate(components):
         side = summary.at(prior, np.asfortranarray(draw))  # type: ignore[attr-defined]
-        loadings = even_loadings(problem, side, fit.rank) if loadings is None else loadings
-        state = State(loadings, side)
+        state = State(even_loadings(problem, side, fit.rank) if start is None else start, side)
         for _ in range(SWEEPS if s else BURN_IN):
             state, _ = sweep(problem, state, rng, None)
         log_joint[0, s] = _objective(problem, state)
-        loadings = state.loadings
-        kept.append(loadings.value)
-    scale = None
-    if isinstance(kept[0], ScaledProportions):
-        scale = np.stack([value.scale[:, 0] for value in kept])[None]
-        kept = [value.proportions for value in kept]
-    draws = Draws(np.stack(kept)[None], components[None], scale)
+        start = state.loadings
+        kept.append(start.value)
+    loadings, scale = split(stacked(kept))
+    draws = Draws(loadings[None], components[None], None if scale is None else scale[None])
     return replace(
         fit,
         loadings=draws.loadings.mean(axis=(0, 1)),
         components=draws.components.mean(axis=(0, 1)),
-        scale=None if scale is None else scale.mean(axis=(0, 1)),
+        scale=None if scale is None else scale.mean(axis=0),
         trace=log_joint,
         status=Status(True, f"{SWEEPS} sweeps for each of {len(chosen)} draws of the components", len(chosen)),
         diagnostics=_monte_carlo_errors(draws.loadings[0]),

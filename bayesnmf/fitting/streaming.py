@@ -28,7 +28,7 @@ from bayesnmf.inference.status import Status
 from bayesnmf.options import VI
 from bayesnmf.options.checks import check_options
 from bayesnmf.options.defaults import resolve_options
-from bayesnmf.priors import Dirichlet, Gamma, Priors
+from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.specification import MODELS
 
@@ -137,9 +137,9 @@ class MinibatchVI:
         return np.ascontiguousarray(self._side("components").matrix)
 
     @property
-    def components_posterior(self) -> Gamma | Dirichlet | None:
+    def components_posterior(self) -> Distribution | None:
         """The q of the components, parameters (K, m); None where they are a parameter."""
-        return self._side("components_posterior").conditional  # type: ignore[return-value]
+        return self._side("components_posterior").conditional
 
     def transform(self, counts: Any) -> Array:
         """Loadings of rows, the components as they are now: (rows, K), on the scale of `Fit.loadings`."""

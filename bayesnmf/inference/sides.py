@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from bayesnmf.data.counts import Counts
 from bayesnmf.kernels.cpu.mean_field import Moments
 from bayesnmf.kernels.cpu.sums import sum_rows
-from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledProportions, matrix
+from bayesnmf.priors import Distribution, matrix
+from bayesnmf.priors.values import Value, parts_of, split
 
 Array = NDArray[Any]
-Value = Array | ScaledProportions
 Basis = Literal["natural", "log"]
 
 
@@ -108,10 +108,11 @@ class Summary(Protocol):
 
 def _point(value: Value, penalty: float) -> Side:
     """Carry a single value; a scale cancels from the responsibilities, and enters ℓ as a shift."""
-    if isinstance(value, ScaledProportions):
-        with np.errstate(divide="ignore"):  # the scale of an empty row may be 0; no count meets its logarithm
-            return Side(value, value.proportions, np.log(value.scale), penalty)
-    return Side(value, value, None, penalty)
+    shares, scale = split(value)
+    if scale is None:
+        return Side(value, shares, None, penalty)
+    with np.errstate(divide="ignore"):  # the scale of an empty row may be 0; no count meets its logarithm
+        return Side(value, shares, np.log(scale[:, None]), penalty)
 
 
 @dataclass(frozen=True)
@@ -205,19 +206,15 @@ class State(NamedTuple):
 def parameters_of(side: Side) -> tuple[Array, ...]:
     """Return the positive arrays that state a side: parameters of its mean field, or its value."""
     if side.conditional is not None:
-        return tuple(vars(side.conditional).values())
-    return tuple(side.value) if isinstance(side.value, ScaledProportions) else (side.value,)
+        return tuple(side.conditional.parameters.values())
+    return parts_of(side.value)
 
 
 def side_of(prior: Distribution, summary: Any, like: Side, parameters: list[Array]) -> Side:
     """Carry a side with other parameters, of the kind of `like`; a mode on the simplex is normalised."""
     if like.conditional is not None:
         return summary.of(prior, type(like.conditional)(*parameters))
-    if isinstance(prior, Gamma):
-        return summary.at(prior, parameters[0])
-    parameters[0] = parameters[0] / parameters[0].sum(axis=-1, keepdims=True)
-    value = ScaledProportions(*parameters) if isinstance(like.value, ScaledProportions) else parameters[0]
-    return summary.at(prior, value)
+    return summary.at(prior, prior.value_of(parameters))
 
 
 @dataclass(frozen=True)
@@ -230,7 +227,7 @@ class Problem:
 
     counts: Counts
     loadings_prior: Distribution
-    components_prior: Gamma | Dirichlet
+    components_prior: Distribution
     loadings_summary: Summary
     components_summary: Summary
     fixed_components: bool = False

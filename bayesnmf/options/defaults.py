@@ -8,12 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from bayesnmf.options.closed_form import MAP, VI
 from bayesnmf.options.methods import Options
-from bayesnmf.priors import Dirichlet, Gamma, Priors
-from bayesnmf.priors.specification import PARAMETER
+from bayesnmf.priors import Priors
+from bayesnmf.priors.specification import PARAMETER, on_simplex
 
 # Coordinate descent needs few iterations more for a gradient near 0 everywhere: newsgroups, K = 10, was 0.02 from it at
 # 1e-8 after 112 of them, and 0.0004 at 1e-9 after 28 more. The bound of minibatches wavers.
@@ -61,24 +59,19 @@ def natural_basis(options: MAP) -> bool:
 def regression_fault(loadings: Any, components: Any) -> str:
     """Return what coordinate descent needs and these priors lack, with the cure; "" if it can fit them."""
     for side, prior in (("loadings", loadings), ("components", components)):
-        if prior != PARAMETER and prior.smallest_shape < 1:
+        if prior == PARAMETER:
+            continue
+        if "regression" not in prior.optional:
+            return f"another prior than {type(prior).__name__} in priors.{side}; use algorithm='em'"
+        if prior.smallest_shape < 1:
             return (
                 f"priors.{side} at 1 or above, else the density is unbounded at 0: found {prior.smallest_shape:g}; "
                 "use algorithm='em', which takes the log basis"
             )
-    on_simplex = components == PARAMETER or isinstance(components, Dirichlet)
-    if on_simplex and not _flat_in_shares(loadings):
+    if on_simplex(components) and not loadings.flat_in_shares:
         return (
             "flat loadings where components are on the simplex, Gamma(1, rate) with one rate for all components or "
             "concentration 1, since the scale of a component moves between the sides; give Gamma components, or use "
             "algorithm='em'"
         )
     return ""
-
-
-def _flat_in_shares(prior: Any) -> bool:
-    """Whether a prior of the loadings has no say in how a row's total is shared out among the components."""
-    if isinstance(prior, Gamma):
-        one_rate = np.atleast_2d(prior.rate).shape[-1] == 1
-        return one_rate and bool(np.all(np.asarray(prior.shape) == 1))
-    return bool(np.all(np.asarray(prior.concentration) == 1))

@@ -7,13 +7,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import beta, gamma
 
 from bayesnmf.checks import check_choice
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.plots.checks import check_matchable
-from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet, simplex
+from bayesnmf.priors import Distribution, simplex
 
 Array = NDArray[Any]
 Side = Literal["loadings", "components"]
@@ -39,7 +38,7 @@ def match_fits(fits: Mapping[str, Fit], reference: str | None) -> tuple[str, dic
 
 def proportions(fit: Fit) -> bool:
     """Whether the loadings are proportions, not amounts."""
-    return not isinstance(fit.priors.loadings, Gamma)
+    return fit.priors.loadings.support != "positive"  # type: ignore[union-attr]
 
 
 def sums(fit: Fit) -> Array:
@@ -59,26 +58,17 @@ def normalised_components(fit: Fit) -> Array:
 def quantiles(side: Distribution | Array, at: tuple[Array, Array], probabilities: ArrayLike) -> Array:
     """Quantiles of some entries of a posterior, (probabilities, …).
 
-    Those of q are in closed form: the marginals of a Dirichlet are Beta(α_k, Σα − α_k).
-
     Parameters
     ----------
-    side : Gamma, Dirichlet, ScaledDirichlet or ndarray (chains, draws, …)
-        Of a ScaledDirichlet the proportions.
+    side : Distribution or ndarray (chains, draws, …)
+        Mean field of a side, or draws of it.
     at : tuple of two index arrays
         Which entries of the factor.
     """
     levels = np.asarray(probabilities, dtype=np.float64)
     if isinstance(side, np.ndarray):
         return np.quantile(side[(..., *at)].astype(np.float64), levels, axis=(0, 1))
-    p = levels[:, None, None]
-    if isinstance(side, Gamma):
-        shape, rate = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (side.shape, side.rate)))
-        return np.asarray(gamma.ppf(p, shape[at], scale=1 / rate[at]))
-    distribution: Dirichlet = side.proportions if isinstance(side, ScaledDirichlet) else side
-    alpha = np.asarray(distribution.concentration, np.float64)
-    rest = alpha.sum(axis=-1, keepdims=True) - alpha
-    return np.where(rest[at] > 0, beta.ppf(p, alpha[at], rest[at]), 1.0)  # a single proportion is 1
+    return side.quantiles(at, levels)
 
 
 def summarise(fit: Fit, side: Side, at: tuple[Array, Array], interval: float) -> Interval:

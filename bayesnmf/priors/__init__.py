@@ -5,9 +5,10 @@ Each is a frozen dataclass of parameters with `conditional`, `mode`, `mean`, `ex
 """
 
 from bayesnmf.priors.dirichlet import Dirichlet
-from bayesnmf.priors.families import Distribution
+from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.gamma import Gamma
 from bayesnmf.priors.pair import Priors
-from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet, ScaledProportions, matrix
+from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet
+from bayesnmf.priors.values import ScaledProportions, matrix
 
 __all__ = ["Dirichlet", "Distribution", "Gamma", "Priors", "ScaledDirichlet", "ScaledProportions", "matrix"]

@@ -7,17 +7,23 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import as_numbers, shown
-from bayesnmf.priors.dirichlet import Dirichlet
-from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet
-from bayesnmf.priors.specification import MODELS, PARAMETER
+from bayesnmf.priors.distribution import OPTIONAL, Distribution
+from bayesnmf.priors.families import names_of
+from bayesnmf.priors.specification import MODELS, PARAMETER, on_simplex
 
-FAMILIES = {"Gamma": ("shape", "rate"), "Dirichlet": ("concentration",),
-            "ScaledDirichlet": ("concentration", "shape", "rate")}  # fmt: skip
+
+def check_has_part(prior: Any, side: str, part: str, what: str, cure: str) -> None:
+    """Refuse `what` where the family of a prior lacks an optional part."""
+    if prior != PARAMETER and part not in prior.optional:
+        raise ValueError(
+            f"{what} needs {OPTIONAL[part]}, which {type(prior).__name__} does not have: found it in priors.{side}; "
+            f"use {cure}, or another prior"
+        )
 
 
 def check_integrates_out(components: Any, what: str, cure: str) -> None:
     """Refuse `what` where loadings and components do not integrate out together in closed form."""
-    if not isinstance(components, Dirichlet):
+    if components == PARAMETER or not on_simplex(components):
         found = repr(PARAMETER) if components == PARAMETER else type(components).__name__
         raise ValueError(
             f"priors.components must be Dirichlet for {what}, else loadings and components do not integrate out "
@@ -51,11 +57,12 @@ def check_priors(priors: Any) -> None:
         prior = getattr(priors, side)
         if prior is None or (side == "components" and isinstance(prior, str) and prior == PARAMETER):
             continue
-        if type(prior).__name__ not in FAMILIES:
-            allowed = "Gamma, Dirichlet, 'parameter'" if side == "components" else ", ".join(FAMILIES)
-            raise TypeError(f"priors.{side} must be one of {allowed} or None: found {shown(prior)}")
-        for parameter in FAMILIES[type(prior).__name__]:
-            check_parameter(getattr(prior, parameter), f"priors.{side}.{parameter}", parameter == "rate")
+        if not isinstance(prior, Distribution):
+            allowed = names_of("positive", "simplex")
+            allowed += names_of("scaled simplex") if side == "loadings" else ["'parameter'"]
+            raise TypeError(f"priors.{side} must be one of {', '.join(allowed)} or None: found {shown(prior)}")
+        for name, value in prior.parameters.items():
+            check_parameter(value, f"priors.{side}.{name}", name in prior.may_be_zero)
         if not prior.proper and not prior.flat:
             raise ValueError(
                 f"priors.{side}.rate must be positive (found 0); only the flat prior Gamma(1, 0) has rate 0"
@@ -72,29 +79,28 @@ def check_parameter(value: Any, name: str, may_be_zero: bool) -> None:
 def check_family(model: str, side: str, prior: Any, size: tuple[int, int]) -> None:
     """Refuse a prior that is not conjugate in the model, or whose parameters do not fit (n, K) or (K, m)."""
     spec = MODELS[model]
-    allowed = (spec.loadings,) if side == "loadings" else spec.components
     if prior == PARAMETER:
         return
-    if not isinstance(prior, allowed):
-        names = " or ".join(family.__name__ for family in allowed)
+    supports = (spec.loadings,) if side == "loadings" else spec.components
+    if prior.support not in supports:
         raise ValueError(
-            f"priors.{side} must be {names} for model={model!r}, where the updates are conjugate: "
-            f"found {type(prior).__name__}"
+            f"priors.{side} must be {' or '.join(names_of(*supports))} for model={model!r}, where the updates are "
+            f"conjugate: found {type(prior).__name__}"
         )
     check_broadcast(prior, side, size)
 
 
-def check_broadcast(prior: Any, side: str, size: tuple[int, int]) -> None:
+def check_broadcast(prior: Distribution, side: str, size: tuple[int, int]) -> None:
     """Refuse a prior whose parameters do not fit (n, K) or (K, m)."""
-    for parameter in FAMILIES[type(prior).__name__]:
-        full = (size[0], 1) if isinstance(prior, ScaledDirichlet) and parameter != "concentration" else size
-        shape = np.shape(getattr(prior, parameter))
+    sizes = prior.sizes(size)
+    for name, value in prior.parameters.items():
+        shape, full = np.shape(value), sizes[name]
         try:
             fits = np.broadcast_shapes(shape, full) == full
         except ValueError:
             fits = False
         if not fits:
-            raise ValueError(f"priors.{side}.{parameter} must broadcast to {full}: found shape {shape}")
+            raise ValueError(f"priors.{side}.{name} must broadcast to {full}: found shape {shape}")
 
 
 def check_natural_basis(loadings: Any, components: Any) -> None:
@@ -109,10 +115,10 @@ def check_natural_basis(loadings: Any, components: Any) -> None:
 
 def check_one_prior_for_all_rows(prior: Any) -> None:
     """Refuse to give new samples the prior of particular old ones."""
-    for parameter in FAMILIES[type(prior).__name__]:
-        shape = np.shape(getattr(prior, parameter))
+    for name, value in prior.parameters.items():
+        shape = np.shape(value)
         if len(shape) == 2 and shape[0] > 1:
             raise ValueError(
-                f"priors.loadings.{parameter} differs between rows, so new samples have none; "
+                f"priors.loadings.{name} differs between rows, so new samples have none; "
                 "give one of shape (K,), or do without transform and withheld samples (Settings(withhold=0))"
             )

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammaln
+from scipy.special import digamma, gammaln, polygamma
 
+from bayesnmf.priors.distribution import OPTIONAL, Distribution, log_marginal_of
 from bayesnmf.priors.gamma import (
     LEAST_DIVISOR,
     added,
@@ -20,6 +21,7 @@ from bayesnmf.priors.gamma import (
     spread,
     weighted_log_sum,
 )
+from bayesnmf.priors.learning import learned_concentration
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
@@ -29,7 +31,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Dirichlet:
+class Dirichlet(Distribution):
     """Dirichlet(concentration) for every row, over the last axis; as a prior and as a posterior.
 
     Parameters
@@ -42,6 +44,9 @@ class Dirichlet:
 
     flat = False
     proper = True
+    support = "simplex"
+    counted = "concentration"
+    optional = frozenset(OPTIONAL)
 
     @property
     def smallest_shape(self) -> float:
@@ -152,6 +157,58 @@ class Dirichlet:
         """Σ log value: what the softmax basis adds to a log density."""
         return float(np.log(value).sum(dtype=np.float64))
 
-    def broadcast(self, size: tuple[int, int]) -> Dirichlet:
-        """Return the same distribution with its parameter as an array of the factor's size (a view)."""
-        return Dirichlet(np.broadcast_to(self.concentration, size))
+    def quantiles(self, at: tuple[Array, Array], levels: Array) -> Array:
+        """Quantiles of some entries, (levels, …): their marginals are Beta(α_k, Σα − α_k)."""
+        from scipy.stats import beta
+
+        alpha = np.asarray(self.concentration, np.float64)
+        rest = alpha.sum(axis=-1, keepdims=True) - alpha
+        found = beta.ppf(levels[:, None, None], alpha[at], rest[at])
+        return np.where(rest[at] > 0, found, 1.0)  # a single proportion is 1
+
+    def draw_features(self, rng: np.random.Generator, draws: tuple[int, ...], features: Array) -> Array:
+        """Independent draws of some features of components of full size; all others are drawn as one, their sum."""
+        concentration = np.asarray(self.concentration)
+        kept, others = concentration[:, features], np.delete(concentration, features, axis=1)
+        if others.shape[1]:
+            kept = np.hstack([kept, others.sum(axis=1, keepdims=True)])
+        return Dirichlet(kept).draw(rng, draws)[..., : len(features)]
+
+    def value_of(self, parts: list[Array]) -> Array:
+        """Return the one array with its rows normalised."""
+        return parts[0] / parts[0].sum(axis=-1, keepdims=True)
+
+    def learned(self, q: Dirichlet) -> Dirichlet:
+        """Return the Dirichlet that maximises E_q log p: see `learned_concentration`."""
+        q = q.mapped(lambda value: np.asarray(value, np.float64))
+        return Dirichlet(learned_concentration(self.concentration, q.expected_log()))
+
+    def gradient(self, best: Dirichlet) -> list[Array]:
+        """Return the bound's derivatives by log concentration, given the conditional; 0 where q is that."""
+        alpha = np.asarray(self.concentration)
+        off = np.asarray(best.concentration) - alpha
+        shared = polygamma(1, alpha.sum(axis=-1, keepdims=True)) * off.sum(axis=-1, keepdims=True)
+        return [alpha * (polygamma(1, alpha) * off - shared)]
+
+    def settled_terms(self, exposure: Array) -> tuple[Array, Array | None]:
+        """Return the concentration, which is added to totals whose rows are then normalised."""
+        return np.asarray(self.concentration), None
+
+    @property
+    def flat_in_shares(self) -> bool:
+        """Whether every concentration is 1."""
+        return bool(np.all(np.asarray(self.concentration) == 1))
+
+    def regression_terms(self, length: int) -> tuple[Array, Array]:
+        """Return α − 1 and Σ(α − 1), the rate with which the best sum of a row is 1 ([C] cor. 2)."""
+        beyond = np.atleast_2d(self.concentration) - 1
+        full = np.broadcast_to(beyond.T, (length, len(beyond)))
+        return beyond, full.sum(axis=0, keepdims=True).T
+
+    def log_marginal(self, total: Array) -> float:
+        """Return log ∫ p(x) x^total dx, summed over rows."""
+        return log_marginal_of(self, total)
+
+    def urn_terms(self) -> tuple[Array, Array]:
+        """Return the concentration, and 1: a token has weight α + A."""
+        return np.asarray(self.concentration), np.ones(())

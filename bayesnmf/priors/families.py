@@ -1,9 +1,15 @@
-"""The families of priors."""
+"""The families of priors by name: a new one is a file, and a line here."""
 
 from __future__ import annotations
 
 from bayesnmf.priors.dirichlet import Dirichlet
+from bayesnmf.priors.distribution import Distribution, Support
 from bayesnmf.priors.gamma import Gamma
 from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet
 
-Distribution = Gamma | Dirichlet | ScaledDirichlet
+FAMILIES: dict[str, type[Distribution]] = {family.__name__: family for family in (Gamma, Dirichlet, ScaledDirichlet)}
+
+
+def names_of(*supports: Support) -> list[str]:
+    """Return the names of the families with one of these supports, in their order."""
+    return [name for support in supports for name, family in FAMILIES.items() if family.support == support]

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammaln, xlogy
+from scipy.special import digamma, gammaln, polygamma, xlogy
+
+from bayesnmf.priors.distribution import OPTIONAL, Distribution, log_marginal_of
+from bayesnmf.priors.learning import learned_gamma
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
@@ -73,7 +76,7 @@ def positive_exp(log_value: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Gamma:
+class Gamma(Distribution):
     """Gamma(shape, rate), elementwise; as a prior and as a posterior.
 
     Parameters
@@ -86,6 +89,11 @@ class Gamma:
 
     shape: ArrayLike
     rate: ArrayLike
+
+    support = "positive"
+    counted = "shape"
+    optional = frozenset(OPTIONAL)
+    may_be_zero = ("rate",)
 
     @property
     def flat(self) -> bool:
@@ -202,6 +210,60 @@ class Gamma:
         """Σ log value: what the log basis adds to a log density."""
         return float(np.log(value).sum(dtype=np.float64))
 
-    def broadcast(self, size: tuple[int, int]) -> Gamma:
-        """Return the same distribution with both parameters as arrays of the factor's size (views)."""
-        return Gamma(np.broadcast_to(self.shape, size), np.broadcast_to(self.rate, size))
+    def quantiles(self, at: tuple[Array, Array], levels: Array) -> Array:
+        """Quantiles of some entries, (levels, …)."""
+        from scipy.stats import gamma
+
+        shape, rate = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (self.shape, self.rate)))
+        return np.asarray(gamma.ppf(levels[:, None, None], shape[at], scale=1 / rate[at]))
+
+    def draw_features(self, rng: np.random.Generator, draws: tuple[int, ...], features: Array) -> Array:
+        """Independent draws of some features of components of full size (K, m)."""
+        return self.mapped(lambda value: value[:, features]).draw(rng, draws)
+
+    def value_of(self, parts: list[Array]) -> Array:
+        """Return the one array."""
+        return parts[0]
+
+    def learned(self, q: Gamma) -> Gamma:
+        """Return the Gamma that maximises E_q log p: see `learned_gamma`."""
+        q = q.mapped(lambda value: np.asarray(value, np.float64))
+        return Gamma(*learned_gamma((self.shape, self.rate), q.mean(), q.expected_log()))
+
+    def gradient(self, best: Gamma) -> list[Array]:
+        """Return the bound's derivatives by log shape and log rate, given the conditional; 0 where q is that."""
+        shape, rate = np.asarray(self.shape), np.asarray(self.rate)
+        shape_off, rate_off = best.shape - shape, best.rate - rate
+        by_shape = shape * (shape_off * polygamma(1, shape) - rate_off / rate)
+        by_rate = -shape_off + rate_off * shape / rate
+        return [summed_to(by_shape, shape.shape), summed_to(by_rate, rate.shape)]
+
+    def settled_terms(self, exposure: Array) -> tuple[Array, Array | None]:
+        """Return the shape, which is added to totals, and the rate of the conditional."""
+        return np.asarray(self.shape), np.asarray(self.rate) + exposure
+
+    @property
+    def flat_in_shares(self) -> bool:
+        """Whether the shape is 1 and the rate is the same for all components, so that shares do not enter."""
+        one_rate = np.atleast_2d(self.rate).shape[-1] == 1
+        return one_rate and bool(np.all(np.asarray(self.shape) == 1))
+
+    def regression_terms(self, length: int) -> tuple[Array, Array]:
+        """Return shape − 1 and rate."""
+        return np.atleast_2d(self.shape) - 1, np.atleast_2d(self.rate)
+
+    def log_marginal(self, total: Array) -> float:
+        """Return log ∫ p(x) x^total exp(−x) dx, summed over entries; the flat prior counts as the density 1."""
+        return log_marginal_of(self, total)
+
+    def urn_terms(self) -> tuple[Array, Array]:
+        """Return the shape, and 1 / (1 + rate): a token has weight (shape + A) / (rate + 1)."""
+        return np.asarray(self.shape), 1 / (1 + np.asarray(self.rate, np.float64))
+
+
+def summed_to(values: Array, shape: tuple[int, ...]) -> Array:
+    """Sum over the axes along which a parameter of this shape is the same."""
+    values = np.atleast_2d(values)
+    full = (1,) * (values.ndim - len(shape)) + shape
+    axes = tuple(axis for axis, length in enumerate(full) if length == 1 and values.shape[axis] > 1)
+    return values.sum(axis=axes, keepdims=True).reshape(shape)

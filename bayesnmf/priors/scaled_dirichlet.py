@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bayesnmf.priors.dirichlet import Dirichlet
+from bayesnmf.priors.distribution import OPTIONAL, Distribution
 from bayesnmf.priors.gamma import Gamma
+from bayesnmf.priors.values import ScaledProportions
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
@@ -18,20 +20,8 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class ScaledProportions(NamedTuple):
-    """Loadings as proportions (n, K), rows on the simplex, and a scale (n, 1)."""
-
-    proportions: Array
-    scale: Array
-
-
-def matrix(value: Array | ScaledProportions) -> Array:
-    """Loadings or components as one matrix: scale times proportions where they stand apart."""
-    return value.scale * value.proportions if isinstance(value, ScaledProportions) else value
-
-
 @dataclass(frozen=True, eq=False)
-class ScaledDirichlet:
+class ScaledDirichlet(Distribution):
     """s_i · θ_i with s_i ~ Gamma(shape, rate) and θ_i ~ Dirichlet(concentration) ([K] section 2).
 
     Parameters
@@ -47,6 +37,11 @@ class ScaledDirichlet:
     rate: ArrayLike
 
     flat = False
+    support = "scaled simplex"
+    counted = "concentration"
+    optional = frozenset(OPTIONAL)
+    by_row = ("shape", "rate")
+    may_be_zero = ("rate",)
 
     @property
     def proportions(self) -> Dirichlet:
@@ -143,11 +138,48 @@ class ScaledDirichlet:
         """Σ log proportions + Σ log scale: what the softmax and log bases add to a log density."""
         return self.proportions.log_jacobian(value.proportions) + self.scale.log_jacobian(value.scale)
 
-    def broadcast(self, size: tuple[int, int]) -> ScaledDirichlet:
-        """Return the same distribution with its parameters as arrays, (n, K) and twice (n, 1) (views)."""
-        column = (size[0], 1)
-        return ScaledDirichlet(
-            np.broadcast_to(self.concentration, size),
-            np.broadcast_to(self.shape, column),
-            np.broadcast_to(self.rate, column),
-        )
+    def quantiles(self, at: tuple[Array, Array], levels: Array) -> Array:
+        """Quantiles of some proportions, (levels, …)."""
+        return self.proportions.quantiles(at, levels)
+
+    def draw_features(self, rng: np.random.Generator, draws: tuple[int, ...], features: Array) -> Array:
+        """Raise, since components have no scale."""
+        raise NotImplementedError
+
+    def value_of(self, parts: list[Array]) -> ScaledProportions:
+        """Return proportions, normalised, and the scale."""
+        return ScaledProportions(self.proportions.value_of(parts[:1]), parts[1])
+
+    def learned(self, q: ScaledDirichlet) -> ScaledDirichlet:
+        """Return the member of the family that maximises E_q log p: proportions and scale each by themselves."""
+        proportions, scale = self.proportions.learned(q.proportions), self.scale.learned(q.scale)
+        return ScaledDirichlet(proportions.concentration, scale.shape, scale.rate)
+
+    def gradient(self, best: ScaledDirichlet) -> list[Array]:
+        """Return the bound's derivatives by log concentration, log shape and log rate, given the conditional."""
+        return [*self.proportions.gradient(best.proportions), *self.scale.gradient(best.scale)]
+
+    def settled_terms(self, exposure: Array) -> tuple[Array, Array | None]:
+        """Return those of the proportions, since the scale cancels from the allocations."""
+        return self.proportions.settled_terms(exposure)
+
+    @property
+    def flat_in_shares(self) -> bool:
+        """Whether every concentration is 1."""
+        return self.proportions.flat_in_shares
+
+    def regression_terms(self, length: int) -> tuple[Array, Array]:
+        """Return those of the proportions."""
+        return self.proportions.regression_terms(length)
+
+    def with_best_scale(self, loadings: Array, totals: Array) -> ScaledProportions:
+        """Return these proportions with the mode of the scale given row totals (n, 1)."""
+        return ScaledProportions(loadings, self.scale.mode(totals, np.ones_like(totals, shape=(1, 1))))
+
+    def log_marginal(self, total: Array) -> float:
+        """Return log ∫ p(s, θ) s^N exp(−s) θ^total, summed over rows, with N the sum of a row."""
+        return self.scale.log_marginal(total.sum(axis=1, keepdims=True)) + self.proportions.log_marginal(total)
+
+    def urn_terms(self) -> tuple[Array, Array]:
+        """Return those of the proportions."""
+        return self.proportions.urn_terms()

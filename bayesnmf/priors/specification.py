@@ -17,13 +17,14 @@ MAP exists in the natural basis; sparse priors (below 1) are the user's choice.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from bayesnmf.priors.dirichlet import Dirichlet
-from bayesnmf.priors.families import Distribution
+from bayesnmf.priors.distribution import Distribution, Support
 from bayesnmf.priors.gamma import Gamma
 from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet
 
@@ -32,48 +33,60 @@ PARAMETER: Literal["parameter"] = "parameter"
 
 @dataclass(frozen=True)
 class Specification:
-    """Which priors a model allows on either side.
+    """Which priors a model allows on either side; a new model is one more of these in `MODELS`.
 
     Attributes
     ----------
     name : str
-        Of the model, and of the file of its NumPyro program.
-    loadings, components : tuple of classes
-        Families of priors; the first is the default.
+        Name of the model, and of the file of its NumPyro program.
+    loadings : str
+        Support of the families of priors that the loadings may have.
+    components : tuple of str
+        Supports of the families that the components may have.
+    default_loadings : callable
+        Takes the prior mean of a row's total for loadings of mean 1, and the mean row total of the counts, and returns
+        the default prior of the loadings.
     given_totals : bool
         Whether row totals are given, not modelled: simulation and prediction draw multinomials of given totals.
     """
 
     name: str
-    loadings: type[Distribution]
-    components: tuple[type[Distribution], ...]
+    loadings: Support
+    components: tuple[Support, ...]
+    default_loadings: Callable[[float, float], Distribution]
     given_totals: bool = False
 
 
 MODELS = {
     spec.name: spec
     for spec in (
-        Specification("poisson", Gamma, (Dirichlet, Gamma)),
-        Specification("gamma_poisson", Gamma, (Dirichlet, Gamma)),
-        Specification("dirichlet_poisson", Dirichlet, (Dirichlet,), given_totals=True),
-        Specification("dirichlet_gamma", ScaledDirichlet, (Dirichlet,)),
+        Specification("poisson", "positive", ("simplex", "positive"), lambda *_: Gamma(1.0, 0.0)),
+        Specification(
+            "gamma_poisson", "positive", ("simplex", "positive"), lambda unit, total: Gamma(1.0, unit / total)
+        ),
+        Specification("dirichlet_poisson", "simplex", ("simplex",), lambda *_: Dirichlet(1.0), given_totals=True),
+        Specification(
+            "dirichlet_gamma",
+            "scaled simplex",
+            ("simplex",),
+            lambda _, total: ScaledDirichlet(1.0, 1.0, 1.0 / total),
+        ),
     )
 }
 
 
 def default_loadings(model: str, mean_total: float, rank: int, components: Distribution, m: int) -> Distribution:
     """Return the default prior of a model's loadings, given the mean row total and the prior on the m features."""
-    if model == "poisson":
-        return Gamma(1.0, 0.0)
-    if model == "gamma_poisson":
-        return Gamma(1.0, rank * _prior_sum(components, m) / mean_total)
-    if model == "dirichlet_poisson":
-        return Dirichlet(1.0)
-    return ScaledDirichlet(1.0, 1.0, 1.0 / mean_total)
+    return MODELS[model].default_loadings(rank * _prior_sum(components, m), mean_total)
 
 
 def _prior_sum(components: Distribution, m: int) -> float:
     """Prior mean of the sum of a component over its m features."""
-    if not isinstance(components, Gamma) or components.flat:
+    if components.support == "simplex" or not components.proper:
         return 1.0
     return float(m * np.mean(components.mean()))
+
+
+def on_simplex(components: Any) -> bool:
+    """Whether components lie on the simplex, by their prior or as a parameter without one."""
+    return components == PARAMETER or components.support == "simplex"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.checks import check_available, check_count, check_size
-from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledProportions
+from bayesnmf.priors.values import split
 from bayesnmf.results.record import Draws, FitRecord, VariationalPosterior
 
 Array = NDArray[Any]
@@ -88,29 +88,13 @@ def _draw(
 ) -> Draws:
     """Draw independently from q."""
     value: Any = q.loadings.draw(rng, number)
-    scale = None
-    if isinstance(value, ScaledProportions):
-        value, scale = value.proportions, value.scale[..., 0]
+    loadings, scale = split(value)
     if q.components is None:
         point = columns(fit.components, features)
-        return Draws(value, np.tile(point, (*number, 1, 1)), scale)
-    components = _draw_components(q.components.broadcast(fit.components.shape), number, rng, features)
-    return Draws(value, components, scale)
-
-
-def _draw_components(
-    q: Gamma | Dirichlet, number: tuple[int, int], rng: np.random.Generator, features: Array | None
-) -> Array:
-    """Draw some features of the components; the sum of the others is one more category of a Dirichlet."""
-    if features is None:
-        return q.draw(rng, number)
-    if isinstance(q, Gamma):
-        return Gamma(*(np.asarray(value)[:, features] for value in (q.shape, q.rate))).draw(rng, number)
-    concentration = np.asarray(q.concentration)
-    kept, others = concentration[:, features], np.delete(concentration, features, axis=1)
-    if others.shape[1]:
-        kept = np.hstack([kept, others.sum(axis=1, keepdims=True)])
-    return Dirichlet(kept).draw(rng, number)[..., : len(features)]
+        return Draws(loadings, np.tile(point, (*number, 1, 1)), scale)
+    full = q.components.broadcast(fit.components.shape)
+    components = full.draw(rng, number) if features is None else full.draw_features(rng, number, features)
+    return Draws(loadings, components, scale)
 
 
 def restrict_rows[F: FitRecord](fit: F, rows: Array | None) -> F:
@@ -141,6 +125,5 @@ def _restrict_posterior(
         return Draws(posterior.loadings[:, :, rows], posterior.components, scale)
     if posterior is None:
         return None
-    full: Distribution = posterior.loadings.broadcast((size[0], size[1]))
-    chosen = type(full)(**{name: np.asarray(value)[rows] for name, value in vars(full).items()})
+    chosen = posterior.loadings.broadcast((size[0], size[1])).mapped(lambda value: value[rows])
     return VariationalPosterior(chosen, posterior.components)

@@ -24,16 +24,15 @@ import bayesnmf
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS, Options, Start
-from bayesnmf.priors import Dirichlet, Gamma, Priors, ScaledDirichlet, ScaledProportions
+from bayesnmf.priors import Priors, ScaledProportions
+from bayesnmf.priors.families import FAMILIES
 from bayesnmf.results.record import Draws, FitRecord, VariationalPosterior
 from bayesnmf.results.saved_checks import check_saved_settings, check_saved_shapes
 
 Array = NDArray[Any]
 Groups = dict[str, xr.Dataset]
 FORMAT, VERSION = "bayesnmf.Fit", 2
-RECORDS: dict[str, Any] = {
-    kind.__name__: kind for kind in (Gamma, Dirichlet, ScaledDirichlet, ScaledProportions, Draws)
-}
+RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (ScaledProportions, Draws)}  # beside the families of priors
 CSR = ("data", "indices", "indptr")
 NUMBER, SINGLE_ENTRY = 1, 2  # what an array without axes was: a number of Python, an array; NumPy's number is 0
 
@@ -177,7 +176,7 @@ def _decode_sides(group: Any) -> dict[str, Any]:
 def _encode_value(value: Any) -> xr.Dataset:
     """Encode a distribution, draws, proportions with a scale, an array, a word or None."""
     kind = type(value).__name__
-    if kind in RECORDS:
+    if kind in FAMILIES or kind in RECORDS:
         parts = value._asdict() if isinstance(value, ScaledProportions) else _fields(value)
         return _encode_arrays(parts).assign_attrs(kind=kind)
     if value is None or isinstance(value, str):
@@ -194,7 +193,7 @@ def _decode_value(group: Any) -> Any:
     if kind in ("None", "word"):
         return group.attrs["word"] if kind == "word" else None
     parts = _decode_arrays(group)
-    return parts["value"] if kind == "array" else RECORDS[kind](**parts)
+    return parts["value"] if kind == "array" else (FAMILIES | RECORDS)[kind](**parts)
 
 
 # --- arrays ----------------------------------------------------------------------------------------

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS, Options
-from bayesnmf.priors import Dirichlet, Distribution, Gamma, Priors, ScaledProportions
+from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.priors.values import split
 
 Array = NDArray[Any]
 
@@ -24,14 +25,15 @@ class VariationalPosterior:
 
     Attributes
     ----------
-    loadings : Gamma, Dirichlet or ScaledDirichlet
-        q of the loadings, parameters (n, K); a ScaledDirichlet holds that of the scale, (n, 1), as well.
-    components : Gamma, Dirichlet or None
-        q of the components, parameters (K, m). None where they are parameters without a posterior.
+    loadings : Distribution
+        q of the loadings, of the family of their prior, with parameters (n, K); a ScaledDirichlet holds those of the
+        scale, (n, 1), as well.
+    components : Distribution or None
+        q of the components, with parameters (K, m). None where they are parameters without a posterior.
     """
 
     loadings: Distribution
-    components: Gamma | Dirichlet | None
+    components: Distribution | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +174,4 @@ def iterate_draws(fit: FitRecord, draws: int, seed: int, *, shares: bool = False
         for _ in range(draws):
             value: Any = posterior.loadings.draw(rng)
             components = fit.components if posterior.components is None else posterior.components.draw(rng)
-            split = isinstance(value, ScaledProportions)
-            loadings, scale = (value.proportions, value.scale[:, 0]) if split else (value, None)
-            yield scaled(loadings, scale), components
+            yield scaled(*split(value)), components

@@ -9,8 +9,8 @@ import numpy as np
 
 from bayesnmf.checks import check_choice, check_count
 from bayesnmf.options import METHODS, methods_with
-from bayesnmf.priors import ScaledDirichlet
-from bayesnmf.priors.checks import FAMILIES, check_family
+from bayesnmf.priors import Distribution
+from bayesnmf.priors.checks import check_family
 from bayesnmf.priors.specification import MODELS
 
 
@@ -36,7 +36,7 @@ def check_saved_shapes(fit: Any) -> None:
     """Refuse a fit whose arrays do not fit its counts, rank, model and method."""
     n, m = fit.counts.shape
     rank = fit.rank
-    scaled = MODELS[fit.model].loadings is ScaledDirichlet
+    scaled = MODELS[fit.model].loadings == "scaled simplex"
     _check_shape(fit.loadings, (n, rank), "loadings")
     _check_shape(fit.components, (rank, m), "components")
     _check_shape(fit.scale, (n,) if scaled else None, "scale")
@@ -59,8 +59,8 @@ def _check_posterior_shape(side: Any, shape: tuple[int, int], name: str) -> None
     """Refuse draws (chains, draws, rows, columns) or parameters that do not fit a factor."""
     if isinstance(side, np.ndarray):
         _check_shape(side, (*side.shape[:2], *shape), name)
-    for parameter in FAMILIES.get(type(side).__name__, ()):
-        given = np.shape(getattr(side, parameter))
+    for parameter, value in side.parameters.items() if isinstance(side, Distribution) else ():
+        given = np.shape(value)
         if len(given) != 2 or any(length not in (1, full) for length, full in zip(given, shape, strict=True)):
             raise ValueError(f"{name}.{parameter} must broadcast to {shape}: found shape {given}")
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.sampling.running_moments import Entries, Running, summarise
 from bayesnmf.inference.status import INTERRUPTED, Status
-from bayesnmf.priors import ScaledProportions
+from bayesnmf.priors.values import join, split
 from bayesnmf.results.mixing import judged_rows, r_hat_and_ess, verdict, worst_of
 from bayesnmf.results.record import Draws, FitRecord, VariationalPosterior
 
@@ -60,10 +60,8 @@ def _summed(draws: Draws, chain: int) -> Running:
     """Sum up the draws of one chain, which are matched already."""
     running = Running(draws.draws, matching=False)
     for at in range(draws.draws):
-        loadings: Any = draws.loadings[chain, at]
-        if draws.scale is not None:
-            loadings = ScaledProportions(loadings, draws.scale[chain, at][:, None])
-        running.add(loadings, draws.components[chain, at])
+        scale = None if draws.scale is None else draws.scale[chain, at]
+        running.add(join(draws.loadings[chain, at], scale), draws.components[chain, at])
     return running
 
 
@@ -103,10 +101,11 @@ def _sd(fit: FitRecord, side: str) -> Array | None:
         return np.asarray(values.std(axis=(0, 1), ddof=int(values.shape[0] * values.shape[1] > 1)))
     if isinstance(posterior, VariationalPosterior):
         q = posterior.components if side == "components" else posterior.loadings
-        variance: Any = None if q is None else q.variance()
-        if isinstance(variance, ScaledProportions):
-            variance = variance.scale[:, 0] if side == "scale" else variance.proportions
-        return None if variance is None else np.sqrt(np.broadcast_to(variance, getattr(fit, side).shape))
+        if q is None:
+            return None
+        shares, scale = split(q.variance())
+        variance: Any = scale if side == "scale" else shares
+        return np.sqrt(np.broadcast_to(variance, getattr(fit, side).shape))
     return None
 
 

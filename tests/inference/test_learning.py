@@ -13,7 +13,6 @@ import bayesnmf
 from bayesnmf import VI, ConvergenceWarning, Dirichlet, Gamma, Priors, ScaledDirichlet
 from bayesnmf.assessment.bounds import elbo_augmented
 from bayesnmf.inference.alignment import match_components
-from bayesnmf.inference.ascent.learning import learned
 
 NASTY = nasty_counts()
 BOTH = ("loadings", "components")
@@ -99,7 +98,7 @@ def test_learned_parameters_maximise_the_expected_log_density(family, shapes):
     size, *shapes = shapes
     q = some_q(family, size)
     given = family(*(np.full(shape, 0.7) for shape in shapes))
-    found = list(vars(learned(given, q)).values())
+    found = list(vars(given.learned(q)).values())
     assert [np.shape(each) for each in found] == shapes
     height, best = best_by_scipy(shapes, q, size)
     # BFGS with differences for gradients is good to 1e-6 nats or so, and parameters to the root of it.
@@ -110,8 +109,8 @@ def test_learned_parameters_maximise_the_expected_log_density(family, shapes):
 
 def test_a_scaled_dirichlet_is_learned_part_by_part():
     q = some_q(ScaledDirichlet, (N, K))
-    prior = learned(ScaledDirichlet(np.full(K, 0.7), 1.0, 0.1), q)
-    proportions, scale = learned(Dirichlet(np.full(K, 0.7)), q.proportions), learned(Gamma(1.0, 0.1), q.scale)
+    prior = ScaledDirichlet(np.full(K, 0.7), 1.0, 0.1).learned(q)
+    proportions, scale = Dirichlet(np.full(K, 0.7)).learned(q.proportions), Gamma(1.0, 0.1).learned(q.scale)
     np.testing.assert_array_equal(prior.concentration, proportions.concentration)
     np.testing.assert_array_equal([prior.shape, prior.rate], [scale.shape, scale.rate])
 
@@ -121,12 +120,12 @@ def test_a_learned_prior_is_learned_again(family):
     """It is a maximum whatever prior it starts from, and the prior itself where q is the prior."""
     q = some_q(family, (N, K))
     starts = [family(*(np.full(K, value) for _ in vars(q))) for value in (1e-3, 1.0, 1e4)]
-    found = [vars(learned(start, q)) for start in starts]
+    found = [vars(start.learned(q)) for start in starts]
     for other in found[1:]:
         for name, value in found[0].items():
             np.testing.assert_allclose(other[name], value, rtol=1e-8)
     prior = family(*(np.array([0.3, 2.0, 40.0]) for _ in vars(q)))
-    again = learned(family(*(np.ones(K) for _ in vars(q))), prior.broadcast((N, K)))
+    again = family(*(np.ones(K) for _ in vars(q))).learned(prior.broadcast((N, K)))
     for name, value in vars(prior).items():
         np.testing.assert_allclose(getattr(again, name), value, rtol=1e-8)
 
@@ -140,7 +139,7 @@ def test_extreme_q(level, dtype, like):
     several = (np.geomspace(1e-2, 1, N)[:, None] * same).astype(dtype)
     for shape in (same, several):
         for q in (Gamma(shape, np.ones((1, K), dtype)), Dirichlet(shape)):
-            prior = learned(type(q)(*(np.full(like, 0.5) for _ in vars(q))), q)
+            prior = type(q)(*(np.full(like, 0.5) for _ in vars(q))).learned(q)
             for value in vars(prior).values():
                 assert np.all(np.isfinite(value))
                 assert np.all(np.asarray(value) > 0)
@@ -149,7 +148,7 @@ def test_extreme_q(level, dtype, like):
 def test_a_simplex_of_one_point_teaches_nothing():
     """Its density is 1 whatever the concentration: rank 1, or one feature."""
     for given in (0.7, np.array([0.7])):
-        assert learned(Dirichlet(given), Dirichlet(np.array([[3.0], [5.0]]))).concentration is given
+        assert Dirichlet(given).learned(Dirichlet(np.array([[3.0], [5.0]]))).concentration is given
     fit = run(plain_counts(), "dirichlet_poisson", Priors(Dirichlet(0.7), Dirichlet(1.0)), rank=1)
     assert np.all(np.isfinite(fit.trace))
     assert fit.priors.loadings.concentration == 0.7

@@ -12,7 +12,7 @@ from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent import minibatch
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
 from bayesnmf.inference.ascent.minibatch import Batching, Components, minibatch_ascent, step_on_batch, with_counts
-from bayesnmf.inference.ascent.settled_loadings import full_size, rows_of, rows_of_problem
+from bayesnmf.inference.ascent.settled_loadings import full_size, rows_of_problem
 
 RANK = 3
 COUNTS = plain_counts(size=(24, 15))
@@ -67,7 +67,7 @@ def test_a_fixed_point_of_coordinate_ascent_is_one_of_the_expected_step(entry, f
     for rows in Batching(size=6).split(np.random.default_rng(1).permutation(n)):
         moved = Components(problem, state.components, n)
         part = rows_of_problem(problem, rows)
-        step_on_batch(moved, part, rows_of(q, rows), Batching(**WHOLE), 1, 1)
+        step_on_batch(moved, part, q.rows(rows), Batching(**WHOLE), 1, 1)
         totals.append(moved.factor * moved.values)
         exposures.append(moved.exposure)
     # The bound settled to rounding, 1e-15 of 1e3 nats, so parameters to about its root.
@@ -93,7 +93,7 @@ def test_merging_features_without_counts_changes_nothing(entry):
         components = Components(problem, state.components, 24)
         assert components.mergeable
         components.__dict__["mergeable"] = mergeable
-        at = step_on_batch(components, part, rows_of(q, rows), Batching(), 1, 1)
+        at = step_on_batch(components, part, q.rows(rows), Batching(), 1, 1)
         moved.append((components.factor * components.values, components.exposure, components.sums, *vars(at).values()))
     assert len(with_counts(part.counts, True)[1]) == 9
     for one, two in zip(*moved, strict=True):
@@ -109,7 +109,7 @@ def test_running_totals_are_the_mean_of_all_batches_at_forgetting_1():
     for step, rows in enumerate(batching.split(np.arange(24)), start=1):
         alone = Components(problem, components.side(), 24)
         for each, by in ((alone, Batching(**WHOLE)), (components, batching)):
-            step_on_batch(each, rows_of_problem(problem, rows), rows_of(q, rows), by, step, 1)
+            step_on_batch(each, rows_of_problem(problem, rows), q.rows(rows), by, step, 1)
         led.append(alone.factor * alone.values)
         np.testing.assert_allclose(components.factor * components.values, np.mean(led, axis=0), rtol=1e-10)
     np.testing.assert_allclose(components.sums, components.factor * components.values.sum(axis=0), rtol=1e-12)

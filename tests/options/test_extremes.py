@@ -8,7 +8,7 @@ from registry import RANK, plain_counts
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Priors, ScaledDirichlet, Start
 from bayesnmf.fitting.checks import RANGE, RANGE_OF_STARTS
-from bayesnmf.inference.ascent.learning import MOST
+from bayesnmf.priors.learning import MOST
 
 COUNTS = plain_counts()
 STEPS = [("map", {"basis": "log"}), ("vi", {}), ("vi", {"algorithm": "settled"}), ("vi", {"algorithm": "gradient"})]

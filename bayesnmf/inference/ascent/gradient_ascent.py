@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import polygamma
 from threadpoolctl import threadpool_limits
 
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Progress, Schedule, settled, visit
@@ -27,7 +26,7 @@ from bayesnmf.inference.sides import (
     side_of,
 )
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
-from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet
+from bayesnmf.priors import Distribution
 
 Array = NDArray[Any]
 NEGLIGIBLE = 1e-100  # of a derivative, in nats
@@ -142,35 +141,4 @@ def _side_gradient(side: Side, prior: Distribution, total: Array, exposure: Arra
     if q is None:  # components without a prior, on the simplex: the softmax of their logarithms
         return [total - side.matrix * total.sum(axis=-1, keepdims=True)]
     best: Any = prior.conditional(total, exposure)
-    if isinstance(q, Gamma):
-        return _gamma_gradient(q, best)
-    if isinstance(q, Dirichlet):
-        return [_dirichlet_gradient(q, best)]
-    assert isinstance(q, ScaledDirichlet)
-    scale = _gamma_gradient(q.scale, best.scale)
-    return [_dirichlet_gradient(q.proportions, best.proportions), *scale]
-
-
-def _gamma_gradient(q: Gamma, best: Gamma) -> list[Array]:
-    """With respect to log shape and log rate; 0 where q is the conditional."""
-    shape, rate = np.asarray(q.shape), np.asarray(q.rate)
-    shape_off, rate_off = best.shape - shape, best.rate - rate
-    by_shape = shape * (shape_off * polygamma(1, shape) - rate_off / rate)
-    by_rate = -shape_off + rate_off * shape / rate
-    return [_summed(by_shape, shape.shape), _summed(by_rate, rate.shape)]
-
-
-def _dirichlet_gradient(q: Dirichlet, best: Dirichlet) -> Array:
-    """With respect to log concentration; 0 where q is the conditional."""
-    alpha = np.asarray(q.concentration)
-    off = np.asarray(best.concentration) - alpha
-    shared = polygamma(1, alpha.sum(axis=-1, keepdims=True)) * off.sum(axis=-1, keepdims=True)
-    return alpha * (polygamma(1, alpha) * off - shared)
-
-
-def _summed(values: Array, shape: tuple[int, ...]) -> Array:
-    """Sum over the axes along which a parameter is the same."""
-    values = np.atleast_2d(values)
-    full = (1,) * (values.ndim - len(shape)) + shape
-    axes = tuple(axis for axis, length in enumerate(full) if length == 1 and values.shape[axis] > 1)
-    return values.sum(axis=axes, keepdims=True).reshape(shape)
+    return q.gradient(best)

@@ -12,7 +12,7 @@ from bayesnmf.inference.sides import Mode, Problem, Side, State, exposure_of_com
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.sums import largest_imbalance
 from bayesnmf.kernels.cpu.vectors import padded_copy
-from bayesnmf.priors import ScaledProportions
+from bayesnmf.priors.values import join, split
 
 Array = NDArray[Any]
 # Zeros are looked at this far inside, relative to the largest entry: far enough that their totals do not underflow.
@@ -28,7 +28,7 @@ def kkt_residual(problem: Problem, state: State, totals: Totals) -> float:
     largest = 0.0
     for prior, summary, side, total, exposure in _modes(problem, state, totals):
         weight, added = prior.balance(total, exposure, 1.0 if summary.basis == "natural" else 0.0)
-        parts = [np.atleast_2d(each) for each in (_shares(side.value), total, weight, added)]
+        parts = [np.atleast_2d(each) for each in (split(side.value)[0], total, weight, added)]
         if side is state.components:
             parts = [each.T for each in parts]
         largest = max(largest, largest_imbalance(*parts))
@@ -48,25 +48,18 @@ def least_gradient(problem: Problem, state: State) -> float:
     totals = allocate(problem, inside, None)
     least = np.inf
     for prior, summary, side, total, exposure in _modes(problem, inside, totals):
-        update = _shares(summary.carry(prior, total, exposure, side, reuse=True).value)
-        growth = np.divide(update, _shares(side.value), out=update)
+        update, _ = split(summary.carry(prior, total, exposure, side, reuse=True).value)
+        growth = np.divide(update, split(side.value)[0], out=update)
         least = min(least, 1.0 - float(growth.max(initial=-np.inf)))
     return least
 
 
-def _shares(value: Any) -> Array:
-    """Return what allocations depend on: proportions without their scale."""
-    return value.proportions if isinstance(value, ScaledProportions) else value
-
-
 def _side_inside(value: Any, component_axis: int) -> Side:
     """Carry a factor with its zeros lifted."""
-    shares = _shares(value)
+    shares, scale = split(value)
     lifted = padded_copy(shares, component_axis)
     np.maximum(lifted, max(INSIDE * shares.max(initial=0), np.finfo(shares.dtype).tiny), out=lifted)
-    return Side(
-        value._replace(proportions=lifted) if isinstance(value, ScaledProportions) else lifted, lifted, None, 0.0
-    )
+    return Side(join(lifted, scale), lifted, None, 0.0)
 
 
 def _modes(problem: Problem, state: State, totals: Totals) -> list[Any]:

@@ -32,13 +32,12 @@ from bayesnmf.inference.ascent.settled_loadings import (
     full_size,
     local_pass,
     put_rows,
-    rows_of,
     rows_of_problem,
     settle,
 )
 from bayesnmf.inference.sides import MeanField, Problem, Side, State, exposure_of_components, update_loadings
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
-from bayesnmf.priors import Dirichlet, Distribution, Gamma
+from bayesnmf.priors import Distribution
 
 Array = NDArray[Any]
 LOCAL_TOL, LOCAL_ITER = 1e-2, 100  # a batch's rows are settled to this, relative to their largest loading
@@ -98,8 +97,9 @@ class Components:
         if q is None:  # values do not say how many counts they are from
             total, exposure = side.matrix * (problem.counts.total / len(side.matrix)), np.zeros((1, 1))
         else:
-            total = np.asarray(getattr(q, self._parameter)) - getattr(self.prior, self._parameter)
-            exposure = np.atleast_2d(np.asarray(getattr(q, "rate", 0.0)) - getattr(self.prior, "rate", 0.0))
+            counted = self.prior.counted
+            total = np.asarray(q.parameters[counted]) - self.prior.parameters[counted]
+            exposure = np.atleast_2d(q.parameters.get("rate", 0.0) - np.asarray(self.prior.parameters.get("rate", 0.0)))
         if np.all(exposure == exposure[:, :1]):
             exposure = exposure[:, :1]
         dtype = problem.counts.dtype
@@ -138,27 +138,22 @@ class Components:
         self.values[features] += (rate / factor) * total.T
         self.factor, self.sums, self.exposure = factor, sums, exposure
 
-    @property
-    def _parameter(self) -> str:
-        """The parameter of prior and q that totals are added to."""
-        return "shape" if isinstance(self.prior, Gamma) else "concentration"
-
     @cached_property
     def mergeable(self) -> bool:
         """Whether a sum of features has a distribution of the same family: unless their rates differ."""
-        rate = np.atleast_1d(getattr(self.prior, "rate", 0.0))
+        rate = np.atleast_1d(self.prior.parameters.get("rate", 0.0))
         return rate.shape[-1] == 1 and self.exposure.shape[-1] == 1
 
-    def _prior_of(self, features: Array) -> Gamma | Dirichlet:
+    def _prior_of(self, features: Array) -> Distribution:
         """Return the prior of some features and of the sum of all others."""
-        given = np.asarray(getattr(self.prior, self._parameter))
+        given = np.asarray(self.prior.parameters[self.prior.counted])
         m, each = len(self.values), given.shape and given.shape[-1] > 1
         few = given[..., features] if each else np.broadcast_to(given, (*given.shape[:-1], len(features)))
         if len(features) < m:
             whole = given.sum(axis=-1, keepdims=True) if each else given * m
             last = whole - few.sum(axis=-1, keepdims=True)
             few = np.concatenate([few, last], axis=-1)
-        return replace(self.prior, **{self._parameter: few})
+        return replace(self.prior, **{self.prior.counted: few})
 
 
 def with_counts(counts: Counts, mergeable: bool) -> tuple[Counts, Array]:
@@ -184,8 +179,8 @@ def step_on_batch(
     ----------
     part : Problem
         Of the batch's rows, with all features.
-    q : Gamma, Dirichlet, ScaledDirichlet or None
-        Where their loadings start; None is their counts shared out evenly.
+    q : Distribution or None
+        Mean field from which the loadings start; None is the start with counts shared out evenly.
     step : int
         Which step it is, counted from 1.
     """
@@ -240,7 +235,7 @@ def minibatch_ascent(
             for rows in batching.split(rng.permutation(n)) if within else []:
                 steps += 1
                 part = rows_of_problem(problem, rows)
-                at = step_on_batch(components, part, rows_of(q, rows), batching, steps, schedule.threads)
+                at = step_on_batch(components, part, q.rows(rows), batching, steps, schedule.threads)
                 put_rows(q, rows, at)
             trace.append(bound())
             within = False

@@ -22,7 +22,8 @@ from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.regression import poisson_regression
 from bayesnmf.kernels.cpu.sums import scale_rows, sum_rows
 from bayesnmf.kernels.cpu.vectors import is_padded, padded_copy
-from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet, ScaledProportions
+from bayesnmf.priors import Distribution
+from bayesnmf.priors.values import split
 
 Array = NDArray[Any]
 FLOOR = 1e-15
@@ -67,18 +68,12 @@ def _gammas(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
 
     A Dirichlet(η) on a component is Gamma(η, Σ(η − 1)): at sum 1 the best scale is 1 ([C] cor. 2).
     """
-    dtype = problem.counts.dtype
-    m = problem.counts.shape[1]
+    dtype, (n, m) = problem.counts.dtype, problem.counts.shape
     components, loadings = problem.components_prior, problem.loadings_prior
-    if isinstance(components, Gamma):
-        below, rate = (np.atleast_2d(each).T for each in (components.shape, components.rate))
-    else:
-        below = np.atleast_2d(components.concentration).T
-        full = np.broadcast_to(below, (m, below.shape[1]))
-        rate = (full - 1).sum(axis=0, keepdims=True)
-    pairs: list[tuple[Any, Any]] = [(0.0, 0.0), (below - 1, rate)]
-    if isinstance(loadings, Gamma) and isinstance(components, Gamma):
-        pairs[0] = (np.atleast_2d(loadings.shape) - 1, np.atleast_2d(loadings.rate))
+    less, rate = components.regression_terms(m)
+    pairs: list[tuple[Any, Any]] = [(0.0, 0.0), (less.T, rate.T)]
+    if _both_free(problem):
+        pairs[0] = loadings.regression_terms(n)
 
     def rows(each: Any) -> Array:
         each = np.atleast_2d(each)
@@ -89,12 +84,10 @@ def _gammas(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
 
 def _free(problem: Problem, state: State, totals: Totals) -> tuple[Array, Array]:
     """Return copies of both factors on the scale of the counts, off the floor at 0; the totals lend their memory."""
-    loadings = state.loadings.value
-    if isinstance(loadings, ScaledProportions):
-        loadings = loadings.proportions
-    if not isinstance(problem.loadings_prior, Gamma):
+    loadings, _ = split(state.loadings.value)
+    if problem.loadings_prior.support != "positive":
         loadings = loadings * problem.counts.row_totals[:, None].astype(loadings.dtype)
-    elif isinstance(problem.components_prior, Dirichlet) and not problem.loadings_prior.flat:
+    elif not (_both_free(problem) or problem.loadings_prior.flat):
         loadings = loadings * _shrinkage(problem.loadings_prior, loadings.dtype)
     components = state.components.matrix
     own = [
@@ -114,7 +107,7 @@ def _rescale(problem: Problem, priors: list[tuple[Array, Array]], loadings: Arra
     scale of every component is the best that the priors have for it, along a ridge where coordinates alone are slow.
     """
     sums = sum_rows(components.T)
-    if isinstance(problem.components_prior, Dirichlet):
+    if problem.components_prior.support == "simplex":
         _move_scale(loadings, components, sums)
         totals = problem.counts.row_totals[:, None].astype(loadings.dtype)
         scale = totals / loadings.sum(axis=1, keepdims=True)
@@ -146,25 +139,27 @@ def _best_scale(priors: list[tuple[Array, Array]], loadings: Array, transposed: 
     return np.divide(top, bottom, out=np.ones_like(top), where=bottom > 0)
 
 
-def _shrinkage(prior: Gamma, dtype: Any) -> Array:
+def _both_free(problem: Problem) -> bool:
+    """Whether neither side lies on a simplex."""
+    return problem.loadings_prior.support == problem.components_prior.support == "positive"
+
+
+def _shrinkage(prior: Distribution, dtype: Any) -> Array:
     """Return 1 + τ, by which rates τ of the loadings' prior divide them ([GP] lemma 6.1): (1, 1) or (n, 1)."""
-    return 1 + np.atleast_2d(prior.rate)[:, :1].astype(dtype)
+    _, rate = prior.regression_terms(1)
+    return 1 + rate[:, :1].astype(dtype)
 
 
 def _carried(problem: Problem, before: State, loadings: Array, components: Array) -> State:
     """Return free factors as the modes that the problem carries."""
-    value: Any = loadings
-    if not isinstance(problem.loadings_prior, Gamma):
-        kept: Any = before.loadings.value
-        kept = kept.proportions if isinstance(kept, ScaledProportions) else kept
-        filled = problem.counts.row_totals[:, None] > 0
-        value = np.where(filled, loadings / loadings.sum(axis=1, keepdims=True), kept)
-    elif isinstance(problem.components_prior, Dirichlet) and not problem.loadings_prior.flat:
-        value = loadings / _shrinkage(problem.loadings_prior, loadings.dtype)
-    if isinstance(problem.loadings_prior, ScaledDirichlet):
-        total = problem.counts.row_totals[:, None].astype(loadings.dtype)
-        value = ScaledProportions(value, problem.loadings_prior.scale.mode(total, np.ones_like(total, shape=(1, 1))))
+    prior, totals = problem.loadings_prior, problem.counts.row_totals[:, None]
+    if prior.support != "positive":
+        kept, _ = split(before.loadings.value)
+        loadings = np.where(totals > 0, loadings / loadings.sum(axis=1, keepdims=True), kept)
+    elif not (_both_free(problem) or prior.flat):
+        loadings = loadings / _shrinkage(prior, loadings.dtype)
+    value = prior.with_best_scale(loadings, totals.astype(loadings.dtype))
     return State(
-        problem.loadings_summary.at(problem.loadings_prior, value),  # type: ignore[attr-defined]
+        problem.loadings_summary.at(prior, value),  # type: ignore[attr-defined]
         problem.components_summary.at(problem.components_prior, components),  # type: ignore[attr-defined]
     )

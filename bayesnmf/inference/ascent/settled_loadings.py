@@ -30,7 +30,8 @@ from bayesnmf.inference.sides import (
 from bayesnmf.inference.status import Status
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.settling import settled_totals
-from bayesnmf.priors import Distribution, Gamma, ScaledProportions
+from bayesnmf.priors import Distribution
+from bayesnmf.priors.values import split
 
 Array = NDArray[Any]
 BLOCK_ROWS = 4096  # worked on at once: what a pass needs beside its result does not grow with the rows
@@ -76,7 +77,7 @@ def settle(problem: Problem, state: State, tol: float, max_iter: int, threads: i
     tol = within_rounding(tol, problem.counts.dtype)
     side, expects = state.loadings, isinstance(problem.loadings_summary, MeanField)
     value = side.value
-    means = value.proportions if isinstance(value, ScaledProportions) else value
+    means, _ = split(value)
     added, rate = _added_and_rate(problem, state)
     totals, updates = settled_totals(
         problem.counts.matrix, side.geometric, means, state.components.geometric, added, rate, tol, max_iter,
@@ -88,7 +89,7 @@ def settle(problem: Problem, state: State, tol: float, max_iter: int, threads: i
 
 
 def _added_and_rate(problem: Problem, state: State) -> tuple[Array, Array | None]:
-    """Return what is added to the totals of the loadings, and the rate of a Gamma conditional."""
+    """Return what is added to the totals of the loadings, and the rate of their conditional, if it has one."""
     prior, summary, rank = problem.loadings_prior, problem.loadings_summary, len(state.components.geometric)
     less = 1.0 if isinstance(summary, Mode) and summary.basis == "natural" else 0.0
 
@@ -96,9 +97,8 @@ def _added_and_rate(problem: Problem, state: State) -> tuple[Array, Array | None
         given = np.atleast_2d(given)
         return np.broadcast_to(given, (len(given), rank))
 
-    if isinstance(prior, Gamma):
-        return rows(prior.shape) - less, rows(np.asarray(prior.rate) + exposure_of_loadings(state))
-    return rows(prior.concentration) - less, None
+    added, rate = prior.settled_terms(exposure_of_loadings(state))
+    return rows(added) - less, None if rate is None else rows(rate)
 
 
 def within_rounding(tol: float, dtype: Any) -> float:
@@ -138,8 +138,8 @@ def local_pass(
 
     Parameters
     ----------
-    q : Gamma, Dirichlet or ScaledDirichlet
-        Of the loadings, arrays of full size; where it starts, and overwritten by where it ends.
+    q : Distribution
+        Mean field of the loadings, with arrays of full size: the start, which is overwritten by the end.
     max_iter : int
         Most updates of a row; 0 takes the bound at `q` as it is.
 
@@ -155,11 +155,11 @@ def local_pass(
         part = replace(
             problem,
             counts=counts,
-            loadings_prior=rows_of(problem.loadings_prior, block),
+            loadings_prior=problem.loadings_prior.rows(block),
             fixed_components=True,
             constant=False,
         )
-        state = State(part.loadings_summary.of(part.loadings_prior, rows_of(q, block)), components)
+        state = State(part.loadings_summary.of(part.loadings_prior, q.rows(block)), components)
         settled = settle(part, state, tol, max_iter, threads)
         loglik = allocate(part, settled.state, threads, "loadings").loglik
         bound += objective(part, settled.state, loglik) - components.penalty
@@ -195,28 +195,17 @@ def row_blocks_of(counts: Counts, nonzeros: int | None = None) -> Iterator[tuple
         yield slice(first, last), counts.block(first, last)
 
 
-def rows_of(distribution: Any, rows: Any) -> Any:
-    """Return a distribution of loadings for some of the rows; parameters shared by all rows stay as they are."""
-    return type(distribution)(
-        **{name: value[rows] if _by_row(value) else value for name, value in vars(distribution).items()}
-    )
-
-
 def full_size(q: Any, size: tuple[int, int]) -> Any:
     """Return a copy with parameters of full size, (n, K) or (n, 1), to be written into row by row."""
-    return type(q)(**{name: np.array(value) for name, value in vars(q.broadcast(size)).items()})
+    return q.broadcast(size).mapped(np.array)
 
 
 def put_rows(distribution: Any, rows: Any, new: Any) -> None:
     """Write the parameters of some rows into arrays of full size."""
-    for name, value in vars(distribution).items():
-        value[rows] = getattr(new, name)
+    for name, value in distribution.parameters.items():
+        value[rows] = new.parameters[name]
 
 
 def rows_of_problem(problem: Problem, rows: Any) -> Problem:
     """Return the problem of some of the rows."""
-    return replace(problem, counts=problem.counts.rows(rows), loadings_prior=rows_of(problem.loadings_prior, rows))
-
-
-def _by_row(value: Any) -> bool:
-    return np.ndim(value) == 2 and len(value) > 1
+    return replace(problem, counts=problem.counts.rows(rows), loadings_prior=problem.loadings_prior.rows(rows))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from bayesnmf.kernels.cpu.urn import Urn
-from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet
+from bayesnmf.priors import Dirichlet, Distribution, ScaledDirichlet
 
 Array = NDArray[Any]
 
@@ -39,14 +39,9 @@ def log_p_totals(
     """
     loadings_total = np.asarray(loadings_total, np.float64)
     components_total = np.asarray(components_total, np.float64)
-    n = len(loadings_total)
-    components = _evidence_of_side(components_prior, components_total)
-    if isinstance(loadings_prior, ScaledDirichlet):
-        scale = _evidence_of_side(loadings_prior.scale, loadings_total.sum(axis=1, keepdims=True))
-        return components + scale + _evidence_of_side(loadings_prior.proportions, loadings_total)
-    loadings = _evidence_of_side(loadings_prior, loadings_total)
-    # Rows of Dirichlet loadings sum to 1, and exp of minus that stands in the Poisson density of every sample.
-    return components + loadings - (n if isinstance(loadings_prior, Dirichlet) else 0)
+    found = components_prior.log_marginal(components_total) + loadings_prior.log_marginal(loadings_total)
+    # Loadings on the simplex have row sums 1, and exp of minus that stands in the Poisson density of every sample.
+    return found - (len(loadings_total) if loadings_prior.support == "simplex" else 0)
 
 
 def log_p_allocation(S: Array, loadings_prior: Distribution, components_prior: Dirichlet) -> float:
@@ -65,12 +60,6 @@ def log_p_allocation(S: Array, loadings_prior: Distribution, components_prior: D
     return totals - float(gammaln(S + 1.0).sum())
 
 
-def _evidence_of_side(prior: Gamma | Dirichlet, total: Array) -> float:
-    """Log ∫ p(side) side^total exp(−side) for a Gamma; without the exponential for rows on the simplex."""
-    conditional = prior.conditional(total, np.ones((1, 1)))
-    return prior.log_normaliser(total.shape) - conditional.log_normaliser(total.shape)
-
-
 def urn_of(loadings_prior: Distribution, components_prior: Dirichlet, rank: int, m: int) -> Urn:
     """Return the Pólya urn of the model: ratios of the marginals of two allocations that differ in one token.
 
@@ -78,10 +67,7 @@ def urn_of(loadings_prior: Distribution, components_prior: Dirichlet, rank: int,
     (`log_p_beside_urn`). A Gamma loading's token has weight (shape + A) / (rate + 1).
     """
     eta = np.atleast_2d(np.asarray(components_prior.concentration, np.float64))
-    if isinstance(loadings_prior, Gamma):
-        shape, weight = loadings_prior.shape, 1 / (1 + np.asarray(loadings_prior.rate, np.float64))
-    else:
-        shape, weight = loadings_prior.concentration, np.ones(())
+    shape, weight = loadings_prior.urn_terms()
     sums = np.ascontiguousarray(np.broadcast_to(eta, (rank, m)).sum(axis=1))
     return Urn(_rows(shape, rank), _rows(weight, rank), _rows(eta.T, rank), sums)
 
@@ -89,12 +75,13 @@ def urn_of(loadings_prior: Distribution, components_prior: Dirichlet, rank: int,
 def log_p_beside_urn(loadings_prior: Distribution, row_totals: Array, rank: int) -> float:
     """Log of what the urn leaves out of the probability of the tokens: it depends on the row totals alone."""
     size = (len(row_totals), rank)
-    if isinstance(loadings_prior, Gamma):
-        return _evidence_of_side(loadings_prior, np.zeros(size))
-    sums = np.broadcast_to(np.asarray(loadings_prior.concentration, np.float64), size).sum(axis=1)
+    if loadings_prior.support == "positive":
+        return loadings_prior.log_marginal(np.zeros(size))
+    concentration, _ = loadings_prior.urn_terms()
+    sums = np.broadcast_to(np.asarray(concentration, np.float64), size).sum(axis=1)
     simplex = float((gammaln(sums) - gammaln(sums + row_totals)).sum())
     if isinstance(loadings_prior, ScaledDirichlet):
-        return simplex + _evidence_of_side(loadings_prior.scale, row_totals[:, None])
+        return simplex + loadings_prior.scale.log_marginal(row_totals[:, None])
     return simplex - len(row_totals)
 
 

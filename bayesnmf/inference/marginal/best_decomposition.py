@@ -22,7 +22,7 @@ from bayesnmf.inference.marginal.allocation_model import log_p_totals
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
 from bayesnmf.kernels.cpu.allocation import Totals, expected_allocations
 from bayesnmf.kernels.cpu.decomposition import Gradients, decomposition_gradients
-from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet, ScaledProportions
+from bayesnmf.priors import Dirichlet, Distribution, ScaledDirichlet, ScaledProportions
 
 Array = NDArray[Any]
 GROWTH, LEAST_POWER = 1.5, 1e-8
@@ -196,8 +196,8 @@ def modes(model: AllocationModel, totals: Totals) -> tuple[ScaledProportions, Ar
     return ScaledProportions(proportions, scale), _mode_or_mean(model.components_prior, totals.components)
 
 
-def _mode_or_mean(prior: Dirichlet | Gamma, total: Array) -> Array:
-    shape = np.asarray(prior.concentration if isinstance(prior, Dirichlet) else prior.shape)
+def _mode_or_mean(prior: Distribution, total: Array) -> Array:
+    shape = np.asarray(prior.parameters[prior.counted])
     inside = (shape - 1 + total >= 0).all(axis=1, keepdims=True)
     return np.where(inside, prior.mode(total, np.ones((1, 1))), prior.conditional(total, np.ones((1, 1))).mean())
 

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference import alignment
-from bayesnmf.inference.sides import Value
-from bayesnmf.priors import ScaledProportions
+from bayesnmf.priors.values import Value, split
 
 Array = NDArray[Any]
 BATCHES = 20  # of each chain; an effective sample size from 4 chains is then known to about 16 %
@@ -43,9 +42,8 @@ class Summary(NamedTuple):
 
 def entries_of(loadings: Value, components: Array) -> Entries:
     """Make entries of one draw."""
-    if isinstance(loadings, ScaledProportions):
-        return Entries(loadings.proportions, components, loadings.scale[:, 0])
-    return Entries(loadings, components)
+    shares, scale = split(loadings)
+    return Entries(shares, components, scale)
 
 
 class Running:

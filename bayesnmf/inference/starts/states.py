@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.sides import MeanField, Problem, Side, State, update_components, update_loadings
 from bayesnmf.kernels.cpu.allocation import expected_allocations
-from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet, ScaledProportions, matrix
+from bayesnmf.priors import Distribution, ScaledProportions, matrix
+from bayesnmf.priors.values import split_scale
 
 Array = NDArray[Any]
 Given = Array | ScaledProportions | Distribution
@@ -68,17 +69,16 @@ def given_state(problem: Problem, loadings: Given, components: Given) -> State:
 
 
 def _is_bare(summary: Any, given: Given) -> bool:
-    return isinstance(summary, MeanField) and not isinstance(given, Gamma | Dirichlet | ScaledDirichlet)
+    return isinstance(summary, MeanField) and not isinstance(given, Distribution)
 
 
 def _given_side(problem: Problem, name: str, given: Given) -> Side:
     prior = getattr(problem, f"{name}_prior")
     summary = getattr(problem, f"{name}_summary")
     dtype = problem.counts.dtype
-    if isinstance(given, Gamma | Dirichlet | ScaledDirichlet):
-        parameters = {key: np.asarray(value, dtype) for key, value in vars(given).items()}
-        return summary.of(prior, type(given)(**parameters))
-    if isinstance(prior, ScaledDirichlet) and not isinstance(given, ScaledProportions):
+    if isinstance(given, Distribution):
+        return summary.of(prior, given.mapped(lambda value: value.astype(dtype, copy=False)))
+    if prior.support == "scaled simplex" and not isinstance(given, ScaledProportions):
         given = split_scale(given)
     if isinstance(given, ScaledProportions):
         given = ScaledProportions(given.proportions.astype(dtype), given.scale.astype(dtype))
@@ -87,10 +87,3 @@ def _given_side(problem: Problem, name: str, given: Given) -> Side:
     if _is_bare(summary, given):
         return Side(given, matrix(given), None, 0.0)
     return summary.at(prior, given)
-
-
-def split_scale(loadings: Array) -> ScaledProportions:
-    """Rows as proportions times a scale; a row of zeros has even proportions."""
-    scale = loadings.sum(axis=-1, keepdims=True)
-    even = np.full_like(loadings, 1 / loadings.shape[-1])
-    return ScaledProportions(np.divide(loadings, scale, out=even, where=scale > 0), scale)
