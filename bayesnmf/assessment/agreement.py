@@ -28,7 +28,6 @@ from bayesnmf.priors.checks import same_priors
 from bayesnmf.priors.pair import exchangeable
 from bayesnmf.results.cautions import cautions_of, labelled
 from bayesnmf.results.checks import check_comparable, check_reference, check_truth
-from bayesnmf.results.record import Draws
 from bayesnmf.results.relabelling import relabel
 from bayesnmf.text import as_lines
 from bayesnmf.writing import write_text
@@ -231,7 +230,7 @@ def _cautions(fits: Mapping[str, Fit], base: Fit, reference: str, table: pd.Data
     cautions = []
     for label, fit in fits.items():
         worst = (None, None)
-        if isinstance(fit._posterior, Draws):
+        if fit.estimate.kind == "draws":
             rows = table.loc[label]
             worst = (rows["max_r_hat"].max(skipna=False), rows["min_ess"].min(skipna=False))
         cautions += [labelled(label, caution) for caution in cautions_of(fit, *worst)]

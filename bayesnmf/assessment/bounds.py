@@ -15,7 +15,8 @@ from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.options import VI, methods_with
 from bayesnmf.priors import matrix
 from bayesnmf.results.checks import check_fit
-from bayesnmf.results.record import FitRecord, VariationalPosterior
+from bayesnmf.results.estimates import VariationalPosterior
+from bayesnmf.results.record import FitRecord
 
 
 class Estimate(NamedTuple):

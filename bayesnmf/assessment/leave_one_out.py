@@ -21,8 +21,9 @@ from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.datatree import GIVEN_TOTALS
-from bayesnmf.results.draws import columns, restrict_rows, take_draws
-from bayesnmf.results.record import Draws, effective_loadings
+from bayesnmf.results.draws import restrict_rows
+from bayesnmf.results.estimates import Draws, columns
+from bayesnmf.results.record import effective_loadings
 from bayesnmf.text import number
 
 if TYPE_CHECKING:
@@ -167,11 +168,10 @@ class _Cells:
     """Counts and draws of the cells that may be left out; cell c is row c // m and feature c % m of those asked for."""
 
     def __init__(self, fit: Fit, features: Array | None) -> None:
-        posterior: Draws = fit.posterior  # type: ignore[assignment]
         self.fit = fit
         self.counts: csr_array = columns(fit.counts.matrix.astype(np.float64), features)
         self.features = columns(fit.feature_names, features)
-        self.draws = take_draws(fit, (posterior.chains, posterior.draws), 0, features)
+        self.draws = fit.estimate.take(fit, fit.estimate.held, 0, features)  # type: ignore[arg-type]
         self.loadings = effective_loadings(fit, self.draws.loadings, self.draws.scale)
 
     def log_likelihood(self, chosen: Array) -> Array:

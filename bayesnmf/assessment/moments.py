@@ -12,9 +12,9 @@ from bayesnmf.fitting.fit import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.priors import simplex
 from bayesnmf.priors.specification import on_simplex
-from bayesnmf.results.draws import restrict_rows, take_draws
+from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.mixing import r_hat_and_ess
-from bayesnmf.results.record import Draws, effective_loadings
+from bayesnmf.results.record import effective_loadings
 
 Array = NDArray[Any]
 QUANTITIES = ("loadings", "components", "expected counts")
@@ -69,13 +69,10 @@ def draw_quantities(fit: Fit, reference: Fit, chosen: Entries, seed: int) -> dic
 def draw_sides(fit: Fit, reference: Fit, at: tuple[Array, Array], seed: int) -> tuple[Array, Array]:
     """Draws of loadings on the scale of the counts, and of components on the simplex, at some rows and features."""
     rows, features = at
-    posterior = fit._posterior
-    number = (1, 1) if posterior is None else (1, Q_DRAWS)
-    if isinstance(posterior, Draws):
-        number = (posterior.chains, posterior.draws)
+    number = fit.estimate.held or (1, Q_DRAWS)
     normalised = on_simplex(fit.priors.components)
     part = restrict_rows(fit, rows)
-    drawn = take_draws(part, number, seed, features if normalised else None)  # a sum needs all features
+    drawn = part.estimate.take(part, number, seed, features if normalised else None)  # a sum needs all features
     loadings, components = effective_loadings(part, drawn.loadings, drawn.scale), drawn.components
     if not normalised:
         loadings, components = _on_simplex(loadings, components)
@@ -120,7 +117,7 @@ def moments(draws: Array, interval: float) -> Moments:
 def judge(draws: Array, interval: float, fit: Fit) -> Moments:
     """Summarise the draws of a fit; draws of chains are autocorrelated, and have R-hat and an effective sample size."""
     found = moments(draws, interval)
-    if not isinstance(fit._posterior, Draws):
+    if fit.estimate.kind != "draws":
         return found
     from arviz_stats.base import array_stats
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.assessment.predictive_statistics import Gathered, ties_by_half
-from bayesnmf.checks import check_available, check_choice, check_count, check_fraction, check_size
+from bayesnmf.checks import check_choice, check_count, check_fraction, check_size
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.fitting.progress import ProgressReport, reporting
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.draws import LIMIT
-from bayesnmf.results.record import Draws, iterate_draws
-from bayesnmf.results.replication import replication_rng
+from bayesnmf.results.replication import pairs_to_replicate, replication_rng
 from bayesnmf.text import number, text_table
 
 if TYPE_CHECKING:
@@ -171,13 +169,9 @@ def predictive_checks(
     draws = check_count(draws, "draws")
     interval = check_fraction(interval, "interval")
     seed = check_count(seed, "seed", minimum=0)
-    if isinstance(fit._posterior, Draws):
-        check_available(draws, fit._posterior.chains * fit._posterior.draws, "draws")
     size = 8 * draws * sum(fit.counts.shape)  # all else is summed up
     check_size(size, LIMIT, "totals of all replicates", "ask for fewer draws")
-    pairs: Iterable[tuple[Array, Array]] = iterate_draws(fit, draws, seed)
-    if fit._posterior is None:
-        pairs = repeat((fit.expected_loadings, fit.components), draws)
+    pairs = pairs_to_replicate(fit, draws, seed)
     gathered = Gathered(fit)
     with reporting(progress) as report:
         interrupted = _visit_all(gathered, pairs, draws, seed, report)
@@ -243,7 +237,7 @@ def _against(observed: Array, replicated: Array, interval: float, names: Any) ->
 
 def _notes(fit: Fit) -> list[str]:
     notes = [TWICE]
-    if fit._posterior is None:
+    if fit.estimate.kind == "point":
         notes.append(POINT)
     if MODELS[fit.model].given_totals:
         notes.append(GIVEN)

@@ -19,7 +19,7 @@ from scipy.stats import binom
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.kernels.cpu.likelihood import cell_rates
-from bayesnmf.results.record import Draws, iterate_draws
+from bayesnmf.results.record import iterate_draws
 
 Array = NDArray[Any]
 MIXED = 1e-6
@@ -72,7 +72,7 @@ def score(fit: Fit, held_out: Counts, frequencies: Array, draws: int, seed: int,
     matrix = held_out.matrix
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     mixed_in = MIXED * frequencies[matrix.indices]
-    means = _LogMeans(matrix.shape[0], _number_of_draws(fit, most), isinstance(fit._posterior, Draws))
+    means = _LogMeans(matrix.shape[0], fit.estimate.length(most), fit.estimate.kind == "draws")
     mean_probability = np.zeros(matrix.nnz)
     for loadings, components in iterate_draws(fit, most, seed, shares=True):
         probability = cell_probabilities(matrix, rows, loadings, components)
@@ -82,17 +82,10 @@ def score(fit: Fit, held_out: Counts, frequencies: Array, draws: int, seed: int,
         if means.used % draws == 0 and not means.in_order and means.error() <= TARGET * held_out.total:
             break
     floored = int(np.sum((1 - MIXED) * mean_probability / means.used < mixed_in))
-    total, error = means.total(), 0.0 if fit._posterior is None else means.error()
+    total, error = means.total(), 0.0 if fit.estimate.kind == "point" else means.error()
     if not held_out.total:
         return Score(np.nan, floored, matrix.nnz, np.nan, means.used)
     return Score(total / held_out.total, floored, matrix.nnz, error / held_out.total, means.used)
-
-
-def _number_of_draws(fit: Fit, most: int) -> int:
-    """Return how many draws `iterate_draws` yields."""
-    if fit._posterior is None:
-        return 1
-    return min(most, fit._posterior.chains * fit._posterior.draws) if isinstance(fit._posterior, Draws) else most
 
 
 class _LogMeans:

@@ -19,7 +19,7 @@ from scipy.special import xlogy
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.priors import Priors, ScaledProportions
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.results.record import Draws
+from bayesnmf.results.estimates import Draws
 
 Array = NDArray[Any]
 

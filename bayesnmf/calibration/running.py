@@ -23,9 +23,8 @@ from bayesnmf.options import METHODS, NUTS, SVI, VI, Gibbs, Options
 from bayesnmf.options.checks import check_options
 from bayesnmf.priors import Priors
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.results.draws import evenly_spaced
+from bayesnmf.results.estimates import evenly_spaced
 from bayesnmf.results.mixing import r_hat_and_ess
-from bayesnmf.results.record import VariationalPosterior
 
 Array = NDArray[Any]
 TOTALS = 20
@@ -200,7 +199,7 @@ def _posterior_draws(study: Study, simulation: Simulation, seed: int) -> tuple[P
         fitted = fit(simulation.counts, study.model, study.rank, study.method, seed=seed, options=study.options)
     if fitted.status.reason == INTERRUPTED:
         raise KeyboardInterrupt
-    independent = isinstance(fitted.posterior, VariationalPosterior)
+    independent = fitted.estimate.kind == "mean field"
     kept: Any = fitted.sample_posterior(study.draws, chains=1, seed=seed) if independent else fitted.posterior
     chosen = evenly_spaced(study.draws, kept.chains * kept.draws)
     return points(kept, simulation, chosen), independent

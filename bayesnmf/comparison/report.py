@@ -166,7 +166,7 @@ def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | No
     from bayesnmf.assessment.measures import reference_of
 
     fits = comparison.fits
-    with_posterior = {name: fitted for name, fitted in fits.items() if fitted._posterior is not None}
+    with_posterior = {name: fitted for name, fitted in fits.items() if fitted.estimate.kind != "point"}
     totals = comparison.split.train.row_totals
     rows = comparison.split.train.row_names[np.argsort(-totals, kind="stable")[:SHOWN_ROWS]]
     reference = reference_of(fits)  # that of the table

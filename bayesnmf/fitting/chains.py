@@ -17,9 +17,10 @@ from bayesnmf.options import VI
 from bayesnmf.options.defaults import resolve_options
 from bayesnmf.priors.pair import exchangeable
 from bayesnmf.priors.values import split
+from bayesnmf.results.estimates import Draws
 from bayesnmf.results.label_switching import label_switching
 from bayesnmf.results.mixing import UNJUDGED, judged_parts, mixing, verdict
-from bayesnmf.results.record import Draws, FitRecord
+from bayesnmf.results.record import FitRecord
 from bayesnmf.results.relabelling import match
 
 Array = NDArray[Any]
@@ -78,23 +79,15 @@ def fit_of_draws(
         interrupted = True
     mixed, figures = verdict(found)
     reason = INTERRUPTED if interrupted else f"{log_joint.size} draws; {figures}"
-    return FitRecord(
-        model=job.model,
-        method=job.method,
-        rank=job.rank,
-        loadings=loadings.mean(axis=(0, 1)),
-        components=components.mean(axis=(0, 1)),
-        scale=None if scale is None else scale.mean(axis=(0, 1)),
+    return job.record(
+        loadings.mean(axis=(0, 1)),
+        components.mean(axis=(0, 1)),
+        None if scale is None else scale.mean(axis=(0, 1)),
         trace=log_joint,
         status=Status(mixed and not interrupted, reason, log_joint.size),
-        priors=job.options.priors,
-        options=job.options,
-        counts=job.counts,
-        seed=job.seed,
-        seconds=0.0,
         diagnostics={**diagnostics, **switching, **found},
         statistics=statistics,
-        _posterior=posterior,
+        estimate=posterior,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -41,7 +40,8 @@ from bayesnmf.options import MAP, VI
 from bayesnmf.priors import Priors
 from bayesnmf.priors.pair import with_sides
 from bayesnmf.priors.values import split
-from bayesnmf.results.record import FitRecord, VariationalPosterior
+from bayesnmf.results.estimates import Point, VariationalPosterior
+from bayesnmf.results.record import FitRecord
 
 
 def fit_closed_form(job: Job) -> FitRecord:
@@ -59,7 +59,7 @@ def fit_closed_form(job: Job) -> FitRecord:
             best = best._replace(status=status)
         except KeyboardInterrupt:
             best = interrupted(best)
-    return replace(fit_of_ascent(job, best), diagnostics=diagnostics)
+    return fit_of_ascent(job, best, diagnostics)
 
 
 def _finished(job: Job, ascent: Ascent) -> Ascent:
@@ -189,31 +189,25 @@ def _steps(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:
     return steps
 
 
-def fit_of_ascent(job: Job, ascent: Ascent) -> FitRecord:
-    """Make a `Fit` of where an ascent ended."""
-    state, posterior = ascent.state, None
+def fit_of_ascent(job: Job, ascent: Ascent, diagnostics: dict[str, float] | None = None) -> FitRecord:
+    """Make a fit of where an ascent ended."""
+    state: State = ascent.state
+    estimate: Point | VariationalPosterior = Point()
     for side in state:
         side.forget()
     loadings, scale = split(state.loadings.value)
     if state.loadings.conditional is not None:
-        posterior = VariationalPosterior(*(_compact(side.conditional) for side in state))
-    return FitRecord(
-        model=job.model,
-        method=job.method,
-        rank=job.rank,
-        loadings=np.ascontiguousarray(loadings),
-        components=np.ascontiguousarray(state.components.matrix),
-        scale=scale,
+        estimate = VariationalPosterior(*(_compact(side.conditional) for side in state))
+    return job.record(
+        np.ascontiguousarray(loadings),
+        np.ascontiguousarray(state.components.matrix),
+        scale,
         trace=np.asarray(ascent.trace),
         residuals=np.asarray(ascent.residuals) if ascent.residuals else None,
         status=ascent.status,
         priors=_priors(job.options.priors, ascent.problem),
-        options=job.options,
-        counts=job.counts,
-        seed=job.seed,
-        seconds=0.0,
-        diagnostics={},
-        _posterior=posterior,
+        diagnostics=diagnostics or {},
+        estimate=estimate,
     )
 
 

@@ -75,20 +75,12 @@ def _multipliers(job: Job, start: Any, rng: np.random.Generator) -> tuple[tuple[
 def _fit_of(job: Job, model: AllocationModel, found: Decomposition, diagnostics: dict[str, float]) -> FitRecord:
     """Make a `Fit` of a decomposition: the modes given S*, and the multipliers."""
     loadings, components = modes(model, found.point.totals)
-    return FitRecord(
-        model=job.model,
-        method=job.method,
-        rank=job.rank,
-        loadings=loadings.proportions,
-        components=components,
-        scale=loadings.scale[:, 0],
+    return job.record(
+        loadings.proportions,
+        components,
+        loadings.scale[:, 0],
         trace=np.asarray(found.trace),
         status=found.status,
-        priors=job.options.priors,
-        options=job.options,
-        counts=job.counts,
-        seed=job.seed,
-        seconds=0.0,
         diagnostics=diagnostics,
         multipliers=(found.point.loadings, found.point.components),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
@@ -24,7 +23,8 @@ from bayesnmf.options.checks import check_options
 from bayesnmf.options.defaults import resolve_options
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cure_of
-from bayesnmf.results.record import Draws, FitRecord
+from bayesnmf.results.estimates import Draws
+from bayesnmf.results.record import FitRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -226,9 +226,8 @@ def fit(
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
     with reporting(progress) as report:
-        started = time.perf_counter()
-        result = METHODS[method].run(Job(data, model, rank, method, seed, with_own_start(options), report))
-        result = Fit.of(replace(result, seconds=time.perf_counter() - started))
+        job = Job(data, model, rank, method, seed, with_own_start(options), report)
+        result = Fit.of(METHODS[method].run(job))
     _warn_if_not_converged(result)
     return result
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bayesnmf.checks import check_instance, check_size
 from bayesnmf.data.conversion import check_integer_counts
@@ -19,13 +21,16 @@ from bayesnmf.fitting.checks import (
 )
 from bayesnmf.fitting.keeping import size_kept
 from bayesnmf.fitting.progress import ProgressReport
+from bayesnmf.inference.status import Status
 from bayesnmf.options import MAP, METHODS, NUTS, VI, Gibbs, Options
 from bayesnmf.options.defaults import natural_basis
 from bayesnmf.priors import Dirichlet, Priors
 from bayesnmf.priors.checks import check_family, check_integrates_out, check_natural_basis
 from bayesnmf.priors.pair import with_sides
 from bayesnmf.priors.specification import PARAMETER, default_loadings
+from bayesnmf.results.record import FitRecord
 
+Array = NDArray[Any]
 LARGEST_FACTORS, LARGEST_DRAWS, LARGEST_TOKENS = 4 * 2**30, 4 * 2**30, 4 * 2**30
 
 
@@ -75,7 +80,8 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
 class Job:
     """A fit to be done, checked, with priors filled in: what every runner takes.
 
-    `report` is told label, steps done, steps in all, and the objective.
+    `report` takes a label, the number of steps done, that of all steps, and the objective. `started` is the time
+    from which the seconds of the fit are counted.
     """
 
     counts: Counts
@@ -85,3 +91,32 @@ class Job:
     seed: int
     options: Any
     report: ProgressReport
+    started: float = field(default_factory=time.perf_counter)
+
+    def record(
+        self,
+        loadings: Array,
+        components: Array,
+        scale: Array | None = None,
+        *,
+        trace: Array,
+        status: Status,
+        **more: Any,
+    ) -> FitRecord:
+        """Build the fit that a runner returns, with `more` attributes of a `FitRecord`: all fits are made here."""
+        attributes: dict[str, Any] = {"priors": self.options.priors, "diagnostics": {}, **more}
+        return FitRecord(
+            model=self.model,
+            method=self.method,
+            rank=self.rank,
+            loadings=loadings,
+            components=components,
+            scale=scale,
+            trace=trace,
+            status=status,
+            options=self.options,
+            counts=self.counts,
+            seed=self.seed,
+            seconds=time.perf_counter() - self.started,
+            **attributes,
+        )

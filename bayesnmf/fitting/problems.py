@@ -19,7 +19,7 @@ from bayesnmf.priors import Dirichlet, Distribution, Priors, ScaledProportions
 from bayesnmf.priors.simplex import component_sums, shares
 from bayesnmf.priors.specification import PARAMETER
 from bayesnmf.priors.values import join
-from bayesnmf.results.record import FitRecord, VariationalPosterior
+from bayesnmf.results.record import FitRecord
 
 Array = NDArray[Any]
 
@@ -81,8 +81,8 @@ def given_start(start: Start | FitRecord, loadings_prior: Any, components_prior:
     """
     if not isinstance(start, FitRecord):
         return start.loadings, start.components
-    q = start._posterior
-    if isinstance(q, VariationalPosterior) and type(q.loadings) is type(loadings_prior):
+    q: Any = start.estimate
+    if q.kind == "mean field" and type(q.loadings) is type(loadings_prior):
         if q.components is None:
             return q.loadings, start.components
         if type(q.components) is type(components_prior):

@@ -27,7 +27,8 @@ from bayesnmf.priors import Dirichlet
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.specification import PARAMETER
 from bayesnmf.priors.values import split, stacked
-from bayesnmf.results.record import Draws, FitRecord, VariationalPosterior
+from bayesnmf.results.estimates import Draws
+from bayesnmf.results.record import FitRecord
 
 MAX_ITER, TOL = 2000, 1e-8
 COMPONENT_DRAWS = 200
@@ -59,9 +60,9 @@ def project(fit: FitRecord, counts: Any, seed: int) -> FitRecord:
     data = as_counts(counts, dtype=fit.counts.dtype)
     check_same_features(fit.feature_names, data.feature_names)
     check_one_prior_for_all_rows(fit.priors.loadings)
-    if isinstance(fit._posterior, Draws):
+    if fit.estimate.kind == "draws":
         check_integer_counts(data, "transform with posterior draws", "round them, or use a fit by method='vi'")
-        result = _project_draws(fit, fit._posterior, data, seed)
+        result = _project_draws(fit, fit.estimate, data, seed)
     else:
         result = _project_closed_form(fit, data)
     return replace(result, counts=data, seconds=time.perf_counter() - started)
@@ -72,12 +73,12 @@ def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
     components: Side
     prior = Dirichlet(1.0) if fit.priors.components == PARAMETER else fit.priors.components
     given = np.asfortranarray(fit.components)
-    if fit._posterior is None:
+    if fit.estimate.kind == "point":
         options = fit.options if isinstance(fit.options, MAP) else MAP(priors=fit.priors)
         loadings_summary = Mode("natural" if natural_basis(options) else "log")
         components = Mode(estimated=fit.priors.components == PARAMETER).at(prior, given)  # type: ignore[arg-type]
-    elif isinstance(fit._posterior, VariationalPosterior) and fit._posterior.components is not None:
-        components = MeanField(component_axis=0).of(prior, fit._posterior.components)  # type: ignore[arg-type]
+    elif fit.estimate.components is not None:
+        components = MeanField(component_axis=0).of(prior, fit.estimate.components)  # type: ignore[arg-type]
     else:
         components = Mode(estimated=True).at(prior, given)  # type: ignore[arg-type]
     problem = Problem(data, fit.priors.loadings, prior, loadings_summary, Mode(), fixed_components=True)  # type: ignore[arg-type]
@@ -139,5 +140,5 @@ def _project_draws(fit: FitRecord, posterior: Draws, data: Counts, seed: int) ->
         diagnostics=_monte_carlo_errors(draws.loadings[0]),
         statistics=None,
         moments=None,
-        _posterior=draws,
+        estimate=draws,
     )

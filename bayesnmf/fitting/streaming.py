@@ -156,9 +156,8 @@ class MinibatchVI:
         data = problem.counts
         said = f"{rows} of {data.shape[0]} rows settled, components after {self.steps} steps"
         status = Status(rows == data.shape[0], said, self.steps)
-        job = Job(data, self.model, self.rank, "vi", self.seed, self._options, lambda *_: None)
-        fit = fit_of_ascent(job, Ascent(problem, state, [bound], [], status))
-        return Fit.of(replace(fit, seconds=time.perf_counter() - started))
+        job = Job(data, self.model, self.rank, "vi", self.seed, self._options, lambda *_: None, started)
+        return Fit.of(fit_of_ascent(job, Ascent(problem, state, [bound], [], status)))
 
     def elbo(self, counts: Any) -> float:
         """Estimate the bound of all rows from some, in nats: theirs in proportion, less KL(q(components) ‖ prior).

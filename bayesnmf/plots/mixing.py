@@ -15,8 +15,9 @@ from bayesnmf.fitting.fit import Fit
 from bayesnmf.options import methods_with
 from bayesnmf.plots.style import QUIET, SMALL, bare, panels, share_legend, shorten
 from bayesnmf.results.checks import check_fit
+from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import r_hat_and_ess
-from bayesnmf.results.record import Draws, trace_of_kept
+from bayesnmf.results.record import trace_of_kept
 
 Array = NDArray[Any]
 

@@ -214,7 +214,7 @@ def loadings_scatter(
 
 def _intervals(fit: Fit, target: Fit, interval: float) -> Array | None:
     """Ends of central intervals of the loadings, (2, n, K), a block of rows at a time; None for a point estimate."""
-    if fit._posterior is None:
+    if fit.estimate.kind == "point":
         return None
     n, tail = fit.counts.shape[0], (1 - interval) / 2
     ends = np.empty((2, n, fit.rank))

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from bayesnmf.checks import check_choice
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.plots.checks import check_matchable
-from bayesnmf.priors import Distribution, simplex
+from bayesnmf.priors import simplex
 
 Array = NDArray[Any]
 Side = Literal["loadings", "components"]
@@ -55,29 +55,13 @@ def normalised_components(fit: Fit) -> Array:
     return fit.components / sums(fit)[:, None]
 
 
-def quantiles(side: Distribution | Array, at: tuple[Array, Array], probabilities: ArrayLike) -> Array:
-    """Quantiles of some entries of a posterior, (probabilities, …).
-
-    Parameters
-    ----------
-    side : Distribution or ndarray (chains, draws, …)
-        Mean field of a side, or draws of it.
-    at : tuple of two index arrays
-        Which entries of the factor.
-    """
-    levels = np.asarray(probabilities, dtype=np.float64)
-    if isinstance(side, np.ndarray):
-        return np.quantile(side[(..., *at)].astype(np.float64), levels, axis=(0, 1))
-    return side.quantiles(at, levels)
-
-
 def summarise(fit: Fit, side: Side, at: tuple[Array, Array], interval: float) -> Interval:
     """Median and central interval of some entries, in the scale where components sum to 1."""
     component = at[1] if side == "loadings" else at[0]
     unit = sums(fit)[component] if side == "loadings" else 1 / sums(fit)[component]
-    posterior = None if fit._posterior is None else getattr(fit._posterior, side)
-    if posterior is None:
-        return Interval(getattr(fit, side)[at] * unit, None, None)
     tail = (1 - interval) / 2
-    low, middle, high = quantiles(posterior, at, [tail, 0.5, 1 - tail]) * unit
+    found = fit.estimate.quantiles(side, at, np.array([tail, 0.5, 1 - tail]))
+    if found is None:
+        return Interval(getattr(fit, side)[at] * unit, None, None)
+    low, middle, high = found * unit
     return Interval(middle, low, high)

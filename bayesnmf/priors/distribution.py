@@ -179,6 +179,15 @@ class Distribution(ABC):
         sizes = self.sizes(size)
         return type(self)(**{name: np.broadcast_to(value, sizes[name]) for name, value in vars(self).items()})
 
+    def reordered(self, order: Array, axis: int) -> Self:
+        """Return the distribution with entries `order` along an axis of the components, in parameters that have it."""
+
+        def along(value: Any) -> bool:
+            return np.ndim(value) >= -axis and np.shape(value)[axis] == len(order) and len(order) > 1
+
+        named = vars(self).items()
+        return type(self)(**{name: np.take(v, order, axis=axis) if along(v) else v for name, v in named})
+
     def rows(self, rows: Any) -> Self:
         """Return the distribution of some rows; parameters shared by all rows stay as they are."""
         return self.mapped(lambda value: value[rows] if value.ndim == 2 and len(value) > 1 else value)

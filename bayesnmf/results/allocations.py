@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bayesnmf.checks import check_names, check_size
 from bayesnmf.kernels.cpu.decomposition import cell_allocations
 from bayesnmf.results.draws import restrict_rows
-from bayesnmf.results.record import FitRecord, VariationalPosterior, iterate_draws
+from bayesnmf.results.record import FitRecord, iterate_draws
 
 Array = NDArray[Any]
 LIMIT = 2 * 2**30
@@ -57,10 +57,10 @@ def allocations(fit: FitRecord, rows: Iterable[Any] | None = None) -> Array:
 
 def _factors(fit: FitRecord) -> Iterator[tuple[Array, Array]]:
     """Yield the pairs whose products the counts are shared out by."""
-    q = fit._posterior
+    q: Any = fit.estimate
     if fit.multipliers is not None:
         yield fit.multipliers
-    elif isinstance(q, VariationalPosterior):
+    elif q.kind == "mean field":
         log_loadings = q.loadings.expected_log()
         loadings = np.exp(log_loadings - log_loadings.max(axis=1, keepdims=True))
         if q.components is None:

@@ -8,7 +8,7 @@ from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import MAP, METHODS
 from bayesnmf.results.label_switching import AMBIGUOUS_LIMIT
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
-from bayesnmf.results.record import Draws, FitRecord
+from bayesnmf.results.record import FitRecord
 
 
 def cure_of(result: FitRecord) -> str:
@@ -29,11 +29,11 @@ def mixing_of(fit: FitRecord) -> dict[str, float]:
 
     A fit saved before all parameters were judged is judged now. Draws of new rows by `transform` are no chains.
     """
-    if not isinstance(fit._posterior, Draws) or "r_hat_log_joint" not in fit.diagnostics:
+    if "r_hat_log_joint" not in fit.diagnostics:
         return {}
     if "max_r_hat" in fit.diagnostics:
         return fit.diagnostics
-    return mixing(judged_parts(fit._posterior, fit.seed), fit.trace)
+    return mixing(judged_parts(fit.estimate, fit.seed), fit.trace)  # type: ignore[arg-type]
 
 
 def cautions_of(fit: FitRecord, r_hat: float | None = None, ess: float | None = None) -> list[str]:
@@ -42,7 +42,7 @@ def cautions_of(fit: FitRecord, r_hat: float | None = None, ess: float | None = 
     Chains are judged by the components, the loadings of up to 50 rows and the log joint (`bayesnmf.results.mixing`),
     and by `r_hat` and `ess`, where these, of other parameters that are looked at, are worse.
     """
-    cautions, chains = [], isinstance(fit._posterior, Draws)
+    cautions, chains = [], fit.estimate.kind == "draws"
     if fit.status.reason == INTERRUPTED:
         cautions.append("was interrupted; its numbers are of what it had reached")
     elif not fit.status.converged and not chains:

@@ -75,7 +75,7 @@ def check_fit(fit: Any) -> None:
 
 def check_reference(reference: Any, fits: Mapping[str, Any]) -> str:
     """Return the label of a fit that has a posterior: the one asked for, else the first of the preferred method."""
-    with_posterior = [label for label, fit in fits.items() if fit._posterior is not None]
+    with_posterior = [label for label, fit in fits.items() if fit.estimate.kind != "point"]
     if reference is None and with_posterior:
         return min(with_posterior, key=lambda label: METHODS[fits[label].method].preference)
     if isinstance(reference, Hashable) and reference in with_posterior:

@@ -18,13 +18,11 @@ from bayesnmf.results.checks import check_fit
 from bayesnmf.results.draws import (
     LIMIT,
     chains_and_draws,
-    columns,
     draws_size,
-    evenly_spaced,
     restrict_rows,
-    take_draws,
 )
-from bayesnmf.results.record import Draws, FitRecord, VariationalPosterior, effective_loadings, trace_of_kept
+from bayesnmf.results.estimates import Draws, columns, evenly_spaced
+from bayesnmf.results.record import FitRecord, effective_loadings, trace_of_kept
 from bayesnmf.results.replication import replicate, replication_rng, selected_size
 
 Array = NDArray[Any]
@@ -113,7 +111,7 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
     cells = 8 * number[0] * number[1] * n * m * (asked.log_likelihood + asked.posterior_predictive)
     check_size(draws_size(fit, number, (n, m)) + cells, asked.limit, "the tree of draws", FEWER)
     part = restrict_rows(fit, rows)
-    values = take_draws(part, number, asked.seed, features)
+    values = part.estimate.take(part, number, asked.seed, features)
     coords: dict[Hashable, Array] = {
         "chain": np.arange(number[0]),
         "draw": np.arange(number[1]),
@@ -148,9 +146,9 @@ def _tree(fit: FitRecord, groups: dict[str, xr.Dataset], coords: dict[Hashable, 
         "model": fit.model,
         "method": fit.method,
     }
-    if fit._posterior is None:
+    if fit.estimate.kind == "point":
         about["point_estimate"] = 1
-    elif not isinstance(fit._posterior, Draws):
+    elif fit.estimate.kind == "mean field":
         about |= {"independent_draws": 1, "note": INDEPENDENT}
     for name, group in groups.items():
         labels = {dim: coords[dim] for dim in group.dims if dim in coords}
@@ -172,23 +170,23 @@ def _posterior_group(fit: FitRecord, values: Draws) -> xr.Dataset:
     }
     if values.scale is not None:
         group["scale"] = (("chain", "draw", "row"), values.scale)
-    if isinstance(fit._posterior, VariationalPosterior) and fit._posterior.components is None:
+    if fit.estimate.kind == "mean field" and fit.estimate.components is None:
         group["components"] += ({"point_estimate": 1},)
     return xr.Dataset(group)
 
 
 def _trace_group(fit: FitRecord, number: tuple[int, int]) -> dict[str, xr.Dataset]:
     """Return the log joint of the draws taken, or the objective and the KKT residual of the iterations."""
-    if not isinstance(fit._posterior, Draws):
+    if fit.estimate.kind != "draws":
         group = {"objective": ("iteration", np.array(fit.trace))}
         if fit.residuals is not None:
             group["kkt_residual"] = ("iteration", np.array(fit.residuals))
         return {"optimization": xr.Dataset(group)}
     log_joint = trace_of_kept(fit)
-    if log_joint.shape != (fit._posterior.chains, fit._posterior.draws):
+    if log_joint.shape != fit.estimate.held:
         return {}
     statistics = {"lp": log_joint, **(fit.statistics or {})}
-    spaced = evenly_spaced(number[1], fit._posterior.draws)
+    spaced = evenly_spaced(number[1], log_joint.shape[1])
     kept = {
         STATISTICS.get(name, name): (("chain", "draw"), values[: number[0], spaced])
         for name, values in statistics.items()

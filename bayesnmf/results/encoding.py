@@ -26,7 +26,8 @@ from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS, Options, Start
 from bayesnmf.priors import Priors, ScaledProportions
 from bayesnmf.priors.families import FAMILIES
-from bayesnmf.results.record import Draws, FitRecord, VariationalPosterior
+from bayesnmf.results.estimates import Draws, Estimate, Point, VariationalPosterior
+from bayesnmf.results.record import FitRecord
 from bayesnmf.results.saved_checks import check_saved_settings, check_saved_shapes
 
 Array = NDArray[Any]
@@ -50,7 +51,7 @@ def encode_fit(fit: FitRecord) -> Groups:
         **_encode_sides("/priors", fit.priors),
         **({} if fit.options.priors is fit.priors else _encode_sides("/options/priors", fit.options.priors)),
         **_encode_start(fit),
-        **_encode_posterior(fit._posterior),
+        **_encode_estimate(fit.estimate),
         **_encode_multipliers(fit),
         **({} if fit.statistics is None else {"/statistics": _encode_arrays(fit.statistics)}),
         **({} if fit.moments is None else {"/moments": _encode_arrays(fit.moments)}),
@@ -75,7 +76,7 @@ def decode_fit(tree: xr.DataTree) -> FitRecord:
         multipliers=_decode_multipliers(tree),
         statistics=_decode_arrays(tree["statistics"]) if "statistics" in tree.children else None,
         moments=_decode_arrays(tree["moments"]) if "moments" in tree.children else None,
-        _posterior=_decode_posterior(tree),
+        estimate=_decode_estimate(tree),
     )
     check_saved_shapes(fit)
     return fit
@@ -141,15 +142,15 @@ def _encode_start(fit: FitRecord) -> Groups:
     return _encode_sides("/start", start) if isinstance(start, Start) else {}
 
 
-def _encode_posterior(posterior: VariationalPosterior | Draws | None) -> Groups:
-    if isinstance(posterior, VariationalPosterior):
-        return _encode_sides("/posterior", posterior)
-    return {"/posterior": _encode_value(posterior)}
+def _encode_estimate(estimate: Estimate) -> Groups:
+    if isinstance(estimate, VariationalPosterior):
+        return _encode_sides("/posterior", estimate)
+    return {"/posterior": _encode_value(estimate if isinstance(estimate, Draws) else None)}
 
 
-def _decode_posterior(tree: xr.DataTree) -> VariationalPosterior | Draws | None:
+def _decode_estimate(tree: xr.DataTree) -> Any:
     group = tree["posterior"]
-    return VariationalPosterior(**_decode_sides(group)) if group.children else _decode_value(group)
+    return VariationalPosterior(**_decode_sides(group)) if group.children else _decode_value(group) or Point()
 
 
 def _encode_multipliers(fit: FitRecord) -> Groups:

@@ -18,7 +18,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 
 from bayesnmf.inference.side_by_side import side_by_side
-from bayesnmf.results.record import Draws
+from bayesnmf.results.estimates import Draws
 
 Array = NDArray[Any]
 R_HAT_LIMIT, ESS_LIMIT = 1.05, 100

@@ -3,65 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS, Options
-from bayesnmf.priors import Distribution, Priors
+from bayesnmf.priors import Priors
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.priors.values import split
+from bayesnmf.results.estimates import Draws, Point, VariationalPosterior
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True, eq=False)
-class VariationalPosterior:
-    """The closed-form q: independent over rows and components.
-
-    Attributes
-    ----------
-    loadings : Distribution
-        q of the loadings, of the family of their prior, with parameters (n, K); a ScaledDirichlet holds those of the
-        scale, (n, 1), as well.
-    components : Distribution or None
-        q of the components, with parameters (K, m). None where they are parameters without a posterior.
-    """
-
-    loadings: Distribution
-    components: Distribution | None
-
-
-@dataclass(frozen=True, eq=False)
-class Draws:
-    """Posterior draws, matched to one order of the components.
-
-    Attributes
-    ----------
-    loadings : ndarray (chains, draws, n, K)
-        Proportions where there is a scale.
-    components : ndarray (chains, draws, K, m)
-    scale : ndarray (chains, draws, n) or None
-        Under dirichlet_gamma.
-    """
-
-    loadings: Array
-    components: Array
-    scale: Array | None = None
-
-    @property
-    def chains(self) -> int:
-        """Number of chains."""
-        return self.loadings.shape[0]
-
-    @property
-    def draws(self) -> int:
-        """Draws in each chain."""
-        return self.loadings.shape[1]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,15 +43,15 @@ class FitRecord:
     multipliers: tuple[Array, Array] | None = None
     statistics: dict[str, Array] | None = None
     moments: dict[str, Array] | None = None
-    _posterior: VariationalPosterior | Draws | None = None
+    estimate: Point | VariationalPosterior | Draws = field(default_factory=Point)
 
     @property
     def posterior(self) -> VariationalPosterior | Draws:
         """The closed-form q (vi, svi) or the draws (gibbs, nuts)."""
-        if self._posterior is None:
+        if isinstance(self.estimate, Point):
             kind = self.method.upper()
             raise AttributeError(f"a {kind} fit has no posterior; fit with method='vi' (or 'gibbs', 'nuts', 'svi')")
-        return self._posterior
+        return self.estimate
 
     @property
     def row_names(self) -> Array:
@@ -156,22 +110,5 @@ def iterate_draws(fit: FitRecord, draws: int, seed: int, *, shares: bool = False
     With `shares`, loadings are without the scale or the given row totals, so that rows whose total is 0 have them too.
     From q they are independent; of gibbs and nuts they are evenly spaced among all chains; under map the one point.
     """
-
-    def scaled(loadings: Array, scale: Array | None) -> Array:
-        return loadings if shares else effective_loadings(fit, loadings, scale)
-
-    posterior = fit._posterior
-    if posterior is None:
-        yield scaled(fit.loadings, fit.scale), fit.components
-    elif isinstance(posterior, Draws):
-        total = posterior.chains * posterior.draws
-        for index in np.unique(np.linspace(0, total - 1, min(draws, total)).astype(int)):
-            at = divmod(int(index), posterior.draws)
-            scale = None if posterior.scale is None else posterior.scale[at]
-            yield scaled(posterior.loadings[at], scale), posterior.components[at]
-    else:
-        rng = np.random.default_rng(seed)
-        for _ in range(draws):
-            value: Any = posterior.loadings.draw(rng)
-            components = fit.components if posterior.components is None else posterior.components.draw(rng)
-            yield scaled(*split(value)), components
+    for loadings, scale, components in fit.estimate.iterate(fit, draws, seed):
+        yield loadings if shares else effective_loadings(fit, loadings, scale), components

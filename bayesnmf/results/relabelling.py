@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference import alignment
-from bayesnmf.priors import Priors
-from bayesnmf.priors.specification import PARAMETER
-from bayesnmf.results.record import Draws, FitRecord, VariationalPosterior
+from bayesnmf.priors import Distribution, Priors
+from bayesnmf.results.record import FitRecord
 
 Array = NDArray[Any]
 
@@ -32,17 +31,6 @@ def match(loadings: Array, components: Array) -> tuple[Array, Array, Array]:
 
 def relabel[F: FitRecord](fit: F, order: Array) -> F:
     """Permute loadings, components, posterior and priors: component `order[k]` becomes component k."""
-    posterior: Any = fit._posterior
-    if isinstance(posterior, Draws):
-        posterior = replace(
-            posterior,
-            loadings=posterior.loadings[..., order],
-            components=posterior.components[..., order, :],
-        )
-    elif isinstance(posterior, VariationalPosterior):
-        posterior = VariationalPosterior(
-            _permuted(posterior.loadings, order, -1), _permuted(posterior.components, order, -2)
-        )
     priors, given = _permuted_priors(fit.priors, order), fit.options.priors  # learned priors are not those given
     return replace(
         fit,
@@ -52,7 +40,7 @@ def relabel[F: FitRecord](fit: F, order: Array) -> F:
         moments=None if fit.moments is None else {k: _in_order(k, value, order) for k, value in fit.moments.items()},
         priors=priors,
         options=replace(fit.options, priors=priors if given is fit.priors else _permuted_priors(given, order)),
-        _posterior=posterior,
+        estimate=fit.estimate.reordered(order),
     )
 
 
@@ -64,16 +52,7 @@ def _in_order(name: str, values: Array, order: Array) -> Array:
 
 
 def _permuted_priors(priors: Priors, order: Array) -> Priors:
-    return Priors(_permuted(priors.loadings, order, -1), _permuted(priors.components, order, -2))
+    def reordered(prior: Any, axis: int) -> Any:
+        return prior.reordered(order, axis) if isinstance(prior, Distribution) else prior
 
-
-def _permuted(distribution: Any, order: Array, axis: int) -> Any:
-    """Permute every parameter that differs between components."""
-    if distribution is None or distribution == PARAMETER:
-        return distribution
-    changed = {}
-    for name, value in vars(distribution).items():
-        array = np.asarray(value)
-        along = array.ndim >= -axis and array.shape[axis] == len(order) and array.shape[axis] > 1
-        changed[name] = np.take(array, order, axis=axis) if along else value
-    return replace(distribution, **changed)
+    return Priors(reordered(priors.loadings, -1), reordered(priors.components, -2))

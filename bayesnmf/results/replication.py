@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Any
 
@@ -13,7 +13,7 @@ from bayesnmf.checks import check_available, check_count, check_names, check_siz
 from bayesnmf.data.checks import check_drawable
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.draws import LIMIT, restrict_rows
-from bayesnmf.results.record import Draws, FitRecord, iterate_draws
+from bayesnmf.results.record import FitRecord, iterate_draws
 
 Array = NDArray[Any]
 
@@ -30,19 +30,25 @@ def sample_posterior_predictive(
     positions = check_names(rows, fit.row_names, "rows")
     check_count(seed, "seed", minimum=0)
     draws = check_count(draws, "draws")
-    if isinstance(fit._posterior, Draws):
-        check_available(draws, fit._posterior.chains * fit._posterior.draws, "draws")
     n, m = selected_size(fit, positions, None)
     check_size(8 * draws * n * m, LIMIT, "replicated counts", "choose some with rows=, or fewer draws=")
     part = restrict_rows(fit, positions)
-    pairs: Iterable[tuple[Array, Array]] = iterate_draws(part, draws, seed)
-    if part._posterior is None:
-        pairs = repeat((part.expected_loadings, part.components), draws)
+    pairs = pairs_to_replicate(part, draws, seed)
     rng = replication_rng(seed)
     out = np.empty((draws, n, m), np.int64)
     for index, (loadings, components) in enumerate(pairs):
         out[index] = replicate(part, loadings @ components, rng)
     return out
+
+
+def pairs_to_replicate(fit: FitRecord, draws: int, seed: int) -> Iterator[tuple[Array, Array]]:
+    """Return pairs of loadings on the scale of the counts and components: draws, or the same point every time."""
+    if fit.estimate.kind == "point":
+        return repeat((fit.expected_loadings, fit.components), draws)
+    held = fit.estimate.held
+    if held is not None:
+        check_available(draws, held[0] * held[1], "draws")
+    return iterate_draws(fit, draws, seed)
 
 
 def selected_size(fit: FitRecord, rows: Array | None, features: Array | None) -> tuple[int, int]:

@@ -47,8 +47,8 @@ def check_saved_shapes(fit: Any) -> None:
         _check_shape(fit.multipliers[1], (rank, m), "multipliers of components")
     for name, values in (fit.moments or {}).items():
         _check_shape(values, np.shape(getattr(fit, name.split("_")[0])), f"moments[{name!r}]")
-    posterior = fit._posterior
-    if (posterior is None) != (METHODS[fit.method].posterior == "point"):
+    posterior = fit.estimate
+    if (posterior.kind == "point") != (METHODS[fit.method].posterior == "point"):
         others = " and ".join(methods_with("point"))
         raise ValueError(f"a posterior belongs to every method but {others}: this fit is by {fit.method}")
     for side, shape in (("loadings", (n, rank)), ("components", (rank, m))):

@@ -14,8 +14,9 @@ from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.results.cautions import cautions_of, labelled
 from bayesnmf.results.checks import check_components_have_posterior
 from bayesnmf.results.datatree import INDEPENDENT
-from bayesnmf.results.draws import LIMIT, chains_and_draws, draws_size, restrict_rows, take_draws
-from bayesnmf.results.record import Draws, FitRecord
+from bayesnmf.results.draws import LIMIT, chains_and_draws, draws_size, restrict_rows
+from bayesnmf.results.estimates import Draws
+from bayesnmf.results.record import FitRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +97,7 @@ def _group(fit: FitRecord, rows: Array | None, entries: tuple[Array, Array] | No
     number = chains_and_draws(fit, None, None)
     size = draws_size(fit, number, (part.counts.shape[0], len(chosen)))
     check_size(size, LIMIT, "the draws to be summarised", "choose fewer rows or features")
-    drawn = take_draws(part, number, 0, chosen)
+    drawn = part.estimate.take(part, number, 0, chosen)
     group = {} if rows is None else _loadings(part, drawn)
     if entries is not None:
         names = [f"{k}, {fit.feature_names[j]}" for k, j in zip(*entries, strict=True)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.sampling.running_moments import Entries, Running, summarise
 from bayesnmf.inference.status import INTERRUPTED, Status
-from bayesnmf.priors.values import join, split
+from bayesnmf.priors.values import join
+from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import judged_rows, r_hat_and_ess, verdict, worst_of
-from bayesnmf.results.record import Draws, FitRecord, VariationalPosterior
+from bayesnmf.results.record import FitRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,7 @@ def thinned[F: FitRecord](fit: F, most: int = STORED_BYTES) -> F:
     most : int
         Bytes that the draws may take.
     """
-    draws = fit._posterior
+    draws = fit.estimate
     if not isinstance(draws, Draws):
         return fit
     number = min(max(draws_within(fit, most) // draws.chains, 1), draws.draws)
@@ -53,7 +53,7 @@ def thinned[F: FitRecord](fit: F, most: int = STORED_BYTES) -> F:
     scale = None if draws.scale is None else draws.scale[:, ::every]
     statistics = None if fit.statistics is None else {k: value[:, ::every] for k, value in fit.statistics.items()}
     few = Draws(draws.loadings[:, ::every], draws.components[:, ::every], scale)
-    return replace(whole, statistics=statistics, _posterior=few)
+    return replace(whole, statistics=statistics, estimate=few)
 
 
 def _summed(draws: Draws, chain: int) -> Running:
@@ -93,20 +93,7 @@ def _columns(mean: Array, sd: Array | None, axis: int) -> dict[str, Array]:
 
 def _sd(fit: FitRecord, side: str) -> Array | None:
     """Posterior standard deviations of the loadings, the components or the scale; None without a posterior."""
-    posterior = fit._posterior
-    if fit.moments is not None:
-        return fit.moments[f"{side}_sd"]
-    if isinstance(posterior, Draws):
-        values = getattr(posterior, side)
-        return np.asarray(values.std(axis=(0, 1), ddof=int(values.shape[0] * values.shape[1] > 1)))
-    if isinstance(posterior, VariationalPosterior):
-        q = posterior.components if side == "components" else posterior.loadings
-        if q is None:
-            return None
-        shares, scale = split(q.variance())
-        variance: Any = scale if side == "scale" else shares
-        return np.sqrt(np.broadcast_to(variance, getattr(fit, side).shape))
-    return None
+    return fit.estimate.sd(fit, side) if fit.moments is None else fit.moments[f"{side}_sd"]
 
 
 def with_moments[F: FitRecord](fit: F, running: list[Running], every: int) -> F:

@@ -10,7 +10,7 @@ import numpy as np
 from bayesnmf.assessment.bounds import elbo_augmented, elbo_marginal
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.options import SVI, Start
-from bayesnmf.results.record import VariationalPosterior
+from bayesnmf.results.estimates import VariationalPosterior
 from bayesnmf.theorems.evidence import MARGINAL
 from bayesnmf.theorems.study import Study, plain_vi, rounding_of_bound, together, wide
 from bayesnmf.theorems.table import Claim, Row

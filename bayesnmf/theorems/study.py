@@ -17,7 +17,7 @@ from bayesnmf.fitting.fit import Fit, fit
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
 from bayesnmf.options import MAP, VI, Options
 from bayesnmf.results.draws import restrict_rows
-from bayesnmf.results.record import VariationalPosterior
+from bayesnmf.results.estimates import VariationalPosterior
 from bayesnmf.theorems.checks import check_effort
 
 Array = NDArray[Any]
@@ -82,7 +82,7 @@ class Part(NamedTuple):
             chosen,
             counts=self.of(fit.counts),
             components=components.mean(),
-            _posterior=VariationalPosterior(q.loadings, components),
+            estimate=VariationalPosterior(q.loadings, components),
         )
 
 

@@ -194,12 +194,12 @@ def test_the_scale_of_a_row_does_not_matter(model, method):
     if method == "map":
         scaled = replace(fitted, loadings=fitted.loadings * by)
     elif method == "gibbs":
-        scaled = replace(fitted, _posterior=replace(fitted.posterior, loadings=fitted.posterior.loadings * by))
+        scaled = replace(fitted, estimate=replace(fitted.posterior, loadings=fitted.posterior.loadings * by))
     elif model == "dirichlet_poisson":  # its scale is that of the given totals
         scaled = replace(fitted, counts=counts_of(fitted.counts.matrix.toarray() * by))
     else:
         q = replace(fitted.posterior.loadings, rate=fitted.posterior.loadings.rate / by)
-        scaled = replace(fitted, _posterior=replace(fitted.posterior, loadings=q))
+        scaled = replace(fitted, estimate=replace(fitted.posterior, loadings=q))
     one, two = (score(f, held_out, frequencies, 20, 6) for f in (fitted, scaled))
     np.testing.assert_allclose(two.per_count, one.per_count, rtol=1e-10)
     assert two.floored == one.floored
@@ -332,7 +332,7 @@ def test_overconfident_and_wrong_predictions_cover_less_and_diffuse_ones_more():
         bayesnmf.fit(np.ones((60, 40)), "poisson", K, "gibbs", seed=0, options=Gibbs(chains=1, warmup=0, draws=1)),
     )
     posterior = replace(scattered.posterior, loadings=draws, components=np.tile(components, (1, 60, 1, 1)))
-    assert pit_coverage(replace(scattered, _posterior=posterior), held_out, 60, 0) > right + 0.04
+    assert pit_coverage(replace(scattered, estimate=posterior), held_out, 60, 0) > right + 0.04
 
 
 @every_model

@@ -17,7 +17,7 @@ from bayesnmf.inference.sampling.nuts import _compile
 from bayesnmf.inference.sampling.svi import _build
 from bayesnmf.plots.calibration import ecdf_band
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.results.record import Draws
+from bayesnmf.results.estimates import Draws
 
 L = 99
 ALPHA = 0.01  # what a calibration is rejected at; a right one is in 1 of 100 suites, and seeds are fixed

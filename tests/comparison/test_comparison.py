@@ -22,7 +22,7 @@ from bayesnmf.comparison.running import Settings, compare
 from bayesnmf.fitting import chains
 from bayesnmf.inference import alignment
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.results.record import Draws
+from bayesnmf.results.estimates import Draws
 
 every_model = pytest.mark.parametrize("model", MODELS)
 

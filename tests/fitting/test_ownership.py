@@ -82,7 +82,7 @@ def test_a_fit_that_is_started_from_keeps_nothing_else_of_it(method):
     kind = {"gibbs": Gibbs, "nuts": NUTS, "svi": SVI, "map": MAP, "vi": VI, "bld": BLD}[method]
     few = {"draws": 4, "warmup": 4, "chains": 1} if method in ("gibbs", "nuts") else {"max_iter": 3}
     first = bayesnmf.fit(X, model, K, "bld" if method == "bld" else "vi", seed=0)
-    posterior, multipliers = first._posterior, first.multipliers
+    posterior, multipliers = first.estimate, first.multipliers
     fit = bayesnmf.fit(X, model, K, method, seed=0, options=kind(start=first, **few))
     gone = weakref.ref(first)
     del first

@@ -18,7 +18,7 @@ from bayesnmf.fitting.nuts_and_svi import log_joints
 from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.results.record import Draws, VariationalPosterior
+from bayesnmf.results.estimates import Draws, VariationalPosterior
 
 pytestmark = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")  # chains of a few draws
 
@@ -153,7 +153,7 @@ def test_the_result_is_a_maximum_over_the_loadings(model, kind):
     new = fitted.project(NEW)
     assert new.trace.shape == (2,)
     assert new.trace[1] > new.trace[0]
-    if new._posterior is not None:
+    if new.estimate.kind != "point":
         np.testing.assert_allclose(elbo_augmented(new), new.trace[1], rtol=1e-10)
         return
     prior, basis = fitted.priors.loadings, "log" if kind == "log" else "natural"
@@ -230,7 +230,7 @@ def given_components(model, priors, components):
     n, repeats = len(COUNTS), 200
     scale = None if fitted.scale is None else np.ones((1, repeats, n))
     draws = Draws(np.ones((1, repeats, n, K)), np.tile(components, (1, repeats, 1, 1)), scale)
-    return replace(fitted, _posterior=draws)
+    return replace(fitted, estimate=draws)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -280,7 +280,7 @@ def test_sampled_loadings_average_to_those_of_a_long_chain_and_lie_near_vi(model
     # The mean field's mean is close to the exact one, by a posterior standard deviation, while totals are shared out.
     q = VariationalPosterior(prior.conditional(np.ones((N, K)), np.ones((1, K))), None)
     as_vi = replace(
-        fitted, method="vi", options=plain_vi(), components=components, _posterior=q,
+        fitted, method="vi", options=plain_vi(), components=components, estimate=q,
         priors=Priors(prior, "parameter"),
     )  # fmt: skip
     assert np.mean(np.abs(as_vi.transform(NEW) - long.mean(axis=0)) < long.std(axis=0)) > 0.95
@@ -303,7 +303,7 @@ def test_many_draws_of_the_components_are_thinned_evenly():
     fitted = fit("gamma_poisson", "gibbs")
     many = np.arange(1.0, 1_001).reshape(2, 500, 1, 1) * np.ones((K, M))
     draws = Draws(np.ones((2, 500, N, K)), many, None)
-    new = replace(fitted, _posterior=draws).project(NEW[:2])
+    new = replace(fitted, estimate=draws).project(NEW[:2])
     used = new.posterior.components[0, :, 0, 0]
     assert len(used) == 200
     assert (used[0], used[-1]) == (1, 1_000)

@@ -21,7 +21,7 @@ from bayesnmf.plots.factors import leading_features
 from bayesnmf.plots.mixing import rank_counts, widest_entries
 from bayesnmf.plots.similarity import mean_cosines
 from bayesnmf.plots.style import wrapped
-from bayesnmf.plots.summaries import normalised_components, quantiles
+from bayesnmf.plots.summaries import normalised_components
 from bayesnmf.plots.traces import gap_to_best, running_mean
 
 RANK, ROWS, FEATURES = 3, 30, 12
@@ -284,7 +284,7 @@ def test_proportions_have_beta_quantiles(model):
     expected = beta.ppf([[0.05], [0.95]], alpha, alpha.sum() - alpha).T
     np.testing.assert_allclose(lines_of(ax, COLOURS["vi"])[:, :, 1], expected)
     at = np.zeros((1, 1), int), np.zeros((1, 1), int)
-    assert np.all(quantiles(bayesnmf.Dirichlet(np.ones((1, 1))), at, [0.05, 0.95]) == 1)  # rank 1
+    assert np.all(bayesnmf.Dirichlet(np.ones((1, 1))).quantiles(at, np.array([0.05, 0.95])) == 1)  # rank 1
 
 
 def test_loadings_carry_the_sum_of_gamma_components():
@@ -354,7 +354,7 @@ def test_ranks_of_equal_chains_are_even():
 def test_few_draws_have_no_diagnosis(fits):
     gibbs, kept = fits["gibbs"], fits["gibbs"].posterior
     posterior = replace(kept, loadings=kept.loadings[:, :3], components=kept.components[:, :3])
-    axes = plots.chains(replace(gibbs, trace=gibbs.trace[:, :3], _posterior=posterior), n=0)
+    axes = plots.chains(replace(gibbs, trace=gibbs.trace[:, :3], estimate=posterior), n=0)
     assert axes.shape == (1, 2)
     assert "nan" in axes[0, 0].get_title()
 

@@ -39,7 +39,7 @@ def fitted(kind):
         return bayesnmf.fit(COUNTS, "dirichlet_gamma", K, "bld", seed=0, options=BLD(max_iter=5, threads=1))
     fit = smallfits.fit("dirichlet_gamma", kind)
     if kind == "gibbs":  # few draws, so that bits of all parts are flipped
-        return replace(fit, _posterior=type(fit.posterior)(*(part[:, :3] for part in vars(fit.posterior).values())))
+        return replace(fit, estimate=type(fit.posterior)(*(part[:, :3] for part in vars(fit.posterior).values())))
     return fit
 
 

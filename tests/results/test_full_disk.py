@@ -101,14 +101,14 @@ def test_netcdf_takes_as_much_memory_again_as_the_file(tmp_path):
     code = """
 import sys, numpy as np, bayesnmf, xarray as xr
 from dataclasses import replace
-from bayesnmf.results.record import Draws
+from bayesnmf.results.estimates import Draws
 rng = np.random.default_rng(0)
 fit = bayesnmf.fit(rng.poisson(3.0, (100, 80)), rank=5, method="gibbs", seed=0,
                    options=bayesnmf.Gibbs(chains=1, draws=5, warmup=0, start="random"))
 fit.save(sys.argv[1])
 times = 5_000
 draws = Draws(*(np.tile(each, (1, times // 5, 1, 1)) for each in (fit.posterior.loadings, fit.posterior.components)))
-fit = replace(fit, _posterior=draws)
+fit = replace(fit, estimate=draws)
 def peak():
     return 1024 * int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 open("/proc/self/clear_refs", "w").write("5")

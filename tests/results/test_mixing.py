@@ -15,8 +15,8 @@ from bayesnmf.fitting.fit import Fit
 from bayesnmf.fitting.job import Job, resolve_priors
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.results.cautions import cautions_of, mixing_of
+from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import JUDGED_ROWS, judged_parts, mixing, r_hat_and_ess
-from bayesnmf.results.record import Draws
 
 
 def awkward(chains, draws, seed=0):

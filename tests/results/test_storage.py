@@ -105,7 +105,7 @@ def test_priors_are_kept(priors, tmp_path):
     fitted = fit(options=VI(priors=priors, max_iter=3, threads=1))
     loaded = round_trip(fitted, tmp_path / "fit.nc")
     assert same(fitted.priors.loadings, loaded.priors.loadings)
-    assert same(fitted._posterior, loaded._posterior)
+    assert same(fitted.estimate, loaded.estimate)
     np.testing.assert_equal(vars_of(fitted.priors.components), vars_of(loaded.priors.components))
 
 
@@ -125,7 +125,7 @@ def test_the_start_is_kept_so_that_the_fit_can_be_run_again(given, method, tmp_p
     loaded = round_trip(fitted, tmp_path / "fit.nc")
     assert isinstance(loaded.options.start, Start)
     again = fit("dirichlet_gamma", method, options=loaded.options)
-    assert same(again._posterior, fitted._posterior)
+    assert same(again.estimate, fitted.estimate)
 
 
 NAMES = {

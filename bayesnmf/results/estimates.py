@@ -1,0 +1,233 @@
+"""What a fit knows of its parameters: a point, a mean field, or draws, with one interface for all three.
+
+Rows or features are selected before anything is drawn, so that a few of very many cost little: rows of q are
+independent, and features of a Dirichlet that are not wanted are drawn as one, their sum.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.priors import Distribution
+from bayesnmf.priors.values import split
+
+if TYPE_CHECKING:
+    from bayesnmf.results.record import FitRecord
+
+Array = NDArray[Any]
+Kind = Literal["point", "mean field", "draws"]
+Drawn = tuple[Array, Array | None, Array]  # loadings (n, K), scale (n,) or None, components (K, m)
+
+
+class Estimate(ABC):
+    """Interface of a point, a mean field and draws. Methods take the fit, which holds the point summaries."""
+
+    kind: ClassVar[Kind]
+
+    @property
+    @abstractmethod
+    def held(self) -> tuple[int, int] | None:
+        """Numbers of chains and of draws in each; None where any number can be drawn."""
+
+    @abstractmethod
+    def take(self, fit: FitRecord, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
+        """Return draws (chains, draws, …) of all rows and of the features at some positions, by default of all."""
+
+    @abstractmethod
+    def iterate(self, fit: FitRecord, draws: int, seed: int) -> Iterator[Drawn]:
+        """Yield draws one at a time, at most as many as there are: evenly spaced among all chains."""
+
+    @abstractmethod
+    def rows(self, rows: Array, size: tuple[int, int]) -> Self:
+        """Return the estimate of some rows of loadings of the given size (n, K)."""
+
+    @abstractmethod
+    def reordered(self, order: Array) -> Self:
+        """Return the estimate with component `order[k]` as component k."""
+
+    @abstractmethod
+    def sd(self, fit: FitRecord, side: str) -> Array | None:
+        """Return standard deviations of "loadings", "components" or "scale"; None where there is no posterior."""
+
+    @abstractmethod
+    def quantiles(self, side: str, at: tuple[Array, Array], levels: Array) -> Array | None:
+        """Return quantiles (levels, …) of some entries of a side; None where there is no posterior."""
+
+    def length(self, most: int) -> int:
+        """Return how many draws `iterate` yields."""
+        return most if self.held is None else min(most, self.held[0] * self.held[1])
+
+
+def columns(values: Any, features: Array | None) -> Any:
+    """Take the features at some positions, those of the last axis; all by default."""
+    return values if features is None else values[..., features]
+
+
+def evenly_spaced(number: int, available: int) -> Array:
+    """Return positions of `number` of `available` draws, evenly spaced."""
+    return np.arange(number) * available // number
+
+
+@dataclass(frozen=True, eq=False)
+class Point(Estimate):
+    """No posterior: the point summaries of the fit are all there is."""
+
+    kind = "point"
+    held = (1, 1)
+
+    def take(self, fit: FitRecord, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
+        """Return the point as one draw."""
+        scale = None if fit.scale is None else fit.scale[None, None]
+        return Draws(fit.loadings[None, None], columns(fit.components[None, None], features), scale)
+
+    def iterate(self, fit: FitRecord, draws: int, seed: int) -> Iterator[Drawn]:
+        """Yield the point."""
+        yield fit.loadings, fit.scale, fit.components
+
+    def rows(self, rows: Array, size: tuple[int, int]) -> Point:
+        """Return itself."""
+        return self
+
+    def reordered(self, order: Array) -> Point:
+        """Return itself."""
+        return self
+
+    def sd(self, fit: FitRecord, side: str) -> None:
+        """Return None."""
+        return
+
+    def quantiles(self, side: str, at: tuple[Array, Array], levels: Array) -> None:
+        """Return None."""
+        return
+
+
+@dataclass(frozen=True, eq=False)
+class VariationalPosterior(Estimate):
+    """The closed-form q: independent over rows and components.
+
+    Attributes
+    ----------
+    loadings : Distribution
+        q of the loadings, of the family of their prior, with parameters (n, K); a ScaledDirichlet holds those of the
+        scale, (n, 1), as well.
+    components : Distribution or None
+        q of the components, with parameters (K, m). None where they are parameters without a posterior.
+    """
+
+    loadings: Distribution
+    components: Distribution | None
+
+    kind = "mean field"
+    held = None
+
+    def take(self, fit: FitRecord, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
+        """Draw independently from q."""
+        rng = np.random.default_rng(seed)
+        loadings, scale = split(self.loadings.draw(rng, number))
+        if self.components is None:
+            return Draws(loadings, np.tile(columns(fit.components, features), (*number, 1, 1)), scale)
+        q = self.components.broadcast(fit.components.shape)
+        components = q.draw(rng, number) if features is None else q.draw_features(rng, number, features)
+        return Draws(loadings, components, scale)
+
+    def iterate(self, fit: FitRecord, draws: int, seed: int) -> Iterator[Drawn]:
+        """Yield independent draws from q."""
+        rng = np.random.default_rng(seed)
+        for _ in range(draws):
+            loadings, scale = split(self.loadings.draw(rng))
+            yield loadings, scale, fit.components if self.components is None else self.components.draw(rng)
+
+    def rows(self, rows: Array, size: tuple[int, int]) -> VariationalPosterior:
+        """Return the q of some rows."""
+        return VariationalPosterior(self.loadings.broadcast(size).mapped(lambda value: value[rows]), self.components)
+
+    def reordered(self, order: Array) -> VariationalPosterior:
+        """Return the q whose parameters that differ between components are reordered."""
+        components = None if self.components is None else self.components.reordered(order, -2)
+        return VariationalPosterior(self.loadings.reordered(order, -1), components)
+
+    def sd(self, fit: FitRecord, side: str) -> Array | None:
+        """Return roots of the variances of q."""
+        q = self.components if side == "components" else self.loadings
+        if q is None:
+            return None
+        shares, scale = split(q.variance())
+        variance: Any = scale if side == "scale" else shares
+        return np.sqrt(np.broadcast_to(variance, getattr(fit, side).shape))
+
+    def quantiles(self, side: str, at: tuple[Array, Array], levels: Array) -> Array | None:
+        """Return quantiles of q, in closed form."""
+        q = getattr(self, side)
+        return None if q is None else q.quantiles(at, levels)
+
+
+@dataclass(frozen=True, eq=False)
+class Draws(Estimate):
+    """Posterior draws, matched to one order of the components.
+
+    Attributes
+    ----------
+    loadings : ndarray (chains, draws, n, K)
+        Proportions where there is a scale.
+    components : ndarray (chains, draws, K, m)
+    scale : ndarray (chains, draws, n) or None
+        Under dirichlet_gamma.
+    """
+
+    loadings: Array
+    components: Array
+    scale: Array | None = None
+
+    kind = "draws"
+
+    @property
+    def chains(self) -> int:
+        """Number of chains."""
+        return self.loadings.shape[0]
+
+    @property
+    def draws(self) -> int:
+        """Draws in each chain."""
+        return self.loadings.shape[1]
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """Numbers of chains and of draws in each."""
+        return self.chains, self.draws
+
+    def take(self, fit: FitRecord, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
+        """Return evenly thinned draws of the first chains."""
+        chains, kept = number[0], evenly_spaced(number[1], self.draws)
+        scale = None if self.scale is None else self.scale[:chains, kept]
+        return Draws(self.loadings[:chains, kept], columns(self.components[:chains, kept], features), scale)
+
+    def iterate(self, fit: FitRecord, draws: int, seed: int) -> Iterator[Drawn]:
+        """Yield draws that are evenly spaced among all chains."""
+        total = self.chains * self.draws
+        for index in np.unique(np.linspace(0, total - 1, min(draws, total)).astype(int)):
+            at = divmod(int(index), self.draws)
+            yield self.loadings[at], None if self.scale is None else self.scale[at], self.components[at]
+
+    def rows(self, rows: Array, size: tuple[int, int]) -> Draws:
+        """Return the draws of some rows."""
+        scale = None if self.scale is None else self.scale[:, :, rows]
+        return Draws(self.loadings[:, :, rows], self.components, scale)
+
+    def reordered(self, order: Array) -> Draws:
+        """Return the draws with their components reordered."""
+        return Draws(self.loadings[..., order], self.components[..., order, :], self.scale)
+
+    def sd(self, fit: FitRecord, side: str) -> Array:
+        """Return standard deviations of all draws."""
+        values = getattr(self, side)
+        return np.asarray(values.std(axis=(0, 1), ddof=int(self.chains * self.draws > 1)))
+
+    def quantiles(self, side: str, at: tuple[Array, Array], levels: Array) -> Array:
+        """Return quantiles of all draws."""
+        return np.quantile(getattr(self, side)[(..., *at)].astype(np.float64), levels, axis=(0, 1))
