@@ -8,6 +8,7 @@ import numpy as np
 
 from bayesnmf.checks import as_numbers
 from bayesnmf.options import METHODS, Start
+from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.checks import check_start
 from bayesnmf.options.defaults import regression_fault
 from bayesnmf.priors import Distribution
@@ -36,6 +37,25 @@ def check_regression(options: Any, loadings: Any, components: Any) -> None:
     fault = regression_fault(loadings, components)
     if fault:
         raise ValueError(f"algorithm={options.algorithm!r} needs {fault}")
+
+
+def check_families(options: Any, method: str, natural: bool) -> None:
+    """Refuse methods, algorithms and settings that need a part which the family of a prior lacks."""
+    asked = [(part, f"method={method!r}", "method='vi'") for part in METHODS[method].needs]
+    algorithm = getattr(options, "algorithm", None)
+    if algorithm is not None:
+        plain = algorithms_of(method)[0]
+        needs = ALGORITHMS[algorithm].needs
+        asked += [(part, f"algorithm={algorithm!r}", f"algorithm={plain!r}") for part in needs]
+    if getattr(options, "device", "cpu") == "gpu":
+        asked.append(("device", "device='gpu'", "device='cpu'"))
+    if getattr(options, "collapsed", False):
+        asked.append(("marginal", "collapsed Gibbs", "Gibbs(collapsed=False)"))
+    if method == "map" and not natural:
+        asked.append(("log_basis", "the mode in the log basis", "basis='natural'"))
+    for part, what, cure in asked:
+        check_has_part(options.priors.loadings, "loadings", part, what, cure)
+        check_has_part(options.priors.components, "components", part, what, cure)
 
 
 def check_learnable(learn: Any, loadings: Any, components: Any) -> None:

@@ -16,7 +16,7 @@ from bayesnmf.inference.ascent.coordinate_ascent import WINDOW, Ascent, Schedule
 from bayesnmf.inference.ascent.kkt import least_gradient
 from bayesnmf.inference.ascent.minibatch import Batching, minibatch_ascent
 from bayesnmf.inference.ascent.optimality import judged
-from bayesnmf.inference.ascent.poisson_regression import FLOOR, SWEEPS, regression_steps
+from bayesnmf.inference.ascent.poisson_regression import FLOOR, NEWTON_STEPS, regression_steps
 from bayesnmf.inference.ascent.settled_loadings import settling_steps, with_settled_loadings
 from bayesnmf.inference.device.checks import first_gpu
 from bayesnmf.inference.sides import Problem, State
@@ -37,6 +37,7 @@ from bayesnmf.inference.starts.racing import (
 )
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER
 from bayesnmf.options import MAP, VI
+from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Priors
 from bayesnmf.priors.pair import with_sides
 from bayesnmf.priors.values import split
@@ -156,14 +157,14 @@ def _ascent(
 
 def schedule_of(options: MAP | VI) -> Schedule:
     """Return the schedule of coordinate ascent that the options state."""
-    in_turn = options.algorithm in ("scd", "ccd", "settled")
+    algorithm = ALGORITHMS[options.algorithm or "em"]
     return Schedule(
-        kind="alternating" if in_turn else options.schedule or "joint",
+        kind="alternating" if algorithm.alternates else options.schedule or "joint",
         order=options.order,
-        sweeps=options.sweeps or SWEEPS.get(options.algorithm or "", 1),
+        sweeps=options.sweeps or algorithm.sweeps,
         max_iter=options.max_iter,
-        tol=1e-7 if options.tol is None else options.tol,
-        window=WINDOW if options.extrapolate or options.algorithm in ("gradient", "settled") else 1,
+        tol=algorithm.tol if options.tol is None else options.tol,
+        window=WINDOW if options.extrapolate or algorithm.uneven else 1,
         kkt_tol=options.kkt_tol if isinstance(options, MAP) else None,
         threads=options.threads,
     )
@@ -178,7 +179,7 @@ def batching_of(options: VI) -> Batching:
 
 def _steps(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:
     steps, floor = plain_steps(schedule), None
-    if options.algorithm in ("scd", "ccd"):
+    if options.algorithm in NEWTON_STEPS:
         steps, floor = regression_steps(problem, schedule, options.algorithm), FLOOR
     if options.algorithm == "settled":
         steps = settling_steps(schedule)

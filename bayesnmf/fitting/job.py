@@ -13,6 +13,7 @@ from bayesnmf.checks import check_instance, check_size
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.checks import (
+    check_families,
     check_learnable,
     check_posterior_exists,
     check_ranges,
@@ -55,6 +56,7 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     check_family(model, "loadings", priors.loadings, (n, rank))
     check_family(model, "components", priors.components, (rank, m))
     natural = isinstance(options, MAP) and natural_basis(options)
+    check_families(options, method, natural)
     check_posterior_exists(model, method, priors.loadings, priors.components, natural)
     if isinstance(options, MAP):
         if options.basis == "natural":

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bayesnmf.checks import check_choice, check_count, check_flag, check_nonnegative, check_positive, make_plain, shown
+from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.priors import Priors
 
 STARTS = ("race", "svd", "descent", "random")
@@ -54,7 +55,7 @@ def check_decomposition(options: Any) -> None:
 def check_map_algorithm(options: Any) -> None:
     """Check the algorithm of map against its other options."""
     if options.algorithm is not None:
-        check_choice(options.algorithm, "algorithm", ("em", "scd", "ccd"))
+        check_choice(options.algorithm, "algorithm", algorithms_of("map"))
     check_nonnegative(options.kkt_tol, "kkt_tol")
     if options.algorithm in (None, "em"):
         return
@@ -70,7 +71,7 @@ def check_map_algorithm(options: Any) -> None:
 def check_vi_algorithm(options: Any) -> None:
     """Check the algorithm of vi against its other options."""
     if options.algorithm is not None:
-        check_choice(options.algorithm, "algorithm", ("coordinate", "settled", "gradient", "minibatch"))
+        check_choice(options.algorithm, "algorithm", algorithms_of("vi"))
     _check_batches(options)
     if not isinstance(options.learn, tuple | list):
         raise TypeError(f"learn must be a tuple of sides, as in learn=('loadings',): found {shown(options.learn)}")
@@ -78,24 +79,18 @@ def check_vi_algorithm(options: Any) -> None:
         raise ValueError(f"learn must list sides, of 'loadings' and 'components': found {shown(options.learn)}")
     if options.algorithm in (None, "coordinate"):
         return
-    batches = options.algorithm == "minibatch"
+    algorithm = ALGORITHMS[options.algorithm]
     asked = {
-        "start='race'": isinstance(options.start, str) and options.start == "race" and options.algorithm != "settled",
+        "start='race'": isinstance(options.start, str) and options.start == "race" and not algorithm.races,
         "schedule": options.schedule is not None,
         "order": options.order != "loadings",
-        "sweeps": options.sweeps is not None and not batches,
-        "extrapolate": options.extrapolate and options.algorithm != "settled",
-        "learn": bool(options.learn) and options.algorithm != "settled",
+        "sweeps": options.sweeps is not None and options.algorithm != "minibatch",
+        "extrapolate": options.extrapolate and not algorithm.extrapolates,
+        "learn": bool(options.learn) and not algorithm.extrapolates,
     }
-    reasons = {
-        "settled": "loadings settle, then the components move",
-        "gradient": "a gradient moves everything at once",
-        "minibatch": "batches settle their loadings, then take one step of the components",
-    }
-    reason = reasons[options.algorithm]
     for name, given in asked.items():
         if given:
-            raise ValueError(f"{name} must go with algorithm='coordinate': {reason}; leave {name} out")
+            raise ValueError(f"{name} must go with algorithm='coordinate': {algorithm.why}; leave {name} out")
 
 
 def _check_batches(options: Any) -> None:
@@ -167,8 +162,8 @@ def check_device(options: Any) -> None:
     check_choice(options.device, "device", ("cpu", "gpu"))
     if options.device == "cpu":
         return
-    if options.algorithm not in (None, "em", "coordinate"):
-        only = "em" if hasattr(options, "basis") else "coordinate"
+    only = algorithms_of("map" if hasattr(options, "basis") else "vi")[0]
+    if options.algorithm not in (None, only):
         raise ValueError(
             f"device='gpu' must go with algorithm={only!r}: found {options.algorithm!r}, which runs on the CPU alone; "
             "leave device or algorithm out"

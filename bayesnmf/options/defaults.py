@@ -8,14 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.options.closed_form import MAP, VI
 from bayesnmf.options.methods import Options
 from bayesnmf.priors import Priors
 from bayesnmf.priors.specification import PARAMETER, on_simplex
-
-# Coordinate descent needs few iterations more for a gradient near 0 everywhere: newsgroups, K = 10, was 0.02 from it at
-# 1e-8 after 112 of them, and 0.0004 at 1e-9 after 28 more. The bound of minibatches wavers.
-TOL = {"scd": 1e-9, "ccd": 1e-9, "minibatch": 1e-4}
 
 
 def resolve_options(options: Options) -> Options:
@@ -23,13 +20,13 @@ def resolve_options(options: Options) -> Options:
     if not isinstance(options, MAP | VI):
         return options
     chosen: dict[str, Any] = {"algorithm": options.algorithm or _algorithm(options)}
-    in_steps = chosen["algorithm"] in ("gradient", "minibatch")
+    algorithm = ALGORITHMS[chosen["algorithm"]]
     if options.start is None:
         alone = "descent" if sparse(options.priors) else "svd"
-        chosen["start"] = alone if in_steps or options.device == "gpu" else "race"  # each climb would copy the counts
-    chosen["extrapolate"] = not in_steps if options.extrapolate is None else options.extrapolate
+        chosen["start"] = "race" if algorithm.races and options.device == "cpu" else alone
+    chosen["extrapolate"] = algorithm.extrapolates if options.extrapolate is None else options.extrapolate
     if options.tol is None:
-        chosen["tol"] = TOL.get(chosen["algorithm"], 1e-7)
+        chosen["tol"] = algorithm.tol
     return replace(options, **chosen)
 
 

@@ -40,6 +40,8 @@ class Method:
         Whether the counts must be whole numbers.
     takes_parameter : bool
         Whether the components may be "parameter", without a prior.
+    needs : tuple of str
+        Optional parts that the families of both priors must have (`bayesnmf.priors.distribution.OPTIONAL`).
     """
 
     options: type[Any]
@@ -52,6 +54,7 @@ class Method:
     models: tuple[str, ...] | None = None
     whole_counts: bool = False
     takes_parameter: bool = False
+    needs: tuple[str, ...] = ()
 
     def run(self, job: Any) -> Any:
         """Run a job."""
@@ -66,7 +69,7 @@ METHODS: dict[str, Method] = {
     "map": Method(MAP, _CLOSED, "point", "log joint", "raise max_iter or tol", 4, takes_parameter=True),
     "vi": Method(VI, _CLOSED, "mean field", "elbo_augmented", "raise max_iter or tol", 2, takes_parameter=True),
     "gibbs": Method(Gibbs, "bayesnmf.fitting.gibbs:fit_gibbs", "draws", "log joint", _MORE_DRAWS, 1, whole_counts=True),
-    "nuts": Method(NUTS, f"{_PROGRAMS}:fit_nuts", "draws", "log joint", _MORE_DRAWS, 0),
+    "nuts": Method(NUTS, f"{_PROGRAMS}:fit_nuts", "draws", "log joint", _MORE_DRAWS, 0, needs=("program",)),
     "svi": Method(
         SVI,
         f"{_PROGRAMS}:fit_svi",
@@ -76,6 +79,7 @@ METHODS: dict[str, Method] = {
         3,
         estimated=True,
         takes_parameter=True,
+        needs=("program",),
     ),
     "bld": Method(
         BLD,

@@ -74,7 +74,7 @@ class Dirichlet(Distribution):
         fallback = np.full_like(peak, 1 / peak.shape[-1]) if previous is None else previous.copy(order="K")
         return np.divide(peak, sums, out=fallback, where=sums > 0)
 
-    def balance(self, total: Array, exposure: Array | float = 0.0, less: float = 1.0) -> tuple[Array, Array]:
+    def balance(self, value: Array, total: Array, exposure: Any = 0.0, less: float = 1.0) -> tuple[Array, Array]:
         """Return Σ(α − less + total) and α − less: value × (the first) = total + (the second) at a mode inside.
 
         `less` is 1 in the natural basis, 0 in the log (softmax) basis.

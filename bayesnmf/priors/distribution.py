@@ -34,8 +34,7 @@ class Distribution(ABC):
     counted : str
         Name of the parameter to which a conditional adds the total.
     optional : frozenset of str
-        The optional parts that the family has: "learned", "gradient", "settled", "merged", "marginal", "program" and
-        "device" (`OPTIONAL` says what they are). Options that need another one are refused by name.
+        The optional parts that the family has, of those in `OPTIONAL`. Options that need another one are refused.
     by_row : tuple of str
         Names of the parameters with one number for each row, (n, 1).
     may_be_zero : tuple of str
@@ -67,14 +66,17 @@ class Distribution(ABC):
 
     @abstractmethod
     def conditional(self, total: Array, exposure: Array, *, reuse: bool = False) -> Self:
-        """Return the conditional given a total and an exposure; with `reuse` the total may be overwritten."""
+        """Return the conditional given a total and an exposure, its parameters matrices of the type of the total.
+
+        With `reuse` the total may be overwritten.
+        """
 
     @abstractmethod
     def mode(self, total: Any, exposure: Any, previous: Any = None, *, reuse: bool = False) -> Any:
         """Return the mode of the conditional; `previous` is kept where the mode is not unique."""
 
     @abstractmethod
-    def balance(self, total: Array, exposure: Any, less: float = 1.0) -> tuple[Array, Array]:
+    def balance(self, value: Array, total: Array, exposure: Any, less: float = 1.0) -> tuple[Array, Array]:
         """Return f and g with value × f = total + g at a mode inside; `less` is 1 in the natural basis, else 0."""
 
     @abstractmethod
@@ -193,11 +195,22 @@ class Distribution(ABC):
         return self.mapped(lambda value: value[rows] if value.ndim == 2 and len(value) > 1 else value)
 
 
+def plain_moments(q: Any, prior: Any, component_axis: int) -> Moments:
+    """Return the moments of a family that has no compiled loop for them."""
+    from bayesnmf.kernels.cpu.mean_field import Moments
+
+    expected_log = q.expected_log()
+    shift = expected_log.max(axis=component_axis, keepdims=True)
+    sums = q.mean().sum(axis=1 - component_axis, dtype=np.float64)
+    return Moments(sums, np.exp(expected_log - shift), shift, np.nan if prior is None else q.kl(prior))
+
+
 OPTIONAL = {
     "learned": "hyperparameters that can be learned",
     "gradient": "gradients of the bound",
     "settled": "rows that a compiled loop can settle",
     "regression": "modes that coordinate descent can find",
+    "log_basis": "the mean as the mode in the log basis",
     "merged": "sums of features in the same family",
     "marginal": "allocations whose factors integrate out",
     "program": "a NumPyro program",

@@ -133,7 +133,7 @@ class Gamma(Distribution):
         fallback = np.zeros_like(peak) if previous is None else previous.copy(order="K")
         return np.divide(peak, rate, out=fallback, where=rate > 0)
 
-    def balance(self, total: Array, exposure: Array, less: float = 1.0) -> tuple[Array, Array]:
+    def balance(self, value: Array, total: Array, exposure: Array, less: float = 1.0) -> tuple[Array, Array]:
         """Return rate + exposure and shape − less: value × (the first) = total + (the second) at a mode inside.
 
         `less` is 1 in the natural basis, 0 in the log basis.

@@ -88,9 +88,9 @@ class ScaledDirichlet(Distribution):
         scale = self.scale.mode(total.sum(axis=-1, keepdims=True), np.ones_like(total, shape=(1, 1)))
         return ScaledProportions(self.proportions.mode(total, exposure, kept, reuse=reuse), scale)
 
-    def balance(self, total: Array, exposure: Array | float, less: float = 1.0) -> tuple[Array, Array]:
+    def balance(self, value: Array, total: Array, exposure: Any, less: float = 1.0) -> tuple[Array, Array]:
         """Balance of the proportions; the mode of the scale does not depend on them."""
-        return self.proportions.balance(total, exposure, less)
+        return self.proportions.balance(value, total, exposure, less)
 
     def mean(self) -> ScaledProportions:
         """Expectations; the two are independent, so their product is the mean loading."""

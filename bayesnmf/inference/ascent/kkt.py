@@ -27,8 +27,9 @@ def kkt_residual(problem: Problem, state: State, totals: Totals) -> float:
     """
     largest = 0.0
     for prior, summary, side, total, exposure in _modes(problem, state, totals):
-        weight, added = prior.balance(total, exposure, 1.0 if summary.basis == "natural" else 0.0)
-        parts = [np.atleast_2d(each) for each in (split(side.value)[0], total, weight, added)]
+        value, _ = split(side.value)
+        weight, added = prior.balance(value, total, exposure, 1.0 if summary.basis == "natural" else 0.0)
+        parts = [np.atleast_2d(each) for each in (value, total, weight, added)]
         if side is state.components:
             parts = [each.T for each in parts]
         largest = max(largest, largest_imbalance(*parts))

@@ -28,7 +28,6 @@ from bayesnmf.priors.values import split
 Array = NDArray[Any]
 FLOOR = 1e-15
 NEWTON_STEPS = {"scd": 1, "ccd": 2}
-SWEEPS = {"scd": 3, "ccd": 1}  # of each side, where none are stated
 
 
 def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:

@@ -75,17 +75,40 @@ def settle(problem: Problem, state: State, tol: float, max_iter: int, threads: i
     if max_iter == 0:
         return Settled(state, Status(False, "no updates", 0), 0)
     tol = within_rounding(tol, problem.counts.dtype)
-    side, expects = state.loadings, isinstance(problem.loadings_summary, MeanField)
-    value = side.value
-    means, _ = split(value)
-    added, rate = _added_and_rate(problem, state)
-    totals, updates = settled_totals(
-        problem.counts.matrix, side.geometric, means, state.components.geometric, added, rate, tol, max_iter,
-        expects=expects, threads=threads,
-    )  # fmt: skip
+    if "settled" in problem.loadings_prior.optional:
+        side, expects = state.loadings, isinstance(problem.loadings_summary, MeanField)
+        means, _ = split(side.value)
+        added, rate = _added_and_rate(problem, state)
+        totals, updates = settled_totals(
+            problem.counts.matrix, side.geometric, means, state.components.geometric, added, rate, tol, max_iter,
+            expects=expects, threads=threads,
+        )  # fmt: skip
+    else:
+        totals, updates = _totals_by_updates(problem, state, tol, max_iter, threads)
     rows = int(np.count_nonzero(updates > 0))
     status = settled_status(rows, len(totals), tol, int(np.abs(updates).max(initial=0)))
     return Settled(update_loadings(problem, state, totals, reuse=True), status, rows)
+
+
+def _totals_by_updates(
+    problem: Problem, state: State, tol: float, max_iter: int, threads: int | None
+) -> tuple[Array, Array]:
+    """Return what `settled_totals` does, by whole updates: for families without a compiled loop."""
+    means, _ = split(state.loadings.value)
+    totals = np.array(allocate(problem, state, threads, "loadings").loadings)
+    updates = np.zeros(len(totals), np.int64)
+    moving = np.ones(len(totals), bool)
+    for done in range(1, max_iter + 1):
+        state = update_loadings(problem, state, totals)
+        now, _ = split(state.loadings.value)
+        change = np.abs(now - means).max(axis=1) > tol * now.max(axis=1)
+        updates[moving] = np.where(change[moving], -done, done)
+        moving &= change
+        if not moving.any():
+            break
+        totals[moving] = allocate(problem, state, threads, "loadings").loadings[moving]
+        means = now
+    return totals, updates
 
 
 def _added_and_rate(problem: Problem, state: State) -> tuple[Array, Array | None]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from bayesnmf.inference.ascent.coordinate_ascent import WINDOW, Schedule, ascend
 from bayesnmf.inference.ascent.extrapolation import extrapolated
-from bayesnmf.inference.ascent.poisson_regression import FLOOR, SWEEPS, regression_steps
+from bayesnmf.inference.ascent.poisson_regression import FLOOR, regression_steps
 from bayesnmf.inference.ascent.settled_loadings import SETTLED_ITER, settling_steps
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.starts.exchanging import exchanged, rough
@@ -30,6 +30,7 @@ from bayesnmf.inference.starts.racing import Climb, Show, climbing
 from bayesnmf.inference.starts.states import random_state
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import MAP, VI
+from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.options.defaults import sparse
 
 # Iterations without priors, before a sparse one is heeded: few were best on small counts, many on large ones.
@@ -105,7 +106,7 @@ def _explored(problem: Problem, rank: int, rng: np.random.Generator, threads: in
     """Carry the conditionals at factors of high likelihood, which exchanges of components have led to."""
     flat = flat_problem(problem.counts)
     schedule = rough(
-        Schedule("alternating", sweeps=SWEEPS["scd"], max_iter=MOST_EXPLORED, window=WINDOW, threads=threads)
+        Schedule("alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=MOST_EXPLORED, window=WINDOW, threads=threads)
     )
 
     def climber(problem: Problem, state: State) -> Climb:

@@ -15,11 +15,12 @@ from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, Steps, ascend
-from bayesnmf.inference.ascent.poisson_regression import SWEEPS, regression_steps
+from bayesnmf.inference.ascent.poisson_regression import regression_steps
 from bayesnmf.inference.sides import Mode, Problem, State
 from bayesnmf.inference.starts.states import random_state, state_from_totals
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.kernels.cpu.allocation import expected_allocations
+from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Dirichlet, Gamma
 
 Array = NDArray[Any]
@@ -62,7 +63,7 @@ def flattened_state(
     """
     flat = flat_problem(problem.counts)
     begin = data_state if word == "svd" else random_state
-    schedule = Schedule("alternating", sweeps=SWEEPS["scd"], max_iter=iterations, threads=threads)
+    schedule = Schedule("alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=iterations, threads=threads)
     fitted = led_up(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"))
     return at_factors(problem, fitted, threads)
 

@@ -16,12 +16,12 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER
+from bayesnmf.options.algorithms import ALGORITHMS
 
 MOST_STARTS, LEAST_STARTS = 16, 4
 LEAST_STEPS, MOST_STEPS = 50, 200  # allocation steps, or their worth, that every start has
 RACE_WORK = 2.5e9  # `work_of` times allocation steps, of all starts together: about a second on two cores
 PARAMETER_WORK = 20  # an update of a parameter, in nonzeros of an allocation step
-ALLOCATION_STEPS = {"em": 2, "coordinate": 3, "scd": 5, "ccd": 5, "settled": 8}  # what an iteration costs, about
 # In labels of progress on the way to a start, whose values are no objectives of the fit.
 LEADING_UP = "log-likelihood on the way to start"
 Show = Callable[..., None]
@@ -41,7 +41,7 @@ def number_of_starts(work: int) -> int:
 def length_of_race(work: int, algorithm: str) -> int:
     """Return how many iterations each start has in the race."""
     steps = RACE_WORK / (number_of_starts(work) * work)
-    return int(np.clip(steps, LEAST_STEPS, MOST_STEPS)) // ALLOCATION_STEPS[algorithm]
+    return int(np.clip(steps, LEAST_STEPS, MOST_STEPS)) // ALGORITHMS[algorithm].allocation_steps
 
 
 def race(starts: Sequence[Callable[[], Climb]], length: int, schedule: Schedule, show: Show) -> tuple[Climb, Ascent]:

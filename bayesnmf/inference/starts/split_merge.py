@@ -19,13 +19,14 @@ from scipy.special import xlogy
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule
-from bayesnmf.inference.ascent.poisson_regression import SWEEPS, regression_steps
+from bayesnmf.inference.ascent.poisson_regression import regression_steps
 from bayesnmf.inference.ascent.settled_loadings import row_blocks_of
 from bayesnmf.inference.sides import Problem, State, objective
 from bayesnmf.inference.starts.from_data import data_state, flat_problem, led_up
 from bayesnmf.inference.starts.states import state_from_totals
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.decomposition import cell_allocations
+from bayesnmf.options.algorithms import ALGORITHMS
 
 Array = NDArray[Any]
 LEAST_SHARE = 0.1  # of a count that a component must have for its split to heed the count
@@ -150,7 +151,9 @@ def _split(part: Counts, rng: np.random.Generator, threads: int | None) -> tuple
     if not part.nnz:
         return 0.0, Shares(np.full(n, 0.5), np.full(m, 0.5))
     problem = replace(flat_problem(part), constant=False)  # it is the same for one component and for two
-    schedule = Schedule("alternating", sweeps=SWEEPS["scd"], max_iter=SPLIT_ITERATIONS, tol=0, threads=threads)
+    schedule = Schedule(
+        "alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=SPLIT_ITERATIONS, tol=0, threads=threads
+    )
     fitted = led_up(problem, data_state(problem, 2, rng), schedule, regression_steps(problem, schedule, "scd"))
     totals = allocate(problem, fitted, threads)
     one = _rank_one(part.row_totals, part.feature_totals) - part.total
