@@ -12,7 +12,8 @@ import numpy as np
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.fitting.restarts import best_of
-from bayesnmf.inference.ascent.coordinate_ascent import WINDOW, Ascent, Schedule, Steps, ascend, plain_steps
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule, Steps, ascend, plain_steps
+from bayesnmf.inference.ascent.course import WINDOW
 from bayesnmf.inference.ascent.kkt import least_gradient
 from bayesnmf.inference.ascent.minibatch import Batching, minibatch_ascent
 from bayesnmf.inference.ascent.optimality import judged

@@ -9,7 +9,8 @@ from registry import plain_counts
 import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.inference.ascent.coordinate_ascent import WINDOW, Ascent, Schedule, ascend
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule, ascend
+from bayesnmf.inference.ascent.course import WINDOW
 from bayesnmf.inference.starts.contestants import contestants
 from bayesnmf.inference.starts.racing import (
     LEAST_STARTS,

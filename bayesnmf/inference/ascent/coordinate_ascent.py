@@ -16,13 +16,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from bayesnmf.inference.allocating import allocate
+from bayesnmf.inference.ascent.course import Course
 from bayesnmf.inference.ascent.kkt import kkt_residual
 from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
-from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
+from bayesnmf.inference.status import Status
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
 
-Progress = Callable[[int, float, State], None]
-WINDOW = 5  # for steps of varying boldness, of which one may be short because it was cut or went too far
+Progress = Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,10 @@ class Schedule:
     window: int = 1
     kkt_tol: float | None = None
     threads: int | None = None
+
+    def course(self, progress: Progress | None = None, **more: Any) -> Course:
+        """Return the course that these rules end; `more` as in `Course`."""
+        return Course(self.max_iter, self.tol, self.window, self.kkt_tol, progress, **more)
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -162,34 +166,20 @@ def ascend(
         Improves the priors of a state, before its objective is taken.
     """
     steps = steps or plain_steps(schedule)
-    trace: list[float] = []
-    residuals: list[float] = []
-    reached = (problem, state)
+    course = schedule.course(progress)
+    reached = problem, state
 
-    def end(converged: bool, reason: str) -> Ascent:
-        return Ascent(*reached, trace, residuals, Status(converged, reason, max(len(trace) - 1, 0)))
+    def residual() -> float | None:
+        return None if schedule.kkt_tol is None else kkt_residual(here.problem, here.state, here.totals)
 
-    try:
+    with course:
         here = visit(problem, state, schedule.threads, sides=schedule.visited)
         del state  # not to be held beside its successors
-        for iteration in range(schedule.max_iter + 1):
-            trace.append(here.value)
-            if schedule.kkt_tol is not None:
-                residuals.append(kkt_residual(here.problem, here.state, here.totals))
-            reached = (here.problem, here.state)
-            if progress is not None:
-                progress(iteration, here.value, here.state)
-            if np.isnan(here.value):
-                return end(False, NOT_A_NUMBER)
-            if settled(trace, schedule.tol, schedule.window):
-                return end(True, f"objective settled to {schedule.tol:g} relative")
-            if schedule.kkt_tol and residuals[-1] <= schedule.kkt_tol:
-                return end(True, f"KKT residual at most {schedule.kkt_tol:g} counts")
-            if iteration < schedule.max_iter:
-                here = next_iterate(here, steps, learn, schedule.threads, schedule.visited)
-    except KeyboardInterrupt:
-        return end(False, INTERRUPTED)
-    return end(False, f"all {schedule.max_iter} iterations done")
+        reached = here.problem, here.state
+        while course.reach(here.value, here.state, residual=residual()):
+            here = next_iterate(here, steps, learn, schedule.threads, schedule.visited)
+            reached = here.problem, here.state
+    return Ascent(*reached, course.trace, course.residuals, course.status)
 
 
 def visit(
@@ -213,10 +203,3 @@ def next_iterate(
         if new.value >= lowest:
             break
     return new
-
-
-def settled(trace: list[float], tol: float, window: int = 1) -> bool:
-    """Whether the objective has changed by less than `tol` times its size over the last `window` iterations."""
-    if tol == 0 or len(trace) <= window or not np.isfinite(trace[-1 - window]):
-        return False
-    return abs(trace[-1] - trace[-1 - window]) < tol * max(abs(trace[-1]), 1.0)

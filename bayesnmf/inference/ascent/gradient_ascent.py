@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
-from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Progress, Schedule, settled, visit
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Progress, Schedule, visit
 from bayesnmf.inference.sides import (
     Problem,
     Side,
@@ -25,7 +25,6 @@ from bayesnmf.inference.sides import (
     parameters_of,
     side_of,
 )
-from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
 from bayesnmf.priors import Distribution
 
 Array = NDArray[Any]
@@ -37,8 +36,7 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
 
     A step of L-BFGS is an iteration, whatever evaluations its line search takes.
     """
-    here: Iterate | None = None
-    trace: list[float] = []
+    course, reached = schedule.course(progress), state
     seen: dict[bytes, Iterate] = {}
 
     def at(logs: Array) -> Iterate:
@@ -57,38 +55,21 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
         gradient[np.abs(gradient) < NEGLIGIBLE] = 0  # else a first step of the inverse of its length overflows
         return -place.value, -gradient
 
-    def reach(place: Iterate) -> None:
-        nonlocal here
-        here = place
-        trace.append(here.value)
-        if progress is not None:
-            progress(len(trace) - 1, here.value, here.state)
+    def reach(place: Iterate) -> bool:
+        nonlocal reached
+        reached = place.state
+        return course.reach(place.value, place.state)
 
     def keep(logs: Array) -> None:
         place = at(logs)
-        if not place.value >= trace[-1]:
-            raise StopIteration
-        reach(place)
-        if settled(trace, schedule.tol, schedule.window):
+        if not place.value >= course.trace[-1] or not reach(place):
             raise StopIteration
 
-    def end(converged: bool, reason: str) -> Ascent:
-        reached = state if here is None else here.state
-        return Ascent(problem, reached, trace, [], Status(converged, reason, max(len(trace) - 1, 0)))
-
-    try:
-        reach(visit(problem, state, schedule.threads))
-        if np.isnan(trace[0]):
-            return end(False, NOT_A_NUMBER)
-        if schedule.max_iter:
+    with course:
+        if reach(visit(problem, state, schedule.threads)):
             said = _climb(negative, _pack(state), keep, schedule.max_iter)
-            if settled(trace, schedule.tol, schedule.window):
-                return end(True, f"objective settled to {schedule.tol:g} relative")
-            if len(trace) - 1 < schedule.max_iter:
-                return end(True, f"no step raises the objective ({said})")
-    except KeyboardInterrupt:
-        return end(False, INTERRUPTED)
-    return end(False, f"all {schedule.max_iter} iterations done")
+            course.end(True, f"no step raises the objective ({said})")
+    return Ascent(problem, reached, course.trace, [], course.status)
 
 
 def _climb(negative: Callable[[Array], Any], start: Array, keep: Callable[[Array], None], max_iter: int) -> str:

@@ -24,7 +24,8 @@ from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.ascent.coordinate_ascent import WINDOW, Ascent, Schedule
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
+from bayesnmf.inference.ascent.course import WINDOW
 from bayesnmf.inference.ascent.settled_loadings import (
     FINAL_ITER,
     FINAL_TOL,
@@ -36,12 +37,12 @@ from bayesnmf.inference.ascent.settled_loadings import (
     settle,
 )
 from bayesnmf.inference.sides import MeanField, Problem, Side, State, exposure_of_components, update_loadings
-from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
 from bayesnmf.priors import Distribution
 
 Array = NDArray[Any]
 LOCAL_TOL, LOCAL_ITER = 1e-2, 100  # a batch's rows are settled to this, relative to their largest loading
 SHARED_WORK = 5_000_000  # multiply-adds of a pass over a batch from which threads pay, on a busy machine too
+WORDS = "bound rose by less than {tol:g} relative in {window} epochs", "all {max_iter} epochs done"
 LEAST_FACTOR = 1e-6  # before running totals are multiplied out
 
 
@@ -218,46 +219,34 @@ def minibatch_ascent(
     n = problem.counts.shape[0]
     components = Components(problem, state.components, n)
     q = full_size(state.loadings.conditional, (n, len(state.components.matrix)))
-    trace: list[float] = []
-    steps, within, converged = 0, False, False
+    course = replace(schedule, window=WINDOW).course(report, at_rest=stalled, words=WORDS)
+    steps, moved = 0, False
 
     def bound(tol: float = 0.0, max_iter: int = 0) -> float:
         return local_pass(problem, components.side(), q, tol, max_iter, schedule.threads)[0]
 
-    def end(converged: bool, reason: str) -> Ascent:
-        loadings = problem.loadings_summary.of(problem.loadings_prior, q)
-        status = Status(converged, reason, max(len(trace) - 1, 0))
-        return Ascent(problem, State(loadings, components.side()), trace, [], status)
-
-    try:
-        for epoch in range(schedule.max_iter + 1):
-            within = epoch > 0
-            for rows in batching.split(rng.permutation(n)) if within else []:
-                steps += 1
+    with course:
+        going = course.reach(bound())
+        while going:
+            for rows in batching.split(rng.permutation(n)):
+                steps, moved = steps + 1, True
                 part = rows_of_problem(problem, rows)
                 at = step_on_batch(components, part, q.rows(rows), batching, steps, schedule.threads)
                 put_rows(q, rows, at)
-            trace.append(bound())
-            within = False
-            report(epoch, trace[-1])
-            if np.isnan(trace[-1]):
-                return end(False, NOT_A_NUMBER)
-            converged = stalled(trace, schedule.tol)
-            if converged:
-                break
-        if schedule.max_iter:
-            trace[-1] = bound(FINAL_TOL, FINAL_ITER)
-    except KeyboardInterrupt:
-        trace[len(trace) if within else -1 :] = [bound()]
-        return end(False, INTERRUPTED)
-    if converged:
-        return end(True, f"bound rose by less than {schedule.tol:g} relative in {WINDOW} epochs")
-    return end(False, f"all {schedule.max_iter} epochs done")
+            value = bound()
+            moved = False
+            going = course.reach(value)
+        if schedule.max_iter and not np.isnan(course.trace[-1]):
+            course.trace[-1] = bound(FINAL_TOL, FINAL_ITER)
+    if course.interrupted:  # what has been learned since the last bound counts, too
+        course.trace[len(course.trace) - (not moved) :] = [bound()]
+    loadings = problem.loadings_summary.of(problem.loadings_prior, q)
+    return Ascent(problem, State(loadings, components.side()), course.trace, [], course.status)
 
 
-def stalled(trace: list[float], tol: float) -> bool:
+def stalled(trace: list[float], tol: float, window: int) -> bool:
     """Whether the best of the last epochs exceeds the best before by less than `tol` times its size."""
-    if tol == 0 or len(trace) <= WINDOW:
+    if tol == 0 or len(trace) <= window:
         return False
-    before, lately = max(trace[:-WINDOW]), max(trace[-WINDOW:])
+    before, lately = max(trace[:-window]), max(trace[-window:])
     return lately - before < tol * max(abs(lately), 1.0)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy.special import digamma
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.inference.ascent.coordinate_ascent import WINDOW, settled
+from bayesnmf.inference.ascent.course import WINDOW, Course
 from bayesnmf.inference.marginal.allocation_model import log_p_totals
-from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
+from bayesnmf.inference.status import Status
 from bayesnmf.kernels.cpu.allocation import Totals, expected_allocations
 from bayesnmf.kernels.cpu.decomposition import Gradients, decomposition_gradients
 from bayesnmf.priors import Dirichlet, Distribution, ScaledDirichlet, ScaledProportions
@@ -28,6 +28,7 @@ Array = NDArray[Any]
 GROWTH, LEAST_POWER = 1.5, 1e-8
 # The longest step of a logarithm: exp of it neither overflows nor, of an entry of size 1, underflows.
 LONGEST = 50.0
+WORDS = "log p(S) settled to {tol:g} relative", "all {max_iter} iterations done"
 
 
 @dataclass(frozen=True)
@@ -123,30 +124,17 @@ def best_decomposition(
     Decomposition
         With multipliers in the gauge of `canonical`; log p(S) never falls along the trace.
     """
+    course = Course(max_iter, tol, WINDOW, progress=progress, words=WORDS)
     here = visit(model, *canonical(*start))
-    trace = [here.log_p]
     power = 1.0
-
-    def end(converged: bool, reason: str) -> Decomposition:
-        return Decomposition(here, trace, Status(converged, reason, len(trace) - 1))
-
-    if np.isnan(here.log_p):
-        return end(False, NOT_A_NUMBER)
-    try:
-        while len(trace) <= max_iter:
-            if progress is not None:
-                progress(len(trace) - 1, here.log_p)
+    with course:
+        while course.reach(here.log_p):
             new, power = _rise(model, here, power)
             if new is None:
-                return end(True, "no update raises log p(S)")
-            here = new
-            trace.append(here.log_p)
-            power *= GROWTH
-            if settled(trace, tol, WINDOW):
-                return end(True, f"log p(S) settled to {tol:g} relative")
-    except KeyboardInterrupt:
-        return end(False, INTERRUPTED)
-    return end(False, f"all {max_iter} iterations done")
+                course.end(True, "no update raises log p(S)")
+                break
+            here, power = new, power * GROWTH
+    return Decomposition(here, course.trace, course.status)
 
 
 def _rise(model: AllocationModel, here: Point, power: float) -> tuple[Point | None, float]:

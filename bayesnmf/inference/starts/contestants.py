@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayesnmf.inference.ascent.coordinate_ascent import WINDOW, Schedule, ascend
+from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
+from bayesnmf.inference.ascent.course import WINDOW
 from bayesnmf.inference.ascent.extrapolation import extrapolated
 from bayesnmf.inference.ascent.poisson_regression import FLOOR, regression_steps
 from bayesnmf.inference.ascent.settled_loadings import SETTLED_ITER, settling_steps
