@@ -148,3 +148,12 @@ def interior_state(priors: Priors, size: tuple[int, int], rank: int, rng: np.ran
 def with_parameter(priors: Priors) -> Priors:
     """Return the same priors with the components as a parameter."""
     return replace(priors, components="parameter")
+
+
+def heavy_tailed(rows, columns, seed=0):
+    """A full first row and column, and fewer counts further down and right."""
+    rng = np.random.default_rng(seed)
+    mean = 30.0 / (1 + np.arange(rows))[:, None] / (1 + np.arange(columns))
+    counts = rng.poisson(mean).astype(float)
+    counts[0], counts[:, 0] = 2, 3
+    return counts

@@ -134,11 +134,6 @@ def _ascent(
 ) -> Callable[[Problem, list[State], Schedule, Any], Ascent]:
     """Return the algorithm that the options name; it takes the state out of its list, as `climbing` asks."""
     options: MAP | VI = job.options
-    if device is not None:
-        from bayesnmf.inference.device.ascent import ascend_on
-
-        extrapolate = bool(options.extrapolate)
-        return lambda problem, held, schedule, show: ascend_on(device, problem, held.pop(), schedule, extrapolate, show)
     if options.algorithm == "gradient":
         from bayesnmf.inference.ascent.gradient_ascent import gradient_ascent
 
@@ -148,12 +143,20 @@ def _ascent(
         return lambda problem, held, schedule, show: minibatch_ascent(
             problem, held.pop(), schedule, batching, rng, show
         )
-    steps, learn = _steps(problem, options, schedule_of(options)), None
+    steps, learn = steps_of(problem, options, schedule_of(options)), None
     if isinstance(options, VI) and options.learn:
         from bayesnmf.inference.ascent.learning import learner
 
         learn = learner(options.learn)
-    return lambda problem, held, schedule, show: ascend(problem, held.pop(), schedule, steps, learn, show)
+
+    def climb(schedule: Schedule, show: Show, problem: Problem, state: State) -> Ascent:
+        return ascend(problem, state, schedule, steps, learn, show)
+
+    if device is None:
+        return lambda problem, held, schedule, show: climb(schedule, show, problem, held.pop())
+    from bayesnmf.inference.device.placing import on_device
+
+    return lambda problem, held, schedule, show: on_device(device, partial(climb, schedule, show), problem, held.pop())
 
 
 def schedule_of(options: MAP | VI) -> Schedule:
@@ -178,7 +181,8 @@ def batching_of(options: VI) -> Batching:
     return Batching(**stated, sweeps=options.sweeps)
 
 
-def _steps(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:
+def steps_of(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:
+    """Return what proposes the steps of the algorithm that the options name."""
     steps, floor = plain_steps(schedule), None
     if options.algorithm in NEWTON_STEPS:
         steps, floor = regression_steps(problem, schedule, options.algorithm), FLOOR

@@ -20,6 +20,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.kernels.cpu.mean_field import Moments
 from bayesnmf.kernels.cpu.sums import sum_rows
 from bayesnmf.priors import Distribution, matrix
+from bayesnmf.priors.arrays import as_number, namespace, on_host, precise
 from bayesnmf.priors.values import Value, parts_of, split
 
 Array = NDArray[Any]
@@ -60,7 +61,8 @@ class Side:
         """Σ of the value for each component, (K,), float64; components are in columns (1) or in rows (0)."""
         if component_axis not in self._sums:
             value = self.matrix
-            self._sums[component_axis] = sum_rows(value if component_axis == 1 else value.T)
+            rows = value if component_axis == 1 else value.T
+            self._sums[component_axis] = sum_rows(rows) if on_host(rows) else rows.sum(axis=0, dtype=np.float64)
         return self._sums[component_axis]
 
     def forget(self) -> None:
@@ -95,7 +97,11 @@ class Field(Side):
 
 
 class Summary(Protocol):
-    """How a conditional is carried."""
+    """How a conditional is carried; `basis` is that of a mode, else None."""
+
+    @property
+    def basis(self) -> Basis | None:
+        """The basis of a mode."""
 
     def carry(
         self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
@@ -112,7 +118,7 @@ def _point(value: Value, penalty: float) -> Side:
     if scale is None:
         return Side(value, shares, None, penalty)
     with np.errstate(divide="ignore"):  # the scale of an empty row may be 0; no count meets its logarithm
-        return Side(value, shares, np.log(scale[:, None]), penalty)
+        return Side(value, shares, namespace(scale).xp.log(precise(scale[:, None])), penalty)
 
 
 @dataclass(frozen=True)
@@ -145,7 +151,8 @@ class Mode:
         if self.basis == "log":
             with np.errstate(divide="ignore"):  # at a start with zeros the density of the logarithms is 0
                 jacobian = prior.log_jacobian(value)
-            penalty = penalty + jacobian if np.isfinite(jacobian) else -np.inf
+            xp = namespace(jacobian).xp
+            penalty = as_number(xp.where(xp.isfinite(jacobian), penalty + jacobian, -np.inf))
         return _point(value, penalty)
 
 
@@ -160,6 +167,8 @@ class MeanField:
     component_axis: int
     penalised: bool = True
     threads: int | None = None
+
+    basis = None
 
     def carry(
         self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
@@ -180,6 +189,8 @@ class Draw:
 
     rng: np.random.Generator
     threads: int | None = 1
+
+    basis = None
 
     def carry(
         self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
@@ -222,7 +233,8 @@ class Problem:
     """Counts, and for each side its prior and the way it is carried.
 
     `fixed_components` leaves the components as they are: `transform` of new samples. Without `constant` the objective
-    leaves out Σ log X!, which is a pass over the counts and which no parameter enters.
+    leaves out Σ log X!, which is a pass over the counts and which no parameter enters. `cells` are the counts on a
+    device, where the factors are then, too.
     """
 
     counts: Counts
@@ -232,6 +244,7 @@ class Problem:
     components_summary: Summary
     fixed_components: bool = False
     constant: bool = True
+    cells: Any = None
 
 
 def exposure_of_loadings(state: State) -> Array:
@@ -275,4 +288,4 @@ def objective(problem: Problem, state: State, loglik: float) -> float:
         loglik += float(counts.feature_totals @ components.log_shift.ravel())
     exposure = float(loadings.sums(1) @ components.sums(0))
     constant = counts.log_factorial if problem.constant else 0.0
-    return loglik - exposure - constant + loadings.penalty + components.penalty
+    return float(loglik - exposure - constant + loadings.penalty + components.penalty)

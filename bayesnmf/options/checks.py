@@ -168,7 +168,5 @@ def check_device(options: Any) -> None:
             f"device='gpu' must go with algorithm={only!r}: found {options.algorithm!r}, which runs on the CPU alone; "
             "leave device or algorithm out"
         )
-    if getattr(options, "learn", ()):
-        raise ValueError("learn must go with device='cpu', where the priors are improved; leave device or learn out")
     if options.threads is not None:
         raise ValueError(f"threads must go with device='cpu': found threads={options.threads}; leave threads out")

@@ -68,9 +68,8 @@ class MAP:
     dtype : {"float64", "float32"}
         Of the factors.
     device : {"cpu", "gpu"}
-        "gpu": the iterations run on JAX's first GPU, with algorithm "em" ("coordinate" under vi) and without `learn`
-        and `threads`; starts are made on the CPU, and `start` of None is "svd", or "descent" where a prior is below 1.
-        Progress and Ctrl-C come up to 50 iterations late.
+        "gpu": counts and factors lie on JAX's first GPU, with algorithm "em" ("coordinate" under vi) and without
+        `threads`. Starts are made on the CPU, and `start` of None is "svd", or "descent" where a prior is below 1.
     """
 
     priors: Priors = field(default_factory=Priors)

@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammaln, polygamma
+from scipy.special import polygamma
 
-from bayesnmf.priors.distribution import OPTIONAL, Distribution, log_marginal_of
-from bayesnmf.priors.gamma import (
-    LEAST_DIVISOR,
+from bayesnmf.priors.arrays import (
     added,
-    moments_of,
-    positive_exp,
-    seed_of,
+    as_array,
+    as_number,
+    divided,
+    log_sum,
+    namespace,
+    on_host,
+    precise,
+    row_sums,
     shape_minus_one,
-    spread,
     weighted_log_sum,
 )
+from bayesnmf.priors.distribution import OPTIONAL, Distribution, log_marginal_of, plain_moments
+from bayesnmf.priors.gamma import LEAST_DIVISOR, moments_of, positive_exp, seed_of, spread
 from bayesnmf.priors.learning import learned_concentration
 
 if TYPE_CHECKING:
@@ -68,25 +72,21 @@ class Dirichlet(Distribution):
         The exposure is constant along the simplex and does not enter. With `reuse` the total may be overwritten.
         """
         peak = shape_minus_one(self.concentration, total, reuse)
-        sums = peak.sum(axis=-1, keepdims=True)
-        if (sums > 0).all():
-            return np.divide(peak, sums, out=peak)
-        fallback = np.full_like(peak, 1 / peak.shape[-1]) if previous is None else previous.copy(order="K")
-        return np.divide(peak, sums, out=fallback, where=sums > 0)
+        return divided(peak, row_sums(peak), previous, 1 / peak.shape[-1])
 
     def balance(self, value: Array, total: Array, exposure: Any = 0.0, less: float = 1.0) -> tuple[Array, Array]:
         """Return Σ(α − less + total) and α − less: value × (the first) = total + (the second) at a mode inside.
 
         `less` is 1 in the natural basis, 0 in the log (softmax) basis.
         """
-        beyond = np.asarray(self.concentration) - less
-        sums = np.broadcast_to(beyond, total.shape).sum(axis=-1, keepdims=True)
+        beyond = as_array(self.concentration) - less
+        sums = namespace(beyond).xp.broadcast_to(beyond, total.shape).sum(axis=-1, keepdims=True)
         return sums + total.sum(axis=-1, keepdims=True, dtype=np.float64), beyond
 
     def mean(self) -> Array:
         """Expectation, α / Σα."""
-        alpha = np.asarray(self.concentration)
-        return alpha / alpha.sum(axis=-1, keepdims=True)
+        alpha = as_array(self.concentration)
+        return alpha / row_sums(alpha)
 
     def variance(self) -> Array:
         """Variances, E(1 − E) / (Σα + 1)."""
@@ -95,7 +95,8 @@ class Dirichlet(Distribution):
 
     def expected_log(self) -> Array:
         """E log, ψ(α) − ψ(Σα)."""
-        alpha = np.asarray(self.concentration)
+        alpha = precise(self.concentration)
+        digamma = namespace(alpha).special.digamma
         return digamma(alpha) - digamma(alpha.sum(axis=-1, keepdims=True))
 
     def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> Array:
@@ -116,28 +117,23 @@ class Dirichlet(Distribution):
 
     def log_normaliser(self, size: tuple[int, ...]) -> float:
         """Σ over rows of logΓ(Σα) − Σ logΓ(α), for a factor of the given size."""
-        alpha = np.atleast_1d(np.asarray(self.concentration, np.float64))
+        xp, special = namespace(self.concentration)
+        alpha, gammaln = xp.atleast_1d(xp.asarray(self.concentration, np.float64)), special.gammaln
         repeats = size[-1] / alpha.shape[-1]
         terms = gammaln(repeats * alpha.sum(axis=-1)) - repeats * gammaln(alpha).sum(axis=-1)
-        return float(terms.sum() * (math.prod(size[:-1]) / terms.size))
+        return as_number(terms.sum() * (math.prod(size[:-1]) / terms.size))
 
     def log_density(self, value: Array) -> float:
         """Sum of log densities at `value`, in nats; not 0 at α = 1, where it is Σ logΓ(m)."""
-        return weighted_log_sum(np.asarray(self.concentration) - 1, value) + self.log_normaliser(value.shape)
-
-    def expected_log_and_kl(self, prior: Dirichlet) -> tuple[Array, float]:
-        """E log, and KL(self ‖ prior) summed, in nats."""
-        expected_log = self.expected_log()
-        tilt = (np.asarray(self.concentration) - prior.concentration) * expected_log
-        size = tilt.shape
-        kl = float(tilt.sum(dtype=np.float64)) + self.log_normaliser(size) - prior.log_normaliser(size)
-        return expected_log, kl
+        return weighted_log_sum(as_array(self.concentration) - 1, value) + self.log_normaliser(value.shape)
 
     def moments(self, prior: Dirichlet | None, component_axis: int, threads: int | None = None) -> Moments:
         """Return what an update needs: Σ E[x] per component, exp(E log x − shift), the shift and KL(self ‖ prior).
 
         The shift is the largest E log x over the components. Without a prior the divergence is NaN.
         """
+        if not on_host(self.concentration):
+            return plain_moments(self, prior, component_axis)
         from bayesnmf.kernels.cpu.mean_field import digamma_with_excess
 
         sums = np.asarray(self.concentration).sum(axis=-1, keepdims=True, dtype=np.float64)
@@ -151,11 +147,13 @@ class Dirichlet(Distribution):
 
     def kl(self, prior: Dirichlet) -> float:
         """KL(self ‖ prior), summed, in nats."""
-        return self.expected_log_and_kl(prior)[1]
+        tilt = (as_array(self.concentration) - prior.concentration) * self.expected_log()
+        size = tilt.shape
+        return as_number(tilt.sum(dtype=np.float64)) + self.log_normaliser(size) - prior.log_normaliser(size)
 
     def log_jacobian(self, value: Array) -> float:
         """Σ log value: what the softmax basis adds to a log density."""
-        return float(np.log(value).sum(dtype=np.float64))
+        return log_sum(value)
 
     def quantiles(self, at: tuple[Array, Array], levels: Array) -> Array:
         """Quantiles of some entries, (levels, …): their marginals are Beta(α_k, Σα − α_k)."""
@@ -176,7 +174,7 @@ class Dirichlet(Distribution):
 
     def value_of(self, parts: list[Array]) -> Array:
         """Return the one array with its rows normalised."""
-        return parts[0] / parts[0].sum(axis=-1, keepdims=True)
+        return parts[0] / row_sums(parts[0])
 
     def learned(self, q: Dirichlet) -> Dirichlet:
         """Return the Dirichlet that maximises E_q log p: see `learned_concentration`."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.priors.arrays import as_array, namespace
 from bayesnmf.priors.values import Value
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ class Distribution(ABC):
 
     def mapped(self, function: Callable[[Array], Array]) -> Self:
         """Return the distribution whose parameters are a function of this one's."""
-        return type(self)(**{name: function(np.asarray(value)) for name, value in vars(self).items()})
+        return type(self)(**{name: function(as_array(value)) for name, value in vars(self).items()})
 
     def sizes(self, size: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
         """Return the full size of every parameter of a factor of the given size."""
@@ -178,8 +179,8 @@ class Distribution(ABC):
 
     def broadcast(self, size: tuple[int, ...]) -> Self:
         """Return the same distribution with its parameters as arrays of full size (views)."""
-        sizes = self.sizes(size)
-        return type(self)(**{name: np.broadcast_to(value, sizes[name]) for name, value in vars(self).items()})
+        sizes, xp = self.sizes(size), namespace(*vars(self).values()).xp
+        return type(self)(**{name: xp.broadcast_to(value, sizes[name]) for name, value in vars(self).items()})
 
     def reordered(self, order: Array, axis: int) -> Self:
         """Return the distribution with entries `order` along an axis of the components, in parameters that have it."""
@@ -199,10 +200,13 @@ def plain_moments(q: Any, prior: Any, component_axis: int) -> Moments:
     """Return the moments of a family that has no compiled loop for them."""
     from bayesnmf.kernels.cpu.mean_field import Moments
 
+    dtype = q.parameters[q.counted].dtype
+    q = q.mapped(lambda value: value.astype(np.float64))
     expected_log = q.expected_log()
     shift = expected_log.max(axis=component_axis, keepdims=True)
-    sums = q.mean().sum(axis=1 - component_axis, dtype=np.float64)
-    return Moments(sums, np.exp(expected_log - shift), shift, np.nan if prior is None else q.kl(prior))
+    geometric = namespace(shift).xp.exp(expected_log - shift).astype(dtype)
+    sums = q.mean().sum(axis=1 - component_axis)
+    return Moments(sums, geometric, shift, np.nan if prior is None else q.kl(prior))
 
 
 OPTIONAL = {

@@ -8,9 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammaln, polygamma, xlogy
+from scipy.special import polygamma
 
-from bayesnmf.priors.distribution import OPTIONAL, Distribution, log_marginal_of
+from bayesnmf.priors.arrays import (
+    added,
+    as_array,
+    as_number,
+    divided,
+    log_sum,
+    namespace,
+    on_host,
+    precise,
+    shape_minus_one,
+    weighted_log_sum,
+)
+from bayesnmf.priors.distribution import OPTIONAL, Distribution, log_marginal_of, plain_moments
 from bayesnmf.priors.learning import learned_gamma
 
 if TYPE_CHECKING:
@@ -32,18 +44,6 @@ def spread(array: Array, size: tuple[int, ...]) -> Array:
     return array if array.shape == size else np.broadcast_to(array, size)
 
 
-def weighted_log_sum(weight: ArrayLike, value: Array) -> float:
-    """Σ weight · log value in float64, where 0 · log 0 counts as 0."""
-    weight = np.asarray(weight, np.float64)
-    if not weight.any():
-        return 0.0
-    if not weight.all():
-        return float(xlogy(weight, value, dtype=np.float64).sum())
-    with np.errstate(divide="ignore"):
-        log_value = np.log(value, dtype=np.float64)
-    return float(weight.item() * log_value.sum() if weight.size == 1 else np.sum(weight * log_value))
-
-
 def moments_of(component_axis: int, shape: ArrayLike, others: tuple[ArrayLike, ...], threads: int | None) -> Moments:
     """Call the kernel with the components in columns, and turn what it returns back."""
 
@@ -56,18 +56,6 @@ def moments_of(component_axis: int, shape: ArrayLike, others: tuple[ArrayLike, .
     scale, log_scale, prior, weight = rest
     sums, geometric, shift, divergence = mean_field_moments(first, scale, log_scale, prior, weight, threads)
     return Moments(sums, turned(geometric), turned(shift), divergence)
-
-
-def added(given: ArrayLike, total: Array, reuse: bool = False) -> Array:
-    """Return given + total in the type of the total, written over the total if it may be reused."""
-    given = np.asarray(given, total.dtype)
-    fits = reuse and np.broadcast_shapes(given.shape, total.shape) == total.shape
-    return np.add(given, total, out=total) if fits else np.asarray(given + total)
-
-
-def shape_minus_one(shape: ArrayLike, total: Array | float, reuse: bool = False) -> Array:
-    """Shape − 1 + total, in the type of the total, exact where the total is far below 1."""
-    return added(np.asarray(shape) - 1, np.asarray(total), reuse)
 
 
 def positive_exp(log_value: Array) -> Array:
@@ -115,7 +103,7 @@ class Gamma(Distribution):
 
         With `reuse` the total may be overwritten.
         """
-        return Gamma(added(self.shape, total, reuse), np.asarray(self.rate, total.dtype) + exposure)
+        return Gamma(added(self.shape, total, reuse), as_array(self.rate, total.dtype) + exposure)
 
     def mode(
         self, total: Array | float = 0.0, exposure: Array | float = 0.0, previous: Any = None, *, reuse: bool = False
@@ -125,24 +113,19 @@ class Gamma(Distribution):
         The total is added last: shape + total would lose totals far below 1. `previous`, or 0, is kept where a
         dead component leaves a rate of 0. With `reuse` the total may be overwritten.
         """
-        peak, rate = shape_minus_one(self.shape, total, reuse), np.asarray(self.rate + np.asarray(exposure))
-        out = peak if peak.shape == np.broadcast_shapes(peak.shape, rate.shape) else None
-        if (rate > 0).all():
-            return np.divide(peak, rate, out=out)
-        peak, rate = np.broadcast_arrays(peak, rate)
-        fallback = np.zeros_like(peak) if previous is None else previous.copy(order="K")
-        return np.divide(peak, rate, out=fallback, where=rate > 0)
+        peak = shape_minus_one(self.shape, total, reuse)
+        return divided(peak, as_array(self.rate + as_array(exposure)), previous, 0.0)
 
     def balance(self, value: Array, total: Array, exposure: Array, less: float = 1.0) -> tuple[Array, Array]:
         """Return rate + exposure and shape − less: value × (the first) = total + (the second) at a mode inside.
 
         `less` is 1 in the natural basis, 0 in the log basis.
         """
-        return np.asarray(self.rate) + np.asarray(exposure), np.asarray(self.shape) - less
+        return as_array(self.rate) + as_array(exposure), as_array(self.shape) - less
 
     def mean(self) -> Array:
         """Expectation, shape / rate."""
-        return np.asarray(self.shape) / np.asarray(self.rate)
+        return as_array(self.shape) / as_array(self.rate)
 
     def variance(self) -> Array:
         """Variance, shape / rate²."""
@@ -150,7 +133,8 @@ class Gamma(Distribution):
 
     def expected_log(self) -> Array:
         """E log, ψ(shape) − log rate."""
-        return digamma(np.asarray(self.shape)) - np.log(self.rate)
+        xp, special = namespace(self.shape, self.rate)
+        return special.digamma(precise(self.shape)) - xp.log(precise(self.rate))
 
     def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> Array:
         """Independent draws, shape (*draws, *factor), never exactly 0; on any number of threads the same."""
@@ -166,32 +150,27 @@ class Gamma(Distribution):
 
     def log_normaliser(self, size: tuple[int, ...]) -> float:
         """Σ a log b − logΓ(a) over a factor of the given size; 0 for the flat prior."""
-        shape, rate = np.asarray(self.shape, np.float64), np.asarray(self.rate, np.float64)
-        terms = xlogy(shape, np.where(rate == 0, 1.0, rate)) - gammaln(shape)
-        return float(terms.sum() * (math.prod(size) / terms.size))
+        xp, special = namespace(self.shape, self.rate)
+        shape, rate = xp.asarray(self.shape, np.float64), xp.asarray(self.rate, np.float64)
+        terms = special.xlogy(shape, xp.where(rate == 0, 1.0, rate)) - special.gammaln(shape)
+        return as_number(terms.sum() * (math.prod(size) / terms.size))
 
     def log_density(self, value: Array) -> float:
         """Sum of log densities at `value`, in nats."""
-        rate = np.asarray(self.rate)
+        rate = as_array(self.rate)
         if rate.size == 1:
-            linear = rate.item() * np.sum(value, dtype=np.float64)
+            linear = as_number(rate.reshape(()) * value.sum(dtype=np.float64))
         else:
-            linear = np.sum(rate * value, dtype=np.float64)
-        return weighted_log_sum(np.asarray(self.shape) - 1, value) - float(linear) + self.log_normaliser(value.shape)
-
-    def expected_log_and_kl(self, prior: Gamma) -> tuple[Array, float]:
-        """E log, and KL(self ‖ prior) summed, in nats: minus the entropy of `self` where the prior is flat."""
-        expected_log, mean = self.expected_log(), self.mean()
-        shape, size = np.asarray(self.shape), mean.shape
-        tilt = (shape - prior.shape) * expected_log - shape + np.asarray(prior.rate) * mean
-        kl = float(tilt.sum(dtype=np.float64)) + self.log_normaliser(size) - prior.log_normaliser(size)
-        return expected_log, kl
+            linear = as_number((rate * value).sum(dtype=np.float64))
+        return weighted_log_sum(as_array(self.shape) - 1, value) - linear + self.log_normaliser(value.shape)
 
     def moments(self, prior: Gamma | None, component_axis: int, threads: int | None = None) -> Moments:
         """Return what an update needs: Σ E[x] per component, exp(E log x − shift), the shift and KL(self ‖ prior).
 
         The shift is the largest E log x over the components. Without a prior the divergence is NaN.
         """
+        if not on_host(self.shape, self.rate):
+            return plain_moments(self, prior, component_axis)
         rate = np.asarray(self.rate, np.float64)
         log_rate = np.log(rate)
         if prior is None:
@@ -203,12 +182,15 @@ class Gamma(Distribution):
         return found._replace(divergence=found.divergence - prior.log_normaliser(found.geometric.shape))
 
     def kl(self, prior: Gamma) -> float:
-        """KL(self ‖ prior), summed, in nats."""
-        return self.expected_log_and_kl(prior)[1]
+        """KL(self ‖ prior), summed, in nats: minus the entropy of `self` where the prior is flat."""
+        shape, mean = as_array(self.shape), self.mean()
+        tilt = (shape - prior.shape) * self.expected_log() - shape + as_array(prior.rate) * mean
+        tilted = as_number(tilt.sum(dtype=np.float64))
+        return tilted + self.log_normaliser(mean.shape) - prior.log_normaliser(mean.shape)
 
     def log_jacobian(self, value: Array) -> float:
         """Σ log value: what the log basis adds to a log density."""
-        return float(np.log(value).sum(dtype=np.float64))
+        return log_sum(value)
 
     def quantiles(self, at: tuple[Array, Array], levels: Array) -> Array:
         """Quantiles of some entries, (levels, …)."""

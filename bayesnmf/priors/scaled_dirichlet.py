@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bayesnmf.priors.arrays import ones_like, row_sums
 from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import OPTIONAL, Distribution
 from bayesnmf.priors.gamma import Gamma
@@ -68,7 +69,7 @@ class ScaledDirichlet(Distribution):
 
         With `reuse` the total may be overwritten.
         """
-        scale = self.scale.conditional(total.sum(axis=-1, keepdims=True), np.ones_like(total, shape=(1, 1)))
+        scale = self.scale.conditional(row_sums(total), ones_like(total))
         proportions = self.proportions.conditional(total, exposure, reuse=reuse)
         return ScaledDirichlet(proportions.concentration, scale.shape, scale.rate)
 
@@ -85,7 +86,7 @@ class ScaledDirichlet(Distribution):
         With `reuse` the total may be overwritten.
         """
         kept = None if previous is None else previous.proportions
-        scale = self.scale.mode(total.sum(axis=-1, keepdims=True), np.ones_like(total, shape=(1, 1)))
+        scale = self.scale.mode(row_sums(total), ones_like(total))
         return ScaledProportions(self.proportions.mode(total, exposure, kept, reuse=reuse), scale)
 
     def balance(self, value: Array, total: Array, exposure: Any, less: float = 1.0) -> tuple[Array, Array]:
@@ -112,12 +113,6 @@ class ScaledDirichlet(Distribution):
         """Sum of log densities at `value`, in nats."""
         return self.proportions.log_density(value.proportions) + self.scale.log_density(value.scale)
 
-    def expected_log_and_kl(self, prior: ScaledDirichlet) -> tuple[Array, float]:
-        """E log of the product, (n, K), and KL(self ‖ prior) summed, in nats."""
-        expected_log, kl = self.proportions.expected_log_and_kl(prior.proportions)
-        expected_log_scale, kl_scale = self.scale.expected_log_and_kl(prior.scale)
-        return expected_log + expected_log_scale, kl + kl_scale
-
     def moments(self, prior: ScaledDirichlet | None, component_axis: int, threads: int | None = None) -> Moments:
         """Return what an update needs: no sums, exp(E log x − shift) of the product, the shift and KL(self ‖ prior).
 
@@ -132,7 +127,7 @@ class ScaledDirichlet(Distribution):
 
     def kl(self, prior: ScaledDirichlet) -> float:
         """KL(self ‖ prior), summed, in nats."""
-        return self.expected_log_and_kl(prior)[1]
+        return self.proportions.kl(prior.proportions) + self.scale.kl(prior.scale)
 
     def log_jacobian(self, value: ScaledProportions) -> float:
         """Σ log proportions + Σ log scale: what the softmax and log bases add to a log density."""
@@ -174,7 +169,7 @@ class ScaledDirichlet(Distribution):
 
     def with_best_scale(self, loadings: Array, totals: Array) -> ScaledProportions:
         """Return these proportions with the mode of the scale given row totals (n, 1)."""
-        return ScaledProportions(loadings, self.scale.mode(totals, np.ones_like(totals, shape=(1, 1))))
+        return ScaledProportions(loadings, self.scale.mode(totals, ones_like(totals)))
 
     def log_marginal(self, total: Array) -> float:
         """Return log ∫ p(s, θ) s^N exp(−s) θ^total, summed over rows, with N the sum of a row."""

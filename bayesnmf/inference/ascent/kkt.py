@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.sides import Mode, Problem, Side, State, exposure_of_components, exposure_of_loadings
+from bayesnmf.inference.sides import Problem, Side, State, exposure_of_components, exposure_of_loadings
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.sums import largest_imbalance
 from bayesnmf.kernels.cpu.vectors import padded_copy
+from bayesnmf.priors.arrays import on_host
 from bayesnmf.priors.values import join, split
 
 Array = NDArray[Any]
@@ -29,6 +30,9 @@ def kkt_residual(problem: Problem, state: State, totals: Totals) -> float:
     for prior, summary, side, total, exposure in _modes(problem, state, totals):
         value, _ = split(side.value)
         weight, added = prior.balance(value, total, exposure, 1.0 if summary.basis == "natural" else 0.0)
+        if not on_host(value):
+            largest = max(largest, float(abs(value * weight - (total + added)).max()))
+            continue
         parts = [np.atleast_2d(each) for each in (value, total, weight, added)]
         if side is state.components:
             parts = [each.T for each in parts]
@@ -72,4 +76,4 @@ def _modes(problem: Problem, state: State, totals: Totals) -> list[Any]:
     if not problem.fixed_components:
         prior, exposure = problem.components_prior, exposure_of_components(state)
         sides.append((prior, components, state.components, totals.components, exposure))
-    return [side for side in sides if isinstance(side[1], Mode)]
+    return [side for side in sides if side[1].basis is not None]

@@ -139,6 +139,9 @@ def expected_allocations(cells: Cells, loadings: Any, components: Any, *, sides:
     return Totals(A, Bt.T, loglik)
 
 
+compiled_allocations = jax.jit(expected_allocations, static_argnames="sides")
+
+
 def _side_totals(cells: Segments, own: Any, other: Any) -> tuple[Any, Any]:
     """Return the totals (rows, K) of the side whose factor is `own` (rows, K), given `other` (columns, K), and ℓ."""
     partial, loglik, lost = _over_chunks(_share_out, cells, own, other)

@@ -1,0 +1,118 @@
+"""Formulas over one array namespace: NumPy's on the host, JAX's on a device.
+
+`scipy.special` and `jax.scipy.special` share their names, so a formula is written once. Where NumPy can do with less
+memory or fewer passes, the helpers here do so on the host.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.special
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[Any]
+
+
+class Namespace(NamedTuple):
+    """Where array functions and special functions are looked up."""
+
+    xp: ModuleType
+    special: ModuleType
+
+
+HOST = Namespace(np, scipy.special)
+
+
+def on_host(*values: Any) -> bool:
+    """Whether no value is an array of JAX, which may be on a device or traced by a compiler."""
+    jax = sys.modules.get("jax")
+    return jax is None or not any(isinstance(value, jax.Array) for value in values)
+
+
+def namespace(*values: Any) -> Namespace:
+    """Return the namespace of the functions that take these values."""
+    if on_host(*values):
+        return HOST
+    import jax.numpy
+    import jax.scipy.special
+
+    return Namespace(jax.numpy, jax.scipy.special)
+
+
+def as_array(value: ArrayLike, dtype: Any = None) -> Array:
+    """Return a value as an array, on the device if it is there."""
+    return namespace(value).xp.asarray(value, dtype)
+
+
+def precise(value: ArrayLike) -> Array:
+    """Return the array that logarithms and ψ are taken of: on a device in float64."""
+    return np.asarray(value) if on_host(value) else as_array(value, np.float64)
+
+
+def as_number(value: Any) -> Any:
+    """Return a number of Python; what is on a device stays there."""
+    return float(value) if on_host(value) else value
+
+
+def added(given: Any, total: Array, reuse: bool = False) -> Array:
+    """Return given + total in the type of the total, written over the total if it may be reused."""
+    given = namespace(total).xp.asarray(given, total.dtype)
+    if on_host(total) and reuse and np.broadcast_shapes(given.shape, total.shape) == total.shape:
+        return np.add(given, total, out=total)
+    return as_array(given + total)
+
+
+def shape_minus_one(shape: ArrayLike, total: Array | float, reuse: bool = False) -> Array:
+    """Return shape − 1 + total in the type of the total, exact where the total is far below 1."""
+    return added(as_array(shape) - 1, as_array(total), reuse)
+
+
+def divided(peak: Array, by: Array, previous: Any, otherwise: float) -> Array:
+    """Return peak / by, written over the peak on the host; where `by` is 0, `previous`, or a value if that is None."""
+    if not on_host(peak, by):
+        xp = namespace(peak, by).xp
+        quotient = peak / xp.where(by > 0, by, 1)
+        return xp.where(by > 0, quotient, otherwise if previous is None else previous).astype(peak.dtype)
+    if (by > 0).all():
+        fits = peak.shape == np.broadcast_shapes(peak.shape, by.shape)
+        return np.divide(peak, by, out=peak if fits else None)
+    peak, by = np.broadcast_arrays(peak, by)
+    out = np.full_like(peak, otherwise) if previous is None else previous.copy(order="K")
+    return np.divide(peak, by, out=out, where=by > 0)
+
+
+def row_sums(values: Array) -> Array:
+    """Return sums over the last axis, (..., 1), in the type of the values."""
+    if on_host(values):
+        return values.sum(axis=-1, keepdims=True)
+    return values.sum(axis=-1, keepdims=True, dtype=np.float64).astype(values.dtype)
+
+
+def weighted_log_sum(weight: ArrayLike, value: Array) -> Any:
+    """Return Σ weight · log value in float64, where 0 · log 0 counts as 0."""
+    if not on_host(weight, value):
+        _, special = namespace(weight, value)
+        return special.xlogy(weight, value.astype(np.float64)).sum()
+    weight = np.asarray(weight, np.float64)
+    if not weight.any():
+        return 0.0
+    if not weight.all():
+        return float(scipy.special.xlogy(weight, value, dtype=np.float64).sum())
+    with np.errstate(divide="ignore"):
+        log_value = np.log(value, dtype=np.float64)
+    return float(weight.item() * log_value.sum() if weight.size == 1 else np.sum(weight * log_value))
+
+
+def log_sum(value: Array) -> Any:
+    """Return Σ log value in float64."""
+    xp = namespace(value).xp
+    return as_number(xp.log(value).sum(dtype=np.float64))
+
+
+def ones_like(total: Array) -> Array:
+    """Return an exposure of 1, (1, 1), in the type of the total."""
+    return namespace(total).xp.ones((1, 1), total.dtype)

@@ -1,0 +1,62 @@
+"""Devices of JAX for tests: its CPU backend, and a GPU where there is one."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from plain import PLAIN
+from registry import MODELS_AND_PRIORS, RANK, nasty_counts, over
+
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.fitting.closed_form import schedule_of, steps_of
+from bayesnmf.fitting.problems import point_or_mean_field, start_state
+from bayesnmf.inference.ascent.coordinate_ascent import ascend
+from bayesnmf.inference.device.compiled_loop import ascend_on
+from bayesnmf.inference.device.placing import on_device
+
+OPTIONS = PLAIN
+NASTY = nasty_counts()
+by_method = pytest.mark.parametrize("method", ["map", "vi"])
+# One of each pair of families, and of each shape of prior.
+some_entries = over([MODELS_AND_PRIORS[i] for i in (0, 3, 4, 5, 11)])
+
+# Sums in another order: rounding of the last few bits, amplified by a dozen steps.
+SAME = 1e-10
+
+
+def ascents(counts, method, priors, device, *, rank=RANK, start="random", dtype="float64", compiled=False, **stated):
+    """One ascent on the host, in float64, and one on the device, from the same start; `compiled` as a whole or not."""
+    stated = {"max_iter": 12, "tol": 0, **stated}
+    found = []
+    for where, kind in (("host", "float64"), ("device", dtype)):
+        options = OPTIONS[method](priors=priors, dtype=kind, start=start, **stated)
+        problem = point_or_mean_field(as_counts(counts, dtype=kind), options)
+        state = start_state(problem, options.start, rank, np.random.default_rng(0))
+        schedule = schedule_of(options)
+        if where == "device" and compiled:
+            found.append(ascend_on(device, problem, state, schedule, options.extrapolate, lambda *_: None))
+            continue
+        steps = steps_of(problem, options, schedule)
+        ascent = partial(ascend, schedule=schedule, steps=steps)
+        found.append(ascent(problem, state) if where == "host" else on_device(device, ascent, problem, state))
+    return found
+
+
+def compare_ascents(host, other, tolerance, scale=0.0):
+    """Traces, factors and mean fields agree relative to the largest entry; so does why they ended."""
+
+    def same(a, b, size=None):
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * max(size or 0, np.abs(b).max(), 1e-300))
+
+    assert other.status == host.status
+    assert len(other.trace) == len(host.trace)
+    same(other.trace, host.trace, scale)
+    for a, b in zip(other.state, host.state, strict=True):
+        same(a.matrix, b.matrix)
+        same(a.geometric, b.geometric)
+        if b.conditional is not None:
+            for name, value in vars(b.conditional).items():
+                same(getattr(a.conditional, name), np.broadcast_to(value, getattr(a.conditional, name).shape))
+    assert len(other.residuals) == len(host.residuals)
+    if host.residuals:
+        same(other.residuals, host.residuals, NASTY.max())

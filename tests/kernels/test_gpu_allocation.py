@@ -1,0 +1,141 @@
+"""The allocation step on a GPU, against a naive one: on JAX's CPU backend, and on a GPU where there is one."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from golden import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from registry import heavy_tailed, nasty_counts
+from scipy.sparse import csr_array
+
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.kernels.gpu import allocation
+from bayesnmf.kernels.gpu.allocation import expected_allocations, place_cells
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+NASTY = nasty_counts()
+by_dtype = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+
+
+def allocations(X, U, V, device, dtype=np.float64):
+    with jax.enable_x64(True):
+        counts = as_counts(X, dtype=dtype)
+        cells = place_cells(counts.matrix, counts.transposed, U.shape[1], device)
+        factors = jax.device_put((U.astype(dtype), V.astype(dtype)), device)
+        totals = jax.jit(lambda *arrays: expected_allocations(*arrays))(cells, *factors)  # compiled anew each time
+        assert totals.loadings.dtype == totals.components.dtype == dtype
+        assert totals.loglik.dtype == np.float64
+        return [np.asarray(each) for each in totals]
+
+
+def naive(X, U, V):
+    S, loglik = reference.log_allocations(X, reference.safe_log(U), reference.safe_log(V))
+    return S.sum(axis=2), S.sum(axis=0), loglik
+
+
+@by_dtype
+@pytest.mark.parametrize("small", [False, True], ids=["one chunk", "many chunks and levels"])
+@pytest.mark.parametrize(
+    ("X", "rank"),
+    [
+        (NASTY, 3),
+        (heavy_tailed(60, 35), 4),
+        (np.ones((7, 300)), 1),
+        (np.zeros((4, 3)), 2),
+        (np.array([[3.0]]), 5),
+        (np.eye(23) * 0.25, 2),
+    ],
+    ids=["nasty", "heavy tails", "dense", "nothing", "one cell", "diagonal fractions"],
+)
+def test_expected_allocations_are_the_naive_ones(X, rank, small, dtype, device, monkeypatch):
+    if small:
+        for name, value in {"CHUNK": 40, "LONGEST": 4, "FAN": 2}.items():
+            monkeypatch.setattr(allocation, name, value)
+    rng = np.random.default_rng(0)
+    U, V = rng.gamma(1.0, size=(len(X), rank)) + 1e-3, rng.gamma(1.0, size=(rank, X.shape[1])) + 1e-3
+    # A sum of K·nnz products rounds to a few hundred units in the last place.
+    tolerance = 1e-12 if dtype == np.float64 else 1e-4
+    for got, wanted in zip(allocations(X, U, V, device, dtype), naive(X, U, V), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance)
+
+
+@by_dtype
+@pytest.mark.parametrize("spread", [0.3, 0.6, 0.9, 1.0])
+def test_totals_are_kept_where_means_underflow(dtype, spread, device):
+    """Factors over the whole range of exponents: products of two underflow, and quotients could overflow."""
+    rng = np.random.default_rng(4)
+    lowest = np.log10(np.finfo(dtype).tiny) * spread
+    U, V = ((10.0 ** rng.uniform(lowest, 0, shape)).astype(dtype) for shape in ((9, 3), (3, 7)))
+    found = allocations(NASTY, U, V, device, dtype)
+    rounding = 1e-12 if dtype == np.float64 else 1e-4
+    np.testing.assert_allclose(found[0].sum(axis=1), NASTY.sum(axis=1), rtol=rounding)
+    np.testing.assert_allclose(found[1].sum(axis=0), NASTY.sum(axis=0), rtol=rounding)
+    # Logarithms near −700 and −87 round to 1e-13 and 1e-5: so do their exponentials.
+    tolerance = 1e-10 if dtype == np.float64 else 1e-3
+    for got, wanted in zip(found, naive(NASTY, U.astype(float), V.astype(float)), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance * 1e-3)
+
+
+@by_dtype
+def test_exact_zeros(dtype, device):
+    """A factor of 0 receives nothing, unless every component of the cell is 0."""
+    tiny = np.finfo(dtype).tiny
+    U, V = np.array([[tiny, 0], [0.5, 0], [1, 0]]), np.array([[1, tiny], [1, 1]])
+    X = np.array([[4.0, 6.0], [3.0, 0.0], [0.0, 8.0]])
+    A, B, loglik = allocations(X, U, V, device, dtype)
+    np.testing.assert_array_equal(A[:, 1], 0)
+    np.testing.assert_allclose(A[:, 0], X.sum(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(B[0], X.sum(axis=0), rtol=1e-6)
+    assert np.isfinite(loglik)
+    A, _, loglik = allocations([[5.0]], np.array([[1, 0]]), np.array([[0], [1]]), device, dtype)
+    np.testing.assert_allclose(A, [[2.5, 2.5]], rtol=1e-6)
+    np.testing.assert_allclose(loglik, 5 * np.log(2 * np.float64(tiny)), rtol=1e-6)
+
+
+@by_dtype
+def test_the_same_bits_at_every_run(dtype, device):
+    rng = np.random.default_rng(1)
+    X = heavy_tailed(300, 200)
+    U, V = rng.gamma(1.0, size=(300, 4)), rng.gamma(1.0, size=(4, 200))
+    for one, two in zip(*(allocations(X, U, V, device, dtype) for _ in range(2)), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+@settings(max_examples=60, derandomize=True)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=30), st.integers(1, 9), st.integers(1, 5))
+def test_every_cell_is_in_one_segment_of_its_row(lengths, longest, chunk):
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    matrix = csr_array((np.arange(1.0, indptr[-1] + 1), np.zeros(indptr[-1], int), indptr), (len(lengths), 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(allocation, "LONGEST", longest)
+        patch.setattr(allocation, "CHUNK", chunk * longest)
+        cells = allocation._segments(matrix, 1)
+    owners, starts, ends = (np.ravel(each) for each in (cells.owners, cells.starts, cells.ends))
+    assert np.all(ends - starts <= cells.length)
+    assert cells.length <= longest
+    found = np.zeros((len(owners), int(indptr[-1])), int)
+    for s, (first, last) in enumerate(zip(starts, ends, strict=True)):
+        found[s, first:last] = 1
+    np.testing.assert_array_equal(found.sum(axis=0), 1)
+    np.testing.assert_array_equal(owners[found.argmax(axis=0)], np.repeat(np.arange(len(lengths)), lengths))
+    for first, last in cells.tree:  # summed up by levels, every cell ends in its row
+        found = np.array([found[a:b].sum(axis=0) for a, b in zip(first, last, strict=True)])
+    rows = found[: cells.rows]
+    np.testing.assert_array_equal(rows.sum(axis=1), lengths)
+    np.testing.assert_array_equal(rows.sum(axis=0), 1)
+
+
+def test_temporaries_do_not_grow_with_counts_times_rank(monkeypatch):
+    """What the compiler plans for a pass: chunks and sums of segments, far below one number for each count and rank."""
+    monkeypatch.setattr(allocation, "CHUNK", 2**14)
+    n, m, rank = 400, 300, 16
+    X = np.random.default_rng(0).poisson(3.0, (n, m)).astype(float)
+    with jax.enable_x64(True):
+        counts = as_counts(X)
+        cells = place_cells(counts.matrix, counts.transposed, rank)
+        U, V = jnp.ones((n, rank)), jnp.ones((rank, m))
+        planned = jax.jit(expected_allocations).lower(cells, U, V).compile().memory_analysis().temp_size_in_bytes
+    # 15 MB for every count and rank; sums of segments take up to 5 (n + m) K, twice where means underflow.
+    assert planned < 8 * (10 * (n + m) * rank + 16 * 2**14) < 8 * np.count_nonzero(X) * rank / 2
