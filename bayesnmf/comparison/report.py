@@ -11,6 +11,9 @@ import numpy as np
 
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.options import METHODS, methods_with
+from bayesnmf.results.draws import chains_and_draws, draws_size
+from bayesnmf.results.thinning import STORED_BYTES, components_table, draws_within, loadings_table, thinned
+from bayesnmf.text import as_lines
 from bayesnmf.writing import replacing, write_text
 
 if TYPE_CHECKING:
@@ -88,8 +91,6 @@ def notes(comparison: Comparison) -> list[str]:
 
 def as_text(comparison: Comparison) -> str:
     """Return table and notes as plain text."""
-    from bayesnmf.text import as_lines
-
     return "\n".join([as_lines(rich_table(comparison)), *notes(comparison)])
 
 
@@ -127,9 +128,6 @@ def to_datatree(comparison: Comparison) -> Any:
     """Return one tree with a branch for each method, draws thinned unless all are asked for, and the table."""
     import xarray as xr
 
-    from bayesnmf.results.draws import chains_and_draws, draws_size
-    from bayesnmf.results.thinning import STORED_BYTES, draws_within, thinned
-
     branches = {}
     for name, fitted in comparison.fits.items():
         stored = fitted if comparison.draws == "all" else thinned(fitted)  # with what all draws say
@@ -148,8 +146,6 @@ def to_datatree(comparison: Comparison) -> Any:
 
 def write_factors(comparison: Comparison, out: Path) -> list[Path]:
     """Write `loadings_METHOD.csv` and `components_METHOD.csv` of every method; return their paths."""
-    from bayesnmf.results.thinning import components_table, loadings_table
-
     written = []
     for name, fitted in comparison.fits.items():
         for side, table in (("loadings", loadings_table(fitted)), ("components", components_table(fitted))):

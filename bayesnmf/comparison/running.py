@@ -21,6 +21,7 @@ from bayesnmf.checks import (
     check_rank,
     check_words,
 )
+from bayesnmf.comparison.report import as_text, write
 from bayesnmf.data.conversion import as_counts, check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import Split, split_counts
@@ -34,6 +35,7 @@ from bayesnmf.places import check_folder
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.thinning import thinned
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,13 +130,9 @@ class Comparison:
 
     def save(self, out: str | Path, image_shape: tuple[int, int] | None = None) -> list[Path]:
         """Write `compare.nc`, `table.csv` and the figures into a folder; return what was written."""
-        from bayesnmf.comparison.report import write
-
         return write(self, Path(out), image_shape)
 
     def __repr__(self) -> str:
-        from bayesnmf.comparison.report import as_text
-
         return as_text(self)
 
 
@@ -227,7 +225,6 @@ def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) ->
     What cannot be saved ends nothing, since hours of fits would be lost: it is listed with the reason.
     """
     from bayesnmf.results.storage import save_by_size
-    from bayesnmf.results.thinning import thinned
 
     fits: dict[str, Fit] = {}
     unsaved: list[str] = []

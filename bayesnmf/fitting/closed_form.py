@@ -14,7 +14,9 @@ from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.fitting.restarts import best_of
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule, Steps, ascend, plain_steps
 from bayesnmf.inference.ascent.course import WINDOW
+from bayesnmf.inference.ascent.extrapolation import extrapolated
 from bayesnmf.inference.ascent.kkt import least_gradient
+from bayesnmf.inference.ascent.learning import learner
 from bayesnmf.inference.ascent.minibatch import Batching, minibatch_ascent
 from bayesnmf.inference.ascent.optimality import judged
 from bayesnmf.inference.ascent.poisson_regression import FLOOR, NEWTON_STEPS, regression_steps
@@ -145,8 +147,6 @@ def _ascent(
         )
     steps, learn = steps_of(problem, options, schedule_of(options)), None
     if isinstance(options, VI) and options.learn:
-        from bayesnmf.inference.ascent.learning import learner
-
         learn = learner(options.learn)
 
     def climb(schedule: Schedule, show: Show, problem: Problem, state: State) -> Ascent:
@@ -189,8 +189,6 @@ def steps_of(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:
     if options.algorithm == "settled":
         steps = settling_steps(schedule)
     if options.extrapolate:
-        from bayesnmf.inference.ascent.extrapolation import extrapolated
-
         steps = extrapolated(steps, floor)
     return steps
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.checks import check_choice, check_rank, check_seed
+from bayesnmf.checks import check_choice, check_count, check_rank, check_seed
 from bayesnmf.data.conversion import as_counts
+from bayesnmf.fitting import projection
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.fitting.progress import ProgressReport, reporting
@@ -22,6 +23,9 @@ from bayesnmf.options import METHODS, Options
 from bayesnmf.options.checks import check_options
 from bayesnmf.options.defaults import resolve_options
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.results import allocations as allocations_of_fits
+from bayesnmf.results import draws as draws_of_fits
+from bayesnmf.results import replication
 from bayesnmf.results.cautions import cure_of
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.record import FitRecord
@@ -100,15 +104,11 @@ class Fit(FitRecord):
 
     def project(self, counts: Any, *, seed: int = 0) -> Fit:
         """Fit new samples with the components fixed; return a `Fit`, with the posterior of the new loadings."""
-        from bayesnmf.fitting.projection import project
-
-        return Fit.of(project(self, counts, seed))
+        return Fit.of(projection.project(self, counts, seed))
 
     def sample_posterior(self, draws: int | None = None, *, chains: int | None = None, seed: int = 0) -> Draws:
         """Draws from q, by default 4 × 1000; of gibbs and nuts their own, evenly thinned to `draws`."""
-        from bayesnmf.results.draws import sample_posterior
-
-        return sample_posterior(self, draws, chains, seed)
+        return draws_of_fits.sample_posterior(self, draws, chains, seed)
 
     def sample_posterior_predictive(
         self, draws: int = 100, *, seed: int = 0, rows: Iterable[Any] | None = None
@@ -117,9 +117,7 @@ class Fit(FitRecord):
 
         Row totals are drawn too, save under dirichlet_poisson, where they are given.
         """
-        from bayesnmf.results.replication import sample_posterior_predictive
-
-        return sample_posterior_predictive(self, draws, seed, rows)
+        return replication.sample_posterior_predictive(self, draws, seed, rows)
 
     def allocations(self, rows: Iterable[Any] | None = None) -> Array:
         """Expected allocations S_ikj, shape (rows, K, m), in counts: their sum over components is the counts.
@@ -127,9 +125,7 @@ class Fit(FitRecord):
         `rows` by name. S* of the decomposition under bld; at the modes under map; at the optimum of q (exp E log)
         under vi and svi; under gibbs and nuts the mean over up to 200 evenly spaced draws.
         """
-        from bayesnmf.results.allocations import allocations
-
-        return allocations(self, rows)
+        return allocations_of_fits.allocations(self, rows)
 
     def to_datatree(self, draws: int | None = None, chains: int | None = None, **selection: Any) -> xr.DataTree:
         """Convert to an ArviZ `DataTree`; see `bayesnmf.results.datatree.Contents` for the keywords."""
@@ -154,8 +150,6 @@ class Fit(FitRecord):
     def top_features(self, n: int = 10) -> pd.DataFrame:
         """Names of the `n` features of greatest weight in each component, one column a component."""
         import pandas as pd
-
-        from bayesnmf.checks import check_count
 
         check_count(n, "n")
         order = np.argsort(-self.components, axis=1, kind="stable")[:, :n]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bayesnmf.inference.ascent.optimality import cure
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import MAP, METHODS
 from bayesnmf.results.label_switching import AMBIGUOUS_LIMIT
@@ -15,8 +16,6 @@ def cure_of(result: FitRecord) -> str:
     """Say what to change in the options of a fit that has not converged."""
     options = result.options
     if isinstance(options, MAP) and result.status.iterations < options.max_iter:  # at rest, but at no optimum
-        from bayesnmf.inference.ascent.optimality import cure
-
         return cure(options)
     change = METHODS[result.method].cure
     if isinstance(options, MAP) and not options.tol:  # it is the KKT residual that ends the fit
