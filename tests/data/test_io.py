@@ -235,7 +235,8 @@ def test_names_that_are_numbers(tmp_path, text, names):
 def test_numbers_under_id_are_told(tmp_path):
     path = written(tmp_path, "id,a,b\n1,5,6\n2,0,3\n9,1,1\n")
     with pytest.warns(
-        bayesnmf.DataWarning, match="the column 'id' of .*x.csv is read as counts of a feature, since it"
+        bayesnmf.DataWarning,
+        match="the column 'id' of .*x.csv contains numbers, so it is read as the counts of a feature",
     ):
         assert read_counts(path).feature_names.tolist() == ["id", "a", "b"]
     with pytest.warns(bayesnmf.DataWarning, match="one entry more than its header, so that 'id' is read as counts"):
