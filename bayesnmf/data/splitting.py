@@ -39,13 +39,13 @@ def split_counts(counts: Counts, keep: float, withhold: float, rng: np.random.Ge
     n = counts.shape[0]
     aside = min(round(withhold * n), n - 1)
     order = rng.permutation(n)
-    train, thinned = thin(counts.rows(np.sort(order[aside:])), keep, rng)
+    train, thinned = thin_counts(counts.rows(np.sort(order[aside:])), keep, rng)
     if aside == 0:
         return Split(train, thinned, None, None, keep)
-    return Split(train, thinned, *thin(counts.rows(np.sort(order[:aside])), 0.5, rng), keep)
+    return Split(train, thinned, *thin_counts(counts.rows(np.sort(order[:aside])), 0.5, rng), keep)
 
 
-def thin(counts: Counts, keep: float, rng: np.random.Generator) -> tuple[Counts, Counts]:
+def thin_counts(counts: Counts, keep: float, rng: np.random.Generator) -> tuple[Counts, Counts]:
     """Split every count binomially in two: each unit is kept with probability `keep`."""
     kept = rng.binomial(counts.matrix.data.astype(np.int64), keep).astype(counts.dtype)
     return _with_data(counts, kept), _with_data(counts, counts.matrix.data - kept)
