@@ -1,11 +1,11 @@
-"""Seconds an iteration and memory of whole fits on a device, against the host: newsgroups, rows stacked 30 times.
+"""Measure seconds per iteration and memory of whole fits on a device and on the host: newsgroups, stacked 30 times.
 
     uv run python -m benchmarks.gpu [--copies 30] [--rank 50] [--device gpu] [--iterations 20]
 
-Stacked 30 times newsgroups has 73 million nonzeros. Iterations are timed from the first objective on, so that placing
-the counts and compiling do not count; they are reported by themselves. "gap" is the largest relative difference of the
-objectives from the host's, in the same type. `--device cpu` runs the same code on JAX's CPU backend, which shows that
-it works and nothing about GPUs.
+Stacked 30 times, newsgroups has 73 million nonzeros. Iterations are timed after the first objective, so that transfer
+of the counts and compilation do not count; they are reported separately. "gap" is the largest relative difference of
+the objectives from the host's, in the same type. `--device cpu` runs the same code on JAX's CPU backend, which only
+shows that it works.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ METHODS: dict[str, tuple[str, type[MAP | VI]]] = {"map": ("poisson", MAP), "vi":
 
 
 def stacked(counts: Counts, copies: int) -> csr_array:
-    """Return the rows of a count matrix, several times over."""
+    """Return the rows of a count matrix, repeated several times."""
     return csr_array(vstack([counts.matrix] * copies, format="csr"))
 
 
@@ -51,7 +51,7 @@ def problem_and_start(matrix: csr_array, method: str, rank: int, dtype: str) -> 
 
 
 def on_host(problem: Problem, state: State, schedule: Schedule, iterations: int) -> tuple[dict[str, Any], list[float]]:
-    """Time the Numba path: the median over iterations after the first; return the objectives too."""
+    """Time the Numba code: return the median over iterations after the first, and the objectives."""
     times: list[float] = []
     schedule = replace(schedule, max_iter=iterations + 1)
     found = ascend(problem, state, schedule, progress=lambda *_: times.append(time.perf_counter()))
@@ -61,7 +61,7 @@ def on_host(problem: Problem, state: State, schedule: Schedule, iterations: int)
 def on_device(
     device: Any, problem: Problem, state: State, schedule: Schedule, iterations: int
 ) -> tuple[dict[str, Any], list[float]]:
-    """Time the iterations on a device after the first objective, which waits for counts and code; return objectives."""
+    """Time the iterations on a device after the first objective, which includes transfer and compilation."""
     times = [time.perf_counter()]
     schedule = replace(schedule, max_iter=iterations)
     found = ascend_on(device, problem, state, schedule, False, lambda *_: times.append(time.perf_counter()))
@@ -79,8 +79,8 @@ def main() -> None:
     parser.add_argument("--data", default="newsgroups")
     parser.add_argument("--copies", type=int, default=30)
     parser.add_argument("--rank", type=int, default=50)
-    parser.add_argument("--iterations", type=int, default=20, help="on the device (default: %(default)s)")
-    parser.add_argument("--host-iterations", type=int, default=3, help="0 leaves the host out (default: %(default)s)")
+    parser.add_argument("--iterations", type=int, default=20, help="number on the device (default: %(default)s)")
+    parser.add_argument("--host-iterations", type=int, default=3, help="0 skips the host (default: %(default)s)")
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()
