@@ -175,9 +175,7 @@ def log_evidence(
         return _evidence_by_enumeration(data, rank, sides)
     check_visits(data.total, rank * particles * runs, MOST_VISITS)
     bound = _variational_bound(data, model, rank, Priors(*sides))
-    return _evidence_of_runs(
-        _run_all(data, rank, sides, particles, np.random.SeedSequence(seed).spawn(runs)), particles, bound
-    )
+    return _average(_run_all(data, rank, sides, particles, np.random.SeedSequence(seed).spawn(runs)), particles, bound)
 
 
 def _evidence_by_enumeration(data: Counts, rank: int, sides: Any) -> Evidence:
@@ -186,7 +184,7 @@ def _evidence_by_enumeration(data: Counts, rank: int, sides: Any) -> Evidence:
     return Evidence(enumerated_log_evidence(data, rank, *sides), 0.0, "exact", 0, (), -np.inf)
 
 
-def _evidence_of_runs(estimates: list[float], particles: int, bound: float) -> Evidence:
+def _average(estimates: list[float], particles: int, bound: float) -> Evidence:
     """Average the runs; warn if they do not determine the error of their mean."""
     logs = np.array(estimates)
     mean, error = _log_of_mean(logs)

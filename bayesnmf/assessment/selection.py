@@ -148,14 +148,11 @@ def select(
     models : iterable of str
         Names of models, as for `bayesnmf.fit`.
     ranks : iterable of int
-        Numbers of components to try.
     method : {"map", "vi", "svi", "gibbs", "nuts", "bld"}
     splits : int
         Number of random splits, each with its own fits.
     keep : float
-        Probability with which a count is kept for training.
     seed : int
-        Seed of the splits and the fits.
     options : MAP, VI, Gibbs, NUTS, SVI or BLD, optional
         Options of the fits. Local optima make scores jump from rank to rank; `restarts` helps.
     progress : bool or callable
