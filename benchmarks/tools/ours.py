@@ -19,7 +19,7 @@ from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.fitting.problems import draws_problem, point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Progress, ascend
 from bayesnmf.inference.ascent.minibatch import Components, step_on_batch
-from bayesnmf.inference.ascent.settled_loadings import put_rows, rows_of, rows_of_problem
+from bayesnmf.inference.ascent.settled_loadings import put_rows, rows_of_problem
 from bayesnmf.inference.marginal.allocation_model import urn_of
 from bayesnmf.inference.sampling.gibbs import Schedule, gibbs_chain
 from bayesnmf.inference.sides import State, update_components, update_loadings
@@ -116,7 +116,7 @@ def epochs(job: Job, options: VI, counts: Counts) -> Iterator[tuple[Any, Compone
         for rows in batching.split(rng.permutation(n)):
             step += 1
             part = rows_of_problem(problem, rows)
-            put_rows(q, rows, step_on_batch(components, part, rows_of(q, rows), batching, step, job.threads))
+            put_rows(q, rows, step_on_batch(components, part, q.rows(rows), batching, step, job.threads))
         yield q, components
 
 
