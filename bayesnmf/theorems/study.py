@@ -178,7 +178,7 @@ def joined_notes(*notes: str) -> str:
 
 # --- tolerances ------------------------------------------------------------------------------------
 
-FALSE_ALARM = 6.3e-5  # chance of an error above 4 standard errors of a normal, on one side
+FALSE_ALARM = 6.3e-5  # chance of an error beyond 4 standard errors of a normal, in either direction
 
 
 def permitted_errors(draws: int) -> float:
