@@ -1,6 +1,6 @@
 """Bayesian non-negative matrix factorisation of counts.
 
-Everything public is imported on first use: `import bayesnmf` itself loads nothing heavier than NumPy.
+Public names are imported on first use: `import bayesnmf` itself loads nothing larger than NumPy.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ __all__ = ["__version__", *sorted(_HOMES), *_MODULES]
 
 _root = Path(__file__).parent.parent
 if not (_root / "bayesnmf" / "models").exists() and (_root / "models" / "likelihood.py").exists():
-    __path__.append(str(_root))  # a checkout that is not installed: models/ stands beside the package
+    __path__.append(str(_root))  # a checkout that is not installed: models/ is next to the package
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Checks of single values: numbers, words, seeds, sizes."""
+"""Checks of single values: numbers, words, seeds and sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_rank(rank: Any) -> int:
 
 
 def shown(value: Any) -> str:
-    """Return what a message shows of a value: one short line, and of an array its shape."""
+    """Return the text of a value for a message: one short line, or the shape of an array."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and shape:
         return f"{type(value).__name__} of shape {shape}"
@@ -31,7 +31,7 @@ def shown(value: Any) -> str:
 
 
 def check_count(value: Any, name: str, minimum: int = 1, most: int = 2**63 - 1) -> int:
-    """Return a whole number from `minimum` to `most` as an int; NumPy integers pass, booleans do not."""
+    """Return a whole number from `minimum` to `most` as an int; accept NumPy integers, but not booleans."""
     if isinstance(value, (bool, np.bool)) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be a whole number of at least {minimum}, not {shown(value)}")
     number = int(value)
@@ -53,7 +53,7 @@ def check_positive(value: Any, name: str) -> float:
 
 
 def as_numbers(value: Any, name: str, rule: str = "a number or an array of numbers") -> np.ndarray:
-    """Return an array of float64; refuse text, booleans, masks and what is not rectangular."""
+    """Return an array of float64; refuse text, booleans, masked arrays and ragged lists."""
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
@@ -64,20 +64,20 @@ def as_numbers(value: Any, name: str, rule: str = "a number or an array of numbe
 
 
 def make_plain(settings: Any) -> None:
-    """Put Python's own values in place of NumPy's numbers, booleans and words in a dataclass of settings."""
+    """Replace NumPy's numbers, booleans and strings in a dataclass of settings by Python's."""
     for name, value in vars(settings).items():
         if isinstance(value, np.generic):
             object.__setattr__(settings, name, value.item())
 
 
 def check_flag(value: Any, name: str) -> None:
-    """Refuse what is neither True nor False."""
+    """Refuse anything but True and False."""
     if not isinstance(value, (bool, np.bool)):
         raise TypeError(f"{name} must be True or False: found {shown(value)}")
 
 
 def check_choice(value: Any, name: str, choices: Iterable[str]) -> str:
-    """Return `value` if it is one of `choices`; else name them all, and the closest."""
+    """Return `value` if it is one of `choices`; otherwise raise an error that lists them and suggests the closest."""
     options = list(choices)
     if isinstance(value, str) and value in options:
         return value
@@ -88,7 +88,7 @@ def check_choice(value: Any, name: str, choices: Iterable[str]) -> str:
 
 
 def check_seed(seed: Any) -> int | None:
-    """Return a seed: an int of at least 0 and below 2**63, or None for a different one each time."""
+    """Return a seed: an int from 0 to below 2**63, or None for a different seed each time."""
     if seed is None:
         return None
     return check_count(seed, "seed", minimum=0)
@@ -115,18 +115,18 @@ def check_nonnegative(value: Any, name: str) -> float:
 def _as_float(value: Any) -> float:
     try:
         return float(value)
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # a whole number too large for a float
         return float("inf") if value > 0 else float("-inf")
 
 
 def check_instance(value: Any, kind: type, name: str) -> None:
-    """Refuse what is not an object of one of the package's own classes."""
+    """Refuse anything but an instance of `kind`, one of the package's own classes."""
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be {kind.__name__}(...): found {shown(value)}")
 
 
 def check_size(size: int, limit: float, what: str, cure: str) -> None:
-    """Refuse `size` bytes above `limit`."""
+    """Refuse a `size` in bytes above `limit`."""
     if size > limit:
         raise ValueError(
             f"{what} would take {size / 2**30:.1f} GiB, above the limit of {limit / 2**30:.1f} GiB; {cure}"
@@ -134,32 +134,32 @@ def check_size(size: int, limit: float, what: str, cure: str) -> None:
 
 
 def check_method(method: str, allowed: tuple[str, ...], what: str) -> None:
-    """Refuse `what` of a fit by a method that has none."""
+    """Refuse a method that does not support `what`."""
     if method not in allowed:
         listed = " or ".join(f"method={name!r}" for name in allowed)
         raise ValueError(f"{what} needs a fit by {listed}: this one is by {method!r}")
 
 
 def check_available(asked: Any, available: int, name: str) -> int:
-    """Return how many draws or chains are asked for, at most those that a fit holds."""
+    """Return the requested number of draws or chains; refuse more than the fit has."""
     number = check_count(asked, name)
     if number > available:
         raise ValueError(
-            f"{name} must be at most {available}, what this fit holds: found {number}; "
+            f"{name} must be at most {available}, the number that this fit has: found {number}; "
             f"ask for {name}={available}, or fit again with more"
         )
     return number
 
 
 def check_names(asked: Any, names: np.ndarray, what: str) -> np.ndarray | None:
-    """Return the positions of the `what` (rows or features) asked for by name; None for all of them."""
+    """Return the positions of the requested rows or features (`what`); None means all of them."""
     if asked is None:
         return None
     if isinstance(asked, str) or not isinstance(asked, Iterable):
         raise TypeError(f"{what} must be a list of names, not {shown(asked)}; put a single name in a list")
     chosen = list(asked)
     if not chosen:
-        raise ValueError(f"{what} must name at least one: found none; leave {what} out to take all")
+        raise ValueError(f"{what} must name at least one: found none; leave {what} out to choose all")
     places = places_of(names)
     positions: list[int] = []
     seen: set[str] = set()
@@ -170,14 +170,14 @@ def check_names(asked: Any, names: np.ndarray, what: str) -> np.ndarray | None:
                 f"choose from fit.{'row' if what == 'rows' else 'feature'}_names"
             )
         if str(name) in seen:
-            raise ValueError(f"{what} must name each one once: found {shown(name)} twice; remove the second")
+            raise ValueError(f"{what} must not repeat a name: found {shown(name)} twice; remove the second")
         seen.add(str(name))
         positions += places[str(name)]
     return np.array(positions)
 
 
 def places_of(names: np.ndarray) -> dict[str, list[int]]:
-    """Return the positions of every name; names are compared as text, so that 3, "3" and NumPy's 3 are one."""
+    """Return the positions of every name, compared as text, so that 3, "3" and NumPy's 3 are the same name."""
     places: dict[str, list[int]] = {}
     for position, name in enumerate(names):
         places.setdefault(str(name), []).append(position)
@@ -185,7 +185,7 @@ def places_of(names: np.ndarray) -> dict[str, list[int]]:
 
 
 def check_words(value: Any, name: str) -> list[str]:
-    """Return a nonempty list of different words; a single string is one word."""
+    """Return a nonempty list of distinct words; a single string is one word."""
     if not isinstance(value, Iterable):
         raise TypeError(f"{name} must be a list of words, not {shown(value)}")
     words = [value] if isinstance(value, str) else list(value)
@@ -195,7 +195,7 @@ def check_words(value: Any, name: str) -> list[str]:
 
 
 def parse_int(text: str, name: str) -> int:
-    """Return the whole number that a word of the command line states."""
+    """Return the whole number given by an argument of the command line."""
     try:
         return int(text)
     except ValueError as error:
@@ -203,13 +203,13 @@ def parse_int(text: str, name: str) -> int:
 
 
 def check_has_file(transpose: bool) -> None:
-    """Refuse to transpose the counts that are taken where no file is named."""
+    """Refuse --transpose without a file."""
     if transpose:
         raise ValueError("--transpose needs a FILE to transpose: name one, or leave --transpose out")
 
 
 def check_path(path: Any, name: str) -> Path:
-    """Return a path; refuse what is neither a string nor a path, and what no file system takes."""
+    """Return a path; refuse other types, and strings that no file system accepts."""
     if not isinstance(path, str | PathLike) or not isinstance(fspath(path), str):
         raise TypeError(f"{name} must be a path, a string or pathlib.Path: found {shown(path)}")
     if "\0" in fspath(path):
@@ -218,7 +218,7 @@ def check_path(path: Any, name: str) -> Path:
 
 
 def check_progress(progress: Any) -> None:
-    """Refuse what is neither True, False nor a function."""
+    """Refuse anything but True, False or a function."""
     if not (progress is None or callable(progress) or isinstance(progress, (bool, np.bool))):
         raise TypeError(
             f"progress must be True, False or a function of (label, done, total, objective): found {shown(progress)}"
@@ -226,7 +226,7 @@ def check_progress(progress: Any) -> None:
 
 
 def check_keywords(given: Iterable[str], allowed: Iterable[str], what: str) -> None:
-    """Refuse keywords that a function does not have; name the closest."""
+    """Refuse keywords that a function does not have, and suggest the closest."""
     for name in given:
         try:
             check_choice(name, f"a keyword of {what}", allowed)

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 DEFAULT_ROWS = 334
-INTERRUPTED = 130  # 128 and the signal's number, as shells have it; of Ctrl-C
-SIGPIPE = 13  # Windows has no name for it
+INTERRUPTED = 130  # Ctrl-C: 128 and the number of the signal, as in shells
+SIGPIPE = 13  # not defined on Windows
 
 
 def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Build the parser; models and methods are loaded where `words` ask for them, so that --help alone is fast."""
+    """Build the parser; load models and methods only if `words` need them, so that --help is fast."""
     from bayesnmf import __version__
 
     models, methods = names() if "compare" in words else ((), ())
@@ -47,23 +47,23 @@ def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     compare.add_argument("--rank", default="8", metavar="K", help="number of components (default: %(default)s)")
     compare.add_argument("--methods", default="map,vi,gibbs,nuts", metavar="LIST",
                          help=f"comma-separated, of {', '.join(methods)} (default: %(default)s)")  # fmt: skip
-    compare.add_argument("--seed", default="0", help="of everything random (default: %(default)s)")
+    compare.add_argument("--seed", default="0", help="seed of all random numbers (default: %(default)s)")
     compare.add_argument("--out", default="results", metavar="DIR", help="folder to write to (default: %(default)s)")
-    compare.add_argument("--draws", default="thinned", help="thinned or all: which draws of gibbs and nuts are written "
-                         "(default: %(default)s, at most 2.5 MB a method)")  # fmt: skip
+    compare.add_argument("--draws", default="thinned", help="thinned or all: which draws of gibbs and nuts to write "
+    "(default: %(default)s, at most 2.5 MB a method)")  # fmt: skip
     compare.add_argument("--quiet", action="store_true", help="no progress bar")
     equivalences = commands.add_parser(
         "equivalences",
-        help="run every identity between models, algorithms and bounds on the counts",
-        description="Run every identity between the models, algorithms and bounds on the counts, and print both sides "
-        "of each. The exit code is 1 if one of them does not hold.",
+        help="check every identity between models, algorithms and bounds on the counts",
+        description="Check every identity between the models, algorithms and bounds on the counts, and print both "
+        "sides of each. The exit code is 1 if an identity does not hold.",
     )
     equivalences.add_argument("file", nargs="?", metavar="FILE", help="as for compare")
     add_transpose(equivalences)
     equivalences.add_argument("--rank", default="5", metavar="K", help="number of components (default: %(default)s)")
     equivalences.add_argument("--iterations", default="20", metavar="N",
                               help="updates of each sequence of iterates (default: %(default)s)")  # fmt: skip
-    equivalences.add_argument("--seed", default="0", help="of everything random (default: %(default)s)")
+    equivalences.add_argument("--seed", default="0", help="seed of all random numbers (default: %(default)s)")
     equivalences.add_argument(
         "--csv", metavar="PATH", help="also write the table to this file, in a folder that exists"
     )
@@ -81,17 +81,17 @@ def names() -> tuple[Sequence[str], Sequence[str]]:
 
 def add_transpose(command: argparse.ArgumentParser) -> None:
     """Add the option for files that have features in rows."""
-    command.add_argument("--transpose", action="store_true", help="FILE has features in rows; make them columns")
+    command.add_argument("--transpose", action="store_true", help="FILE has features in rows; transpose it")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code.
 
-    0; 1 where an identity does not hold; 2 on bad input; 130 after Ctrl-C, with or without results, and likewise 143
-    after SIGTERM and 129 after SIGHUP; 141 where the reader of what is printed closed the pipe.
+    The code is 0 on success; 1 if an identity does not hold; 2 on bad input; 130 after Ctrl-C, 143 after SIGTERM and
+    129 after SIGHUP, with or without results; 141 if the reader of standard output closed the pipe.
     """
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal or file may not know θ
+        sys.stdout.reconfigure(errors="replace")  # a terminal or file may be unable to encode θ
     words = sys.argv[1:] if arguments is None else arguments
     options = build_parser(words).parse_args(words)
     with signals_as_ctrl_c() as caught:
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = {"compare": run_compare, "equivalences": run_equivalences}[options.command](options)
             sys.stdout.flush()
         except BrokenPipeError:
-            with suppress(OSError, ValueError):  # it is flushed once more at the end, which would be told as an error
+            with suppress(OSError, ValueError):  # Python flushes again at exit, and would report an error
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 128 + SIGPIPE
         except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def signals_as_ctrl_c() -> Iterator[list[int]]:
-    """Let the signals that ask a program to end do what Ctrl-C does; yield the list of those that came."""
+    """Let signals that ask a program to end act like Ctrl-C; yield the list of signals received."""
     caught: list[int] = []
 
     def interrupt(number: int, _: Any) -> None:
@@ -121,9 +121,9 @@ def signals_as_ctrl_c() -> Iterator[list[int]]:
         raise KeyboardInterrupt
 
     before = {}
-    if threading.current_thread() is threading.main_thread():  # no other may set handlers
+    if threading.current_thread() is threading.main_thread():  # only the main thread may set handlers
         asking = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-        # One that is ignored, as under nohup, or has the caller's handler, stays so.
+        # Keep a signal that is ignored, as under nohup, or that has a handler of the caller.
         asking = [number for number in asking if signal.getsignal(number) is signal.SIG_DFL]
         before = {number: signal.signal(number, interrupt) for number in asking}
     try:
@@ -134,18 +134,18 @@ def signals_as_ctrl_c() -> Iterator[list[int]]:
 
 
 def console_of(width: int | None = None) -> Console:
-    """Return what prints on standard output; a closed pipe raises BrokenPipeError."""
+    """Return a console that prints to standard output; a closed pipe raises BrokenPipeError."""
     from rich.console import Console
 
     class Raising(Console):
-        def on_broken_pipe(self) -> None:  # rich would end the program with 1
+        def on_broken_pipe(self) -> None:  # rich would exit with code 1
             raise BrokenPipeError
 
     return Raising(width=width)
 
 
 def run_compare(options: argparse.Namespace) -> int:
-    """Read, compare, print, write."""
+    """Read counts, compare methods, and print and write the results."""
     from bayesnmf.checks import check_choice, check_count, parse_int
     from bayesnmf.places import check_folder, check_plots_can_be_drawn
 
@@ -164,7 +164,7 @@ def run_compare(options: argparse.Namespace) -> int:
 
     settings, progress = Settings(draws=options.draws), not options.quiet
     result = compare(counts, options.model, rank, methods, seed=seed, settings=settings, out=out, progress=progress)
-    # Before anything is printed, which a closed pipe may end; what cannot be written is printed all the same.
+    # Written before printing, which a closed pipe may end; results are printed even if writing fails.
     written, failure = attempt(lambda: write(result, out, image_shape))
     console = console_of()
     console.print(rich_table(result))
@@ -178,7 +178,7 @@ def run_compare(options: argparse.Namespace) -> int:
 
 
 def attempt[Result](write: Callable[[], Result]) -> tuple[Result | None, BaseException | None]:
-    """Return what a function that writes returns, or why it could not: a full disk must not cost the results."""
+    """Return the result of a function that writes, or its error: a full disk must not lose the results."""
     try:
         return write(), None
     except (Exception, KeyboardInterrupt) as error:
@@ -186,7 +186,7 @@ def attempt[Result](write: Callable[[], Result]) -> tuple[Result | None, BaseExc
 
 
 def run_equivalences(options: argparse.Namespace) -> int:
-    """Read, run, print, write."""
+    """Read counts, check the identities, and print and write the results."""
     from bayesnmf.checks import check_count, parse_int
     from bayesnmf.places import check_file_to_write
 
@@ -201,7 +201,7 @@ def run_equivalences(options: argparse.Namespace) -> int:
     from bayesnmf.theorems.table import WIDTH
 
     found = equivalences(counts, rank, iterations=iterations, seed=seed, progress=not options.quiet)
-    # Before anything is printed, as above.
+    # Written before printing, as above.
     _, failure = (None, None) if options.csv is None else attempt(lambda: found.save(options.csv))
     console = console_of()
     (console if console.is_terminal else console_of(WIDTH)).print(found)
@@ -211,7 +211,7 @@ def run_equivalences(options: argparse.Namespace) -> int:
 
 
 def read(file: str | None, transpose: bool) -> tuple[Any, tuple[int, int] | None]:
-    """Return the counts, and the shape of a feature image if they are images; print what reading warns of."""
+    """Return the counts, and the shape of their images if the features are pixels; print warnings of reading."""
     if file is None:
         from bayesnmf.checks import check_has_file
         from bayesnmf.datasets import DIGITS_IMAGE, digits

@@ -1,6 +1,6 @@
-"""Counts that need no download: scikit-learn's digits, and the Swimmer images.
+"""Counts that need no download: scikit-learn's digits and the Swimmer images.
 
-Both are images: one row a picture, one column a pixel, so a fitted component can be looked at with
+In both, a row is an image and a column is a pixel, so a fitted component can be shown as
 ``component.reshape(DIGITS_IMAGE)`` or ``component.reshape(SWIMMER_IMAGE)``.
 """
 
@@ -22,7 +22,7 @@ SWIMMER_IMAGE = (32, 32)
 def digits() -> Counts:
     """Return scikit-learn's handwritten digits: 1797 × 64 pixel counts from 0 to 16.
 
-    Rows are named after their place and label, as in ``"0003 (digit 3)"``.
+    Rows are named by their position and label, as in ``"0003 (digit 3)"``.
 
     Examples
     --------
@@ -45,21 +45,21 @@ _ARM = (
     (0, -1),
     (1, -1),
 )  # steps (down, right) of a left arm: up, up-left, left, down-left
-_LEG = ((1, 0), (1, -1), (0, -1), (-1, -1))  # of a left leg: down, down-left, left, up-left
+_LEG = ((1, 0), (1, -1), (0, -1), (-1, -1))  # the same for a left leg: down, down-left, left, up-left
 _LIMBS = ((10, -1, _ARM), (10, 1, _ARM), (21, -1, _LEG), (21, 1, _LEG))  # joint's row, side, poses
 
 
 def swimmer(ink: float = 1) -> Counts:
     """Return the Swimmer: 256 × 1024 images of a torso with 4 limbs, each limb in 4 poses.
 
-    Every image is the sum of the torso and one pose of each limb; no two parts share a pixel, so the 17 parts
-    (see `swimmer_parts`) are the only components that explain the images [1]_. The torso is in all of them:
-    without a prior, a fit may share it out among the poses of one limb.
+    Every image is the sum of the torso and one pose of each limb. No two parts share a pixel, so the 17 parts
+    (see `swimmer_parts`) are the only components that explain the images [1]_. The torso is in every image:
+    without a prior, a fit may divide it among the poses of one limb.
 
     Parameters
     ----------
     ink : float
-        The count of an inked pixel.
+        Count of a pixel that belongs to a part.
 
     References
     ----------
@@ -92,7 +92,7 @@ def swimmer_parts() -> np.ndarray:
 
 
 def _limb(row: int, side: int, step: tuple[int, int]) -> list[tuple[int, int]]:
-    """Return the 6 pixels that leave the joint beside the torso in one direction; right mirrors left."""
+    """Return the 6 pixels from the joint at the torso in one direction; the right side mirrors the left."""
     down, right = step
     return [(row + down * i, 16 + side * (1 - right * i)) for i in range(1, 7)]
 

@@ -1,4 +1,4 @@
-"""Checks of places to write to, before the work, and of the sizes that files declare, before memory is taken."""
+"""Checks before the work: that output can be written, and that the sizes declared by a file are plausible."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 from bayesnmf.checks import check_path
 from bayesnmf.writing import try_folder
 
-FREE_AXES = 2**30  # bytes that rows and columns may always take
-AXES_PER_BYTE = 64  # and beyond that for each byte of the file
-DEFLATION = 1032  # bytes that a compressed byte may stand for at most
+FREE_AXES = 2**30  # bytes always allowed for rows and columns
+AXES_PER_BYTE = 64  # bytes allowed in addition for each byte of the file
+DEFLATION = 1032  # most bytes that one compressed byte can expand to
 
 
 def check_folder(path: str | Path, name: str, files: Iterable[str] = ()) -> Path:
-    """Return a folder that can be written to, made if need be, with nothing in the way of files of these names.
+    """Return a folder that can be written to, created if necessary, in which these files can be written.
 
-    A name may hold a folder, `fits/map.nc`, which is made as well.
+    A file name may include a folder, as in `fits/map.nc`; it is created as well.
     """
     folder = _writable(check_path(path, name), name)
     for file in files:
@@ -25,13 +25,13 @@ def check_folder(path: str | Path, name: str, files: Iterable[str] = ()) -> Path
         if place.parent != folder:
             _writable(place.parent, name)
         if place.is_dir() and place.suffix != ".zarr":
-            raise ValueError(f"{name} must not have a folder in the place of a file: {place} is one; move it away")
+            raise ValueError(f"{name} must not contain a folder with the name of a file: {place} is one; move it away")
         _check_unprotected(place, name)
     return folder
 
 
 def check_plots_can_be_drawn() -> None:
-    """Refuse a word in the environment that keeps matplotlib from being imported."""
+    """Refuse a value of MPLBACKEND with which matplotlib cannot be imported."""
     try:
         import matplotlib as _  # noqa: F401
     except ValueError as error:
@@ -42,13 +42,13 @@ def check_plots_can_be_drawn() -> None:
 
 
 def check_file_to_write(path: str | Path, name: str) -> Path:
-    """Return the path of a file that can be written, in a folder that exists."""
+    """Return the path of a file that can be written, in an existing folder."""
     file = check_path(path, name)
     if file.is_dir():
         raise ValueError(f"{name} must be a file: {path} is a folder; add a file name")
     if not file.parent.is_dir():
         raise ValueError(f"{name} must be in a folder that exists: {file.parent} does not; create the folder")
-    if file.exists() and not file.is_file():  # a device or a pipe, as /dev/stdout is
+    if file.exists() and not file.is_file():  # a device or a pipe, such as /dev/stdout
         return file
     _check_unprotected(file, name)
     _writable(Path(os.path.realpath(file)).parent, name)
@@ -66,29 +66,29 @@ def _writable(folder: Path, name: str) -> Path:
 
 def _check_unprotected(file: Path, name: str) -> None:
     if file.is_file() and not os.access(file, os.W_OK):
-        raise ValueError(f"{name} must not have a write-protected file in its way: {file} is one; move it away")
+        raise ValueError(f"{name} must be a place that can be written to: {file} is write-protected; move it away")
 
 
 def check_axes(shape: Iterable[int], path: Path) -> None:
-    """Refuse a shape whose rows and columns alone would take far more memory than a file of this size justifies.
+    """Refuse a shape whose rows and columns alone would take far more memory than the size of the file justifies.
 
-    A row or column takes 8 bytes, for its name or where its entries start, however few entries there are. Together they
-    may take 1 GiB, or 64 times the size of the file where that is more.
+    Each row and each column takes 8 bytes, for its name or for the start of its entries, even if it is empty. Together
+    they may take 1 GiB, or 64 times the size of the file if that is more.
     """
     size = path.stat().st_size
     rows, columns = shape
     most = max(FREE_AXES, AXES_PER_BYTE * size) // 8
     if rows + columns > most:
         raise ValueError(
-            f"it must declare at most {most:,} rows and columns together, as a file of {size:,} bytes: found {rows:,} "
+            f"it must declare at most {most:,} rows and columns together, as it has {size:,} bytes: found {rows:,} "
             f"rows and {columns:,} columns; remove those without counts"
         )
 
 
 def check_entries(entries: int, least: int, path: Path) -> None:
-    """Refuse more entries than a text file can hold; each takes at least `least` characters."""
+    """Refuse more entries than fit into a text file; each takes at least `least` characters."""
     size = path.stat().st_size * (DEFLATION if path.suffix == ".gz" else 1)
     if entries * least > size:
         raise ValueError(
-            f"it must declare at most the {size // least:,} entries that it has room for: found {entries:,}"
+            f"it must declare at most {size // least:,} entries, as it has no room for more: found {entries:,}"
         )

@@ -1,4 +1,4 @@
-"""Tables of results as plain text."""
+"""Format tables of results as plain text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WIDTH = 120
 
 
 def as_lines(shown: Any, notes: Iterable[str] = (), width: int = WIDTH) -> str:
-    """Return a table of rich's as plain text, and its notes below, broken at `width`."""
+    """Return a rich table as plain text, followed by its notes, wrapped at `width`."""
     from rich.console import Console
 
     console = Console(width=width, record=True, file=StringIO(), force_jupyter=False)
@@ -21,7 +21,7 @@ def as_lines(shown: Any, notes: Iterable[str] = (), width: int = WIDTH) -> str:
 
 
 def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str]) -> str:
-    """Return a table whose first column is text and whose others are numbers, and its notes below."""
+    """Return a table with text in the first column and numbers in the others, followed by its notes."""
     from rich.table import Table
 
     table = Table(title=title)
@@ -33,5 +33,5 @@ def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]
 
 
 def number(value: float) -> str:
-    """Return a number as text, at about four digits."""
+    """Return a number as text, with about four digits."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

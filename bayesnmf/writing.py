@@ -1,7 +1,7 @@
-"""Write files so that a failure loses nothing: beside their place first, and then moved there.
+"""Write files so that a failure loses nothing: first to a temporary file in the same folder, then by a move.
 
-Every file of the package is written through `replacing`, or through `write_bytes` and `write_text`, which use it. A
-full disk, a missing permission or Ctrl-C leaves the older file whole, and nothing else behind.
+Every file of the package is written through `replacing`, directly or by `write_bytes` and `write_text`. After a full
+disk, a missing permission or Ctrl-C, the older file is unchanged, and no other file is left.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path, and move what the block wrote there to `path` once the block has ended well.
+    """Yield a temporary path; after the block has ended without an error, move what it wrote there to `path`.
 
-    The temporary path has the same folder and suffix, and may become a file or a folder. A link is written through. A
-    device or a pipe, as /dev/stdout is, is yielded itself, since it can only be written to in place.
+    The temporary path has the same folder and suffix, and may become a file or a folder. If `path` is a link, its
+    target is written. For a device or a pipe, such as /dev/stdout, `path` itself is yielded, as it can only be written
+    directly.
 
     Raises
     ------
     OSError
-        The block or the move failed, for want of space or permission; what stood at `path` still does.
+        The block or the move failed for lack of space or permission; an older file at `path` is unchanged.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not (target.is_file() or target.is_dir()):
@@ -45,40 +46,40 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes | memoryview) -> None:
-    """Write a binary file; an older one is replaced only once the new one is complete."""
+    """Write a binary file; replace an older one only when the new one is complete."""
     with replacing(path) as temporary, temporary.open("wb") as file:
         file.write(content)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file as UTF-8, with line ends as given; an older one is replaced only once the new one is complete.
+    """Write a text file as UTF-8 without changing line ends; replace an older one only when the new one is complete.
 
-    What UTF-8 cannot hold, half a surrogate pair, is written as its escape sequence.
+    Half a surrogate pair, which UTF-8 cannot encode, is written as its escape sequence.
     """
     write_bytes(path, text.encode("utf-8", errors="backslashreplace"))
 
 
 def try_folder(folder: str | os.PathLike[str]) -> None:
-    """Write an empty file into a folder and remove it, so that OSError is raised now if it would be raised later."""
+    """Write an empty file into a folder and remove it, so that an OSError is raised now and not later."""
     probe = _name_beside(Path(folder) / "probe")
     probe.touch(exist_ok=False)
     probe.unlink()
 
 
 def _name_beside(path: Path) -> Path:
-    """Return a new hidden name in the same folder with the same suffix."""
+    """Return a new hidden name with the same folder and suffix."""
     stem = path.stem.encode(errors="surrogateescape")[:200].decode(errors="ignore")  # a name has at most 255 bytes
     return path.with_name(f".{stem}-{secrets.token_hex(4)}{path.suffix}")
 
 
 def _check_may_replace(target: Path) -> None:
-    """Raise PermissionError for a file that is write-protected, which a move would replace all the same."""
+    """Raise PermissionError for a write-protected file, which a move would replace anyway."""
     if target.is_file() and not os.access(target, os.W_OK):
         raise PermissionError(f"{target} is write-protected")
 
 
 def _put(temporary: Path, target: Path) -> None:
-    """Move a complete file or folder to its place; an older folder is moved aside first, and back on failure."""
+    """Move a complete file or folder to its place; move an older folder aside first, and back if the move fails."""
     if temporary.is_file():
         _settle(temporary, target)
     if not target.is_dir():
@@ -95,7 +96,7 @@ def _put(temporary: Path, target: Path) -> None:
 
 
 def _settle(temporary: Path, target: Path) -> None:
-    """Bring a file to disk, where some systems find out only now that there is no room; keep the older permissions."""
+    """Flush a file to disk, where some systems only now find a lack of space; keep the older file's permissions."""
     with temporary.open("r+b") as file:
         os.fsync(file.fileno())
     if target.is_file():

@@ -1,1 +1,1 @@
-"""Benchmarks: speed against other tools (`python -m benchmarks`), and results that were published or calibrated."""
+"""Benchmarks: speed compared with other tools (`python -m benchmarks`), and published or calibrated results."""

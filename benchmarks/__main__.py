@@ -1,7 +1,7 @@
-"""Speed against other tools: `python -m benchmarks` fits the same counts from the same start with all of them.
+"""Compare speed with other tools: `python -m benchmarks` fits the same counts from the same start with all of them.
 
-Writes table.md, results.json and a figure for each problem to the folder `--out`. What is measured and how:
-benchmarks/README.md.
+It writes table.md, results.json and a figure for each problem to the folder `--out`. benchmarks/README.md describes the
+measurements.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from benchmarks import anchors, data, figure, objectives, report
 from benchmarks.race import Terms, race
 from benchmarks.tools import LEFT_OUT, PEERS, TASKS, TOOLS
 
-# An ELBO is dear to evaluate, since q(documents) is optimised for it.
+# An ELBO is expensive to evaluate, since q(documents) is optimised for it.
 STRIDES = {"likelihood": 1.25, "lda": 2.0, "gamma_poisson": 1.25, "heldout": 1.6, "gibbs": 2.0}
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers from `least` on."""
+    """Return a parser of whole numbers of at least `least`."""
 
     def parse(text: str) -> int:
         if not text.isascii() or not text.isdigit() or int(text) < least:
@@ -62,14 +62,14 @@ def options_of_the_command() -> argparse.ArgumentParser:
     add("--thin", type=share, default=1.0, metavar="KEEP", help="probability with which a count is kept beforehand")
     add("--rank", nargs="+", type=whole(1), default=[10], help="numbers of components, a race each")
     add("--concentrations", nargs=2, type=positive, metavar=("ALPHA", "ETA"), help="of lda, gibbs, heldout; 1/K each")
-    add("--tasks", nargs="+", choices=TASKS, default=["likelihood"], help="what is raced for, see benchmarks/README.md")
-    add("--peers", nargs="+", choices=PEERS, default=list(PEERS), help="whose tools; all by default")
-    add("--budget", type=positive, default=30.0, help="seconds of fitting, each tool (each chain)")
-    add("--chains", type=whole(1), help="of each tool, gibbs alone; 2 by default")
-    add("--threads", type=whole(1), default=os.cpu_count(), help="of each tool; all cores by default")
-    add("--seed", type=whole(0), default=0, help="of simulation, thinning, starts and tools")
+    add("--tasks", nargs="+", choices=TASKS, default=["likelihood"], help="tasks, see benchmarks/README.md")
+    add("--peers", nargs="+", choices=PEERS, default=list(PEERS), help="authors of the tools; all by default")
+    add("--budget", type=positive, default=30.0, help="seconds of fitting for each tool (each chain)")
+    add("--chains", type=whole(1), help="number for each tool, gibbs only; 2 by default")
+    add("--threads", type=whole(1), default=os.cpu_count(), help="number for each tool; all cores by default")
+    add("--seed", type=whole(0), default=0, help="seed of simulation, thinning, starts and tools")
     add("--out", type=Path, default=out, help="folder for the table, the results and figures")
-    add("--python-for", nargs="+", default=[], metavar="PEER=PATH", help="interpreters of their own")
+    add("--python-for", nargs="+", default=[], metavar="PEER=PATH", help="separate interpreters of peers")
     return parser
 
 
@@ -113,7 +113,7 @@ def measure(name: str, rank: int, task: str, options: argparse.Namespace) -> rep
 
 
 def machine() -> str:
-    """Name the machine and the versions."""
+    """Return the names of the machine and the versions."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -143,7 +143,7 @@ def present(result: report.Result, options: argparse.Namespace) -> str:
 
 
 def main(given: list[str] | None = None) -> int:
-    """Run every race that is asked for."""
+    """Run every requested race."""
     options = arguments(given)
     options.out.mkdir(parents=True, exist_ok=True)
     not_run = "Not run: " + "; ".join(f"{name} ({why})" for name, why in LEFT_OUT.items()) + "."

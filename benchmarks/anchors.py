@@ -1,9 +1,9 @@
-"""What the tools are held against beside each other: the C loop of `limit.py`, and fastTopics, which needs R.
+"""References besides the tools: the C loop of `limit.py`, and fastTopics, which needs R.
 
-fastTopics was measured beside that C loop on another machine. Its seconds are scaled by (C loop here / C loop there),
-float64 and one thread both times, and marked "scaled". Of each iteration the dense log-likelihood is the larger part,
-so the updates alone are given too. The log-likelihoods that it had there, from a random start of its own, need no
-assumption about how many iterations it takes.
+fastTopics was measured together with this C loop on another machine. Its seconds are scaled by (C loop here / C loop
+there), in float64 with one thread, and marked "scaled". Most of the time of an iteration is spent on the dense
+log-likelihood, so the updates alone are reported too. Its log-likelihoods on that machine, from its own random
+start, need no assumption about the number of iterations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy.special import gammaln
 
 from benchmarks.data import Problem
 
-# Seconds there, medians. An iteration by threads, and its updates alone with one thread.
+# Seconds there, medians: of an iteration by number of threads, and of its updates alone with one thread.
 C_LOOP = {("newsgroups", 10): 0.0249, ("newsgroups", 50): 0.0883, ("pbmc_facs", 10): 0.0163, ("pbmc_facs", 50): 0.0547}
 WHOLE = {
     ("newsgroups", 10): {"EM": {1: 2.09}, "SCD": {1: 2.61, 2: 2.34}, "CCD": {1: 2.47, 2: 2.35}},
@@ -27,12 +27,12 @@ UPDATES = {
     ("newsgroups", 10): {"EM": 0.32, "SCD": 0.54, "CCD": 0.24},
     ("pbmc_facs", 10): {"EM": 0.32, "SCD": 0.51, "CCD": 0.23},
 }
-# Σ X log λ − Σ λ after so many seconds there, two threads.
+# Σ X log λ − Σ λ after this number of seconds there, with two threads.
 SEEN = {
     ("newsgroups", 10): {"SCD": {10: -9_245_734, 50: -8_888_585}, "CCD": {10: -9_505_866, 50: -8_938_977}},
     ("pbmc_facs", 10): {"SCD": {10: 786_977, 45: 813_774}, "CCD": {10: 792_898, 42: 814_640}},
 }
-ALGORITHMS = {  # in words, what one iteration is, and ours of the same kind
+ALGORITHMS = {  # name, description of one iteration, and our tool with the same algorithm
     "EM": ("EM", "1 sweep, both sides", ""),
     "SCD": ("SCD, extrapolated", "4 sweeps, both sides", "ours SCD, extrapolated float64"),
     "CCD": ("CCD, extrapolated", "1 sweep, both sides", ""),
@@ -41,7 +41,7 @@ ALGORITHMS = {  # in words, what one iteration is, and ours of the same kind
 
 @dataclass(frozen=True)
 class Anchor:
-    """A row that was not run here: its seconds an iteration, what one is, and our tool of the same algorithm."""
+    """A row not measured here: its seconds per iteration, the iteration, and our tool with the same algorithm."""
 
     name: str
     per_iteration: float
@@ -51,7 +51,7 @@ class Anchor:
 
 @dataclass(frozen=True)
 class Sighting:
-    """What a tool had elsewhere: scaled seconds, and the log-likelihood then."""
+    """Result of a tool on another machine: scaled seconds, and the log-likelihood at that time."""
 
     name: str
     seconds: float
@@ -59,9 +59,9 @@ class Sighting:
 
 
 class CLoop:
-    """One allocation step by the C loop, one thread, timed now and then during a race; by dtype.
+    """Seconds of one allocation step by the C loop with one thread, measured repeatedly during a race; by dtype.
 
-    Without ℓ, as on the other machine, by which fastTopics is scaled. Nothing without a C compiler.
+    Without ℓ, as on the other machine, to scale fastTopics. Empty without a C compiler.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -69,7 +69,7 @@ class CLoop:
 
         self.limits: dict[str, Limit] = {}
         self.seconds: dict[str, list[tuple[float, float]]] = {}
-        if problem.rank > 64:  # beyond what limit.c is written for
+        if problem.rank > 64:  # beyond the range of limit.c
             return
         for dtype in ("float64", "float32"):
             matrix = problem.counts.matrix.astype(np.dtype(dtype))
@@ -80,23 +80,23 @@ class CLoop:
             self.seconds[dtype] = []
 
     def sample(self) -> None:
-        """Take the time, with the counts in the cache as far as they go in."""
+        """Measure the seconds, with as much of the counts in the cache as fits."""
         for dtype, limit in self.limits.items():
             limit.seconds(log=False)
             self.seconds[dtype].append(limit.seconds(log=False))
 
     def medians(self) -> dict[str, float]:
-        """Return the seconds of the quicker way, as tools' seconds an iteration are: the median."""
+        """Return the median seconds of the faster variant, as for the tools' iterations."""
         return {dtype: float(np.median(taken, axis=0).min()) for dtype, taken in self.seconds.items() if taken}
 
 
 def _key(problem: Problem) -> tuple[str, int]:
-    """Return what figures are looked up by; there are none of thinned counts."""
+    """Return the key of the published figures; there are none for thinned counts."""
     return problem.name if problem.keep == 1 else "", problem.rank
 
 
 def fasttopics(problem: Problem, limit: dict[str, float], threads: int) -> list[Anchor]:
-    """Return the scaled figures that there are for this problem: the whole call, and the updates alone."""
+    """Return the scaled figures for this problem: of the whole call, and of the updates alone."""
     key = _key(problem)
     if key not in C_LOOP or "float64" not in limit:
         return []
@@ -114,7 +114,7 @@ def fasttopics(problem: Problem, limit: dict[str, float], threads: int) -> list[
 
 
 def sightings(problem: Problem, limit: dict[str, float]) -> list[Sighting]:
-    """Return where fastTopics was after some time, on this machine's scale of seconds and with the constant of X!."""
+    """Return the value of fastTopics after some time, in seconds of this machine and with the constant Σ log X!."""
     key = _key(problem)
     if key not in SEEN or "float64" not in limit:
         return []

@@ -1,8 +1,9 @@
-"""Simulation-based calibration of every model by every method with a posterior; the ranks are kept.
+"""Run simulation-based calibration of every model by every method with a posterior, and save the ranks.
 
-``python benchmarks/calibration.py [NAME …]`` runs all, or those whose names begin so (``gamma_poisson-vi``), writes the
-ranks of each to ``benchmarks/calibration/NAME.csv``, and ``README.md`` there from all the files. ``--table`` writes
-that file alone. Data sets are 6 × 5, rank 2, about 20 counts a row; seeds are fixed.
+``python benchmarks/calibration.py [NAME …]`` runs all cases, or those whose names begin with a NAME
+(``gamma_poisson-vi``), writes the ranks of each to ``benchmarks/calibration/NAME.csv``, and ``README.md`` in that
+folder from all files. ``--table`` only writes that file. Data sets are 6 × 5, rank 2, about 20 counts a row; seeds are
+fixed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from bayesnmf import Calibration, Gamma, Gibbs, Priors
 FOLDER = Path(__file__).parent / "calibration"
 SEED, ALPHA = 2024, 0.01
 MODELS: dict[str, Priors | None] = {
-    "poisson": Priors(Gamma(1.2, 0.3), Gamma(1.5, 2.0)),  # its default prior is flat, and cannot be drawn from
+    "poisson": Priors(Gamma(1.2, 0.3), Gamma(1.5, 2.0)),  # its default prior is flat and cannot be sampled
     "gamma_poisson": None,
     "dirichlet_poisson": None,
     "dirichlet_gamma": None,
@@ -34,7 +35,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def names() -> list[str]:
-    """All calibrations, methods in turn; collapsed Gibbs needs components on the simplex."""
+    """Return all cases, ordered by method; collapsed Gibbs needs components on the simplex."""
     return [
         f"{model}-{method}"
         for method in METHODS
@@ -44,7 +45,7 @@ def names() -> list[str]:
 
 
 def run(name: str) -> Calibration:
-    """Run one, from a seed of its own."""
+    """Run one calibration with its own seed."""
     model, _, method = name.partition("-")
     by, settings = METHODS[method]
     seed = SEED + names().index(name)
@@ -57,7 +58,7 @@ def small(p: float) -> str:
 
 
 def summary(found: dict[str, Calibration]) -> str:
-    """Return one line a calibration: p-values, what is wrong, coverage, effective draws, time."""
+    """Return one line for each calibration: p-values, direction of errors, coverage, effective draws, time."""
     lines = [
         "| model | method | simulations | least p, of | p together | rejected | mean 50 % | mean 90 % "
         "| least 90 % | median ESS of 99, least | minutes |",
@@ -76,13 +77,13 @@ def summary(found: dict[str, Calibration]) -> str:
 
 
 def interruptions(found: dict[str, Calibration]) -> str:
-    """Return a line on the runs that Ctrl-C ended early: theirs are the first simulations of a whole run."""
+    """Return a line about runs that Ctrl-C ended early; they are the first simulations of a complete run."""
     short = [name for name, one in found.items() if one.simulations < METHODS[name.partition("-")[2]][1]["simulations"]]
     return f"Ended early by Ctrl-C: {', '.join(short)}." if short else ""
 
 
 def judgement(found: dict[str, Calibration]) -> str:
-    """Return the judgement of the samplers taken together, and of vi."""
+    """Return the joint judgement of the samplers, and that of vi."""
     lines = []
     for label, methods in (("gibbs, collapsed gibbs and nuts", ("gibbs", "nuts")), ("vi", ("vi",))):
         chosen = [result for result in found.values() if result.method in methods]
@@ -95,7 +96,7 @@ def judgement(found: dict[str, Calibration]) -> str:
 
 
 def false_alarms(samples: int = 4000, simulations: int = 500, draws: int = 99) -> str:
-    """Return how often the test rejects ranks that are uniform."""
+    """Return how often the test rejects uniform ranks."""
     from arviz_stats.base import array_stats
 
     rng = np.random.default_rng(SEED)
@@ -106,15 +107,15 @@ def false_alarms(samples: int = 4000, simulations: int = 500, draws: int = 99) -
 
 
 def report(found: dict[str, Calibration]) -> str:
-    """Return the whole README.md."""
+    """Return the text of README.md."""
     tables = "\n\n".join(f"### {name}\n\n```\n{result!r}\n```" for name, result in found.items())
     return f"""# Simulation-based calibration: what `benchmarks/calibration.py` printed
 
 True values ranked among 99 posterior draws, over data sets drawn from the prior: 6 × 5 counts, rank 2, about 20 counts
-a row. `p` is of ArviZ's test of uniform ranks (`pot_c`); "p together" is the least of a calibration's p-values times
-their number, and a calibration is rejected where it is below {ALPHA}. The table of each says in which direction:
-`shift` (mean rank; positive where draws are too low), `outer` (share of ranks in the outer tenths, 0.2 where all is
-right, more where posteriors are too narrow), coverage of central intervals. The ranks are in the `.csv` files
+a row. `p` is from ArviZ's test of uniform ranks (`pot_c`); "p together" is the smallest of a calibration's p-values
+times their number, and a calibration is rejected if it is below {ALPHA}. Each table shows the direction of the errors:
+`shift` (mean rank; positive if draws are too low), `outer` (share of ranks in the outer tenths, 0.2 if correct, more if
+posteriors are too narrow), coverage of central intervals. The ranks are in the `.csv` files
 (`bayesnmf.Calibration.load`).
 
 ## All
@@ -127,8 +128,8 @@ right, more where posteriors are too narrow), coverage of central intervals. The
 
 {judgement(found)}
 
-Of so many tests some are below 0.05 by chance, and those of one calibration hang together. {false_alarms()}
-So it is small p-values that count, not how all of them are spread.
+Among many tests some are below 0.05 by chance, and the tests of one calibration are correlated. {false_alarms()}
+So judge by the small p-values, not by the distribution of all.
 
 ## Each
 
@@ -137,10 +138,10 @@ So it is small p-values that count, not how all of them are spread.
 
 
 def main() -> None:
-    """Run those asked for; write the ranks, and the report on all there are."""
+    """Run the requested calibrations; write their ranks, and the report on all existing ones."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="how their names begin; all by default")
-    parser.add_argument("--table", action="store_true", help="run nothing, write the report")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="beginnings of names; all by default")
+    parser.add_argument("--table", action="store_true", help="run nothing; write the report")
     asked = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
     for name in names():

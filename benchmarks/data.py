@@ -1,4 +1,4 @@
-"""What is fitted: counts, and one start for all tools."""
+"""Make the problems: counts, and one start for all tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import bayesnmf
 from bayesnmf import MAP, Gamma, Priors
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.splitting import thin
+from bayesnmf.data.splitting import thin_counts
 from bayesnmf.datasets import digits
 
 Array = NDArray[Any]
@@ -28,16 +28,16 @@ KEEP = 0.8  # probability with which thinning keeps a count
 
 @dataclass(frozen=True)
 class Problem:
-    """Counts to fit, and the start.
+    """Counts to fit, with a start.
 
     Attributes
     ----------
     name : str
-        Of the data.
+        Name of the data.
     counts : Counts
-        What is fitted.
+        Counts to fit.
     held_out : Counts or None
-        What thinning set aside.
+        Counts set aside by thinning.
     rank : int
     start : dict of ndarray
         `loadings` (n, K) and `components` (K, m): uniform draws, then 4 EM iterations. `gamma` and `nu`: Dirichlet
@@ -46,7 +46,7 @@ class Problem:
         Concentrations of the priors of loadings and components.
     seed : int
     keep : float
-        Probability with which thinning kept a count before all else.
+        Probability with which an initial thinning kept a count.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Problem:
 
 
 def read(name: str, rank: int, seed: int) -> Counts:
-    """Return counts by name; NxM simulates them from gamma_poisson with that rank, 200 counts a row."""
+    """Return counts by name; NxM simulates them from gamma_poisson with this rank and 200 counts a row."""
     if size := re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", name):
         return bayesnmf.simulate("gamma_poisson", (int(size[1]), int(size[2])), rank, seed=seed).counts
     if name == "digits":
@@ -69,20 +69,20 @@ def read(name: str, rank: int, seed: int) -> Counts:
     folder = Path(os.environ.get("BAYESNMF_DATA", ROOT.parent / "shared" / "data"))
     path = folder / f"{name}.npz"
     if not path.exists():
-        raise SystemExit(f"{path} is not there: set BAYESNMF_DATA to the folder that holds {name}.npz")
+        raise SystemExit(f"{path} does not exist: set BAYESNMF_DATA to the folder that contains {name}.npz")
     return bayesnmf.read_counts(path)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What is made of counts before they are fitted, and the priors.
+    """Preparation of the counts, and the priors.
 
     Attributes
     ----------
     keep : float
-        Probability with which binomial thinning keeps a count; 1 leaves them as they are.
+        Probability with which binomial thinning keeps a count; 1 for no thinning.
     concentrations : tuple of float or None
-        Of loadings and components; 1/K, as scikit-learn and gensim have them, by default.
+        Concentrations of loadings and components; by default 1/K, as in scikit-learn and gensim.
     """
 
     keep: float = 1.0
@@ -93,21 +93,21 @@ PLAIN = Variant()
 
 
 def filled(counts: Counts) -> Counts:
-    """Return counts without their empty rows and features, which tomotopy leaves out of its model."""
+    """Return counts without empty rows and features, which tomotopy omits from its model."""
     rows, features = np.flatnonzero(counts.row_totals), np.flatnonzero(counts.feature_totals)
     return as_counts(counts.matrix[rows][:, features])
 
 
 def problem(name: str, task: str, rank: int, seed: int, variant: Variant = PLAIN) -> Problem:
-    """Read counts, thin them as asked and for the task "heldout", and draw the start."""
+    """Return the problem: read counts, thin them on request and for the task "heldout", and draw the start."""
     counts, held_out = read(name, rank, seed), None
     rng = np.random.default_rng([seed, rank])
     if variant.keep < 1:
-        counts, _ = thin(counts, variant.keep, rng)
+        counts, _ = thin_counts(counts, variant.keep, rng)
     if task == "gibbs":
         counts = filled(counts)
     if task == "heldout":
-        counts, held_out = thin(counts, KEEP, rng)
+        counts, held_out = thin_counts(counts, KEEP, rng)
     n, m = counts.shape
     loadings, components = rng.uniform(0.1, 1, (n, rank)), rng.uniform(0.1, 1, (rank, m))
     components /= components.sum(axis=1, keepdims=True)

@@ -1,12 +1,12 @@
-"""What a plain call returns, and when: `python -m benchmarks.defaults` fits whole real matrices without options.
+"""Measure calls without options: `python -m benchmarks.defaults` fits whole real matrices.
 
-Tasks: `map` and `vi`, gamma_poisson with K = 10; `lda`, dirichlet_poisson with K = 20 and concentrations of 1/20. Of
-each the objective and the seconds of the plain call, how far that is from the best known, and how soon it passes what a
-plain call of scikit-learn ends with, by one objective for both. `--search N` looks for a better "best known" from N
-starts, run long.
+Tasks: `map` and `vi`, gamma_poisson with K = 10; `lda`, dirichlet_poisson with K = 20 and concentrations of 1/20. For
+each it measures the objective and the seconds of the plain call, its distance to the best known value, and the time
+until it passes the final value of scikit-learn's plain call, with one objective for both. `--search N` looks for a
+better "best known" value by long runs from N starts.
 
-Writes results.json, which a later run adds to, and table.md to the folder `--out`. benchmarks/defaults.md has what it
-printed.
+It writes table.md and results.json, to which a later run adds, to the folder `--out`. benchmarks/defaults.md has its
+output.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ TASKS: dict[str, tuple[str, str, int]] = {
     "vi": ("vi", "gamma_poisson", 10),
     "lda": ("vi", "dirichlet_poisson", 20),
 }
-# The defaults before starts raced, stated as options; loadings of vi are settled at the end all the same.
+# The defaults before races of starts, as options; loadings of vi are still settled at the end.
 BEFORE: dict[str, Any] = {
     "map": MAP(start="random", algorithm="em", extrapolate=False),
     "vi": VI(start="random", algorithm="coordinate", extrapolate=False),
 }
-LONG = 3000  # iterations of a search at most
+LONG = 3000  # most iterations of a search
 
 
 def priors_of(task: str) -> Priors:
-    """Return the priors of a task: the model's own but for lda."""
+    """Return the priors of a task: the model's defaults, except for lda."""
     return Priors(Dirichlet(1 / 20), Dirichlet(1 / 20)) if task == "lda" else Priors()
 
 
 def fit(counts: Counts, task: str, seed: int, options: Any = None, rank: int | None = None) -> tuple[Any, Seen]:
-    """Fit, and note the objective of every iteration with the seconds since the call, its start included."""
+    """Fit, and record the objective of every iteration with the seconds since the call."""
     method, model, components = TASKS[task]
     options = options or {"map": MAP, "vi": VI}[method]()
     if task == "lda":
@@ -76,14 +76,14 @@ def fit(counts: Counts, task: str, seed: int, options: Any = None, rank: int | N
 def compile_all(task: str) -> None:
     """Fit a small matrix, so that no measured call compiles anything."""
     rng = np.random.default_rng(0)
-    for density in (0.1, 1.0):  # sparse and dense counts take other paths
+    for density in (0.1, 1.0):  # sparse and dense counts use different code
         counts = rng.poisson(2.0, (60, 50)) * (rng.random((60, 50)) < density)
         for options in (None, BEFORE[TASKS[task][0]]):
             fit(as_counts(counts), task, 0, options, rank=3)
 
 
 def ours(counts: Counts, task: str, seed: int, options: Any = None) -> dict[str, Any]:
-    """Return objective, seconds, iterations and what was seen on the way of one call."""
+    """Return objective, seconds, iterations and recorded objectives of one call."""
     fitted, seen = fit(counts, task, seed, options)
     best = np.maximum.accumulate([value for _, value in seen])
     kept = [0, *(np.flatnonzero(np.diff(best) > 0) + 1)]
@@ -101,7 +101,7 @@ def ours(counts: Counts, task: str, seed: int, options: Any = None) -> dict[str,
 
 
 def scikit_learn(counts: Counts, task: str, seed: int) -> dict[str, Any]:
-    """Return objective and seconds of scikit-learn's plain call, judged by our objective."""
+    """Return objective and seconds of scikit-learn's plain call, evaluated with our objective."""
     from scipy.sparse import csr_matrix
     from sklearn.decomposition import NMF, LatentDirichletAllocation
 
@@ -118,7 +118,7 @@ def scikit_learn(counts: Counts, task: str, seed: int) -> dict[str, Any]:
 
 
 def judged(counts: Counts, task: str, loadings: Array, components: Array) -> dict[str, float]:
-    """Return objective and value of another tool's factors, by the formulas that judge ours."""
+    """Return objective and value of another tool's factors, by our formulas."""
     rank = TASKS[task][2]
     problem: Any = data.Problem("", counts, None, rank, {"gamma": np.ones(loadings.shape)}, 1 / 20, 1 / 20, 0)
     if task == "lda":
@@ -128,7 +128,7 @@ def judged(counts: Counts, task: str, loadings: Array, components: Array) -> dic
     even = np.full_like(components, 1 / components.shape[1])
     components = np.divide(components, sums, out=even, where=sums > 0)
     loadings = loadings * sums.T
-    # At the best scales a row of loadings sums to its total of counts divided by 1 + rate.
+    # At the best scales, a row of loadings sums to its total of counts divided by 1 + rate.
     priors: Any = resolve_priors("gamma_poisson", counts, rank, Priors())
     totals, best = loadings.sum(axis=1, keepdims=True), counts.row_totals[:, None] / (1 + priors.loadings.rate)
     loadings = np.divide(loadings * best, totals, out=np.zeros_like(loadings), where=totals > 0)
@@ -139,7 +139,7 @@ def judged(counts: Counts, task: str, loadings: Array, components: Array) -> dic
 
 
 def search(counts: Counts, task: str, seeds: range) -> dict[str, Any]:
-    """Return the best of many starts by every algorithm, each run long; every other one is a race."""
+    """Return the best of many starts by every algorithm, each with a long run; every second one is a race."""
     method = TASKS[task][0]
     algorithms = ("scd", "ccd", "em") if method == "map" else ("settled", "coordinate")
     best: dict[str, Any] = {"value": -np.inf, "by": ""}
@@ -156,7 +156,7 @@ def search(counts: Counts, task: str, seeds: range) -> dict[str, Any]:
 
 
 def value_of(counts: Counts, task: str, fitted: Any) -> float:
-    """Return what fits are compared by: the log-likelihood at the best scales under map, else the bound."""
+    """Return the value by which fits are compared: the log-likelihood at the best scales for map, else the bound."""
     if task != "map":
         return float(fitted.trace[-1])
     problem: Any = data.Problem("", counts, None, fitted.rank, {}, 1.0, 1.0, 0)
@@ -164,12 +164,12 @@ def value_of(counts: Counts, task: str, fitted: Any) -> float:
 
 
 def one_component(counts: Counts, task: str) -> float:
-    """Return what one component alone reaches, on the scale of `value_of`."""
+    """Return the value of a fit with one component, on the scale of `value_of`."""
     return value_of(counts, task, fit(counts, task, 0, rank=1)[0])
 
 
 def published(name: str, task: str) -> dict[str, Any] | None:
-    """Return the best log-likelihood that fastTopics published for these counts, if there is one."""
+    """Return the best log-likelihood that fastTopics published for these counts, if any."""
     path = data.ROOT.parent / "shared" / "golden" / "fasttopics_logliks.csv"
     if task != "map" or not path.exists():
         return None
@@ -179,12 +179,12 @@ def published(name: str, task: str) -> dict[str, Any] | None:
 
 
 def better(one: dict[str, Any] | None, two: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the one of greater value; either may be missing."""
+    """Return the one with the larger value; either may be missing."""
     return max((each for each in (one, two) if each), key=lambda each: each["value"], default=None)
 
 
 def runs_of(counts: Counts, task: str, seeds: list[int]) -> dict[str, Callable[[], Any]]:
-    """Return what is measured of one task on one data set, by label."""
+    """Return the measurements of one task on one data set, by label."""
     runs: dict[str, Callable[[], Any]] = {"one component": partial(one_component, counts, task)}
     for seed in seeds:
         runs[f"plain {seed}"] = partial(ours, counts, task, seed)
@@ -195,7 +195,7 @@ def runs_of(counts: Counts, task: str, seeds: list[int]) -> dict[str, Callable[[
 
 
 def measure(options: argparse.Namespace, results: dict[str, Any], save: Callable[[], None]) -> None:
-    """Fill in what the results lack, and save after every cell."""
+    """Compute missing results, and save after every cell."""
     best = json.loads(BEST.read_text(encoding="utf-8")) if BEST.exists() else {}
     for task in options.tasks:
         compile_all(task)
@@ -223,13 +223,13 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", default=list(DATA), help="as for python -m benchmarks")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument(
-        "--search", type=int, default=0, metavar="N", help="long runs that look for a better best known"
+        "--search", type=int, default=0, metavar="N", help="number of long runs that look for a better best known"
     )
     parser.add_argument("--again", nargs="*", default=[], metavar="LABEL", help='cells to measure again: "plain 0", …')
     parser.add_argument("--out", type=Path, default=data.ROOT / "results" / "defaults")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    warnings.simplefilter("ignore")  # scikit-learn's and ours, of calls that stop before they converge
+    warnings.simplefilter("ignore")  # both tools warn about calls that stop before they converge
     file = options.out / "results.json"
     results = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 

@@ -1,4 +1,4 @@
-"""The results of `benchmarks.defaults` as tables in Markdown."""
+"""Format the results of `benchmarks.defaults` as Markdown tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS = (
 
 
 def as_table(results: dict[str, Any]) -> str:
-    """Return a table for each task; of "gap" the gain of the best known over one component is 100 %."""
+    """Return a table for each task; in "gap", 100 % is the gain of the best known value over one component."""
     parts = []
     for task, heading in HEADINGS.items():
         cells = {name.partition(" ")[2]: cell for name, cell in results.items() if name.startswith(f"{task} ")}
@@ -60,5 +60,5 @@ def row(name: str, cell: dict[str, Any]) -> tuple[str, ...]:
 
 
 def passed(seen: list[list[float]], value: float) -> float | None:
-    """Return the seconds after which an objective was reached, None if it never was."""
+    """Return the seconds until an objective was reached, or None."""
     return next((seconds for seconds, reached in seen if reached >= value), None)

@@ -1,4 +1,4 @@
-"""Distance to the best against seconds, both logarithmic; values themselves where tools have other objectives."""
+"""Draw the distance to the best value against seconds on log axes, or the values if tools have other objectives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OTHERS = ("#d94801", "#a50f15", "#6a51a3", "#e7298a", "#8c6d31", "#525252")
 
 
 def draw(result: Result, path: Path) -> None:
-    """Draw a curve for each tool, others than ours dashed."""
+    """Draw a curve for each tool, dashed for other tools than ours."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")

@@ -1,4 +1,4 @@
-"""Objectives in NumPy alone: what a worker can compute in any interpreter, and what the tests hold against ours."""
+"""Objectives in NumPy only, which a worker can compute in any interpreter, and which tests compare with ours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHUNK = 200_000
 
 
 def cell_means(counts: csr_array, loadings: Array, components: Array) -> Array:
-    """Entries of loadings @ components at the nonzeros of `counts`, (nnz,), float64."""
+    """Return entries of loadings @ components at the nonzeros of `counts`, (nnz,), in float64."""
     rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
     columns = np.ascontiguousarray(components.T)
     out = np.empty(len(rows))
@@ -25,7 +25,7 @@ def cell_means(counts: csr_array, loadings: Array, components: Array) -> Array:
 
 
 def largest_share(counts: csr_array, loadings: Array) -> float:
-    """Σ_i N_i θ_ik / Σ_i N_i of the component that has most, with rows of θ = `loadings` on the simplex.
+    """Return Σ_i N_i θ_ik / Σ_i N_i for the component where it is largest; rows of θ = `loadings` are on the simplex.
 
     It does not depend on the order of the components.
     """
@@ -34,7 +34,7 @@ def largest_share(counts: csr_array, loadings: Array) -> float:
 
 
 def sparse_loglik_per_count(counts: csr_array, loadings: Array, components: Array) -> float:
-    """Σ X log(λ_ij / Σ_j λ_ij) / Σ X, in nats: the multinomial log-likelihood for each count, without coefficients."""
+    """Return Σ X log(λ_ij / Σ_j λ_ij) / Σ X, in nats: the multinomial log-likelihood per count, less coefficients."""
     means = cell_means(counts, loadings, components)
     totals = loadings @ components.sum(axis=1)
     rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))

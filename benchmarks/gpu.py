@@ -1,12 +1,12 @@
-"""Seconds an iteration and memory of whole fits on a device, against the host: newsgroups, rows stacked 30 times.
+"""Measure seconds per iteration and memory of whole fits on a device and on the host: newsgroups, stacked 30 times.
 
     uv run python -m benchmarks.gpu [--copies 30] [--rank 50] [--device gpu] [--iterations 20]
 
-"host loop" is what a fit runs: the loop of the host drives, with counts and factors on the device. "compiled loop" is
-compiled as a whole; it stays only if it is clearly faster. Stacked 30 times newsgroups has 73 million nonzeros.
-Iterations are timed from the first objective on, so that placing the counts and compiling do not count; they are
-reported by themselves. "gap" is the largest relative difference of the objectives from the host's, in the same type.
-`--device cpu` runs the same code on JAX's CPU backend, which shows that it works and nothing about GPUs.
+"host loop" is what a fit runs: the loop of the host, with counts and factors on the device. "compiled loop" is compiled
+as a whole; it is kept only if it is clearly faster. Stacked 30 times, newsgroups has 73 million nonzeros. Iterations
+are timed after the first objective, so that transfer of the counts and compilation do not count; they are reported
+separately. "gap" is the largest relative difference of the objectives from the host's, in the same type.
+`--device cpu` runs the same code on JAX's CPU backend, which only shows that it works.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ METHODS: dict[str, tuple[str, type[MAP | VI]]] = {"map": ("poisson", MAP), "vi":
 
 
 def stacked(counts: Counts, copies: int) -> csr_array:
-    """Return the rows of a count matrix, several times over."""
+    """Return the rows of a count matrix, repeated several times."""
     return csr_array(vstack([counts.matrix] * copies, format="csr"))
 
 
@@ -54,7 +54,7 @@ def problem_and_start(matrix: csr_array, method: str, rank: int, dtype: str) -> 
 
 
 def on_host(problem: Problem, state: State, schedule: Schedule, iterations: int) -> tuple[dict[str, Any], list[float]]:
-    """Time the Numba path: the median over iterations after the first; return the objectives too."""
+    """Time the Numba code: return the median over iterations after the first, and the objectives."""
     times: list[float] = []
     schedule = replace(schedule, max_iter=iterations + 1)
     found = ascend(problem, state, schedule, progress=lambda *_: times.append(time.perf_counter()))
@@ -64,7 +64,7 @@ def on_host(problem: Problem, state: State, schedule: Schedule, iterations: int)
 def measured(
     device: Any, compiled: bool, given: tuple[Problem, State, Schedule], iterations: int
 ) -> tuple[dict[str, Any], list[float]]:
-    """Time the iterations on a device after the first objective, which waits for counts and code; return objectives."""
+    """Time the iterations on a device after the first objective, which includes transfer and compilation."""
     problem, state, schedule = given
     times = [time.perf_counter()]
     schedule = replace(schedule, max_iter=iterations)
@@ -90,8 +90,8 @@ def main() -> None:
     parser.add_argument("--data", default="newsgroups")
     parser.add_argument("--copies", type=int, default=30)
     parser.add_argument("--rank", type=int, default=50)
-    parser.add_argument("--iterations", type=int, default=20, help="on the device (default: %(default)s)")
-    parser.add_argument("--host-iterations", type=int, default=3, help="0 leaves the host out (default: %(default)s)")
+    parser.add_argument("--iterations", type=int, default=20, help="number on the device (default: %(default)s)")
+    parser.add_argument("--host-iterations", type=int, default=3, help="0 skips the host (default: %(default)s)")
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()

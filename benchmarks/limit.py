@@ -1,8 +1,9 @@
-"""The allocation step of `limit.c`, compiled where there is a C compiler: what the machine can do, in the same run.
+"""Time the allocation step of `limit.c`, which shows what the machine can do, next to ours in the same run.
 
     python -m benchmarks.limit [--data newsgroups pbmc_facs] [--rank 10 20 50] [--repeats 9]
 
-prints ours beside it, interleaved: one step with both totals and ℓ = Σ X log(UV), least of several repeats.
+prints both, measured alternately: one step with both totals and ℓ = Σ X log(UV), the minimum of several repeats. It
+needs a C compiler.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import expected_allocations, gathers_columns
 
-AHEAD = 16  # as in limit.c: indices are read that far beyond the end
+AHEAD = 16  # as in limit.c, which reads indices this far beyond the end
 MOST_VECTORS = 8  # the cases of limit.c
 REALS = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
 
 class NoCompilerError(RuntimeError):
-    """There is no C compiler here."""
+    """No C compiler was found."""
 
 
 @cache
 def compiled(dtype: str) -> ctypes.CDLL:
-    """Compile limit.c for one dtype and load it."""
+    """Compile limit.c for one dtype and return the loaded library."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         raise NoCompilerError("no gcc or cc on the PATH")
@@ -43,7 +44,7 @@ def compiled(dtype: str) -> ctypes.CDLL:
     source = Path(__file__).with_name("limit.c")
     library, compiled_alone = folder / f"limit_{dtype}.so", folder / f"limit_{dtype}.o"
     subprocess.run([compiler, *flags, *real, "-c", str(source), "-o", str(compiled_alone)], check=True)
-    # Linked with -Ofast, a library makes every later computation of the process take denormal numbers for zero.
+    # Linked with -Ofast, a library would flush denormal numbers to zero in all later computations of the process.
     subprocess.run([compiler, "-shared", str(compiled_alone), "-o", str(library), "-lm"], check=True)
     loaded = ctypes.CDLL(str(library))
     loaded.limit_pass.restype = ctypes.c_double
@@ -51,7 +52,7 @@ def compiled(dtype: str) -> ctypes.CDLL:
 
 
 def padded(factor: np.ndarray, lanes: int) -> np.ndarray:
-    """Return (rows, K) padded with zero columns to whole vectors, on a 64-byte boundary."""
+    """Return (rows, K) padded with zero columns to whole vectors, aligned to 64 bytes."""
     rows, rank = factor.shape
     width = -(-rank // lanes) * lanes
     raw = np.zeros(rows * width * factor.itemsize + 64, dtype=np.uint8)
@@ -62,12 +63,12 @@ def padded(factor: np.ndarray, lanes: int) -> np.ndarray:
 
 
 class Limit:
-    """The allocation step at U (n, K) and V (K, m), both ways.
+    """The allocation step at U (n, K) and V (K, m), in two variants.
 
     Parameters
     ----------
     matrix : csr_array
-        Counts, whose dtype is that of the factors.
+        Counts of the dtype of the factors.
     """
 
     def __init__(self, matrix: csr_array, U: np.ndarray, V: np.ndarray) -> None:
@@ -80,9 +81,7 @@ class Limit:
         self.A, self.B = padded(self.A, lanes), padded(self.B, lanes)
         self.vectors = self.U.shape[1] // lanes
         if self.vectors > MOST_VECTORS:
-            raise ValueError(
-                f"the C loop is written for K up to {MOST_VECTORS * lanes} in {self.dtype}, not {self.rank}"
-            )
+            raise ValueError(f"the C loop supports K up to {MOST_VECTORS * lanes} in {self.dtype}, not {self.rank}")
         self.by_row, self.by_column = self._sides(matrix), self._sides(matrix.T.tocsr())
 
     @staticmethod
@@ -96,32 +95,32 @@ class Limit:
         return float(self.library.limit_pass(*flags, *pointers))
 
     def half_passes(self, log: bool = True) -> tuple[np.ndarray, np.ndarray, float]:
-        """Rows, then columns."""
+        """Compute rows, then columns."""
         loglik = self._pass(self.by_row, [self.U, self.V, self.A, self.B], False, log)
         self._pass(self.by_column, [self.V, self.U, self.B, self.A], False, False)
         return self.A[:, : self.rank], self.B[:, : self.rank].T, loglik
 
     def one_pass(self, log: bool = True) -> tuple[np.ndarray, np.ndarray, float]:
-        """Rows, with the totals of the columns scattered."""
+        """Compute rows, and scatter the totals of the columns."""
         self.B[:] = 0
         loglik = self._pass(self.by_row, [self.U, self.V, self.A, self.B], True, log)
         self.B *= self.V
         return self.A[:, : self.rank], self.B[:, : self.rank].T, loglik
 
     def seconds(self, log: bool = True) -> tuple[float, float]:
-        """Seconds of an allocation step, each way."""
+        """Return the seconds of an allocation step in each variant."""
         return seconds_of(lambda: self.half_passes(log)), seconds_of(lambda: self.one_pass(log))
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """Return how long a call took."""
+    """Return the seconds of a call."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
 def compare(matrix: csr_array, rank: int, repeats: int, rng: np.random.Generator) -> tuple[float, float, float]:
-    """Return the least seconds of the C loop and of our step, on one thread and on two."""
+    """Return the minimum seconds of the C loop and of our step, with one thread and with two."""
     n, m = matrix.shape
     U, V = rng.gamma(1.0, size=(n, rank)) + 0.01, rng.gamma(1.0, size=(rank, m)) + 0.01
     U, V = U.astype(matrix.dtype), np.asfortranarray(V.astype(matrix.dtype))

@@ -1,4 +1,4 @@
-"""The one formula by which the factors of all tools are judged, whatever each of them calls its objective."""
+"""The formulas that evaluate the factors of all tools, whatever their own objectives are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_UPDATES, SETTLED = 500, 1e-4
 
 
 def evaluate(problem: Problem, task: str, factors: dict[str, Array]) -> float:
-    """Value of a task's objective, in nats; the greater the better."""
+    """Return the value of a task's objective, in nats; larger is better."""
     doubles = {side: np.asarray(value, np.float64) for side, value in factors.items()}
     if task == "lda":
         gamma = Dirichlet(problem.start["gamma"])
@@ -40,9 +40,9 @@ def evaluate(problem: Problem, task: str, factors: dict[str, Array]) -> float:
 
 
 def loglik_at_best_scales(problem: Problem, loadings: Array, components: Array) -> float:
-    """Poisson log-likelihood with each row of loadings at its best scale, Σ_j λ_ij = Σ_j X_ij.
+    """Return the Poisson log-likelihood with each row of loadings at its best scale, Σ_j λ_ij = Σ_j X_ij.
 
-    So factors of rates and of proportions compare: it is the multinomial log-likelihood and Σ_i log Poisson(N_i; N_i).
+    So rates and proportions are comparable: it is the multinomial log-likelihood plus Σ_i log Poisson(N_i; N_i).
     """
     counts = problem.counts
     sums = loadings @ components.sum(axis=1)
@@ -55,11 +55,11 @@ def loglik_at_best_scales(problem: Problem, loadings: Array, components: Array) 
 def bound(
     problem: Problem, loadings_prior: Any, components_prior: Dirichlet, of_loadings: Dirichlet | Gamma, nu: Array
 ) -> float:
-    """ELBO with q(components) = Dirichlet(nu) held, Poisson scale.
+    """Return the ELBO with fixed q(components) = Dirichlet(nu), on the Poisson scale.
 
-    q(loadings) is made the best for it by updates from `of_loadings`: every row settles to 1e-4 of its largest loading,
-    or for 500 updates. For lda they start alike for all tools, so that it is a function of the topics alone; with
-    small concentrations rows have local optima, of which each tool's own q(loadings) is in another.
+    q(loadings) is optimised from `of_loadings`, until every row has settled to 1e-4 of its largest loading, or for 500
+    updates. For lda this start is the same for all tools, so the value depends on the topics only; with small
+    concentrations rows have local optima, and each tool's own q(loadings) is in a different one.
     """
     rows, columns = MeanField(component_axis=1), MeanField(component_axis=0)
     given = Bound(problem.counts, loadings_prior, components_prior, rows, columns, fixed_components=True)
@@ -69,9 +69,9 @@ def bound(
 
 
 def held_out_loglik(problem: Problem, loadings: Array, components: Array) -> float:
-    """Log-likelihood of the held-out counts for each count, given row totals, as `bayesnmf.assessment.scoring` has it.
+    """Return the held-out log-likelihood per count, given row totals, as in `bayesnmf.assessment.scoring`.
 
-    The point (for samplers the state, for q its mean) is plugged in, with 1e-6 of the background mixed in.
+    The point estimate (for samplers the state, for q its mean) is used, mixed with 1e-6 of the background.
     """
     assert problem.held_out is not None
     matrix = problem.held_out.matrix

@@ -1,4 +1,4 @@
-"""The tools in processes of their own, in turn: only one runs at a time, and drift of the machine hits all alike."""
+"""Run each tool in its own process, in turns: only one runs at a time, and drift of the machine affects all equally."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Array = NDArray[Any]
 Evaluate = Callable[[dict[str, Array]], float]
 
 SET_UP_SECONDS = 600  # compilation and conversion of the counts
-SLOWEST = 20  # how many times what it was allowed a tool may take for one answer, beside:
+SLOWEST = 20  # largest ratio of a tool's time for an answer to its permitted time, plus:
 SPARE_SECONDS = 300
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Seconds of fitting, iterations, objective, and the largest memory so far beyond that before the fit (MB)."""
+    """Seconds of fitting, iterations, objective, and the increase of the peak memory since before the fit (MB)."""
 
     seconds: float
     iterations: int
@@ -39,25 +39,25 @@ class Checkpoint:
 
 @dataclass
 class Run:
-    """What became of one tool.
+    """Results of one tool.
 
     Attributes
     ----------
     tool : Tool
     version : str
     setup : float
-        Seconds before the fit: imports, compilation, conversion of the counts.
+        Seconds before the fit, for imports, compilation and conversion of the counts.
     checkpoints : list of Checkpoint
-        The start first.
+        Checkpoints, beginning with the start.
     per_iteration : float
-        Median seconds of an iteration.
+        Median seconds of one iteration.
     draws : list of pairs of float
-        Of every sweep of the last half of the budget (gibbs alone): training log-likelihood per count, share of the
-        counts in the largest component.
+        For every sweep in the second half of the budget (gibbs only): training log-likelihood per count, and share of
+        the counts in the largest component.
     chain : int
-        Number of the chain; a tool that samples has several.
+        Number of the chain; a sampling tool has several.
     missing : str
-        Why there is no or no further result.
+        Reason why there is no result, or no further one.
     """
 
     tool: Tool
@@ -71,7 +71,7 @@ class Run:
 
 
 class Worker:
-    """A tool's process."""
+    """Process of one tool."""
 
     def __init__(self, run: Run, folder: Path, terms: Terms) -> None:
         self.log = (folder / "stderr.txt").open("wb")
@@ -86,7 +86,7 @@ class Worker:
         self.run = run
 
     def receive(self, timeout: float) -> dict[str, Any]:
-        """Return the next message; one that says so where the process has ended or takes too long."""
+        """Return the next message, or one that says that the process has ended or takes too long."""
         assert self.process.stdout is not None
         if not select.select([self.process.stdout], [], [], timeout)[0]:
             self.process.kill()
@@ -101,12 +101,12 @@ class Worker:
         self.run.version, self.run.setup = message.get("version", ""), message.get("setup", 0.0)
 
     def advance(self, until: float, evaluate: Evaluate | None, look: bool) -> None:
-        """Let the tool fit until it has used so many seconds, and judge the factors it then has.
+        """Let the tool fit up to this number of seconds, and evaluate its factors then.
 
-        With `look`, the draws after every one of its iterations are kept.
+        With `look`, keep the draws after every iteration.
         """
         assert self.process.stdin is not None
-        try:  # past the buffer, which could not be closed any more where the process has ended
+        try:  # bypass the buffer, which could not be closed if the process has ended
             os.write(self.process.stdin.fileno(), (json.dumps({"until": until, "look": look}) + "\n").encode())
         except BrokenPipeError:
             self.run.missing = f"ended with an error, see {self.log.name}"
@@ -146,13 +146,13 @@ class Worker:
 
 
 def grid(budget: float, stride: float, least: float = 0.05) -> Array:
-    """Seconds at which all tools are looked at: a geometric series that ends at the budget."""
+    """Return the seconds of all checkpoints: a geometric series that ends at the budget."""
     steps = max(int(np.floor(np.log(budget / least) / np.log(stride))), 0)
     return budget / stride ** np.arange(steps, -1, -1.0)
 
 
 def write_job(problem: Problem, task: str, run: Run, threads: int, folder: Path) -> None:
-    """Write what a worker reads, beside the counts and the start."""
+    """Write the job of a worker into the folder of the counts and the start."""
     module, function = run.tool.function.split(":")
     job: dict[str, Any] = {
         "problem": str(folder.parent),
@@ -175,19 +175,19 @@ def write_problem(problem: Problem, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Terms:
-    """What all tools of a race get.
+    """Conditions for all tools of a race.
 
     Attributes
     ----------
     budget : float
-        Seconds of fitting each.
+        Seconds of fitting for each tool.
     stride : float
-        Ratio of the seconds at which they are looked at.
+        Ratio between the seconds of successive checkpoints.
     threads : int
     pythons : dict
-        Interpreters by peer, where it is not this one.
+        Interpreters by peer, if they differ from this one.
     chains : int
-        Processes of each tool, which differ by their seeds.
+        Number of processes of each tool, with different seeds.
     """
 
     budget: float
@@ -201,15 +201,15 @@ def race(
     problem: Problem, task: str, tools: list[Tool], terms: Terms, folder: Path, evaluate: Evaluate | None,
     between: Callable[[], None] | None = None,
 ) -> list[Run]:  # fmt: skip
-    """Fit the problem with every tool, round after round.
+    """Fit the problem with every tool, in rounds.
 
     Parameters
     ----------
     evaluate : callable or None
-        Judges the factors of a checkpoint, while no tool runs; without it values are NaN, and the draws of the last
-        half of the budget are looked at one by one.
+        Function that evaluates the factors of a checkpoint, while no tool runs. Without it values are NaN, and the
+        draws in the second half of the budget are evaluated one by one.
     between : callable, optional
-        Called before every round, while no tool runs.
+        Function called before every round, while no tool runs.
     """
     write_problem(problem, folder)
     workers: list[Worker] = []
@@ -220,7 +220,7 @@ def race(
             run = Run(tool, chain=chain)
             write_job(problem, task, run, terms.threads, own)
             workers.append(Worker(run, own, terms))
-            workers[-1].set_up()  # one after the other: nobody compiles while another is timed
+            workers[-1].set_up()  # one after the other: no tool compiles while another is timed
         for until in grid(terms.budget, terms.stride, min(0.05, terms.budget / terms.stride)).tolist():
             if between is not None:
                 between()

@@ -1,4 +1,4 @@
-"""From checkpoints to gaps, seconds and tables."""
+"""Compute gaps, seconds and tables from checkpoints."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from benchmarks.anchors import Anchor, Sighting
 from benchmarks.data import Problem
 from benchmarks.race import Run
 
-# Of the best value that any tool reached; held-out log-likelihoods differ by more than optima of one objective do.
+# Relative to the best value of any tool; held-out log-likelihoods differ by more than the optima of one objective.
 FINE = (1e-3, 1e-4, 1e-5, 1e-6)
 GAPS = {"likelihood": FINE, "lda": FINE, "gamma_poisson": FINE, "heldout": (1e-2, 3e-3, 1e-3, 1e-4)}
-MIXED = 1.05  # R-hat of the halves of chains above which there is nothing to compare
+MIXED = 1.05  # R-hat of half chains above which results are not compared
 FEWEST_DRAWS = 20
 OBJECTIVES = {
     "likelihood": "log-likelihood",
@@ -28,7 +28,7 @@ FUNCTIONALS = ("log-likelihood for each count", "largest share")  # of gibbs, in
 
 @dataclass
 class Result:
-    """All that one race gave, and what it is held against."""
+    """Results of one race, with the values to compare them with."""
 
     problem: Problem
     task: str
@@ -41,7 +41,7 @@ class Result:
 
     @property
     def title(self) -> str:
-        """What was fitted, in words."""
+        """Description of the problem."""
         problem, (n, m) = self.problem, self.problem.counts.shape
         name = problem.name if problem.keep == 1 else f"{problem.name}, thinned to {problem.keep:g}"
         size = f"{n:,} × {m:,}, {problem.counts.nnz:,} nonzeros"
@@ -54,20 +54,21 @@ class Result:
 
     @property
     def best(self) -> float:
-        """The greatest value that any tool reached at any checkpoint."""
+        """Largest value that any tool reached at any checkpoint."""
         values = [c.value for run in self.runs for c in run.checkpoints if np.isfinite(c.value)]
         return max(values, default=float("nan"))
 
 
 def gaps(run: Run, best: float) -> np.ndarray:
-    """Relative distance of each checkpoint from the best value."""
+    """Return the relative distance of each checkpoint from the best value."""
     return np.array([(best - c.value) / abs(best) for c in run.checkpoints])
 
 
 def reached(run: Run, best: float, gap: float, what: str = "seconds") -> float:
-    """Seconds (or iterations) after which a tool is within a gap of the best; NaN if it never is.
+    """Return the seconds (or iterations) until a tool is within a gap of the best; NaN if it never is.
 
-    Between checkpoints the logarithm of the gap is taken as linear; before the first, its own seconds count.
+    Between checkpoints the logarithm of the gap is interpolated linearly; the first checkpoint counts with its own
+    seconds.
     """
     distances = gaps(run, best)
     there = np.flatnonzero(distances <= gap)
@@ -83,7 +84,7 @@ def reached(run: Run, best: float, gap: float, what: str = "seconds") -> float:
 
 
 def overtaken(run: Run, ours: list[Run]) -> str:
-    """How many times sooner ours was where a tool ended: robust where tools end in different local optima."""
+    """Return how many times sooner ours reached a tool's final value, which is robust to different local optima."""
     end = run.checkpoints[-1]
     there = least([reached(each, end.value, 0.0) for each in ours])
     if run.tool.peer == "ours":
@@ -92,10 +93,10 @@ def overtaken(run: Run, ours: list[Run]) -> str:
 
 
 def effective_draws(runs: list[Run]) -> dict[str, dict[str, float]]:
-    """Of the chains of one tool, for each functional: effective sample size, of one chain a second, R-hat, mean.
+    """Return for each functional of one tool's chains: effective sample size, in total and per second, R-hat, mean.
 
-    A second is one of sweeps alone, as they were before anybody looked at the draws. R-hat is that of the halves of all
-    chains; `mcse` is the standard error of the mean. Nothing where there are too few draws.
+    Seconds are those of sweeps only, without the evaluation of draws. R-hat compares the halves of all chains; `mcse`
+    is the standard error of the mean. Return nothing if there are too few draws.
     """
     import arviz as az
 
@@ -114,12 +115,12 @@ def effective_draws(runs: list[Run]) -> dict[str, dict[str, float]]:
 
 
 def mixed(sizes: dict[str, dict[str, float]]) -> bool:
-    """Whether effective sample sizes mean anything: the halves of all chains agree, in every functional."""
+    """Return whether effective sample sizes are meaningful: the halves of all chains agree in every functional."""
     return bool(sizes) and all(found["r_hat"] < MIXED for found in sizes.values())
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number with so many digits, a dash for NaN."""
+    """Return a number with this number of digits, or a dash for NaN."""
     if not np.isfinite(value):
         return "–"
     decimals = digits - 1 - int(np.floor(np.log10(abs(value)))) if value else digits - 1
@@ -127,19 +128,19 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def beside(value: float, base: float) -> str:
-    """Return a number, with what it is times the base where that is not about 1."""
+    """Return a number, with its ratio to the base unless that is about 1."""
     if not (np.isfinite(value) and np.isfinite(base)) or 0.95 < value / base < 1.05:
         return number(value)
     return f"{number(value)} ({number(value / base, 2)}×)"
 
 
 def least(values: list[float]) -> float:
-    """The least number that is one."""
+    """Return the smallest value that is not NaN."""
     return min((v for v in values if np.isfinite(v)), default=float("nan"))
 
 
 def tables(result: Result) -> list[list[list[str]]]:
-    """All tables of a result, each as rows with the header first."""
+    """Return all tables of a result, each as rows with the header first."""
     if result.task == "gibbs":
         return [_table_of_draws(result)]
     if result.task != "likelihood":
@@ -172,7 +173,7 @@ def _table_of_values(result: Result) -> list[list[str]]:
 
 
 def table_of_iterations(result: Result) -> list[list[str]]:
-    """Seconds an iteration, as times ours and times the C loop of the same precision: likelihood alone."""
+    """Return the table of seconds per iteration, as multiples of ours and of the C loop of the same precision."""
     done = [run for run in result.runs if run.checkpoints]
     plain = {run.tool.dtype: run.per_iteration for run in reversed(done) if run.tool.peer == "ours"}
     nan = float("nan")
@@ -188,7 +189,7 @@ def table_of_iterations(result: Result) -> list[list[str]]:
 
 
 def table_of_anchors(result: Result) -> list[list[str]]:
-    """Seconds that fastTopics would take: its seconds an iteration, scaled, times the iterations that ours took."""
+    """Return the seconds of fastTopics: its scaled seconds per iteration times the number of our iterations."""
     wanted = GAPS[result.task]
     ours = [run for run in result.runs if run.tool.peer == "ours" and run.checkpoints]
     quickest = [least([reached(run, result.best, gap) for run in ours]) for gap in wanted]
@@ -203,7 +204,7 @@ def table_of_anchors(result: Result) -> list[list[str]]:
 
 
 def table_of_sightings(result: Result) -> list[list[str]]:
-    """Where fastTopics was elsewhere, from a start of its own, and when the quickest of ours is there."""
+    """Return the values of fastTopics on another machine from its own start, and when our fastest run reaches them."""
     ours = [run for run in result.runs if run.tool.peer == "ours" and run.checkpoints]
     rows = [["tool", "s", OBJECTIVES[result.task], "ours is there after s"]]
     for seen in result.sightings:
@@ -214,7 +215,7 @@ def table_of_sightings(result: Result) -> list[list[str]]:
 
 
 def chains_of(result: Result) -> list[list[Run]]:
-    """Runs of a race, those of one tool together, where all its chains have ended well."""
+    """Return the runs of each tool whose chains have all finished."""
     tools = dict.fromkeys(run.tool.name for run in result.runs)
     grouped = [[run for run in result.runs if run.tool.name == name] for name in tools]
     return [runs for runs in grouped if all(run.checkpoints and not run.missing for run in runs)]
@@ -248,12 +249,12 @@ def markdown(rows: list[list[str]]) -> str:
 
 
 def left_out(result: Result) -> dict[str, str]:
-    """Tools without a result, and why."""
+    """Return the tools without a result, with the reason."""
     return {run.tool.name: run.missing for run in result.runs if run.missing}
 
 
 def record(result: Result) -> dict[str, Any]:
-    """Return all of a result for JSON, gaps and derived sizes included."""
+    """Return a result for JSON, including gaps and derived sizes."""
     best = result.best
     runs = []
     for run in result.runs:

@@ -1,11 +1,11 @@
-"""How long it takes to get going: imports, `--help`, a first fit without compiled kernels, and one with them.
+"""Measure start-up: imports, `--help`, and a first fit with and without compiled kernels.
 
-Everything is measured in fresh processes, in wall seconds from the start of the interpreter; the median of several.
-"first": Numba's cache is an empty folder, so that all kernels of the fit are compiled; to the end of the fit. Bytecode
-is there, as pip leaves it; "modules compiled too": it is not, as uv leaves it (without --compile-bytecode). "second":
-the caches that the process before left; to the first report of progress, and to the end. "bytecode forbidden": Python
-may not keep any either (PYTHONDONTWRITEBYTECODE), so that every process compiles SciPy and Numba from source. The
-limits are those that the package promises.
+All times are wall seconds from the start of the interpreter, in fresh processes; the median of several. "first":
+Numba's cache is an empty folder, so all kernels of the fit are compiled; until the end of the fit. Bytecode exists, as
+after pip; with "modules compiled too" it does not, as after uv without --compile-bytecode. "second": with the caches of
+the process before; until the first report of progress, and until the end. "bytecode forbidden": Python must not write
+bytecode either (PYTHONDONTWRITEBYTECODE), so every process compiles SciPy and Numba from source. The limits are those
+that the package promises.
 
     uv run python -m benchmarks.startup [--processes 5] [--out results/startup.json]
 """
@@ -55,26 +55,26 @@ class Measured(NamedTuple):
 
     @property
     def median(self) -> float:
-        """What is compared with the limit."""
+        """Median, which is compared with the limit."""
         return statistics.median(self.seconds)
 
 
 def seconds_of(command: list[str], cache: str) -> float:
-    """Run a command in a process of its own, bytecode in a folder."""
+    """Run a command in its own process, with bytecode in a folder."""
     began = time.perf_counter()
     subprocess.run(command, env=environment(cache), check=True, capture_output=True)
     return time.perf_counter() - began
 
 
 def seconds_of_fit(code: str, cache: str, bytecode: bool = True) -> tuple[float, float]:
-    """Run a fit in a process of its own, its caches in a folder: seconds to its first report, and to the end."""
+    """Run a fit in its own process, with caches in a folder; return seconds to its first report, and to the end."""
     began = time.time()
     done = subprocess.run(python(code), env=environment(cache, bytecode), check=True, capture_output=True, text=True)
     return float(done.stdout) - began, time.time() - began
 
 
 def environment(cache: str, bytecode: bool = True) -> dict[str, str]:
-    """Return the variables of a process that keeps kernels, and bytecode or none, in a folder."""
+    """Return the environment of a process that keeps kernels, and possibly bytecode, in a folder."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     kept |= {"NUMBA_CACHE_DIR": f"{cache}/kernels", "PYTHONPYCACHEPREFIX": f"{cache}/bytecode"}
     if not bytecode:
@@ -88,7 +88,7 @@ def python(code: str) -> list[str]:
 
 
 def measure(processes: int, fits: list[str]) -> list[Measured]:
-    """Measure the imports and the fits of these names, each `processes` times."""
+    """Measure the imports and the named fits, each `processes` times."""
     absent = f"import bayesnmf, sys; assert not set({HEAVY!r}) & set(sys.modules)"
     simple = [
         ("python alone", python("pass"), None),
@@ -124,9 +124,9 @@ def measure(processes: int, fits: list[str]) -> list[Measured]:
 
 
 def main() -> None:
-    """Print the table; write it to a file if asked."""
+    """Print the table, and write it to a file on request."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--processes", type=int, default=5, help="for each line (default: %(default)s)")
+    parser.add_argument("--processes", type=int, default=5, help="number for each line (default: %(default)s)")
     parser.add_argument("--fits", nargs="*", choices=list(FITS), default=list(FITS), help="(default: all)")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()

@@ -1,9 +1,9 @@
-"""One tool in a process of its own, driven over a pipe: `python -m benchmarks.worker FOLDER`.
+"""Run one tool in its own process, controlled over a pipe: `python -m benchmarks.worker FOLDER`.
 
-It needs NumPy, SciPy and the tool, not bayesnmf, and runs in the tool's own interpreter. `FOLDER` holds job.json,
-counts.npz and start.npz. Messages are lines of JSON. The parent says how many seconds may be used; the tool goes on
-until they are, and answers with what it has used and a file of factors. The clock stands still in between. Where the
-parent asks for looks, the answer has functionals of the factors after every iteration, too.
+The process needs NumPy, SciPy and the tool, not bayesnmf, and uses the tool's own interpreter. `FOLDER` contains
+job.json, counts.npz and start.npz. Messages are lines of JSON. The parent sends the permitted number of seconds; the
+tool fits until they are used up, and answers with the seconds used and a file of factors. The clock stops in between.
+On request, the answer also has functionals of the factors after every iteration.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ Export = Callable[[], dict[str, Array]]
 
 
 class Finished(Exception):  # noqa: N818 - not an error
-    """The parent asks for nothing more."""
+    """The parent requests nothing more."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to fit.
+    """Problem to fit.
 
     Attributes
     ----------
     counts : csr_array (n, m)
-        float64, to be converted by the tool.
+        Counts in float64, which the tool converts.
     start : dict of ndarray
         Factors `loadings` (n, K) and `components` (K, m), and Dirichlet parameters `gamma` and `nu` of these shapes.
     rank, threads, seed : int
@@ -51,7 +51,7 @@ class Job:
     alpha, eta : float
         Concentrations of the priors of loadings and components.
     settings : dict
-        Of the tool.
+        Settings of the tool.
     """
 
     counts: csr_array
@@ -66,7 +66,7 @@ class Job:
 
 
 def peak_megabytes() -> float:
-    """Largest resident size of this process since `forget_peak`, or since it began where the system cannot forget."""
+    """Return the peak resident size of this process since `forget_peak`, or since its start if it cannot be reset."""
     status = Path("/proc/self/status")
     if status.exists():
         lines = [line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM")]
@@ -75,22 +75,22 @@ def peak_megabytes() -> float:
 
 
 def release_memory() -> None:
-    """Give back what setting up has freed, so that it does not hide what the fit takes (glibc)."""
+    """Return memory that set-up has freed to the system, as it would hide the memory of the fit (glibc)."""
     gc.collect()
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
 
 
 def forget_peak() -> None:
-    """Let the peak begin anew at the present size (Linux)."""
+    """Reset the peak to the present size (Linux)."""
     if os.access("/proc/self/clear_refs", os.W_OK):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 class Clock:
-    """Counts the seconds of the fit alone, and stops the tool when those allowed are used up.
+    """Clock that counts the seconds of the fit only, and stops the tool when the permitted seconds are used up.
 
-    A tool calls `start` when it is set up, and `tick` after every iteration with a function that returns its factors.
+    A tool calls `start` when it is ready, and `tick` after every iteration with a function that returns its factors.
     """
 
     def __init__(self, folder: Path, send: Callable[[dict[str, Any]], None], counts: Any) -> None:
@@ -102,7 +102,7 @@ class Clock:
         self.created = self.began = time.perf_counter()
 
     def start(self, version: str) -> None:
-        """Say that the fit may begin, and wait for seconds."""
+        """Report that the fit may begin, and wait for seconds."""
         release_memory()
         forget_peak()
         self.base = peak_megabytes()
@@ -110,16 +110,16 @@ class Clock:
         self._wait()
 
     def tick(self, export: Export) -> None:
-        """Note that an iteration is done."""
+        """Record that an iteration is done."""
         taken = time.perf_counter() - self.began
-        if not self.looking:  # a look at the factors leaves the caches cold
+        if not self.looking:  # evaluating the factors leaves the caches cold
             self.durations.append(taken)
         self.seconds += taken
         self.iterations += 1
         self._after(export)
 
     def tick_whole(self, export: Export, iterations: int) -> None:
-        """Note a fit of so many iterations that was begun from scratch: the seconds are those of it alone."""
+        """Record a fit of this number of iterations from the start: its seconds are those of this fit only."""
         self.seconds = time.perf_counter() - self.began
         self.iterations = iterations
         self.durations = [self.seconds / iterations]
@@ -131,7 +131,7 @@ class Clock:
             factors = export()
             loglik = sparse_loglik_per_count(self.counts, factors["loadings"], factors["components"])
             self.values.append((loglik, largest_share(self.counts, factors["loadings"])))
-            forget_peak()  # what looking at a state takes is not the tool's
+            forget_peak()  # memory for evaluating a state is not the tool's
         if self.seconds >= self.until:
             self._answer(export)
             forget_peak()
@@ -156,7 +156,7 @@ class Clock:
 
 
 def load(folder: Path) -> tuple[Job, str]:
-    """Read a job, and the tool's function as module:name."""
+    """Return a job, and the tool's function, which it names as module:name."""
     described = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     shared = Path(described.pop("problem"))
     function = described.pop("function")
@@ -168,9 +168,9 @@ def load(folder: Path) -> tuple[Job, str]:
 
 
 def main() -> int:
-    """Run one tool until the parent has enough."""
+    """Run one tool until the parent stops it."""
     channel = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever a tool prints goes with its errors
+    os.dup2(2, 1)  # output of a tool goes to its errors
 
     def send(message: dict[str, Any]) -> None:
         channel.write(json.dumps(message) + "\n")

@@ -3,11 +3,11 @@
 `poisson`, `gamma_poisson`, `dirichlet_poisson` and `dirichlet_gamma` each offer
 
 - ``program``: the model, with the allocations summed out;
-- ``guide``: the mean field of the closed-form family, with free parameters;
-- ``augmented`` and ``augmented_guide``: the same with the allocations explicit;
-- ``augmented_bound``: the same with the allocations integrated over their best distribution.
+- ``guide``: the mean field in the closed-form family, with free parameters;
+- ``augmented`` and ``augmented_guide``: the same with explicit allocations;
+- ``augmented_bound``: the same with the allocations integrated over their optimal distribution.
 
-The notation and the citation keys of all four:
+Notation and citation keys of all four:
 
 - X counts (n, m), θ loadings (n, K), β components (K, m), S allocations (n, m, K); Gamma(shape, rate);
 - [GP] Geiger & Park, *On the Connection Between NMF and LDA*;
@@ -16,12 +16,12 @@ The notation and the citation keys of all four:
   [F] Faleiros & Lopes, *On the equivalence between algorithms for NMF and LDA*;
   [K] Kurutmaz, Cemgil, Şimşekli & Yıldırım, *Bayesian NMF as an Allocation Model*.
 
-The density is stated here without the rest of the package, which states it a second time; a test compares
-the two.
+The densities are defined here independently of the rest of the package, which defines them a second time; a test
+compares the two.
 """
 
 import numpyro
 
-# ArviZ 1.3 leaves a numpyro in sys.modules that loads on first use, and importing a submodule of it before that ends
-# in a numpyro.distributions without its own submodules. Touching any attribute loads it whole.
+# ArviZ 1.3 leaves a numpyro in sys.modules that loads on first use. Importing a submodule before that gives a
+# numpyro.distributions without its own submodules. Accessing any attribute loads it completely.
 numpyro.__version__  # noqa: B018

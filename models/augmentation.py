@@ -1,11 +1,11 @@
-"""Programs with the allocations put back, and the guides of all four models.
+"""Programs with explicit allocations, and the guides of all four models.
 
-With S_ijk ~ Poisson(θ_ik β_kj) and X_ij = Σ_k S_ijk, X is Poisson with rate θβ, and given X the
-allocations are S_ij ~ Multinomial(X_ij, φ_ij) with φ_ijk ∝ θ_ik β_kj  ([P] 16–17, [GP] D.1, [K] 5).
-A mean field over θ, β and S has its best φ_ijk ∝ exp(E log θ_ik + E log β_kj), so φ is no parameter of
-its own. Where X_ij = 0 all S_ijk are 0, with probability exp(−λ_ij): only nonzero cells carry allocations.
+Let S_ijk ~ Poisson(θ_ik β_kj) and X_ij = Σ_k S_ijk. Then X is Poisson with rate θβ, and given X the allocations are
+S_ij ~ Multinomial(X_ij, φ_ij) with φ_ijk ∝ θ_ik β_kj  ([P] 16–17, [GP] D.1, [K] 5). For a mean field over θ, β and S
+the optimum is φ_ijk ∝ exp(E log θ_ik + E log β_kj), so φ needs no parameters. Where X_ij = 0, all S_ijk are 0, with
+probability exp(−λ_ij): only nonzero cells need allocations.
 
-A model enters as its ``factors``: the function that samples θ and β from their priors.
+A model is represented by its ``factors``: the function that samples θ and β from their priors.
 """
 
 from collections.abc import Callable
@@ -27,16 +27,16 @@ Program = Callable[..., Any]
 
 
 class SharedOut(dist.Distribution):
-    """Multinomial(counts, chances), whose draws take memory of their own size, however large the counts are.
+    """Multinomial(counts, chances) whose draws take memory of their own size only, for counts of any size.
 
-    NumPyro's draws every count by itself, and needs the largest of them to be static.
+    NumPyro's Multinomial draws every unit separately, and needs a static largest count.
 
     Parameters
     ----------
     counts : array (...)
-        Whole numbers.
+        Whole-number counts.
     chances : array (..., K)
-        Rows on the simplex.
+        Probabilities, rows on the simplex.
     """
 
     arg_constraints = {"counts": constraints.nonnegative, "chances": constraints.simplex}  # noqa: RUF012
@@ -62,9 +62,9 @@ class SharedOut(dist.Distribution):
 
 
 def mean_field(factors: Factors) -> Program:
-    """The guide of a model: its own priors, with free hyperparameters for every entry.
+    """Return the guide of a model: its own priors, with free hyperparameters for every entry.
 
-    Conjugacy in one line: each conditional is of its prior's family, so the closed-form posterior is too.
+    This is the closed-form posterior's family, as each conditional belongs to the family of its prior.
     """
 
     def guide(
@@ -76,9 +76,9 @@ def mean_field(factors: Factors) -> Program:
         components: Prior,
         totals: Any = None,
     ) -> None:
-        """Mean field of the closed-form family; `factors.free` names its parameters.
+        """Sample from the mean field in the closed-form family; `factors.free` names its parameters.
 
-        It has the signature of `program`; counts and totals play no part.
+        It has the signature of `program`, but does not use counts and totals.
         """
         factors(size=size, rank=rank, **_posterior(size, rank, loadings, components))
 
@@ -86,10 +86,10 @@ def mean_field(factors: Factors) -> Program:
 
 
 def with_allocations(factors: Factors) -> Program:
-    """The model with the allocations of the nonzero cells as a site of shape (nnz, K)."""
+    """Return the model with the allocations of the nonzero cells as a site of shape (nnz, K)."""
 
     def augmented(counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> None:
-        """S_ijk ~ Poisson(θ_ik β_kj), X_ij = Σ_k S_ijk."""
+        """Sample S_ijk ~ Poisson(θ_ik β_kj) with X_ij = Σ_k S_ijk."""
         cells = as_triplets(counts)
         theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
         rates = rates_at(cells, theta, beta)
@@ -101,10 +101,10 @@ def with_allocations(factors: Factors) -> Program:
 
 
 def mean_field_with_allocations(factors: Factors) -> Program:
-    """The guide of the augmented model: allocations at the best φ for the parameters of the factors."""
+    """Return the guide of the augmented model, with allocations at the best φ for the parameters of the factors."""
 
     def augmented_guide(counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> None:
-        """The mean field, and S_ij ~ Multinomial(X_ij, φ_ij). Counts are whole numbers, and concrete."""
+        """Sample from the mean field, and S_ij ~ Multinomial(X_ij, φ_ij). Counts are whole numbers, and concrete."""
         cells = as_triplets(counts)
         posterior = _posterior(size, rank, loadings, components)
         theta, beta = factors(size=size, rank=rank, **posterior)
@@ -115,19 +115,19 @@ def mean_field_with_allocations(factors: Factors) -> Program:
 
 
 def with_expected_allocations(factors: Factors) -> Program:
-    """The augmented model with its allocations integrated over their best distribution.
+    """Return the augmented model with its allocations integrated over their optimal distribution.
 
-    Given θ and β the allocations leave  Σ X_ij Σ_k φ_ijk log(θ_ik β_kj / φ_ijk) − Σ λ − Σ log X!,  whose
-    expectation is that of the augmented ELBO, and which can be differentiated. φ belongs to the guide of
-    `mean_field`: the program reads the guide's parameters by their names.
+    Given θ and β, the allocations contribute  Σ X_ij Σ_k φ_ijk log(θ_ik β_kj / φ_ijk) − Σ λ − Σ log X!.  It has the
+    same expectation as the augmented ELBO, and can be differentiated. φ depends on the guide of `mean_field`: the
+    program reads the guide's parameters by name.
     """
 
     def augmented_bound(counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> None:
-        """A lower bound of the program for every θ and β; to be used with `guide`."""
+        """Compute a lower bound of the program for every θ and β; for use with `guide`."""
         cells = as_triplets(counts)
         theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
         posterior = _posterior(size, rank, loadings, components)
-        # The bound is stationary at the best φ: without the gradient through φ, the same mean and less noise.
+        # The bound is stationary at the optimal φ: without the gradient through φ it has the same mean and less noise.
         log_chances = jax.lax.stop_gradient(_log_chances(cells, posterior, theta, beta))
         log_rates = _log_rates(cells, _log(theta), _log(beta))
         gain = jnp.exp(log_chances) * (log_rates - jnp.where(jnp.isfinite(log_chances), log_chances, 0))
@@ -146,7 +146,7 @@ def _posterior(size: tuple[int, int], rank: int, loadings: Prior, components: Pr
 
 
 def _log_chances(cells: Triplets, posterior: dict[str, Prior], theta: jax.Array, beta: jax.Array) -> jax.Array:
-    """Log φ at the nonzero cells, shape (nnz, K)."""
+    """Return log φ at the nonzero cells, shape (nnz, K)."""
     log_u, log_v = mean_log(posterior["loadings"], theta), mean_log(posterior["components"], beta)
     return jax.nn.log_softmax(_log_rates(cells, log_u, log_v), axis=-1)
 

@@ -5,8 +5,8 @@
     β_k  ~ Dirichlet(η), or free on the simplex
     X_ij ~ Poisson(s_i (πβ)_ij)
 
-The allocation model of [K]. Rows of πβ sum to 1, so N_i ~ Poisson(s_i), and s_i is independent of everything
-else given N_i: Gamma(a + N_i, b + 1) exactly. The marginal of its allocations is [K] 7–9.
+The allocation model of [K]. Rows of πβ sum to 1, so N_i ~ Poisson(s_i), and given N_i, s_i is independent of all other
+variables, with distribution Gamma(a + N_i, b + 1). [K] 7–9 is the marginal of its allocations.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from .likelihood import PoissonProduct
 
 
 def factors(*, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> tuple[jax.Array, jax.Array]:
-    """s_i π_i (n, K) and β (K, m)."""
+    """Sample s_i π_i (n, K) and β (K, m)."""
     n, m = size
     theta = draw("loadings", loadings, "scaled dirichlet", row=n, component=rank)
     beta = draw("components", components, "dirichlet", "parameter", component=rank, feature=m)
@@ -28,12 +28,12 @@ def factors(*, size: tuple[int, int], rank: int, loadings: Prior, components: Pr
 
 
 def program(counts: Any = None, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> jax.Array:
-    """The model.
+    """Sample or observe counts under the model.
 
     Parameters
     ----------
     counts : array (n, m), Triplets or None
-        None to simulate.
+        Counts to observe; None to simulate.
     size : (n, m)
     rank : int
         Number of components K.
@@ -45,7 +45,7 @@ def program(counts: Any = None, *, size: tuple[int, int], rank: int, loadings: P
 
     Returns
     -------
-    counts, given or drawn
+    The counts, observed or drawn.
     """
     theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
     dims = {"event_dims": ["row", "feature"]}

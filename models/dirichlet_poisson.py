@@ -1,11 +1,11 @@
-"""Dirichlet–Poisson: loadings are proportions. Given the row totals this is LDA.
+"""Dirichlet–Poisson: loadings are proportions. Given the row totals, this is LDA.
 
     θ_i  ~ Dirichlet(α)                                 loadings
     β_k  free on the simplex, or β_k ~ Dirichlet(η)     ("smoothed" LDA)
     X_ij ~ Poisson((θβ)_ij)
 
-Rows of θβ sum to 1, so the rate is a Poisson(1) for each N_i times a Multinomial(N_i, (θβ)_i) for its row
-([GP] D.1–D.3). N_i is given, and the Poisson(1) is a constant of the data: simulate with `totals`.
+Rows of θβ sum to 1, so the density of a row is Poisson(N_i; 1) times Multinomial(X_i; N_i, (θβ)_i)
+([GP] D.1–D.3). N_i is given, so the Poisson factor is a constant of the data: simulate with `totals`.
 With free components the closed-form fit is the VI-EM of [GP] alg. 5, with bound [GP] 17.
 """
 
@@ -20,7 +20,7 @@ from .likelihood import PoissonProduct
 
 
 def factors(*, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> tuple[jax.Array, jax.Array]:
-    """θ (n, K) and β (K, m)."""
+    """Sample θ (n, K) and β (K, m)."""
     n, m = size
     theta = draw("loadings", loadings, "dirichlet", row=n, component=rank)
     beta = draw("components", components, "dirichlet", "parameter", component=rank, feature=m)
@@ -36,12 +36,12 @@ def program(
     components: Prior,
     totals: Any = None,
 ) -> jax.Array:
-    """The model.
+    """Sample or observe counts under the model.
 
     Parameters
     ----------
     counts : array (n, m), Triplets or None
-        None to simulate.
+        Counts to observe; None to simulate.
     size : (n, m)
     rank : int
         Number of components K.
@@ -50,11 +50,11 @@ def program(
     components : {"concentration"} or "parameter"
         Scalar, or an array that broadcasts to (K, m).
     totals : array (n,), optional
-        Row totals N_i to simulate under; they do not enter the density.
+        Row totals N_i for simulated counts; they do not enter the density.
 
     Returns
     -------
-    counts, given or drawn
+    The counts, observed or drawn.
     """
     theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
     dims = {"event_dims": ["row", "feature"]}

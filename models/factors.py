@@ -1,6 +1,6 @@
-"""What may stand on one side of the product: Gamma, Dirichlet, scaled Dirichlet, or a free parameter.
+"""Priors of one side of the product: Gamma, Dirichlet, scaled Dirichlet, or a free parameter.
 
-A prior is a plain mapping of hyperparameters, and its keys name the family:
+A prior is a plain mapping of hyperparameters, whose keys identify the family:
 
 =========================================  =====================================================
 ``{"shape": a, "rate": b}``                Gamma(a, b) for every entry; a = 1, b = 0 is flat
@@ -46,9 +46,9 @@ def draw(name: str, prior: Prior, *families: str, **sizes: int) -> jax.Array:
     prior : mapping or "parameter"
         Hyperparameters, as in the table above.
     *families : str
-        The families that the model allows here: "gamma", "dirichlet", "scaled dirichlet", "parameter".
+        Families that the model allows here: "gamma", "dirichlet", "scaled dirichlet", "parameter".
     **sizes : int
-        Names and sizes of the axes, in order: the plates of the site.
+        Names and sizes of the axes, which are the plates of the site, in order.
 
     Returns
     -------
@@ -71,15 +71,15 @@ def draw(name: str, prior: Prior, *families: str, **sizes: int) -> jax.Array:
 
 
 def family(prior: Prior) -> str | None:
-    """The name of a prior's family, None if its keys are not those of one."""
+    """Return the name of a prior's family, or None if its keys match no family."""
     return _FAMILIES.get(frozenset([prior] if isinstance(prior, str) else prior))
 
 
 def free(name: str, prior: Prior, shape: tuple[int, ...]) -> Prior:
-    """Hyperparameters of the prior's own family as ``numpyro.param``: its mean-field posterior.
+    """Return hyperparameters of the prior's own family as ``numpyro.param``: its mean-field posterior.
 
-    They are called ``{name}_shape``, ``{name}_rate``, ``{name}_concentration``, and for a scaled Dirichlet
-    ``scale_shape`` and ``scale_rate``; each has one entry per entry of its site.
+    Their names are ``{name}_shape``, ``{name}_rate``, ``{name}_concentration``, and for a scaled Dirichlet also
+    ``scale_shape`` and ``scale_rate``; each has one number for every element of its site.
     """
     if isinstance(prior, str):
         return prior
@@ -93,7 +93,7 @@ def free(name: str, prior: Prior, shape: tuple[int, ...]) -> Prior:
 
 
 def mean_log(prior: Prior, value: jax.Array) -> jax.Array:
-    """E log of a factor under these hyperparameters; log of its value where it is a parameter."""
+    """Return E log of a factor under these hyperparameters, or the log of its value for a free parameter."""
     if isinstance(prior, str):
         return jnp.log(value)
     logs = jnp.zeros_like(value)
@@ -152,5 +152,5 @@ def _near_even(shape: tuple[int, ...]) -> Start:
 
 
 def _near_one(shape: tuple[int, ...]) -> Start:
-    # components that start equal have equal gradients and stay equal
+    # components that are equal at the start have equal gradients and stay equal
     return lambda key: jnp.exp(0.1 * jax.random.normal(key, shape))

@@ -4,9 +4,9 @@
     β_k  free on the simplex, or β_k ~ Dirichlet(η), or β_kj ~ Gamma(c, d)
     X_ij ~ Poisson((θβ)_ij)
 
-With free components its closed-form fit is the VI-EM of [GP] alg. 7; with Gamma on both sides ("doubly
-Gamma") the VI of [P] 34–36. The density is that of `poisson`: there the factors are estimated by their modes,
-here the loadings are integrated over.
+With free components, the closed-form fit is the VI-EM of [GP] alg. 7; with Gamma on both sides ("doubly Gamma") it is
+the VI of [P] 34–36. The density is that of the `poisson` model, whose factors are estimated by their modes; here the
+loadings are integrated over.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from .likelihood import PoissonProduct
 
 
 def factors(*, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> tuple[jax.Array, jax.Array]:
-    """θ (n, K) and β (K, m)."""
+    """Sample θ (n, K) and β (K, m)."""
     n, m = size
     theta = draw("loadings", loadings, "gamma", row=n, component=rank)
     beta = draw("components", components, "gamma", "dirichlet", "parameter", component=rank, feature=m)
@@ -28,12 +28,12 @@ def factors(*, size: tuple[int, int], rank: int, loadings: Prior, components: Pr
 
 
 def program(counts: Any = None, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> jax.Array:
-    """The model.
+    """Sample or observe counts under the model.
 
     Parameters
     ----------
     counts : array (n, m), Triplets or None
-        None to simulate.
+        Counts to observe; None to simulate.
     size : (n, m)
     rank : int
         Number of components K.
@@ -44,7 +44,7 @@ def program(counts: Any = None, *, size: tuple[int, int], rank: int, loadings: P
 
     Returns
     -------
-    counts, given or drawn
+    The counts, observed or drawn.
     """
     theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
     dims = {"event_dims": ["row", "feature"]}

@@ -1,8 +1,8 @@
-"""The likelihood of every model: independent Poisson counts whose rate matrix is a product.
+"""The likelihood of every model: independent Poisson counts whose means are a matrix product.
 
     X_ij ~ Poisson(λ_ij),  λ = θβ,        log p(X) = Σ [X log λ − log X!] − (Σ_i θ_i)·(Σ_j β_j)
 
-The last term sums λ over all cells without forming it, so zero counts cost nothing.
+The last term sums λ over all cells without forming λ, so zero counts cost nothing.
 """
 
 from typing import Any, NamedTuple
@@ -19,17 +19,17 @@ from scipy import sparse
 
 
 class Triplets(NamedTuple):
-    """Counts as their nonzero cells: ``values[c]`` at ``(rows[c], columns[c])``, zero elsewhere.
+    """Counts as their nonzero cells: ``values[c]`` at ``(rows[c], columns[c])``, and zero elsewhere.
 
-    A pytree, so it passes through ``jit`` and ``vmap``, and it can be given to ``numpyro.sample`` as ``obs``.
+    It is a pytree, so it can pass through ``jit`` and ``vmap``, and be ``obs`` of ``numpyro.sample``.
     """
 
     rows: jax.Array
     columns: jax.Array
     values: jax.Array
 
-    # NumPyro asks an observation whether its shape broadcasts to that of its distribution; one of a
-    # few cells does with any (n, m).
+    # NumPyro checks that the shape of an observation broadcasts to the shape of its distribution; this shape
+    # broadcasts to any (n, m).
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape that broadcasts to (n, m)."""
@@ -37,12 +37,12 @@ class Triplets(NamedTuple):
 
     @property
     def ndim(self) -> int:
-        """2, as a matrix."""
+        """Number of dimensions, 2 as for a matrix."""
         return 2
 
 
 def as_observation(counts: Any) -> jax.Array | Triplets:
-    """Counts as `PoissonProduct` observes them.
+    """Return counts in a form that `PoissonProduct` can observe.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def as_observation(counts: Any) -> jax.Array | Triplets:
     Returns
     -------
     Triplets or jax.Array
-        Sparse counts become `Triplets`, dense ones a floating array of shape (n, m).
+        `Triplets` for sparse counts, a floating array of shape (n, m) for dense ones.
     """
     if isinstance(counts, Triplets) or sparse.issparse(counts):
         return as_triplets(counts)
@@ -59,7 +59,7 @@ def as_observation(counts: Any) -> jax.Array | Triplets:
 
 
 def as_triplets(counts: Any) -> Triplets:
-    """The nonzero cells of concrete counts, dense or sparse."""
+    """Return the nonzero cells of concrete counts, dense or sparse."""
     if isinstance(counts, Triplets):
         return counts
     matrix: Any = counts if sparse.issparse(counts) else np.asarray(counts)
@@ -72,17 +72,17 @@ def as_triplets(counts: Any) -> Triplets:
 
 
 def rates_at(cells: Triplets, loadings: jax.Array, components: jax.Array) -> jax.Array:
-    """The parts θ_ik β_kj of the rate at each nonzero cell, shape (..., nnz, K)."""
+    """Return the terms θ_ik β_kj of the rate at each nonzero cell, shape (..., nnz, K)."""
     return loadings[..., cells.rows, :] * jnp.swapaxes(components[..., :, cells.columns], -1, -2)
 
 
 def total_rate(loadings: jax.Array, components: jax.Array) -> jax.Array:
-    """Σ_ij λ_ij in O((n + m) K)."""
+    """Return Σ_ij λ_ij, in O((n + m) K)."""
     return jnp.sum(loadings.sum(-2) * components.sum(-1), -1)
 
 
 class _NonnegativeCounts(type(constraints.nonnegative)):  # type: ignore[misc]
-    """Nonnegative numbers that no sampler may treat as continuous; fractions are tolerated."""
+    """Nonnegative numbers that samplers must not treat as continuous; fractions are allowed."""
 
     is_discrete = True
 
@@ -95,10 +95,10 @@ class PoissonProduct(dist.Distribution):
     loadings : array (..., n, K)
     components : array (..., K, m)
     totals : array (n,), optional
-        Row totals N_i to simulate under: `sample` draws row i from Multinomial(N_i, λ_i / Σ_j λ_ij).
+        Row totals N_i for simulation: `sample` draws row i from Multinomial(N_i, λ_i / Σ_j λ_ij).
         They do not enter `log_prob`.
     validate_args : bool, optional
-        Check that both factors are nonnegative.
+        Whether to check that both factors are nonnegative.
     """
 
     arg_constraints = {  # noqa: RUF012 - the name and type that NumPyro reads
@@ -125,7 +125,7 @@ class PoissonProduct(dist.Distribution):
 
     @property
     def mean(self) -> jax.Array:
-        """λ = θβ, shape (..., n, m)."""
+        """Mean λ = θβ, shape (..., n, m)."""
         return self.loadings @ self.components
 
     @property
@@ -134,7 +134,7 @@ class PoissonProduct(dist.Distribution):
         return self.mean
 
     def log_prob(self, value: Any) -> jax.Array:
-        """Log density of counts, dense (..., n, m), scipy sparse or `Triplets`; shape (...)."""
+        """Return the log density of counts, dense (..., n, m), SciPy sparse or `Triplets`; shape (...)."""
         value = as_observation(value)
         if isinstance(value, Triplets):
             rate = rates_at(value, self.loadings, self.components).sum(-1)
@@ -144,17 +144,17 @@ class PoissonProduct(dist.Distribution):
         return seen - total_rate(self.loadings, self.components)
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
-        """Dense counts (..., n, m), given the row totals if there are any."""
+        """Sample dense counts (..., n, m), given the row totals if there are any."""
         rate = self.mean
         if self.totals is None:
             return jax.random.poisson(key, rate, sample_shape + rate.shape)
         row_rate = rate.sum(-1, keepdims=True)
         chances = rate / jnp.where(row_rate > 0, row_rate, 1)
-        # not NumPyro's Multinomial: it draws every count by itself and needs the largest total to be static
+        # NumPyro's Multinomial draws every count separately, and needs a static largest total
         draws = jax.random.multinomial(key, self.totals, chances, shape=sample_shape + rate.shape[:-1])
         return draws.astype(int)
 
 
 def _log_of_seen(counts: jax.Array, rate: jax.Array) -> jax.Array:
-    """X log λ − log X!, with 0 and a zero gradient where X = 0, even if λ = 0."""
+    """Return X log λ − log X!, with value and gradient 0 where X = 0, even if λ = 0."""
     return counts * jnp.log(jnp.where(counts > 0, rate, 1)) - gammaln(counts + 1)

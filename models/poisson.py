@@ -1,12 +1,12 @@
-"""Poisson: counts are Poisson around a product of nonnegative matrices.
+"""Poisson: counts are Poisson with a product of nonnegative matrices as their mean.
 
     θ_ik ~ Gamma(a, b)                                  loadings; flat, Gamma(1, 0), for maximum likelihood
     β_k  ~ Dirichlet(η), or β_kj ~ Gamma(c, d), or free on the simplex
     X_ij ~ Poisson((θβ)_ij)
 
-With flat sides its modes are those of KL-NMF: alternating multiplicative updates ([GP] alg. 1, [P] 3–4,
-[C] 27–28) and joint updates ([GP] alg. 4). Gamma(c, d) components give the MAP of [C] 19–20, and Gamma(1, τ)
-loadings the lasso of [GP] 24–25.
+With flat priors on both sides, its modes are those of KL-NMF: alternating multiplicative updates ([GP] alg. 1,
+[P] 3–4, [C] 27–28) and joint updates ([GP] alg. 4). Gamma(c, d) components give the MAP of [C] 19–20, and Gamma(1, τ)
+loadings give the lasso of [GP] 24–25.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from .likelihood import PoissonProduct
 
 
 def factors(*, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> tuple[jax.Array, jax.Array]:
-    """θ (n, K) and β (K, m)."""
+    """Sample θ (n, K) and β (K, m)."""
     n, m = size
     theta = draw("loadings", loadings, "gamma", row=n, component=rank)
     beta = draw("components", components, "gamma", "dirichlet", "parameter", component=rank, feature=m)
@@ -28,12 +28,12 @@ def factors(*, size: tuple[int, int], rank: int, loadings: Prior, components: Pr
 
 
 def program(counts: Any = None, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> jax.Array:
-    """The model.
+    """Sample or observe counts under the model.
 
     Parameters
     ----------
     counts : array (n, m), Triplets or None
-        None to simulate.
+        Counts to observe; None to simulate.
     size : (n, m)
     rank : int
         Number of components K.
@@ -44,7 +44,7 @@ def program(counts: Any = None, *, size: tuple[int, int], rank: int, loadings: P
 
     Returns
     -------
-    counts, given or drawn
+    The counts, observed or drawn.
     """
     theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
     dims = {"event_dims": ["row", "feature"]}

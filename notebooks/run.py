@@ -1,8 +1,8 @@
-"""Execute notebooks from top to bottom; with --write, keep the outputs.
+"""Execute notebooks from top to bottom; with --write, save the outputs.
 
-``python notebooks/run.py [--write] [NAME …]``; a name is the beginning of a file name, as in ``05``. By default all are
-run, which is what CI does: it fails on the first cell that raises or warns. Seconds are printed, and whether a notebook
-took more than 60 of them or all together more than 360; that fails nothing, since machines differ.
+Call ``python notebooks/run.py [--write] [NAME …]``, where a NAME is the beginning of a file name, as in ``05``. By
+default all notebooks are run, as in CI: it fails on the first cell that raises or warns. It prints seconds, and whether
+a notebook took more than 60, or all together more than 360; this is no failure, since machines differ.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def execute(path: Path, write: bool) -> float:
 
 
 def chosen(names: list[str]) -> list[Path]:
-    """Return the notebooks whose file names begin with one of the names, or all; end where a name fits none."""
+    """Return the notebooks whose file names begin with one of the names, or all; exit if a name matches none."""
     everything = sorted(FOLDER.glob("*.ipynb"))
     for name in names:
         if not any(path.name.startswith(name) for path in everything):
@@ -43,15 +43,15 @@ def chosen(names: list[str]) -> list[Path]:
 
 
 def report(label: str, seconds: float, limit: float) -> None:
-    """Print how long it took, and whether that is too long."""
+    """Print the seconds, and whether there are too many."""
     note = f", longer than {limit} s" if seconds > limit else ""
     print(f"{label}: {seconds:.1f} s{note}", flush=True)
 
 
 def main() -> int:
-    """Run those asked for."""
+    """Run the requested notebooks."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="how the file name begins, as in 05; all by default")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="beginning of a file name, as in 05; all by default")
     parser.add_argument("--write", action="store_true", help="write the outputs into the notebooks")
     asked = parser.parse_args()
     total = 0.0

@@ -48,7 +48,7 @@ def test_what_is_in_the_way_of_a_fit_is_found_before(place, no_fit, tmp_path):
         rule = "out must be a folder that can be written to: .*fits"
     else:
         (tmp_path / place).mkdir(parents=True)
-        rule = r"out must not have a folder in the place of a file: .*map\.nc is one; move it away"
+        rule = r"out must not contain a folder with the name of a file: .*map\.nc is one; move it away"
     with pytest.raises(ValueError, match=rule):
         compare(COUNTS, rank=2, methods=["map"], out=tmp_path)
 
@@ -58,7 +58,7 @@ def test_what_is_in_the_way_of_a_report_is_found_before(name, no_fit, capsys, co
     (tmp_path / "out" / name).mkdir(parents=True)
     code, out, err = run(capsys, "compare", counts, "--out", tmp_path / "out", "--quiet")
     assert (code, out) == (2, "")
-    assert f"--out must not have a folder in the place of a file: {tmp_path / 'out' / name} is one" in err
+    assert f"--out must not contain a folder with the name of a file: {tmp_path / 'out' / name} is one" in err
 
 
 @CLOSED

@@ -1,1 +1,1 @@
-"""How good fits are: bounds, evidence, held-out scores, predictive checks, agreement of methods."""
+"""Assess fits: bounds, evidence, held-out scores, predictive checks, agreement of methods."""

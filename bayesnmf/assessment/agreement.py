@@ -1,4 +1,4 @@
-"""Posteriors of several fits held against one of them, and against the truth where it is known."""
+"""Compare the posteriors of several fits with one of them, and with the truth if it is known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bayesnmf.assessment.moments import (
     Moments,
     choose_entries,
     draw_quantities,
-    judge,
+    moments_of_fit,
     values_of_truth,
 )
 from bayesnmf.checks import check_count, check_fraction
@@ -45,19 +45,18 @@ OTHER_ORDER = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Agreement:
-    """How the posteriors of several fits agree.
+    """Agreement between the posteriors of several fits.
 
     Attributes
     ----------
     table : DataFrame
-        A row for each fit and quantity; the columns are explained in `bayesnmf.assessment.agreement.COLUMNS`.
+        One row for each fit and quantity; `bayesnmf.assessment.agreement.COLUMNS` explains the columns.
     reference : str
-        Label of the fit that the others are held against.
+        Label of the fit that the others are compared with.
     interval : float
         Probability of the central intervals.
     cautions : list of str
-        What a reader must know before believing the numbers: chains that have not mixed, components or priors that
-        differ.
+        Reasons to doubt the numbers: chains that have not mixed, components or priors that differ.
     """
 
     table: pd.DataFrame
@@ -88,30 +87,30 @@ def posterior_agreement(
 ) -> Agreement:
     """Compare the posterior means, standard deviations and intervals of several fits of one model.
 
-    Three quantities are compared, entry by entry, components matched to the reference by their cosines:
+    Three quantities are compared, entry by entry, after matching components to the reference by their cosines:
 
     - *loadings* on the scale of the counts, (n, K): the expected counts of a sample that come from a component,
-      θ_ik Σ_j β_kj, times the scale or the given total of the sample where the model has one;
+      θ_ik Σ_j β_kj, multiplied by the scale or the given total of the sample if the model has one;
     - *components* on the simplex, (K, m);
-    - *expected counts* (n, m), the product of the two, which no relabelling or rescaling changes.
+    - *expected counts* (n, m), the product of both, which is invariant to relabelling and rescaling.
 
-    Entries that are constant under the reference (the loadings of an empty row under dirichlet_poisson) are left out.
+    Entries that are constant in the reference (the loadings of an empty row under dirichlet_poisson) are left out.
 
     Parameters
     ----------
     fits : mapping of str to Fit
-        Of the same model, rank and counts. Of a fit by vi or svi 4,000 independent draws are taken; a point estimate
-        (map, bld) takes part with its means alone.
+        Fits of the same model, rank and counts. From a fit by vi or svi, 4,000 independent draws are taken; of a point
+        estimate (map, bld), only the means are compared.
     reference : str, optional
-        Label of a fit with a posterior. By default the first by nuts, else gibbs, vi, svi.
+        Label of a fit with a posterior. By default the first fit by nuts, else by gibbs, vi, svi.
     truth : Simulation, optional
-        What these very counts were drawn from: adds the share of true values inside each fit's intervals.
+        Simulation that these counts were drawn in; adds the share of true values inside each fit's intervals.
     interval : float
         Probability of the central intervals.
     entries : int
-        At most so many entries of each quantity are compared, drawn at random.
+        Largest number of entries of each quantity to compare; entries are chosen at random.
     seed : int
-        Of the entries and of draws from q.
+        Seed of the choice of entries and of the draws from q.
 
     Returns
     -------
@@ -120,8 +119,8 @@ def posterior_agreement(
     Raises
     ------
     TypeError, ValueError
-        On fits of different counts, models or ranks, a reference without a posterior, or a truth that is not what the
-        counts were drawn from.
+        Fits of different counts, models or ranks, a reference without a posterior, or a truth from which the counts
+        were not drawn.
     """
     check_comparable(fits)
     reference = check_reference(reference, fits)
@@ -141,17 +140,17 @@ def posterior_agreement(
 # --- the table ----------------------------------------------------------------------------------------
 
 COLUMNS = {
-    "entries": "how many entries are compared",
-    "correlation": "of posterior means with those of the reference",
+    "entries": "number of entries compared",
+    "correlation": "correlation of posterior means with those of the reference",
     "difference": "root mean square difference of means, in sds of the reference",
-    "by_chance": "the same that Monte Carlo error alone would give",
-    "sd_ratio": "posterior sd over that of the reference, median of the entries",
+    "by_chance": "the difference expected from Monte Carlo error alone",
+    "sd_ratio": "posterior sd divided by that of the reference, median over entries",
     "sd_ratio_low": "its 5 % quantile",
     "sd_ratio_high": "its 95 % quantile",
     "mass": "share of the reference's posterior draws inside the intervals of this fit",
     "coverage": "share of the true values inside the intervals of this fit",
-    "max_r_hat": "greatest R-hat of the entries (chains)",
-    "min_ess": "least bulk effective sample size of the entries (chains)",
+    "max_r_hat": "largest R-hat of the entries (chains)",
+    "min_ess": "smallest bulk effective sample size of the entries (chains)",
 }
 FORMATS = {
     "correlation": "{:.4f}",
@@ -168,16 +167,16 @@ FORMATS = {
 def _compare_all(
     fits: Mapping[str, Fit], reference: str, truth: Simulation | None, interval: float, chosen: Entries, seed: int
 ) -> pd.DataFrame:
-    """Fill in the table, one fit at a time; the draws of the reference alone are kept."""
+    """Return the rows of the table, for one fit at a time; keep only the draws of the reference."""
     base = fits[reference]
     held = draw_quantities(base, base, chosen, seed)
-    standard = {name: judge(values, interval, base) for name, values in held.items()}
+    standard = {name: moments_of_fit(values, interval, base) for name, values in held.items()}
     true_values = None if truth is None else values_of_truth(truth, base, chosen)
     rows: dict[tuple[str, str], dict[str, float]] = {}
     for label, fit in fits.items():
         drawn = held if label == reference else draw_quantities(fit, base, chosen, seed)
         for name in QUANTITIES:
-            ours = standard[name] if label == reference else judge(drawn[name], interval, fit)
+            ours = standard[name] if label == reference else moments_of_fit(drawn[name], interval, fit)
             rows[label, name] = _compare(ours, standard[name], held[name], label == reference)
             if true_values is not None:
                 rows[label, name]["coverage"] = _share_inside(ours, true_values[name], standard[name].varies)
@@ -185,14 +184,14 @@ def _compare_all(
 
 
 def _compare(ours: Moments, theirs: Moments, held: Array, same: bool) -> dict[str, float]:
-    """Return a row of the table, over the entries that vary under the reference; `held` are its draws."""
+    """Return a row of the table, from the entries that vary in the reference; `held` are the reference's draws."""
     kept = theirs.varies
     row: dict[str, float] = {"entries": float(kept.sum())}
     if not kept.any():
         return row
     sd = theirs.sd[kept]
     if same or kept.sum() > 1:  # a single entry has no correlation
-        with np.errstate(invalid="ignore", divide="ignore"):  # nor have means that are all the same
+        with np.errstate(invalid="ignore", divide="ignore"):  # nor have means that are all equal
             row["correlation"] = 1.0 if same else float(np.corrcoef(ours.mean[kept], theirs.mean[kept])[0, 1])
     row["difference"] = _rms((ours.mean - theirs.mean)[kept] / sd)
     if not same:
@@ -238,21 +237,21 @@ def _cautions(fits: Mapping[str, Fit], base: Fit, reference: str, table: pd.Data
             continue
         order = alignment.match_components(fit.components, base.components)
         if not any(same_priors(one.priors, base.priors) for one in (fit, relabel(fit, order))):
-            cautions.append(f"{label}: its priors are not those of {reference}: posteriors differ as these do")
+            cautions.append(f"{label}: its priors differ from those of {reference}, so its posterior differs too")
         if not in_same_order(fit, base):
             cautions.append(f"{label}: its components match those of {reference} {OTHER_ORDER}")
         least = np.diagonal(alignment.cosine(fit.components[order], base.components)).min()
         if least < SAME_COMPONENT:
-            cautions.append(f"{label}: a component differs from that of {reference}, cosine {least:.2f}")
+            cautions.append(f"{label}: a component differs from its match in {reference}, cosine {least:.2f}")
     return cautions
 
 
 def _cautions_of_truth(truth: Simulation, base: Fit, reference: str) -> list[str]:
     cautions = []
     if truth.model != base.model:
-        cautions.append(f"the truth was drawn from {truth.model}: intervals under {base.model} need not hold it")
+        cautions.append(f"the truth was drawn from {truth.model}: intervals under {base.model} may miss it")
     elif not same_priors(truth.priors, base.priors):
-        cautions.append(f"the truth was drawn from other priors than those of {reference}: intervals need not hold it")
+        cautions.append(f"the truth was drawn from other priors than those of {reference}: intervals may miss it")
     if not in_same_order(truth, base):
         cautions.append(f"{reference}: its components match the truth's {OTHER_ORDER}")
     return cautions
@@ -262,13 +261,13 @@ NOTE = "Δ mean: rms difference of posterior means, in sds of the reference; by 
 
 
 def in_same_order(one: Fit | Simulation, base: Fit) -> bool:
-    """Whether components match in the order in which they stand, or the priors treat them all alike."""
+    """Return whether components match in their present order, or have exchangeable priors."""
     order = alignment.match_components(one.components, base.components)
     return exchangeable(one.priors) or bool(np.all(order == np.arange(base.rank)))
 
 
 def as_text(agreement: Agreement) -> str:
-    """Return table, what it is held against, and cautions as plain text."""
+    """Return the table, its reference and the cautions as plain text."""
     from rich.table import Table
 
     table, percent = agreement.table, f"{100 * agreement.interval:g} %"
@@ -277,7 +276,7 @@ def as_text(agreement: Agreement) -> str:
         "sd_ratio": "sd ratio\n(5–95 % of entries)", "mass": f"mass in\n{percent}", "coverage": f"truth in\n{percent}",
         "max_r_hat": "max\nR-hat", "min_ess": "min\nESS",
     }  # fmt: skip
-    shown = Table(title=f"posteriors against that of {agreement.reference}")
+    shown = Table(title=f"posteriors compared with {agreement.reference}")
     shown.add_column("quantity (entries)", no_wrap=True)
     shown.add_column("fit", no_wrap=True)
     columns = [name for name in headings if name in table]

@@ -1,4 +1,4 @@
-"""The two evidence lower bounds of a closed-form q. There is no third number called "ELBO"."""
+"""The two evidence lower bounds of a closed-form q. No third number is called "ELBO"."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def state_of_fit(fit: FitRecord) -> tuple[Problem, State]:
 
 
 def elbo_augmented(fit: FitRecord) -> float:
-    """Bound with allocations in q, at their best: what closed-form VI ascends; exact, Poisson scale, nats."""
+    """Return the bound with optimal allocations in q, which closed-form VI maximises: exact, Poisson scale, in nats."""
     problem, state = state_of_fit(fit)
     return objective(problem, state, allocate(problem, state, None).loglik)
 
 
 def elbo_marginal(fit: FitRecord, draws: int = 200, seed: int = 0) -> Estimate:
-    """Bound with allocations summed out, E_q log p(X|θβ) − KL(q): never below `elbo_augmented`.
+    """Estimate the bound with allocations summed out, E_q log p(X|θβ) − KL(q), which is at least `elbo_augmented`.
 
-    The expected log-likelihood is a mean over independent draws of q, at least 2; the rest is exact.
+    The expected log-likelihood is a mean over independent draws of q, at least 2; the other terms are exact.
     """
     draws = check_draws_of_bound(draws)
     rng = np.random.default_rng(check_count(seed, "seed", minimum=0))

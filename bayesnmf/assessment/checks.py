@@ -1,4 +1,4 @@
-"""Checks of what an assessment is asked for."""
+"""Checks of the arguments of assessments."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ LARGEST_DRAWS = 2**30  # bytes
 
 
 def check_leave_one_out(method: str) -> None:
-    """Refuse leave-one-out on anything but the draws of a sampler."""
+    """Refuse leave-one-out for all methods but samplers."""
     if method not in methods_with("draws"):
         raise ValueError(
-            f"loo needs a fit by method='gibbs' or method='nuts': found {method!r}, whose draws are not of the "
-            "posterior, so that it would be favoured for intervals that are too narrow; "
-            "rank such fits by held-out counts, with bayesnmf.select"
+            f"loo needs a fit by method='gibbs' or method='nuts': found {method!r}, whose draws are not draws of the "
+            "posterior, so loo would reward intervals that are too narrow; "
+            "compare such fits by held-out counts, with bayesnmf.select"
         )
 
 
 def check_least_draws(chains: int, draws: int, needed: tuple[int, int], what: str) -> None:
-    """Refuse `what` of fewer draws than it takes, in each chain and in all."""
+    """Refuse too few draws for `what`, in each chain or in all chains."""
     each, together = needed
     if draws < each or chains * draws < together:
         raise ValueError(
@@ -34,7 +34,7 @@ def check_least_draws(chains: int, draws: int, needed: tuple[int, int], what: st
 
 
 def check_ranks(ranks: Any) -> list[int]:
-    """Return ranks as a list of different whole numbers of at least 1, in rising order; one number will do."""
+    """Return ranks as a list of distinct whole numbers of at least 1, in increasing order; accept a single number."""
     listed = list(ranks) if isinstance(ranks, Iterable) and not isinstance(ranks, str | bytes) else [ranks]
     found = [check_count(rank, "ranks") for rank in listed]
     if not found or len(set(found)) < len(found):
@@ -43,7 +43,7 @@ def check_ranks(ranks: Any) -> list[int]:
 
 
 def check_visits(total: float, each: int, most: int) -> None:
-    """Refuse a pass over single counts that would take days, given the work of each."""
+    """Refuse a pass over single counts that would take days, given the work for each count."""
     work = max(int(total), 1) * each
     if work > most:
         raise ValueError(
@@ -54,7 +54,7 @@ def check_visits(total: float, each: int, most: int) -> None:
 
 
 def check_enumerable(allocations: float, most: int) -> None:
-    """Refuse to enumerate more than so many allocations."""
+    """Refuse to enumerate more than `most` allocations."""
     if allocations > most:
         raise ValueError(
             f"method='exact' sums over at most {most:,} allocations: these counts and rank have "
@@ -63,7 +63,7 @@ def check_enumerable(allocations: float, most: int) -> None:
 
 
 def check_allocation(value: Any) -> np.ndarray:
-    """Return an allocation as an array (n, K, m) of nonnegative, finite float64."""
+    """Return an allocation as an array (n, K, m) of nonnegative, finite float64 numbers."""
     array = as_numbers(value, "allocations", "an array of numbers, shape (n, K, m)")
     if array.ndim != 3 or 0 in array.shape:
         raise ValueError(f"allocations must have shape (n, K, m), samples first: found {array.shape}")
@@ -73,7 +73,7 @@ def check_allocation(value: Any) -> np.ndarray:
 
 
 def check_draws_of_bound(draws: Any) -> int:
-    """Return how many draws a bound is estimated by: at least 2, so that they have a standard error."""
+    """Return the number of draws that estimate a bound: at least 2, so that there is a standard error."""
     number = check_count(draws, "draws", minimum=2)
     check_size(8 * number, LARGEST_DRAWS, "the log-likelihoods of all draws", "ask for fewer draws")
     return number

@@ -1,4 +1,4 @@
-"""The evidence of a model, and the marginal of an allocation: loadings and components integrated out."""
+"""Compute the evidence of a model, and the marginal of an allocation, with loadings and components integrated out."""
 
 from __future__ import annotations
 
@@ -33,11 +33,10 @@ MOST_ALLOCATIONS = 100_000
 MOST_VISITS = 10**12  # about an hour
 MOST_RUNS = 100_000
 LARGEST_PARTICLES = 4 * 2**30
-WIDEST_SPREAD = 1.0  # of the log estimates, in nats; beyond it one run decides the mean
+WIDEST_SPREAD = 1.0  # limit for the sd of the log estimates, in nats; beyond it, one run dominates the mean
 ROUNDING = 1e-9
 UNKNOWN = (
-    "the evidence is estimated too low and its error is unknown; ask for more particles, take fewer counts, or read "
-    "at_least"
+    "the estimate is too low and its error is unknown; ask for more particles, take fewer counts, or read at_least"
 )
 
 
@@ -47,20 +46,20 @@ class Evidence(NamedTuple):
     Attributes
     ----------
     log_evidence : float
-        Log p(X), Poisson scale, in nats. By "smc" the log of an unbiased estimate of p(X), the mean of those of the
-        runs, itself too low on average.
+        Log p(X) on the Poisson scale, in nats. With "smc", the log of the mean of the runs' estimates of p(X), which is
+        unbiased; its log is too low on average.
     se : float
-        Standard error of `log_evidence` from the spread of the runs, to first order: std(p̂) / mean(p̂) / √runs. NaN of a
-        single run, 0 by "exact". Infinite where the runs do not tell it: where the standard deviation of their logs is
-        above 1, so that one run decides the mean, or where the estimate is below `bound`.
+        Standard error of `log_evidence` from the spread of the runs, to first order: std(p̂) / mean(p̂) / √runs. It is
+        0 with "exact" and NaN for a single run. It is infinite if unknown: if the standard deviation of the runs' logs
+        is above 1, so that one run dominates the mean, or if the estimate is below `bound`.
     method : {"smc", "exact"}
     particles : int
-        Of each run; 0 by "exact".
+        Number of particles in each run; 0 with "exact".
     estimates : tuple of float
-        Log p̂(X) of each finished run, in nats; empty by "exact".
+        Log p̂(X) of each finished run, in nats; empty with "exact".
     bound : float
-        `elbo_marginal` of a variational fit with the same priors, less four of its standard errors, in nats: log p(X)
-        is above it. Minus infinity by "exact".
+        Lower bound of log p(X), in nats: `elbo_marginal` of a variational fit with the same priors, minus four of its
+        standard errors. Minus infinity with "exact".
     """
 
     log_evidence: float
@@ -72,21 +71,21 @@ class Evidence(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether there is a standard error."""
+        """Whether the standard error is known."""
         return bool(np.isfinite(self.se))
 
     @property
     def at_least(self) -> float:
-        """What log p(X) is at least, in nats, with a probability of 95 % or more.
+        """Lower limit of log p(X), in nats, with a probability of at least 95 %.
 
-        The larger of `bound` and log(p̂/20): an unbiased estimate is at most once in 20 times above 20 p(X).
+        It is the larger of `bound` and log(p̂/20): an unbiased estimate exceeds 20 p(X) at most once in 20 times.
         """
         return max(self.bound, self.log_evidence - (0.0 if self.method == "exact" else float(np.log(20))))
 
     def interval(self, probability: float = 0.95) -> tuple[float, float]:
-        """Return the ends of a confidence interval of log p(X), in nats, by Student's t of the number of runs.
+        """Return the ends of a confidence interval of log p(X), in nats, by Student's t for the number of runs.
 
-        Where the standard error is not known, it reaches from `at_least` to infinity, whatever the probability.
+        If the standard error is unknown, the interval reaches from `at_least` to infinity for any probability.
         """
         probability = check_fraction(probability, "probability")
         if not self.known:
@@ -118,33 +117,34 @@ def log_evidence(
     runs: int = 4,
     seed: int | None = None,
 ) -> Evidence:
-    """Estimate log p(X), loadings and components integrated out.
+    """Estimate log p(X), with loadings and components integrated out.
 
-    Components need a Dirichlet prior and loadings a proper one. On the Poisson scale of the bounds: under
-    dirichlet_poisson, where the row totals N_i are given, that of the multinomial times Poisson(N_i; 1).
+    Components need a Dirichlet prior, and loadings a proper one. The result is on the Poisson scale of the bounds:
+    under dirichlet_poisson, which is given the row totals N_i, the multinomial is multiplied by Poisson(N_i; 1).
 
     Parameters
     ----------
     counts : array-like, (n, m)
-        Whole numbers.
+        Whole-number counts.
     model : {"gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "poisson"}
-        "poisson" has no evidence under its flat default: give `priors` with proper loadings.
+        Name of the model. "poisson" has no evidence under its flat default: give `priors` with proper loadings.
     rank : int
         Number of components, K.
     method : {"smc", "exact"}
-        "smc": sequential Monte Carlo through the Pólya urn, one single count after another; time is
-        O(ΣX · K · particles) a run, with ΣX · K · particles · runs at most 1e12, and memory O(m · K · particles) a
-        run. "exact": the sum over all allocations, at most 100,000 of them.
+        "smc": sequential Monte Carlo through the Pólya urn, one single count after another. A run takes time
+        O(ΣX · K · particles), with ΣX · K · particles · runs at most 1e12, and memory O(m · K · particles).
+        "exact": the sum over all allocations, at most 100,000.
     priors : Priors, optional
-        None is the model's default, which depends on the mean row total and the rank.
+        Priors; None means the model's default, which depends on the mean row total and the rank.
     particles : int
-        Of each run; the more, the less p̂(X) varies.
+        Number of particles in each run; with more, p̂(X) varies less.
     runs : int
-        Independent estimates, which are averaged and tell the standard error; a single one has none. Ctrl-C keeps the
-        finished ones. A ConvergenceWarning says where their logs have a standard deviation above 1, or their mean is
-        below the bound of a variational fit: the mean is then too low, and the standard error infinite.
+        Number of independent estimates to average; their spread gives the standard error, which a single one lacks.
+        Ctrl-C keeps the finished runs. A ConvergenceWarning is given if the standard deviation of their logs is above
+        1, or their mean is below the bound of a variational fit: the mean is then too low, and the standard error
+        infinite.
     seed : int, optional
-        Makes the estimate reproducible.
+        Seed; the same seed gives the same estimate.
 
     Returns
     -------
@@ -153,7 +153,7 @@ def log_evidence(
     Raises
     ------
     TypeError, ValueError
-        On counts, priors or settings that make no sense, naming the argument, the rule and the cure.
+        Invalid counts, priors or settings; the message names the argument, the rule and the cure.
 
     Examples
     --------
@@ -172,20 +172,20 @@ def log_evidence(
     check_integer_counts(data, "the evidence", "round them")
     sides: Any = _resolved_sides(model, data, rank, Priors() if priors is None else priors)
     if method == "exact":
-        return _enumerated(data, rank, sides)
+        return _evidence_by_enumeration(data, rank, sides)
     check_visits(data.total, rank * particles * runs, MOST_VISITS)
     bound = _variational_bound(data, model, rank, Priors(*sides))
-    return _judged(_run_all(data, rank, sides, particles, np.random.SeedSequence(seed).spawn(runs)), particles, bound)
+    return _average(_run_all(data, rank, sides, particles, np.random.SeedSequence(seed).spawn(runs)), particles, bound)
 
 
-def _enumerated(data: Counts, rank: int, sides: Any) -> Evidence:
-    """Sum over all allocations, where these are few."""
+def _evidence_by_enumeration(data: Counts, rank: int, sides: Any) -> Evidence:
+    """Sum over all allocations, if they are few."""
     check_enumerable(count_allocations(data, rank), MOST_ALLOCATIONS)
     return Evidence(enumerated_log_evidence(data, rank, *sides), 0.0, "exact", 0, (), -np.inf)
 
 
-def _judged(estimates: list[float], particles: int, bound: float) -> Evidence:
-    """Average the runs; warn where they do not tell the error of their mean."""
+def _average(estimates: list[float], particles: int, bound: float) -> Evidence:
+    """Average the runs; warn if they do not determine the error of their mean."""
     logs = np.array(estimates)
     mean, error = _log_of_mean(logs)
     if reason := _why_unknown(logs, mean, bound):
@@ -195,9 +195,9 @@ def _judged(estimates: list[float], particles: int, bound: float) -> Evidence:
 
 
 def _why_unknown(logs: np.ndarray, mean: float, bound: float) -> str:
-    """Say why the runs do not tell the error of their mean; nothing where they do."""
+    """Return why the runs do not determine the error of their mean; an empty text if they do."""
     spread = logs.std(ddof=1) if len(logs) > 1 else 0.0
-    if spread > WIDEST_SPREAD:  # the mean is that of the luckiest run
+    if spread > WIDEST_SPREAD:  # the mean is then close to the luckiest run
         return f"the runs' log estimates have a standard deviation of {spread:.1f} nats, above {WIDEST_SPREAD:g}"
     if mean < bound:
         return f"the log estimate, {mean:,.1f} nats, is below the bound of a variational fit, {bound:,.1f}"
@@ -205,20 +205,20 @@ def _why_unknown(logs: np.ndarray, mean: float, bound: float) -> str:
 
 
 def _variational_bound(data: Counts, model: str, rank: int, priors: Priors) -> float:
-    """Return `elbo_marginal` of a closed-form fit, less four standard errors and what rounding makes of it."""
+    """Return `elbo_marginal` of a closed-form fit, minus four standard errors and its rounding error."""
     marginal = elbo_marginal(closed_form_fit(Job(data, model, rank, "vi", 0, VI(priors=priors), lambda *_: None)))
     return marginal.mean - 4 * marginal.se - ROUNDING * abs(marginal.mean)
 
 
 def _log_of_mean(logs: np.ndarray) -> tuple[float, float]:
-    """Log of the mean of exp(logs), and its standard error to first order, NaN for a single one."""
+    """Return the log of the mean of exp(logs), and its standard error to first order, NaN for a single one."""
     ratios = np.exp(logs - logs.max())
     error = ratios.std(ddof=1) / ratios.mean() / np.sqrt(len(logs)) if len(logs) > 1 else np.nan
     return float(logsumexp(logs) - np.log(len(logs))), float(error)
 
 
 def _resolved_sides(model: str, data: Counts, rank: int, priors: Priors) -> tuple[Distribution, Dirichlet]:
-    """Fill in the model's defaults, and check that they fit the model and integrate out."""
+    """Return the priors with defaults filled in; refuse priors that do not fit the model or do not integrate out."""
     resolved = resolve_priors(model, data, rank, priors)
     n, m = data.shape
     check_family(model, "loadings", resolved.loadings, (n, rank))
@@ -227,14 +227,14 @@ def _resolved_sides(model: str, data: Counts, rank: int, priors: Priors) -> tupl
 
 
 def _checked_sides(loadings: Any, components: Any, what: str) -> tuple[Distribution, Dirichlet]:
-    """Return both priors where both sides integrate out."""
+    """Return both priors; refuse those that do not integrate out."""
     check_integrates_out(components, what, "bound it with elbo_marginal of a fit by method='vi'")
     check_proper_loadings(loadings, what)
     return loadings, components
 
 
 def _run_all(data: Counts, rank: int, sides: Any, particles: int, seeds: list[np.random.SeedSequence]) -> list[float]:
-    """Log estimates of the runs, on threads of their own; after Ctrl-C of those that are finished."""
+    """Return the log estimates of the runs, which have a thread each; after Ctrl-C, only those of finished runs."""
     at_once = min(len(seeds), numba.get_num_threads())
     size = 8 * at_once * particles * rank * data.shape[1]
     check_size(size, LARGEST_PARTICLES, "the particles", "ask for fewer, or fewer features")
@@ -247,26 +247,26 @@ def _run_all(data: Counts, rank: int, sides: Any, particles: int, seeds: list[np
 
 
 def log_p_allocation(allocations: ArrayLike, loadings: Distribution, components: Dirichlet) -> float:
-    """Log p(S) of an allocation, loadings and components integrated out ([K] 7-9).
+    """Compute log p(S) of an allocation, with loadings and components integrated out ([K] 7-9).
 
     Parameters
     ----------
     allocations : array_like of shape (n, K, m)
-        S_ikj, how many of the counts of feature j in sample i component k produced: nonnegative, whole or not.
+        S_ikj, the part of the counts of feature j in sample i that component k produced: nonnegative, whole or not.
     loadings : ScaledDirichlet, Dirichlet or Gamma
-        Prior, parameters broadcastable to (n, K): of dirichlet_gamma, dirichlet_poisson or gamma_poisson.
+        Prior with parameters broadcastable to (n, K), for dirichlet_gamma, dirichlet_poisson or gamma_poisson.
     components : Dirichlet
-        Prior, parameters broadcastable to (K, m).
+        Prior with parameters broadcastable to (K, m).
 
     Returns
     -------
     float
-        In nats, Poisson scale: its exponential sums to p(X) over all S of whole numbers that add up to X.
+        Log p(S) in nats, Poisson scale: its exponential sums to p(X) over all whole-number S that add up to X.
 
     Raises
     ------
     TypeError, ValueError
-        On allocations or priors that make no sense.
+        Invalid allocations or priors.
 
     Examples
     --------

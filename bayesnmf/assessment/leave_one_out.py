@@ -1,4 +1,4 @@
-"""Leave-one-out cross-validation of single cells, by Pareto-smoothed importance sampling, always with its k-hat."""
+"""Leave-one-out cross-validation of single cells by Pareto-smoothed importance sampling, always reported with k-hat."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Array = NDArray[Any]
 MOST_CELLS, BLOCK_BYTES = 10_000, 64 * 2**20
 BAD_K = 0.7
 FEWEST_DRAWS = 8
-FEWEST_IN_ALL = 25  # a Pareto tail is fitted to the greatest fifth, and needs five
+FEWEST_IN_ALL = 25  # a Pareto tail is fitted to the largest fifth of the draws, and needs five
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,13 +44,13 @@ class LeaveOneOut:
     Attributes
     ----------
     elpd, se, p_loo : float
-        Of all `cells`, in nats: the sum, its standard error over cells, and the effective number of parameters.
+        The sum over all `cells`, in nats, its standard error over cells, and the effective number of parameters.
     sampling_se : float
-        Of `elpd`, because only some cells were looked at; 0 where all were.
+        Standard error of `elpd` because only some cells were examined; 0 if all were.
     cells : int
-        Number of cells that `elpd` is of.
+        Number of cells in the sum `elpd`.
     pointwise : DataFrame
-        A row a cell looked at: row, feature, count, elpd, pareto_k.
+        One row for each examined cell: row, feature, count, elpd, pareto_k.
     good_k : float
         The reliability limit of k-hat for this number of draws, as in ArviZ: min(1 − 1/log₁₀ draws, 0.7).
     model, method : str
@@ -70,11 +70,11 @@ class LeaveOneOut:
 
     @property
     def pareto_k(self) -> Array:
-        """k-hat of every cell looked at."""
+        """k-hat of every examined cell."""
         return self.pointwise["pareto_k"].to_numpy()
 
     def worst(self, n: int = 3) -> pd.DataFrame:
-        """Return the cells of greatest k-hat."""
+        """Return the cells with the largest k-hat, worst first."""
         return self.pointwise.nlargest(n, "pareto_k")
 
     def __repr__(self) -> str:
@@ -105,41 +105,41 @@ def loo(
     seed: int = 0,
     progress: ProgressReport | bool = False,
 ) -> LeaveOneOut:
-    """Estimate how well each cell is predicted from all others, by `az.loo`, with k-hat of every cell.
+    """Estimate how well each cell is predicted from all others, by `az.loo`, with the k-hat of every cell.
 
-    A k-hat above 0.7 means that leaving the cell out changes the posterior too much for the estimate to be trusted
-    [1]_. There is no leave-one-out of whole samples: without its counts nothing is known of a sample's loadings, and
-    most samples have a k-hat that high where few of their cells do. Nor is there one for vi, svi, map or bld: draws
-    of a q that is too narrow are not of the posterior, and score too well. Rank models and ranks by held-out counts
-    (`bayesnmf.select`), for which any method will do.
+    A k-hat above 0.7 means that leaving the cell out changes the posterior too much for a reliable estimate [1]_. Whole
+    samples cannot be left out: without its counts, a sample's loadings are unknown, and k-hat is above 0.7 for most
+    samples even where it is low for cells. Fits by vi, svi, map or bld are refused: their draws are not draws of the
+    posterior, and a q that is too narrow scores too well. Compare models and ranks by held-out counts
+    (`bayesnmf.select`), which works for any method.
 
-    Under dirichlet_poisson row totals are given, so that the cells of a row are not independent; each is scored as
-    Poisson of mean total × loadings × components, as in ``to_datatree(log_likelihood=True)``. A cell left out is
-    then not quite unseen: the row's total and its other cells tell it.
+    Under dirichlet_poisson row totals are given, so the cells of a row are not independent. Each is scored as
+    Poisson with mean total × loadings × components, as in ``to_datatree(log_likelihood=True)``. A cell that is left out
+    is then not entirely unseen: it follows from the row's total and the other cells.
 
     Parameters
     ----------
     fit : Fit
-        By gibbs or nuts.
+        Fit by gibbs or nuts.
     rows, features : iterable of names, optional
-        Cells of these alone.
+        Names of the rows and features whose cells are scored; by default all.
     most : int
-        Cells looked at. Of more, so many drawn at random correct a sum over all cells at the posterior means (the
-        difference estimator of [2]_); what this adds to the error is `sampling_se`.
+        Largest number of cells to examine. If there are more, a random sample of this size corrects a sum over all
+        cells at the posterior means (the difference estimator of [2]_), with the additional error `sampling_se`.
     seed : int
-        Of that choice.
+        Seed of the random sample of cells.
     progress : bool or callable
-        As for `bayesnmf.fit`.
+        Progress report, as for `bayesnmf.fit`.
 
     Returns
     -------
     LeaveOneOut
-        On all cells the same, to rounding, as `az.loo` of the tree with their log-likelihoods.
+        If all cells are examined, equal up to rounding to `az.loo` of the tree with their log-likelihoods.
 
     Raises
     ------
     TypeError, ValueError
-        A fit by another method, names that it does not have, fewer than 8 draws a chain or 25 in all.
+        A fit by another method, unknown names, or fewer than 8 draws in a chain or 25 in all.
 
     References
     ----------
@@ -161,11 +161,11 @@ def loo(
     chosen = np.arange(n * m) if n * m <= most else np.sort(rng.choice(n * m, most, replace=False))
     cells = _Cells(part, columns_asked)
     with reporting(progress) as report:
-        return _result(cells, chosen, _visit(cells, chosen, report))
+        return _result(cells, chosen, _score_cells(cells, chosen, report))
 
 
 class _Cells:
-    """Counts and draws of the cells that may be left out; cell c is row c // m and feature c % m of those asked for."""
+    """Counts and draws of the candidate cells; cell c is row c // m and feature c % m of the chosen ones."""
 
     def __init__(self, fit: Fit, features: Array | None) -> None:
         self.fit = fit
@@ -175,46 +175,46 @@ class _Cells:
         self.loadings = effective_loadings(fit, self.draws.loadings, self.draws.scale)
 
     def log_likelihood(self, chosen: Array) -> Array:
-        """Log p(count | draw) of some cells, (chains, draws, cells)."""
+        """Return log p(count | draw) of some cells, (chains, draws, cells)."""
         i, j = np.divmod(chosen, self.counts.shape[1])
         means = np.zeros((self.draws.chains, self.draws.draws, len(chosen)))
         for k in range(self.fit.rank):
             means += self.loadings[:, :, i, k] * self.draws.components[:, :, k, j]
-        return log_poisson(self.at(chosen), means)
+        return log_poisson(self.counts_at(chosen), means)
 
-    def at(self, chosen: Array) -> Array:
-        """Counts of some cells."""
+    def counts_at(self, chosen: Array) -> Array:
+        """Return the counts of some cells."""
         found = self.counts[np.divmod(chosen, self.counts.shape[1])]
         return np.asarray(found.todense() if hasattr(found, "todense") else found).ravel()
 
     def plug_in(self, chosen: Array) -> tuple[Array, float]:
-        """Log p(count | posterior means) of some cells, and the sum over all."""
+        """Return log p(count | posterior means) of some cells, and its sum over all cells."""
         i, j = np.divmod(chosen, self.counts.shape[1])
         loadings, components = (side.mean(axis=(0, 1)) for side in (self.loadings, self.draws.components))
         means = np.einsum("ck,kc->c", loadings[i], components[:, j])
         constant = float(gammaln(self.counts.data + 1).sum())
-        return log_poisson(self.at(chosen), means), poisson_loglik(self.counts, loadings, components, constant)
+        return log_poisson(self.counts_at(chosen), means), poisson_loglik(self.counts, loadings, components, constant)
 
 
 def log_poisson(counts: Array, means: Array) -> Array:
-    """Log Poisson(counts | means), in nats, of counts that need not be whole."""
+    """Return log Poisson(counts | means), in nats; counts need not be whole numbers."""
     return xlogy(counts, means) - means - gammaln(counts + 1)
 
 
 def relative_efficiency(draws: Draws) -> float:
-    """Effective sample size of the mean over the number of draws, averaged over all parameters, as in `az.loo`."""
+    """Return the effective sample size of the mean divided by the number of draws, averaged over parameters."""
     import arviz as az
 
     if draws.chains == 1:
         return 1.0
     parts = [part for part in (draws.loadings, draws.components, draws.scale) if part is not None]
-    with np.errstate(invalid="ignore", divide="ignore"):  # what is constant has none
+    with np.errstate(invalid="ignore", divide="ignore"):  # constants have no effective sample size
         sizes = np.concatenate([np.ravel(az.ess(part, chain_axis=0, draw_axis=1, method="mean")) for part in parts])
     return float(np.nanmean(sizes) / (draws.chains * draws.draws))
 
 
-def _visit(cells: _Cells, chosen: Array, report: ProgressReport) -> tuple[Array, Array, float, float]:
-    """Run `az.loo` on blocks of cells; return elpd and k-hat of each, p_loo of all, and the greatest good k-hat."""
+def _score_cells(cells: _Cells, chosen: Array, report: ProgressReport) -> tuple[Array, Array, float, float]:
+    """Run `az.loo` on blocks of cells; return elpd and k-hat of each cell, total p_loo, and the largest good k-hat."""
     import arviz as az
     import xarray as xr
 
@@ -227,7 +227,7 @@ def _visit(cells: _Cells, chosen: Array, report: ProgressReport) -> tuple[Array,
         group = xr.Dataset({"counts": (("chain", "draw", "cell"), values)})
         group = group.assign_coords(chain=np.arange(values.shape[0]), draw=np.arange(values.shape[1]))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of k-hats, which the result shows
+            warnings.simplefilter("ignore", UserWarning)  # warnings about k-hats, which the result shows
             found = az.loo(xr.DataTree.from_dict({"/log_likelihood": group}), pointwise=True, reff=reff)
         elpd.append(found.elpd_i.to_numpy())
         k_hat.append(found.pareto_k.to_numpy())
@@ -250,7 +250,7 @@ def _result(cells: _Cells, chosen: Array, found: tuple[Array, Array, float, floa
         spread = float(gap.std(ddof=1)) if looked > 1 else np.inf
         sampling_se = number_of_cells * spread * np.sqrt((1 - looked / number_of_cells) / looked)
     i, j = np.divmod(chosen, cells.counts.shape[1])
-    named = {"row": cells.fit.row_names[i], "feature": cells.features[j], "count": cells.at(chosen)}
+    named = {"row": cells.fit.row_names[i], "feature": cells.features[j], "count": cells.counts_at(chosen)}
     return LeaveOneOut(
         elpd=elpd,
         se=float(np.sqrt(number_of_cells * np.var(elpd_i, ddof=1))) if looked > 1 else np.nan,

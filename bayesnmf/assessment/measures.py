@@ -1,4 +1,4 @@
-"""What a comparison measures of each fit, and what it warns of."""
+"""The measures of each fit in a comparison."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ SCORE_DRAWS, MOST_SCORE_DRAWS, PIT_DRAWS = 200, 1600, 100
 
 
 def align(fits: Mapping[str, Fit]) -> dict[str, Fit]:
-    """Put the components of all fits in the order of the reference."""
+    """Return the fits with their components in the order of the reference."""
     reference = fits[reference_of(fits)].components
     return {name: relabel(fit, alignment.match_components(fit.components, reference)) for name, fit in fits.items()}
 
 
 def reference_of(fits: Mapping[str, Fit]) -> str:
-    """Return the label of the fit that the others are held against: MCMC before VI before points."""
+    """Return the label of the fit that the others are compared with: MCMC before VI before point estimates."""
     return min(fits, key=lambda label: METHODS[fits[label].method].preference)
 
 
 def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None, seed: int) -> dict[str, Any]:
-    """Measure one fit: everything in a row of the table."""
+    """Measure one fit: return all values of its row in the table."""
     fitted, train = fits[name], split.train
     frequencies = background(train)
     row: dict[str, Any] = {"seconds": fitted.seconds}
@@ -67,11 +67,11 @@ def _scores(scored: Mapping[str, Score]) -> dict[str, float]:
 
 
 def agreement(fitted: Fit, reference: Fit) -> dict[str, float]:
-    """Mean and least cosine of matched components, and the correlation of the loadings, on the scale of the counts."""
+    """Return mean and smallest cosine of matched components, and the correlation of loadings on the scale of counts."""
     order = alignment.match_components(fitted.components, reference.components)
     cosines = np.diag(alignment.cosine(fitted.components[order], reference.components))
     ours, theirs = (fit.expected_loadings * simplex.component_sums(fit.components) for fit in (fitted, reference))
-    with np.errstate(invalid="ignore", divide="ignore"):  # loadings that are all the same have none
+    with np.errstate(invalid="ignore", divide="ignore"):  # constant loadings have no correlation
         correlation = np.corrcoef(ours[:, order].ravel(), theirs.ravel())[0, 1] if ours.size > 1 else np.nan
     return {"cosine": float(cosines.mean()), "cosine_min": float(cosines.min()), "loadings_corr": float(correlation)}
 
@@ -85,28 +85,28 @@ def as_table(rows: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
 
 
 COLUMNS = {
-    "seconds": "wall time of the fit, a closed-form start included",
+    "seconds": "wall time of the fit, including a closed-form start",
     "loglik": "in-sample Poisson log-likelihood at Eθ·Eβ, nats",
     "elbo_augmented": "evidence lower bound with allocations in q (closed form), nats",
     "elbo_marginal": "evidence lower bound with allocations summed out (Monte Carlo), nats",
     "elbo_marginal_se": "its standard error",
     "heldout_thinned": "held-out log-likelihood for each thinned count, nats",
-    "heldout_thinned_error": "its Monte Carlo error, mostly a bias: a mean of draws is scored too low, a point is not",
-    "heldout_withheld": "the same for samples not trained on, half of whose counts are seen",
+    "heldout_thinned_error": "its Monte Carlo error, mostly a bias: means of draws are scored too low, points are not",
+    "heldout_withheld": "the same for samples not trained on, given half of their counts",
     "heldout_withheld_error": "its Monte Carlo error",
     "floored_cells": "held-out cells whose probability was below the 1e-6 background",
     "coverage90": "share of held-out cells in the 90 % predictive interval (randomised PIT)",
-    "min_ess": "least effective sample size of components, the loadings of up to 50 rows and the log joint",
-    "max_r_hat": "greatest R-hat of the same",
+    "min_ess": "smallest effective sample size of components, the loadings of up to 50 rows, and the log joint",
+    "max_r_hat": "largest R-hat of the same quantities",
     "cosine": "mean cosine of matched components with the reference",
-    "cosine_min": "the least of them",
+    "cosine_min": "smallest cosine of matched components",
     "loadings_corr": "correlation of loadings with the reference",
     "cosine_other_start": "mean cosine with a run of the same method from a random start",
 }
 
 
 def cautions_of_all(fits: Mapping[str, Fit], rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Tell of every fit what a reader must know, its chains judged by all that was measured."""
+    """Return the cautions of every fit, with its chains judged by all measured quantities."""
     return [
         labelled(name, caution)
         for name, fit in fits.items()
@@ -115,7 +115,7 @@ def cautions_of_all(fits: Mapping[str, Fit], rows: Mapping[str, Mapping[str, Any
 
 
 def cautions_of_missing(methods: Sequence[str], fits: Iterable[str], others: Iterable[str]) -> list[str]:
-    """Tell which fits, and which runs from other starts, Ctrl-C left out."""
+    """Return which fits, and which runs from other starts, are missing because of Ctrl-C."""
     cautions = [f"{name} is left out: interrupted before it had a result" for name in methods if name not in set(fits)]
     missing = [name for name in fits if name not in set(others)]
     if missing:

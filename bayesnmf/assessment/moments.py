@@ -19,11 +19,11 @@ from bayesnmf.results.record import effective_loadings
 Array = NDArray[Any]
 QUANTITIES = ("loadings", "components", "expected counts")
 Q_DRAWS = 4000
-CONSTANT = 1e-9  # an sd below this share of the mean is rounding
+CONSTANT = 1e-9  # an sd below this share of the mean is rounding error
 
 
 class Entries(NamedTuple):
-    """The rows, features and cells whose entries are compared; cells by their places among those."""
+    """Rows, features and cells to compare; cells are given by positions within these rows and features."""
 
     rows: Array
     features: Array
@@ -31,9 +31,9 @@ class Entries(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Posterior of one quantity under one fit, each array (entries,).
+    """Posterior moments of one quantity in one fit, each array (entries,).
 
-    `error` is the Monte Carlo standard error of the mean. `r_hat` and `ess` are those of chains, None of q.
+    `error` is the Monte Carlo standard error of the mean. `r_hat` and `ess` are computed for chains, and None for q.
     """
 
     mean: Array
@@ -46,12 +46,12 @@ class Moments(NamedTuple):
 
     @property
     def varies(self) -> Array:
-        """Which entries have a posterior that is not a single point."""
+        """Mask of the entries whose posterior is not a single point."""
         return self.sd > CONSTANT * np.abs(self.mean)
 
 
 def choose_entries(fit: Fit, most: int, seed: int) -> Entries:
-    """Draw rows, features and cells at random, at most `most` entries of each quantity; all where there are few."""
+    """Choose rows, features and cells at random, at most `most` entries of each quantity."""
     rng = np.random.default_rng(seed)
     rows, features = (
         np.sort(rng.choice(size, min(size, max(most // fit.rank, 1)), replace=False)) for size in fit.counts.shape
@@ -62,12 +62,12 @@ def choose_entries(fit: Fit, most: int, seed: int) -> Entries:
 
 
 def draw_quantities(fit: Fit, reference: Fit, chosen: Entries, seed: int) -> dict[str, Array]:
-    """Draws of every quantity, (chains, draws, entries), in the reference's order; a single one of a point."""
+    """Return draws of every quantity, (chains, draws, entries), in the reference's order; one draw of a point."""
     return _quantities(*draw_sides(fit, reference, (chosen.rows, chosen.features), seed), chosen)
 
 
 def draw_sides(fit: Fit, reference: Fit, at: tuple[Array, Array], seed: int) -> tuple[Array, Array]:
-    """Draws of loadings on the scale of the counts, and of components on the simplex, at some rows and features."""
+    """Return draws of loadings on the scale of the counts and components on the simplex, at some rows and features."""
     rows, features = at
     number = fit.estimate.held or (1, Q_DRAWS)
     normalised = on_simplex(fit.priors.components)
@@ -79,7 +79,7 @@ def draw_sides(fit: Fit, reference: Fit, at: tuple[Array, Array], seed: int) -> 
         components = components[..., features]
     order = alignment.match_components(fit.components, reference.components)
     if fit is reference:
-        order = np.arange(fit.rank)  # equal components would be matched in any order
+        order = np.arange(fit.rank)  # equal components have no best matching
     return loadings[..., order], components[..., order, :]
 
 
@@ -91,7 +91,7 @@ def values_of_truth(truth: Simulation, reference: Fit, chosen: Entries) -> dict[
 
 
 def _on_simplex(loadings: Array, components: Array) -> tuple[Array, Array]:
-    """Bring components to the simplex and what they summed to into the loadings."""
+    """Divide components by their sums, and multiply the loadings by these."""
     sums = simplex.component_sums(components)
     return loadings * sums[..., None, :], simplex.shares(components, sums)
 
@@ -99,7 +99,7 @@ def _on_simplex(loadings: Array, components: Array) -> tuple[Array, Array]:
 def _quantities(loadings: Array, components: Array, chosen: Entries) -> dict[str, Array]:
     row, feature = chosen.cells
     cells = np.zeros((*loadings.shape[:-2], len(row)))
-    for k in range(loadings.shape[-1]):  # one at a time: together they would take K times the memory
+    for k in range(loadings.shape[-1]):  # one component at a time, for memory
         cells += loadings[..., row, k] * components[..., k, feature]
     flat = (loadings.reshape(*cells.shape[:-1], -1), components.reshape(*cells.shape[:-1], -1), cells)
     return dict(zip(QUANTITIES, flat, strict=True))
@@ -114,14 +114,14 @@ def moments(draws: Array, interval: float) -> Moments:
     return Moments(pooled.mean(axis=0), sd, low, high, sd / np.sqrt(len(pooled)))
 
 
-def judge(draws: Array, interval: float, fit: Fit) -> Moments:
-    """Summarise the draws of a fit; draws of chains are autocorrelated, and have R-hat and an effective sample size."""
+def moments_of_fit(draws: Array, interval: float, fit: Fit) -> Moments:
+    """Summarise the draws of a fit; those of chains are autocorrelated, and have R-hat and an effective sample size."""
     found = moments(draws, interval)
     if fit.estimate.kind != "draws":
         return found
     from arviz_stats.base import array_stats
 
     r_hat, ess = r_hat_and_ess(draws)
-    with np.errstate(invalid="ignore", divide="ignore"):  # what is constant has none
+    with np.errstate(invalid="ignore", divide="ignore"):  # constants have no effective sample size
         error = array_stats.mcse(draws, chain_axis=0, draw_axis=1)
     return found._replace(error=error, r_hat=r_hat, ess=ess)

@@ -1,4 +1,4 @@
-"""Posterior predictive checks: is the model able to produce counts like these?"""
+"""Posterior predictive checks: could the model have produced counts like these?"""
 
 from __future__ import annotations
 
@@ -27,42 +27,42 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 SCALARS = {
     "total": "sum of all counts",
-    "share of zeros": "of all cells",
-    "largest count": "of all cells",
+    "share of zeros": "share of all cells that are zero",
+    "largest count": "largest count in any cell",
     "dispersion": "variance of the cells divided by their mean; 0 without counts",
     "misfit": "Freeman–Tukey, Σ (√count − √mean)², at the means of each draw",
 }
 TWICE = "the model was fitted to these counts, so p-values cluster near 0.5; those near 0 or 1 strongly suggest misfit"
 POINT = "a point estimate: replicates lack the uncertainty of the parameters, and intervals are too narrow"
-GIVEN = "row totals are given in this model and equal in every replicate: neither they nor the total are checked"
-ROUNDED = "the counts are not all whole, their replicates are: the share of zeros and small counts do not compare"
+GIVEN = "the model is given the row totals, so they and the total are equal in every replicate and not checked"
+ROUNDED = "not all counts are whole, but all replicated ones are: do not compare shares of zeros and small counts"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PredictiveChecks:
-    """What replicated data sets look like, and the observed one beside them.
+    """Statistics of replicated data sets, beside those of the observed counts.
 
     Attributes
     ----------
     table : DataFrame
-        A row a statistic (explained in `bayesnmf.assessment.predictive_checks.SCALARS`): observed, mean, low and high
-        of the replicates, and p_value, the share of replicates above the observed one (ties count half). The observed
-        misfit depends on the draw: its mean is shown, and compared draw by draw.
+        One row for each statistic (`bayesnmf.assessment.predictive_checks.SCALARS` explains them): the observed value,
+        mean, low and high of the replicates, and p_value, the share of replicates above the observed value (ties count
+        half). The observed misfit depends on the draw: its mean is shown, and it is compared draw by draw.
     rows, features : DataFrame
-        By name: observed, mean, low and high of the totals; p_value of the misfit of each row and feature, and
-        misfit_ratio, the mean misfit of the counts over that of their replicates. Under dirichlet_poisson row totals
-        are given, and not in `rows`.
+        By name: observed total, mean, low and high of the replicated totals; p_value of the misfit of each row and
+        feature, and misfit_ratio, the mean misfit of the counts divided by that of the replicates. Under
+        dirichlet_poisson row totals are given, so `rows` does not contain them.
     histogram : DataFrame
-        By count (0, 1, 2, …, up to 39): how many cells hold it, observed, mean, low and high.
+        By count (0, 1, 2, …, up to 39): the number of cells with this count, observed, mean, low and high.
     replicated : dict of ndarray (draws,)
         The statistics of every replicate.
     observed_misfit : ndarray (draws,)
-        That of the observed counts at each draw.
+        Misfit of the observed counts at each draw.
     interval : float
         Probability between low and high.
     model, method : str
     notes : list of str
-        What must be read with the numbers.
+        Remarks that are needed to interpret the numbers.
     """
 
     table: pd.DataFrame
@@ -83,22 +83,22 @@ class PredictiveChecks:
 
     @property
     def failed(self) -> list[str]:
-        """Statistics whose p-value is outside the central interval."""
+        """Statistics whose p-value lies outside the central interval."""
         tail = (1 - self.interval) / 2
         p = self.table["p_value"]
         return [str(name) for name in self.table.index[(p < tail) | (p > 1 - tail)]]
 
     def outside(self, side: str) -> float:
-        """Share of totals outside their predictive interval; `side` is "rows" or "features"."""
-        table = self._of(side)
+        """Return the share of totals outside their predictive interval; `side` is "rows" or "features"."""
+        table = self._table_of(side)
         return float(np.mean((table["observed"] < table["low"]) | (table["observed"] > table["high"])))
 
     def worst(self, side: str, n: int = 3) -> pd.DataFrame:
-        """Return the rows or features whose misfit is most surely too large, worst first."""
-        table = self._of(side)
+        """Return the rows or features with the strongest evidence of a misfit that is too large, worst first."""
+        table = self._table_of(side)
         return table.sort_values(["p_value", "misfit_ratio"], ascending=[True, False], kind="stable").head(n)
 
-    def _of(self, side: str) -> pd.DataFrame:
+    def _table_of(self, side: str) -> pd.DataFrame:
         check_choice(side, "side", ("rows", "features"))
         return self.rows if side == "rows" else self.features
 
@@ -113,7 +113,7 @@ class PredictiveChecks:
 
     def _side_notes(self) -> Iterable[str]:
         for side in ("rows", "features"):
-            table = self._of(side)
+            table = self._table_of(side)
             tail = (1 - self.interval) / 2
             bad = float(np.mean(table["p_value"] < tail))
             text = f"{side}: misfit too large (p below {tail:g}) in {bad:.1%} of {len(table):,}"
@@ -132,22 +132,23 @@ def predictive_checks(
 ) -> PredictiveChecks:
     """Compare the counts with data sets replicated from the fit.
 
-    One data set is drawn for each posterior draw, row by row, and only its statistics are kept, which do not depend on
-    the number of threads; the time of a replicate is that of its counts, or of its cells where these are fewer. Row and
-    feature totals are what such models fit best; misfit, which compares single cells with their means, is what shows
+    One data set is drawn for each posterior draw, row by row, and only its statistics are kept. They do not depend on
+    the number of threads. The time of a replicate grows with the number of its counts, or of its cells if these are
+    fewer. Such models fit row and feature totals best; the misfit, which compares single cells with their means, shows
     that the rank is too small or that counts vary more than Poisson.
 
     Parameters
     ----------
     fit : Fit
-        By any method. A map or bld fit replicates at its one point.
+        Fit by any method. For a map or bld fit, all replicates are drawn at its one point.
     draws : int
-        Replicates; at most the kept draws of gibbs and nuts.
+        Number of replicates; at most the number of kept draws for gibbs and nuts.
     interval : float
-        Probability inside the predictive intervals.
+        Probability of the predictive intervals.
     seed : int
+        Seed of the replicates.
     progress : bool or callable
-        As for `bayesnmf.fit`. After Ctrl-C the replicates made so far are compared.
+        Progress report, as for `bayesnmf.fit`. After Ctrl-C, the replicates made so far are compared.
 
     Returns
     -------
@@ -156,7 +157,7 @@ def predictive_checks(
     Raises
     ------
     TypeError, ValueError
-        On arguments that make no sense, or more draws than the fit holds.
+        Invalid arguments, or more draws than the fit has.
 
     Examples
     --------
@@ -169,7 +170,7 @@ def predictive_checks(
     draws = check_count(draws, "draws")
     interval = check_fraction(interval, "interval")
     seed = check_count(seed, "seed", minimum=0)
-    size = 8 * draws * sum(fit.counts.shape)  # all else is summed up
+    size = 8 * draws * sum(fit.counts.shape)  # other statistics are summed over replicates
     check_size(size, LIMIT, "totals of all replicates", "ask for fewer draws")
     pairs = pairs_to_replicate(fit, draws, seed)
     gathered = Gathered(fit)
@@ -184,12 +185,12 @@ def predictive_checks(
 def _visit_all(
     gathered: Gathered, pairs: Iterable[tuple[Array, Array]], draws: int, seed: int, report: ProgressReport
 ) -> bool:
-    """Replicate at every draw; return whether Ctrl-C ended it."""
+    """Replicate the data at every draw; return whether Ctrl-C stopped it."""
     rng = replication_rng(seed)
     try:
         for done, (loadings, components) in enumerate(pairs):
             report("predictive checks", done, draws, np.nan)
-            gathered.visit(loadings, components, rng)
+            gathered.add_replicate(loadings, components, rng)
         report("predictive checks", draws, draws, np.nan)
     except KeyboardInterrupt:
         if not gathered.scalars:
@@ -205,28 +206,28 @@ def _compare(gathered: Gathered, interval: float, notes: list[str]) -> Predictiv
     given = MODELS[fit.model].given_totals
     names = [name for name in SCALARS if not (given and name == "total")]
     ours, theirs = (pd.DataFrame([pair[which] for pair in gathered.scalars])[names] for which in (0, 1))
-    table = _against(ours.mean().to_numpy(), theirs.to_numpy(), interval, names)
+    table = _with_replicates(ours.mean().to_numpy(), theirs.to_numpy(), interval, names)
     table["p_value"] = ties_by_half(ours.to_numpy(), theirs.to_numpy()).mean(axis=0)
     sides = []
     for labels, side in ((fit.row_names, gathered.rows), (fit.feature_names, gathered.features)):
         known = given and side is gathered.rows
-        part = _against(side.observed, np.array(side.totals), interval, labels)
+        part = _with_replicates(side.observed, np.array(side.totals), interval, labels)
         part = part[[]] if known else part
         part["p_value"] = side.above / len(gathered.scalars)
         part["misfit_ratio"] = side.ratio()
         sides.append(part.rename_axis("row" if side is gathered.rows else "feature"))
     counted = np.array(gathered.histograms)
-    histogram = _against(gathered.observed.histogram, counted, interval, np.arange(counted.shape[1])).rename_axis(
-        "count"
-    )
+    histogram = _with_replicates(
+        gathered.observed.histogram, counted, interval, np.arange(counted.shape[1])
+    ).rename_axis("count")
     values, misfit = {name: theirs[name].to_numpy() for name in names}, ours["misfit"].to_numpy()
     return PredictiveChecks(
         table, sides[0], sides[1], histogram, values, misfit, interval, fit.model, fit.method, notes
     )
 
 
-def _against(observed: Array, replicated: Array, interval: float, names: Any) -> pd.DataFrame:
-    """Observed values beside mean and interval of their replicates (draws, …)."""
+def _with_replicates(observed: Array, replicated: Array, interval: float, names: Any) -> pd.DataFrame:
+    """Return the observed values beside the mean and the interval of their replicates (draws, …)."""
     import pandas as pd
 
     tail = (1 - interval) / 2

@@ -1,4 +1,4 @@
-"""Statistics of one data set, and of many: what predictive checks keep of each replicate."""
+"""Statistics of one data set, and of many: the numbers that predictive checks keep of each replicate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_BINS = 40
 
 
 def statistics_of(matrix: csr_array, bins: int) -> CountStatistics:
-    """Return those of counts as they are; misfits, which depend on a draw, are empty."""
+    """Return the statistics of the counts themselves; misfits, which depend on a draw, are empty."""
     n, m = matrix.shape
     data = matrix.data.astype(np.float64)
     places = np.repeat(np.arange(n), np.diff(matrix.indptr))
@@ -35,8 +35,8 @@ def statistics_of(matrix: csr_array, bins: int) -> CountStatistics:
     )
 
 
-def scalars(found: CountStatistics) -> dict[str, float]:
-    """Return what `bayesnmf.assessment.predictive_checks.SCALARS` names."""
+def named_statistics(found: CountStatistics) -> dict[str, float]:
+    """Return the statistics that `bayesnmf.assessment.predictive_checks.SCALARS` names."""
     cells = len(found.row_totals) * len(found.feature_totals)
     total = found.row_totals.sum()
     mean = total / cells
@@ -50,7 +50,7 @@ def scalars(found: CountStatistics) -> dict[str, float]:
 
 
 class Side:
-    """Rows or features: totals of every replicate, and sums over draws of what is said of the misfit."""
+    """Statistics of rows or features: totals of every replicate, and sums of misfits over draws."""
 
     def __init__(self, observed: Array) -> None:
         self.observed = observed
@@ -58,19 +58,19 @@ class Side:
         self.above, self.ours, self.theirs = np.zeros((3, len(observed)))
 
     def add(self, totals: Array, ours: Array, theirs: Array) -> None:
-        """Take in one replicate, and the misfits of the counts and of the replicate."""
+        """Add the totals of one replicate, and the misfits of the counts and of the replicate."""
         self.totals.append(totals)
         self.above += ties_by_half(ours, theirs)
         self.ours += ours
         self.theirs += theirs
 
     def ratio(self) -> Array:
-        """Mean misfit of the counts over that of their replicates; 1 where neither has any."""
+        """Return the mean misfit of the counts divided by that of the replicates; 1 if both are 0."""
         return np.divide(self.ours, self.theirs, out=np.ones_like(self.ours), where=self.theirs > 0)
 
 
 class Gathered:
-    """What has been gathered of all replicates of a fit."""
+    """Statistics gathered from all replicates of a fit."""
 
     def __init__(self, fit: Fit) -> None:
         self.fit, self.matrix = fit, fit.counts.matrix
@@ -81,20 +81,20 @@ class Gathered:
         self.observed = statistics_of(self.matrix, self.bins)
         self.histograms: list[Array] = []
 
-    def visit(self, loadings: Array, components: Array, rng: np.random.Generator) -> None:
-        """Draw one replicate, and compare it with the counts, both at the means of this draw."""
+    def add_replicate(self, loadings: Array, components: Array, rng: np.random.Generator) -> None:
+        """Draw one replicate and compare it with the counts, both at the means of this draw."""
         sides = np.asarray(loadings, np.float64), np.asarray(components, np.float64)
         seed = int(rng.integers(2**63))
         replicated = replicated_statistics(*sides, self.totals, self.bins, seed)
         ours, theirs = misfits(self.matrix, *sides), replicated.misfits
-        self.scalars.append((scalars(self.observed._replace(misfits=ours)), scalars(replicated)))
+        self.scalars.append((named_statistics(self.observed._replace(misfits=ours)), named_statistics(replicated)))
         self.histograms.append(replicated.histogram)
         self.rows.add(replicated.row_totals, ours.rows, theirs.rows)
         self.features.add(replicated.feature_totals, ours.features, theirs.features)
 
 
 def ties_by_half(observed: Array, replicated: Array) -> Array:
-    """1 where the replicate is above the observed value, ½ where they are equal, up to the order of a sum."""
+    """Return 1 where the replicate exceeds the observed value, ½ where they are equal up to the rounding of a sum."""
     slack = 1e-9 * np.abs(observed)
     above, below = replicated > observed + slack, replicated < observed - slack
     return above + 0.5 * ~(above | below)

@@ -1,10 +1,10 @@
-"""Held-out counts: how they are set aside, and how a fit's predictions of them are scored.
+"""Score a fit's predictions of held-out counts.
 
-Two kinds. *Thinned*: every count is kept for training with probability p, the rest is predicted at λ(1 − p)/p.
-*Withheld*: whole samples are set aside; half of their counts are given to `transform`, the other half predicted.
+There are two kinds. *Thinned*: every count is kept for training with probability p, and the rest is predicted at
+λ(1 − p)/p. *Withheld*: whole samples are set aside; `transform` is given half of their counts, and predicts the others.
 
-Scores are conditional on the held-out row totals, where the prediction is multinomial with probabilities
-λ_ij / Σ_j λ_ij (the factor (1 − p)/p cancels, and so does the scale of a row), so that all four models compare.
+Scores are conditional on the held-out row totals: the prediction is then multinomial with probabilities
+λ_ij / Σ_j λ_ij. The factor (1 − p)/p and the scale of a row cancel, so all four models are comparable.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ Array = NDArray[Any]
 MIXED = 1e-6
 PIT_CELLS = 5000
 SMALLEST = 1e-100
-BATCHES = 20  # of draws
-TARGET = 5e-4  # nats for each count, Monte Carlo error of a score that needs no more draws
+BATCHES = 20  # number of batches of draws
+TARGET = 5e-4  # Monte Carlo error, in nats for each count, at which a score needs no more draws
 
 
 class Score(NamedTuple):
     """Held-out log-likelihood for each count, in nats, without the multinomial coefficient.
 
-    exp(−per_count) is the perplexity. `floored` of the `cells` held-out nonzeros had a predictive probability
-    below what is mixed in. `error` is the Monte Carlo error of `per_count` by the `draws` that were averaged over: the
-    root of its variance and of the square of its bias, since the log of a mean of draws is too low; 0 of a point.
+    exp(−per_count) is the perplexity. `cells` is the number of held-out nonzeros; `floored` of them had a predictive
+    probability below the background that is mixed in. `error` is the Monte Carlo error of `per_count` when averaging
+    over `draws` draws: the root of its variance plus its squared bias, as the log of a mean of draws is too low; 0 for
+    a point.
     """
 
     per_count: float
@@ -45,28 +46,28 @@ class Score(NamedTuple):
 
 
 def background(train: Counts) -> Array:
-    """Add-½ feature frequencies of the training counts, (m,)."""
+    """Return the feature frequencies of the training counts, with ½ added to each count, (m,)."""
     frequencies = train.feature_totals + 0.5
     return frequencies / frequencies.sum()
 
 
 def score(fit: Fit, held_out: Counts, frequencies: Array, draws: int, seed: int, most: int | None = None) -> Score:
-    """Log of the posterior-mean probability of each held-out row, summed, for each count.
+    """Score the posterior-mean probability of each held-out row: its log, summed over rows, for each count.
 
     Parameters
     ----------
     fit : Fit
-        Of the same rows as `held_out`; draws from its posterior are averaged (under map, its point is plugged in).
+        Fit of the same rows as `held_out`; its posterior draws are averaged (a point estimate is plugged in).
     held_out : Counts
     frequencies : ndarray (m,)
-        Background; 10⁻⁶ of it is mixed with the predictive probabilities, for all methods alike.
+        Background frequencies; 10⁻⁶ of them is mixed with the predictive probabilities, for all methods alike.
     draws : int
-        Posterior draws averaged over, at least.
+        Smallest number of posterior draws to average.
     seed : int
-        Of draws from a closed-form q.
+        Seed of the draws from a closed-form q.
     most : int, optional
-        Draws from q go on until the error is below 0.0005 nats for each count, or there are so many. Of gibbs and nuts
-        so many of the kept draws are used. By default no more than `draws`.
+        Largest number of draws; by default `draws`. Draws from q continue until the error is below 0.0005 nats for each
+        count, or their number is `most`. From gibbs and nuts, `most` of the kept draws are used.
     """
     most = max(draws, most or draws)
     matrix = held_out.matrix
@@ -89,9 +90,9 @@ def score(fit: Fit, held_out: Counts, frequencies: Array, draws: int, seed: int,
 
 
 class _LogMeans:
-    """Logs of the means over draws of what every row has, summed in batches of draws, which tell the error.
+    """Logs of means over draws, for every row, summed in batches of draws, from which the error is estimated.
 
-    `in_order` says that draws are in the order of a chain and autocorrelated, so that batches are made of neighbours.
+    `in_order` means that draws are autocorrelated, in the order of a chain, so that batches consist of neighbours.
     """
 
     def __init__(self, rows: int, draws: int, in_order: bool) -> None:
@@ -100,7 +101,7 @@ class _LogMeans:
         self.counts = np.zeros(len(self.batches))
 
     def add(self, logs: Array) -> None:
-        """Take in one draw: logs (rows,)."""
+        """Add one draw: logs (rows,)."""
         number = len(self.batches)
         batch = self.used * number // self.draws if self.in_order else self.used % number
         self.batches[batch] = np.logaddexp(self.batches[batch], logs)
@@ -112,12 +113,12 @@ class _LogMeans:
         return float(np.sum(self._log_means()))
 
     def error(self) -> float:
-        """Return the root mean square error of `total`, to first order; infinite of a single draw."""
+        """Return the root mean square error of `total`, to first order; infinite for a single draw."""
         number = int(np.count_nonzero(self.counts))
         if number < 2:
             return np.inf
         batches = self.batches[:number] - np.log(self.counts[:number, None])
-        with np.errstate(invalid="ignore"):  # rows that no draw allows
+        with np.errstate(invalid="ignore"):  # rows that are impossible under all draws
             ratios = np.nan_to_num(np.exp(batches - self._log_means()), nan=1.0)
         bias = ratios.var(axis=0, ddof=1).sum() / number / 2
         variance = (ratios - 1).sum(axis=1).var(ddof=1) / number
@@ -128,18 +129,18 @@ class _LogMeans:
 
 
 def cell_probabilities(matrix: csr_array, rows: Array, loadings: Array, components: Array) -> Array:
-    """λ_ij / Σ_j λ_ij at the nonzeros of `matrix`; 0 in rows without any rate."""
+    """Return λ_ij / Σ_j λ_ij at the nonzeros of `matrix`, and 0 in rows whose means are all 0."""
     rates = cell_rates(matrix, loadings, np.asfortranarray(components))
     totals = (loadings @ components.sum(axis=1))[rows]
     return np.divide(rates, totals, out=np.zeros_like(rates), where=totals > 0)
 
 
 def pit_coverage(fit: Fit, held_out: Counts, draws: int, seed: int, interval: float = 0.9) -> float:
-    """Share of held-out cells inside the central predictive interval, by randomised PIT.
+    """Return the share of held-out cells inside the central predictive interval, by randomised PIT.
 
-    u = F(y − 1) + v f(y) with v uniform is uniform if predictions are calibrated, although counts are discrete
-    (Czado, Gneiting & Held 2009). F and f are posterior means of binomials, given the held-out row totals, at up to
-    5,000 cells drawn at random, zeros included.
+    u = F(y − 1) + v f(y) with a uniform v is uniform if predictions are calibrated, although counts are discrete
+    (Czado, Gneiting & Held 2009). F and f are posterior means of binomials given the held-out row totals. At most
+    5,000 cells are used, drawn at random, including zeros.
     """
     rng = np.random.default_rng(seed)
     n, m = held_out.shape
@@ -153,7 +154,7 @@ def pit_coverage(fit: Fit, held_out: Counts, draws: int, seed: int, interval: fl
         rate_totals = (loadings @ components.sum(axis=1))[i]
         rates = np.einsum("ck,kc->c", loadings[i], components[:, j])
         p = np.divide(rates, rate_totals, out=np.full_like(rates, 1 / m), where=rate_totals > 0)
-        p = p.clip(SMALLEST, 1)  # SciPy's binomial overflows on smaller ones
+        p = p.clip(SMALLEST, 1)  # SciPy's binomial overflows for smaller ones
         below += binom.cdf(y - 1, totals, p)
         at += binom.pmf(y, totals, p)
         used += 1

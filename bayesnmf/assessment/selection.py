@@ -1,4 +1,4 @@
-"""`select`: models and ranks ranked by counts that no fit has seen."""
+"""`select`: rank models and numbers of components by counts that no fit has seen."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Selection:
-    """How well every model and rank predicts held-out counts.
+    """Predictions of held-out counts by every model and rank.
 
     Attributes
     ----------
     table : DataFrame
-        By model and rank: mean (held-out log-likelihood for each count, in nats, without the multinomial
-        coefficient) and its se over splits; difference from the best and the se of the paired differences; how many
-        splits, and how many of the fits converged.
+        By model and rank: mean (held-out log-likelihood for each count, in nats, without the multinomial coefficient)
+        and its se over splits; difference from the best, and the se of the paired differences; number of splits, and
+        number of fits that converged.
     scores : DataFrame (splits, candidates)
-        What the means are of.
+        Scores whose means are in `table`.
     best : Candidate
-        Of greatest mean.
+        Candidate with the largest mean.
     method : str
     keep : float
-        Probability with which a count was trained on.
+        Probability with which a count was in the training counts.
     interrupted : bool
-        Whether Ctrl-C ended it: only what was done in every split there is, is compared.
+        Whether Ctrl-C stopped the selection: only candidates that were scored in every split are compared.
     """
 
     table: pd.DataFrame
@@ -75,11 +75,11 @@ class Selection:
 
     @property
     def one_standard_error(self) -> Candidate:
-        """The smallest rank that falls short of the best by at most one standard error; its best model.
+        """The smallest rank whose score is within one standard error of the best, and its best model.
 
-        The standard error is that of the differences from the best, paired by split: how much all scores vary from
-        split to split does not enter. It is over random splits of the same counts, not over other samples; a single
-        split has none, and the best is returned.
+        The standard error is that of the differences from the best, paired by split, so the variation that all scores
+        share does not enter. It is over random splits of the same counts, not over other samples. A single split has no
+        standard error, and then the best is returned.
         """
         table = self.table.reset_index()
         good = table[-table["difference"] <= np.nan_to_num(table["difference_se"])]
@@ -88,7 +88,7 @@ class Selection:
 
     @property
     def cautions(self) -> list[str]:
-        """What must be known of the best rank: that it is the largest or the smallest of several that were tried."""
+        """Reasons to doubt the best rank: it is the largest or the smallest of those tried."""
         tried = self.table.index.get_level_values("rank")
         if tried.min() == tried.max():
             return []
@@ -136,27 +136,27 @@ def select(
     options: Options | None = None,
     progress: ProgressReport | bool = False,
 ) -> Selection:
-    """Rank models and ranks by the log-likelihood of counts set aside.
+    """Rank models and numbers of components by the log-likelihood of held-out counts.
 
-    Every count is kept for training with probability `keep`, anew for each split; every model and rank is fitted to
-    the same training counts and predicts the others, given the row totals and averaged over the posterior.
+    For each split, every count is kept for training with probability `keep`. Every model and rank is fitted to the same
+    training counts, and predicts the others, given the row totals and averaged over the posterior.
 
     Parameters
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
-        Whole numbers: they are thinned binomially.
+        Whole-number counts, which are thinned binomially.
     models : iterable of str
-        As for `bayesnmf.fit`.
+        Names of models, as for `bayesnmf.fit`.
     ranks : iterable of int
     method : {"map", "vi", "svi", "gibbs", "nuts", "bld"}
     splits : int
-        Random splits, each with fits of its own.
+        Number of random splits, each with its own fits.
     keep : float
     seed : int
     options : MAP, VI, Gibbs, NUTS, SVI or BLD, optional
-        As for `bayesnmf.fit`. Local optima make scores jump from rank to rank; `restarts` helps.
+        Options of the fits. Local optima make scores jump from rank to rank; `restarts` helps.
     progress : bool or callable
-        As for `bayesnmf.fit`. Ctrl-C keeps the splits that are complete, or what there is of the first.
+        Progress report, as for `bayesnmf.fit`. Ctrl-C keeps the complete splits, or the unfinished first one.
 
     Returns
     -------
@@ -165,7 +165,7 @@ def select(
     Raises
     ------
     TypeError, ValueError
-        On arguments that make no sense, before anything is fitted.
+        Invalid arguments; they are refused before the first fit.
 
     Examples
     --------
@@ -184,12 +184,12 @@ def select(
     check_options(options, method, METHODS[method].options)
     data = as_counts(counts)
     check_integer_counts(data, "select, which thins them", "round them")
-    for model, rank in candidates:  # before the first fit, not after an hour of others
+    for model, rank in candidates:  # before the first fit, not after hours of fits
         filled = replace(options, priors=resolve_priors(model, data, rank, options.priors))
         check_combination(model, method, rank, data, filled)
     rows: list[list[tuple[float, bool]]] = []
     with reporting(progress) as report, warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # told in the table
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the table reports it
         job = _Job(data, candidates, method, options, report)
         for number in range(splits):
             rows.append(job.score_all(number, splits, keep, seed))
@@ -200,7 +200,7 @@ def select(
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """What all fits have in common."""
+    """Settings shared by all fits."""
 
     counts: Counts
     candidates: list[Candidate]
@@ -209,7 +209,7 @@ class _Job:
     report: ProgressReport
 
     def score_all(self, number: int, splits: int, keep: float, seed: int) -> list[tuple[float, bool]]:
-        """Scores of all candidates on one split, and whether the fits converged; after Ctrl-C, of those fitted."""
+        """Return each candidate's score on one split and whether its fit converged; after Ctrl-C, of those fitted."""
         split = split_counts(self.counts, keep, 0.0, np.random.default_rng([seed, number]))
         found: list[tuple[float, bool]] = []
         for place, candidate in enumerate(self.candidates):
@@ -226,7 +226,7 @@ class _Job:
         return found
 
     def report_end(self, rows: list[list[tuple[float, bool]]], splits: int) -> bool:
-        """Report that all is scored, if it is; return whether Ctrl-C was pressed, now or before."""
+        """Report the end if all candidates are scored; return whether Ctrl-C was pressed."""
         done, total = sum(map(len, rows)), splits * len(self.candidates)
         try:
             if done == total:
@@ -236,7 +236,7 @@ class _Job:
         return done < total
 
     def _score(self, split: Split, candidate: Candidate, seed: int) -> tuple[float, bool] | None:
-        """Fit and score; None if Ctrl-C ended the fit early."""
+        """Fit and score a candidate; return None if Ctrl-C stopped the fit early."""
         fitted = fit(split.train, *candidate, self.method, seed=seed, options=self.options)
         if fitted.status.reason == INTERRUPTED:
             return None
@@ -247,7 +247,7 @@ class _Job:
 def _summarise(
     rows: list[list[tuple[float, bool]]], candidates: list[Candidate], method: str, keep: float, interrupted: bool
 ) -> Selection:
-    """Compare on the splits that are complete, or on what there is of the first."""
+    """Compare the candidates on the complete splits, or on the unfinished first one."""
     import pandas as pd
 
     complete = [row for row in rows if len(row) == len(candidates)] or rows[:1]

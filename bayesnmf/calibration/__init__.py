@@ -1,8 +1,8 @@
-"""Simulation-based calibration: whether a method's posteriors are those of the model, seen on data drawn from it.
+"""Simulation-based calibration: test a method's posteriors on data drawn from the model.
 
-Draw parameters from the prior and counts given them, fit, and rank the true value of some quantity among posterior
-draws of it. If the draws are of the posterior, the rank is uniform over 0 … L ([1]_, [2]_), whatever the model. Ranks
-at both ends tell of posteriors that are too narrow; ranks in the middle, of too wide ones; ranks to one side, of bias.
+Draw parameters from the prior and counts given them, fit, and rank the true value of a quantity among its posterior
+draws. If these are draws of the posterior, the rank is uniform over 0 … L ([1]_, [2]_) for every model. Many ranks at
+both ends mean posteriors that are too narrow; many in the middle, too wide; many on one side, biased.
 
 References
 ----------

@@ -1,4 +1,4 @@
-"""Checks of what a calibration is asked for."""
+"""Checks of the arguments of a calibration."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from bayesnmf.priors.specification import PARAMETER
 
 
 def check_calibrated_method(method: Any) -> None:
-    """Refuse methods that have no posterior to draw from."""
+    """Refuse methods without a posterior to draw from."""
     allowed = methods_with("draws", "mean field")
     if isinstance(method, str) and method in methods_with("point"):
         listed = " or ".join(repr(name) for name in allowed)
-        raise ValueError(
-            f"method must have a posterior, which a calibration draws from: found {method!r}; choose {listed}"
-        )
+        raise ValueError(f"method must have a posterior for calibration: found {method!r}; choose {listed}")
     check_choice(method, "method", allowed)
 
 
@@ -26,13 +24,13 @@ def check_enough_draws(ranked: int, chains: int, draws: int) -> None:
     """Refuse to rank among more draws than the chains keep."""
     if chains * draws < ranked:
         raise ValueError(
-            f"draws must be at most those that the chains keep, {chains} × {draws}: found {ranked}; "
+            f"draws must be at most the number that the chains keep, {chains} × {draws}: found {ranked}; "
             "ask for fewer, or raise draws in the options"
         )
 
 
 def check_draws_of_components(components: Any) -> None:
-    """Refuse components that are parameters: they have no posterior."""
+    """Refuse components that are parameters, as they have no posterior."""
     if components == PARAMETER:
         raise ValueError(
             "options.priors.components='parameter' has no posterior to rank the truth in; leave it out, or give a prior"
@@ -40,14 +38,14 @@ def check_draws_of_components(components: Any) -> None:
 
 
 def check_suffix(path: Any, suffix: str) -> Path:
-    """Return a path that has the suffix."""
+    """Return a path; refuse one with another suffix."""
     if check_path(path, "path").suffix != suffix:
         raise ValueError(f"path must end in {suffix}: found {path}; rename it")
     return Path(path)
 
 
 def check_calibration_header(line: str, path: Path) -> dict[str, Any]:
-    """Return what the first line of a saved calibration says."""
+    """Return the settings in the first line of a saved calibration."""
     wanted = {"model", "method", "size", "rank", "draws", "priors", "settings", "seed", "seconds", "ess"}
     try:
         about = json.loads(line.removeprefix("# "))

@@ -1,8 +1,8 @@
-"""Numbers whose true value is ranked among posterior draws.
+"""Quantities whose true values are ranked among posterior draws.
 
-None changes when components are relabelled, since neither the likelihood nor exchangeable priors tell their order.
-Those that depend on the data as well as on the parameters find faults that no function of the parameters alone can,
-such as a sampler that returns the prior.
+None of them changes when components are relabelled, since neither the likelihood nor exchangeable priors identify
+their order. Quantities that depend on both data and parameters find faults that no function of the parameters alone
+can find, such as a sampler that returns the prior.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Parameter values, D of them, beside the counts and priors of one simulation.
+    """D parameter values, with the counts and priors of one simulation.
 
     Attributes
     ----------
     loadings : ndarray (D, n, K)
-        Proportions under dirichlet_poisson and dirichlet_gamma.
+        Loadings; under dirichlet_poisson and dirichlet_gamma they are proportions.
     components : ndarray (D, K, m)
     scale : ndarray (D, n) or None
     counts : ndarray (n, m)
     priors : Priors
-        Those the simulation was drawn from.
+        Priors of the simulation.
     given_totals : bool
         Whether row totals are given.
     """
@@ -57,7 +57,7 @@ class Points:
 
     @cached_property
     def shares(self) -> Array:
-        """Shares of each row's expected total that come from each component, (D, n, K)."""
+        """Return the share of each component in each row's expected total, (D, n, K)."""
         parts = self.loadings * self.components.sum(axis=-1)[:, None, :]
         return parts / parts.sum(axis=-1, keepdims=True)
 
@@ -67,14 +67,14 @@ class Points:
         return self.components / self.components.sum(axis=-1, keepdims=True)
 
 
-def truth(simulation: Simulation) -> Points:
-    """Return the one point that a simulation was drawn at."""
+def true_point(simulation: Simulation) -> Points:
+    """Return the true parameters of a simulation as one point."""
     scale = None if simulation.scale is None else simulation.scale[None]
     return _points((simulation.loadings[None], simulation.components[None], scale), simulation)
 
 
-def points(draws: Draws, simulation: Simulation, chosen: Array) -> Points:
-    """Return the draws at some positions as points, counted from one chain to the next."""
+def draws_as_points(draws: Draws, simulation: Simulation, chosen: Array) -> Points:
+    """Return the draws at the `chosen` positions as points; positions run through one chain after another."""
     parts = (draws.loadings, draws.components, draws.scale)
     flat = [None if part is None else part.reshape(-1, *part.shape[2:])[chosen] for part in parts]
     return _points((flat[0], flat[1], flat[2]), simulation)  # type: ignore[arg-type]
@@ -86,42 +86,42 @@ def _points(parts: tuple[Array, Array, Array | None], simulation: Simulation) ->
 
 
 def first_cell(at: Points) -> Array:
-    """Expected count of the first row's first feature."""
+    """Return the expected count of the first row and first feature."""
     return at.means[:, 0, 0]
 
 
 def last_cell(at: Points) -> Array:
-    """Expected count of the last row's last feature."""
+    """Return the expected count of the last row and last feature."""
     return at.means[:, -1, -1]
 
 
 def row_total(at: Points) -> Array:
-    """Expected total of the first row; left out where totals are given."""
+    """Return the expected total of the first row; left out if row totals are given."""
     return at.means[:, 0].sum(axis=-1)
 
 
 def largest_share(at: Points) -> Array:
-    """Share of the first row's expected total that its largest component has."""
+    """Return the share of the largest component in the first row's expected total."""
     return at.shares[:, 0].max(axis=-1)
 
 
 def loading_spread(at: Points) -> Array:
-    """How far rows are from even mixtures: the sum of all squared shares."""
+    """Return the sum of all squared shares: how far rows are from even mixtures."""
     return (at.shares**2).sum(axis=(-2, -1))
 
 
 def component_spread(at: Points) -> Array:
-    """How far components are from even: the sum of all squared entries, each component divided by its sum."""
+    """Return the sum of all squared entries of normalised components: how far components are from even."""
     return (at.profiles**2).sum(axis=(-2, -1))
 
 
 def log_likelihood(at: Points) -> Array:
-    """Log-likelihood of the counts, up to a constant of the data, nats."""
+    """Return the log-likelihood of the counts, up to a constant of the data, in nats."""
     return (xlogy(at.counts, at.means) - at.means).sum(axis=(-2, -1))
 
 
 def log_joint(at: Points) -> Array:
-    """Log-likelihood plus log prior density of everything, nats."""
+    """Return the log-likelihood plus the log prior density of all parameters, in nats."""
     loadings: Any = at.priors.loadings
     components: Any = at.priors.components
     scaled = [None] * len(at.loadings) if at.scale is None else at.scale[..., None]
@@ -146,14 +146,14 @@ QUANTITIES: dict[str, Callable[[Points], Array]] = {
         log_joint,
     )
 }
-"""All quantities by name; each takes `Points` and returns one number for each, (D,)."""
+"""All quantities by name; each takes `Points` and returns one number for each point, (D,)."""
 
 
 def names_for(model: str, rank: int, priors: Priors) -> tuple[str, ...]:
-    """Return the names of the quantities that vary, and differ from one another, under a model and priors.
+    """Return the names of the quantities that vary, and differ from each other, under a model and priors.
 
-    Not given totals, nor shares where K is 1; nor the log joint where the prior density is the same everywhere, as that
-    of Dirichlet(1) is on both sides: it would rank as the log-likelihood does.
+    Left out are given totals; shares if K is 1; and the log joint if the prior density is constant, as with
+    Dirichlet(1) on both sides: it would have the same ranks as the log-likelihood.
     """
     constant = {"row_total"} if MODELS[model].given_totals else set()
     if rank == 1:

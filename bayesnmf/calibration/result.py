@@ -1,4 +1,4 @@
-"""What a calibration found: ranks, how uniform they are, and what they say of the posteriors."""
+"""The result of a calibration: ranks, their uniformity, and what they show about the posteriors."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Calibration:
     ----------
     model, method : str
     size, rank : (n, m), int
-        Of the simulated counts.
+        Size and rank of the simulated counts.
     quantities : tuple of str
-        Names of what was ranked, those of `bayesnmf.calibration.quantities.QUANTITIES`.
+        Names of the ranked quantities, from `bayesnmf.calibration.quantities.QUANTITIES`.
     ranks : ndarray of int (simulations, quantities)
-        How many of the draws lie below the truth, 0 … L.
+        Number of draws below the truth, 0 … L.
     draws : int
         Number of draws, L.
     ess : ndarray (quantities,)
-        Effective sample size of the L draws, median over the simulations; L where draws are independent (vi, svi).
+        Effective sample size of the L draws, median over the simulations; L for independent draws (vi, svi).
     priors, settings : str
-        Those simulated from, and the options of the fits, in words.
+        Priors of the simulations, and options of the fits, as text.
     seed : int
     seconds : float
     """
@@ -73,14 +73,14 @@ class Calibration:
         return (self.ranks + noise) / (self.draws + 1)
 
     def p_values(self, method: str = "pot_c") -> dict[str, float]:
-        """Return p-values of ArviZ's test of uniformity, by quantity: those that `az.plot_ecdf_pit` prints.
+        """Return the p-values of ArviZ's test of uniformity, by quantity, as `az.plot_ecdf_pit` prints them.
 
-        Small ones are as rare as they should be, but those of "pot_c" stop at 1/2: do not expect them to look uniform.
+        Small values are as rare as they should be, but those of "pot_c" never exceed 1/2: they need not look uniform.
 
         Parameters
         ----------
         method : {"pot_c", "prit_c", "piet_c"}
-            As there.
+            Name of ArviZ's test.
         """
         check_choice(method, "method", ("pot_c", "prit_c", "piet_c"))
         from arviz_stats.base import array_stats
@@ -90,22 +90,22 @@ class Calibration:
 
     @property
     def p_value(self) -> float:
-        """One p-value for all quantities: the least, times their number (Bonferroni), at most 1."""
+        """One p-value for all quantities: the smallest, times their number (Bonferroni), at most 1."""
         return min(1.0, len(self.quantities) * min(self.p_values().values()))
 
     def coverage(self, probability: float) -> dict[str, float]:
-        """Return the share of simulations whose truth lies in the central interval of that probability."""
+        """Return the share of simulations whose true value lies in the central interval of this probability."""
         check_fraction(probability, "probability")
         inside = np.abs(2 * self.pit - 1) <= probability
         return dict(zip(self.quantities, map(float, inside.mean(axis=0)), strict=True))
 
     def table(self) -> pd.DataFrame:
-        """Return one row a quantity: p-value, direction of what is wrong, coverage, ESS.
+        """Return a table with one row for each quantity: p-value, kind of error, coverage, ESS.
 
-        Columns: `p`; `shift`, the mean of the PIT less 1/2, which is positive where draws are too low; `outer`, the
-        share of ranks in the outer tenths, 0.2 where all is right and more where posteriors are too narrow; `50 %` and
-        `90 %`, coverage of the central intervals; `ess`, that of the draws ranked among; `reading`, what is wrong, in
-        words, where p is below 0.01.
+        Columns: `p`; `shift`, the mean of the PIT minus 1/2, which is positive if draws are too low; `outer`, the share
+        of ranks in the outer tenths, 0.2 for a correct posterior and more for one that is too narrow; `50 %` and `90
+        %`, the coverage of the central intervals; `ess`, that of the draws; `reading`, a description of the error if p
+        is below 0.01.
         """
         import pandas as pd
 
@@ -125,22 +125,23 @@ class Calibration:
         return (np.abs(2 * self.pit - 1) > 1 - 2 * TAIL).mean(axis=0)
 
     def readings(self) -> list[str]:
-        """Say of each quantity what the ranks show: nothing where p is at least 0.01.
+        """Return, for each quantity, what is wrong according to its ranks; an empty text if p is at least 0.01.
 
-        A shift or a share of outer ranks is named where it is three standard errors away from that of uniform ranks.
+        A shift or a share of outer ranks is reported if it is three standard errors away from its value for uniform
+        ranks.
         """
         root = np.sqrt(self.simulations)
         shifts = (self.pit.mean(axis=0) - 0.5) * root * np.sqrt(12)
         outers = (self._outer() - 2 * TAIL) * root / np.sqrt(2 * TAIL * (1 - 2 * TAIL))
-        said = []
+        readings = []
         for p, shift, outer in zip(self.p_values().values(), shifts, outers, strict=True):
             words = []
             if p < ALARM:
                 words += ["too low" if shift > 0 else "too high"] if abs(shift) > CLEAR else []
                 words += ["too narrow" if outer > 0 else "too wide"] if abs(outer) > CLEAR else []
                 words = words or ["not uniform"]
-            said.append(", ".join(words))
-        return said
+            readings.append(", ".join(words))
+        return readings
 
     def to_datatree(self) -> xr.DataTree:
         """Convert to a `DataTree` with the PIT in group `prior_sbc`, for `az.plot_ecdf_pit(tree)`, and `ranks`."""
@@ -173,7 +174,7 @@ class Calibration:
         }
 
     def save(self, path: str | Path) -> None:
-        """Write the ranks to a CSV file, one line a simulation, under one line of JSON that says what they are."""
+        """Write the ranks to a CSV file, one line for each simulation, after one line of JSON with the settings."""
         target = check_suffix(path, ".csv")
         about = {**self._about(), "ess": [round(float(size), 1) for size in self.ess]}
         with replacing(target) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
@@ -182,14 +183,14 @@ class Calibration:
 
     @classmethod
     def load(cls, path: str | Path) -> Calibration:
-        """Read what `save` wrote.
+        """Read a file written by `save`.
 
         Raises
         ------
         FileNotFoundError
-            There is no such file.
+            The file does not exist.
         ValueError
-            It is something else.
+            The file is not a saved calibration.
         """
         source = check_suffix(path, ".csv")
         first, _, rest = source.read_text(encoding="utf-8").partition("\n")
@@ -201,10 +202,10 @@ class Calibration:
 
     def __repr__(self) -> str:
         n, m = self.size
-        said = self.table().to_string(float_format=lambda value: f"{value:.3f}", formatters={"ess": "{:.0f}".format})
+        table = self.table().to_string(float_format=lambda value: f"{value:.3f}", formatters={"ess": "{:.0f}".format})
         return (
             f"<bayesnmf.Calibration of {self.model} by {self.method}: {self.simulations} simulations of {n} × {m}, "
             f"rank {self.rank}, {self.draws} draws\n  {self.priors}\n"
             f"  {self.settings}; {self.seconds:.0f} s, seed {self.seed}\n"
-            f"  p of all quantities together {self.p_value:.3g}\n{said}>"
+            f"  p of all quantities together {self.p_value:.3g}\n{table}>"
         )

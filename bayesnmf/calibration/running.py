@@ -1,4 +1,4 @@
-"""Running a calibration: simulate, fit, rank, many times over."""
+"""Run a calibration: simulate, fit and rank, many times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bayesnmf.calibration.checks import check_calibrated_method, check_draws_of_components, check_enough_draws
-from bayesnmf.calibration.quantities import Points, evaluate, names_for, points, truth
+from bayesnmf.calibration.quantities import Points, draws_as_points, evaluate, names_for, true_point
 from bayesnmf.calibration.result import Calibration
 from bayesnmf.checks import check_count, check_instance
 from bayesnmf.data.simulation import Simulation, simulate
@@ -33,7 +33,7 @@ MOST_SIMULATIONS = 10**6
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """What is simulated and how it is fitted, checked and with defaults filled in."""
+    """Settings of the simulations and the fits, checked and with defaults filled in."""
 
     model: str
     method: str
@@ -59,34 +59,35 @@ def calibrate(
     seed: int = 0,
     progress: ProgressReport | bool = False,
 ) -> Calibration:
-    """Simulation-based calibration of a method: ranks of true values among posterior draws.
+    """Calibrate a method by simulation: rank true values among posterior draws.
 
-    A pass holds for the size, the rank and the priors that were drawn from, and only against faults that so many
-    simulations can show: of 8 × 7 counts of rank 3, an exposure that is 5 % wrong passes 400 simulations, and one that
-    is 15 % wrong passes 200 and fails 400.
+    A pass applies to the simulated size, rank and priors, and only to faults that this number of simulations can
+    reveal: with 8 × 7 counts of rank 3, an exposure that is 5 % wrong passes 400 simulations, and one that is 15 %
+    wrong passes 200 and fails 400.
 
     Parameters
     ----------
     model : str
-        As for `bayesnmf.fit`.
+        Name of the model, as for `bayesnmf.fit`.
     method : {"gibbs", "nuts", "vi", "svi"}
     size, rank : (n, m), int
-        Of the simulated counts. Small ones are fitted fast and mix well.
+        Size and rank of the simulated counts. Small ones are fitted fast and mix well.
     priors, totals : optional
-        As for `bayesnmf.simulate`; by default 20 counts a row.
+        Priors and totals of the simulations, as for `bayesnmf.simulate`; by default 20 counts a row.
     simulations : int
-        Data sets drawn and fitted.
+        Number of data sets to draw and fit.
     draws : int
-        Posterior draws that the truth is ranked among, L: independent ones from q, or evenly spaced among all those
-        kept by the chains. They should be nearly independent too; `Calibration.ess` tells.
+        Number L of posterior draws among which the truth is ranked: independent draws from q, or evenly spaced ones
+        from all kept draws of the chains. These should be nearly independent too; see `Calibration.ess`.
     options : optional
-        Settings of the method. By default one chain from a random state: Gibbs with 400 sweeps of warm-up and 20 for
-        each draw, NUTS with 300 steps and 4 for each draw; vi from "svd" alone, without the race of a plain fit, and
-        SVI with 1,000 steps. Priors given here stand in place of those drawn from: a
-        fault, which the calibration should find.
+        Options of the method. The default is one chain from a random state: Gibbs with 400 sweeps of warm-up and 20 for
+        each draw, NUTS with 300 steps of warm-up and 4 for each draw; vi from "svd" alone, without the race of a plain
+        fit; and SVI with 1,000 steps. Priors in the options replace those of the simulation in the fit: this is a fault
+        that the calibration should find.
     seed : int
+        Seed of the simulations and the fits.
     progress : bool or callable
-        As for `bayesnmf.fit`. Ctrl-C returns the simulations done.
+        Progress report, as for `bayesnmf.fit`. Ctrl-C returns the simulations done so far.
 
     Returns
     -------
@@ -95,7 +96,7 @@ def calibrate(
     Raises
     ------
     TypeError, ValueError
-        On arguments that make no sense: improper priors, methods without a posterior, too few draws to rank among.
+        Invalid arguments: improper priors, methods without a posterior, too few draws to rank among.
 
     Examples
     --------
@@ -114,7 +115,7 @@ def calibrate(
 
 
 def _check(study: Study) -> Study:
-    """Return the study with its defaults filled in; refuse one that makes no sense."""
+    """Return the study with its defaults filled in; refuse invalid settings."""
     check_calibrated_method(study.method)
     draws = check_count(study.draws, "draws")
     options: Any = defaults(study.method, draws) if study.options is None else study.options
@@ -124,7 +125,7 @@ def _check(study: Study) -> Study:
     totals = TOTALS if study.totals is None and study.priors.loadings is None else study.totals
     first = simulate(study.model, study.size, study.rank, priors=study.priors, totals=totals)
     given_totals = MODELS[study.model].given_totals
-    row_totals = first.counts.row_totals if given_totals else None  # elsewhere they are in the priors by now
+    row_totals = first.counts.row_totals if given_totals else None  # otherwise the priors contain them
     sides = (options.priors.loadings, options.priors.components)
     fitted = Priors(*(own or drawn for own, drawn in zip(sides, vars(first.priors).values(), strict=True)))
     check_draws_of_components(fitted.components)
@@ -141,7 +142,7 @@ def _check(study: Study) -> Study:
 
 
 def defaults(method: str, draws: int) -> Options:
-    """Return the settings by which a method is fitted where none are given."""
+    """Return the options with which a method is fitted by default."""
     if method == "gibbs":
         return Gibbs(start="random", chains=1, warmup=400, draws=draws, thin=20, threads=1)
     if method == "nuts":
@@ -150,7 +151,7 @@ def defaults(method: str, draws: int) -> Options:
 
 
 def _run(study: Study, simulations: int, seed: int, report: ProgressReport) -> Calibration:
-    """Simulate and fit, until all is done or Ctrl-C ends it with at least one done."""
+    """Simulate and fit until all is done, or until Ctrl-C if at least one simulation is done."""
     names = names_for(study.model, study.rank, study.priors)
     label = f"{study.method} {study.model}"
     started = time.perf_counter()
@@ -187,7 +188,7 @@ def _one(study: Study, names: tuple[str, ...], seeds: list[int]) -> tuple[Array,
     simulation = simulate(study.model, study.size, study.rank, priors=study.priors, totals=study.totals, seed=seeds[0])
     drawn, independent = _posterior_draws(study, simulation, seeds[1])
     values = evaluate(names, drawn)
-    true = evaluate(names, truth(simulation))[0]
+    true = evaluate(names, true_point(simulation))[0]
     ess = np.full(len(names), float(study.draws)) if independent else effective_sizes(values)
     return rank_among(true, values, np.random.default_rng(seeds[2])), ess
 
@@ -195,44 +196,44 @@ def _one(study: Study, names: tuple[str, ...], seeds: list[int]) -> tuple[Array,
 def _posterior_draws(study: Study, simulation: Simulation, seed: int) -> tuple[Points, bool]:
     """Fit one simulation and return `study.draws` posterior draws, and whether they are independent."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # judged over all simulations, by ranks and ESS
+        warnings.simplefilter("ignore", ConvergenceWarning)  # all simulations are judged together, by ranks and ESS
         fitted = fit(simulation.counts, study.model, study.rank, study.method, seed=seed, options=study.options)
     if fitted.status.reason == INTERRUPTED:
         raise KeyboardInterrupt
     independent = fitted.estimate.kind == "mean field"
     kept: Any = fitted.sample_posterior(study.draws, chains=1, seed=seed) if independent else fitted.posterior
     chosen = evenly_spaced(study.draws, kept.chains * kept.draws)
-    return points(kept, simulation, chosen), independent
+    return draws_as_points(kept, simulation, chosen), independent
 
 
 def rank_among(true: Array, values: Array, rng: np.random.Generator) -> Array:
-    """Return how many draws (D, Q) lie below the true value (Q,); a tie counts or not at random.
+    """Return the number of draws (D, Q) below the true value (Q,); ties are counted at random.
 
-    Of t draws that tie with the truth, any number from 0 to t count as below, all equally likely: that of t + 1 equal
-    values drawn in random order which come before one of them.
+    Of t draws that tie with the truth, any number from 0 to t count as below, with equal probability: the truth has a
+    random position among t + 1 equal values.
     """
     below = (values < true).sum(axis=0)
     return below + rng.integers(0, (values == true).sum(axis=0) + 1)
 
 
 def effective_sizes(values: Array) -> Array:
-    """Bulk effective sample size of draws (D, Q), in the order of their chains; their number where all are equal."""
+    """Return the bulk effective sample sizes of draws (D, Q) in chain order; their number if all are equal."""
     _, ess = r_hat_and_ess(values[None])
-    return np.where(np.isnan(ess), len(values), ess)  # of three draws or fewer too
+    return np.where(np.isnan(ess), len(values), ess)  # NaN also for three draws or fewer
 
 
 def _in_words(options: Any, drawn: Priors) -> str:
-    """Write the options that are not the class's own defaults, and priors that are not those drawn from."""
+    """Return the options that differ from their class's defaults, and the priors that differ from the simulation's."""
     usual = type(options)()
-    said = []
+    settings = []
     for field in fields(options):
         value = getattr(options, field.name)
         if field.name == "priors":
             sides = [(name, prior) for name, prior in vars(value).items() if prior is not getattr(drawn, name)]
-            said += [f"{name}={_one_line(prior)}" for name, prior in sides]
+            settings += [f"{name}={_one_line(prior)}" for name, prior in sides]
         elif field.name != "threads" and value != getattr(usual, field.name):
-            said.append(f"{field.name}={value!r}" if isinstance(value, str | int | float | tuple) else field.name)
-    return f"{type(options).__name__}({', '.join(said)})"
+            settings.append(f"{field.name}={value!r}" if isinstance(value, str | int | float | tuple) else field.name)
+    return f"{type(options).__name__}({', '.join(settings)})"
 
 
 def _one_line(value: Any) -> str:

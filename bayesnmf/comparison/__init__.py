@@ -1,1 +1,1 @@
-"""One model fitted by several methods, on the same footing."""
+"""Compare fits of one model by several methods."""

@@ -1,4 +1,4 @@
-"""A comparison as text, files and figures."""
+"""Write a comparison as text, files and figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN_ROWS = 4
 NOTE = "posterior around one mode; chains started from the fit"
 TREE, TABLE, REPORT = "compare.nc", "table.csv", "report.txt"
 FIGURES = ("components", "objectives", "agreement", "loadings_intervals")
-# Heading and format of each measure, in the order of the report.
+# Heading and format of each measure, in the order of the table.
 MEASURES = {
     "seconds": ("seconds", "{:.1f}"),
     "loglik": ("log-likelihood at Eθ·Eβ", "{:,.1f}"),
@@ -47,7 +47,7 @@ MEASURES = {
 
 
 def rich_table(comparison: Comparison) -> Any:
-    """Return the table as rich renders it: a column a method, a row a measure."""
+    """Return the table for rich: a column for each method, a row for each measure."""
     from rich.table import Table
 
     from bayesnmf.assessment.measures import reference_of
@@ -73,7 +73,7 @@ def _cell(value: Any, form: str) -> str:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Return what must be read with the table."""
+    """Return the notes that are needed to read the table."""
     split = comparison.split
     chains = [name for name, fitted in comparison.fits.items() if _is_chains(fitted)]
     lines = [f"{' and '.join(chains)}: {NOTE}"] if chains else []
@@ -90,12 +90,12 @@ def notes(comparison: Comparison) -> list[str]:
 
 
 def as_text(comparison: Comparison) -> str:
-    """Return table and notes as plain text."""
+    """Return the table and its notes as plain text."""
     return "\n".join([as_lines(rich_table(comparison)), *notes(comparison)])
 
 
 def file_names() -> list[str]:
-    """Return the names of all files that `write` may write, so that what is in their way is found before the fits."""
+    """Return the names of all files that `write` may write, so that they can be checked before the fits."""
     factors = [f"{side}_{method}.csv" for method in METHODS for side in ("loadings", "components")]
     return [
         TREE,
@@ -117,7 +117,7 @@ def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None
     out.mkdir(parents=True, exist_ok=True)
     tree = to_datatree(comparison)
     written = [path_by_size(tree, out / TREE), out / TABLE, out / REPORT]
-    write_text(written[1], comparison.table.to_csv())  # the small ones first, should there be no room for all
+    write_text(written[1], comparison.table.to_csv())  # small files first, in case there is no room for all
     write_text(written[2], as_text(comparison) + "\n")
     written += write_factors(comparison, out)
     write_tree(tree, written[0])
@@ -125,12 +125,12 @@ def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None
 
 
 def to_datatree(comparison: Comparison) -> Any:
-    """Return one tree with a branch for each method, draws thinned unless all are asked for, and the table."""
+    """Return one tree with the table and a branch for each method; draws are thinned unless all are requested."""
     import xarray as xr
 
     branches = {}
     for name, fitted in comparison.fits.items():
-        stored = fitted if comparison.draws == "all" else thinned(fitted)  # with what all draws say
+        stored = fitted if comparison.draws == "all" else thinned(fitted)  # keeps the statistics of all draws
         number = (
             None
             if METHODS[fitted.method].posterior != "mean field"
@@ -138,7 +138,7 @@ def to_datatree(comparison: Comparison) -> Any:
         )
         size = draws_size(stored, chains_and_draws(stored, None, number), stored.counts.shape)
         branches[name] = stored.to_datatree(number, limit=max(size, STORED_BYTES))
-        if branches[name]["observed_data"].nbytes > STORED_BYTES // 2:  # the files of fits hold the counts
+        if branches[name]["observed_data"].nbytes > STORED_BYTES // 2:  # the files of the fits contain the counts
             del branches[name]["observed_data"]
     table = comparison.table.reset_index().to_xarray().set_coords("method").swap_dims(index="method").drop_vars("index")
     return xr.DataTree.from_dict({"comparison": table, **branches})
@@ -155,7 +155,7 @@ def write_factors(comparison: Comparison, out: Path) -> list[Path]:
 
 
 def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None) -> list[Path]:
-    """Draw components, chains, intervals of loadings, objectives and, of several fits, their agreement."""
+    """Draw components, chains, intervals of loadings, objectives, and the agreement of several fits."""
     import matplotlib.pyplot as plt
 
     from bayesnmf import plots
@@ -165,7 +165,7 @@ def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | No
     with_posterior = {name: fitted for name, fitted in fits.items() if fitted.estimate.kind != "point"}
     totals = comparison.split.train.row_totals
     rows = comparison.split.train.row_names[np.argsort(-totals, kind="stable")[:SHOWN_ROWS]]
-    reference = reference_of(fits)  # that of the table
+    reference = reference_of(fits)  # the same as in the table
     drawn: dict[str, Callable[[], Any]] = {
         "components": lambda: plots.components(fits, image_shape=image_shape, reference=reference)
     }

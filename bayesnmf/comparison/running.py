@@ -1,4 +1,4 @@
-"""`compare`: one model, several methods, the same counts; aligned, and scored on held-out counts."""
+"""`compare`: fit one model by several methods, align the components, and score held-out counts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Enough for R-hat ≤ 1.05 and ESS ≥ 100 on the default data; the dispersed runs only show where other starts lead.
+# Enough for R-hat ≤ 1.05 and ESS ≥ 100 on the default data; dispersed runs only show where other starts lead.
 DEFAULTS: dict[str, Options] = {
     "gibbs": Gibbs(chains=4, warmup=1000, draws=500, thin=10),
     "nuts": NUTS(chains=2, warmup=300, draws=1000),
@@ -55,23 +55,23 @@ DISPERSED: dict[str, dict[str, int]] = {
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """How counts are set aside and which priors all methods share.
+    """Held-out fractions, and priors and options of the methods.
 
     Attributes
     ----------
     priors : Priors
-        The same for every method.
+        Priors of every method.
     keep : float
-        Probability with which a count is trained on; the rest is predicted.
+        Probability with which a count is in the training counts; the others are predicted.
     withhold : float
-        Fraction of samples set aside whole.
+        Fraction of samples that are set aside as a whole.
     options : mapping of str to options, optional
-        For single methods; their priors are replaced by `priors`.
+        Options of single methods; `priors` replaces their priors.
     dispersed : bool
-        Also run every method from a random start, to see whether it finds the same components.
+        Whether to run every method from a random start too, to see if it finds the same components.
     draws : {"thinned", "all"}
-        Which draws of gibbs and nuts are written to files: by default few, at most 2.5 MB a method, beside the
-        standard deviations, R-hat and effective sample sizes of all (`Fit.moments`). The fits returned have all.
+        Draws of gibbs and nuts to write to files: by default a few, at most 2.5 MB for each method, together with the
+        standard deviations, R-hat and effective sample sizes of all draws (`Fit.moments`). The returned fits have all.
     """
 
     priors: Priors = Priors()  # noqa: RUF009  frozen
@@ -101,20 +101,20 @@ class Settings:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """Fits of one model by several methods, and what was measured of each.
+    """Fits of one model by several methods, and their measures.
 
     Attributes
     ----------
     fits : dict of str to Fit
-        By method; components in the order of the reference, the first posterior fit (else the first fit).
+        Fits by method, with components in the order of the reference: the first posterior fit, else the first fit.
     table : DataFrame
-        A row a method; the columns are explained in `bayesnmf.assessment.measures.COLUMNS`.
+        One row for each method; `bayesnmf.assessment.measures.COLUMNS` explains the columns.
     split : Split
-        Counts trained on and set aside.
+        Training counts and held-out counts.
     cautions : list of str
-        What a reader must know before believing the numbers.
+        Reasons to doubt the numbers.
     draws : {"thinned", "all"}
-        Which draws `save` writes; as in `Settings`.
+        Draws that `save` writes, as in `Settings`.
     """
 
     fits: dict[str, Fit]
@@ -125,11 +125,11 @@ class Comparison:
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C left out a method, or the end of one, or the runs from other starts."""
+        """Whether Ctrl-C stopped a method, or prevented one or the runs from other starts."""
         return any("interrupted" in caution for caution in self.cautions)
 
     def save(self, out: str | Path, image_shape: tuple[int, int] | None = None) -> list[Path]:
-        """Write `compare.nc`, `table.csv` and the figures into a folder; return what was written."""
+        """Write `compare.nc`, `table.csv` and the figures into a folder; return their paths."""
         return write(self, Path(out), image_shape)
 
     def __repr__(self) -> str:
@@ -147,27 +147,27 @@ def compare(
     out: str | Path | None = None,
     progress: ProgressReport | bool = False,
 ) -> Comparison:
-    """Fit one model by several methods and compare them on the same footing.
+    """Fit one model by several methods and compare the fits under the same conditions.
 
     Parameters
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
-        Whole numbers: they are thinned binomially.
+        Whole-number counts, which are thinned binomially.
     model, rank, seed
-        As for `bayesnmf.fit`.
+        Model, number of components and seed, as for `bayesnmf.fit`.
     methods : sequence of {"map", "vi", "svi", "gibbs", "nuts", "bld"}
     settings : Settings, optional
-        Priors, held-out fractions, options of single methods.
+        Priors, held-out fractions, and options of single methods.
     out : path, optional
         Folder in which each fit is saved as soon as it is done (`fits/METHOD.nc`, or `.zarr` above 1 GiB). A folder
-        that cannot be written to is refused before the first fit; what cannot be saved later is among the cautions.
+        that cannot be written to is refused before the first fit; later failures to save are reported as cautions.
     progress : bool or callable
-        As for `bayesnmf.fit`.
+        Progress report, as for `bayesnmf.fit`.
 
     Returns
     -------
     Comparison
-        Ctrl-C ends the method that is running; those that are done, and what there is of it, are compared.
+        The comparison; after Ctrl-C, of the finished methods and of what the running method has done so far.
     """
     methods = [check_choice(method, "methods", METHODS) for method in check_words(methods, "methods")]
     check_choice(model, "model", MODELS)
@@ -181,7 +181,7 @@ def compare(
     settings = replace(settings, priors=resolve_priors(model, split.train, rank, settings.priors))
     if settings.withhold:
         check_one_prior_for_all_rows(settings.priors.loadings)
-    for method in methods:  # before the first fit, not after an hour of others
+    for method in methods:  # before the first fit, not after hours of fits
         check_combination(model, method, rank, split.train, settings.of(method))
     folder = None if out is None else check_folder(out, "out", [f"fits/{method}.nc" for method in methods])
     with reporting(progress) as report, warnings.catch_warnings():
@@ -198,7 +198,7 @@ def compare(
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What all fits of a comparison have in common."""
+    """Settings shared by all fits of a comparison."""
 
     train: Counts
     model: str
@@ -207,12 +207,12 @@ class Plan:
     report: ProgressReport
 
     def fit(self, method: str, seed: int, options: Options, remark: str = "") -> Fit:
-        """Fit by one method; the remark stands behind the label of the progress line."""
+        """Fit by one method; the remark follows the label of the progress line."""
 
-        def told(label: str, done: int, total: int, value: float) -> None:
+        def report_with_remark(label: str, done: int, total: int, value: float) -> None:
             self.report(label + remark, done, total, value)
 
-        return fit(self.train, self.model, self.rank, method, seed=seed, options=options, progress=told)
+        return fit(self.train, self.model, self.rank, method, seed=seed, options=options, progress=report_with_remark)
 
 
 def _all_done(fits: Mapping[str, Fit], methods: Sequence[str]) -> bool:
@@ -220,9 +220,9 @@ def _all_done(fits: Mapping[str, Fit], methods: Sequence[str]) -> bool:
 
 
 def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) -> tuple[dict[str, Fit], list[str]]:
-    """Fit by every method until one is interrupted, and save each as soon as it is done.
+    """Fit by every method until one is interrupted, and save each fit as soon as it is done.
 
-    What cannot be saved ends nothing, since hours of fits would be lost: it is listed with the reason.
+    A fit that cannot be saved stops nothing, as hours of fits would be lost: it is listed with the reason.
     """
     from bayesnmf.results.storage import save_by_size
 
@@ -231,7 +231,7 @@ def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) ->
     for method in methods:
         try:
             fits[method] = plan.fit(method, seed, plan.settings.of(method))
-        except KeyboardInterrupt:  # before the method had anything to keep
+        except KeyboardInterrupt:  # before the method had a result
             if not fits:
                 raise
             break
@@ -249,7 +249,7 @@ def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) ->
 def _score_all(
     fits: Mapping[str, Fit], others: Mapping[str, Fit], split: Split, seed: int, report: ProgressReport
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Measure every fit until interrupted; return the rows of all, and a caution about those without measures."""
+    """Measure every fit until interrupted; return all rows, and a caution about fits without measures."""
     rows: dict[str, dict[str, Any]] = {}
     try:
         for done, name in enumerate(fits):
@@ -264,7 +264,7 @@ def _score_all(
 
 
 def _from_other_starts(plan: Plan, fits: Mapping[str, Fit], seed: int) -> dict[str, Fit]:
-    """Fit by every method again, from a random start of its own, until interrupted; MCMC and SVI for a short run."""
+    """Fit by every method again from another random start, until interrupted; MCMC and SVI with short runs."""
     others: dict[str, Fit] = {}
     if not plan.settings.dispersed:
         return others

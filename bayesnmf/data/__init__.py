@@ -1,1 +1,1 @@
-"""Counts: reading, checking, splitting and simulating them."""
+"""Reading, checking, splitting and simulating counts."""

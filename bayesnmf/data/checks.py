@@ -1,4 +1,4 @@
-"""Checks of counts that belong to a fit, and of what is simulated."""
+"""Checks of counts that are used with a fit, and of arguments of a simulation."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ def check_simulated_components(components: Any) -> None:
 
 
 def check_totals(totals: Any, n: int, given_totals: bool, by_default: bool, usual: float) -> np.ndarray:
-    """Return the row totals of a model that is given them, or the one mean total of a default prior; `usual` for None.
+    """Return row totals for a model with given totals, else one mean total for a default prior; None means `usual`.
 
-    Refuse totals beside a prior of the loadings that has a scale of its own.
+    Refuse totals together with a prior of the loadings that sets its own scale.
     """
     if totals is None:
         return np.full(n if given_totals else 1, usual)
     if not given_totals:
         if not by_default:
             raise ValueError(
-                "totals must not be given together with priors.loadings, whose scale decides the totals; leave one out"
+                "totals must not be given together with priors.loadings, which already sets the scale; leave one out"
             )
         return np.array([check_positive(totals, "totals")])
     values = as_numbers(totals, "totals")
     if values.ndim > 1 or values.size not in (1, n):
-        raise ValueError(f"totals must be a number or {n} numbers, one a row: found {shown(totals)}")
+        raise ValueError(f"totals must be a number or {n} numbers, one for each row: found {shown(totals)}")
     if not np.all((values >= 0) & (values <= LARGEST_INTEGER)) or not np.all(values == np.rint(values)):
         raise ValueError(f"totals must be whole numbers from 0 to 2**53: found {shown(totals)}; round them")
     return np.broadcast_to(values, n)
 
 
 def check_drawable(means: np.ndarray, cure: str) -> None:
-    """Refuse to draw counts that are beyond exact whole numbers."""
+    """Refuse to draw counts that may be too large for exact whole numbers."""
     if not np.all(means <= LARGEST_INTEGER):
         raise ValueError(f"counts must have means of at most 2**53 to be drawn: found {np.max(means):g}; {cure}")
 
 
 def same_counts(one: Any, other: Any) -> bool:
-    """Whether two sets of counts are the same matrix; names may differ."""
+    """Return whether two sets of counts have equal matrices; their names may differ."""
     a, b = one.matrix, other.matrix
     return a is b or (a.shape == b.shape and all(
         np.array_equal(getattr(a, part), getattr(b, part)) for part in ("indptr", "indices", "data")

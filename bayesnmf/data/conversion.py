@@ -1,4 +1,4 @@
-"""Count matrices: validate what the user has, and bring it to the package's one form."""
+"""Validate a count matrix in any supported form, and convert it to the package's one form."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _FORMS = "pass an array, a sparse matrix, a DataFrame or an AnnData object"
 
 
 def as_counts(x: Any, *, name: str = "counts", dtype: DTypeLike = np.float64, share: bool = False) -> Counts:
-    """Validate a count matrix and bring it to the package's one form.
+    """Validate a count matrix and convert it to the package's one form.
 
-    Sparse counts stay sparse and `x` is never modified. Nor does the result change when `x` does: it holds arrays of
-    its own, 12 bytes a nonzero in float64 with positions of 4 bytes. Entries stored twice (COO) are added.
+    Sparse counts stay sparse. `x` is never modified, and later changes to `x` do not change the result, which has its
+    own arrays: 12 bytes for each nonzero in float64 with 4-byte positions. Entries stored twice (COO) are added.
 
-    A DataWarning says where rows are the 96 mutation types, and so not samples, and where fractional counts look
-    normalised: all rows have one sum, as they are or as logarithms of 1 + x. Nothing is transposed or undone.
+    A DataWarning is given if the rows are the 96 mutation types, and so not samples, and if fractional counts look
+    normalised: all rows have the same sum, either directly or after undoing log(1 + x). The counts are not changed.
 
     Parameters
     ----------
     x : array, nested list, SciPy sparse matrix, pandas DataFrame, AnnData or Counts, (n, m)
-        Samples in rows. Index and columns (or `obs_names` and `var_names`) become the names;
-        of an AnnData object `layers["counts"]` is read if there, else `X`.
+        Counts with samples in rows. Index and columns (or `obs_names` and `var_names`) become the names. From an
+        AnnData object, `layers["counts"]` is read if it exists, else `X`.
     name : str
-        What error messages call the argument.
+        Name of the argument in error messages.
     dtype : float64 or float32
-        Type in which the counts are stored.
+        Type of the stored counts.
     share : bool
-        Take the arrays of a clean CSR matrix of the right type as they are: for `x` that nobody else holds, and for
-        counts that are not kept.
+        Whether to use the arrays of a clean CSR matrix of the right type without a copy: for an `x` that nothing else
+        refers to, or for counts that are not kept.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def as_counts(x: Any, *, name: str = "counts", dtype: DTypeLike = np.float64, sh
 
 
 def check_integer_counts(counts: Counts, why: str, cure: str) -> None:
-    """Refuse fractional counts, and those beyond exact whole numbers; `why` completes "… for"."""
+    """Refuse fractional counts, and counts too large for exact whole numbers; `why` completes "whole numbers for"."""
     if counts.nnz and counts.matrix.data.max() > LARGEST_INTEGER:
         raise ValueError(f"counts must be at most 2**53 for {why}: found {counts.matrix.data.max():g}; divide them")
     if not counts.is_integer:
@@ -84,7 +84,7 @@ def _float_dtype(dtype: DTypeLike) -> np.dtype:
 
 
 def _split_names(x: Any, name: str) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
-    """Take values, row names and feature names out of labelled containers, known by their attributes."""
+    """Return values, row names and feature names of a labelled container, which is recognised by its attributes."""
     if all(hasattr(x, attribute) for attribute in ("X", "obs_names", "var_names")):
         return _anndata_values(x, name), np.array(x.obs_names), np.array(x.var_names)
     if all(hasattr(x, attribute) for attribute in ("columns", "index", "dtypes")):
@@ -116,7 +116,7 @@ def _frame_values(frame: Any, name: str) -> Any:
             f"{name} must have fill value 0 in its sparse columns; "
             "convert with frame.sparse.to_dense().fillna(0).astype(pd.SparseDtype(float, 0))"
         )
-    if len(set(frame.dtypes)) > 1:  # of bool and float together pandas makes objects
+    if len(set(frame.dtypes)) > 1:  # pandas makes objects of bool and float together
         frame = frame.astype(type(frame.dtypes.iloc[0])(np.float64, 0))
     return frame.sparse.to_coo()
 
@@ -128,16 +128,16 @@ def _sparse_from_dense(values: Any, name: str) -> coo_array:
         dense = np.asarray(values)
     except ValueError as error:
         raise ValueError(f"{name} must be rectangular: give every row the same number of entries") from error
-    except TypeError as error:  # a class that refuses to be an array
+    except TypeError as error:  # a class that cannot become an array
         raise TypeError(f"{name} must be real numbers: found {type(values).__name__}; {_FORMS}") from error
     _check_layout(dense, name)
     where = dense.nonzero()
-    data = dense[where].astype(np.float64, copy=False)  # SciPy knows neither float16 nor big-endian
+    data = dense[where].astype(np.float64, copy=False)  # SciPy supports neither float16 nor big-endian
     return coo_array((data, where), shape=dense.shape)
 
 
 def _checked(sparse: Any, name: str) -> Any:
-    """Return a sparse matrix with a layout and positions that make sense; a form that SciPy converts may be new."""
+    """Return a sparse matrix with a valid layout and valid positions; formats that SciPy converts may be new."""
     if hasattr(getattr(sparse, "data", None), "dtype") or sparse.format == "dok":
         _check_layout(sparse, name)
     return check_sparse(sparse, name)
@@ -161,12 +161,12 @@ def _check_layout(values: Any, name: str) -> None:
 
 
 def _canonical(view: Any, dtype: np.dtype) -> csr_array:
-    """Return a CSR array with sorted, unique, nonzero entries, around the same memory where it can."""
-    with np.errstate(over="ignore"):  # what overflows is found infinite later
-        if view.format == "csr":  # SciPy's own astype copies indices too
+    """Return a CSR array with sorted, unique, nonzero entries, which shares memory with `view` where possible."""
+    with np.errstate(over="ignore"):  # values that overflow become infinite, and are refused later
+        if view.format == "csr":  # SciPy's own astype would copy the indices too
             arrays = (view.data.astype(dtype, copy=False), view.indices, view.indptr)
             view = csr_array(arrays, shape=view.shape)
-        view = view.astype(dtype, copy=False)  # before duplicates are added: uint8 sums would wrap
+        view = view.astype(dtype, copy=False)  # before duplicates are added: sums of uint8 would wrap
     matrix = csr_array(view.tocsr(copy=False))
     if not (matrix.has_canonical_format and matrix.data.all()):
         matrix = matrix.copy()
@@ -175,13 +175,13 @@ def _canonical(view: Any, dtype: np.dtype) -> csr_array:
     if max(matrix.nnz, *matrix.shape) <= np.iinfo(np.int32).max:
         matrix.indices = matrix.indices.astype(np.int32, copy=False)
         matrix.indptr = matrix.indptr.astype(np.int32, copy=False)
-    for part in ("data", "indices", "indptr"):  # compiled loops step from one number to the next in memory
+    for part in ("data", "indices", "indptr"):  # compiled loops need contiguous arrays
         setattr(matrix, part, np.ascontiguousarray(getattr(matrix, part)))
     return matrix
 
 
 def _own_arrays(matrix: csr_array, given: Any) -> None:
-    """Copy the arrays of a CSR matrix that lie in the memory of the given one."""
+    """Copy the arrays of a CSR matrix that share memory with the given matrix."""
     for part in ("data", "indices", "indptr"):
         theirs, ours = getattr(given, part, None), getattr(matrix, part)
         if isinstance(theirs, np.ndarray) and np.may_share_memory(ours, theirs):

@@ -1,7 +1,7 @@
-"""The one form in which counts travel through the package: a canonical CSR matrix with names.
+"""The one form of counts within the package: a canonical CSR matrix with names.
 
-`bayesnmf.data.conversion.as_counts` builds it from whatever the user has; everything below takes it as given.
-Totals and constants of the data are computed once, in float64, when first asked for.
+`bayesnmf.data.conversion.as_counts` makes it from any supported input; all other code relies on its validity. Totals
+and constants of the data are computed in float64, once, on first use.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
-BLOCK = 2**18  # nonzeros that a pass over them works on at once
+BLOCK = 2**18  # nonzeros processed at once
 
 
 class DataWarning(UserWarning):
-    """Counts whose names or numbers prove that something else was meant; the message names the cure."""
+    """Warning about counts whose names or numbers show a likely mistake; the message names the cure."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,12 +28,12 @@ class Counts:
     Attributes
     ----------
     matrix : csr_array, (n, m)
-        Finite and nonnegative, float64 or float32; indices sorted, no duplicates, no stored zeros.
-        Made by `as_counts` it shares no memory with the user's own matrix. Never write into it.
+        Finite, nonnegative counts in float64 or float32, with sorted indices, no duplicates and no stored zeros.
+        Counts from `as_counts` share no memory with the user's matrix. Never write into it.
     row_names : array, (n,)
-        Names of the samples; 0 … n-1 where the user gave none.
+        Names of the samples; 0 … n-1 if the user gave none.
     feature_names : array, (m,)
-        Names of the features; 0 … m-1 where the user gave none.
+        Names of the features; 0 … m-1 if the user gave none.
     """
 
     matrix: csr_array
@@ -42,7 +42,7 @@ class Counts:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and features, (n, m)."""
+        """Number of rows and of features, (n, m)."""
         n, m = self.matrix.shape
         return int(n), int(m)
 
@@ -58,9 +58,9 @@ class Counts:
 
     @cached_property
     def transposed(self) -> csr_array:
-        """The same counts with features in rows, (m, n): a second copy, made when first asked for.
+        """The same counts with features in rows, (m, n): a second copy, made on first use.
 
-        Of type uint16 where it holds all of them.
+        It has type uint16 if all counts fit into that type.
         """
         matrix = self.matrix
         if self.is_integer and matrix.data.max(initial=0) <= np.iinfo(np.uint16).max:
@@ -69,7 +69,7 @@ class Counts:
 
     @cached_property
     def dense(self) -> np.ndarray:
-        """The same counts with their zeros, (n, m): a second copy, made when first asked for."""
+        """The same counts as a dense array, (n, m): a second copy, made on first use."""
         return self.matrix.toarray()
 
     @cached_property
@@ -90,7 +90,7 @@ class Counts:
 
     @cached_property
     def log_factorial(self) -> float:
-        """Σ log X!, the part of the Poisson log-likelihood that no parameter enters."""
+        """Σ log X!, the term of the Poisson log-likelihood without parameters."""
         data = self.matrix.data
         blocks = (data[first : first + BLOCK] for first in range(0, len(data), BLOCK))
         return float(sum(gammaln(block.astype(np.float64) + 1.0).sum() for block in blocks))
@@ -101,32 +101,32 @@ class Counts:
         return bool(np.all(self.matrix.data == np.floor(self.matrix.data)))
 
     def rows(self, index: Any) -> Counts:
-        """Return some of the rows, with their names.
+        """Return the chosen rows, with their names.
 
         Parameters
         ----------
         index : int, slice, boolean mask or array of positions
-            Which rows, in which order.
+            Positions of the rows, in the order wanted.
         """
         chosen = np.atleast_1d(np.arange(self.shape[0])[index])
         return Counts(self.matrix[chosen], self.row_names[chosen], self.feature_names)
 
     def block(self, first: int, last: int) -> Counts:
-        """Return the rows from `first` up to `last`, which share the memory of these counts."""
+        """Return the rows from `first` to `last` (excluded), in memory shared with these counts."""
         starts = self.matrix.indptr[first : last + 1]
         inside = slice(starts[0], starts[-1])
         arrays = (self.matrix.data[inside], self.matrix.indices[inside], starts - starts[0])
         view = csr_array(arrays, shape=(last - first, self.shape[1]))
         part = Counts(view, self.row_names[first:last], self.feature_names)
-        vars(part)["row_totals"] = self.row_totals[first:last]  # where the cached property keeps what it has found
+        vars(part)["row_totals"] = self.row_totals[first:last]  # where the cached property stores its value
         return part
 
     def with_matrix(self, matrix: csr_array) -> Counts:
-        """Return the same names around another canonical matrix of the same shape."""
+        """Return counts with the same names and another canonical matrix of the same shape."""
         return replace(self, matrix=matrix)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what can be made again."""
+        """Return the state without cached values, which can be computed again."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __repr__(self) -> str:
@@ -136,4 +136,4 @@ class Counts:
 
 def _sums(places: np.ndarray, values: np.ndarray, length: int) -> np.ndarray:
     sums = np.bincount(places, weights=values, minlength=length)
-    return sums.astype(np.float64, copy=False)  # bincount of nothing is of type int
+    return sums.astype(np.float64, copy=False)  # bincount of an empty array has type int

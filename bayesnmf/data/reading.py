@@ -1,7 +1,7 @@
 """Read counts from files.
 
-Each format is one reader in the table `_FORMATS`; all of them end in `bayesnmf.data.conversion.as_counts`, so a file
-is checked as an array is. Nothing is ever unpickled.
+Each format has one reader in the table `_FORMATS`. All readers end in `bayesnmf.data.conversion.as_counts`, so a file
+is checked like an array. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -24,53 +24,53 @@ from bayesnmf.data.sidecars import add_names_beside
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.places import check_axes, check_entries
 
-NO_NAME = "Unnamed: 0"  # what pandas calls a first column without a header
+NO_NAME = "Unnamed: 0"  # pandas' name for a first column without a header
 NAMES_OF_ROWS = frozenset(
     ("id", "ids", "index", "row", "sample", "samples", "sample_id", "sampleid", "cell", "barcode")
 )
 
 
 def read_counts(path: str | os.PathLike[str], transpose: bool = False) -> Counts:
-    """Read a count matrix, samples in rows, in the format that the file's suffix names.
+    """Read a count matrix, with samples in rows, in the format given by the file's suffix.
 
     Parameters
     ----------
     path : path
         - ``.npz``: a SciPy sparse matrix (`scipy.sparse.save_npz`) or one 2-D NumPy array (`numpy.savez`);
         - ``.mtx``, ``.mtx.gz``: a Matrix Market file;
-        - ``.csv``, ``.tsv``, also ``.gz``: a table whose first line names the features; one that holds counts is
-          refused. Its first column names the rows if that column's header is empty or missing, or if none of its
-          entries is a number; a DataWarning says where numbers under "id", "sample" and the like are read as counts;
-        - ``.h5ad``: an AnnData file; ``layers["counts"]`` if there, else ``X``.
+        - ``.csv``, ``.tsv``, also ``.gz``: a table whose first line names the features; a first line of counts is
+          refused. The first column names the rows if its header is empty or missing, or if none of its entries is a
+          number. A DataWarning is given if numbers under "id", "sample" and the like are read as counts;
+        - ``.h5ad``: an AnnData file; ``layers["counts"]`` is read if it exists, else ``X``.
     transpose : bool
-        Whether the file has features in its rows, as matrices of 10x Genomics and tables of mutation types have. It
-        is never transposed unasked; a DataWarning says where names prove that it should be.
+        Whether the file has features in its rows, as matrices of 10x Genomics and tables of mutation types do. A file
+        is transposed only on request; a DataWarning is given if the names show that it should be.
 
     Returns
     -------
     Counts
-        Names for ``data.npz`` and ``data.mtx`` come from a file ``data.json`` beside it, if there:
-        ``{"rows": [...], "cols": [...]}``, as they stand in the file. Those for ``matrix.mtx`` come from
-        ``barcodes.tsv`` and ``features.tsv`` or ``genes.tsv``, if there, also ``.gz`` and after a common prefix: of
-        features the symbol, with the identifier behind it where a symbol comes twice.
+        Names for ``data.npz`` and ``data.mtx`` come from ``data.json`` in the same folder, if it exists: ``{"rows":
+        [...], "cols": [...]}``, in the orientation of the file. Names for ``matrix.mtx`` come from ``barcodes.tsv`` and
+        ``features.tsv`` or ``genes.tsv``, if they exist, also with ``.gz`` and with a common prefix. A feature's name
+        is its symbol, followed by the identifier if the symbol occurs twice.
 
     Raises
     ------
     FileNotFoundError
-        There is no such file.
+        The file does not exist.
     ValueError
-        The file is not what its suffix promises, or its content is not a count matrix.
+        The file is not in the format of its suffix, or does not contain a count matrix.
     """
     check_flag(transpose, "transpose")
     path = check_path(path, "path")
     suffix = _suffix(path)
     kind = _FORMATS[suffix]
-    path.open("rb").close()  # a PermissionError, before a parser makes something else of it
+    path.open("rb").close()  # raises PermissionError here, before a parser turns it into another error
     try:
         values = kind.read(path)
     except (ImportError, MemoryError, PermissionError, DataWarning):
         raise
-    except Exception as error:  # whatever a parser raises, the file is not what its suffix promises
+    except Exception as error:  # any error of a parser means that the file is not in the format of its suffix
         raise ValueError(
             f"{path} must be {kind.content}: {type(error).__name__}: {str(error).strip()}; "
             "mend or rewrite the file, or give it the suffix of its format"
@@ -95,13 +95,13 @@ def _suffix(path: Path) -> str:
     raise ValueError(f"{path} must end in one of {', '.join(_FORMATS)}; convert the file to one of these formats")
 
 
-# --- readers: path -> whatever as_counts takes ----------------------------------------------------
+# --- readers: path -> input for as_counts ---------------------------------------------------------
 
 
 def _read_npz(path: Path) -> Any:
     from scipy.sparse import load_npz
 
-    if not zipfile.is_zipfile(path):  # NumPy would take it for a pickle, and say so
+    if not zipfile.is_zipfile(path):  # NumPy would take it for a pickle, with a misleading error
         raise ValueError("the file is not a complete zip archive")
     _check_stored_positions(path)
     with np.load(path, allow_pickle=False) as arrays:
@@ -115,7 +115,7 @@ def _read_npz(path: Path) -> Any:
 
 
 def _check_stored_positions(path: Path) -> None:
-    """Refuse positions that are not whole numbers, which SciPy would truncate."""
+    """Refuse stored positions that are not whole numbers, as SciPy would truncate them."""
     parts = ("row", "col", "coords", "indices", "indptr", "offsets")
     with zipfile.ZipFile(path) as archive:
         for name in {f"{part}.npy" for part in parts} & {*archive.namelist()}:
@@ -133,14 +133,14 @@ def _read_mtx(path: Path) -> Any:
     rows, columns, entries, form, _, symmetry = mminfo(path)
     check_axes((rows, columns), path)
     if form == "array" and symmetry != "general":
-        entries //= 4  # about half of them stand in the file
-    check_entries(entries, 4 if form == "coordinate" else 2, path)  # "1 1\n" and "1\n" are the shortest
+        entries //= 4  # a symmetric file contains about half of them
+    check_entries(entries, 4 if form == "coordinate" else 2, path)  # "1 1\n" and "1\n" are the shortest lines
     _check_whole_entries(path)
     return mmread(path, spmatrix=False)
 
 
 def _check_whole_entries(path: Path) -> None:
-    """Refuse a file of whole numbers that holds other characters, from which SciPy would not read on."""
+    """Refuse a file declared as whole numbers that contains other characters, at which SciPy would stop reading."""
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         header = file.readline().lower().split()
         if header[3:4] not in ([b"integer"], [b"unsigned-integer"], [b"pattern"]):
@@ -170,8 +170,8 @@ def _read_table(path: Path, separator: str) -> Any:
     frame = pd.read_csv(
         path,
         sep=separator,
-        dtype={first: str},  # as written: 007 is a name
-        keep_default_na=False,  # and so is NA
+        dtype={first: str},  # as text: 007 is a name
+        keep_default_na=False,  # so is NA
         na_values=[""],
         low_memory=False,
     )
@@ -179,7 +179,7 @@ def _read_table(path: Path, separator: str) -> Any:
         raise ValueError("its rows have more entries than its header")
     if isinstance(frame.index, pd.RangeIndex) and _holds_names(frame[first]):
         names = frame[first].fillna("")
-        frame = frame.iloc[:, 1:].set_axis(names, axis="index")  # pop and set_index would move every column
+        frame = frame.iloc[:, 1:].set_axis(names, axis="index")  # pop and set_index would copy every column
     elif first.strip().lower() in NAMES_OF_ROWS:
         _warn_of_first_column(path, frame, first)
     if frame.shape[1] == 0:
@@ -193,7 +193,7 @@ def _read_table(path: Path, separator: str) -> Any:
 
 
 def _read_header(path: Path, separator: str) -> list[str]:
-    """Return the entries of the first line; refuse one that holds counts."""
+    """Return the entries of the first line; refuse a first line of counts."""
     with (
         gzip.open(path, "rt", encoding="utf-8-sig")
         if path.suffix == ".gz"
@@ -202,8 +202,8 @@ def _read_header(path: Path, separator: str) -> list[str]:
         line = next((line for line in lines if line.strip("\r\n")), "")
         header = next(csv.reader(itertools.chain([line], lines), delimiter=separator), [])
     numbers = [_is_number(entry) for entry in header]
-    default = [str(place) for place in range(len(header))]  # what a DataFrame without names writes
-    named = len(set(header[1:])) == len(header[1:])  # names differ; counts behind the name of a row hardly do
+    default = [str(place) for place in range(len(header))]  # header of a DataFrame without names
+    named = len(set(header[1:])) == len(header[1:])  # names differ; counts after the name of a row rarely all do
     if '"' not in line and header != default and (all(numbers) or (all(numbers[1:]) and header[0] and not named)):
         raise ValueError(
             f"its first line must name the columns, but holds counts ({shown(separator.join(header))}); write a "
@@ -217,22 +217,22 @@ def _is_number(entry: str) -> bool:
         float(entry)
     except ValueError:
         return False
-    return entry.strip()[0] in "+-.0123456789"  # nan and inf are names
+    return entry.strip()[0] in "+-.0123456789"  # nan and inf count as names
 
 
 def _warn_of_first_column(path: Path, frame: Any, first: str) -> None:
-    """Warn where the first column is read as counts, though its header says that it names the rows."""
+    """Warn if the first column is read as counts although its header suggests names of rows."""
     import pandas as pd
 
     if not isinstance(frame.index, pd.RangeIndex):
         warn_of_data(
-            f"the rows of {path} have one entry more than its header, so that {first!r} is read as counts of a "
-            "feature and the entries before it as the names of rows; name every column if that is wrong"
+            f"the rows of {path} have one entry more than its header, so {first!r} is read as the counts of a feature, "
+            "and the entries before it as names of rows; if that is wrong, give every column a name"
         )
     elif frame[first].is_unique and len(frame) > 2:
         warn_of_data(
-            f"the column {first!r} of {path} is read as counts of a feature, since it holds numbers; leave its header "
-            "empty to make it the names of the rows, or remove it"
+            f"the column {first!r} of {path} contains numbers, so it is read as the counts of a feature; leave its "
+            "header empty to make it the names of the rows, or remove it"
         )
 
 
@@ -253,7 +253,7 @@ def _read_h5ad(path: Path) -> Any:
 class _Format(NamedTuple):
     read: Callable[[Path], Any]
     content: str
-    nameless: bool = False  # names may stand in a .json file beside it
+    nameless: bool = False  # the names may be in a .json file in the same folder
 
 
 _NPZ = _Format(_read_npz, "a SciPy sparse matrix (save_npz) or one 2-D array (numpy.savez)", nameless=True)

@@ -1,4 +1,4 @@
-"""Names of rows and features that stand in files beside the counts."""
+"""Names of rows and features from files in the same folder as the counts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.suspicions import warn_of_data, warn_of_mutation_types_in_rows
 
-MATRIX, BARCODES, FEATURES = "matrix.mtx", "barcodes.tsv", ("features.tsv", "genes.tsv")  # as Cell Ranger writes them
+MATRIX, BARCODES, FEATURES = "matrix.mtx", "barcodes.tsv", ("features.tsv", "genes.tsv")  # as Cell Ranger names them
 
 
 def add_names_beside(counts: Counts, path: Path, suffix: str, transposed: bool) -> Counts:
-    """Return the counts with the names beside their file: those of the .json file, else those of a 10x folder."""
+    """Return the counts with names from the .json file with the same name, else from the files of a 10x folder."""
     listed = path.with_name(path.name[: -len(suffix)] + ".json")
     if listed.is_file():
         counts = _with_listed_names(counts, listed, transposed)
@@ -60,7 +60,7 @@ def _existing(path: Path, prefix: str, names: tuple[str, ...]) -> Path | None:
 
 
 def _with_10x_names(counts: Counts, path: Path, beside: list[Any], transposed: bool) -> Counts:
-    """Return the counts with names by what their numbers fit; warn where the features stand in the rows."""
+    """Return the counts with 10x names, assigned by their numbers; warn if the features are in the rows."""
     features, barcodes = (_read_column(file) for file in beside)
     in_file = counts.shape[::-1] if transposed else counts.shape
     if in_file not in ((len(features), len(barcodes)), (len(barcodes), len(features))):
@@ -68,7 +68,7 @@ def _with_10x_names(counts: Counts, path: Path, beside: list[Any], transposed: b
             f"{path} must have a row for each of {len(features)} features ({beside[0].name}) and a column for each of "
             f"{len(barcodes)} barcodes ({beside[1].name}), or the reverse: found shape {in_file}; move these files away"
         )
-    features_first = in_file == (len(features), len(barcodes))  # also of a square matrix, as Cell Ranger writes it
+    features_first = in_file == (len(features), len(barcodes))  # also for a square matrix, as Cell Ranger writes
     if features_first == transposed:
         return Counts(counts.matrix, barcodes, features)
     warn_of_data(
@@ -83,7 +83,7 @@ def _with_10x_names(counts: Counts, path: Path, beside: list[Any], transposed: b
 
 
 def _read_column(file: Path) -> np.ndarray:
-    """Return the names in a 10x file: the second of several columns, the symbols, with the first where they repeat."""
+    """Return the names in a 10x file: the second of several columns (symbols), with the first if they repeat."""
     try:
         with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8") as lines:
             rows = [line.rstrip("\r\n").split("\t") for line in lines]

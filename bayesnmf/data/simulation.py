@@ -1,4 +1,4 @@
-"""Parameters and counts drawn from a model: the truth that posteriors are held against."""
+"""Draw parameters and counts from a model, as a known truth to compare posteriors with."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ LARGEST_DENSE = 2 * 2**30
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Simulation:
-    """Counts drawn from a model, and the parameters they were drawn at.
+    """Counts drawn from a model, together with the parameters.
 
     Attributes
     ----------
     counts : Counts (n, m)
     loadings : ndarray (n, K)
-        Proportions under dirichlet_poisson and dirichlet_gamma.
+        Loadings; under dirichlet_poisson and dirichlet_gamma they are proportions.
     components : ndarray (K, m)
     scale : ndarray (n,) or None
-        Under dirichlet_gamma.
+        Scale of each row; dirichlet_gamma only.
     model : str
     priors : Priors
-        Those drawn from, defaults filled in.
+        Priors that the parameters were drawn from, with defaults filled in.
     """
 
     counts: Counts
@@ -53,7 +53,7 @@ class Simulation:
 
     @property
     def means(self) -> Array:
-        """Expected counts (n, m); under dirichlet_poisson of the given row totals."""
+        """Expected counts (n, m), given the row totals under dirichlet_poisson."""
         return effective(self) @ self.components
 
     def __repr__(self) -> str:
@@ -61,7 +61,7 @@ class Simulation:
 
 
 def effective(simulation: Simulation) -> Array:
-    """Loadings (n, K) on the scale of the counts: times the scale, or times the given totals."""
+    """Return the loadings (n, K) on the scale of the counts: multiplied by the scale, or by the given totals."""
     if simulation.scale is not None:
         return simulation.scale[:, None] * simulation.loadings
     if MODELS[simulation.model].given_totals:
@@ -78,24 +78,25 @@ def simulate(
     totals: ArrayLike | None = None,
     seed: int = 0,
 ) -> Simulation:
-    """Draw parameters from their priors, and counts given them.
+    """Draw parameters from their priors, and counts given the parameters.
 
     Parameters
     ----------
     model : str
-        As for `bayesnmf.fit`.
+        Name of the model, as for `bayesnmf.fit`.
     size : (n, m)
-        Rows and features.
+        Number of rows and of features.
     rank : int
         Number of components, K.
     priors : Priors, optional
-        Proper ones; the defaults are those of a fit to counts with such totals. The flat prior of `poisson` cannot
-        be drawn from.
+        Proper priors. The defaults are those of a fit to counts with these totals. The default prior of `poisson` is
+        flat, so it cannot be drawn from.
     totals : float or array_like (n,), optional
-        Under dirichlet_poisson the row totals, whole numbers. Elsewhere the mean total that the default prior of
-        the loadings has, one number; not allowed together with `priors.loadings`, which already sets the scale. 200 by
-        default.
+        Under dirichlet_poisson, the row totals, whole numbers. Otherwise one number, the mean row total for the default
+        prior of the loadings; not allowed together with `priors.loadings`, which already sets the scale. The default
+        is 200.
     seed : int
+        Seed of the parameters and the counts.
 
     Returns
     -------
@@ -104,7 +105,7 @@ def simulate(
     Raises
     ------
     TypeError, ValueError
-        On arguments that make no sense, improper priors among them.
+        Invalid arguments, or improper priors.
 
     Examples
     --------
@@ -130,7 +131,7 @@ def simulate(
         drawn = rng.multinomial(row_totals.astype(np.int64), shares / shares.sum(axis=1, keepdims=True))
     else:
         means = matrix(value) @ components
-        check_drawable(means, "lower totals, or give priors of smaller means")
+        check_drawable(means, "lower totals, or give priors with smaller means")
         drawn = rng.poisson(means)
     counts = Counts(csr_array(drawn.astype(np.float64)), np.arange(n), np.arange(m))
     loadings, scale = split(value)
@@ -138,7 +139,7 @@ def simulate(
 
 
 def _fill_in(model: str, given: Priors, size: tuple[int, int], rank: int, mean_total: float) -> Priors:
-    """Fill in the defaults, and refuse what cannot be drawn from."""
+    """Return the priors with defaults filled in; refuse improper ones."""
     components = Dirichlet(1.0) if given.components is None else given.components
     check_simulated_components(components)
     loadings = given.loadings

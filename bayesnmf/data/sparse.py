@@ -1,6 +1,6 @@
 """Checks of SciPy's sparse matrices.
 
-Anyone can set their parts, and compiled loops follow the positions without looking.
+Users can set the parts of a matrix directly, and compiled loops do not check positions.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from scipy.sparse import coo_array, csr_array
 
 
 def check_sparse(sparse: Any, name: str) -> Any:
-    """Return a two-dimensional sparse matrix with valid positions, around the same memory where it can.
+    """Return a two-dimensional sparse matrix with valid positions, which shares memory with `sparse` where possible.
 
-    Positions are read once. The matrix itself is never altered, as SciPy's own check may do.
+    Positions are read once. The matrix is never modified, although SciPy's own check may do so.
     """
     try:
         return _CHECKED[sparse.format](sparse)
@@ -27,10 +27,10 @@ def check_sparse(sparse: Any, name: str) -> Any:
 
 
 def check_positions(positions: Any, what: str) -> np.ndarray:
-    """Return positions as they are; refuse what is not an array of whole numbers."""
+    """Return positions unchanged; refuse anything but an array of whole numbers."""
     if not isinstance(positions, np.ndarray) or positions.dtype.kind not in "iu":
         found = f"dtype {positions.dtype}" if isinstance(positions, np.ndarray) else type(positions).__name__
-        raise ValueError(f"{what} must be an array of whole numbers, but is of {found}")
+        raise ValueError(f"{what} must be an array of whole numbers: found {found}")
     return positions
 
 
@@ -49,7 +49,7 @@ def _checked_coordinates(sparse: Any) -> Any:
     for axis, (positions, length) in enumerate(zip(sparse.coords, sparse.shape, strict=True)):
         what = ("row indices", "column indices")[axis]
         if check_positions(positions, what).shape != data.shape or data.ndim != 1:
-            raise ValueError(f"{what} must be as many as the values: found shapes {positions.shape} and {data.shape}")
+            raise ValueError(f"{what} must have one entry for each value: found shapes {positions.shape}, {data.shape}")
         _check_range(positions, what, 0, length)
     return sparse
 
@@ -57,7 +57,7 @@ def _checked_coordinates(sparse: Any) -> Any:
 def _checked_diagonals(sparse: Any) -> Any:
     data, offsets = _checked_values(sparse.data), check_positions(sparse.offsets, "offsets")
     if data.ndim != 2 or offsets.shape != data.shape[:1]:
-        raise ValueError(f"offsets must be one a row of data: found shapes {offsets.shape} and {data.shape}")
+        raise ValueError(f"offsets must have one entry for each row: found shapes {offsets.shape}, {data.shape}")
     if len(np.unique(offsets)) < len(offsets):
         raise ValueError("offsets must be different")
     _check_range(offsets, "offsets", 1 - sparse.shape[0], sparse.shape[1])
@@ -88,7 +88,7 @@ def _checked_keys(sparse: Any) -> Any:
 
 def _checked_values(data: Any) -> np.ndarray:
     if not isinstance(data, np.ndarray) or isinstance(data, np.ma.MaskedArray):
-        raise ValueError(f"data must be an array, but is of {type(data).__name__}")
+        raise ValueError(f"data must be an array: found {type(data).__name__}")
     return data
 
 

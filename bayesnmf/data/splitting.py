@@ -1,4 +1,4 @@
-"""Splits of counts for held-out scores: thinning, and rows that are withheld."""
+"""Split counts for held-out scores, by thinning and by withholding rows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Split:
-    """Counts set aside.
+    """Counts split into training and held-out counts.
 
     Attributes
     ----------
     train, thinned : Counts
-        What is fitted, and what thinning took from the same samples.
+        Counts to fit, and held-out counts of the same samples from thinning.
     seen, withheld : Counts or None
-        The two halves of the counts of samples that are not in `train`.
+        Two halves of the counts of samples that are not in `train`.
     keep : float
         Probability with which a count stays in `train`.
     """
@@ -35,18 +35,18 @@ class Split:
 
 
 def split_counts(counts: Counts, keep: float, withhold: float, rng: np.random.Generator) -> Split:
-    """Set samples aside at random (the fraction `withhold`), and thin the others."""
+    """Withhold a random fraction `withhold` of the samples, and thin the other samples."""
     n = counts.shape[0]
     aside = min(round(withhold * n), n - 1)
     order = rng.permutation(n)
-    train, thinned = thin(counts.rows(np.sort(order[aside:])), keep, rng)
+    train, thinned = thin_counts(counts.rows(np.sort(order[aside:])), keep, rng)
     if aside == 0:
         return Split(train, thinned, None, None, keep)
-    return Split(train, thinned, *thin(counts.rows(np.sort(order[:aside])), 0.5, rng), keep)
+    return Split(train, thinned, *thin_counts(counts.rows(np.sort(order[:aside])), 0.5, rng), keep)
 
 
-def thin(counts: Counts, keep: float, rng: np.random.Generator) -> tuple[Counts, Counts]:
-    """Split every count binomially in two: kept with probability `keep`, and the rest."""
+def thin_counts(counts: Counts, keep: float, rng: np.random.Generator) -> tuple[Counts, Counts]:
+    """Split every count binomially in two: each unit is kept with probability `keep`."""
     kept = rng.binomial(counts.matrix.data.astype(np.int64), keep).astype(counts.dtype)
     return _with_data(counts, kept), _with_data(counts, counts.matrix.data - kept)
 

@@ -1,4 +1,4 @@
-"""Warnings of matrices that pass for counts, but whose names or numbers prove that something else was meant."""
+"""Warnings about matrices that are valid counts, but whose names or numbers show a likely mistake."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ SBS96 = frozenset(
     f"{before}[{change}]{after}"
     for change, before, after in product(("C>A", "C>G", "C>T", "T>A", "T>C", "T>G"), "ACGT", "ACGT")
 )
-FEWEST_ROWS = 3  # rows that are not empty; the sums of fewer may be equal by chance
-MOST_ROWS = 1000  # looked at first: they rule most matrices out
-LARGEST_LOG = 30.0  # natural logarithm of the largest count that is believed
-EQUAL = 1e-3  # relative, since files round
+FEWEST_ROWS = 3  # rows that are not empty; with fewer, equal sums may be chance
+MOST_ROWS = 1000  # rows examined first, which exclude most matrices
+LARGEST_LOG = 30.0  # natural logarithm of the largest plausible count
+EQUAL = 1e-3  # relative tolerance, since numbers in files are rounded
 
 
 def warn_of_data(message: str) -> None:
-    """Give a DataWarning that points at the first line outside the package."""
+    """Give a DataWarning that points to the first line outside the package."""
     warnings.warn(message, DataWarning, skip_file_prefixes=(PACKAGE,))
 
 
 def warn_of_mutation_types_in_rows(row_names: np.ndarray, feature_names: np.ndarray) -> None:
-    """Warn where the rows, and not the columns, are the 96 types of single base substitutions."""
+    """Warn if the rows, and not the columns, are the 96 types of single base substitutions."""
     if len(row_names) == len(SBS96) and {*map(str, row_names)} == SBS96 and not {*map(str, feature_names)} >= SBS96:
         warn_of_data(
             "counts have the 96 mutation types (A[C>A]A, ...) in their rows, and rows must be samples; transpose them: "
@@ -38,8 +38,8 @@ def warn_of_mutation_types_in_rows(row_names: np.ndarray, feature_names: np.ndar
 
 
 def warn_of_normalised(counts: Counts) -> None:
-    """Warn of fractional counts whose rows have one sum, as they are or before a logarithm was taken."""
-    if counts.is_integer or _common_sum(counts, np.square):  # one sum of squares, too: the same numbers in each row
+    """Warn about fractional counts whose rows all have the same sum, directly or before taking logarithms."""
+    if counts.is_integer or _common_sum(counts, np.square):  # equal sums of squares: same numbers in each row
         return
     logs = ((np.e, "exp(x) - 1"), (2.0, "2**x - 1"), (10.0, "10**x - 1"))
     raw = 'pass the raw counts, such as adata.layers["counts"] or adata.raw'
@@ -67,7 +67,7 @@ def _undone(log_base: float, logs: np.ndarray) -> np.ndarray:
 
 
 def _common_sum(counts: Counts, function: Callable[[np.ndarray], np.ndarray]) -> float | None:
-    """Return the one sum of a function of the counts in all rows that are not empty; None where they differ."""
+    """Return the sum of a function of the counts that all nonempty rows have in common; None if they differ."""
     for rows in sorted({min(MOST_ROWS, counts.shape[0]), counts.shape[0]}):
         starts, ends = counts.matrix.indptr[:rows], counts.matrix.indptr[1 : rows + 1]
         filled = starts[starts < ends]

@@ -1,1 +1,1 @@
-"""Array functions, nothing else: the allocation step, its sampled twin, likelihoods."""
+"""Compiled functions of arrays: the allocation step, its sampled version, likelihoods."""

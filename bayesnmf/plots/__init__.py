@@ -1,8 +1,9 @@
-"""Figures of fits, one line each; every function returns the axes it drew on.
+"""Figures of fits, each drawn by one function, which returns its axes.
 
-Most take a fit, or a mapping from labels to fits as in ``{"map": map_fit, "vi": vi_fit}``; `agreement` takes a mapping,
-`chains` and `structure` take one fit, `calibration` one result of `bayesnmf.calibrate` or several. All take ``axes`` to
-draw on, and most ``figsize``. Colours belong to methods (`METHOD_COLOURS`), and to fits where all are by one method.
+Most functions take a fit, or a mapping from labels to fits as in ``{"map": map_fit, "vi": vi_fit}``; `agreement` takes
+a mapping, `chains` and `structure` take one fit, `calibration` takes one or several results of `bayesnmf.calibrate`.
+All take ``axes`` to draw on, and most ``figsize``. Each method has a colour (`METHOD_COLOURS`); if all fits are by one
+method, each fit has its own.
 """
 
 from bayesnmf.plots.calibration import calibration

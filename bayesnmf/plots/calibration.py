@@ -1,4 +1,4 @@
-"""Ranks of simulation-based calibration: histograms, and how far their distribution is from uniform."""
+"""Draw ranks of simulation-based calibration: histograms, and the distance of their distribution from uniform."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scipy.stats import binom
 from bayesnmf.calibration import Calibration
 from bayesnmf.checks import check_choice, check_count, check_words
 from bayesnmf.plots.checks import check_calibrations
-from bayesnmf.plots.style import QUIET, SMALL, Look, bare, looks, panels, share_legend, wrapped
+from bayesnmf.plots.style import QUIET, SMALL, Look, grid_shape, hide_frame, looks_of_fits, make_panels, share_legend
 
 Array = NDArray[Any]
 BAND, SIMULATED_BANDS = 0.99, 2000
@@ -29,25 +29,26 @@ def calibration(
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
 ) -> Array:
-    """Draw rank histograms, and beneath them how far the distribution of ranks is from uniform.
+    """Draw rank histograms, and below them the difference of the ranks' distribution from a uniform one.
 
-    Histograms are relative to what uniform ranks have in a bin on average, with the band that holds the count in a bin
-    with probability 99 %. Beneath is the empirical distribution function of the ranks less that of uniform ones, with
-    ArviZ's band, which holds the whole curve with probability 99 % ([1]_). A ∪ among histograms is posteriors that are
-    too narrow; a slope, bias. Several calibrations are drawn over each other. Titles give the p-values of
-    `Calibration.p_values`; bands are of the calibration with fewest simulations.
+    Histograms are relative to the mean number of uniform ranks in a bin, with a band that contains a bin's number with
+    probability 99 %. Below is the empirical distribution function of the ranks minus that of uniform ranks, with
+    ArviZ's band, which contains the whole curve with probability 99 % ([1]_). A ∪-shaped histogram means posteriors
+    that are too narrow; a sloping one, bias. Several calibrations are drawn over each other. Titles give the p-values
+    of `Calibration.p_values`; bands are those of the calibration with the fewest simulations.
 
     Parameters
     ----------
     results : Calibration or mapping of str to Calibration
+        Calibrations to draw.
     quantities : iterable of str, optional
-        Those in all of the calibrations, by default.
+        Names of the quantities; by default those in all of the calibrations.
     bins : int
-        Of the histograms.
+        Number of bins of the histograms.
     axes : array of Axes, optional
-        (2, quantities).
+        Axes to draw on, of shape (2, quantities).
     figsize : tuple of float, optional
-        Inches.
+        Width and height in inches.
 
     Returns
     -------
@@ -67,13 +68,13 @@ def calibration(
     p_values = {label: result.p_values() for label, result in named.items()}
     for quantity, (upper, lower) in zip(chosen, grid.T, strict=True):
         _draw_bands(upper, lower, fewest, bins)
-        for label, look in looks(named).items():  # type: ignore[arg-type]
+        for label, look in looks_of_fits(named).items():  # type: ignore[arg-type]
             result = named[label]
             pit = result.pit[:, result.quantities.index(quantity)]
             _draw_histogram(upper, pit, bins, look, filled=len(named) == 1)
             _draw_difference(lower, pit, look, label)
-        said = {label: p[quantity] for label, p in p_values.items()}
-        upper.set_title(f"{quantity.replace('_', ' ')}\n{_p_words(said)}", fontsize=9)
+        ranked = {label: p[quantity] for label, p in p_values.items()}
+        upper.set_title(f"{quantity.replace('_', ' ')}\n{_p_words(ranked)}", fontsize=9)
     for row, label in zip(grid, ("simulations ÷ expected", "ECDF − uniform"), strict=True):
         for ax in row:
             if ax is row[0] or ax.get_subplotspec().is_first_col():
@@ -85,7 +86,7 @@ def calibration(
 
 
 def _chosen(named: Mapping[str, Calibration], quantities: Iterable[str] | None) -> list[str]:
-    """Return the quantities asked for, or those that all calibrations have."""
+    """Return the requested quantities, or those that all calibrations have."""
     first, *others = named.values()
     shared = [name for name in first.quantities if all(name in other.quantities for other in others)]
     if quantities is None:
@@ -94,12 +95,12 @@ def _chosen(named: Mapping[str, Calibration], quantities: Iterable[str] | None) 
 
 
 def _grid(count: int, figsize: Any, axes: Any) -> tuple[Array, Any]:
-    """Return axes (2, count), on a new figure in blocks of two rows."""
+    """Return axes (2, count); on a new figure, in blocks of two rows."""
     if axes is not None:
-        return panels((2, count), (1, 1), None, axes)
-    blocks, columns = wrapped(count, 2.9)
+        return make_panels((2, count), (1, 1), None, axes)
+    blocks, columns = grid_shape(count, 2.9)
     size = (2.9 * columns, 3.6 * blocks + 0.8)
-    made, figure = panels((2 * blocks, columns), size, figsize)
+    made, figure = make_panels((2 * blocks, columns), size, figsize)
     for spare in range(count, blocks * columns):
         for part in range(2):
             made[2 * (spare // columns) + part, spare % columns].remove()
@@ -121,7 +122,7 @@ def _draw_bands(upper: Axes, lower: Axes, simulations: int, bins: int) -> None:
 
 @lru_cache(maxsize=32)
 def ecdf_band(simulations: int) -> tuple[Array, Array, Array]:
-    """Points, and the ends of ArviZ's simultaneous band of the empirical distribution function of that many PIT."""
+    """Return points, and the ends of ArviZ's simultaneous band for the ECDF of this number of PIT values."""
     from arviz_stats.ecdf_utils import ecdf_pit
 
     at, _, low, high = ecdf_pit(np.linspace(0, 1, simulations), BAND, SIMULATED_BANDS)
@@ -150,12 +151,12 @@ def _dress(ax: Axes) -> None:
     ax.set_xlim(0, 1)
     ax.set_xticks([0, 0.5, 1], ["0", "½", "1"])
     ax.tick_params(labelsize=SMALL)
-    bare(ax)
+    hide_frame(ax)
 
 
-def _p_words(said: Mapping[str, float]) -> str:
-    """Write p-values, in as many lines as fit above a panel."""
-    values = {label: "< 0.001" if p < 0.001 else f"{p:.3f}" for label, p in said.items()}
+def _p_words(p_values: Mapping[str, float]) -> str:
+    """Return p-values as text, in as many lines as fit above a panel."""
+    values = {label: "< 0.001" if p < 0.001 else f"{p:.3f}" for label, p in p_values.items()}
     if len(values) == 1:
         return f"p {next(iter(values.values()))}"
     words = [f"{label} {p}".replace(" ", "\N{NO-BREAK SPACE}") for label, p in values.items()]
@@ -165,5 +166,5 @@ def _p_words(said: Mapping[str, float]) -> str:
 def _headline(named: Mapping[str, Calibration]) -> str:
     models = dict.fromkeys(result.model for result in named.values())
     counts = {result.simulations for result in named.values()}
-    said = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-    return f"Ranks of the truth among posterior draws: {', '.join(models)}, {said} simulations"
+    number = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+    return f"Ranks of the truth among posterior draws: {', '.join(models)}, {number} simulations"

@@ -1,4 +1,4 @@
-"""Checks of what the figures are asked to draw; every message names the argument, the rule and the cure."""
+"""Checks of the arguments of figures; every message names the argument, the rule and the cure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bayesnmf.results.checks import found_in
 
 
 def check_fits(fits: Any) -> Mapping[str, Fit]:
-    """Return the mapping of labels to fits; a single fit is labelled by its method."""
+    """Return the mapping of labels to fits; label a single fit by its method."""
     if isinstance(fits, Fit):
         return {fits.method: fits}
     if not isinstance(fits, Mapping) or not all(isinstance(fit, Fit) for fit in fits.values()):
@@ -30,22 +30,22 @@ def check_fits(fits: Any) -> Mapping[str, Fit]:
 
 
 def check_mapping(fits: Any) -> None:
-    """Refuse a fit by itself where fits are compared with one another."""
+    """Refuse a single fit where several are compared."""
     if isinstance(fits, Fit):
         raise TypeError("fits must map labels to fits, as in {'map': one, 'vi': other}: found a single fit")
 
 
 def check_groups(groups: Any, row_names: np.ndarray) -> tuple[np.ndarray, list[Any]]:
-    """Return the group of each row as an array of text (n,), and the groups in order; one group where none is given.
+    """Return the group of each row as text (n,), and the groups in order; a single group if `groups` is None.
 
-    A mapping or a Series is looked up by row name, names compared as text.
+    A mapping or a Series is looked up by row name, compared as text.
     """
     n = len(row_names)
     if groups is None:
         return np.full(n, "", dtype=object), [""]
     if isinstance(groups, str) or not isinstance(groups, Iterable):
         raise TypeError(f"groups must be a list, a mapping or a Series: found {groups!r}; give one entry for each row")
-    categories = getattr(getattr(groups, "cat", groups), "categories", ())  # of a pandas Categorical or Series of it
+    categories = getattr(getattr(groups, "cat", groups), "categories", ())  # for a pandas Categorical or its Series
     if hasattr(groups, "to_dict"):
         groups = groups.to_dict()
     if isinstance(groups, Mapping):
@@ -61,7 +61,7 @@ def check_groups(groups: Any, row_names: np.ndarray) -> tuple[np.ndarray, list[A
     if len(labels) != n:
         raise ValueError(f"groups must have one entry for each of {n} rows: found {len(labels)}")
     present = set(labels)
-    order = dict.fromkeys([*map(str, categories), *labels])  # a missing value is in no category
+    order = dict.fromkeys([*map(str, categories), *labels])  # a missing value has no category
     return labels, [name for name in order if name in present]
 
 
@@ -81,27 +81,27 @@ def check_matchable(fits: Mapping[str, Fit]) -> None:
 
 
 def check_same_unit(proportions: Mapping[str, bool]) -> None:
-    """Refuse to draw proportions and counts on one axis."""
+    """Refuse to draw proportions and counts on the same axis."""
     if len(set(proportions.values())) > 1:
         mixed = ", ".join(f"{label!r}: {'proportions' if p else 'counts'}" for label, p in proportions.items())
-        raise ValueError(f"fits must state their loadings in one unit: found {mixed}; draw one figure for each unit")
+        raise ValueError(f"fits must have loadings in one unit: found {mixed}; draw one figure for each unit")
 
 
 def check_image_shape(shape: Any, features: int) -> tuple[int, int]:
-    """Return the height and width of images that hold all features."""
+    """Return the height and width of images that have one pixel for each feature."""
     if len(shape) != 2 or shape[0] * shape[1] != features:
         raise ValueError(f"image_shape must be (height, width) with {features} pixels: found {shape}")
     return int(shape[0]), int(shape[1])
 
 
 def check_axes(found: int, needed: int) -> None:
-    """Refuse another number of axes than there are panels."""
+    """Refuse a number of axes that differs from the number of panels."""
     if found != needed:
-        raise ValueError(f"axes must be {needed} axes, one a panel: found {found}; leave axes out for a new figure")
+        raise ValueError(f"axes must be {needed} axes, one for each panel: found {found}; or leave axes out")
 
 
 def check_any_objective(found: int, methods: Iterable[str]) -> None:
-    """Refuse to draw objectives where no fit has one."""
+    """Refuse to draw objectives if no fit has one."""
     if not found:
         listed = ", ".join(map(repr, methods))
         noisy = "" if "svi" in methods else ", those by 'svi' with plots.objectives(fit)"
@@ -112,7 +112,7 @@ def check_any_objective(found: int, methods: Iterable[str]) -> None:
 
 
 def check_one_problem(fits: Mapping[str, Fit]) -> None:
-    """Refuse objectives that have no common best, being those of other counts, ranks or priors."""
+    """Refuse objectives that are not comparable because of different counts, ranks or priors."""
     label, first = next(iter(fits.items()))
     for other, fit in fits.items():
         alike = {
@@ -122,19 +122,19 @@ def check_one_problem(fits: Mapping[str, Fit]) -> None:
         }
         if not all(alike.values()):
             raise ValueError(
-                "fits of one objective must be of the same counts, rank and priors, since they are held against one "
+                "fits with one kind of objective must have the same counts, rank and priors, to compare them with one "
                 f"best: {other!r} and {label!r} differ in {', '.join(name for name in alike if not alike[name])}; "
                 "draw one figure for each, or plots.objectives"
             )
 
 
 def check_best(best: Any, highest: Mapping[str, float], slack: float) -> None:
-    """Refuse a best objective below what a fit has reached, or one for several kinds of objective."""
+    """Refuse a best objective below one that a fit has reached, or one for several kinds of objective."""
     if isinstance(best, bool) or not isinstance(best, (int, float, np.number)) or not np.isfinite(best):
         raise TypeError(f"best must be a finite number, in nats: found {best!r}")
     if len(highest) > 1:
         raise ValueError(
-            f"best is of one kind of objective, and fits have {len(highest)}; draw one figure for each kind"
+            f"best must belong to one kind of objective, but fits have {len(highest)}; draw one figure for each kind"
         )
     (reached,) = highest.values()
     if best < reached - slack:
@@ -142,47 +142,47 @@ def check_best(best: Any, highest: Mapping[str, float], slack: float) -> None:
 
 
 def check_no_priors(priors: Any) -> None:
-    """Refuse priors beside a fit, which has its own."""
+    """Refuse priors together with a fit, which has its own."""
     if priors is not None:
-        raise ValueError("priors must be left out where a fit is given, whose own are drawn; or give its model by name")
+        raise ValueError("priors must be left out if model is a fit, as its own are drawn; or give a model's name")
 
 
 def check_pair(x: Any, y: Any, fits: Mapping[str, Fit]) -> tuple[str, str]:
     """Return the labels of two fits of the same counts, by default the first two."""
     labels = list(fits)
     if len(labels) < 2:
-        raise ValueError(f"fits must be at least two to be drawn against one another: found {labels}")
+        raise ValueError(f"fits must be at least two, to compare them: found {labels}")
     x = check_choice(labels[0] if x is None else x, "x", labels)
     y = check_choice(next(label for label in labels if label != x) if y is None else y, "y", labels)
     if not np.array_equal(fits[x].row_names, fits[y].row_names):
-        raise ValueError(f"fits must be of the same rows in the same order: those of {x!r} and {y!r} differ")
+        raise ValueError(f"fits must have the same rows in the same order: those of {x!r} and {y!r} differ")
     if not same_counts(fits[x].counts, fits[y].counts):
-        raise ValueError(f"fits must be of the same counts: those of {x!r} and {y!r} differ; fit the same counts")
+        raise ValueError(f"fits must have the same counts: those of {x!r} and {y!r} differ; fit the same counts")
     return x, y
 
 
 def check_others(fits: Mapping[str, Fit], reference: str) -> None:
-    """Refuse to hold a reference against nothing."""
+    """Refuse a reference that has no other fit to be compared with."""
     if len(fits) < 2:
-        raise ValueError(f"fits must hold another fit than the reference {reference!r}; add one, as in {{'vi': fit}}")
+        raise ValueError(f"fits must contain a fit besides the reference {reference!r}; add one, as in {{'vi': fit}}")
 
 
 def check_predictive(given: Any, kind: type) -> None:
-    """Refuse anything but predictive checks, or a fit they can be made of."""
+    """Refuse anything but predictive checks or a fit."""
     if not isinstance(given, Fit | kind):
         raise TypeError(
-            f"checks must be what bayesnmf.predictive_checks returns, or a Fit: found {type(given).__name__}"
+            f"checks must be a result of bayesnmf.predictive_checks, or a Fit: found {type(given).__name__}"
         )
 
 
 def check_selection(given: Any, kind: type) -> None:
     """Refuse anything but the result of `bayesnmf.select`."""
     if not isinstance(given, kind):
-        raise TypeError(f"selection must be what bayesnmf.select returns: found {type(given).__name__}")
+        raise TypeError(f"selection must be a result of bayesnmf.select: found {type(given).__name__}")
 
 
 def check_calibrations(results: Any) -> Mapping[str, Calibration]:
-    """Return calibrations by label; a single one is labelled by its method."""
+    """Return calibrations by label; label a single one by its method."""
     if isinstance(results, Calibration):
         return {results.method: results}
     if not isinstance(results, Mapping) or not all(isinstance(result, Calibration) for result in results.values()):

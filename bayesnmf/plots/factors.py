@@ -1,4 +1,4 @@
-"""The components of several fits beside one another."""
+"""Draw the components of several fits side by side."""
 
 from __future__ import annotations
 
@@ -14,7 +14,18 @@ from bayesnmf.checks import check_choice, check_count
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.plots.checks import check_fits, check_image_shape
-from bayesnmf.plots.style import QUIET, SMALL, Look, bare, hide_spare, looks, panels, share_legend, shorten, wrapped
+from bayesnmf.plots.style import (
+    QUIET,
+    SMALL,
+    Look,
+    grid_shape,
+    hide_frame,
+    hide_spare,
+    looks_of_fits,
+    make_panels,
+    share_legend,
+    shorten,
+)
 from bayesnmf.plots.summaries import Interval, match_fits, normalised_components, summarise
 
 Array = NDArray[Any]
@@ -30,26 +41,26 @@ def components(
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
 ) -> Array:
-    """Draw matched components: images, or the features of greatest weight with 90 % intervals.
+    """Draw matched components: images, or the features of largest weight with 90 % intervals.
 
-    Every component is divided by its sum, so that its entries are shares of one.
+    Every component is divided by its sum, so its entries are shares.
 
     Parameters
     ----------
     fits : mapping of str to Fit, or Fit
-        Of the same rank and features. Their components are matched to those of the reference.
+        Fits of the same rank and features. Their components are matched to those of the reference.
     image_shape : tuple of int, optional
-        Height and width where features are pixels: one row of images a fit, one column a component. The colours of
-        a column share one scale, from 0 to the column's largest entry. Posterior means are shown (modes under map),
-        with the cosine to the reference below.
+        Height and width of images whose pixels are the features: there is one row for each fit, one column for each
+        component. The images of a column share one colour scale, from 0 to the column's largest entry. They show
+        posterior means (modes for map), with the cosine to the reference below.
     n_features : int
-        Without `image_shape`: how many features `top_features` shows for each component.
+        Number of features for each component without `image_shape`, as in `top_features`.
     reference : str, optional
-        Label of the fit that fixes the order; the first by default.
+        Label of the fit that determines the order; by default the first.
     axes : array of Axes, optional
-        (fits, K) for images, K otherwise.
+        Axes to draw on: (fits, K) for images, K otherwise.
     figsize : tuple of float, optional
-        Inches.
+        Width and height in inches.
 
     Returns
     -------
@@ -75,25 +86,25 @@ def top_features(
 ) -> Array:
     """Draw the leading features of each component as bars, with posterior medians and 90 % intervals of every fit.
 
-    Grey bars are the posterior medians of the reference (modes under map and bld), as shares of the component.
-    Markers are those of each fit, lines run from the 5 to the 95 % quantile; a point estimate has no line.
+    Grey bars are the posterior medians of the reference (modes for map and bld), as shares of the component. Each fit
+    has a marker, and a line from the 5 to the 95 % quantile; a point estimate has no line.
 
     Parameters
     ----------
     fits : mapping of str to Fit, or Fit
-        Of the same rank and features. Their components are matched to those of the reference.
+        Fits of the same rank and features. Their components are matched to those of the reference.
     n : int
-        Features shown for each component.
+        Number of features for each component.
     order : {"weight", "lift"}
-        Which features lead, in the reference. "weight": those of greatest share. "lift": those of greatest
-        share × log(share / mean share over all components), which are common here and rare elsewhere; a black tick
-        marks the mean share.
+        Order of the features, in the reference. "weight": by share. "lift": by share × log(share / mean share over
+        all components), which is large for features that are common here and rare elsewhere; a black tick marks the
+        mean share.
     reference : str, optional
-        Label of the fit that chooses the features and the order of the components; the first by default.
+        Label of the fit that determines the features and the order of the components; by default the first.
     axes : array of Axes, optional
-        K axes.
+        Axes to draw on, K of them.
     figsize : tuple of float, optional
-        Inches.
+        Width and height in inches.
 
     Returns
     -------
@@ -106,9 +117,9 @@ def top_features(
     shares = normalised_components(fits[reference])
     top = leading_features(shares, n, order)
     rank, shown = top.shape
-    shape = wrapped(rank, 3.6)
+    shape = grid_shape(rank, 3.6)
     height = max(0.24, 0.07 * len(fits) + 0.08) * shown + 0.95
-    grid, figure = panels(shape if axes is None else (1, rank), (3.6 * shape[1], height * shape[0] + 0.7),
+    grid, figure = make_panels(shape if axes is None else (1, rank), (3.6 * shape[1], height * shape[0] + 0.7),
                           figsize, axes)  # fmt: skip
     chosen = hide_spare(grid, rank)
     _top_features(chosen, fits, top, reference, orders)
@@ -125,12 +136,12 @@ def top_features(
 
 
 def leading_features(shares: Array, n: int, order: str) -> Array:
-    """Positions of the `n` leading features of each component, (K, n), of shares (K, m)."""
+    """Return positions of the `n` leading features of each component, (K, n), given shares (K, m)."""
     score = shares
     if order == "lift":
         mean = shares.mean(axis=0)
         score = xlogy(shares, shares / np.where(mean > 0, mean, 1.0))
-    return np.lexsort((-shares, -score), axis=1)[:, :n]  # by share where there is no lift, as at rank 1
+    return np.lexsort((-shares, -score), axis=1)[:, :n]  # by share if there is no lift, as at rank 1
 
 
 def _images(
@@ -141,7 +152,7 @@ def _images(
     height, width = check_image_shape(image_shape, features)
     side = float(np.clip(14 / rank, 0.8, 1.4))
     size = (side * rank + 1.1, (side * height / width + 0.3) * len(fits) + 0.7)
-    grid, figure = panels((len(fits), rank), size, canvas[1], canvas[0])
+    grid, figure = make_panels((len(fits), rank), size, canvas[1], canvas[0])
     images = np.stack([normalised_components(fit)[orders[label]] for label, fit in fits.items()])
     for row, (label, fit) in enumerate(fits.items()):
         cosines = np.diagonal(alignment.cosine(fit.components[orders[label]], target))
@@ -153,7 +164,7 @@ def _images(
     for k, ax in enumerate(grid[0]):
         ax.set_title(f"component {k}" if rank <= 10 else str(k), fontsize=9)
     if figure is not None:
-        title = "Components, each summing to 1; one colour scale a column (white: 0)"
+        title = "Components, each summing to 1; one colour scale for each column (white: 0)"
         note = f"\ncos: cosine to the component of {reference}" if len(fits) > 1 else ""
         figure.suptitle(title + note, fontsize=10)
     return grid
@@ -172,7 +183,7 @@ def _top_features(axes: Array, fits: Mapping[str, Fit], top: Array, reference: s
     for k, ax in enumerate(axes):
         names = [shorten(name, 22) for name in fits[reference].feature_names[top[k]]]
         _bars(ax, intervals[reference].middle[k], names, f"component {k}")
-        for place, (label, look) in enumerate(looks(fits).items()):
+        for place, (label, look) in enumerate(looks_of_fits(fits).items()):
             offset = (place - (len(fits) - 1) / 2) * 0.7 / len(fits)
             _points(ax, intervals[label], k, (label, look), offset)
         ax.set_xlim(left=-0.02 * ax.get_xlim()[1])  # room for markers at 0
@@ -189,8 +200,8 @@ def _bars(ax: Axes, values: Array, names: list[str], title: str) -> None:
     ax.set_title(title, fontsize=10)
     ax.set_xlabel("share of the component", fontsize=SMALL)
     ax.axvline(0, color=QUIET, linewidth=0.8)
-    bare(ax)
-    ax.spines["left"].set_visible(False)  # the line at 0 stands for it
+    hide_frame(ax)
+    ax.spines["left"].set_visible(False)  # the line at 0 replaces it
 
 
 def _points(ax: Axes, interval: Interval, k: int, named: tuple[str, Look], offset: float) -> None:

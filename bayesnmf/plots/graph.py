@@ -1,4 +1,4 @@
-"""A model drawn as a plate diagram, from its NumPyro program."""
+"""Draw a model as a plate diagram, read from its NumPyro program."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.plots.checks import check_no_priors
-from bayesnmf.plots.style import QUIET, SMALL, panels
+from bayesnmf.plots.style import QUIET, SMALL, make_panels
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_family
 from bayesnmf.priors.specification import MODELS, PARAMETER
 
-# The program is traced at sizes that all differ, so that the length of an axis tells which one it is.
+# The program is traced with sizes that all differ, so that the length of an axis identifies it.
 ROWS, FEATURES, RANK = 3, 5, 2
 STAND_IN = np.pad(np.ones((1, FEATURES - 1)), ((0, ROWS - 1), (1, 0)))
 STAND_IN[1, :3] = 1
 AXES = {ROWS: ("row",), FEATURES: ("feature",), RANK: ("component",), int(STAND_IN.sum()): ("row", "feature")}
 LETTERS = {"row": "n", "feature": "m", "component": "K"}
-SAID = {"PoissonProduct": "Poisson", "ImproperUniform": "flat", "Delta": "sum", "Simplex()": "simplex"}
+SHORT_LABELS = {"PoissonProduct": "Poisson", "ImproperUniform": "flat", "Delta": "sum", "Simplex()": "simplex"}
 BESIDE = {"row": -1.0, "feature": 1.0, "component": 0.0}
 COLOURS = {"row": "#0072B2", "feature": "#009E73", "component": "#D55E00"}
 RADIUS, STEP, SPREAD = 0.33, 1.2, 1.3
@@ -37,9 +37,9 @@ MARGINS = {  # left, below, right, above
 
 
 class Node(NamedTuple):
-    """A site: what it is drawn from, its plates, the sites that it hangs on, and how it is shown."""
+    """A site: its distribution, its plates, its parents, and how it is drawn."""
 
-    said: str
+    label: str
     plates: tuple[str, ...]
     parents: tuple[str, ...]
     observed: bool
@@ -56,24 +56,25 @@ def model_graph(
 ) -> Axes:
     """Draw a model as a plate diagram, read from its NumPyro program.
 
-    Circles are random, the shaded one is observed, a square is a parameter without a prior; the distribution stands
-    inside. A box holds what there is one of for every row, feature or component. The sites, their distributions and
-    what hangs on what are those that `numpyro.infer.inspect.get_model_relations` finds in ``bayesnmf.models``; the
-    boxes are the axes of the sites' values. Under dirichlet_poisson the program's Poisson counts are
-    multinomial once the totals of the rows are given.
+    Circles are random variables, the shaded one is observed, and a square is a parameter without a prior; each contains
+    its distribution. A box contains the sites that are repeated for every row, feature or component. The sites, their
+    distributions and their dependencies are found by `numpyro.infer.inspect.get_model_relations` in
+    ``bayesnmf.models``; the boxes are the axes of the sites' values. Under dirichlet_poisson, the program's Poisson
+    counts are multinomial given the row totals.
 
     Parameters
     ----------
     model : str or Fit
-        Name of a model; of a fit its model and priors, and its sizes in the boxes.
+        Name of a model, or a fit, whose model, priors and sizes are drawn.
     priors : Priors, optional
-        Their families decide the distributions; by default those of the model. Not beside a fit, which has its own.
+        Priors whose families are drawn; by default those of the model. Not allowed together with a fit.
     augmented : bool
-        Draw the program with the allocations S_ijk of the counts to components, of which there is one for each
-        component and cell that is not 0, and whose sum is the count.
+        Whether to draw the program with the allocations S_ijk of the counts to components. There is one for each
+        component and nonzero cell, and they sum to the count.
     axes : Axes, optional
+        Axes to draw on instead of new ones.
     figsize : tuple of float, optional
-        Inches.
+        Width and height in inches.
 
     Returns
     -------
@@ -90,7 +91,7 @@ def model_graph(
     nodes = read_program(model, Priors() if priors is None else priors, augmented)
     places = arrange(nodes)
     width, height = np.ptp(list(places.values()), axis=0)
-    grid, _ = panels((1, 1), (0.95 * width + 1.9, 0.95 * height + 2.2), figsize, axes)
+    grid, _ = make_panels((1, 1), (0.95 * width + 1.9, 0.95 * height + 2.2), figsize, axes)
     canvas: Axes = grid[0, 0]
     for plate in LETTERS:
         _box(canvas, plate, sizes[plate], [places[name] for name, node in nodes.items() if plate in node.plates])
@@ -110,9 +111,9 @@ def model_graph(
 
 
 def read_program(model: str, priors: Priors, augmented: bool) -> dict[str, Node]:
-    """Return the sites of a program in its own order; factors, which are terms of the density alone, are no sites."""
+    """Return the sites of a program in its own order, without factors, which are only terms of the density."""
     from bayesnmf.fitting.numpyro_bridge import hyperparameters, load_program
-    from bayesnmf.models.likelihood import as_observation  # first: ArviZ leaves a NumPyro that its parts would tear
+    from bayesnmf.models.likelihood import as_observation  # first: ArviZ may leave a partly loaded NumPyro
 
     module, observation = load_program(model), as_observation(STAND_IN)
     program = module.augmented if augmented else module.program
@@ -120,27 +121,29 @@ def read_program(model: str, priors: Priors, augmented: bool) -> dict[str, Node]
     from numpyro.infer import init_to_uniform
     from numpyro.infer.inspect import get_model_relations
 
-    sides = {side: hyperparameters(prior) for side, prior in families(model, priors).items()}
+    sides = {side: hyperparameters(prior) for side, prior in scalar_priors(model, priors).items()}
     arguments = {"size": (ROWS, FEATURES), "rank": RANK, **sides}
     relations = get_model_relations(program, (observation,), arguments)
-    started = substitute(seed(program, 0), substitute_fn=init_to_uniform)  # a flat prior cannot be drawn from
+    started = substitute(seed(program, 0), substitute_fn=init_to_uniform)  # a flat prior cannot be sampled
     sites = trace(started).get_trace(observation, **arguments)
     nodes = {}
     for name, site in sites.items():
         if name in relations["param_constraint"]:
-            said, random = relations["param_constraint"][name], False
+            label, random = relations["param_constraint"][name], False
         elif name in relations["sample_dist"] and relations["sample_dist"][name] != "Unit":
-            said, random = relations["sample_dist"][name], True
+            label, random = relations["sample_dist"][name], True
         else:
             continue
         parents = relations["sample_sample"].get(name, []) + relations["sample_param"].get(name, [])
         plates = tuple(dict.fromkeys(plate for size in shape_of(site) for plate in AXES[size]))
-        nodes[name] = Node(SAID.get(said, said), plates, tuple(parents), name in relations["observed"], random)
+        nodes[name] = Node(
+            SHORT_LABELS.get(label, label), plates, tuple(parents), name in relations["observed"], random
+        )
     return nodes
 
 
-def families(model: str, priors: Priors) -> dict[str, Any]:
-    """Return priors of the same families, of one number for each hyperparameter: the sizes here are made up."""
+def scalar_priors(model: str, priors: Priors) -> dict[str, Any]:
+    """Return priors of the same families with scalar hyperparameters, as the sizes here are arbitrary."""
     filled = resolve_priors(model, as_counts(STAND_IN), RANK, priors)
     sides: dict[str, Any] = {}
     for side, size in (("loadings", (ROWS, RANK)), ("components", (RANK, FEATURES))):
@@ -153,15 +156,15 @@ def families(model: str, priors: Priors) -> dict[str, Any]:
 
 
 def shape_of(site: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the shape of a site's value; of triplets that of the distribution."""
+    """Return the shape of a site's value; for triplets, the shape of the distribution."""
     return tuple(np.shape(site["value"])) if site["type"] == "param" else tuple(site["fn"].shape())
 
 
-# --- where it stands ----------------------------------------------------------------------------------
+# --- layout -------------------------------------------------------------------------------------------
 
 
-def depths(nodes: Mapping[str, Node]) -> dict[str, int]:
-    """Return how many steps each site stands below those that hang on nothing."""
+def depths_of_sites(nodes: Mapping[str, Node]) -> dict[str, int]:
+    """Return the depth of each site: the number of steps from sites without parents."""
     found: dict[str, int] = {}
     while len(found) < len(nodes):
         for name, node in nodes.items():
@@ -171,14 +174,14 @@ def depths(nodes: Mapping[str, Node]) -> dict[str, int]:
 
 
 def arrange(nodes: Mapping[str, Node]) -> dict[str, tuple[float, float]]:
-    """Place rows on the left, features on the right, and below what a site hangs on.
+    """Return positions: rows on the left, features on the right, and each site below its parents.
 
-    Then the box around the sites of any one axis holds no others: what is of a row and a component stands left
-    above, of a component and a feature right above, of a row and a feature in the middle below, of a row alone
-    further left.
+    Then the box around the sites of an axis contains no other sites: sites of a row and a component are at the upper
+    left, of a component and a feature at the upper right, of a row and a feature at the lower middle, and of a row
+    only farther left.
     """
     places = {}
-    for name, depth in depths(nodes).items():
+    for name, depth in depths_of_sites(nodes).items():
         side = sum(BESIDE[plate] for plate in nodes[name].plates)
         if side and "component" not in nodes[name].plates:
             places[name] = (1.85 * SPREAD * side, -STEP * (depth + 0.45))
@@ -191,21 +194,21 @@ def arrange(nodes: Mapping[str, Node]) -> dict[str, tuple[float, float]]:
 
 
 def _box(ax: Axes, plate: str, size: Any, places: list[tuple[float, float]]) -> None:
-    """Draw a plate around some sites; margins differ, so that no two edges coincide and each name has room."""
+    """Draw a plate around some sites; margins differ, so that edges never coincide and each name has room."""
     left, below, right, above = np.array(MARGINS[plate]) + RADIUS
     x, y = np.min(places, axis=0) - np.array([left, below])
     right_most, top = np.max(places, axis=0) + np.array([right, above])
     width, height = right_most - x, top - y
     look: dict[str, Any] = {"fill": False, "edgecolor": COLOURS[plate], "linewidth": 1.2}
     ax.add_patch(FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=0.12", **look))
-    said = f"{plate}s: {size:,}" if isinstance(size, int) else f"{plate}s: {size}"
+    label = f"{plate}s: {size:,}" if isinstance(size, int) else f"{plate}s: {size}"
     text: dict[str, Any] = {"color": COLOURS[plate], "fontsize": SMALL}
     if plate == "component":
-        ax.text(x + width / 2, top - 0.05, said, ha="center", va="top", **text)
+        ax.text(x + width / 2, top - 0.05, label, ha="center", va="top", **text)
     elif plate == "row":
-        ax.text(x + 0.08, y + 0.05, said, ha="left", va="bottom", **text)
+        ax.text(x + 0.08, y + 0.05, label, ha="left", va="bottom", **text)
     else:
-        ax.text(right_most - 0.08, y + 0.05, said, ha="right", va="bottom", **text)
+        ax.text(right_most - 0.08, y + 0.05, label, ha="right", va="bottom", **text)
 
 
 def _node(ax: Axes, name: str, node: Node, place: tuple[float, float]) -> None:
@@ -220,8 +223,8 @@ def _node(ax: Axes, name: str, node: Node, place: tuple[float, float]) -> None:
         ax.add_patch(Circle(place, RADIUS, **style))
     else:
         ax.add_patch(Rectangle((x - RADIUS, y - RADIUS), 2 * RADIUS, 2 * RADIUS, **style))
-    ax.text(x, y, node.said, ha="center", va="center", fontsize=SMALL - 1, zorder=4)
-    ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # an arrow may pass below
+    ax.text(x, y, node.label, ha="center", va="center", fontsize=SMALL - 1, zorder=4)
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # an arrow may pass behind
     ax.text(x, y - RADIUS - 0.04, name, ha="center", va="top", fontsize=SMALL, zorder=4, bbox=ground)
 
 

@@ -1,4 +1,4 @@
-"""Loadings of chosen rows with their uncertainty, under several fits."""
+"""Draw loadings of chosen rows with their uncertainty, for several fits."""
 
 from __future__ import annotations
 
@@ -12,8 +12,18 @@ from numpy.typing import NDArray
 from bayesnmf.checks import check_fraction, check_names
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.plots.checks import check_fits, check_same_unit
-from bayesnmf.plots.style import SMALL, Look, bare, hide_spare, looks, panels, share_legend, shorten, wrapped
-from bayesnmf.plots.summaries import Interval, match_fits, proportions, summarise
+from bayesnmf.plots.style import (
+    SMALL,
+    Look,
+    grid_shape,
+    hide_frame,
+    hide_spare,
+    looks_of_fits,
+    make_panels,
+    share_legend,
+    shorten,
+)
+from bayesnmf.plots.summaries import Interval, has_proportions, match_fits, summarise
 
 Array = NDArray[Any]
 
@@ -27,26 +37,26 @@ def loadings_intervals(
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
 ) -> Array:
-    """Draw posterior medians and central intervals of the loadings of chosen rows, one panel a row.
+    """Draw posterior medians and central intervals of the loadings of chosen rows, one panel for each row.
 
-    A fit by map, which has no posterior, is a bare point. Loadings are counts under Gamma priors (in the scale where
-    the components sum to 1), and proportions under Dirichlet priors; the two are not drawn together. Quantiles of vi
-    and svi are those of q, in closed form; those of gibbs and nuts are of the draws.
+    A point estimate has no interval. Loadings are counts under Gamma priors (on the scale on which components sum to
+    1), and proportions under Dirichlet priors; the two cannot be drawn together. Quantiles are those of q, in closed
+    form, for vi and svi, and those of the draws for gibbs and nuts.
 
     Parameters
     ----------
     fits : mapping of str to Fit, or Fit
-        Of the same rank and features. Their components are matched to those of the reference.
+        Fits of the same rank and features. Their components are matched to those of the reference.
     rows : iterable of names
-        As in ``fit.row_names``, compared as text; a single name will do.
+        Names in ``fit.row_names``, compared as text, or a single name.
     interval : float
-        Probability inside the interval, the same outside on either end.
+        Probability inside the interval; the rest is split equally between both ends.
     reference : str, optional
-        Label of the fit that fixes the order; the first by default.
+        Label of the fit that determines the order; by default the first.
     axes : array of Axes, optional
-        One for each row.
+        Axes to draw on, one for each row.
     figsize : tuple of float, optional
-        Inches.
+        Width and height in inches.
 
     Returns
     -------
@@ -56,21 +66,21 @@ def loadings_intervals(
     fits = check_fits(fits)
     reference, orders = match_fits(fits, reference)
     check_fraction(interval, "interval")
-    check_same_unit({label: proportions(fit) for label, fit in fits.items()})
+    check_same_unit({label: has_proportions(fit) for label, fit in fits.items()})
     places = {label: _places(fit, rows) for label, fit in fits.items()}
     names = fits[reference].row_names[places[reference]]
     rank = fits[reference].rank
     width = float(np.clip(0.13 * rank * len(fits) + 1.0, 3.2, 12.0))
-    shape = wrapped(len(names), width)
-    grid, figure = panels(shape if axes is None else (1, len(names)), (width * shape[1], 2.7 * shape[0] + 0.8),
+    shape = grid_shape(len(names), width)
+    grid, figure = make_panels(shape if axes is None else (1, len(names)), (width * shape[1], 2.7 * shape[0] + 0.8),
                           figsize, axes)  # fmt: skip
     chosen = hide_spare(grid, len(names))
-    for turn, (label, look) in enumerate(looks(fits).items()):
+    for turn, (label, look) in enumerate(looks_of_fits(fits).items()):
         found = summarise(fits[label], "loadings", (places[label][:, None], orders[label][None, :]), interval)
         offset = (turn - (len(fits) - 1) / 2) * 0.7 / len(fits)
         for i, ax in enumerate(chosen):
             _draw(ax, found, i, (label, look), offset)
-    _dress(chosen, names, rank, proportions(fits[reference]))
+    _dress(chosen, names, rank, has_proportions(fits[reference]))
     if figure is not None:
         figure.suptitle(f"Loadings: posterior median and central {100 * interval:g} % interval", fontsize=11)
     share_legend(chosen, figure)
@@ -104,4 +114,4 @@ def _dress(axes: Array, names: Array, rank: int, shares: bool) -> None:
         ax.set_ylim(bottom=-0.03 * ax.get_ylim()[1])  # room for markers at 0
         ax.set_xlabel("component", fontsize=9)
         ax.set_ylabel("loading (proportion)" if shares else "loading (counts)", fontsize=9)
-        bare(ax)
+        hide_frame(ax)

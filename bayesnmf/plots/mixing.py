@@ -1,4 +1,4 @@
-"""Whether the chains of Gibbs sampling or Hamiltonian Monte Carlo agree."""
+"""Draw whether the chains of Gibbs sampling or Hamiltonian Monte Carlo agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from bayesnmf.checks import check_count, check_method
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.options import methods_with
-from bayesnmf.plots.style import QUIET, SMALL, bare, panels, share_legend, shorten
+from bayesnmf.plots.style import QUIET, SMALL, hide_frame, make_panels, share_legend, shorten
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import r_hat_and_ess
@@ -30,22 +30,23 @@ class Quantity(NamedTuple):
 
 
 def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Array:
-    """Draw traces and rank plots of the log joint and of the `n` entries that vary most.
+    """Draw traces and rank plots of the log joint and of the `n` entries with the largest variance.
 
-    Entries are taken in turn from the loadings and the components, those of largest posterior variance first. Right
-    of each trace are histograms of the ranks of each chain's draws among those of all chains [1]_: chains that sample
-    the same distribution have flat ones, at the dashed line. Titles give R-hat and the bulk effective sample size.
+    Entries are taken alternately from the loadings and the components, in order of decreasing posterior variance. To
+    the right of each trace are histograms of the ranks of each chain's draws among the draws of all chains [1]_: if
+    chains sample the same distribution, they are flat, at the dashed line. Titles give R-hat and the bulk effective
+    sample size.
 
     Parameters
     ----------
     fit : Fit
-        By gibbs or nuts.
+        Fit by gibbs or nuts.
     n : int
-        Entries below the log joint.
+        Number of entries below the log joint.
     axes : array of Axes, optional
-        (n + 1, 2).
+        Axes to draw on, of shape (n + 1, 2).
     figsize : tuple of float, optional
-        Inches.
+        Width and height in inches.
 
     Returns
     -------
@@ -61,7 +62,7 @@ def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, floa
     check_count(n, "n", minimum=0)
     posterior: Draws = fit.posterior  # type: ignore[assignment]
     quantities = [Quantity("log joint (nats)", trace_of_kept(fit)), *widest_entries(fit, posterior, n)]
-    grid, figure = panels((len(quantities), 2), (10, 2.1 * len(quantities) + 0.8), figsize, axes)
+    grid, figure = make_panels((len(quantities), 2), (10, 2.1 * len(quantities) + 0.8), figsize, axes)
     colours = chain_colours(len(fit.trace))
     for row, quantity in zip(grid, quantities, strict=True):
         _draw_trace(row[0], quantity, colours)
@@ -75,12 +76,12 @@ def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, floa
 
 
 def chain_colours(number: int) -> list[Any]:
-    """One colour a chain, evenly spaced along viridis, short of its light end."""
+    """Return one colour for each chain, evenly spaced along viridis without its light end."""
     return list(mpl.colormaps["viridis"](np.linspace(0, 0.85, number)))
 
 
 def widest_entries(fit: Fit, posterior: Draws, n: int) -> list[Quantity]:
-    """Entries of largest posterior variance, in turn of the loadings and of the components."""
+    """Return the entries of largest posterior variance, alternately from the loadings and the components."""
     names = (fit.row_names, fit.feature_names)
     loadings = _by_variance(posterior.loadings, n)
     components = _by_variance(posterior.components, n)
@@ -97,7 +98,7 @@ def widest_entries(fit: Fit, posterior: Draws, n: int) -> list[Quantity]:
 
 
 def rank_counts(draws: Array, bins: int) -> tuple[Array, Array]:
-    """Bin edges, and how many draws of each chain (chains, bins) have their rank among all draws in each bin."""
+    """Return bin edges, and for each chain the number of its draws (chains, bins) with ranks in each bin."""
     ranks = rankdata(draws, method="average").reshape(draws.shape)
     edges = np.linspace(0.5, draws.size + 0.5, bins + 1)
     return edges, np.stack([np.histogram(chain, edges)[0] for chain in ranks])
@@ -120,7 +121,7 @@ def _draw_trace(ax: Axes, quantity: Quantity, colours: list[Any]) -> None:
     ax.set_title(f"R-hat {r_hat:.3f}, ESS {ess:,.0f} of {quantity.draws.size:,} draws", fontsize=9)
     ax.set_ylabel(quantity.name, fontsize=9)
     ax.tick_params(labelsize=SMALL)
-    bare(ax)
+    hide_frame(ax)
 
 
 def _draw_ranks(ax: Axes, quantity: Quantity, colours: list[Any]) -> None:
@@ -134,4 +135,4 @@ def _draw_ranks(ax: Axes, quantity: Quantity, colours: list[Any]) -> None:
     ax.set_title("ranks of each chain", fontsize=9)
     ax.set_ylabel("draws in bin", fontsize=9)
     ax.tick_params(labelsize=SMALL)
-    bare(ax)
+    hide_frame(ax)

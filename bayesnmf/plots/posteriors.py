@@ -1,4 +1,4 @@
-"""Posteriors of several fits against that of one of them, entry by entry."""
+"""Draw the posteriors of several fits against one of them, entry by entry."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from bayesnmf.plots.checks import check_matchable, check_others, check_pair
 from bayesnmf.plots.style import (
     QUIET,
     SMALL,
-    bare,
     colours_of,
+    grid_shape,
+    hide_frame,
     hide_spare,
-    looks,
-    panels,
+    looks_of_fits,
+    make_panels,
     share_legend,
     shorten,
-    wrapped,
 )
 from bayesnmf.priors import simplex
 from bayesnmf.results.checks import check_comparable, check_reference
 
 Array = NDArray[Any]
-SHORT = 100  # axes that span less have a tick within each power of ten
+SHORT = 100  # axes that span less have ticks within each power of ten
 UNITS = dict(zip(QUANTITIES, ("counts", "share of the component", "counts"), strict=True))
 ROWS_AT_ONCE = 500
-ROOM, LOWER = 1.5, 20  # factors on log axes: on either side, and how far below the reference's least value
+ROOM, LOWER = 1.5, 20  # factors on log axes: margin, and distance below the reference's smallest value
 
 
 def posterior_agreement(
@@ -53,28 +53,28 @@ def posterior_agreement(
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
 ) -> Array:
-    """Draw posterior means, and standard deviations, of every fit against those of one of them.
+    """Draw posterior means and standard deviations of every fit against those of a reference fit.
 
-    One column for the loadings, on the scale of the counts, and one for the components, on the simplex, as in
-    `bayesnmf.posterior_agreement`, which gives the same in numbers. Both axes are logarithmic; on the dashed line
-    a fit and the reference agree. Points below a twentieth of the reference's least value are drawn at the edge.
-    Below the line in the lower panels a fit is surer than the reference. Point estimates have no standard
-    deviations and are drawn above alone.
+    One column shows the loadings, on the scale of the counts, and one the components, on the simplex, as in
+    `bayesnmf.posterior_agreement`, which returns the same comparison as numbers. Both axes are logarithmic. On the
+    dashed line a fit and the reference agree; below it, in the lower panels, the fit has a smaller standard deviation.
+    Points below a twentieth of the reference's smallest value are drawn at the edge. Point estimates have no standard
+    deviations and appear in the upper panels only.
 
     Parameters
     ----------
     fits : mapping of str to Fit
-        Of the same model, rank and counts.
+        Fits of the same model, rank and counts.
     reference : str, optional
-        Label of a fit with a posterior; by default the first by nuts, else gibbs, vi, svi.
+        Label of a fit with a posterior; by default the first by nuts, else by gibbs, vi, svi.
     entries : int
-        At most so many entries of either side are drawn, at random.
+        Largest number of entries of each side to draw; entries are chosen at random.
     seed : int
-        Of the entries and of draws from q.
+        Seed of the choice of entries and of the draws from q.
     axes : array of Axes, optional
-        Four: means and below them standard deviations.
+        Four axes to draw on: means, and below them standard deviations.
     figsize : tuple of float, optional
-        Inches.
+        Width and height in inches.
 
     Returns
     -------
@@ -86,44 +86,46 @@ def posterior_agreement(
     base = fits[reference]
     chosen = choose_entries(base, check_count(entries, "entries"), check_count(seed, "seed", minimum=0))
     found = {label: _moments(fit, base, chosen, seed) for label, fit in fits.items()}
-    grid, figure = panels((2, 2), (8.2, 7.6), figsize, axes)
+    grid, figure = make_panels((2, 2), (8.2, 7.6), figsize, axes)
     for column, quantity in enumerate(QUANTITIES[:2]):
         ours = {label: every[quantity] for label, every in found.items()}
         for row, statistic in enumerate(("mean", "sd")):
-            _against(grid[row, column], ours, statistic, fits, reference)
+            _draw_against_reference(grid[row, column], ours, statistic, fits, reference)
             grid[row, column].set_title(f"{quantity}: posterior {statistic}s", fontsize=10)
             grid[row, column].set_xlabel(f"under {shorten(reference)} ({UNITS[quantity]})", fontsize=9)
-            grid[row, column].set_ylabel("under each of the others", fontsize=9)
+            grid[row, column].set_ylabel("in each of the other fits", fontsize=9)
     if figure is not None:
-        figure.suptitle(f"{base.model}, rank {base.rank}: posteriors against {shorten(reference)}", fontsize=11)
+        figure.suptitle(f"{base.model}, rank {base.rank}: posteriors compared with {shorten(reference)}", fontsize=11)
     share_legend(grid, figure)
     return grid
 
 
 def _moments(fit: Fit, base: Fit, chosen: Any, seed: int) -> dict[str, Moments]:
-    """Summarise loadings and components of one fit; the interval is not drawn."""
+    """Return the moments of loadings and components of one fit; their interval is not drawn."""
     drawn = draw_quantities(fit, base, chosen, seed)
     return {quantity: moments(drawn[quantity], 0.5) for quantity in QUANTITIES[:2]}
 
 
-def _against(ax: Axes, ours: Mapping[str, Moments], statistic: str, fits: Mapping[str, Fit], reference: str) -> None:
-    """Draw a statistic of every fit against that of the reference, where it varies; points have no sd."""
+def _draw_against_reference(
+    ax: Axes, ours: Mapping[str, Moments], statistic: str, fits: Mapping[str, Fit], reference: str
+) -> None:
+    """Draw a statistic of every fit against the reference, for entries that vary; point estimates have no sd."""
     kept = ours[reference].varies
     values = {label: getattr(found, statistic)[kept] for label, found in ours.items()
               if label != reference and (statistic == "mean" or found.varies.any())}  # fmt: skip
     across = getattr(ours[reference], statistic)[kept]
-    low, high = _frame(ax, across, list(values.values()))
-    for label, look in looks(fits).items():
+    low, high = _set_up_log_axes(ax, across, list(values.values()))
+    for label, look in looks_of_fits(fits).items():
         if label in values:
             style: dict[str, Any] = {"color": look.colour, "markersize": 3, "alpha": 0.6, "markeredgewidth": 0}
             up = np.clip(values[label], low, high)
             ax.plot(across, up, look.marker, linestyle="none", label=label, clip_on=False, **style)
 
 
-def _frame(ax: Axes, theirs: Array, others: list[Array]) -> tuple[float, float]:
-    """Set up log axes, with the line on which both are the same; return their ends.
+def _set_up_log_axes(ax: Axes, theirs: Array, others: list[Array]) -> tuple[float, float]:
+    """Set up log axes with the line of equality; return their ends.
 
-    They span the reference's values, and those of the others down to a twentieth of its least.
+    They span the reference's values, and the others down to a twentieth of its smallest.
     """
     positive = theirs[theirs > 0]
     least, most = (positive.min(), positive.max()) if len(positive) else (0.1, 1.0)
@@ -142,7 +144,7 @@ def _frame(ax: Axes, theirs: Array, others: list[Array]) -> tuple[float, float]:
     ax.set_ylim(low, high)
     ax.set_aspect("equal")
     ax.tick_params(labelsize=SMALL)
-    bare(ax)
+    hide_frame(ax)
     return float(low), float(high)
 
 
@@ -155,25 +157,25 @@ def loadings_scatter(
     together: bool = False,
     axes: Any = None,
 ) -> Array:
-    """Draw the loadings of one fit against those of another, a point a sample.
+    """Draw the loadings of one fit against those of another, one point for each sample.
 
-    Loadings are on the scale of the counts, the expected counts of a sample that come from a component, so that fits
-    of different models can be drawn against one another. Components of y are matched to those of x. On the dashed
-    line both agree; a panel's title gives the correlation.
+    Loadings are on the scale of the counts: the expected counts of a sample that come from a component. So fits of
+    different models can be compared. Components of y are matched to those of x. On the dashed line both fits agree; a
+    panel's title gives the correlation.
 
     Parameters
     ----------
     fits : mapping of str to Fit
-        Of the same counts and rank; of different models if need be.
+        Fits of the same counts and rank; their models may differ.
     x, y : str, optional
-        Labels of the two fits; by default the first and the next.
+        Labels of the two fits; by default the first two.
     interval : float, optional
-        Probability of central posterior intervals, drawn as bars in both directions where a fit has a posterior; from
-        4,000 draws of q, or from the draws of a sampler.
+        Probability of central posterior intervals, drawn as bars in both directions for fits with a posterior. They
+        come from 4,000 draws of q, or from the draws of a sampler.
     together : bool
-        All components in one panel, told apart by colour, instead of one panel each.
+        Whether to draw all components in one panel, in different colours, instead of one panel each.
     axes : Axes or array of Axes, optional
-        One, or K.
+        Axes to draw on: one, or K.
 
     Returns
     -------
@@ -192,9 +194,9 @@ def loadings_scatter(
     ends = [None if interval is None else _intervals(fits[label], target, interval) for label in (x, y)]
     rank = target.rank
     number = 1 if together else rank
-    shape = wrapped(number, 4.4 if together else 2.7)
+    shape = grid_shape(number, 4.4 if together else 2.7)
     size = (5.4, 4.2) if together else (2.7 * shape[1], 2.7 * shape[0] + 0.5)
-    grid, figure = panels(shape if axes is None else (1, number), size, None, axes)
+    grid, figure = make_panels(shape if axes is None else (1, number), size, None, axes)
     chosen = hide_spare(grid, number)
     colours = colours_of(rank)
     for k in range(rank):
@@ -213,7 +215,7 @@ def loadings_scatter(
 
 
 def _intervals(fit: Fit, target: Fit, interval: float) -> Array | None:
-    """Ends of central intervals of the loadings, (2, n, K), a block of rows at a time; None for a point estimate."""
+    """Return ends of central intervals of the loadings, (2, n, K), by blocks of rows; None for a point estimate."""
     if fit.estimate.kind == "point":
         return None
     n, tail = fit.counts.shape[0], (1 - interval) / 2
@@ -236,7 +238,7 @@ def _scatter(ax: Axes, points: tuple[Array, Array], ends: list[Array | None], k:
 
 
 def _dress(ax: Axes, pair: list[Array], title: str, names: tuple[str, str]) -> None:
-    with np.errstate(invalid="ignore", divide="ignore"):  # loadings that are all the same have no correlation
+    with np.errstate(invalid="ignore", divide="ignore"):  # constant loadings have no correlation
         correlation = np.corrcoef(pair[0].ravel(), pair[1].ravel())[0, 1] if pair[0].size > 1 else np.nan
     most = max(ax.get_xlim()[1], ax.get_ylim()[1])
     ax.plot([0, most], [0, most], color=QUIET, linestyle="--", linewidth=1, zorder=0)
@@ -248,4 +250,4 @@ def _dress(ax: Axes, pair: list[Array], title: str, names: tuple[str, str]) -> N
     ax.set_xlabel(names[0], fontsize=9)
     ax.set_ylabel(names[1], fontsize=9)
     ax.tick_params(labelsize=SMALL)
-    bare(ax)
+    hide_frame(ax)

@@ -1,4 +1,4 @@
-"""Whether the fitted model could have produced the counts: observed against replicated."""
+"""Draw observed counts beside replicated ones: could the fitted model have produced the counts?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bayesnmf.assessment.predictive_checks import PredictiveChecks
 from bayesnmf.assessment.predictive_checks import predictive_checks as replicate_and_compare
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.options import METHODS
-from bayesnmf.plots.style import METHOD_COLOURS, QUIET, SMALL, bare, hide_spare, panels, wrapped
+from bayesnmf.plots.style import METHOD_COLOURS, QUIET, SMALL, grid_shape, hide_frame, hide_spare, make_panels
 from bayesnmf.results.record import trace_of_kept
 
 Array = NDArray[Any]
@@ -25,20 +25,20 @@ def predictive_checks(
 ) -> Array:
     """Draw predictive checks: statistics, row and feature totals, and how often each count occurs.
 
-    Statistics: the histogram of the replicates, and a black line at the observed value; the misfit is another number
-    at every draw, so that of the observed counts has a black histogram. Totals: predictive intervals, sorted by their
-    mean, and the observed totals as points, those outside in black. Last a rootogram: the expected number of cells
-    that hold each count as a bar with its interval, the observed one as a black point, on a square-root scale. Under
-    dirichlet_poisson, where row totals are given, the total and the row totals are left out.
+    Statistics: the histogram of the replicates, and a black line at the observed value; the misfit differs from draw to
+    draw, so the observed counts have a black histogram. Totals: predictive intervals sorted by their mean, and the
+    observed totals as points, black if outside. The last panel is a rootogram: for each count, the expected number of
+    cells with this count as a bar with its interval, and the observed number as a black point, on a square-root scale.
+    Under dirichlet_poisson, row totals are given, so the total and the row totals are left out.
 
     Parameters
     ----------
     checks : PredictiveChecks or Fit
-        What `bayesnmf.predictive_checks` returns; of a Fit it is made, with 200 replicates at most.
+        Result of `bayesnmf.predictive_checks`; for a Fit it is computed, with at most 200 replicates.
     axes : array of Axes, optional
-        One a panel: 8, under dirichlet_poisson 6.
+        Axes to draw on, one for each panel: 8, or 6 under dirichlet_poisson.
     figsize : tuple of float, optional
-        Inches.
+        Width and height in inches.
 
     Returns
     -------
@@ -48,8 +48,8 @@ def predictive_checks(
     statistics = list(found.table.index)
     sides = [side for side in ("rows", "features") if "observed" in getattr(found, side)]
     number = len(statistics) + len(sides) + 1
-    shape = wrapped(number, 3.0)
-    grid, figure = panels(shape if axes is None else (1, number), (3.0 * shape[1], 2.6 * shape[0]), figsize, axes)
+    shape = grid_shape(number, 3.0)
+    grid, figure = make_panels(shape if axes is None else (1, number), (3.0 * shape[1], 2.6 * shape[0]), figsize, axes)
     chosen = hide_spare(grid, number)
     colour = METHOD_COLOURS[found.method]
     for ax, name in zip(chosen, statistics, strict=False):
@@ -59,10 +59,10 @@ def predictive_checks(
     _draw_rootogram(chosen[-1], found, colour)
     for ax in chosen:
         ax.tick_params(labelsize=SMALL)
-        bare(ax)
+        hide_frame(ax)
     if figure is not None:
         figure.suptitle(
-            f"{found.model} by {found.method}: observed against {found.draws} replicated data sets", fontsize=11
+            f"{found.model} by {found.method}: observed and {found.draws} replicated data sets", fontsize=11
         )
     return chosen
 
@@ -94,7 +94,7 @@ def _draw_statistic(ax: Axes, found: PredictiveChecks, name: str, colour: str) -
 
 
 def _bins(values: Array) -> Any:
-    """Edges of a histogram: one bin a whole number where there are few of them, else as NumPy chooses."""
+    """Return edges of a histogram: one bin for each whole number if these are few, else NumPy's choice."""
     low, high = values.min(), values.max()
     if np.all(values == np.rint(values)) and high - low <= 30:
         return np.arange(low - 0.5, high + 1)
@@ -125,11 +125,11 @@ def _draw_rootogram(ax: Axes, found: PredictiveChecks, colour: str) -> None:
     ax.plot(places, np.sqrt(table["observed"]), "o", color=OBSERVED, markersize=3)
     ticks = _square_ticks(float(table[["observed", "high"]].to_numpy().max()))
     ax.set_yticks(np.sqrt(ticks), [f"{tick:,}" for tick in ticks])
-    ax.set_title("how many cells hold each count\n(square-root scale)", fontsize=9)
+    ax.set_title("number of cells with each count\n(square-root scale)", fontsize=9)
     ax.set_xlabel("count", fontsize=SMALL)
 
 
 def _square_ticks(most: float) -> list[int]:
-    """A few round numbers from 0 to `most`, evenly spaced by their square roots."""
+    """Return a few round numbers from 0 to `most`, evenly spaced by their square roots."""
     exact = np.linspace(0, np.sqrt(max(most, 1.0)), 5) ** 2
     return sorted({int(float(f"{value:.1g}")) for value in exact})

@@ -1,4 +1,4 @@
-"""Held-out scores of models and ranks."""
+"""Draw held-out scores of models and ranks."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from matplotlib.axes import Axes
 
 from bayesnmf.assessment.selection import Selection
 from bayesnmf.plots.checks import check_selection
-from bayesnmf.plots.style import MARKERS, QUIET, SMALL, bare, colours_of, panels
+from bayesnmf.plots.style import MARKERS, QUIET, SMALL, colours_of, hide_frame, make_panels
 
 
 def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Axes:
-    """Draw the held-out score against the rank, a line a model, with error bars of one standard error over splits.
+    """Draw the held-out score against the rank, one line for each model, with error bars of one standard error.
 
-    A ring marks the best; a square the smallest rank within one standard error of it, the dashed line. The title says
-    where the best is the largest or the smallest rank that was tried.
+    A ring marks the best score; a square marks the smallest rank within one standard error of it, the dashed line. The
+    title warns if the best rank is the largest or the smallest of those tried.
 
     Parameters
     ----------
     selection : Selection
-        What `bayesnmf.select` returns.
+        Result of `bayesnmf.select`.
     axes : Axes, optional
         Axes to draw on instead of new ones.
     figsize : tuple of float, optional
-        Inches.
+        Width and height in inches.
 
     Returns
     -------
     Axes
     """
     check_selection(selection, Selection)
-    grid, _ = panels((1, 1), (6.5, 4.0), figsize, axes)
+    grid, _ = make_panels((1, 1), (6.5, 4.0), figsize, axes)
     ax: Axes = grid[0, 0]
     table: Any = selection.table
     names = list(dict.fromkeys(table.index.get_level_values("model")))
     ranks = np.unique(table.index.get_level_values("rank"))
-    step = 0.1 * np.min(np.diff(ranks), initial=1.0)  # models often predict alike: side by side they are all seen
+    step = 0.1 * np.min(np.diff(ranks), initial=1.0)  # beside each other, points of equal models stay visible
     beside = {name: step * (place - (len(names) - 1) / 2) for place, name in enumerate(names)}
     for place, (name, colour) in enumerate(zip(names, colours_of(len(names)), strict=True)):
         part = table.loc[name]
@@ -57,5 +57,5 @@ def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, f
     ax.set_title("\n".join([title, *(caution.split(":")[0] for caution in selection.cautions)]), fontsize=10)
     ax.tick_params(labelsize=SMALL)
     ax.legend(fontsize=SMALL, frameon=False)
-    bare(ax)
+    hide_frame(ax)
     return ax

@@ -1,4 +1,4 @@
-"""How alike the components of several fits are."""
+"""Draw the similarity of the components of several fits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.plots.checks import check_mapping, check_matchable
-from bayesnmf.plots.style import SMALL, panels, shorten
+from bayesnmf.plots.style import SMALL, make_panels, shorten
 
 Array = NDArray[Any]
 
@@ -20,15 +20,16 @@ Array = NDArray[Any]
 def agreement(fits: Mapping[str, Fit], *, axes: Axes | None = None, figsize: tuple[float, float] | None = None) -> Axes:
     """Draw the mean cosine of matched components between all pairs of fits, as an annotated heat map.
 
-    Each pair is matched by itself. Colours run from 0 (no feature in common) to 1 (equal up to scale).
+    Each pair is matched separately. Colours run from 0 (no feature in common) to 1 (equal up to scale).
 
     Parameters
     ----------
     fits : mapping of str to Fit
-        Of the same rank and features.
+        Fits of the same rank and features.
     axes : Axes, optional
+        Axes to draw on instead of new ones.
     figsize : tuple of float, optional
-        Inches.
+        Width and height in inches.
 
     Returns
     -------
@@ -38,8 +39,8 @@ def agreement(fits: Mapping[str, Fit], *, axes: Axes | None = None, figsize: tup
     check_matchable(fits)
     values = mean_cosines(fits)
     labels = [shorten(label, 16) for label in fits]
-    side = max(0.75 * len(labels), 1.5)  # of fewer, the label of the colours would not fit
-    grid, _ = panels((1, 1), (side + 2.4, side + 1.4), figsize, axes)
+    side = max(0.75 * len(labels), 1.5)  # for fewer fits, the colour bar's label would not fit
+    grid, _ = make_panels((1, 1), (side + 2.4, side + 1.4), figsize, axes)
     ax: Axes = grid[0, 0]
     image = ax.imshow(values, cmap="cividis", vmin=0, vmax=1)
     for (i, j), value in np.ndenumerate(values):
@@ -57,7 +58,7 @@ def agreement(fits: Mapping[str, Fit], *, axes: Axes | None = None, figsize: tup
 
 
 def mean_cosines(fits: Mapping[str, Fit]) -> Array:
-    """Mean cosine of matched components, (fits, fits); symmetric, and 1 on the diagonal unless one is all zero."""
+    """Return the mean cosine of matched components, (fits, fits): symmetric, and 1 on the diagonal except for zeros."""
     found = np.eye(len(fits))
     listed = [fit.components.astype(np.float64) for fit in fits.values()]
     for i, first in enumerate(listed):

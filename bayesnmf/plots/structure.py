@@ -1,4 +1,4 @@
-"""The structure plot: what every sample is made of, one stacked bar a sample."""
+"""The structure plot: the composition of every sample, as one stacked bar."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bayesnmf.checks import check_count
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.plots.checks import check_groups
-from bayesnmf.plots.style import SMALL, colours_of, panels, shorten
+from bayesnmf.plots.style import SMALL, colours_of, make_panels, shorten
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.topic_model import to_topic_model
 
@@ -34,24 +34,25 @@ def structure(
     axes: Axes | None = None,
     figsize: tuple[float, float] | None = None,
 ) -> Axes:
-    """Draw the topic proportions of every sample as one stacked bar, samples grouped and sorted.
+    """Draw the topic proportions of every sample as one stacked bar, with samples grouped and sorted.
 
-    The proportions are those of ``bayesnmf.to_topic_model(fit)``, so that any model is drawn in the same unit: the
-    share of each component in the expected counts of a sample. Within a group, samples stand by their greatest
-    component, the group's most frequent one first, and then by its share, falling and rising by turns.
+    The proportions are those of ``bayesnmf.to_topic_model(fit)``, which have the same unit for any model: the share of
+    each component in the expected counts of a sample. Within a group, samples are sorted by their largest component,
+    with the most frequent one first, and then by its share, alternately decreasing and increasing.
 
     Parameters
     ----------
     fit : Fit
+        Fit to draw.
     groups : array-like (n,), mapping or pandas Series, optional
-        The group of each sample: in the order of the rows, or by row name. Groups come in the order in which the rows
-        show them; those of a pandas categorical in the order of its categories.
+        Group of each sample, in the order of the rows or by row name. Groups are drawn in order of first appearance,
+        or, for a pandas categorical, in the order of its categories.
     max_per_group : int, optional
-        Draw at most so many samples of each group, evenly spaced among the sorted ones; the label says so.
+        Largest number of samples to draw in each group, evenly spaced among the sorted ones; the label mentions it.
     axes : Axes, optional
         Axes to draw on instead of new ones.
     figsize : tuple of float, optional
-        Inches.
+        Width and height in inches.
 
     Returns
     -------
@@ -66,7 +67,7 @@ def structure(
     for name in names:
         rows = np.flatnonzero(labels == name)
         blocks.append(_thinned(rows[in_order(proportions[rows])], max_per_group))
-    grid, _ = panels((1, 1), (10, 3.2), figsize, axes)
+    grid, _ = make_panels((1, 1), (10, 3.2), figsize, axes)
     canvas: Axes = grid[0, 0]
     edges = _draw(canvas, proportions, blocks)
     if groups is not None:
@@ -81,7 +82,7 @@ def structure(
 
 
 def in_order(proportions: Array) -> Array:
-    """Return the order of samples: by greatest component, the most frequent first, then by its share."""
+    """Return the order of samples: by largest component, the most frequent first, then by its share."""
     leading = proportions.argmax(axis=1)
     sizes = np.bincount(leading, minlength=proportions.shape[1])
     rank_of = np.argsort(np.argsort(-sizes, kind="stable"))[leading]
@@ -105,9 +106,9 @@ def _draw(ax: Axes, proportions: Array, blocks: list[Array]) -> list[tuple[float
     for position, rows in enumerate(blocks):
         places = start + np.arange(len(rows) + 1)
         tops = np.cumsum(proportions[rows], axis=1)
-        for k in reversed(range(rank)):  # each from 0 up, over the last: no ground shines through between them
+        for k in reversed(range(rank)):  # each from 0 up, over the one before: no background shows between them
             label = f"component {k}" if position == 0 else None
-            # `ax.stairs` would walk along every step for the limits, which are known: seconds for 20,000 samples.
+            # `ax.stairs` would compute the limits from every step, which takes seconds for 20,000 samples.
             ax.add_artist(StepPatch(tops[:, k], places, fill=True, color=colours[k], linewidth=0, label=label))
         edges.append((start, places[-1]))
         start = places[-1] + gap
@@ -122,7 +123,7 @@ def _draw(ax: Axes, proportions: Array, blocks: list[Array]) -> list[tuple[float
 
 
 def _name_groups(ax: Axes, names: list[Any], edges: list[tuple[float, float]], sizes: list[int]) -> None:
-    """Write each group's name and size below its bars, slanted where they would run into one another."""
+    """Write each group's name and size below its bars, slanted if they would overlap."""
     words = [f"{shorten(name)}\n({size:,})" for name, size in zip(names, sizes, strict=True)]
     middles = np.mean(edges, axis=1)
     inches = ax.get_position().width * ax.figure.get_figwidth() / edges[-1][1]  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""What the figures have in common: colours and markers, panels, legends."""
+"""Elements shared by all figures: colours and markers, panels, legends."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ METHOD_COLOURS = {
     "nuts": "#009E73",
     "bld": "#CC79A7",
 }
-"""One colour a method, from the palette of Okabe and Ito, safe for the colour-blind."""
+"""One colour for each method, from the palette of Okabe and Ito, safe for the colour-blind."""
 OTHER_METHOD = "#999999"
 PALETTE = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000", "#0F00A5", "#780000",
     "#4B5A4B", "#FFC3B4", "#694B69", "#4BE1E1", "#7878FF", "#785A2D", "#FF4B69", "#1E2D4B", "#C30F96", "#B4A5A5",
 )  # fmt: skip
-"""Colours of components: those of Okabe and Ito, safe for the colour-blind, then others in turn, each found by a search
-for the one that is farthest from all before it (CIEDE2000, with and without red-green blindness)."""
+"""Colours of components: those of Okabe and Ito, safe for the colour-blind, then others. Each of these was found by a
+search for the colour farthest from all before it (CIEDE2000, with and without red-green blindness)."""
 MARKERS = ("o", "s", "^", "v", "P", "X")
 LINES = ("-", "--", ":", "-.")
 SMALL = 8
@@ -40,18 +40,18 @@ QUIET = "0.55"
 
 
 class Look(NamedTuple):
-    """How one fit is drawn: see `looks`."""
+    """Colour, marker and line of one fit: see `looks`."""
 
     colour: str
     marker: str
     line: str
 
 
-def looks(fits: Mapping[str, Fit]) -> dict[str, Look]:
-    """Give every fit the colour of its method; marker and line tell fits by one method apart.
+def looks_of_fits(fits: Mapping[str, Fit]) -> dict[str, Look]:
+    """Return for every fit the colour of its method; markers and lines distinguish fits by one method.
 
-    Points without a posterior (map, bld) are diamonds. Where all fits are by one method, its colour tells nothing, and
-    each has its own.
+    Points without a posterior (map, bld) are diamonds. If all fits are by one method, each has a colour of its own
+    instead.
     """
     seen: dict[str, int] = {}
     chosen = {}
@@ -67,13 +67,13 @@ def looks(fits: Mapping[str, Fit]) -> dict[str, Look]:
 
 
 def colours_of(rank: int) -> list[Any]:
-    """Return one colour a component."""
+    """Return one colour for each component."""
     if rank <= len(PALETTE):
         return list(PALETTE[:rank])
     return list(mpl.colormaps["gist_ncar"](np.linspace(0.03, 0.97, rank)))
 
 
-def panels(
+def make_panels(
     shape: tuple[int, int], size: tuple[float, float], figsize: Any = None, axes: Any = None
 ) -> tuple[Array, Figure | None]:
     """Return axes of the given shape, and their figure if it is a new one.
@@ -81,11 +81,11 @@ def panels(
     Parameters
     ----------
     shape : tuple of int
-        Rows and columns of panels.
+        Numbers of rows and columns of panels.
     size : tuple of float
-        Width and height in inches where no `figsize` is given.
+        Width and height in inches if there is no `figsize`.
     axes : Axes or array of Axes, optional
-        Axes to draw on instead of new ones; as many as there are panels.
+        Axes to draw on instead of new ones, one for each panel.
     """
     if axes is not None:
         given = np.atleast_1d(np.asarray(axes, dtype=object))
@@ -95,21 +95,21 @@ def panels(
     return made, figure
 
 
-def wrapped(count: int, width: float, most: float = 12.0) -> tuple[int, int]:
-    """Rows and columns of a grid for `count` panels of `width` inches, at most `most` inches wide, evenly filled."""
+def grid_shape(count: int, width: float, most: float = 12.0) -> tuple[int, int]:
+    """Return rows and columns of an evenly filled grid of `count` panels, `width` inches each, `most` inches in all."""
     rows = -(-count // int(np.clip(most // width, 1, count)))
     return rows, -(-count // rows)
 
 
 def hide_spare(axes: Array, used: int) -> Array:
-    """Remove the panels of a grid after the first `used`; return those that stay, in one row."""
+    """Remove the panels of a grid after the first `used`; return the others in one row."""
     for spare in axes.flat[used:]:
         spare.remove()
     return axes.flat[:used]
 
 
 def share_legend(axes: Array, figure: Figure | None) -> None:
-    """Draw the first panel's legend once: below a new figure, or in the first of the axes given."""
+    """Draw the first panel's legend once: below a new figure, or in the first of the given axes."""
     first: Axes = axes.flat[0]
     handles, labels = first.get_legend_handles_labels()
     if figure is None:
@@ -118,12 +118,12 @@ def share_legend(axes: Array, figure: Figure | None) -> None:
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False)
 
 
-def bare(axes: Axes) -> None:
-    """Take away the frame's top and right sides."""
+def hide_frame(axes: Axes) -> None:
+    """Hide the top and right sides of the frame."""
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def shorten(name: Any, most: int = 28) -> str:
-    """Return a name as text, its end cut off where it is too long for an axis."""
+    """Return a name as text, shortened if it is too long for an axis."""
     text = str(name)
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,4 +1,4 @@
-"""The numbers that figures show: components matched between fits, medians and central intervals."""
+"""Numbers for figures: matched components, medians and central intervals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Side = Literal["loadings", "components"]
 
 
 class Interval(NamedTuple):
-    """Medians and the ends of central intervals; the points alone, ends None, where there is no posterior."""
+    """Medians and ends of central intervals; for a point estimate its values, with ends None."""
 
     middle: Array
     low: Array | None
@@ -27,38 +27,39 @@ class Interval(NamedTuple):
 
 
 def match_fits(fits: Mapping[str, Fit], reference: str | None) -> tuple[str, dict[str, Array]]:
-    """Return the label of the reference (the first by default), and for each fit the order that matches it."""
+    """Return the label of the reference (by default the first), and for each fit the order that matches it."""
     check_matchable(fits)
     chosen = next(iter(fits)) if reference is None else check_choice(reference, "reference", fits)
     target = fits[chosen].components
     orders = {label: alignment.match_components(fit.components, target) for label, fit in fits.items()}
-    orders[chosen] = np.arange(fits[chosen].rank)  # equal components would be matched in any order
+    orders[chosen] = np.arange(fits[chosen].rank)  # equal components have no best matching
     return chosen, orders
 
 
-def proportions(fit: Fit) -> bool:
-    """Whether the loadings are proportions, not amounts."""
+def has_proportions(fit: Fit) -> bool:
+    """Return whether the loadings are proportions."""
     return fit.priors.loadings.support != "positive"  # type: ignore[union-attr]
 
 
-def sums(fit: Fit) -> Array:
-    """Sum of each component, (K,): loadings are multiplied by it and components divided, in every figure.
+def component_sums(fit: Fit) -> Array:
+    """Return the sum of each component, (K,), by which figures multiply loadings and divide components.
 
-    It is 1 for components on the simplex; under a Gamma prior it fixes the scale that the likelihood leaves open.
+    It is 1 for components on the simplex; under a Gamma prior it fixes the scale, which the likelihood leaves
+    undetermined.
     """
     total = simplex.component_sums(fit.components.astype(np.float64))
     return np.where(total > 0, total, 1.0)
 
 
 def normalised_components(fit: Fit) -> Array:
-    """Components, (K, m), each summing to 1."""
-    return fit.components / sums(fit)[:, None]
+    """Return the components, (K, m), each divided by its sum."""
+    return fit.components / component_sums(fit)[:, None]
 
 
 def summarise(fit: Fit, side: Side, at: tuple[Array, Array], interval: float) -> Interval:
-    """Median and central interval of some entries, in the scale where components sum to 1."""
+    """Return median and central interval of some entries, on the scale on which components sum to 1."""
     component = at[1] if side == "loadings" else at[0]
-    unit = sums(fit)[component] if side == "loadings" else 1 / sums(fit)[component]
+    unit = component_sums(fit)[component] if side == "loadings" else 1 / component_sums(fit)[component]
     tail = (1 - interval) / 2
     found = fit.estimate.quantiles(side, at, np.array([tail, 0.5, 1 - tail]))
     if found is None:

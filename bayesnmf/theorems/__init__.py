@@ -1,1 +1,1 @@
-"""The statements that tie the models and methods together, each checked on counts of the user."""
+"""The statements that relate models and methods, each checked on the user's counts."""

@@ -1,4 +1,4 @@
-"""Checks of what certificates are asked for."""
+"""Checks of the arguments of `equivalences`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bayesnmf.priors.specification import MODELS
 
 
 def check_effort(effort: Any) -> None:
-    """Refuse an effort that makes no sense: at least 2 draws, so that they have a standard error."""
+    """Refuse an invalid effort; it needs at least 2 draws for a standard error."""
     make_plain(effort)
     check_draws_of_bound(effort.draws)
     for name in ("svi_steps", "cells", "particles"):
@@ -22,6 +22,6 @@ def check_effort(effort: Any) -> None:
 
 
 def check_some_counts(counts: Counts) -> None:
-    """Refuse counts that are all zero: every statement would be about nothing."""
+    """Refuse counts that are all zero, for which every statement would be empty."""
     if counts.nnz == 0:
-        raise ValueError("counts must hold at least one count: all are zero; give a matrix that is not empty")
+        raise ValueError("counts must contain at least one count: all are zero; give a matrix that is not empty")

@@ -1,6 +1,6 @@
-"""The formulas once more, straight from the papers, in NumPy and SciPy: the other side of what the kernels compute.
+"""The formulas of the papers in NumPy and SciPy, independent of the kernels.
 
-Everything is over the nonzeros of the counts; products of cells and components are formed in blocks.
+All sums run over the nonzeros of the counts; products of cells and components are formed in blocks.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from scipy.special import gammaln, xlogy
 from bayesnmf.data.counts import Counts
 
 Array = NDArray[Any]
-BLOCK = 4_000_000  # numbers held at once
+BLOCK = 4_000_000  # numbers in memory at once
 
 
 def blocks(matrix: csr_array, rank: int) -> Iterator[tuple[slice, Array, Array, Array]]:
-    """Yield the nonzeros in blocks: their places in the matrix's data, rows, columns and values."""
+    """Yield the nonzeros in blocks: their positions in the matrix's data, rows, columns and values."""
     length = max(BLOCK // rank, 1)
     ends = matrix.indptr[1:]
     for first in range(0, matrix.nnz, length):
@@ -29,27 +29,27 @@ def blocks(matrix: csr_array, rank: int) -> Iterator[tuple[slice, Array, Array, 
         yield span, rows, matrix.indices[span], matrix.data[span]
 
 
-def parts(loadings: Array, components: Array, rows: Array, columns: Array) -> Array:
-    """θ_ik β_kj at some cells, (cells, K)."""
+def cell_terms(loadings: Array, components: Array, rows: Array, columns: Array) -> Array:
+    """Return θ_ik β_kj at some cells, (cells, K)."""
     return loadings[rows] * components.T[columns]
 
 
 def rates(matrix: csr_array, loadings: Array, components: Array) -> Array:
-    """Entries of θβ at the nonzeros, (nnz,)."""
+    """Return the entries of θβ at the nonzeros, (nnz,)."""
     out = np.empty(matrix.nnz)
     for span, rows, columns, _ in blocks(matrix, loadings.shape[1]):
-        out[span] = parts(loadings, components, rows, columns).sum(axis=1)
+        out[span] = cell_terms(loadings, components, rows, columns).sum(axis=1)
     return out
 
 
-def divide(top: Array, bottom: Array, otherwise: Array) -> Array:
-    """Quotients; where the divisor is 0, other values."""
+def quotients(top: Array, bottom: Array, otherwise: Array) -> Array:
+    """Return quotients, or `otherwise` where the divisor is 0."""
     out = np.broadcast_to(otherwise, np.broadcast_shapes(top.shape, bottom.shape)).astype(np.float64)
     return np.divide(top, bottom, out=out, where=bottom > 0)
 
 
 def ratios(matrix: csr_array, loadings: Array, components: Array) -> csr_array:
-    """R = X / (θβ) on the nonzeros, as a sparse matrix."""
+    """Return R = X / (θβ) on the nonzeros, as a sparse matrix."""
     values = matrix.data / rates(matrix, loadings, components)
     return csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
 
@@ -58,45 +58,45 @@ def ratios(matrix: csr_array, loadings: Array, components: Array) -> csr_array:
 
 
 def lee_seung(matrix: csr_array, loadings: Array, components: Array) -> tuple[Array, Array]:
-    """θ ← θ ∘ (R βᵀ) / Σ_j β_kj, then with a new R, β ← β ∘ (θᵀR) / Σ_i θ_ik ([GP] alg. 1, [P] 3-4, [C] 27-28)."""
+    """Set θ ← θ ∘ (R βᵀ) / Σ_j β_kj, then β ← β ∘ (θᵀR) / Σ_i θ_ik with a new R ([GP] alg. 1, [P] 3-4, [C] 27-28)."""
     R = ratios(matrix, loadings, components)
     sums = components.sum(axis=1)[None, :]
-    loadings = divide(loadings * (R @ components.T), sums, loadings)
+    loadings = quotients(loadings * (R @ components.T), sums, loadings)
     R = ratios(matrix, loadings, components)
     sums = loadings.sum(axis=0)[:, None]
-    return loadings, divide(components * (R.T @ loadings).T, sums, components)
+    return loadings, quotients(components * (R.T @ loadings).T, sums, components)
 
 
 def joint_step(matrix: csr_array, loadings: Array, components: Array) -> tuple[Array, Array]:
-    """θ = A and β_k ∝ B_k from one allocation step ([GP] alg. 4); components on the simplex."""
+    """Return θ = A and β_k ∝ B_k from one allocation step ([GP] alg. 4), with components on the simplex."""
     R = ratios(matrix, loadings, components)
     received = components * (R.T @ loadings).T
-    return loadings * (R @ components.T), divide(received, received.sum(axis=1, keepdims=True), components)
+    return loadings * (R @ components.T), quotients(received, received.sum(axis=1, keepdims=True), components)
 
 
 def topic_step(matrix: csr_array, proportions: Array, components: Array) -> tuple[Array, Array]:
-    """One EM step of the multinomial topic model: L_i ∝ A_i and F_k ∝ B_k ([C] 45-49, [GP] alg. 6)."""
+    """Return L_i ∝ A_i and F_k ∝ B_k, one EM step of the multinomial topic model ([C] 45-49, [GP] alg. 6)."""
     A, components = joint_step(matrix, proportions, components)
-    return divide(A, A.sum(axis=1, keepdims=True), proportions), components
+    return quotients(A, A.sum(axis=1, keepdims=True), proportions), components
 
 
 # --- likelihoods -----------------------------------------------------------------------------------
 
 
 def poisson_logpmf(counts: Array, means: Array) -> Array:
-    """X log λ − λ − log X!, for counts whole or not."""
+    """Return X log λ − λ − log X!, for counts that may be fractional."""
     return xlogy(counts, means) - means - gammaln(counts + 1)
 
 
 def multinomial_loglik(counts: Counts, chances: Array) -> float:
-    """Σ_i log Multinomial(X_i | N_i, p_i), given the chances p (nnz,) at the nonzeros."""
+    """Return Σ_i log Multinomial(X_i | N_i, p_i), given the probabilities p (nnz,) at the nonzeros."""
     x = counts.matrix.data
     orders = gammaln(counts.row_totals + 1).sum() - gammaln(x + 1).sum()
     return float(orders + xlogy(x, chances).sum())
 
 
 def token_loglik(matrix: csr_array, loadings: Array, components: Array) -> float:
-    """Σ over single counts of log Σ_k θ_ik β_kj, every one of them a term of its own ([GP] D.3)."""
+    """Return Σ log Σ_k θ_ik β_kj over single counts, each as a separate term ([GP] D.3)."""
     found = 0.0
     with np.errstate(divide="ignore"):
         log_loadings, log_components = np.log(loadings), np.log(components)
@@ -115,11 +115,11 @@ def token_loglik(matrix: csr_array, loadings: Array, components: Array) -> float
 def drawn_allocation(
     matrix: csr_array, loadings: Array, components: Array, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Log p(S | θβ) and log p(S | X, θβ) of one allocation S drawn from the latter ([GP] D.1, [P] 16-17)."""
+    """Return log p(S | θβ) and log p(S | X, θβ) of an allocation S drawn from the latter ([GP] D.1, [P] 16-17)."""
     log_p = -float(loadings.sum(axis=0) @ components.sum(axis=1))
     log_p_given = 0.0
     for _, rows, columns, values in blocks(matrix, loadings.shape[1]):
-        rate = parts(loadings, components, rows, columns)
+        rate = cell_terms(loadings, components, rows, columns)
         share = rate / rate.sum(axis=1, keepdims=True)
         S = rng.multinomial(values.astype(np.int64), share)
         log_p += float((xlogy(S, rate) - gammaln(S + 1)).sum())
@@ -128,13 +128,13 @@ def drawn_allocation(
 
 
 def log_negative_binomial(totals: Array, shape: float, rate: float) -> Array:
-    """Log of NB(N; shape, rate), the marginal of a Poisson whose mean is Gamma(shape, rate)."""
+    """Return log NB(N; shape, rate), the marginal of a Poisson whose mean is Gamma(shape, rate)."""
     odds = shape * (np.log(rate) - np.log1p(rate)) - totals * np.log1p(rate)
     return gammaln(totals + shape) - gammaln(shape) - gammaln(totals + 1) + odds
 
 
 def log_p_decomposition(counts: Counts, factors: tuple[Array, Array], alpha: float, eta: float, scale: Any) -> float:
-    """Log p(S) of the Dirichlet-Gamma model at S_ikj = X_ij μ_ik ν_kj / Σ_c μ_ic ν_cj ([K] 7-9).
+    """Return log p(S) of the Dirichlet-Gamma model at S_ikj = X_ij μ_ik ν_kj / Σ_c μ_ic ν_cj ([K] 7-9).
 
     `alpha` and `eta` are the concentrations of loadings and components, `scale` is (shape a, rate b).
     """
@@ -142,7 +142,7 @@ def log_p_decomposition(counts: Counts, factors: tuple[Array, Array], alpha: flo
     (n, m), rank = counts.shape, mu.shape[1]
     A, B, log_factorials = np.zeros((n, rank)), np.zeros((m, rank)), 0.0
     for _, rows, columns, values in blocks(counts.matrix, rank):
-        share = parts(mu, nu, rows, columns)
+        share = cell_terms(mu, nu, rows, columns)
         S = values[:, None] * share / share.sum(axis=1, keepdims=True)
         np.add.at(A, rows, S)
         np.add.at(B, columns, S)

@@ -1,4 +1,4 @@
-"""Statements 1, 6 and 9: likelihoods that are one, and the bound of LDA as KL-NMF."""
+"""Statements 1, 6 and 9: equal likelihoods, and the bound of LDA as KL-NMF."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _fitted_point(study: Study) -> tuple[Array, Array]:
 
 
 def poisson_is_multinomial(study: Study) -> Iterator[Row]:
-    """[C] lemma 1, from factors to the topic model and back, at a fitted point and at a random one."""
+    """Check [C] lemma 1, from factors to the topic model and back, at a fitted point and at a random one."""
     for name, point in (("fitted", _fitted_point(study)), ("random", unscaled_start(study))):
         model = topic_model_of(*point)
         right, tolerance = _multinomial_and_totals(study, model)
@@ -43,7 +43,7 @@ def poisson_is_multinomial(study: Study) -> Iterator[Row]:
 
 
 def _multinomial_and_totals(study: Study, model: TopicModel) -> tuple[float, float]:
-    """Return the right side of [C] lemma 1, and the rounding of both."""
+    """Return the right side of [C] lemma 1, and the rounding error of both sides."""
     rates = explicit.rates(study.counts.matrix, model.proportions, model.components)
     loglik = explicit.multinomial_loglik(study.counts, rates)
     loglik += float(explicit.poisson_logpmf(study.counts.row_totals, model.totals).sum())
@@ -54,12 +54,12 @@ def _multinomial_and_totals(study: Study, model: TopicModel) -> tuple[float, flo
 
 
 def four_likelihoods(study: Study) -> Iterator[Row]:
-    """[GP] D.1-D.3, at rows on the simplex: L and F of a fitted point."""
+    """Check [GP] D.1-D.3 with rows on the simplex: L and F of a fitted point."""
     counts, model = study.counts, topic_model_of(*_fitted_point(study))
     point = (model.proportions, model.components)
     left = poisson_loglik(counts.matrix, *point, counts.log_factorial)
     rates = explicit.rates(counts.matrix, *point)
-    # allocations have K times as many terms, and each of the log X! twice: log S! and log X!
+    # allocations have K times as many terms, and two terms for each log X!: log S! and log X!
     orders = float(gammaln(counts.row_totals + 1).sum())
     tolerance = 4 * rounding_of_loglik(counts, study.rank, rates) * np.sqrt(study.rank)
     tolerance += rounding(counts.nnz, orders)
@@ -70,20 +70,20 @@ def four_likelihoods(study: Study) -> Iterator[Row]:
         log_p, given = explicit.drawn_allocation(counts.matrix, *point, study.rng("allocation"))
         yield augmented.equal(left, log_p - given, tolerance)
     else:
-        yield augmented.missing("needs whole numbers")
+        yield augmented.not_computed("needs whole numbers")
     right = explicit.multinomial_loglik(counts, rates) + constant
     yield Claim(6, "Poisson = multinomial + Σ log Poisson(Nᵢ; 1)", "[GP] D.2").equal(left, right, tolerance)
     if not counts.is_integer:
-        yield tokens.missing("needs whole numbers")
+        yield tokens.not_computed("needs whole numbers")
     elif counts.total > MOST_TOKENS:
-        yield tokens.missing(f"needs at most {MOST_TOKENS:g} counts: there are {counts.total:.3g}")
+        yield tokens.not_computed(f"needs at most {MOST_TOKENS:g} counts: there are {counts.total:.3g}")
     else:
         right = explicit.token_loglik(counts.matrix, *point) + orders - counts.log_factorial + constant
         yield tokens.equal(left, right, tolerance + rounding(counts.total, abs(right)))
 
 
 def lda_is_kl_nmf(study: Study) -> Iterator[Row]:
-    """[F] 10-12, corrected: logΓ(x) ≈ x log x − x and ψ(x) ≈ log x in the γ terms of the bound of LDA."""
+    """Check [F] 10-12, corrected: logΓ(x) ≈ x log x − x and ψ(x) ≈ log x in the γ terms of the bound of LDA."""
     counts, alpha = study.counts, np.linspace(0.5, 1.5, study.rank)
     options = plain_vi(priors=Priors(Dirichlet(alpha), PARAMETER), max_iter=study.iterations, tol=0)
     fit = study.fit(counts, "dirichlet_poisson", "vi", options)
@@ -93,30 +93,30 @@ def lda_is_kl_nmf(study: Study) -> Iterator[Row]:
     fitted = float(xlogy(counts.matrix.data, rates).sum())
     of_alpha = len(p) * float(gammaln(alpha.sum()) - gammaln(alpha).sum())
     data = of_alpha - len(p) - counts.log_factorial
-    # every term of the bound, with both series cut off; the approximation has them cancelled by hand
+    # every term of the bound, with both series truncated; in the approximation they are cancelled by hand
     sums = gamma.sum(axis=1)
     tilt = ((alpha - gamma) * (np.log(gamma) - np.log(sums)[:, None])).sum()
     cut = fitted + data + float(tilt + (xlogy(gamma, gamma) - gamma).sum() - (xlogy(sums, sums) - sums).sum())
     x, means = counts.matrix.data, counts.row_totals
-    expected = explicit.divide(x, np.repeat(means, np.diff(counts.matrix.indptr)) * rates, np.ones(1))
+    expected = explicit.quotients(x, np.repeat(means, np.diff(counts.matrix.indptr)) * rates, np.ones(1))
     divergence = float(xlogy(x, expected).sum() - x.sum() + means @ (p @ fit.components.sum(axis=1)))
     of_data = float(xlogy(x, x).sum() - xlogy(means, means).sum())
     right = -divergence + float((alpha * np.log(p)).sum()) + data + of_data
     size = float(xlogy(sums, sums).sum() + np.abs(tilt) + abs(of_data) + abs(data))
     tolerance = 2 * rounding_of_loglik(counts, study.rank, rates) + rounding(counts.nnz + gamma.size, 4 * size)
-    claim = Claim(9, "LDA bound, series cut off = −KL(X ‖ diag(N) pβ) + Σ α log p + constant", "[F] 10-12, corrected")
+    claim = Claim(9, "LDA bound, series truncated = −KL(X ‖ diag(N) pβ) + Σ α log p + constant", "[F] 10-12, corrected")
     yield claim.equal(cut, right, tolerance)
     bound = elbo_augmented(fit)
     rest = _cut_off(gamma, alpha) + _cut_off_rates(counts, gamma, fit.components, fitted)
-    claim = Claim(9, "LDA bound = its series cut off + what was cut off", "[F] 10-12, corrected")
+    claim = Claim(9, "LDA bound = truncated bound + truncated terms", "[F] 10-12, corrected")
     yield claim.equal(bound, cut + rest, tolerance + rounding_of_bound(counts, study.rank))
     gap = (bound - right) / max(counts.total, 1.0)
     claim = Claim(9, "bound of LDA and its approximation by KL-NMF", "[F] 10-12, corrected")
-    yield claim.shown(bound, right, f"{gap:.3g} nats per count; not judged, it vanishes as counts grow")
+    yield claim.not_judged(bound, right, f"{gap:.3g} nats per count; not judged, it vanishes as counts grow")
 
 
 def _cut_off(gamma: Array, alpha: Array) -> float:
-    """What logΓ(x) ≈ x log x − x and ψ(x) ≈ log x leave out of −KL(q(θ) ‖ p(θ)), Dirichlet loadings (n, K)."""
+    """Return what logΓ(x) ≈ x log x − x and ψ(x) ≈ log x omit from −KL(q(θ) ‖ p(θ)), for Dirichlet loadings (n, K)."""
     sums = gamma.sum(axis=1, keepdims=True)
 
     def of_log_gamma(x: Array) -> float:
@@ -127,7 +127,7 @@ def _cut_off(gamma: Array, alpha: Array) -> float:
 
 
 def _cut_off_rates(counts: Counts, gamma: Array, components: Array, fitted: float) -> float:
-    """What ψ(x) ≈ log x leaves out of Σ X log Σ_k exp(E log θ_ik) β_kj, which is `fitted` with it."""
+    """Return what ψ(x) ≈ log x omits from Σ X log Σ_k exp(E log θ_ik) β_kj, whose exact value is `fitted`."""
     log_shares = digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True))
     rates = explicit.rates(counts.matrix, np.exp(log_shares), components)
     return float(xlogy(counts.matrix.data, rates).sum()) - fitted

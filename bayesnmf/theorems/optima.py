@@ -1,4 +1,4 @@
-"""Statements 7, 11 and 12: two paths to one optimum, stochastic gradients on both bounds, and monotone runs."""
+"""Statements 7, 11 and 12: two paths to one optimum, stochastic gradients on both bounds, monotone runs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from bayesnmf.fitting.fit import Fit
 from bayesnmf.options import SVI, Start
 from bayesnmf.results.estimates import VariationalPosterior
 from bayesnmf.theorems.evidence import MARGINAL
-from bayesnmf.theorems.study import Study, plain_vi, rounding_of_bound, together, wide
+from bayesnmf.theorems.study import Study, joined_notes, permitted_errors, plain_vi, rounding_of_bound
 from bayesnmf.theorems.table import Claim, Row
 
 SETTLED = 1e-10  # relative change over five iterations at which the optimisers stop
-# What is then left of a climb whose steps shrink by a factor r is SETTLED / (1 − r): enough for r up to 0.9999.
+# If steps shrink by a factor r, SETTLED / (1 − r) of the climb then remains: enough for r up to 0.9999.
 NEAR = 1e4 * SETTLED
-ROUGH = 0.5  # standard deviation of the logs of a rough start's parameters
-CLOSED = 0.1  # share of what a rough start lost that stochastic gradients may leave open
-NOISES = 8.0  # how many times its average the noise of one end may be: it is a sum of a dozen squares or more
+ROUGH = 0.5  # sd of the logarithms by which a rough start's parameters are changed
+CLOSED = 0.1  # share of a rough start's loss that may remain after stochastic gradients
+NOISES = 8.0  # largest ratio of the noise at one end to its average: a sum of a dozen squares or more
 
 
 def optimum(study: Study, model: str) -> Fit:
-    """Climb by coordinate ascent until nothing moves."""
+    """Return a fit by coordinate ascent that has converged fully."""
     if model not in study.optima:
         options = plain_vi(tol=SETTLED, extrapolate=True, max_iter=20_000)
         study.optima[model] = study.fit(study.small[0], model, "vi", options)
@@ -54,7 +54,7 @@ def half_way(one: Fit, other: Fit) -> Start:
 
 
 def two_paths(study: Study) -> Iterator[Row]:
-    """[P] 31 and 34-36: gradient ascent on the collapsed bound ends where coordinate ascent does."""
+    """Check that gradient ascent on the collapsed bound ends where coordinate ascent does ([P] 31 and 34-36)."""
     best = optimum(study, "gamma_poisson")
     start = roughened(study, best, 0.01)
     options = plain_vi(priors=best.priors, start=start, algorithm="gradient", tol=SETTLED, max_iter=20_000)
@@ -62,11 +62,11 @@ def two_paths(study: Study) -> Iterator[Row]:
     value = elbo_augmented(best)
     claim = Claim(7, "path 1, gradient ascent, ends where path 2, coordinate ascent, does", "[P] 31, 34-36")
     lost = f"started {value - gradient.trace[0]:,.3g} nats below"
-    yield claim.equal(elbo_augmented(gradient), value, NEAR * abs(value), together(study.small[1], lost))
+    yield claim.equal(elbo_augmented(gradient), value, NEAR * abs(value), joined_notes(study.small[1], lost))
 
 
 def stochastic_gradients(study: Study) -> Iterator[Row]:
-    """SVI on the augmented bound comes near coordinate ascent and not above; on the marginal one it ends higher."""
+    """Check that SVI comes near coordinate ascent but not above it, and higher on the marginal bound."""
     for model in study.effort.svi_models:
         best = optimum(study, model)
         noise = yield from _augmented(study, best)
@@ -74,12 +74,12 @@ def stochastic_gradients(study: Study) -> Iterator[Row]:
 
 
 def _augmented(study: Study, best: Fit) -> Generator[Row, None, float]:
-    """Climb from a rough start, and see what coordinate ascent adds from there; return the noise of the end in nats.
+    """Run SVI from a rough start, then coordinate ascent from its end; return the noise of the end in nats.
 
-    A rough start may lead to another optimum than the one it was made of, so SVI is held against the top of the climb
-    that it is on. Steps do not shrink to nothing, and leave the end a noise of its own around where it should be.
-    Two ends, of different random numbers, tell its size and no common error: where the bound is quadratic, it is on
-    average twice as far below at the ends as half way between them.
+    A rough start may lead to another optimum than the one it was made from, so SVI is compared with the optimum above
+    its own end. Its steps do not shrink to zero, which leaves noise around the place where it should end. Two ends with
+    different random numbers show the size of this noise, but no error that they share: where the bound is quadratic,
+    the ends are on average twice as far below it as the point half way between them.
     """
     (counts, cut), model, steps = study.small, best.model, study.effort.svi_steps
     start = roughened(study, best, ROUGH)
@@ -92,50 +92,50 @@ def _augmented(study: Study, best: Fit) -> Generator[Row, None, float]:
     lost = top - elbo_augmented(from_start)
     between = study.fit(counts, model, "vi", plain_vi(priors=best.priors, start=half_way(*ends), max_iter=0, tol=0))
     noise = 2 * max(elbo_augmented(between) - float(np.mean(values)), 0.0)
-    note = together(cut, f"{steps:,} steps; Effort(svi_models=…) adds other models")
+    note = joined_notes(cut, f"{steps:,} steps; Effort(svi_models=…) adds other models")
     claim = Claim(11, f"{model}: SVI on the augmented bound ≤ coordinate ascent from there", "[P] 31")
     yield claim.at_most(values[0], top, NEAR * abs(top), note)
-    claim = Claim(11, f"{model}: coordinate ascent − SVI ≤ a tenth of what its rough start lost", "[P] 31")
-    note = together(cut, f"start lost {lost:,.3g} nats; the noise of the last steps is {noise:.2g}")
+    claim = Claim(11, f"{model}: coordinate ascent − SVI ≤ a tenth of the rough start's loss", "[P] 31")
+    note = joined_notes(cut, f"start lost {lost:,.3g} nats; the noise of the last steps is {noise:.2g}")
     yield claim.at_most(top - values[0], CLOSED * lost, NOISES * noise, note)
     return noise
 
 
 def _marginal(study: Study, best: Fit, noise: float) -> Iterator[Row]:
-    """Climb the marginal bound from the optimum of the augmented one, and show both parts of the gap."""
+    """Run SVI on the marginal bound from the optimum of the augmented one, and show both parts of the gap."""
     (counts, cut), model, draws = study.small, best.model, MARGINAL * study.effort.draws
     climb = SVI(bound="marginal", priors=best.priors, start=best, max_iter=study.effort.svi_steps)
     value = elbo_augmented(best)
     first = elbo_marginal(best, draws, study.seed)
     last = elbo_marginal(study.fit(counts, model, "svi", climb), draws, study.seed)
     slack = rounding_of_bound(counts, study.rank)
-    off = wide(draws) * last.se + slack + NOISES * noise
+    off = permitted_errors(draws) * last.se + slack + NOISES * noise
     parts = (
         f"± {last.se:.2g}; {first.mean - value:,.3g} nats as allocations leave q, {last.mean - first.mean:,.3g} climbed"
     )
     claim = Claim(11, f"{model}: coordinate ascent ≤ SVI on the marginal bound", "Jensen")
-    yield claim.at_most(value, last.mean, off, together(cut, parts))
-    # Draws of q that share random numbers go together, and those of a difference vary by less than this.
+    yield claim.at_most(value, last.mean, off, joined_notes(cut, parts))
+    # Draws of q with common random numbers are correlated, so those of a difference vary by less than this.
     error = float(np.hypot(first.se, last.se))
     claim = Claim(11, f"{model}: marginal bound at coordinate ascent ≤ where SVI on it ends", "NumPyro")
-    off = wide(draws) * error + slack + NOISES * noise
-    yield claim.at_most(first.mean, last.mean, off, together(cut, f"± {error:.2g}"))
+    off = permitted_errors(draws) * error + slack + NOISES * noise
+    yield claim.at_most(first.mean, last.mean, off, joined_notes(cut, f"± {error:.2g}"))
 
 
 def monotone(study: Study) -> Iterator[Row]:
-    """The step of any run so far that comes nearest to a fall."""
+    """Check that no run decreases its objective, by the step that comes nearest to a decrease."""
     claim = Claim(12, "every run is monotone: before ≤ after", "[GP], [C], [P], [K]")
     worst, found = -np.inf, None
     for label, trace, tolerance in study.traces:
         falls = trace[:-1] - trace[1:]
-        if np.isnan(worst):  # nothing is worse than not a number
+        if np.isnan(worst):  # nothing is worse than NaN
             break
         if len(falls) and not (excess := float(np.max(falls - tolerance))) <= worst:
             at = int(np.argmax(falls))
             worst, found = excess, (label, float(trace[at]), float(trace[at + 1]), tolerance)
     if found is None:
-        yield claim.missing("no run had two iterates")
+        yield claim.not_computed("no run had two iterates")
         return
     label, before, after, tolerance = found
-    note = f"nearest to a fall among {len(study.traces)} runs: {label}"
+    note = f"smallest margin among {len(study.traces)} runs: {label}"
     yield claim.at_most(before, after, tolerance, note)

@@ -1,4 +1,4 @@
-"""Statement 11: the closed-form bounds against NumPyro's, of the hand-written programs, at the same q."""
+"""Statement 11: the closed-form bounds equal NumPyro's bounds of the hand-written programs at the same q."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from bayesnmf.fitting.fit import Fit
 from bayesnmf.fitting.numpyro_bridge import guide_parameters, load_program, program_arguments
 from bayesnmf.models.likelihood import as_observation
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.theorems.study import Study, plain_vi, rounding_of_bound, together, wide
+from bayesnmf.theorems.study import Study, joined_notes, permitted_errors, plain_vi, rounding_of_bound
 from bayesnmf.theorems.table import Claim, Row
 
 Array = NDArray[Any]
 SOURCE = "NumPyro"
-# Most of the time goes into compiling the samplers; without optimisation they compile faster.
+# Most of the time is spent on compiling the samplers; without optimisation this is faster.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 def bounds_of_programs(study: Study) -> Iterator[Row]:
-    """Both bounds of all four models by NumPyro's `TraceMeanField_ELBO`, with Monte Carlo standard errors."""
+    """Compare the bounds of all four models with NumPyro's `TraceMeanField_ELBO`, given its standard errors."""
     note = study.small[1]
     for model in MODELS:
         options = plain_vi(max_iter=study.iterations, tol=0)
         fit = study.fit(study.counts, model, "vi", options)
-        fit = fit if study.part is None else study.part.of_fit(fit)
+        fit = fit if study.part is None else study.part.restrict_fit(fit)
         closed = elbo_augmented(fit)
         draws = numpyro_bounds(fit, study.effort.draws, study.seed, augmented=study.counts.is_integer)
-        slack = rounding_of_bound(fit.counts, fit.rank)  # at K = m = 1 nothing varies but that
+        slack = rounding_of_bound(fit.counts, fit.rank)  # at K = m = 1 only rounding varies
         means, errors = draws.mean(axis=0), draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
-        off = wide(len(draws)) * errors + slack
-        claim = Claim(11, f"{model}: ELBO in closed form = of the augmented program", SOURCE)
+        off = permitted_errors(len(draws)) * errors + slack
+        claim = Claim(11, f"{model}: ELBO in closed form = ELBO of the augmented program", SOURCE)
         if study.counts.is_integer:
-            yield claim.equal(closed, means[1], off[1], together(note, f"± {errors[1]:.2g}"))
+            yield claim.equal(closed, means[1], off[1], joined_notes(note, f"± {errors[1]:.2g}"))
         else:
-            yield claim.missing("needs whole numbers")
-        claim = Claim(11, f"{model}: ELBO in closed form ≤ of the marginal program", SOURCE)
-        yield claim.at_most(closed, means[0], off[0], together(note, f"± {errors[0]:.2g}"))
+            yield claim.not_computed("needs whole numbers")
+        claim = Claim(11, f"{model}: ELBO in closed form ≤ ELBO of the marginal program", SOURCE)
+        yield claim.at_most(closed, means[0], off[0], joined_notes(note, f"± {errors[0]:.2g}"))
 
 
 def numpyro_bounds(fit: Fit, draws: int, seed: int, augmented: bool) -> Array:

@@ -1,4 +1,4 @@
-"""Sequences of iterates: two routes from one start, and how far rounding may drive them apart."""
+"""Sequences of iterates: two computations from one start, and how far rounding may separate them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bayesnmf.theorems.table import Worst
 
 Array = NDArray[Any]
 Pair = tuple[Array, Array]
-NUDGE = 1e-9  # relative change of a start, to see what becomes of small differences
+NUDGE = 1e-9  # relative change of a start, to measure how small differences grow
 
 
 class Point(NamedTuple):
@@ -52,18 +52,18 @@ def explicit_route(step: Callable[..., Pair], matrix: Any, start: Pair) -> Itera
 
 
 class Comparison(NamedTuple):
-    """What two routes from one start came to.
+    """Comparison of two computations from one start.
 
     Attributes
     ----------
     loadings, components : Worst
-        The entries that differ most, over all iterates.
+        Entries that differ most, over all iterates.
     objectives : ndarray (iterations + 1, 2)
-        Of both routes; NaN of an explicit one.
+        Objectives of both computations; NaN for an explicit one.
     tolerance : float
-        For entries, relative to the sum of their row.
+        Tolerance for entries, relative to the sum of their row.
     growth : float
-        By how much the sequence magnified a small change of its start.
+        Factor by which the sequence magnified a small change of its start.
     """
 
     loadings: Worst
@@ -76,10 +76,10 @@ class Comparison(NamedTuple):
 def compare_routes(
     study: Study, left: Iterator[Point], right: Callable[[Pair], Iterator[Point]], start: Pair
 ) -> Comparison:
-    """Run `left` and `right(start)`, whose iterates should be the same, side by side for `study.iterations` updates.
+    """Run `left` and `right(start)`, which should have equal iterates, in parallel for `study.iterations` updates.
 
-    The right route is also run from a start nudged by 1e-9, entry by entry: what the sequence makes of that, it makes
-    of rounding too. The tolerance is the rounding of one update, times their number, grown by as much.
+    The right one is also run from a start in which every entry is changed by 1e-9, to measure how much the sequence
+    magnifies rounding errors. The tolerance is this growth times the rounding error of one update times their number.
     """
     rng = study.rng("nudge")
     first, second = (side * (1 + NUDGE * rng.choice([-1.0, 1.0], side.shape)) for side in start)
@@ -89,8 +89,8 @@ def compare_routes(
     for at, (one, other, beside) in enumerate(islice(routes, study.iterations + 1)):
         objectives[at] = one.value, other.value
         for side, expected in enumerate((other.loadings, other.components)):
-            sides[side].see((one.loadings, one.components)[side], expected)
-            drift[side].see((beside.loadings, beside.components)[side], expected)
+            sides[side].compare((one.loadings, one.components)[side], expected)
+            drift[side].compare((beside.loadings, beside.components)[side], expected)
     growth = max(1.0, *(each.relative / NUDGE for each in drift))
     step = rounding_of_step(study.counts, study.rank)
     return Comparison(*sides, objectives, max(study.iterations, 1) * growth * step, growth)

@@ -1,13 +1,14 @@
-"""ELBO certificates: the identities of the papers, run on the user's own counts.
+"""ELBO certificates: check the identities of the papers on the user's own counts.
 
-`equivalences` is the front door. Every row of its table holds the values of both sides of one statement, computed by
-two different routes: two routines of the package, the package and NumPyro, or a kernel and a formula in SciPy
+`equivalences` is the entry point. Every row of its table contains the values of both sides of one statement, computed
+in two different ways: by two routines of the package, by the package and NumPyro, or by a kernel and a formula in SciPy
 (`bayesnmf.theorems.explicit`). The statements:
 
-1. a Poisson is a multinomial and its totals; 2. joint updates are PLSA; 3. and 4. two variational algorithms are one,
-and their bounds differ by a constant; 5. the lasso does not sparsify; 6. four likelihoods are one; 7. multiplicative
-updates are EM, VI without expectations is, and two paths lead to one optimum; 8. topic models; 9. LDA becomes KL-NMF
-with a regulariser; 10. allocations and the evidence; 11. NumPyro's bounds at the same q; 12. all runs are monotone.
+1. a Poisson is a multinomial and its totals; 2. joint updates are PLSA; 3. and 4. two variational algorithms are equal,
+and their bounds differ by a constant; 5. the lasso does not sparsify; 6. four likelihoods are equal;
+7. multiplicative updates are EM, VI without expectations is EM, and two paths lead to one optimum; 8. topic models;
+9. LDA becomes KL-NMF with a regulariser; 10. allocations and the evidence; 11. NumPyro's bounds at the same q;
+12. all runs are monotone.
 
 [GP] Geiger & Park, *On the Connection Between NMF and LDA*; [C] Carbonetto, Sarkar, Wang & Stephens, *NMF Algorithms
 Generally Improve Topic Model Fits*; [P] Paisley, *EECS E6720 Lecture 12*; [F] Faleiros & Lopes, *On the equivalence
@@ -59,37 +60,37 @@ def equivalences(
     effort: Effort | None = None,
     progress: ProgressReport | bool = False,
 ) -> Equivalences:
-    """Run every identity between the models, algorithms and bounds on these counts.
+    """Check every identity between the models, algorithms and bounds on these counts.
 
     Parameters
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
-        Nonnegative counts, samples in rows. Statements that need whole numbers say so where there are others.
+        Nonnegative counts, samples in rows. Statements that need whole numbers say so for other counts.
     rank : int
         Number of components, K.
     iterations : int
-        Updates of each sequence of iterates.
+        Number of updates in each sequence of iterates.
     seed : int
-        Makes the run reproducible.
+        Seed; the same seed gives the same table.
     effort : Effort, optional
-        Draws, gradient steps and particles, and how many nonzero counts they see.
+        Numbers of draws, gradient steps and particles, and the number of nonzero counts that they use.
     progress : bool or callable
-        True shows a progress bar; a callable gets (label, done, total, objective).
+        Whether to show a progress bar, or a function of (label, done, total, objective).
 
     Returns
     -------
     Equivalences
-        Prints as a table. After Ctrl-C it holds the statements that were finished.
+        The rows, which print as a table; after Ctrl-C, those of the finished statements.
 
     Raises
     ------
     TypeError, ValueError
-        On arguments that make no sense, naming the argument, the rule and the cure.
+        Invalid arguments; the message names the argument, the rule and the cure.
 
     Notes
     -----
-    On small counts most of the time goes into compiling the NumPyro programs of the four models. Nothing
-    of size n × m or of size nonzeros × K is formed.
+    On small counts, most of the time is spent on compiling the NumPyro programs of the four models. No array of size
+    n × m or nonzeros × K is formed.
     """
     rank = check_rank(rank)
     iterations = check_count(iterations, "iterations")

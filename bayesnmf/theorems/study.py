@@ -1,4 +1,4 @@
-"""What every statement is run on: the counts, how much work may go into it, and what the runs leave behind."""
+"""The data shared by all statements: the counts, the permitted amount of work, and the results of runs."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much work goes into the statements that need draws, optimisers or particles.
+    """Amount of work for the statements that need draws, optimisers or particles.
 
     Attributes
     ----------
     draws : int
-        From q for each of NumPyro's estimates of a bound; ten times as many for those of the package.
+        Number of draws from q for each of NumPyro's estimates of a bound; the package's own take ten times as many.
     svi_steps : int
-        Gradient steps of each SVI run, of which a model has three. With too few SVI has not come near, and its row
-        says so: it does not hold.
+        Number of gradient steps of each SVI run, of which a model has three. With too few steps SVI does not come near
+        the optimum, and the table reports that its row does not hold.
     svi_models : tuple of str
-        Models that SVI is run on. Each compiles two programs of its own, most of the time on small counts, so one
-        alone by default.
+        Models for SVI. Each compiles two more programs, which takes most of the time on small counts, so the default is
+        one model.
     cells : int
-        Most nonzero counts that programs, optimisers and decompositions see: above it, rows drawn at random, and the
-        features that these have.
+        Largest number of nonzero counts for programs, optimisers and decompositions; above it, they use random rows and
+        the features of these rows.
     particles : int
-        Of each of 16 runs of sequential Monte Carlo, where the evidence is known exactly.
+        Number of particles in each of 16 runs of sequential Monte Carlo, used if the evidence is known exactly.
     """
 
     draws: int = 200
@@ -56,23 +56,23 @@ class Effort:
 
 
 class Part(NamedTuple):
-    """Positions of some rows and features, and what notes say of them."""
+    """Positions of some rows and features, and their description in notes."""
 
     rows: Array
     features: Array
     note: str
 
-    def of(self, counts: Counts) -> Counts:
-        """Return these counts alone, with their names."""
+    def restrict(self, counts: Counts) -> Counts:
+        """Return these counts only, with their names."""
         kept = counts.rows(self.rows)
         cut = kept.matrix[:, self.features]
         cut.sort_indices()
         return Counts(cut, kept.row_names, kept.feature_names[self.features])
 
-    def of_fit(self, fit: Fit) -> Fit:
-        """Return a variational fit restricted to this part: its own q of these rows and features, not fitted again.
+    def restrict_fit(self, fit: Fit) -> Fit:
+        """Return a variational fit restricted to this part: its own q of these rows and features, without a new fit.
 
-        The restriction of a Dirichlet to some features is that of their shares among themselves.
+        Restricted to some features, a Dirichlet describes their shares among themselves.
         """
         chosen = restrict_rows(fit, self.rows)
         q: Any = chosen.posterior
@@ -80,7 +80,7 @@ class Part(NamedTuple):
         components = type(full)(**{name: np.array(value[:, self.features]) for name, value in vars(full).items()})
         return replace(
             chosen,
-            counts=self.of(fit.counts),
+            counts=self.restrict(fit.counts),
             components=components.mean(),
             estimate=VariationalPosterior(q.loadings, components),
         )
@@ -93,13 +93,13 @@ class Study:
     Attributes
     ----------
     counts : Counts
-        float64.
+        Counts in float64.
     rank, iterations, seed : int
     effort : Effort
     traces : list of (str, ndarray, float)
-        Label and objective of every run so far, and the rounding of each value, in nats.
+        Label and objective of every run so far, and the rounding error of each value, in nats.
     optima : dict
-        By model, the fit of `small` at which coordinate ascent settled, for the statements that share it.
+        By model, the fit to `small` at which coordinate ascent converged, for the statements that share it.
     """
 
     counts: Counts
@@ -111,19 +111,19 @@ class Study:
     optima: dict[str, Fit] = field(default_factory=dict)
 
     def rng(self, name: str) -> np.random.Generator:
-        """Return a stream of its own for each name."""
+        """Return a separate random stream for each name."""
         return np.random.default_rng([self.seed, crc32(name.encode())])
 
     @property
     def mean_total(self) -> float:
-        """Mean row total, at least 1 over all rows."""
+        """Mean row total over all rows, at least 1."""
         return max(self.counts.total, 1.0) / self.counts.shape[0]
 
     @cached_property
     def part(self) -> Part | None:
-        """Rows with at most `effort.cells` nonzeros in all, drawn at random, and the features that they have.
+        """Rows with at most `effort.cells` nonzeros in all, drawn at random, and their features.
 
-        None where that is all of the counts. At least one row, however long it is.
+        None if these are all counts. There is at least one row, even if it has more nonzeros.
         """
         n, m = self.counts.shape
         if self.counts.nnz <= self.effort.cells:
@@ -136,21 +136,21 @@ class Study:
 
     @cached_property
     def small(self) -> tuple[Counts, str]:
-        """The counts of that part, and what notes say of it; all counts where they are few."""
-        return (self.counts, "") if self.part is None else (self.part.of(self.counts), self.part.note)
+        """The counts of `part` and their description in notes; all counts if they are few."""
+        return (self.counts, "") if self.part is None else (self.part.restrict(self.counts), self.part.note)
 
     def fit(self, counts: Counts, model: str, method: str, options: Options | None = None, stream: int = 0) -> Fit:
-        """Fit one model in silence, and keep its trace for the statement on monotone runs.
+        """Fit one model without progress, and keep its trace for the statement on monotone runs.
 
-        Each stream has random numbers of its own.
+        Each stream has separate random numbers.
 
         Raises
         ------
         KeyboardInterrupt
-            The fit was interrupted: half of one certifies nothing.
+            The fit was interrupted; half a fit certifies nothing.
         """
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # what it reached is judged, not how it stopped
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the result is judged, not how it stopped
             result = fit(counts, model, self.rank, method, seed=self.seed + stream, options=options)
         if result.status.reason == INTERRUPTED:
             raise KeyboardInterrupt
@@ -160,37 +160,37 @@ class Study:
 
 
 def plain_map(**settings: Any) -> MAP:
-    """Return options of EM from a random start without extrapolation, whatever the defaults are, with some changed."""
+    """Return options of EM from a random start without extrapolation, for any defaults, with `settings` changed."""
     stated: dict[str, Any] = {"start": "random", "algorithm": "em", "extrapolate": False}
     return MAP(**(stated | settings))
 
 
 def plain_vi(**settings: Any) -> VI:
-    """Return options of coordinate ascent from a random start without extrapolation, with some changed."""
+    """Return options of coordinate ascent from a random start without extrapolation, with `settings` changed."""
     stated: dict[str, Any] = {"start": "random", "algorithm": "coordinate", "extrapolate": False}
     return VI(**(stated | settings))
 
 
-def together(*notes: str) -> str:
-    """Join the notes that say something."""
+def joined_notes(*notes: str) -> str:
+    """Join the notes that are not empty."""
     return "; ".join(note for note in notes if note)
 
 
 # --- tolerances ------------------------------------------------------------------------------------
 
-FALSE_ALARM = 6.3e-5  # chance that an estimate is as far off as 4 standard errors of a normal, on either side
+FALSE_ALARM = 6.3e-5  # chance of an error beyond 4 standard errors of a normal, in either direction
 
 
-def wide(draws: int) -> float:
-    """How many standard errors an estimate may be off: the quantile of Student's t that a false alarm leaves.
+def permitted_errors(draws: int) -> float:
+    """Return how many standard errors an estimate may be off: a quantile of Student's t, from the false alarm rate.
 
-    4.0 for a standard error known exactly, 4.2 where it is that of 100 draws, 5.4 of 16.
+    4.0 for a standard error known exactly, 4.2 if it is estimated from 100 draws, 5.4 from 16.
     """
     return float(stats.t.isf(FALSE_ALARM / 2, draws - 1))
 
 
 def rounding(terms: float, size: float) -> float:
-    """Rounding error of a sum: 4 √terms ε times the sum of the absolute values of the terms.
+    """Return the rounding error of a sum: 4 √terms ε times the sum of the absolute values of the terms.
 
     Errors of n roundings, each at most ε/2, stay below λ √n ε/2 except with probability 2n exp(−λ²/2); λ is 8
     (Higham & Mary, *A new approach to probabilistic rounding error analysis*, 2019, theorem 2.4).
@@ -199,9 +199,9 @@ def rounding(terms: float, size: float) -> float:
 
 
 def rounding_of_loglik(counts: Counts, rank: int, rates: Array) -> float:
-    """Rounding of Σ [X log λ − log X!] − Σ λ in nats, given the rates (nnz,) at the nonzeros.
+    """Return the rounding error of Σ [X log λ − log X!] − Σ λ in nats, given the rates (nnz,) at the nonzeros.
 
-    A rate has K roundings of its own, which its logarithm passes on as they are.
+    A rate has K rounding errors of its own, which its logarithm passes on unchanged.
     """
     x = counts.matrix.data
     size = np.abs(x * np.log(np.maximum(rates, np.finfo(np.float64).tiny))).sum() + (rank + 4) * x.sum()
@@ -209,10 +209,10 @@ def rounding_of_loglik(counts: Counts, rank: int, rates: Array) -> float:
 
 
 def rounding_of_bound(counts: Counts, rank: int) -> float:
-    """Rounding of an evidence lower bound or log joint, in nats, from the largest terms that it can have.
+    """Return the rounding error of an evidence lower bound or log joint, in nats, from its largest possible terms.
 
-    These are X log λ, log X!, and logΓ of and γ E log at concentrations that sum to the row totals, and over each
-    component to its total, plus about 1 for every parameter.
+    These are X log λ, log X!, logΓ and γ E log at concentrations that sum to the row totals, and for each component to
+    its total, plus about 1 for every parameter.
     """
     n, m = counts.shape
     total = counts.total
@@ -224,9 +224,9 @@ def rounding_of_bound(counts: Counts, rank: int) -> float:
 
 
 def rounding_of_step(counts: Counts, rank: int) -> float:
-    """Rounding of one update by each of two routes, relative to the entry.
+    """Return the rounding error between two computations of one update, relative to the entry.
 
-    (K + 5) operations, and sums of up to n + m positive terms as in `rounding`.
+    It comes from (K + 5) operations, and sums of up to n + m positive terms as in `rounding`.
     """
     n, m = counts.shape
     return 2 * (rank + 5 + 4 * np.sqrt(n + m)) * EPS

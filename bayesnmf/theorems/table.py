@@ -28,17 +28,17 @@ class Row:
     Attributes
     ----------
     number : int
-        Of the statement, 1 to 12.
+        Number of the statement, 1 to 12.
     statement, source : str
     left, right : float
-        Both sides; NaN where they were not computed.
+        Values of both sides; NaN if they were not computed.
     difference : float
-        |left − right|; left − right where one side is to be the lesser.
+        |left − right|, or left − right if the statement is an inequality.
     tolerance : float
-        What the difference may be: rounding, and where there are draws about 4 standard errors. NaN where nothing is
+        Largest permitted difference: rounding, and about 4 standard errors if there are draws. NaN if nothing is
         judged.
     holds : bool or None
-        None where nothing is judged.
+        Whether the statement holds; None if it is not judged.
     note : str
     """
 
@@ -55,28 +55,28 @@ class Row:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement that is about to be judged; every method makes a row of it."""
+    """A statement to be judged; each method returns a row of the table."""
 
     number: int
     statement: str
     source: str
 
     def equal(self, left: float, right: float, tolerance: float, note: str = "") -> Row:
-        """Both sides are the same to a tolerance."""
+        """Judge whether both sides are equal up to a tolerance."""
         difference = abs(left - right)
         return self._row(left, right, difference, tolerance, bool(difference <= tolerance), note)
 
     def at_most(self, left: float, right: float, tolerance: float, note: str = "") -> Row:
-        """The left side is at most the right one, to a tolerance."""
+        """Judge whether the left side is at most the right one, up to a tolerance."""
         difference = left - right
         return self._row(left, right, difference, tolerance, bool(difference <= tolerance), note)
 
-    def shown(self, left: float, right: float, note: str) -> Row:
-        """Both sides, without a judgement."""
+    def not_judged(self, left: float, right: float, note: str) -> Row:
+        """Return both sides without a judgement."""
         return self._row(left, right, abs(left - right), np.nan, None, note)
 
-    def missing(self, note: str) -> Row:
-        """Say why there is nothing to judge."""
+    def not_computed(self, note: str) -> Row:
+        """Return a row that explains why nothing is judged."""
         return self._row(np.nan, np.nan, np.nan, np.nan, None, note)
 
     def _row(self, left: float, right: float, gap: float, tolerance: float, holds: bool | None, note: str) -> Row:
@@ -85,39 +85,39 @@ class Claim:
 
 
 class Worst:
-    """The pair of entries, among all that were seen, that differ most for the size of their rows."""
+    """The pair of entries, among all seen so far, with the largest difference relative to the sum of its row."""
 
     def __init__(self) -> None:
         self.relative = -1.0
         self.left = self.right = self.scale = 0.0
 
-    def see(self, left: Array, right: Array) -> None:
-        """Look at two arrays (rows, columns); differences are taken relative to the sums of the right one's rows."""
+    def compare(self, left: Array, right: Array) -> None:
+        """Compare two arrays (rows, columns); differences are relative to the row sums of the right one."""
         scale = np.abs(right).sum(axis=1, keepdims=True)
         scale = np.where(scale > 0, scale, 1.0)
         relative = np.abs(left - right) / scale
-        at = np.unravel_index(np.argmax(relative), relative.shape)  # of a NaN, where there is one
+        at = np.unravel_index(np.argmax(relative), relative.shape)  # at a NaN, if there is one
         if np.isnan(self.relative) or relative[at] <= self.relative:
             return
         self.relative = float(relative[at])
         self.left, self.right, self.scale = float(left[at]), float(right[at]), float(scale[at[0], 0])
 
     def judge(self, claim: Claim, relative: float, note: str = "") -> Row:
-        """Judge the pair by a tolerance relative to the sum of its row."""
+        """Judge the pair with a tolerance relative to the sum of its row."""
         return claim.equal(self.left, self.right, relative * self.scale, note)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Equivalences:
-    """What `bayesnmf.equivalences` found: one row a statement. It prints as a table.
+    """Result of `bayesnmf.equivalences`: one row for each statement. It prints as a table.
 
     Attributes
     ----------
     rows : tuple of Row
     title : str
-        Counts and rank.
+        Size of the counts, and rank.
     interrupted : bool
-        Whether Ctrl-C left statements out.
+        Whether statements are missing because of Ctrl-C.
     """
 
     rows: tuple[Row, ...]
@@ -131,34 +131,34 @@ class Equivalences:
 
     @property
     def judged(self) -> int:
-        """How many rows are judged."""
+        """Number of judged rows."""
         return sum(row.holds is not None for row in self.rows)
 
     @property
     def failures(self) -> tuple[Row, ...]:
-        """The rows that do not hold."""
+        """Rows that do not hold."""
         return tuple(row for row in self.rows if row.holds is False)
 
     @property
     def table(self) -> pd.DataFrame:
-        """All rows: number, statement, source, left, right, difference, tolerance, holds, note."""
+        """Table of all rows: number, statement, source, left, right, difference, tolerance, holds, note."""
         import pandas as pd
 
         return pd.DataFrame([vars(row) for row in self.rows], columns=list(Row.__dataclass_fields__))
 
     def save(self, path: str | Path) -> None:
-        """Write the table as a CSV file, into a folder that exists.
+        """Write the table as a CSV file into an existing folder.
 
         Raises
         ------
         ValueError
-            There is no such folder, or the path is one itself.
+            The folder does not exist, or the path is a folder.
         """
         with replacing(check_file_to_write(path, "path")) as temporary:
             self.table.to_csv(temporary, index=False)
 
     def __rich__(self) -> Any:
-        """Return the table as rich renders it."""
+        """Return the table for rich."""
         from rich.markup import escape
         from rich.table import Table
 
@@ -167,10 +167,10 @@ class Equivalences:
             table.add_column(heading, **keywords)
         for row in self.rows:
             style = "bold red" if row.holds is False else ""
-            said = f"{escape(row.statement)} [dim]{escape(row.source)}[/dim]"
+            statement = f"{escape(row.statement)} [dim]{escape(row.source)}[/dim]"
             table.add_row(
                 str(row.number),
-                f"{said}\n[dim]{escape(row.note)}[/dim]" if row.note else said,
+                f"{statement}\n[dim]{escape(row.note)}[/dim]" if row.note else statement,
                 *(_number(value) for value in (row.left, row.right)),
                 *(_short(value) for value in (row.difference, row.tolerance)),
                 {True: "yes", False: "NO", None: "–"}[row.holds],
@@ -180,7 +180,7 @@ class Equivalences:
 
     @property
     def summary(self) -> str:
-        """How many statements hold, in one line."""
+        """Return one line with the number of statements that hold."""
         kept = self.judged - len(self.failures)
         rest = len(self.rows) - self.judged
         text = f"{kept} of {self.judged} judged rows hold; {rest} are not judged, their notes say why"

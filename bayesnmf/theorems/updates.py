@@ -1,4 +1,4 @@
-"""Statements 2, 3, 4, 5, 7 and 8: sequences of iterates that are the same, and what follows for the bounds."""
+"""Statements 2, 3, 4, 5, 7 and 8: equal sequences of iterates, and their consequences for the bounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bayesnmf.priors.specification import PARAMETER
 from bayesnmf.results.topic_model import topic_model_of
 from bayesnmf.theorems import explicit
 from bayesnmf.theorems.sequences import Comparison, Pair, Point, compare_routes, explicit_route, package_route
-from bayesnmf.theorems.study import Study, plain_map, plain_vi, rounding_of_bound, rounding_of_step, together
+from bayesnmf.theorems.study import Study, joined_notes, plain_map, plain_vi, rounding_of_bound, rounding_of_step
 from bayesnmf.theorems.table import Claim, Row, Worst
 
 Array = NDArray[Any]
@@ -29,7 +29,7 @@ PSEUDO_COUNT = 0.5  # c − 1 of the Gamma prior of [C] 19
 
 
 def random_start(study: Study) -> Pair:
-    """Return shares of the components in each sample (n, K) and components (K, m), rows on the simplex, inside it."""
+    """Return shares of the components in each sample (n, K) and components (K, m), rows inside the simplex."""
     rng = study.rng("start")
     n, m = study.counts.shape
     components = rng.gamma(1.0, size=(study.rank, m)) + 0.1
@@ -37,7 +37,7 @@ def random_start(study: Study) -> Pair:
 
 
 def unscaled_start(study: Study) -> Pair:
-    """Return loadings and components whose sums are anything."""
+    """Return loadings and components with arbitrary sums."""
     shares, components = random_start(study)
     sums = study.rng("sums").uniform(0.5, 2.0, (study.rank, 1))
     return np.maximum(study.counts.row_totals, 1.0)[:, None] * shares, sums * components
@@ -48,16 +48,16 @@ def _normalised(pair: Pair) -> Pair:
     return loadings, components
 
 
-def _keep(study: Study, label: str, objectives: Array) -> None:
-    """Leave a trace for the statement on monotone runs."""
+def _store_trace(study: Study, label: str, objectives: Array) -> None:
+    """Store a trace for the statement on monotone runs."""
     study.traces.append((label, objectives, rounding_of_bound(study.counts, study.rank)))
 
 
-def _rows(
+def _compare_factors(
     study: Study, number: int, what: tuple[str, str], source: str, found: Comparison, more: str = ""
 ) -> Iterator[Row]:
-    """Judge loadings and components of two sequences."""
-    note = together(more, f"{study.iterations} iterates; small differences grow {found.growth:,.1f}-fold")
+    """Compare the loadings and the components of two sequences."""
+    note = joined_notes(more, f"{study.iterations} iterates; small differences grow {found.growth:,.1f}-fold")
     for statement, worst in zip(what, (found.loadings, found.components), strict=True):
         yield worst.judge(Claim(number, statement, source), found.tolerance, note)
 
@@ -66,7 +66,7 @@ def _rows(
 
 
 def joint_and_plsa(study: Study) -> Iterator[Row]:
-    """[GP] lemma B.1."""
+    """Check [GP] lemma B.1: joint updates are PLSA."""
     totals = study.counts.row_totals[:, None]
     start = random_start(study)
     joint = plain_map(priors=Priors(FLAT, PARAMETER))
@@ -75,7 +75,7 @@ def joint_and_plsa(study: Study) -> Iterator[Row]:
 
     def left() -> Iterator[Point]:
         for point in package_route(study.counts, joint, (totals * start[0], start[1]), study.rank):
-            sums.see(point.loadings.sum(axis=1, keepdims=True), totals)
+            sums.compare(point.loadings.sum(axis=1, keepdims=True), totals)
             yield point
 
     def right(pair: Pair) -> Iterator[Point]:
@@ -83,16 +83,17 @@ def joint_and_plsa(study: Study) -> Iterator[Row]:
             yield point._replace(loadings=totals * point.loadings)
 
     found = compare_routes(study, left(), right, start)
-    _keep(study, "joint updates", found.objectives[:, 0])
-    _keep(study, "PLSA", found.objectives[:, 1])
+    _store_trace(study, "joint updates", found.objectives[:, 0])
+    _store_trace(study, "PLSA", found.objectives[:, 1])
     source = "[GP] lemma B.1"
-    yield from _rows(study, 2, ("joint updates: θ = Nᵢ θ of PLSA", "joint updates: β of PLSA"), source, found)
+    what = ("joint updates: θ = Nᵢ θ of PLSA", "joint updates: β of PLSA")
+    yield from _compare_factors(study, 2, what, source, found)
     claim = Claim(2, "joint updates: Σₖ θᵢₖ = Nᵢ", source)
     yield sums.judge(claim, rounding_of_step(study.counts, study.rank), f"{study.iterations} iterates")
 
 
 def lasso(study: Study) -> Iterator[Row]:
-    """[GP] lemma 6.1, 24-25."""
+    """Check [GP] lemma 6.1 and 24-25: the lasso only rescales the loadings."""
     totals = study.counts.row_totals[:, None]
     shares, components = random_start(study)
     start = (totals * shares, components)
@@ -104,16 +105,16 @@ def lasso(study: Study) -> Iterator[Row]:
             yield point._replace(loadings=point.loadings / (1 + PENALTY))
 
     found = compare_routes(study, left, right, start)
-    _keep(study, "lasso", found.objectives[:, 0])
-    what = (f"lasso, τ = {PENALTY:g}: θ/(1+τ) of no penalty", "lasso: β of no penalty")
-    yield from _rows(study, 5, what, "[GP] lemma 6.1", found)
+    _store_trace(study, "lasso", found.objectives[:, 0])
+    what = (f"lasso, τ = {PENALTY:g}: θ = θ without penalty / (1+τ)", "lasso: β = β without penalty")
+    yield from _compare_factors(study, 5, what, "[GP] lemma 6.1", found)
 
 
 # --- [GP]: two variational algorithms ---------------------------------------------------------------
 
 
 def two_bounds(study: Study) -> Iterator[Row]:
-    """[GP] lemma E.3, and 34 carried to the bounds: their difference is a constant of the data."""
+    """Check [GP] lemma E.3, and that both bounds differ by a constant of the data ([GP] 34)."""
     totals, rate = study.counts.row_totals, study.rank / study.mean_total
     alpha = np.linspace(0.5, 1.5, study.rank)
     shares, components = random_start(study)
@@ -124,7 +125,7 @@ def two_bounds(study: Study) -> Iterator[Row]:
 
     def left() -> Iterator[Point]:
         for point in package_route(study.counts, gamma, (Gamma(start[0], 1 + rate), components), study.rank):
-            sums.see(point.loadings.sum(axis=1, keepdims=True), (alpha.sum() + totals)[:, None])
+            sums.compare(point.loadings.sum(axis=1, keepdims=True), (alpha.sum() + totals)[:, None])
             yield point
 
     def right(pair: Pair) -> Iterator[Point]:
@@ -132,11 +133,11 @@ def two_bounds(study: Study) -> Iterator[Row]:
         return package_route(study.counts, dirichlet, given, study.rank)
 
     found = compare_routes(study, left(), right, start)
-    _keep(study, "vi gamma_poisson", found.objectives[:, 0])
-    _keep(study, "vi dirichlet_poisson", found.objectives[:, 1])
+    _store_trace(study, "vi gamma_poisson", found.objectives[:, 0])
+    _store_trace(study, "vi dirichlet_poisson", found.objectives[:, 1])
     source = "[GP] lemma E.3"
     what = ("VI: γ of Gamma–Poisson = γ of Dirichlet–Poisson", "VI: β of Gamma–Poisson = β of Dirichlet–Poisson")
-    yield from _rows(study, 3, what, source, found)
+    yield from _compare_factors(study, 3, what, source, found)
     claim = Claim(3, "VI of Gamma–Poisson: Σₖ γᵢₖ = Σα + Nᵢ", source)
     yield sums.judge(claim, rounding_of_step(study.counts, study.rank), f"{study.iterations} iterates")
     yield _constant(study, found.objectives[1:], float(alpha.sum()), rate)
@@ -157,7 +158,7 @@ def _constant(study: Study, objectives: Array, alpha: float, rate: float) -> Row
 
 
 def multiplicative_updates(study: Study) -> Iterator[Row]:
-    """[P] 3-4, [C] 27-28: the updates of Lee and Seung are EM."""
+    """Check that the updates of Lee and Seung are EM ([P] 3-4, [C] 27-28)."""
     start = unscaled_start(study)
     options = plain_map(priors=Priors(FLAT, FLAT), schedule="alternating")
     left = package_route(study.counts, options, start, study.rank)
@@ -166,28 +167,28 @@ def multiplicative_updates(study: Study) -> Iterator[Row]:
         return explicit_route(explicit.lee_seung, study.counts.matrix, pair)
 
     found = compare_routes(study, left, right, start)
-    _keep(study, "alternating updates", found.objectives[:, 0])
+    _store_trace(study, "alternating updates", found.objectives[:, 0])
     what = ("EM: θ of multiplicative updates", "EM: β of multiplicative updates")
-    yield from _rows(study, 7, what, "[P] 3-4, [C] 27-28", found)
+    yield from _compare_factors(study, 7, what, "[P] 3-4, [C] 27-28", found)
 
 
 def without_expectations(study: Study) -> Iterator[Row]:
-    """[P]: from q that is nearly a point, of concentration c, an update of VI is one of EM but for O(1/c)."""
+    """Check that an update of VI from a q of large concentration c is one of EM up to O(1/c) ([P])."""
     claim = Claim(7, "VI without expectations is EM: gap at concentration c / gap at 10 c = 10", "[P]")
     if study.rank == 1:
-        yield claim.missing("needs two components: one takes all, with or without expectations")
+        yield claim.not_computed("needs two components: a single one takes all counts in any case")
         return
     shares, components = random_start(study)
     loadings = np.maximum(study.counts.row_totals, 1.0)[:, None] * shares
     least = min(loadings.min(), components.min())
     gaps = [_gap_to_em(study, (loadings, components), c / least) for c in (1e4, 1e5)]
-    # ψ(x) = log x − 1/(2x) − 1/(12x²) …: at x ≥ 1e4 what is left is 1e-4 of the leading term, in each of a few places
+    # ψ(x) = log x − 1/(2x) − 1/(12x²) …: at x ≥ 1e4 the remainder is 1e-4 of the leading term, in several places
     rounded = rounding_of_step(study.counts, study.rank) / gaps[1]
     yield claim.equal(gaps[0] / gaps[1], 10.0, 10 * (1e-3 + rounded), f"gaps {gaps[0]:.2g} and {gaps[1]:.2g}")
 
 
 def _gap_to_em(study: Study, start: Pair, concentration: float) -> float:
-    """Largest difference, relative to its row, between an update of VI and one of EM in the log basis."""
+    """Return the largest difference, relative to its row, between an update of VI and one of EM in the log basis."""
     (loadings, components), a, b, eta = start, 0.7, 0.4, 0.6
     R = explicit.ratios(study.counts.matrix, loadings, components)
     received = eta + components * (R.T @ loadings).T
@@ -195,15 +196,15 @@ def _gap_to_em(study: Study, start: Pair, concentration: float) -> float:
     q = (Gamma(concentration * loadings, concentration), Dirichlet(concentration * components))
     _, point = islice(package_route(study.counts, options, q, study.rank), 2)
     worst = Worst()
-    worst.see(point.loadings / (b + 1), (a + loadings * (R @ components.T)) / (b + 1))
-    worst.see(point.components, received / received.sum(axis=1, keepdims=True))
+    worst.compare(point.loadings / (b + 1), (a + loadings * (R @ components.T)) / (b + 1))
+    worst.compare(point.components, received / received.sum(axis=1, keepdims=True))
     return worst.relative
 
 
 def topic_model(study: Study) -> Iterator[Row]:
-    """[C] 45-49: EM of the multinomial topic model is a joint update, mapped."""
+    """Check that EM of the multinomial topic model is a joint update, mapped ([C] 45-49)."""
     start = unscaled_start(study)
-    some = (study.counts.row_totals > 0)[:, None]  # nothing determines the proportions of an empty sample
+    some = (study.counts.row_totals > 0)[:, None]  # an empty sample does not determine its proportions
     mapped = topic_model_of(*start)
 
     def left() -> Iterator[Point]:
@@ -217,13 +218,13 @@ def topic_model(study: Study) -> Iterator[Row]:
             yield point._replace(loadings=some * point.loadings)
 
     found = compare_routes(study, left(), right, (mapped.proportions, mapped.components))
-    _keep(study, "joint updates, free sums", found.objectives[:, 0])
+    _store_trace(study, "joint updates, free sums", found.objectives[:, 0])
     what = ("EM of the topic model: L of joint updates, mapped", "EM of the topic model: F of joint updates, mapped")
-    yield from _rows(study, 8, what, "[C] 45-49", found)
+    yield from _compare_factors(study, 8, what, "[C] 45-49", found)
 
 
 def half_steps(study: Study) -> Iterator[Row]:
-    """[C]: each half of an alternating update does to its side, mapped, what EM does, and only tilts the other."""
+    """Check that each half of an alternating update, mapped, changes its own side as EM does ([C])."""
     start = unscaled_start(study)
     some = (study.counts.row_totals > 0)[:, None]
     before = topic_model_of(*start)
@@ -241,13 +242,13 @@ def half_steps(study: Study) -> Iterator[Row]:
         (second.components, components),
         (second.proportions, tilted / tilted.sum(axis=1, keepdims=True)),
     ):
-        worst.see(found, expected)
+        worst.compare(found, expected)
     claim = Claim(8, "each half of an alternating update, mapped, is half a step of EM", "[C]")
     yield worst.judge(claim, 2 * rounding_of_step(study.counts, study.rank), "one update from a random start")
 
 
 def pseudo_samples(study: Study) -> Iterator[Row]:
-    """[C] 19-20: MAP with Gamma(c, d) components is MLE of [X; c − 1] with [θ; diag(d)], the last rows held."""
+    """Check: MAP with Gamma(c, d) components is MLE of [X; c − 1] with [θ; diag(d)] and fixed last rows ([C] 19-20)."""
     start, rank, m = unscaled_start(study), study.rank, study.counts.shape[1]
     held = np.diag(np.linspace(0.5, 2.0, rank))
     data: Any = csr_array(vstack([study.counts.matrix, csr_array(np.full((rank, m), PSEUDO_COUNT))]))
@@ -259,11 +260,11 @@ def pseudo_samples(study: Study) -> Iterator[Row]:
     def step(matrix: Any, loadings: Array, components: Array) -> Pair:
         sums = components.sum(axis=1)[None, :]
         R = explicit.ratios(study.counts.matrix, loadings, components)
-        stacked = np.vstack([explicit.divide(loadings * (R @ components.T), sums, loadings), held])
+        stacked = np.vstack([explicit.quotients(loadings * (R @ components.T), sums, loadings), held])
         R = explicit.ratios(matrix, stacked, components)
         return stacked[:-rank], components * (R.T @ stacked).T / stacked.sum(axis=0)[:, None]
 
     found = compare_routes(study, left, lambda pair: explicit_route(step, data, pair), start)
-    _keep(study, "MAP with Gamma components", found.objectives[:, 0])
+    _store_trace(study, "MAP with Gamma components", found.objectives[:, 0])
     what = ("MAP: θ of MLE with pseudo-samples", "MAP: β of MLE with pseudo-samples")
-    yield from _rows(study, 8, what, "[C] 19-20", found, f"Gamma({1 + PSEUDO_COUNT:g}, d) components")
+    yield from _compare_factors(study, 8, what, "[C] 19-20", found, f"Gamma({1 + PSEUDO_COUNT:g}, d) components")

@@ -1,14 +1,14 @@
-"""The experiments of [K], Bayesian NMF as an Allocation Model: table 1 and figure 1.
+"""Repeat the experiments of [K], Bayesian NMF as an Allocation Model: table 1 and figure 1.
 
 ``python benchmarks/published/allocation_model.py [--out DIR] [--matrices 1000] [--restarts 40] [--seed 0] [--quick]``
 
 Table 1: random matrices from the model. KL-NMF is EM with components on the simplex, S = X φ at its factors; "BLD from
-KL-NMF" starts at those factors, "BLD from vi" at a variational fit, "BLD, 3 random starts" keeps the best of
-three. The source does not say how sparseness is measured; three readings of Hoyer's are printed.
+KL-NMF" starts at those factors, "BLD from vi" at a variational fit, and "BLD, 3 random starts" keeps the best of
+three. The paper does not define its measure of sparseness; three versions of Hoyer's are printed.
 
-Figure 1: the Swimmer. [K] writes samples in columns: its Dirichlet(0.05) on the columns of W is our η, its
-Dirichlet(10, …, 10, 60) on those of H our α. An inked pixel counts 1; each of `--restarts` random starts goes through
-a MAP fit, and the decomposition of highest log p(S) is shown.
+Figure 1: the Swimmer. [K] writes samples in columns: its Dirichlet(0.05) on the columns of W is our η, and its
+Dirichlet(10, …, 10, 60) on those of H is our α. A pixel of a part counts 1. Each of `--restarts` random starts is
+followed by a MAP fit, and the decomposition with the highest log p(S) is shown.
 
 Measured (seed 0, 1,000 matrices; four minutes on two busy cores), standard errors of the means in brackets::
 
@@ -18,10 +18,10 @@ Measured (seed 0, 1,000 matrices; four minutes on two busy cores), standard erro
     BLD from vi          -224.4 (0.4)   0.490 (0.001)
     BLD, 3 random starts -223.5 (0.3)   0.500 (0.001)
 
-Swimmer: the best of 40 starts is the true parts exactly, all 16 limbs and the torso with cosine 1.00, at log p(S) =
--24,180, where an ascent from the true parts ends too; so with each of the seeds 0 to 4, while of 24 single starts one
-got there and the next best, at -24,245, did not. KL-NMF has 16 limbs, each with a share of the torso, and no torso
-(cosine 0.35).
+Swimmer: the best of 40 starts has exactly the true parts, all 16 limbs and the torso with cosine 1.00, at log p(S) =
+-24,180, where an ascent from the true parts also ends. The result is the same for each of the seeds 0 to 4, although
+only one of 24 single starts reached this value, and the next best ended at -24,245. KL-NMF has 16 limbs, each with a
+share of the torso, and no torso (cosine 0.35).
 """
 
 import argparse
@@ -52,13 +52,13 @@ SAMPLE, RECOVERED = 99, 0.9
 
 
 def draw(rng: np.random.Generator) -> Array:
-    """Return counts of the generative story."""
+    """Return counts drawn from the model."""
     loadings, components = rng.dirichlet(np.ones(RANK), SAMPLES), rng.dirichlet(np.ones(FEATURES), RANK)
     return rng.poisson(rng.gamma(40.0, 1.0, (SAMPLES, 1)) * (loadings @ components))
 
 
 def hoyer(values: Array, axis: Any = None) -> Array:
-    """Hoyer's sparseness: 1 where one entry holds everything, 0 where all are equal; NaN of less than 1e-9 counts."""
+    """Return Hoyer's sparseness: 1 if one entry has all counts, 0 if all are equal; NaN for less than 1e-9 counts."""
     root = np.sqrt(values.size if axis is None else np.prod([values.shape[at] for at in np.atleast_1d(axis)]))
     total = values.sum(axis)
     length = np.sqrt(np.where(total > 1e-9, (values**2).sum(axis), np.nan))
@@ -73,7 +73,7 @@ SPARSENESS: dict[str, Callable[[Array], float]] = {
 
 
 def table(matrices: int, seed: int) -> None:
-    """Print table 1, ours beside the published one."""
+    """Print table 1 next to the published values."""
     rows: dict[str, list[list[float]]] = {}
     for index in range(matrices):
         counts = draw(np.random.default_rng([seed, index]))
@@ -110,7 +110,7 @@ def swimmer_fits(restarts: int, seed: int) -> dict[str, Fit]:
 
 
 def of_true_parts() -> Fit:
-    """Fit from the true parts: what log p(S) they reach."""
+    """Fit from the true parts, to see which log p(S) they reach."""
     parts = swimmer_parts() / swimmer_parts().sum(axis=1, keepdims=True)
     shares = (swimmer().matrix @ swimmer_parts().T) / swimmer().row_totals[:, None]
     start = bayesnmf.Start(shares, np.roll(parts, -1, axis=0))  # the torso has the largest concentration, the last
@@ -127,7 +127,7 @@ def recovered(fit: Fit) -> tuple[Array, Array]:
 
 
 def figure(fit: Fit, path: Path) -> None:
-    """Draw the hidden slices of one sample above the components, both in the order of the true parts."""
+    """Draw the allocations of one sample above the components, both in the order of the true parts."""
     order, cosines = recovered(fit)
     slices = fit.allocations([fit.row_names[SAMPLE]])[0]
     made, axes = plt.subplots(2, 17, figsize=(17, 2.9), layout="constrained")

@@ -1,4 +1,4 @@
-"""What the scripts of published results share: where the data lie, and where results go."""
+"""Functions shared by the scripts of published results: locations of data and results, and timing."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def parse(description: str | None, **extra: dict[str, Any]) -> argparse.Namespac
 
 
 def shared(kind: str, name: str) -> Path:
-    """Return the path of a file of real data or of golden values; end with a message where it is absent."""
+    """Return the path of a file of real data or of golden values; exit with a message if it does not exist."""
     folder = os.environ.get("BAYESNMF_DATA") if kind == "data" else None
     path = (Path(folder) if folder else ROOT.parent / "shared" / kind) / name
     if not path.exists():
         cure = "set BAYESNMF_DATA to the folder that holds it" if kind == "data" else "put it there"
-        sys.exit(f"{path} is not there: {cure}")
+        sys.exit(f"{path} does not exist: {cure}")
     return path
 
 
@@ -46,14 +46,14 @@ def real_counts(name: str) -> Counts:
 
 
 def row_labels(name: str, column: str) -> list[Any]:
-    """Return a column of what is known about the rows of a real count matrix."""
+    """Return a column of the metadata of the rows of a real count matrix."""
     about = json.loads(shared("data", f"{name}.json").read_text(encoding="utf-8"))["row_meta"]
     values, levels = about[column], about.get(f"{column}_levels")
     return [levels[value] for value in values] if levels else values
 
 
 class Clock:
-    """Seconds since it was made."""
+    """Stopwatch that starts when it is created."""
 
     def __init__(self) -> None:
         self.began = time.perf_counter()

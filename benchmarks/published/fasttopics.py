@@ -1,12 +1,12 @@
-"""Poisson NMF of newsgroups and nips, K = 2 … 12, against the log-likelihoods that fastTopics published ([C] fig. 2).
+"""Compare Poisson NMF of newsgroups and nips, K = 2 … 12, with the log-likelihoods of fastTopics ([C] fig. 2).
 
 Theirs: 1,000 iterations of EM, then 2,000 of four algorithms; the best of these. Ours: `--restarts` random starts,
-one from the data, and the best fit of one rank less with each of its components split in two; each 4 iterations of
-EM and `--race` of coordinate descent with extrapolation; the best `--finalists` go on until the log-likelihood
-settles to 1e-11. Negative differences are reported as they are.
+one from the data, and the best fit of one rank less with each of its components split in two. Each start gets 4
+iterations of EM and `--race` iterations of coordinate descent with extrapolation. The best `--finalists` continue
+until the log-likelihood settles to 1e-11. Negative differences are reported too.
 
-The published numbers are Σ X log(λ + 1e-8) − … (`eps` of fastTopics), a little above the log-likelihood; the last
-difference is that of our fit by their formula.
+The published numbers are Σ X log(λ + 1e-8) − … (`eps` of fastTopics), slightly above the log-likelihood; the last
+difference evaluates our fit by their formula.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def published() -> dict[tuple[str, int], float]:
 
 
 def starts(rank: int, restarts: int, seed: int, smaller: bayesnmf.Fit | None) -> list[Any]:
-    """Return what to start from: words, and splits of a fit of one rank less."""
+    """Return the starts: names of methods, and splits of a fit of one rank less."""
     rng = np.random.default_rng([seed, rank])
     split: list[Any] = []
     for k in range(rank - 1 if smaller is not None else 0):
@@ -64,13 +64,13 @@ def race(counts: Counts, rank: int, seed: int, settings: tuple[int, int, int], s
 
 
 def excess(fit: bayesnmf.Fit) -> float:
-    """Return Σ X log(1 + 1e-8 / λ): what the published formula adds."""
+    """Return Σ X log(1 + 1e-8 / λ), which the published formula adds."""
     rates = cell_rates(fit.counts.matrix, fit.loadings, fit.components)
     return float(fit.counts.matrix.data @ np.log1p(1e-8 / rates))
 
 
 def descend(counts: Counts, rank: int, start: bayesnmf.Fit, iterations: int, tol: float) -> bayesnmf.Fit:
-    """Go on from a fit by coordinate descent with extrapolation."""
+    """Continue a fit by coordinate descent with extrapolation."""
     options = MAP(
         priors=LIKELIHOOD, algorithm="scd", extrapolate=True, start=start, max_iter=iterations, tol=tol
     )  # fmt: skip

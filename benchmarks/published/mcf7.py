@@ -1,8 +1,8 @@
-"""EM gets stuck and coordinate descent does not: [C] figure 1 on the mcf7 RNA-seq counts, K = 3.
+"""Show that EM gets stuck and coordinate descent does not: [C] figure 1 on the mcf7 RNA-seq counts, K = 3.
 
-From a random start and 4 iterations of EM, 200 more of EM (4 inner sweeps), EM with extrapolation, coordinate descent
-(scd) and coordinate descent with extrapolation. The gap is to the best log-likelihood of all runs. [C] report EM more
-than 1e4 units behind after 200 iterations. The structure plot shows the loadings of the last fit, by treatment.
+After a random start and 4 iterations of EM come 200 iterations of EM (4 inner sweeps), EM with extrapolation,
+coordinate descent (scd), or coordinate descent with extrapolation. The gap is to the best log-likelihood of all runs.
+[C] report EM more than 1e4 units behind after 200 iterations. The structure plot shows the loadings of the last fit.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def runs(counts: Any, seed: int) -> dict[str, Fit]:
 
 
 def treatments() -> np.ndarray:
-    """Return which of the 2 × 2 treatments every sample had, without its dose and replicate."""
+    """Return the one of 2 × 2 treatments of every sample, without dose and replicate."""
     names = [label.removeprefix("RNA-seq ") for label in row_labels("mcf7", "treatment")]
     return np.array([name[: name.index("-dose")].rsplit("-", 1)[0].replace("-and-", " + ") for name in names])
 

@@ -1,21 +1,21 @@
-"""The bound of LDA against the objective of KL-NMF that it becomes as documents grow.
+"""Compare the bound of LDA with the objective of KL-NMF, to which it converges as documents grow.
 
 ``python benchmarks/published/nmf_and_lda.py [--out results/published] [--seed 0]``
 
-Faleiros & Lopes, *On the equivalence between algorithms for NMF and LDA*, put logΓ(x) ≈ x log x − x and ψ(x) ≈ log x
-into the variational bound of LDA. With p_i = γ_i / Σ_k γ_ik and the signs of their equations 10-12 corrected it becomes
+Faleiros & Lopes, *On the equivalence between algorithms for NMF and LDA*, insert logΓ(x) ≈ x log x − x and
+ψ(x) ≈ log x into the variational bound of LDA. With p_i = γ_i / Σ_k γ_ik and corrected signs in equations 10-12, it is
 
     Σ X log(pβ) + Σ_ik α_k log p_ik + n [logΓ(α_+) − Σ_k logΓ(α_k)]  up to constants of the data,
 
-that is −KL(X ‖ diag(N) pβ) and a regulariser. The next terms of both series give what is left,
+that is, −KL(X ‖ diag(N) pβ) and a regulariser. The next terms of both series give the difference,
 
     gap = Σ_i [½ log γ_i+ − ½ Σ_k log γ_ik + ½ (K − 1) log 2π] + O(Σ 1/γ),
 
-where the terms of ψ cancel, since γ − α are the expected allocations. So |gap| / ΣX falls to 0, and |gap| does not: it
-grows like ½ (K − 1) Σ_i log N_i. Documents grow here as they do when they are written: words are drawn from the same
-proportions and added to those already there, from a mean length of 50 to one of 204,800. (Multiplying the counts of
-short documents instead would keep their noise, whose best fit has some proportions at 0; a γ that stays at α does not
-count in the limit, and the coefficient would be that of the components in use.) Every fit starts from the last.
+where the terms of ψ cancel, since γ − α are the expected allocations. So |gap| / ΣX tends to 0, but |gap| does not: it
+grows like ½ (K − 1) Σ_i log N_i. Here documents grow by adding words drawn from the same proportions, from a mean
+length of 50 to one of 204,800. (Multiplying the counts of short documents instead would keep their noise, and the best
+fit would have some proportions of 0. A γ that stays at α does not count in the limit, so the coefficient would be that
+of the components in use.) Every fit starts from the last.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import bayesnmf
 DOCUMENTS, WORDS, RANK, LENGTH = 40, 30, 4, 50
 CONCENTRATION = 1.0
 FACTORS = 2 ** np.arange(13)
-LATE = 6  # slopes are fitted to the last of them: they are limits, and at short lengths the gap changes sign
+LATE = 6  # number of the longest lengths for slopes: these are limits, and the gap changes sign at short lengths
 
 Array = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class Gap(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """Bound less its approximation."""
+        """Return the bound minus its approximation."""
         return self.bound - self.approximation
 
 
@@ -66,7 +66,7 @@ def grow_documents(seed: int, factors: NDArray[np.int64] = FACTORS) -> Iterator[
 
 
 def approximate_bound(counts: Array, alpha: Array, gamma: Array, components: Array) -> float:
-    """Bound of LDA on the Poisson scale with logΓ(x) ≈ x log x − x and ψ(x) ≈ log x in the terms of γ."""
+    """Return the bound of LDA on the Poisson scale, with logΓ(x) ≈ x log x − x and ψ(x) ≈ log x in the terms of γ."""
     proportions = gamma / gamma.sum(axis=1, keepdims=True)
     loglik = xlogy(counts, proportions @ components).sum() - len(counts) - gammaln(counts + 1).sum()
     regulariser = (alpha * np.log(proportions)).sum()
@@ -74,7 +74,7 @@ def approximate_bound(counts: Array, alpha: Array, gamma: Array, components: Arr
 
 
 def predict_gap(gamma: Array) -> float:
-    """Sum the next terms of the series of logΓ."""
+    """Return the sum of the next terms of the series of logΓ."""
     rank = gamma.shape[1]
     ends = np.log(gamma.sum(axis=1)) - np.log(gamma).sum(axis=1) + (rank - 1) * np.log(2 * np.pi)
     return float(ends.sum() / 2)
@@ -97,16 +97,16 @@ def measure(seed: int, factors: NDArray[np.int64] = FACTORS) -> list[Gap]:
 
 
 def slope_per_count(gaps: list[Gap]) -> float:
-    """Slope of log(|gap| / ΣX) against log(mean count of a document), over the longest documents.
+    """Return the slope of log(|gap| / ΣX) against log(mean count of a document), over the longest documents.
 
-    A gap of a + b log N gives −1 + b / (a + b log N), between −1 and 0.
+    A gap of a + b log N gives the slope −1 + b / (a + b log N), between −1 and 0.
     """
     totals = np.array([gap.counts for gap in gaps[-LATE:]])
     return float(np.polyfit(np.log(totals), np.log(np.abs([gap.gap for gap in gaps[-LATE:]]) / totals), 1)[0])
 
 
 def coefficient(gaps: list[Gap]) -> float:
-    """Slope of the gap against Σ_i log N_i, over the longest documents."""
+    """Return the slope of the gap against Σ_i log N_i, over the longest documents."""
     late = gaps[-LATE:]
     return float(np.polyfit([gap.log_totals for gap in late], [gap.gap for gap in late], 1)[0])
 

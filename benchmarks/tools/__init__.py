@@ -1,4 +1,4 @@
-"""The tools that are compared: which function fits what, with which settings. Nothing of theirs is imported here."""
+"""The tools to compare: their functions and settings. This module imports none of the tools."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ TASKS = ("likelihood", "lda", "gamma_poisson", "gibbs", "heldout")
 
 @dataclass(frozen=True)
 class Tool:
-    """A way to fit counts.
+    """One way to fit counts.
 
     Attributes
     ----------
     name : str
-        In tables.
+        Name in tables.
     peer : str
-        What `--peers` calls it.
+        Name for `--peers`.
     task : str
         One of `TASKS`.
     function : str
-        module:name below `benchmarks.tools`.
+        Function as module:name below `benchmarks.tools`.
     iteration : str
-        What one iteration is.
+        Description of one iteration.
     settings : dict
-        Passed on to the function.
+        Settings passed to the function.
     """
 
     name: str
@@ -48,7 +48,7 @@ EXTRAPOLATED: dict[str, Any] = {"extrapolate": True}
 
 
 def _in(dtype: str) -> list[Tool]:
-    """Tools that come in both precisions."""
+    """Return the tools that exist in both precisions, in one of them."""
     single, further, descent = {"dtype": dtype}, {"dtype": dtype, **EXTRAPOLATED}, {"algorithm": "scd", **EXTRAPOLATED}
     tools = [
         Tool(f"ours EM {dtype}", "ours", "likelihood", "ours:likelihood", EM, single),
@@ -96,7 +96,7 @@ OTHERS = [
 TOOLS = [*_in("float64"), *_in("float32"), *OTHERS]
 PEERS = tuple(dict.fromkeys(tool.peer for tool in TOOLS))
 
-# What is known, and cannot be run here.
+# Tools that are known, but cannot be run here.
 LEFT_OUT = {
     "fastTopics": "an R package; its rows, for newsgroups and pbmc_facs, are figures measured elsewhere, scaled",
     "scHPF": "not on PyPI",

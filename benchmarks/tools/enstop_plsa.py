@@ -1,4 +1,4 @@
-"""enstop: PLSA by EM."""
+"""Fit by enstop: PLSA by EM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ THRESHOLD = np.float32(1e-32)  # its default
 
 
 def plsa(job: Job, clock: Clock) -> None:
-    """PLSA: the body of `plsa_fit_inner`, without its tests of the likelihood; loadings are proportions."""
+    """Fit PLSA by the body of `plsa_fit_inner`, without its tests of the likelihood; loadings are proportions."""
     counts = job.counts.tocoo().astype(np.float32)
     rows, columns = (counts.coords[axis].astype(np.int32) for axis in (0, 1))
     loadings = job.start["loadings"]

@@ -1,4 +1,4 @@
-"""gensim: LdaModel in batch and online."""
+"""Fit by gensim: LdaModel in batch and online."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Document = list[tuple[int, float]]
 
 
 def prepared(job: Job, **settings: object) -> tuple[LdaModel, list[Document]]:
-    """Return a model that starts from the topics of the job, and the documents as gensim takes them."""
+    """Return a model that starts from the topics of the job, and the documents in gensim's format."""
     m = job.counts.shape[1]
     bounds, words, data = job.counts.indptr, job.counts.indices.tolist(), job.counts.data.tolist()
     corpus = [list(zip(words[a:b], data[a:b], strict=True)) for a, b in pairwise(bounds)]
@@ -28,7 +28,7 @@ def prepared(job: Job, **settings: object) -> tuple[LdaModel, list[Document]]:
 
 
 def batch(job: Job, clock: Clock) -> None:
-    """Batch variational Bayes: its E step for all documents, and the topics replaced."""
+    """Fit by batch variational Bayes: gensim's E step for all documents, then new topics."""
     model, corpus = prepared(job)
     clock.start(gensim.__version__)
     while True:
@@ -38,7 +38,7 @@ def batch(job: Job, clock: Clock) -> None:
 
 
 def online(job: Job, clock: Clock) -> None:
-    """Online variational Bayes in chunks of 2,000 documents; a tick a pass."""
+    """Fit by online variational Bayes in chunks of 2,000 documents; a tick is a pass."""
     model, corpus = prepared(job)
 
     def means() -> dict[str, np.ndarray]:

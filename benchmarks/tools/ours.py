@@ -1,4 +1,4 @@
-"""bayesnmf, by the loops that `bayesnmf.fit` runs."""
+"""Fit by bayesnmf, with the same loops as `bayesnmf.fit`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.fitting.problems import draws_problem, point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Progress, ascend
 from bayesnmf.inference.ascent.minibatch import Components, step_on_batch
-from bayesnmf.inference.ascent.settled_loadings import put_rows, rows_of, rows_of_problem
+from bayesnmf.inference.ascent.settled_loadings import put_rows, rows_of_problem
 from bayesnmf.inference.marginal.allocation_model import urn_of
 from bayesnmf.inference.sampling.gibbs import Schedule, gibbs_chain
 from bayesnmf.inference.sides import State, update_components, update_loadings
@@ -35,7 +35,7 @@ FLAT = Priors(Gamma(1.0, 0.0), "parameter")
 
 
 def likelihood(job: Job, clock: Clock) -> None:
-    """Maximum likelihood: map with flat priors."""
+    """Maximise the likelihood: map with flat priors."""
     start = Start(job.start["loadings"], job.start["components"])
     given = {"algorithm": "em", "extrapolate": False, **job.settings}
     options = MAP(priors=FLAT, start=start, max_iter=FOR_EVER, tol=0, threads=job.threads, **given)
@@ -43,14 +43,14 @@ def likelihood(job: Job, clock: Clock) -> None:
 
 
 def lda(job: Job, clock: Clock) -> None:
-    """Variational inference of Dirichlet-Poisson."""
+    """Fit Dirichlet-Poisson by variational inference."""
     priors = Priors(Dirichlet(job.alpha), Dirichlet(job.eta))
     options = VI(priors=priors, start=drawn_start(job), max_iter=FOR_EVER, tol=0, threads=job.threads, **job.settings)
     climb(job, clock, options)
 
 
 def plain_call(job: Job, clock: Clock) -> None:
-    """Do what a call without options does, from a start of its own: a tick after the race of starts, then one each.
+    """Fit as a call without options, from its own start: a tick after the race of starts, then one for each iteration.
 
     The winner of the race begins anew, without what its extrapolation has learned.
     """
@@ -71,7 +71,7 @@ def plain_call(job: Job, clock: Clock) -> None:
 
 
 def factors_of(fitted: bayesnmf.Fit) -> dict[str, Array]:
-    """Return what a task's objective is a function of: both factors, or q of the topics."""
+    """Return the arguments of a task's objective: both factors, or q of the topics."""
     if fitted.method == "map":
         return {"loadings": fitted.loadings, "components": fitted.components}
     q: Any = fitted.posterior.components
@@ -79,7 +79,7 @@ def factors_of(fitted: bayesnmf.Fit) -> dict[str, Array]:
 
 
 def gamma_poisson(job: Job, clock: Clock) -> None:
-    """Variational inference of Gamma-Poisson, at its default priors."""
+    """Fit Gamma-Poisson by variational inference, with its default priors."""
     start = Start(job.start["loadings"], job.start["components"])
     priors = resolve_priors("gamma_poisson", as_counts(job.counts), job.rank, Priors())
     options = VI(priors=priors, start=start, max_iter=FOR_EVER, tol=0, threads=job.threads, **job.settings)
@@ -87,7 +87,7 @@ def gamma_poisson(job: Job, clock: Clock) -> None:
 
 
 def lda_minibatch(job: Job, clock: Clock) -> None:
-    """Stochastic variational inference of Dirichlet-Poisson; a tick an epoch."""
+    """Fit Dirichlet-Poisson by stochastic variational inference; a tick is an epoch."""
     priors = Priors(Dirichlet(job.alpha), Dirichlet(job.eta))
     options = VI(priors=priors, algorithm="minibatch", threads=job.threads, **job.settings)
     counts = as_counts(job.counts, dtype=options.dtype)
@@ -99,12 +99,12 @@ def lda_minibatch(job: Job, clock: Clock) -> None:
 
 
 def means(q: Any, components: Components) -> dict[str, Array]:
-    """Posterior means of both sides."""
+    """Return the posterior means of both sides."""
     return {"loadings": q.mean(), "components": components.side().matrix}
 
 
 def epochs(job: Job, options: VI, counts: Counts) -> Iterator[tuple[Any, Components]]:
-    """Go through the loop of `minibatch_ascent`, without the bound of every epoch: the peers take none either."""
+    """Run the loop of `minibatch_ascent` without the bound of every epoch, as the other tools compute none either."""
     n = counts.shape[0]
     rng = np.random.default_rng(job.seed)
     problem, batching = point_or_mean_field(counts, options), batching_of(options)
@@ -116,12 +116,12 @@ def epochs(job: Job, options: VI, counts: Counts) -> Iterator[tuple[Any, Compone
         for rows in batching.split(rng.permutation(n)):
             step += 1
             part = rows_of_problem(problem, rows)
-            put_rows(q, rows, step_on_batch(components, part, rows_of(q, rows), batching, step, job.threads))
+            put_rows(q, rows, step_on_batch(components, part, q.rows(rows), batching, step, job.threads))
         yield q, components
 
 
 def climb(job: Job, clock: Clock, options: MAP | VI) -> None:
-    """Ascend from the start of the options, a tick an iteration."""
+    """Ascend from the start of the options; a tick is an iteration."""
     counts = as_counts(job.counts, dtype=options.dtype)
     run(counts, replace(options, max_iter=3), job, None)  # compile
     climb_on(job, clock, counts, options, lambda: clock.start(bayesnmf.__version__))
@@ -130,7 +130,7 @@ def climb(job: Job, clock: Clock, options: MAP | VI) -> None:
 def climb_on(
     job: Job, clock: Clock, counts: Counts, options: MAP | VI, ready: Callable[[], None] | None = None
 ) -> None:
-    """Ascend from the start of the options, a tick an iteration; `ready` is called before the first."""
+    """Ascend from the start of the options; a tick is an iteration, and `ready` is called before the first."""
 
     def show(iteration: int, _value: float, here: State) -> None:
         if iteration:
@@ -140,7 +140,7 @@ def climb_on(
 
 
 def export(task: str, state: State) -> dict[str, Array]:
-    """Parameters of q where the task's objective is a bound (of lda those of the topics alone), else means or modes."""
+    """Return the parameters of q if the objective is a bound (for lda, of the topics only), else means or modes."""
     if task in ("likelihood", "heldout"):
         return {"loadings": state.loadings.matrix, "components": state.components.matrix}
     q: Any = state.loadings.conditional
@@ -150,7 +150,7 @@ def export(task: str, state: State) -> dict[str, Array]:
 
 
 def run(counts: Counts, options: Any, job: Job, show: Progress | None, ready: Callable[[], None] | None = None) -> None:
-    """Do what `fit` does by map or vi; `ready` is called before the first step."""
+    """Fit as `fit` does for map or vi; `ready` is called before the first step."""
     problem = point_or_mean_field(counts, options)
     states = [start_state(problem, options.start, job.rank, np.random.default_rng(job.seed))]
     schedule = schedule_of(options)
@@ -160,7 +160,7 @@ def run(counts: Counts, options: Any, job: Job, show: Progress | None, ready: Ca
 
 
 def gibbs(job: Job, clock: Clock) -> None:
-    """Draw from Dirichlet-Poisson; a tick a sweep."""
+    """Sample Dirichlet-Poisson; a tick is a sweep."""
     rng = np.random.default_rng(job.seed)
     priors = Priors(Dirichlet(job.alpha), Dirichlet(job.eta))
     problem = draws_problem(as_counts(job.counts), priors, rng, job.threads)
@@ -176,9 +176,9 @@ def gibbs(job: Job, clock: Clock) -> None:
 
 
 def collapsed_gibbs(job: Job, clock: Clock) -> None:
-    """Draw the component of every single count; a tick a sweep.
+    """Draw the component of every single count; a tick is a sweep.
 
-    The sweep of `collapsed_gibbs_chain`, with loadings and components drawn outside the clock, as for tomotopy.
+    This is the sweep of `collapsed_gibbs_chain`, with loadings and components drawn outside the clock, as for tomotopy.
     """
     rng = np.random.default_rng(job.seed)
     priors = Priors(Dirichlet(job.alpha), Dirichlet(job.eta))
@@ -201,5 +201,5 @@ def collapsed_gibbs(job: Job, clock: Clock) -> None:
 
 
 def drawn_start(job: Job) -> Start:
-    """Return the q that VI starts from, and from which samplers start with a draw."""
+    """Return the q from which VI starts, and from which samplers draw their start."""
     return Start(Dirichlet(job.start["gamma"]), Dirichlet(job.start["nu"]))

@@ -1,4 +1,4 @@
-"""poismf and hpfrec: Poisson factorisation as recommender systems do it."""
+"""Fit by poismf and hpfrec, which factorise Poisson counts for recommender systems."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from benchmarks.worker import Clock, Job
 
 
 def poismf_likelihood(job: Job, clock: Clock) -> None:
-    """PoisMF without a penalty, from the start of the job: maximum likelihood."""
+    """Fit PoisMF without a penalty from the start of the job, by maximum likelihood."""
     factors = job.start["loadings"], job.start["components"].T
     poismf_from(job, clock, factors, l2_reg=0.0, reuse_prev=True)
 
 
 def poismf(job: Job, clock: Clock) -> None:
-    """PoisMF as it comes, penalty and start included."""
+    """Fit PoisMF with its defaults, including penalty and start."""
     rng = np.random.default_rng(job.seed)
     poismf_from(job, clock, [0.3 + rng.uniform(0, 0.01, (size, job.rank)) for size in job.counts.shape])
 
 
 def poismf_from(job: Job, clock: Clock, start: object, **settings: object) -> None:
-    """Go on from given factors, an iteration of both sides a tick."""
+    """Continue from given factors; a tick is an iteration of both sides."""
     from poismf import PoisMF
 
     counts = csr_matrix(job.counts, dtype=np.float32)
@@ -34,7 +34,7 @@ def poismf_from(job: Job, clock: Clock, start: object, **settings: object) -> No
         each.indptr, each.indices = each.indptr.astype(ctypes.c_size_t), each.indices.astype(ctypes.c_size_t)
     A, B = (np.array(side, np.float32, order="C") for side in start)
     model = PoisMF(job.rank, niter=1, nthreads=job.threads, use_float=True, reindex=False, **settings)
-    model.fit(coo_matrix(np.eye(job.rank + 1)))  # settles its settings
+    model.fit(coo_matrix(np.eye(job.rank + 1)))  # sets up its options
     clock.start(version("poismf"))
     while True:
         model.fit_unsafe(A, B, by_row, by_column)
@@ -42,7 +42,7 @@ def poismf_from(job: Job, clock: Clock, start: object, **settings: object) -> No
 
 
 def hpfrec(job: Job, clock: Clock) -> None:
-    """HPF as it comes. It cannot go on from a fit, so each answer is a fit from scratch, timed by itself."""
+    """Fit HPF with its defaults. It cannot continue a fit, so each answer is a new fit that is timed separately."""
     from hpfrec import HPF
 
     counts = job.counts.tocoo()

@@ -1,4 +1,4 @@
-"""scikit-learn: NMF by multiplicative updates, LatentDirichletAllocation in batch and online."""
+"""Fit by scikit-learn: NMF by multiplicative updates, LatentDirichletAllocation in batch and online."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST = float(np.finfo(np.float64).eps)
 
 
 def nmf(job: Job, clock: Clock) -> None:
-    """NMF(solver="mu", beta_loss="kullback-leibler"): the body of its loop, without the check of convergence.
+    """Fit NMF(solver="mu", beta_loss="kullback-leibler") by the body of its loop, without the check of convergence.
 
     It sets entries below 2e-16 to 0, where they stay.
     """
@@ -51,7 +51,7 @@ def prepared(job: Job, **settings: object) -> tuple[LatentDirichletAllocation, c
 
 
 def lda(job: Job, clock: Clock) -> None:
-    """LatentDirichletAllocation(learning_method="batch"); a tick a pass."""
+    """Fit LatentDirichletAllocation(learning_method="batch"); a tick is a pass."""
     model, counts = prepared(job)
     with started(model, counts) as parallel:
         clock.start(sklearn.__version__)
@@ -62,14 +62,14 @@ def lda(job: Job, clock: Clock) -> None:
 
 @contextmanager
 def started(model: LatentDirichletAllocation, counts: csr_matrix) -> Iterator[Parallel]:
-    """Give a pool whose processes are there."""
+    """Yield a pool whose processes have started."""
     with Parallel(n_jobs=model.n_jobs) as parallel:
         model._e_step(counts[: 2 * model.n_jobs], cal_sstats=True, random_init=False, parallel=parallel)
         yield parallel
 
 
 def lda_online(job: Job, clock: Clock) -> None:
-    """LatentDirichletAllocation(learning_method="online"), minibatches of 128; a tick a pass."""
+    """Fit LatentDirichletAllocation(learning_method="online") with minibatches of 128; a tick is a pass."""
     model, counts = prepared(job, learning_method="online")
     n = counts.shape[0]
 

@@ -1,4 +1,4 @@
-"""tomotopy: LDA by collapsed Gibbs sampling."""
+"""Fit by tomotopy: LDA by collapsed Gibbs sampling."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from benchmarks.worker import Clock, Job
 
 
 def gibbs(job: Job, clock: Clock) -> None:
-    """LDAModel at fixed hyperparameters; a tick a sweep.
+    """Fit LDAModel with fixed hyperparameters; a tick is a sweep.
 
-    Under gibbs its loadings and components are drawn from their Dirichlet conditionals given the assignments, as the
-    posterior has them; for held-out counts they are the means of these.
+    For gibbs, loadings and components are drawn from their Dirichlet conditionals given the assignments, as in the
+    posterior; for held-out counts they are the means of these conditionals.
     """
     n, m = job.counts.shape
     model = tomotopy.LDAModel(k=job.rank, alpha=job.alpha, eta=job.eta, seed=job.seed)

@@ -1,4 +1,4 @@
-"""torchnmf: multiplicative updates for sparse counts, on the CPU."""
+"""Fit by torchnmf: multiplicative updates for sparse counts, on the CPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.worker import Clock, Job
 
 
 def nmf(job: Job, clock: Clock) -> None:
-    """NMF(beta=1): the body of its loop, without the check of convergence."""
+    """Fit NMF(beta=1) by the body of its loop, without the check of convergence."""
     torch.set_num_threads(job.threads)
     counts = job.counts.tocoo()
     places = torch.from_numpy(np.stack(counts.coords).astype(np.int64))

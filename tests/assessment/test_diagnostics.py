@@ -360,7 +360,7 @@ def test_figures_of_checks():
     assert len(plots.predictive_checks(small("dirichlet_poisson", "vi"))) == 6
     given = plt.subplots(2, 4)[1]
     assert list(plots.predictive_checks(small("gamma_poisson", "gibbs"), axes=given)) == list(given.flat)
-    with pytest.raises(TypeError, match=r"checks must be what bayesnmf\.predictive_checks returns"):
+    with pytest.raises(TypeError, match=r"checks must be a result of bayesnmf\.predictive_checks"):
         plots.predictive_checks(found.table)
 
 

@@ -311,7 +311,7 @@ def test_figure_of_agreement_shows_means_and_sds():
     assert all("gibbs" not in found and "nuts" in found for found in labels.values())
     assert "map" in labels[axes[0, 1]]
     assert "map" not in labels[axes[1, 1]]
-    with pytest.raises(ValueError, match="fits must hold another fit"):
+    with pytest.raises(ValueError, match="fits must contain a fit besides the reference"):
         plots.posterior_agreement({"vi": made["vi"]})
     with pytest.raises(ValueError, match="of the same counts"):
         plots.posterior_agreement({**made, "vi": replace(made["vi"], counts=others())})

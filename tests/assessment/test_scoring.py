@@ -12,7 +12,7 @@ from bayesnmf import MAP, VI, Gibbs, Priors, Start
 from bayesnmf.assessment import scoring
 from bayesnmf.assessment.scoring import MIXED, background, pit_coverage, score
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.data.splitting import split_counts, thin
+from bayesnmf.data.splitting import split_counts, thin_counts
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.record import iterate_draws
@@ -53,7 +53,7 @@ def test_thinning_splits_every_cell(keep, dtype):
     values = simulate(size=(40, 30))
     counts = as_counts(values, dtype=dtype)
     before = counts.matrix.copy()
-    train, rest = thin(counts, keep, generator())
+    train, rest = thin_counts(counts, keep, generator())
     kept, left = (part.matrix.toarray() for part in (train, rest))
     np.testing.assert_array_equal(kept + left, values)
     for part, dense in ((train, kept), (rest, left)):
@@ -77,12 +77,12 @@ def test_thinning_splits_every_cell(keep, dtype):
 def test_thinning_is_reproducible_and_keeps_names():
     names = np.array([f"s{i}" for i in range(N)]), np.array(list("abcdefgh"))
     counts = replace(counts_of(simulate()), row_names=names[0], feature_names=names[1])
-    one, two = (thin(counts, 0.5, generator(seed)) for seed in (3, 3))
+    one, two = (thin_counts(counts, 0.5, generator(seed)) for seed in (3, 3))
     for part, again in zip(one, two, strict=True):
         np.testing.assert_array_equal(part.matrix.toarray(), again.matrix.toarray())
         np.testing.assert_array_equal(part.row_names, names[0])
         np.testing.assert_array_equal(part.feature_names, names[1])
-    other = thin(counts, 0.5, generator(4))[0]
+    other = thin_counts(counts, 0.5, generator(4))[0]
     assert (one[0].matrix.toarray() != other.matrix.toarray()).any()
 
 
@@ -339,7 +339,7 @@ def test_overconfident_and_wrong_predictions_cover_less_and_diffuse_ones_more():
 def test_coverage_of_a_sampled_posterior(model):
     """Where the model is true and what was thinned is predicted by Gibbs, intervals are calibrated."""
     _, _, counts = truth(mean=4.0)
-    train, thinned = thin(counts, 0.8, generator(10))
+    train, thinned = thin_counts(counts, 0.8, generator(10))
     options = Gibbs(chains=2, warmup=100, draws=50, threads=1, priors=Priors())
     fitted = bayesnmf.fit(train, model, K, "gibbs", seed=11, options=options)
     assert abs(pit_coverage(fitted, thinned, 50, 12) - 0.9) < 4 * 0.3 / np.sqrt(2_400) + 0.01

@@ -195,5 +195,5 @@ def test_the_figure_shows_every_score():
     given = plt.subplots()[1]
     assert plots.selection(found, axes=given) is given
     plt.close("all")
-    with pytest.raises(TypeError, match=r"selection must be what bayesnmf\.select returns"):
+    with pytest.raises(TypeError, match=r"selection must be a result of bayesnmf\.select"):
         plots.selection(found.table)

@@ -11,7 +11,7 @@ from scipy.stats import binom
 import bayesnmf
 from bayesnmf import NUTS, VI, Calibration, Dirichlet, Gamma, Gibbs, Priors, plots
 from bayesnmf.calibration import QUANTITIES
-from bayesnmf.calibration.quantities import evaluate, names_for, points, truth
+from bayesnmf.calibration.quantities import draws_as_points, evaluate, names_for, true_point
 from bayesnmf.calibration.running import effective_sizes, rank_among
 from bayesnmf.inference.sampling.nuts import _compile
 from bayesnmf.inference.sampling.svi import _build
@@ -139,9 +139,9 @@ def test_quantities_do_not_depend_on_the_order_of_components(model):
     order = [2, 0, 1]
     scale = None if drawn.scale is None else drawn.scale[None, None]
     draws = Draws(drawn.loadings[None, None][..., order], drawn.components[None, None][..., order, :], scale)
-    found = evaluate(names, points(draws, drawn, np.array([0])))
-    np.testing.assert_allclose(found, evaluate(names, truth(drawn)), rtol=1e-12)
-    at = truth(drawn)
+    found = evaluate(names, draws_as_points(draws, drawn, np.array([0])))
+    np.testing.assert_allclose(found, evaluate(names, true_point(drawn)), rtol=1e-12)
+    at = true_point(drawn)
     np.testing.assert_allclose(at.means[0], drawn.means, rtol=1e-12)
     np.testing.assert_allclose(at.shares.sum(axis=-1), 1)
 
@@ -159,7 +159,7 @@ def test_log_joint_is_that_of_the_fits(model):
     options = Gibbs(priors=drawn.priors, chains=1, draws=20, warmup=5)
     with pytest.warns(bayesnmf.ConvergenceWarning):
         fit = bayesnmf.fit(drawn.counts, model, 2, "gibbs", seed=8, options=options)
-    found = QUANTITIES["log_joint"](points(fit.posterior, drawn, np.arange(20)))
+    found = QUANTITIES["log_joint"](draws_as_points(fit.posterior, drawn, np.arange(20)))
     assert np.ptp(fit.trace[0] - found) < 1e-9 * np.abs(fit.trace).max()
 
 
@@ -288,7 +288,7 @@ def test_saved_and_loaded(tmp_path):
         ({"simulations": 0}, "simulations must be at least 1"),
         ({"seed": -1}, "seed"),
         ({"options": VI()}, "options must be bayesnmf.Gibbs"),
-        ({"options": Gibbs(chains=1, draws=50)}, "draws must be at most those that the chains keep, 1 × 50"),
+        ({"options": Gibbs(chains=1, draws=50)}, "draws must be at most the number that the chains keep, 1 × 50"),
         ({"method": "nuts", "options": NUTS(chains=2, draws=49)}, "2 × 49"),
         ({"method": "vi", "options": VI(priors=Priors(components="parameter"))}, "no posterior to rank"),
         ({"options": Gibbs(priors=Priors(Gamma(1, 0), Gamma(1, 1)))}, "improper"),

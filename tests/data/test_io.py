@@ -235,10 +235,11 @@ def test_names_that_are_numbers(tmp_path, text, names):
 def test_numbers_under_id_are_told(tmp_path):
     path = written(tmp_path, "id,a,b\n1,5,6\n2,0,3\n9,1,1\n")
     with pytest.warns(
-        bayesnmf.DataWarning, match="the column 'id' of .*x.csv is read as counts of a feature, since it"
+        bayesnmf.DataWarning,
+        match="the column 'id' of .*x.csv contains numbers, so it is read as the counts of a feature",
     ):
         assert read_counts(path).feature_names.tolist() == ["id", "a", "b"]
-    with pytest.warns(bayesnmf.DataWarning, match="one entry more than its header, so that 'id' is read as counts"):
+    with pytest.warns(bayesnmf.DataWarning, match="one entry more than its header, so 'id' is read as the counts"):
         assert read_counts(written(tmp_path, "id,a\nu,1,5\nv,2,6\n")).row_names.tolist() == ["u", "v"]
     read_counts(written(tmp_path, "id,a,b\nu,5,6\nv,0,3\nw,1,1\n"))  # names, as they should be
     read_counts(written(tmp_path, "id,a,b\n1,5,6\n1,0,3\n0,1,1\n"))  # no names: some are the same

@@ -11,7 +11,7 @@ import numba
 import pytest
 from numba.core import caching
 
-from bayesnmf.kernels.cpu.compiling import kept
+from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 
 
 def double(x):
@@ -26,7 +26,7 @@ def folder(tmp_path, monkeypatch):
 
 def found_on_disk():
     """Use a function as a new process would; return whether its code came from disk."""
-    compiled = kept()(FunctionType(double.__code__, {}, "double"))
+    compiled = compiled_on_disk()(FunctionType(double.__code__, {}, "double"))
     assert compiled(3) == 6
     return bool(sum(compiled.stats.cache_hits.values()))
 
@@ -51,7 +51,7 @@ def test_a_damaged_file_is_rewritten(folder, ending, damage):
 
 def test_code_that_numba_kept_itself_is_compiled_again(folder):
     """It has no checksum."""
-    dispatcher = kept()(FunctionType(double.__code__, {}, "double"))
+    dispatcher = compiled_on_disk()(FunctionType(double.__code__, {}, "double"))
     dispatcher.enable_caching()
     assert dispatcher(3) == 6
     assert [found_on_disk(), found_on_disk()] == [False, True]

@@ -20,7 +20,7 @@ from bayesnmf.kernels.cpu import threads
 from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.sampling import sampled_allocations
-from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
+from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
 
 TWO = SimpleNamespace(NUMBA_NUM_THREADS=2)
 
@@ -83,11 +83,11 @@ def test_no_more_blocks_at_once_than_asked_for(monkeypatch):
         running.remove(block)
         return block
 
-    for allowed, blocks in ((1, 8), (2, pieces(2)), (3, pieces(3))):
+    for allowed, blocks in ((1, 8), (2, block_count(2)), (3, block_count(3))):
         most.clear()
         assert in_blocks(bounds_of(blocks), work, allowed) == list(range(blocks))
         assert max(most) == allowed
-    assert pieces(1) == 1
+    assert block_count(1) == 1
 
 
 def test_default_threads_are_numba_s_where_the_work_is_large():

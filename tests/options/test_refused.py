@@ -68,15 +68,15 @@ SPARSE = {
     "coo, column too large": (moved(1, 77), "column indices must be from 0 to 4: found 77"),
     "coo, halves": (
         altered("coo", coords=lambda c: (halves(c[0]), c[1])),
-        "row indices must be an array of whole numbers, but is of dtype float64",
+        "row indices must be an array of whole numbers: found dtype float64",
     ),
-    "coo, values missing": (altered("coo", data=lambda d: d[:-1]), "row indices must be as many as the values"),
-    "coo, no values": (altered("coo", data=lambda _: None), "data must be an array, but is of NoneType"),
+    "coo, values missing": (altered("coo", data=lambda d: d[:-1]), "row indices must have one entry for each value"),
+    "coo, no values": (altered("coo", data=lambda _: None), "data must be an array: found NoneType"),
     "coo, one axis": (altered("coo", coords=lambda c: c[:1]), "coords must be 2 arrays: found 1"),
-    "coo, masked": (altered("coo", data=np.ma.masked_array), "data must be an array, but is of MaskedArray"),
-    "csr, no values": (altered("csr", data=lambda _: None), "data must be an array, but is of NoneType"),
-    "csr, halves": (altered("csr", indices=halves), "indices must be an array of whole numbers, but is of dtype float"),
-    "csr, list": (altered("csr", indices=list), "indices must be an array of whole numbers, but is of list"),
+    "coo, masked": (altered("coo", data=np.ma.masked_array), "data must be an array: found MaskedArray"),
+    "csr, no values": (altered("csr", data=lambda _: None), "data must be an array: found NoneType"),
+    "csr, halves": (altered("csr", indices=halves), "indices must be an array of whole numbers: found dtype float"),
+    "csr, list": (altered("csr", indices=list), "indices must be an array of whole numbers: found list"),
     "csc, halves of rows": (altered("csc", indptr=halves), "indptr must be an array of whole numbers"),
     "bsr, booleans": (altered("bsr", indices=lambda i: i > 0), "indices must be an array of whole numbers"),
     "bsr, out of range": (altered("bsr", indices=lambda i: i + 9), "column index values must be < 5"),
@@ -89,7 +89,7 @@ SPARSE = {
     "dok, half": (dok((0.5, 0)), "row indices must be an array of whole numbers"),
     "dok, one number": (dok(3), "inhomogeneous"),
     "dia, too far": (sp.dia_array((np.ones((1, 5)), [99]), shape=(7, 5)), "offsets must be from -6 to 4: found 99"),
-    "dia, list": (altered("dia", offsets=list), "offsets must be an array of whole numbers, but is of list"),
+    "dia, list": (altered("dia", offsets=list), "offsets must be an array of whole numbers: found list"),
 }
 
 

@@ -69,7 +69,7 @@ def test_a_given_best_moves_the_gaps_and_must_be_one():
         plots.convergence(one, best="high")
     with pytest.raises(TypeError, match="best must be a finite number"):
         plots.convergence(one, best=np.nan)
-    with pytest.raises(ValueError, match="best is of one kind of objective, and fits have 2"):
+    with pytest.raises(ValueError, match="best must belong to one kind of objective, but fits have 2"):
         plots.convergence({"map": one, "vi": fit("vi")}, best=best)
 
 

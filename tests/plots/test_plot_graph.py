@@ -25,7 +25,7 @@ def _closed():
     plt.close("all")
 
 
-def said_of(prior):
+def label_of(prior):
     return "flat" if prior.flat else NAMES[type(prior).__name__]
 
 
@@ -40,9 +40,9 @@ def test_sites_are_those_of_the_model(entry):
         assert node.observed == (name == "counts")
         assert node.random
     assert set(nodes["counts"].parents) == {"loadings", "components"} | scaled
-    assert nodes["counts"].said == "Poisson"
-    assert nodes["loadings"].said == said_of(priors.loadings)
-    assert nodes["components"].said == said_of(priors.components)
+    assert nodes["counts"].label == "Poisson"
+    assert nodes["loadings"].label == label_of(priors.loadings)
+    assert nodes["components"].label == label_of(priors.components)
 
 
 @over([CASES[name] for name in ("poisson", "dirichlet_gamma")])

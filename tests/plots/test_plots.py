@@ -20,7 +20,7 @@ from bayesnmf.inference import alignment
 from bayesnmf.plots.factors import leading_features
 from bayesnmf.plots.mixing import rank_counts, widest_entries
 from bayesnmf.plots.similarity import mean_cosines
-from bayesnmf.plots.style import wrapped
+from bayesnmf.plots.style import grid_shape
 from bayesnmf.plots.summaries import normalised_components
 from bayesnmf.plots.traces import gap_to_best, running_mean
 
@@ -242,8 +242,8 @@ def test_awkward_fits_are_drawn_without_a_warning(name):
 
 
 def test_grids_fill_their_rows_evenly():
-    assert [wrapped(count, 3.6) for count in (1, 3, 4, 5, 7)] == [(1, 1), (1, 3), (2, 2), (2, 3), (3, 3)]
-    assert wrapped(2, 20) == (2, 1)
+    assert [grid_shape(count, 3.6) for count in (1, 3, 4, 5, 7)] == [(1, 1), (1, 3), (2, 2), (2, 3), (3, 3)]
+    assert grid_shape(2, 20) == (2, 1)
 
 
 def test_components_without_posterior_are_points():

@@ -170,7 +170,7 @@ def test_what_a_tree_refuses():
         "chains must be at most 2": ("gibbs", {"chains": 3}),
         "draws must be at most 1": ("map", {"draws": 2}),
         "features must be names in the fit: there is no 'z'": ("vi", {"features": ["z"]}),
-        "rows must name each one once: found 's1' twice": ("vi", {"rows": ["s1", "s1"]}),
+        "rows must not repeat a name: found 's1' twice": ("vi", {"rows": ["s1", "s1"]}),
         "rows must name at least one": ("vi", {"rows": []}),
         "limit must be positive": ("vi", {"limit": 0}),
         "seed must be at least 0": ("vi", {"seed": -1}),

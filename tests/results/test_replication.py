@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 from scipy.stats import chi2, poisson
 
 from bayesnmf.kernels.cpu import replication as kernel
-from bayesnmf.kernels.cpu.compiling import kept
+from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.poisson_draws import poisson as poisson_draw
 from bayesnmf.kernels.cpu.replication import misfits, replicated_statistics
 
@@ -16,7 +16,7 @@ COMPONENTS[:, 2] = 0.0  # a feature without any rate
 DRAWS = 4000
 
 
-@kept()
+@compiled_on_disk()
 def _many_poisson(seed, mean, out):
     state = np.array([seed], dtype=np.uint64)
     for index in range(len(out)):

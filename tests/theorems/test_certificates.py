@@ -19,7 +19,7 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.datasets import digits
 from bayesnmf.inference import sides
 from bayesnmf.theorems import evidence, explicit, likelihoods, optima, programs, statements, updates
-from bayesnmf.theorems.study import FALSE_ALARM, Study, wide
+from bayesnmf.theorems.study import FALSE_ALARM, Study, permitted_errors
 from bayesnmf.theorems.table import Claim, Equivalences, Worst
 
 NASTY = nasty_counts()
@@ -125,7 +125,7 @@ def test_numpyro_sees_all_four_models(whole):
 def test_svi_starts_low_and_ends_near(whole):
     found = whole.found
     rows = {row.statement: row for row in found.rows}
-    lost = rows["gamma_poisson: coordinate ascent − SVI ≤ a tenth of what its rough start lost"]
+    lost = rows["gamma_poisson: coordinate ascent − SVI ≤ a tenth of the rough start's loss"]
     assert lost.right > 1  # nats: the start was rough
     assert 0 < lost.left < lost.right
     assert lost.tolerance < lost.right  # what the steps' noise adds decides nothing
@@ -263,8 +263,8 @@ def scaled(function, factor, which=0):
 
 
 STATEMENTS = {
-    "lasso θ": ["lasso, τ = 0.5: θ/(1+τ) of no penalty"],
-    "lasso β": ["lasso: β of no penalty"],
+    "lasso θ": ["lasso, τ = 0.5: θ = θ without penalty / (1+τ)"],
+    "lasso β": ["lasso: β = β without penalty"],
     "topics L": ["EM of the topic model: L of joint updates, mapped"],
     "topics F": ["EM of the topic model: F of joint updates, mapped"],
     "half": ["each half of an alternating update, mapped, is half a step of EM"],
@@ -275,7 +275,7 @@ STATEMENTS = {
     "allocations": ["log p(X) = log p(S) − log p(S | X) at a drawn S"],
     "multinomial": ["Poisson = multinomial + Σ log Poisson(Nᵢ; 1)"],
     "tokens": ["Poisson = categorical tokens + a constant of the data"],
-    "LDA bound": ["LDA bound = its series cut off + what was cut off"],
+    "LDA bound": ["LDA bound = truncated bound + truncated terms"],
     "log p(S)": [f"log p(S) of {which}: kernel = formula" for which in ("KL-NMF", "the best decomposition")],
 }
 
@@ -342,7 +342,7 @@ def test_bounds_above_the_evidence_are_found(monkeypatch):
 @pytest.mark.parametrize("what", ["constant", "another q"])
 def test_numpyro_finds_a_wrong_bound(monkeypatch, whole, what):
     """A bound that is too high by twice the tolerance, and that of another q, against the draws of the whole run."""
-    statement = "gamma_poisson: ELBO in closed form = of the augmented program"
+    statement = "gamma_poisson: ELBO in closed form = ELBO of the augmented program"
     tolerance = next(row.tolerance for row in whole.found.rows if row.statement == statement)
 
     def wrong(fit):
@@ -377,7 +377,7 @@ def test_a_fall_is_found():
 
 def test_svi_that_stops_short_or_above_is_found(monkeypatch):
     """Steps too few to climb, and a bound that counts too much of where they end."""
-    close = "gamma_poisson: coordinate ascent − SVI ≤ a tenth of what its rough start lost"
+    close = "gamma_poisson: coordinate ascent − SVI ≤ a tenth of the rough start's loss"
     short = rows_of([optima.stochastic_gradients], TINY, rank=2, effort=Effort(draws=100, svi_steps=1))
     assert close in failing(short)
     assert not failing(rows_of([optima.stochastic_gradients], TINY, rank=2, effort=Effort(draws=100, svi_steps=300)))
@@ -412,15 +412,15 @@ def test_particles_too_few_to_tell_are_not_judged():
     rows = rows_of([evidence.evidence], counts, rank=2, effort=Effort(draws=40, particles=1))
     (row,) = (row for row in rows if row.statement == "particles estimate log Σ_S p(S)")
     assert row.holds is None
-    assert "not judged, it needs more particles" in row.note
+    assert "not judged, as it needs more particles" in row.note
 
 
 def test_the_width_is_that_of_the_draws():
     """As many false alarms as 4 standard errors of a normal make, however few the draws."""
     assert 2 * stats.norm.sf(4.0) == pytest.approx(FALSE_ALARM, rel=0.01)
     for draws in (2, 4, 16, 400):
-        assert 2 * stats.t.sf(wide(draws), draws - 1) == pytest.approx(FALSE_ALARM)
-    assert wide(10**6) == pytest.approx(4.0, abs=0.01)
+        assert 2 * stats.t.sf(permitted_errors(draws), draws - 1) == pytest.approx(FALSE_ALARM)
+    assert permitted_errors(10**6) == pytest.approx(4.0, abs=0.01)
 
 
 def test_not_a_number_never_holds():
@@ -428,10 +428,10 @@ def test_not_a_number_never_holds():
     assert claim.equal(np.nan, 1.0, 1.0).holds is False
     assert claim.at_most(np.nan, 1.0, 1.0).holds is False
     worst = Worst()
-    worst.see(np.array([[1.0, np.nan]]), np.array([[1.0, 1.0]]))
-    worst.see(np.array([[1.0, 9.0]]), np.array([[1.0, 1.0]]))
+    worst.compare(np.array([[1.0, np.nan]]), np.array([[1.0, 1.0]]))
+    worst.compare(np.array([[1.0, 9.0]]), np.array([[1.0, 1.0]]))
     assert worst.judge(claim, 100.0).holds is False
-    assert not Equivalences((claim.equal(1, 2, 0.5), claim.missing("why")), "title").hold
+    assert not Equivalences((claim.equal(1, 2, 0.5), claim.not_computed("why")), "title").hold
 
 
 # --- draws of allocations -----------------------------------------------------------------------------
@@ -494,7 +494,7 @@ def test_ctrl_c_among_the_particles_certifies_nothing(monkeypatch):
 
 
 def test_a_table_is_saved_where_there_is_a_folder(tmp_path):
-    found = Equivalences((Claim(1, "statement", "source").missing("why"),), "title")
+    found = Equivalences((Claim(1, "statement", "source").not_computed("why"),), "title")
     with pytest.raises(ValueError, match=r"path must be in a folder that exists: .*create the folder"):
         found.save(tmp_path / "no" / "table.csv")
     with pytest.raises(ValueError, match=r"path must be a file: .* is a folder"):
@@ -509,7 +509,7 @@ def test_a_table_is_saved_where_there_is_a_folder(tmp_path):
         ({"iterations": 0}, "iterations must be at least 1"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"counts": [[1, -1]]}, "nonnegative"),
-        ({"counts": [[0, 0]]}, "counts must hold at least one count"),
+        ({"counts": [[0, 0]]}, "counts must contain at least one count"),
     ],
 )
 def test_bad_arguments(settings, rule):

@@ -1,1 +1,1 @@
-"""The kernels for CPUs, compiled by Numba. Arrays in, arrays out; no validation, no objects."""
+"""CPU kernels, compiled by Numba. They take and return arrays, and validate nothing."""

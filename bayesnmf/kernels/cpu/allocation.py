@@ -1,14 +1,14 @@
-"""The allocation step: totals of the expected allocations, in one or two fused passes over the nonzeros.
+"""The allocation step: totals of the expected allocations, in one or two passes over the nonzeros.
 
-With U (n, K) and V (K, m) the geometric means of loadings and components, X_ij counts are shared out among
+Let U (n, K) and V (K, m) be the geometric means of loadings and components. The X_ij counts of a cell are shared among
 the components in proportion to U_ik V_kj (mathematics.md section 2; [P] 16-17, [GP] D.1, [K] 5)::
 
     R = X / (UV) on the nonzeros        A = U * (R Vᵀ)        B = V * (Uᵀ R)        ℓ = Σ X log(UV)
 
 Time is O(nnz K): neither the (n, m) product nor the (nnz, K) responsibilities are ever formed. A is gathered row by
-row. B is scattered to in the same pass, each thread to a copy of its own, or gathered by a second pass over the
-transposed counts, where that is faster (`gathers_columns`). This is the only allocation step of the package; every
-algorithm calls it or its sampled twin.
+row. B is either scattered in the same pass, into a separate copy for each thread, or gathered in a second pass over
+the transposed counts, where that is faster (`gathers_columns`). This is the only allocation step of the package; every
+algorithm calls it or its sampled version.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.compiling import FAST, kept, with_globals
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk, with_globals
 from bayesnmf.kernels.cpu.share_block import share_block
-from bayesnmf.kernels.cpu.threads import even_bounds, in_blocks, pieces, threads_or_default
+from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.vectors import LINE_BYTES, VECTOR_BYTES, aligned, padded, whole_vectors
 
 Array = NDArray[Any]
 
 
 class Totals(NamedTuple):
-    """What an allocation step returns.
+    """Totals of the allocations.
 
     Attributes
     ----------
@@ -46,16 +46,16 @@ class Totals(NamedTuple):
 
 
 def row_blocks(indptr: Array, blocks: int) -> Array:
-    """Bounds that cut the rows of a CSR matrix into blocks of about equally many nonzeros; fewer for few rows."""
+    """Return bounds that cut the rows of a CSR matrix into blocks of about equally many nonzeros, or fewer blocks."""
     if blocks == 1:
         return np.array([0, len(indptr) - 1])
     targets = np.linspace(0, indptr[-1], blocks + 1)[1:-1]
     return np.unique(np.concatenate([[0], np.searchsorted(indptr, targets), [len(indptr) - 1]])).astype(np.int64)
 
 
-@kept(inline="always")
+@compiled_on_disk(inline="always")
 def least_mean(dtype: Any) -> float:
-    """Return the mean of a cell below which counts divided by it, and their sums, could overflow."""
+    """Return the least mean by which a count can be divided, and such quotients summed, without overflow."""
     return np.finfo(dtype).tiny ** 0.75
 
 
@@ -65,9 +65,9 @@ share_cells = share_block(scatter=True, take_log=True)
 def _share_out(
     indptr: Array, indices: Array, values: Array, U: Array, V: Array, start: int, stop: int, A: Array, received: Array
 ) -> tuple[float, int]:
-    """Fill rows of A and, from these rows, Uᵀ R; return ℓ of them and whether a mean underflowed.
+    """Fill rows of A and, from these rows, Uᵀ R; return their ℓ, and whether a mean underflowed.
 
-    Rows of factors are whole vectors.
+    Rows of the factors are padded to whole vectors.
     """
     width = V.shape[1]
     step = VECTOR_BYTES // V.itemsize
@@ -88,16 +88,16 @@ def _share_out(
 
 
 _weigh_block = share_block(scatter=False, take_log=False)
-LEAST_SUMS = 200_000  # terms of the components' totals: fewer are summed before a thread is awake
-_loop = kept(nogil=True, fastmath=FAST)
+LEAST_SUMS = 200_000  # terms in the components' totals: fewer are summed sooner than a thread wakes
+_loop = compiled_on_disk(nogil=True, fastmath=FAST)
 _GATHER = _loop(with_globals(_share_out, "_gather", share_cells=share_block(scatter=False, take_log=True)))
 _GATHER_ONLY = _loop(with_globals(_share_out, "_gather_only", share_cells=_weigh_block))
 _SCATTER = _loop(_share_out)
 
 
 @_loop
-def _collect(partial: Array, V: Array, start: int, stop: int, Bt: Array) -> None:
-    """Fill rows of Bt with V times the sum of the blocks' Uᵀ R; they are whole vectors."""
+def _fill_component_totals(partial: Array, V: Array, start: int, stop: int, Bt: Array) -> None:
+    """Fill rows of Bt, padded to whole vectors, with V times the sum of Uᵀ R over the blocks."""
     for j in range(start, stop):
         for k in range(V.shape[1]):
             total = partial[0, j, k]
@@ -106,13 +106,13 @@ def _collect(partial: Array, V: Array, start: int, stop: int, Bt: Array) -> None
             Bt[j, k] = total * V[j, k]
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _share_out_underflowed(
     indptr: Array, indices: Array, values: Array, U: Array, V: Array, rank: int, A: Array, Bt: Array
 ) -> float:
-    """Add the cells whose mean underflowed, with the exponent range that logarithms have; return their ℓ.
+    """Add the cells whose mean underflowed, computed with logarithms; return their ℓ.
 
-    Where no component gives positive mass, factors of 0 count as the smallest normal number.
+    Where no component gives positive mass, factors of 0 are replaced by the smallest normal number.
     """
     step = VECTOR_BYTES // V.itemsize
     least = U.dtype.type(least_mean(U.dtype))
@@ -130,9 +130,9 @@ def _share_out_underflowed(
     return loglik
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def share_out_cell(count: float, u: Array, v: Array, a: Array, b: Array) -> float:
-    """Add one cell's expected allocations to a and b (K,), in logarithms; return its ℓ."""
+    """Add the expected allocations of one cell to a and b (K,), computed with logarithms; return the cell's ℓ."""
     rank = len(a)
     smallest = np.finfo(u.dtype).tiny
     weight = np.empty(rank)
@@ -153,10 +153,10 @@ def share_out_cell(count: float, u: Array, v: Array, a: Array, b: Array) -> floa
 
 
 def gathers_columns(matrix: csr_array, rank: int, threads: int | None = None) -> bool:
-    """Whether the totals of columns are better gathered by a pass over the transposed counts than scattered to.
+    """Return whether a pass over the transposed counts, which gathers the totals of columns, is faster than scattering.
 
-    Scattering reads and writes a second row of K numbers for each nonzero, and each thread needs totals of its own;
-    gathering shares the counts out again, and needs them twice. Up to 64 bytes a row the first is faster (measured
+    Scattering reads and writes a second row of K numbers for each nonzero, and each thread needs its own totals.
+    Gathering allocates the counts again, and needs them twice. Up to 64 bytes a row, scattering is faster (measured
     on newsgroups, pbmc_facs and nips from K = 4 to 24, on one thread and two).
     """
     copies = threads_or_default(threads, matrix.nnz * rank) * matrix.shape[1] * rank
@@ -170,27 +170,27 @@ def expected_allocations(
     matrix: csr_array, loadings: Array, components: Array, threads: int | None = None, *,
     transposed: csr_array | None = None, sides: Sides = "both",
 ) -> Totals:  # fmt: skip
-    """Share every count out among the components in proportion to loadings_ik · components_kj.
+    """Share every count among the components in proportion to loadings_ik · components_kj.
 
     Parameters
     ----------
     matrix : csr_array of shape (n, m)
         Counts, of the dtype of the factors (float64 or float32), without explicit zeros.
     loadings, components : ndarray of shape (n, K) and (K, m)
-        Positive geometric means. Components are fastest in Fortran order.
+        Positive geometric means. Components in Fortran order are fastest.
     threads : int, optional
-        Row blocks worked on at once; by default one for each of Numba's threads, or 1 where there is little to do.
-        The result depends on it only by rounding.
+        Number of row blocks to work on at once; by default one for each of Numba's threads, or 1 for little work.
+        It changes the result only by rounding.
     transposed : csr_array of shape (m, n), optional
-        The same counts by column, or in unsigned integers: the components' totals are gathered from it, otherwise
-        scattered to.
+        The same counts by column, possibly as unsigned integers. If given, the components' totals are gathered from
+        them; otherwise they are scattered.
     sides : {"both", "loadings", "components"}
-        Whose totals are wanted; the others are empty. ℓ is NaN where only those of the components are.
+        Sides to return totals for; the other totals are empty. With "components" alone, ℓ is NaN.
 
     Returns
     -------
     Totals
-        With Σ_k A_ik = Σ_j X_ij and Σ_k B_kj = Σ_i X_ij even where the mean of a cell underflows.
+        Totals with Σ_k A_ik = Σ_j X_ij and Σ_k B_kj = Σ_i X_ij, even where the mean of a cell underflows.
     """
     U, V, none = loadings, components.T, loadings[:0]
     if sides == "loadings":
@@ -209,7 +209,7 @@ def expected_allocations(
 def _gather(matrix: csr_array, U: Array, V: Array, threads: int | None, take_log: bool = True) -> tuple[Array, float]:
     """Return A (n, K) = U * (R V), V (m, K), and ℓ."""
     threads = threads_or_default(threads, matrix.nnz * U.shape[1])
-    bounds = row_blocks(matrix.indptr, pieces(threads))
+    bounds = row_blocks(matrix.indptr, block_count(threads))
     A = padded(U.shape, U.dtype)
     whole, nothing = whole_vectors(A), np.empty((0, 0), dtype=V.dtype)
     share_out = _GATHER if take_log else _GATHER_ONLY
@@ -234,7 +234,7 @@ def _scatter(matrix: csr_array, U: Array, V: Array, threads: int | None) -> Tota
     loglik, underflows = zip(*parts, strict=True)
     blocks = len(bounds) - 1 if partial.size > LEAST_SUMS else 1
     of_columns = even_bounds(m, blocks)
-    in_blocks(of_columns, lambda _, *columns: _collect(partial, factors[1], *columns, totals[1]))
+    in_blocks(of_columns, lambda _, *columns: _fill_component_totals(partial, factors[1], *columns, totals[1]))
     total = float(np.sum(loglik))
     if any(underflows):
         total += _share_out_underflowed(*given, U.shape[1], *totals)

@@ -1,7 +1,7 @@
-"""How loops are compiled, and kept on disk.
+"""Compile loops with Numba and keep the compiled code on disk.
 
-Numba keeps what it compiled until the file that a function stands in changes; what is compiled into it from other files
-it does not look at. So every name that it keeps code under carries a digest of all kernels.
+Numba compiles a function again when the function's own file changes, but not when a file changes from which it inlines
+code. So the name under which code is kept includes a digest of all kernels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SOURCES = sorted(Path(__file__).parent.glob("*.py"))
 DIGEST = hashlib.blake2b(b"".join(path.read_bytes() for path in _SOURCES), digest_size=6).hexdigest()
 
 
-def kept(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+def compiled_on_disk(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that compiles a function with these options of Numba and keeps the code on disk."""
 
     def compiled(function: Callable[..., Any]) -> Any:
@@ -36,7 +36,7 @@ def kept(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def with_globals(function: Callable[..., Any], name: str, **names: Any) -> Callable[..., Any]:
-    """Return a function under another name, as Numba's cache wants it, to which these globals are something else."""
+    """Return a copy of a function with another name, for Numba's cache, in which these globals have other values."""
     twin = FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__)
     twin.__qualname__ = name
     return twin

@@ -1,11 +1,11 @@
-"""What the best latent decomposition needs of every S_ikj, in one pass over the nonzeros; S is never stored.
+"""Gradients for the best latent decomposition, in one pass over the nonzeros that never stores S.
 
-S_ikj = X_ij φ_ikj with φ_ikj ∝ U_ik V_kj. With G_ikj the derivative of log p(S) in S_ikj, Ḡ_ij = Σ_k φ_ikj G_ikj::
+S_ikj = X_ij φ_ikj with φ_ikj ∝ U_ik V_kj. Let G_ikj = ∂ log p(S) / ∂ S_ikj and Ḡ_ij = Σ_k φ_ikj G_ikj. Then::
 
     ∂ log p(S) / ∂ log U_ik = Σ_j S_ikj (G_ikj − Ḡ_ij)        ∂ / ∂ log V_kj = Σ_i S_ikj (G_ikj − Ḡ_ij)
 
-([K] 10-16, mathematics.md section 4). G is a sum of digammas, which change sign: each is split into its positive and
-its negative part, so that every gradient is a difference of two nonnegative matrices.
+([K] 10-16, mathematics.md section 4). G is a sum of digammas, which change sign. Each digamma is split into its
+positive and its negative part, so that every gradient is a difference of two nonnegative matrices.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks
-from bayesnmf.kernels.cpu.compiling import FAST, kept
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
 
 Array = NDArray[Any]
 
-# From here on eight terms of the asymptotic series leave less than 1e-16.
+# From this argument on, eight terms of the asymptotic series leave an error below 1e-16.
 ASYMPTOTIC = 10.0
 
 
 class Gradients(NamedTuple):
-    """Gradients in the logarithms of both factors, each as a rising minus a falling part ≥ 0, and Σ logΓ(S + 1).
+    """Gradients in the logarithms of both factors, each as a pair of nonnegative parts (up − down), and Σ logΓ(S + 1).
 
     Attributes
     ----------
@@ -45,9 +45,9 @@ class Gradients(NamedTuple):
     log_factorials: float
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def log_gamma_and_digamma(x: float) -> tuple[float, float]:
-    """Return logΓ(x) and ψ(x) for x > 0, by recurrence to x ≥ 10 and the asymptotic series there."""
+    """Return logΓ(x) and ψ(x) for x > 0, from the asymptotic series at x ≥ 10, reached by recurrence."""
     product = 1.0
     reciprocals = 0.0
     while x < ASYMPTOTIC:
@@ -57,7 +57,7 @@ def log_gamma_and_digamma(x: float) -> tuple[float, float]:
     log_x = math.log(x)
     r = 1.0 / x
     s = r * r
-    # Bernoulli numbers: B_2k / 2k for ψ, B_2k / (2k (2k − 1)) for logΓ.
+    # Coefficients from Bernoulli numbers: B_2k / 2k for ψ, B_2k / (2k (2k − 1)) for logΓ.
     psi = s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s * (1 / 132 - s * (
         691 / 32760 - s * (1 / 12 - s * 3617 / 8160)))))))  # fmt: skip
     tail = r * (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s * (1 / 1188 - s * (
@@ -66,9 +66,9 @@ def log_gamma_and_digamma(x: float) -> tuple[float, float]:
     return log_gamma, log_x - 0.5 * r - psi - reciprocals
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def responsibilities(u: Array, v: Array, out: Array) -> None:
-    """Fill `out` with φ_k ∝ u_k v_k, summing to 1; where products underflow as the allocation step has them."""
+    """Fill `out` with φ_k ∝ u_k v_k, which sum to 1; treat products that underflow as the allocation step does."""
     mean = 0.0
     for k in range(len(u)):
         out[k] = u[k] * v[k]
@@ -91,7 +91,7 @@ def responsibilities(u: Array, v: Array, out: Array) -> None:
         out[k] /= mean
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _fill_cells(indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, out: Array) -> None:
     for i in range(len(indptr) - 1):
         for p in range(indptr[i], indptr[i + 1]):
@@ -100,9 +100,9 @@ def _fill_cells(indptr: Array, indices: Array, values: Array, U: Array, Vt: Arra
 
 
 def cell_allocations(matrix: csr_array, loadings: Array, components: Array) -> Array:
-    """Return the expected allocations of the nonzero counts, (nnz, K) in the order of the matrix, float64.
+    """Return the expected allocations of the nonzero counts, (nnz, K) in the order of the matrix, in float64.
 
-    Parameters are those of `expected_allocations`, whose totals these are the terms of.
+    The parameters are those of `expected_allocations`, which returns the sums of these numbers.
     """
     U = np.ascontiguousarray(loadings, np.float64)
     Vt = np.ascontiguousarray(components.T, np.float64)
@@ -111,12 +111,12 @@ def cell_allocations(matrix: csr_array, loadings: Array, components: Array) -> A
     return out
 
 
-@kept(nogil=True, fastmath=FAST)
+@compiled_on_disk(nogil=True, fastmath=FAST)
 def _gradients(
     indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, of_rows: Array, of_columns: Array,
     first: int, last: int, up: Array, down: Array, both: Array,
 ) -> float:  # fmt: skip
-    """Fill rows of up, down (n, K); add to both of the components, both (2, m, K); return Σ logΓ(S + 1) of the rows."""
+    """Fill rows of up and down (n, K), add to both arrays of `both` (2, m, K); return Σ logΓ(S + 1) of the rows."""
     rank = U.shape[1]
     share = np.empty(rank)
     rising = np.empty(rank)
@@ -158,19 +158,19 @@ def decomposition_gradients(
     Parameters
     ----------
     matrix : csr_array of shape (n, m)
-        Counts, float64.
+        Counts, in float64.
     loadings, components : ndarray of shape (n, K) and (K, m)
-        Multipliers, nonnegative.
+        Nonnegative multipliers.
     of_rows : ndarray of shape (2, n, K)
-        Positive and negative part of ψ(α + Σ_j S_ikj).
+        Positive and negative parts of ψ(α + Σ_j S_ikj).
     of_columns : ndarray of shape (2, m, K)
-        Positive and negative part of ψ(η + Σ_i S_ikj) − ψ(Ση + Σ_ij S_ikj), each digamma split by itself.
+        Positive and negative parts of ψ(η + Σ_i S_ikj) − ψ(Ση + Σ_ij S_ikj), with each digamma split on its own.
     threads : int, optional
-        Row blocks worked on at once; by default one for each of Numba's threads. The result depends on it
+        Number of row blocks to work on at once; by default one for each of Numba's threads. It changes the result
         only by rounding.
     """
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
-    # A pair of transcendental functions each costs about ten multiply-adds.
+    # One pair of transcendental functions costs about ten multiply-adds.
     bounds = row_blocks(matrix.indptr, threads_or_default(threads, 10 * matrix.nnz * U.shape[1]))
     up, down = np.zeros_like(U), np.zeros_like(U)
     partial = np.zeros((len(bounds) - 1, 2, *Vt.shape))

@@ -1,6 +1,6 @@
-"""The allocation step of counts that are nearly all positive: three matrix products by BLAS, rows in blocks.
+"""The allocation step for counts that are nearly all positive: three BLAS matrix products, in blocks of rows.
 
-With hardly a zero to skip, R = X / (UV) is best made whole; it is held for one block of rows only.
+With hardly any zeros to skip, it is fastest to form R = X / (UV) whole, for one block of rows at a time.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from bayesnmf.kernels.cpu.allocation import Sides, Totals, least_mean
 
 Array = NDArray[Any]
 
-DENSITY = 0.75  # share of positive counts from which on this is faster: measured on mcf7 (0.91) and digits (0.51)
-CELLS = 2**17  # of a block: they stay in the second-level cache
+DENSITY = 0.75  # share of positive counts from which this is faster: measured on mcf7 (0.91) and digits (0.51)
+CELLS = 2**17  # cells in a block, which stay in the second-level cache
 
 
 def is_dense(matrix: csr_array) -> bool:
-    """Whether products of whole blocks are faster than work on the nonzeros alone."""
+    """Return whether products of whole blocks are faster than work on the nonzeros only."""
     return bool(matrix.nnz > DENSITY * matrix.shape[0] * matrix.shape[1])
 
 
 def dense_allocations(counts: Array, loadings: Array, components: Array, sides: Sides = "both") -> Totals | None:
-    """Share counts out as `expected_allocations` does; None where a mean is below its range, which takes that one.
+    """Allocate counts as `expected_allocations` does; return None if a mean is too small for products.
 
     Parameters
     ----------
     counts : ndarray of shape (n, m)
-        Of the dtype of the factors.
+        Counts, of the dtype of the factors.
     loadings, components : ndarray of shape (n, K) and (K, m)
-        Positive geometric means.
+        Positive geometric means of the loadings and components.
     sides : {"both", "loadings", "components"}
-        Whose totals are wanted; the others are empty. ℓ is NaN where only those of the components are.
+        Sides to return totals for; the other totals are empty. With "components" alone, ℓ is NaN.
     """
     n, m = counts.shape
     rank = loadings.shape[1]
@@ -51,7 +51,7 @@ def dense_allocations(counts: Array, loadings: Array, components: Array, sides: 
             low = mean < least
             if x[low].any():
                 return None
-            mean[low] = 1  # no count asks for it
+            mean[low] = 1  # no count is divided by it
         if sides != "components":
             loglik += float(np.sum(x * np.log(mean), dtype=np.float64))
         ratio = np.divide(x, mean, out=mean)

@@ -1,7 +1,7 @@
-"""Gamma draws, elementwise, for every shape above 0, and their logarithms where the draws themselves underflow.
+"""Gamma draws, elementwise, for every shape above 0, and their logarithms, for draws that underflow.
 
-Every element has a random stream of its own, a function of the seed and its place alone: the draws depend neither on
-the number of threads nor on the order in memory, and the logarithms are those of the very same draws.
+Every element has its own random stream, a function of the seed and its position only. So the draws depend neither on
+the number of threads nor on the memory layout, and the logarithms are those of the same draws.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.kernels.cpu.compiling import FAST, kept
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.streams import normal, stream, uniform
-from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
+from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
 
 Array = NDArray[Any]
 
 TINY = float(np.finfo(np.float64).tiny)
-WORK = 50  # multiply-adds that take as long as a draw
-LEAST_DRAWS = 4_000  # of a block: fewer are drawn before a thread is awake
+WORK = 50  # cost of a draw, in multiply-adds
+LEAST_DRAWS = 4_000  # draws in a block: fewer are done sooner than a thread wakes
 
 
-@kept(inline="always")
+@compiled_on_disk(inline="always")
 def _at_least_one(state: Array, shape: float) -> float:
-    """Draw from Gamma(shape, 1), shape ≥ 1 (Marsaglia & Tsang 2000); NaN and infinity are returned as they are.
+    """Draw from Gamma(shape, 1), shape ≥ 1 (Marsaglia & Tsang 2000); return NaN and infinity unchanged.
 
-    The log of the density ratio, x²/2 + d(1 − v + log v) with v = (1 + y)³, is taken at y by log1p: its terms
-    cancel, and at d = 1e15 nothing would be left of it otherwise.
+    The log of the density ratio is x²/2 + d(1 − v + log v) with v = (1 + y)³. Its terms cancel, so it is computed
+    from y by log1p: at d = 1e15 no correct digit would be left otherwise.
     """
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
@@ -46,7 +46,7 @@ def _at_least_one(state: Array, shape: float) -> float:
         return d * v
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _draw_row(shape: Array, seed: Any, first: int, step: int, logarithms: bool, out: Array) -> None:
     """Draw a row whose elements have the streams first, first + step, …"""
     state = np.empty(1, dtype=np.uint64)
@@ -57,7 +57,7 @@ def _draw_row(shape: Array, seed: Any, first: int, step: int, logarithms: bool, 
             drawn = _at_least_one(state, a)
             out[k] = math.log(drawn) if logarithms else drawn
             continue
-        # G(a) = G(a + 1) U^(1/a) in distribution; its logarithm does not underflow where G(a) does.
+        # G(a) = G(a + 1) U^(1/a) in distribution; its logarithm is finite even where G(a) underflows.
         drawn = _at_least_one(state, a + 1.0)
         boost = math.log(uniform(state)) / a
         if logarithms:
@@ -67,7 +67,7 @@ def _draw_row(shape: Array, seed: Any, first: int, step: int, logarithms: bool, 
             out[k] = TINY if drawn < TINY else drawn
 
 
-@kept(nogil=True, fastmath=FAST)
+@compiled_on_disk(nogil=True, fastmath=FAST)
 def _draw_gammas(
     shape: Array, seed: int, row_step: int, step: int, start: int, stop: int, logarithms: bool, out: Array
 ) -> None:
@@ -81,28 +81,28 @@ def gamma_draws(shape: Array, seed: int, threads: int | None = 1, *, logarithms:
     Parameters
     ----------
     shape : ndarray
-        Above 0.
+        Shapes above 0.
     seed : int
-        Of these draws, below 2**64.
+        Seed of these draws, below 2**64.
     threads : int, optional
-        Blocks worked on at once; None is one for each of Numba's threads, or 1 where the work is small.
+        Number of blocks to work on at once; None means one for each of Numba's threads, or 1 for little work.
     logarithms : bool
-        Return the logarithms of the same draws, finite for any shape. Draws below the smallest normal number are
-        returned as that number.
+        Whether to return the logarithms of the same draws, which are finite for any shape. Otherwise, draws below the
+        smallest normal number are returned as that number.
 
     Returns
     -------
     ndarray
-        float64, of the same size, and in the same order in memory where that is C or Fortran order.
+        Draws in float64, of the shape of `shape`, and in its memory order if that is C or Fortran order.
     """
     columns = shape.shape[-1] if shape.ndim else 1
     turned = shape.ndim == 2 and shape.flags.f_contiguous and not shape.flags.c_contiguous
     steps = (1, columns) if turned else (columns, 1)
-    # Read-only ones would be compiled for apart.
+    # Read-only arrays would need another compilation.
     rows = np.require(shape.T if turned else shape.reshape(-1, columns), np.float64, ["C", "W"])
     out = np.empty_like(rows)
     threads = threads_or_default(threads, WORK * rows.size)
-    blocks = min(pieces(threads), len(rows), rows.size // LEAST_DRAWS) or 1
+    blocks = min(block_count(threads), len(rows), rows.size // LEAST_DRAWS) or 1
     bounds = np.arange(blocks + 1) * len(rows) // blocks
     given = rows, np.uint64(seed), *steps
     in_blocks(bounds, lambda _, first, last: _draw_gammas(*given, first, last, logarithms, out), threads)

@@ -1,6 +1,6 @@
-"""Compiled code on disk that can be missing, damaged or impossible to write: what is not found there is compiled.
+"""A disk cache for compiled code that tolerates missing, damaged and unwritable files: it compiles again.
 
-Numba's own cache ends the program in each of these cases, and takes code with flipped bits for code.
+In these cases Numba's own cache ends the program; and it runs code in which bits have flipped.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from numba.core.serialize import dumps
 
 
 def cache_of(function: Callable[..., Any]) -> Any:
-    """Return the cache of a function's compiled code; one that keeps nothing where no folder can be written to."""
+    """Return the cache of a function's compiled code, or a cache that keeps nothing if no folder can be written to."""
     try:
         return _Cache(function)
-    except RuntimeError:  # neither the package's folder nor the user's can be written to
+    except RuntimeError:  # neither the package's folder nor the user's folder can be written to
         return NullCache()
 
 
 class _Cache(FunctionCache):
-    """Numba's cache of one function, without which everything works."""
+    """Numba's cache of one function, which ignores errors in writing."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self._cache_file = _Files(self._cache_file)
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        with suppress(OSError):  # a full disk, say: the code is in memory all the same
+        with suppress(OSError):  # such as a full disk: the code is still in memory
             super().save_overload(sig, data)
 
 
 class _Files:
-    """The index of one function's code and its files, with a checksum before the code."""
+    """The index and the files of one function's code, with a checksum of the code."""
 
     def __init__(self, files: IndexDataCacheFile) -> None:
         self.files = files
 
     def load(self, key: Any) -> Any:
-        """Return what was saved under a key, or None where that cannot be read."""
+        """Return the code saved under a key, or None if it cannot be read."""
         try:
             checksum, code = self.files.load(key)
-        except Exception:  # unpickling damaged bytes raises anything; nothing is there: None is not a pair
+        except Exception:  # damaged bytes raise anything when unpickled; a missing entry is None, which is not a pair
             return None
         return pickle.loads(code) if crc32(code) == checksum else None
 

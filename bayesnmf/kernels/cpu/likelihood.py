@@ -1,4 +1,4 @@
-"""The Poisson log-likelihood and the rates of single cells, in O(nnz K)."""
+"""The Poisson log-likelihood, and the means of single cells, in O(nnz K)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
-from bayesnmf.kernels.cpu.compiling import FAST, kept
-from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
 
 Array = NDArray[Any]
 
 
-@kept(nogil=True, fastmath=FAST)
+@compiled_on_disk(nogil=True, fastmath=FAST)
 def _cell_rates(indptr: Array, indices: Array, U: Array, Vt: Array, first: int, last: int, out: Array) -> None:
     for i in range(first, last):
         u = U[i]
@@ -28,11 +28,11 @@ def _cell_rates(indptr: Array, indices: Array, U: Array, Vt: Array, first: int, 
 
 
 def cell_rates(pattern: csr_array, loadings: Array, components: Array, threads: int | None = None) -> Array:
-    """Entries of loadings @ components at the nonzeros of `pattern`, in its order: shape (nnz,)."""
+    """Return the entries of loadings @ components at the nonzeros of `pattern`, in its order, (nnz,)."""
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     out = np.empty(len(pattern.indices), dtype=U.dtype)
     threads = threads_or_default(threads, len(out) * U.shape[1])
-    bounds, given = row_blocks(pattern.indptr, pieces(threads)), (pattern.indptr, pattern.indices, U, Vt)
+    bounds, given = row_blocks(pattern.indptr, block_count(threads)), (pattern.indptr, pattern.indices, U, Vt)
     in_blocks(bounds, lambda _, first, last: _cell_rates(*given, first, last, out), threads)
     return out
 
@@ -40,7 +40,7 @@ def cell_rates(pattern: csr_array, loadings: Array, components: Array, threads: 
 def poisson_loglik(
     matrix: csr_array, loadings: Array, components: Array, log_factorial: float, threads: int | None = None
 ) -> float:
-    """Log Poisson(X | loadings @ components), in nats; `log_factorial` is Σ log X!.
+    """Return log Poisson(X | loadings @ components), in nats; `log_factorial` is Σ log X!.
 
     A positive count at a rate of zero makes it minus infinity.
     """

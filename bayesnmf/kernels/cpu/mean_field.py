@@ -1,12 +1,12 @@
-"""What coordinate ascent needs of a mean field, in one pass: expectations, exp E log, and the divergence.
+"""Moments of a mean field for coordinate ascent, in one pass: expectations, exp E log, and the divergence.
 
-For q = Gamma(s, b) elementwise, E log = ψ(s) − log b; for rows on the simplex, q = Dirichlet(s), E log = ψ(s) − ψ(Σ s):
-both are ψ(s) less something that is the same along one axis, or two. With h(s) = s ψ(s) − logΓ(s) − s, in which large
-terms cancel, the divergences from Gamma(s0, b0) and from Dirichlet(s0) are ::
+For q = Gamma(s, b) elementwise, E log = ψ(s) − log b; for rows on the simplex, q = Dirichlet(s), E log = ψ(s) − ψ(Σ s).
+Both are ψ(s) minus a term that is constant along one axis or both. Let h(s) = s ψ(s) − logΓ(s) − s, in which large
+terms cancel. Then the divergences from Gamma(s0, b0) and from Dirichlet(s0) are ::
 
     Σ h(s) − s0 E log + s b0 / b + const        Σ h(s) − s0 E log − h(Σ s) + const
 
-ψ, h and exp are taken together, in vectors, in double precision whatever the dtype of the factor.
+ψ, h and exp are computed together, in vectors, and in double precision for factors of any dtype.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.kernels.cpu.compiling import FAST, kept
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.special import digamma_and_excess, exponentials
-from bayesnmf.kernels.cpu.threads import even_bounds, in_blocks, pieces, threads_or_default
+from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, padded, rows_in_memory
 
 Array = NDArray[Any]
 
-BLOCK = 2048  # numbers worked on at a time: they stay in the first-level cache
-COST = 20  # multiply-adds that ψ, h and exp of a number are worth
+BLOCK = 2048  # numbers in a block, which stays in the first-level cache
+COST = 20  # cost of ψ, h and exp of a number, in multiply-adds
 
 
 class Moments(NamedTuple):
-    """What `mean_field_moments` returns.
+    """Moments of a factor, as `mean_field_moments` returns them.
 
     Attributes
     ----------
     sums : ndarray of shape (K,) or None
-        Σ_i s / scale of each component, float64; None where a scale beside the kernel's enters.
+        Σ_i s / scale of each component, float64; None if the means also involve a scale that the kernel does not know.
     geometric : ndarray of shape (r, K)
-        exp(E log − shift): 1 in the largest place of each row.
+        exp(E log − shift), which is 1 at the largest element of each row.
     shift : ndarray of shape (r, 1)
-        The largest E log of each row.
+        Largest E log of each row.
     divergence : float
         Σ h(s) − prior · E log + weight · s, float64.
     """
@@ -48,14 +48,14 @@ class Moments(NamedTuple):
     divergence: float
 
 
-@kept(nogil=True)
-def _row(
+@compiled_on_disk(nogil=True)
+def _row_moments(
     s: Array, psi: Array, excess: Array, scale: Array, log_scale: Array, prior: Array, weight: Array,
     expected: Array, sums: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """Fill E log of a row, add its means to the sums; return the largest E log and the divergence.
+    """Fill E log of a row and add its means to the sums; return the largest E log and the divergence.
 
-    Vectors of length 1 spread.
+    Vectors of length 1 are broadcast.
     """
     top, divergence = -np.inf, 0.0
     a, b, c, d = int(len(scale) > 1), int(len(log_scale) > 1), int(len(prior) > 1), int(len(weight) > 1)
@@ -68,12 +68,12 @@ def _row(
     return top, divergence
 
 
-@kept(nogil=True, fastmath=FAST)
+@compiled_on_disk(nogil=True, fastmath=FAST)
 def _moments(
     shape: Array, scale: Array, log_scale: Array, prior: Array, weight: Array, start: int, stop: int, sums: Array,
     geometric: Array, shift: Array,
 ) -> float:  # fmt: skip
-    """Fill the moments of the rows from start to before stop, and add to the sums; return their divergence."""
+    """Fill the moments of rows `start` to `stop` (excluded), and add to the sums; return their divergence."""
     rank = geometric.shape[1]
     step = VECTOR_BYTES // 8
     at_once = max(BLOCK // rank, 1)
@@ -90,7 +90,7 @@ def _moments(
         digamma_and_excess(length, s, psi, excess)
         for r in range(rows):
             i, here = first + r, slice(r * rank, (r + 1) * rank)
-            top, part = _row(
+            top, part = _row_moments(
                 s[here], psi[here], excess[here], scale[i * a], log_scale[i * b], prior[i * c], weight[i * d],
                 expected[here], sums,
             )  # fmt: skip
@@ -108,24 +108,24 @@ def _moments(
 def mean_field_moments(
     shape: Array, scale: Array, log_scale: Array, prior: Array, weight: Array, threads: int | None = None
 ) -> Moments:
-    """Return moments of a factor, rows of K components.
+    """Return the moments of a factor with K components in columns.
 
     Parameters
     ----------
     shape : ndarray of shape (r, K)
-        s > 0: shapes of Gammas or concentrations of Dirichlets.
+        s > 0: shapes of Gammas, or concentrations of Dirichlets.
     scale, log_scale : ndarray, (1 or r, 1 or K)
-        b and log b of Gammas; Σ s and ψ(Σ s) of Dirichlets, over whichever axis is the simplex.
+        b and log b of Gammas; Σ s and ψ(Σ s) of Dirichlets, summed over the axis of the simplex.
     prior : ndarray, (1 or r, 1 or K)
         Prior shape or concentration.
     weight : ndarray, (1 or r, 1 or K)
-        b0 / b of Gammas, 0 of Dirichlets.
+        b0 / b for Gammas, 0 for Dirichlets.
     threads : int, optional
-        Blocks of rows worked on at once; results depend on it only by rounding of the divergence.
+        Number of row blocks to work on at once; it changes only the rounding of the divergence.
     """
     rows, rank = shape.shape
     threads = threads_or_default(threads, COST * shape.size)
-    blocks = max(min(pieces(threads), rows), 1)
+    blocks = max(min(block_count(threads), rows), 1)
     bounds = even_bounds(rows, blocks)
     geometric, sums = padded(shape.shape, shape.dtype), np.zeros((blocks, rank))
     shift = np.empty((rows, 1), shape.dtype)
@@ -137,7 +137,7 @@ def mean_field_moments(
     return Moments(sums.sum(axis=0), geometric, shift, float(np.sum(parts)))
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _digamma_and_excess(x: Array, psi: Array, excess: Array) -> None:
     digamma_and_excess(len(x), x, psi, excess)
 

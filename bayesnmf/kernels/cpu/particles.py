@@ -1,4 +1,4 @@
-"""Sequential Monte Carlo through the Pólya urn: particles that visit all tokens in order, each given those before.
+"""Sequential Monte Carlo through the Pólya urn: particles draw all tokens in order, each given the tokens before it.
 
 A token's urn weights are those of `bayesnmf.kernels.cpu.urn`, with the totals of the tokens visited so far.
 """
@@ -13,19 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.compiling import kept
-from bayesnmf.kernels.cpu.sampling import place
+from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.sampling import chosen_component
 from bayesnmf.kernels.cpu.streams import mix, uniform
-from bayesnmf.kernels.cpu.urn import Urn, piece
+from bayesnmf.kernels.cpu.urn import Urn, tokens_at_once
 
 Array = NDArray[Any]
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def systematic_offspring(weights: Array, u: float, offspring: Array) -> None:
-    """Fill `offspring` with how often each particle goes on: on average particles · weight / Σ weights.
+    """Fill `offspring` with the number of copies of each particle, with expectation particles · weight / Σ weights.
 
-    Systematic resampling with one uniform u in (0, 1): one mark in every stretch of mean weight.
+    Systematic resampling with one uniform u in (0, 1), which places one mark in every interval of the mean weight.
     """
     particles = len(weights)
     scale = particles / weights.sum()
@@ -39,9 +39,9 @@ def systematic_offspring(weights: Array, u: float, offspring: Array) -> None:
         offspring[q] = marks - before
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _resample(weights: Array, u: float, offspring: Array, A: Array, B: Array, sums: Array, cumulative: Array) -> None:
-    """Copy particles that go on more than once over those that end; all weights become 1."""
+    """Copy particles that have several offspring over those that have none; set all weights to 1."""
     systematic_offspring(weights, u, offspring)
     source = 0
     for dead in range(len(weights)):
@@ -58,7 +58,7 @@ def _resample(weights: Array, u: float, offspring: Array, A: Array, B: Array, su
     weights[:] = 1.0
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _filter_row(
     features: Array, values: Array, alpha: Array, r: Array, concentration: Array, B: Array, sums: Array,
     weights: Array, seed: Any, A: Array, state: Array, at: Array, left: int,
@@ -90,12 +90,12 @@ def _filter_row(
             for q in range(particles):
                 weights[q] /= mean
                 squares += weights[q] * weights[q]
-            # The effective sample size is particles² / squares. Weights do not depend on what is drawn next,
-            # so resampling comes first, and copies part ways at once.
+            # The effective sample size is particles² / squares. Weights do not depend on the next draw, so resampling
+            # comes before it, and copies of a particle differ at once.
             if squares > 2 * particles:
                 _resample(weights, uniform(state), offspring, A, B, sums, cumulative)
             for q in range(particles):
-                k = place(cumulative[q], uniform(state) * cumulative[q, rank - 1])
+                k = chosen_component(cumulative[q], uniform(state) * cumulative[q, rank - 1])
                 A[q, k] += 1
                 B[j, q, k] += 1
                 sums[q, k] += 1
@@ -109,16 +109,16 @@ def _filter_row(
 
 
 class Particles(NamedTuple):
-    """What the particles of a sequential Monte Carlo pass carry from row to row.
+    """State of the particles between two rows.
 
     Attributes
     ----------
     components : ndarray of shape (m, particles, K)
-        Totals B of the tokens seen.
+        Totals B of the tokens drawn so far.
     sums : ndarray of shape (particles, K)
         η_k+ + B_k+.
     weights : ndarray of shape (particles,)
-        Of mean 1 between tokens.
+        Weights of the particles, with mean 1 between tokens.
     """
 
     components: Array
@@ -129,25 +129,25 @@ class Particles(NamedTuple):
 def filter_row(
     matrix: csr_array, row: int, urn: Urn, particles: Particles, seed: int, heed: Callable[[], None] | None = None
 ) -> float:
-    """Take the particles through the tokens of one row, in place; return the log of the product of mean weights.
+    """Draw the tokens of one row for all particles, in place; return the log of the product of mean weights.
 
-    Every token multiplies a particle's weight by the sum of its urn weights, and is then drawn. Where the effective
-    sample size falls below half the particles, they are resampled. The exponential of the results' sum over all
-    rows is an unbiased estimate of the sum over all assignments of the product of urn weights.
+    Every token multiplies a particle's weight by the sum of its urn weights, and is then drawn. If the effective sample
+    size falls below half the number of particles, they are resampled. The exponential of the sum of the results over
+    all rows is an unbiased estimate of the sum, over all assignments, of the product of urn weights.
 
     Parameters
     ----------
     matrix : csr_array of shape (n, m)
         Whole-number counts.
     row : int
-        Rows are taken in order, each once.
+        Number of the row; rows are taken in order, each once.
     urn : Urn
     particles : Particles
-        Changed.
+        State of the particles, changed in place.
     seed : int
-        Of this row, below 2**64.
+        Seed of this row, below 2**64.
     heed : callable, optional
-        Called between pieces of the work; what it raises leaves a row that is half done.
+        Function called between pieces of the work; an exception that it raises leaves an unfinished row.
     """
     cells = slice(matrix.indptr[row], matrix.indptr[row + 1])
     features = matrix.indices[cells]
@@ -157,7 +157,7 @@ def filter_row(
     while at[0] < len(features):
         log_p += _filter_row(
             features, matrix.data[cells], alpha, r, urn.concentration, *particles, np.uint64(seed), A, state, at,
-            piece(particles.sums.size),
+            tokens_at_once(particles.sums.size),
         )  # fmt: skip
         if heed is not None and at[0] < len(features):
             heed()

@@ -8,23 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.kernels.cpu.compiling import kept
+from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.streams import normal, uniform
 
 Array = NDArray[Any]
 
-INVERTED = 10.0  # means below which walking up the distribution function is quicker than rejection
-ROUNDED = 1e12  # means above which log-factorials lose more digits than the normal distribution is off by
+INVERTED = 10.0  # means below which walking up the distribution function is faster than rejection
+ROUNDED = 1e12  # means above which rounding of log-factorials costs more digits than the normal approximation
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _by_inversion(state: Array, mean: float) -> float:
-    """Draw by walking up the distribution function; for means below `INVERTED`."""
+    """Draw by walking up the distribution function, for means below `INVERTED`."""
     while True:
         mass = math.exp(-mean)
         u = uniform(state)
         drawn = 0.0
-        while u > mass and drawn < 1000.0:  # what rounding leaves of u may never be used up
+        while u > mass and drawn < 1000.0:  # after rounding, the mass may never use up u
             u -= mass
             drawn += 1.0
             mass *= mean / drawn
@@ -32,9 +32,9 @@ def _by_inversion(state: Array, mean: float) -> float:
             return drawn
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _by_rejection(state: Array, mean: float) -> float:
-    """Draw by transformed rejection, PTRS (Hörmann 1993); for means of at least `INVERTED`."""
+    """Draw by transformed rejection, PTRS (Hörmann 1993), for means of at least `INVERTED`."""
     spread, log_mean = math.sqrt(mean), math.log(mean)
     b = 0.931 + 2.53 * spread
     a = -0.059 + 0.02483 * b
@@ -53,9 +53,9 @@ def _by_rejection(state: Array, mean: float) -> float:
             return k
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def poisson(state: Array, mean: float) -> float:
-    """Draw from Poisson(mean), as a float; 0 where the mean is 0, NaN where it is not a number."""
+    """Draw from Poisson(mean), as a float; return 0 for a mean of 0, and NaN for NaN."""
     if mean <= 0.0:
         return 0.0
     if mean < INVERTED:

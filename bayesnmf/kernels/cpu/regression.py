@@ -9,19 +9,19 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
-from bayesnmf.kernels.cpu.compiling import FAST, kept
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.regression_row import derivatives, divide_cells, expected_counts, gather_cells, mix_cells
 from bayesnmf.kernels.cpu.sums import sum_rows
-from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
+from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, is_padded, padded_copy, whole_vectors
 
 Array = NDArray[Any]
 
-# Rates are kept above this: parameters are never below 1e-15, so that two of them multiply to no less.
+# Means are kept above this, the product of two parameters at their least value of 1e-15.
 LEAST_RATE = 1e-30
 
 
-@kept(nogil=True, fastmath=FAST)
+@compiled_on_disk(nogil=True, fastmath=FAST)
 def _newton(first: float, second: float, linear: float, less: float, b: float, floor: float) -> float:
     """Return the coefficient of one coordinate after a full, feasible Newton step, given Σ x w and Σ x w²."""
     gradient = linear - first - less / b
@@ -31,12 +31,12 @@ def _newton(first: float, second: float, linear: float, less: float, b: float, f
     return floor if gradient > 0 else b
 
 
-@kept(nogil=True, fastmath=FAST)
+@compiled_on_disk(nogil=True, fastmath=FAST)
 def _regress_row(
     counts: Array, gathered: Array, mean: Array, expected: Array, b: Array, exposure: Array, less: Array, rate: Array,
     sweeps: int, newton_steps: int, floor: float, least: float,
 ) -> None:  # fmt: skip
-    """One EM step ([C] 38), from which no coefficient is stuck at 0, then sweeps of coordinate descent."""
+    """Make one EM step ([C] 38), so that no coefficient is stuck at 0, then sweeps of coordinate descent."""
     cells, rank = len(counts), len(b)
     mix_cells(cells, rank, b, gathered, least, mean)
     divide_cells(cells, counts, b.dtype.type(0), mean)
@@ -47,7 +47,7 @@ def _regress_row(
             b[k] = (less[k] + b[k] * expected[k]) / below
         b[k] = max(b[k], floor)
     mix_cells(cells, rank, b, gathered, least, mean)
-    before, change = 0, b.dtype.type(0)  # of the step that the means are still to follow
+    before, change = 0, b.dtype.type(0)  # the step that the means do not yet include
     for _ in range(sweeps):
         for k in range(rank):
             for _ in range(newton_steps):
@@ -59,7 +59,7 @@ def _regress_row(
                     break
 
 
-@kept(nogil=True, fastmath=FAST)
+@compiled_on_disk(nogil=True, fastmath=FAST)
 def _regress(
     indptr: Array, indices: Array, values: Array, V: Array, exposure: Array, less: Array, rate: Array,
     sweeps: int, newton_steps: int, floor: float, start: int, stop: int, out: Array,
@@ -89,28 +89,29 @@ def poisson_regression(
     matrix: csr_array, loadings: Array, components: Array, prior: tuple[Array, Array], sweeps: int = 4,
     newton_steps: int = 1, floor: float = 1e-15, threads: int | None = None, *, reuse: bool = False,
 ) -> Array:  # fmt: skip
-    """Improve the loadings of every row, components given: one EM step, then sweeps of coordinate descent.
+    """Improve the loadings of every row, with components fixed: one EM step, then sweeps of coordinate descent.
 
-    Each row is a convex problem of its own, min_b Σ_j (λ_j − x_j log λ_j) − Σ_k ((c_k − 1) log b_k − d_k b_k) with
-    λ = b · components. A coordinate moves to max(floor, b_k − g_k / q_k), g and q the first and second derivative, and
-    the rates follow at once ([C] 29-31). A sweep is not monotone: the caller checks.
+    Each row is a separate convex problem, min_b Σ_j (λ_j − x_j log λ_j) − Σ_k ((c_k − 1) log b_k − d_k b_k) with
+    λ = b · components. A coordinate moves to max(floor, b_k − g_k / q_k), where g and q are the first and second
+    derivative, and the means are updated at once ([C] 29-31). A sweep is not monotone: the caller checks the objective.
 
     Parameters
     ----------
     matrix : csr_array of shape (n, m)
-        Counts; for the components pass the transpose, with the two factors exchanged.
+        Counts; to update the components instead, pass the transpose and exchange the two factors.
     loadings, components : ndarray of shape (n, K) and (K, m)
-        The start, and what is given.
+        Loadings to start from, and fixed components.
     prior : pair of ndarray, (n or 1, K)
-        c − 1 ≥ 0 and d ≥ 0 of Gamma(c, d) priors on the loadings; zeros for none.
+        c − 1 ≥ 0 and d ≥ 0 of the Gamma(c, d) priors on the loadings; zeros for a flat prior.
     sweeps : int
-        Over all K coordinates of a row.
+        Number of sweeps over all K coordinates of a row.
     newton_steps : int
-        Most for one coordinate at a time: another one only while they change it by half or more.
+        Largest number of steps of one coordinate at a time; steps are repeated only while they change it by half or
+        more.
     floor : float
-        Least value of a loading.
+        Smallest value of a loading.
     reuse : bool
-        Whether the loadings may be overwritten with the result; they are where they lie `padded`.
+        Whether the result may overwrite the loadings; it does if they are `padded`.
 
     Returns
     -------
@@ -122,7 +123,7 @@ def poisson_regression(
     less, rate = (np.ascontiguousarray(value, dtype=V.dtype) for value in prior)
     work = matrix.nnz * out.shape[1] * (sweeps * newton_steps + 1)
     threads = threads_or_default(threads, work)
-    bounds = row_blocks(matrix.indptr, pieces(threads))
+    bounds = row_blocks(matrix.indptr, block_count(threads))
     given = matrix.indptr, matrix.indices, matrix.data, V, exposure, less, rate, sweeps, newton_steps, floor
     in_blocks(bounds, lambda _, first, last: _regress(*given, first, last, whole), threads)
     return out

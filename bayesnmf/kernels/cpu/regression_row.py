@@ -1,8 +1,8 @@
-"""One row in vectors of its nonzeros: the innermost parts of coordinate descent, and of rows that settle by themselves.
+"""Vector loops over the nonzeros of one row: the innermost parts of coordinate descent and of settling rows.
 
 The components at the nonzeros of a row are gathered once, transposed, into `gathered` (K, whole vectors of cells), so
-that every coordinate reads numbers side by side. Behind the last nonzero the first one is repeated, with a count of 0:
-no loop has a remainder.
+that every coordinate reads contiguous numbers. After the last nonzero the first one is repeated with a count of 0, so
+that no loop has a remainder.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from numba.core import cgutils
 
 from bayesnmf.kernels.cpu.vectors import LONG, Vectors, instruction
 
-AT_ONCE = 4  # vectors summed side by side; vectors of either dtype hold a multiple of as many numbers
+AT_ONCE = 4  # vectors summed in parallel; the number of lanes of either dtype is a multiple of this
 
 
-def _made(context: Any, builder: Any, kinds: Any, values: Any) -> list[Any]:
+def _as_arrays(context: Any, builder: Any, kinds: Any, values: Any) -> list[Any]:
     return [context.make_array(kind)(context, builder, value=value) for kind, value in zip(kinds, values, strict=True)]
 
 
@@ -29,7 +29,7 @@ def _width(builder: Any, array: Any) -> Any:
 def gather_cells(
     typing: Any, first: Any, cells: Any, at: Any, indices: Any, values: Any, V: Any, counts: Any, gathered: Any
 ) -> Any:
-    """Write up to a vector of nonzeros from position `first` to `counts` and `gathered` from column `at` on.
+    """Write at most one vector of nonzeros, from position `first`, to `counts` and `gathered` from column `at` on.
 
     V (m, K) is padded to whole vectors; `gathered` has as many rows as V has columns.
     """
@@ -37,7 +37,7 @@ def gather_cells(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         first, cells, at, *given = arguments
-        indices_, values_, V_, counts_, gathered_ = _made(context, builder, arrays, given)
+        indices_, values_, V_, counts_, gathered_ = _as_arrays(context, builder, arrays, given)
         on = Vectors(context, builder, V.dtype)
         mask = on.first_lanes(cells)
         same = on.splat(builder.load(builder.gep(indices_.data, [first])))
@@ -65,7 +65,7 @@ def mix_cells(typing: Any, vectors: Any, rank: Any, b: Any, gathered: Any, least
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         cells, rank, *given = arguments
-        b_, gathered_, mean_ = _made(context, builder, arrays, [given[0], given[1], given[3]])
+        b_, gathered_, mean_ = _as_arrays(context, builder, arrays, [given[0], given[1], given[3]])
         on = Vectors(context, builder, gathered.dtype)
         length, floor = _width(builder, gathered_), on.splat(given[2])
         slots = [cgutils.alloca_once(builder, on.type) for _ in range(AT_ONCE)]
@@ -84,7 +84,7 @@ def mix_cells(typing: Any, vectors: Any, rank: Any, b: Any, gathered: Any, least
                 total = builder.load(slot)
                 on.store(builder.select(builder.fcmp_ordered("<", total, floor), floor, total), mean_, place)
 
-        # Several vectors at once: sums over a few components, one after the other, would wait for each other.
+        # Several vectors in parallel: with one alone, each addition would wait for the one before it.
         step = LONG(AT_ONCE * on.lanes)
         whole = builder.mul(builder.sdiv(cells, step), step)
         with cgutils.for_range_slice(builder, LONG(0), whole, step, LONG) as (at, _):
@@ -98,12 +98,12 @@ def mix_cells(typing: Any, vectors: Any, rank: Any, b: Any, gathered: Any, least
 
 @instruction
 def divide_cells(typing: Any, cells: Any, counts: Any, least: Any, mean: Any) -> Any:
-    """Replace the means by counts / mean, 0 where a mean is at most `least`; return whether a count was there."""
+    """Replace the means by counts / mean, or by 0 where mean ≤ `least`; return whether a count is lost that way."""
     arrays = (counts, mean)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         cells, counts_, least, mean_ = arguments
-        counts_, mean_ = _made(context, builder, arrays, [counts_, mean_])
+        counts_, mean_ = _as_arrays(context, builder, arrays, [counts_, mean_])
         on = Vectors(context, builder, mean.dtype)
         floor, nothing = on.splat(least), on.constant(0.0)
         slot = cgutils.alloca_once(builder, on.type)
@@ -120,15 +120,15 @@ def divide_cells(typing: Any, cells: Any, counts: Any, least: Any, mean: Any) ->
 
 @instruction
 def expected_counts(typing: Any, cells: Any, gathered: Any, ratio: Any, out: Any) -> Any:
-    """Write Σ gathered_k ratio of every k: with ratio = counts / mean, what is expected of a coordinate for each unit.
+    """Write Σ gathered_k ratio for every k. With ratio = counts / mean, that is the expected count per unit of b_k.
 
-    `out` is as long as `gathered` has rows.
+    `out` has as many elements as `gathered` has rows.
     """
     arrays = (gathered, ratio, out)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         cells, *given = arguments
-        gathered_, ratio_, out_ = _made(context, builder, arrays, given)
+        gathered_, ratio_, out_ = _as_arrays(context, builder, arrays, given)
         on = Vectors(context, builder, gathered.dtype)
         rows, length = cgutils.unpack_tuple(builder, gathered_.shape, 2)
         slots = [cgutils.alloca_once(builder, on.type) for _ in range(AT_ONCE)]
@@ -153,15 +153,15 @@ def expected_counts(typing: Any, cells: Any, gathered: Any, ratio: Any, out: Any
 def derivatives(
     typing: Any, cells: Any, before: Any, change: Any, k: Any, counts: Any, gathered: Any, least: Any, mean: Any
 ) -> Any:
-    """Move the means by change × gathered_before, then return Σ x w and Σ x w², w = gathered_k / mean.
+    """Move the means by change × gathered_before, then return Σ x w and Σ x w² with w = gathered_k / mean.
 
-    The means of one coordinate's step are updated in the pass that derives the next one.
+    The pass that computes the derivatives of one coordinate also applies the step of the coordinate before it.
     """
     arrays = (counts, gathered, mean)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         cells, before, change, k, counts, gathered_, least, mean = arguments
-        counts_, gathered_, mean_ = _made(context, builder, arrays, [counts, gathered_, mean])
+        counts_, gathered_, mean_ = _as_arrays(context, builder, arrays, [counts, gathered_, mean])
         on = Vectors(context, builder, gathered.dtype)
         length = _width(builder, gathered_)
         moved, row = builder.mul(before, length), builder.mul(k, length)

@@ -1,9 +1,9 @@
-"""Counts drawn from the means θβ row by row, of which only statistics are kept, and misfits of counts.
+"""Draw counts from the means θβ row by row, keeping only statistics of them, and compute misfits of counts.
 
-A row of fewer expected counts than features is drawn count by count: how many of each component, then the feature of
-each from an alias table (Walker 1977; Vose 1991), which is the same distribution ([P] 16-17, [GP] D.1). Other rows are
-drawn cell by cell. Every row has a random stream of its own, and sums are taken in blocks of rows that do not depend
-on the number of threads; so the results do not either.
+A row with fewer expected counts than features is drawn count by count: first the number of counts of each component,
+then a feature for each count from an alias table (Walker 1977; Vose 1991), which gives the same distribution
+([P] 16-17, [GP] D.1). Other rows are drawn cell by cell. Every row has its own random stream, and sums are taken over
+blocks of rows that do not depend on the number of threads; so the results do not either.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
-from bayesnmf.kernels.cpu.compiling import kept
+from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.poisson_draws import poisson
 from bayesnmf.kernels.cpu.sampling import add_many, add_multinomial
 from bayesnmf.kernels.cpu.streams import stream, uniform
@@ -25,7 +25,7 @@ from bayesnmf.kernels.cpu.threads import SERIAL_WORK, in_blocks, threads_or_defa
 Array = NDArray[Any]
 
 BLOCKS = 32
-WORK = 10  # multiply-adds that a count takes as long as
+WORK = 10  # cost of one drawn count, in multiply-adds
 
 
 class Misfits(NamedTuple):
@@ -42,11 +42,11 @@ class CountStatistics(NamedTuple):
     ----------
     row_totals, feature_totals : ndarray of shape (n,) and (m,)
     misfits : Misfits
-        At the means drawn from.
+        Misfits to the means that the counts are drawn from.
     histogram : ndarray of shape (bins,)
-        How many cells hold 0, 1, 2, ….
+        Number of cells that hold 0, 1, 2, ….
     largest, squares, nonzeros : float
-        The greatest count, the sum of squares, and how many cells are not 0.
+        Largest count, sum of squared counts, and number of cells that are not 0.
     """
 
     row_totals: Array
@@ -61,14 +61,14 @@ class CountStatistics(NamedTuple):
 # --- one row -----------------------------------------------------------------------------------------
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _fill_alias_tables(V: Array, stay: Array, other: Array) -> None:
-    """Make a table of every row of V (K, m): feature j stays j with probability stay_j, else is other_j."""
+    """Make an alias table of every row of V (K, m): feature j stays j with probability stay_j, else becomes other_j."""
     m = V.shape[1]
     small, large = np.empty(m, dtype=np.int64), np.empty(m, dtype=np.int64)
     for k in range(V.shape[0]):
         weight = V[k].sum()
-        scale = m / weight if weight > 0.0 else 0.0  # a table of equal features then
+        scale = m / weight if weight > 0.0 else 0.0  # with weight 0, all features are equally likely
         smalls = larges = 0
         for j in range(m):
             stay[k, j] = V[k, j] * scale
@@ -88,27 +88,27 @@ def _fill_alias_tables(V: Array, stay: Array, other: Array) -> None:
                 larges -= 1
                 small[smalls] = donor
                 smalls += 1
-        for left in range(smalls):  # 1 but for rounding, as those that are still large
+        for left in range(smalls):  # these are 1 up to rounding, as are those still in `large`
             stay[k, small[left]] = 1.0
 
 
-@kept(nogil=True)
-def _numbers(state: Array, expected: Array, total: float, numbers: Array, scratch: Array) -> None:
-    """Draw how many counts a row has of each component: Poisson, or multinomial of a given total (else negative)."""
+@compiled_on_disk(nogil=True)
+def _draw_component_totals(state: Array, expected: Array, total: float, numbers: Array, scratch: Array) -> None:
+    """Draw the row's number of counts of each component: Poisson, or multinomial if `total` is not negative."""
     if total < 0:
         for k in range(len(expected)):
             numbers[k] = poisson(state, expected[k])
         return
     cumulative = np.cumsum(expected)
-    if not cumulative[-1] > 0.0:  # every component, or feature, is as likely then
+    if not cumulative[-1] > 0.0:  # then every component, or feature, is equally likely
         cumulative = np.arange(1.0, len(expected) + 1.0)
     numbers[:] = 0.0
     add_multinomial(state, int(total), cumulative, numbers, scratch)
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _draw_counts(state: Array, numbers: Array, stay: Array, other: Array, row: Array, touched: Array) -> int:
-    """Add single counts to `row` (m,), zeros before; return how many cells are not 0, listed in `touched`."""
+    """Add single counts to the zeros of `row` (m,); list the nonzero cells in `touched` and return their number."""
     m = len(row)
     nonzeros = 0
     for k in range(len(numbers)):
@@ -116,15 +116,15 @@ def _draw_counts(state: Array, numbers: Array, stay: Array, other: Array, row: A
             place = uniform(state) * m
             j = int(place)
             j = j if place - j < stay[k, j] else other[k, j]
-            touched[nonzeros] = j  # without branches, which nothing could predict
+            touched[nonzeros] = j  # without branches, as they could not be predicted
             nonzeros += 1 if row[j] == 0.0 else 0
             row[j] += 1.0
     return nonzeros
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _draw_cells(state: Array, u: Array, Vt: Array, total: float, row: Array, touched: Array) -> int:
-    """Draw every cell of `row`, zeros before; return how many are not 0, listed in `touched`."""
+    """Draw every cell of `row`, which holds zeros; list the nonzero cells in `touched` and return their number."""
     cumulative = np.empty(len(row) if total >= 0 else 0)
     passed = 0.0
     for j in range(len(row)):
@@ -148,9 +148,9 @@ def _draw_cells(state: Array, u: Array, Vt: Array, total: float, row: Array, tou
     return nonzeros
 
 
-@kept(inline="always")
+@compiled_on_disk(inline="always")
 def _excess(x: float, u: Array, v: Array) -> float:
-    """Return (√x − √λ)² − λ of a cell, λ = u·v: what it adds to a misfit beyond that of a count of 0."""
+    """Return (√x − √λ)² − λ of a cell with mean λ = u·v: how much its misfit exceeds the misfit of a count of 0."""
     mean = 0.0
     for k in range(len(u)):
         mean += u[k] * v[k]
@@ -160,15 +160,15 @@ def _excess(x: float, u: Array, v: Array) -> float:
 # --- rows --------------------------------------------------------------------------------------------
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _replicate_rows(
     U: Array, Vt: Array, sums: Array, totals: Array, tables: tuple[Array, Array], seed: Any, first: int, last: int,
     by_row: Array, by_feature: Array, histogram: Array,
 ) -> tuple[float, float, float]:  # fmt: skip
-    """Draw rows; fill totals and misfits of rows (2, n), and add to those of features (2, m) and to the histogram."""
+    """Draw rows: fill their totals and misfits (2, n); add to those of the features (2, m) and to the histogram."""
     m, rank = Vt.shape
     state = np.empty(1, dtype=np.uint64)
-    row, touched = np.zeros(m), np.empty(m + 1, dtype=np.int64)  # one more, for what is not a new cell
+    row, touched = np.zeros(m), np.empty(m + 1, dtype=np.int64)  # one spare element, for cells not new
     numbers, scratch = np.empty(rank), np.zeros(rank)
     largest = squares = nonzeros = 0.0
     for i in range(first, last):
@@ -177,7 +177,7 @@ def _replicate_rows(
         expected = u * sums
         total = totals[i] if len(totals) > 0 else -1.0
         if (total if total >= 0 else expected.sum()) < m:
-            _numbers(state, expected, total, numbers, scratch)
+            _draw_component_totals(state, expected, total, numbers, scratch)
             cells = _draw_counts(state, numbers, tables[0], tables[1], row, touched)
         else:
             cells = _draw_cells(state, u, Vt, total, row, touched)
@@ -202,18 +202,18 @@ def _replicate_rows(
 def replicated_statistics(
     loadings: Array, components: Array, totals: Array | None, bins: int, seed: int, threads: int | None = None
 ) -> CountStatistics:
-    """Draw counts X ~ Poisson(loadings @ components), or multinomial of given row totals, and return statistics.
+    """Draw counts X ~ Poisson(loadings @ components), or multinomial given row totals, and return their statistics.
 
     Parameters
     ----------
     loadings, components : ndarray of shape (n, K) and (K, m)
-        Nonnegative, float64.
+        Nonnegative factors, in float64.
     totals : ndarray of shape (n,) or None
-        Whole numbers, float64.
+        Row totals, whole numbers in float64; None for Poisson counts.
     bins : int
-        Counts below it are in the histogram.
+        Number of bins of the histogram, which covers the counts below it.
     seed : int
-        Of this draw, below 2**64. The same seed gives the same statistics on any number of threads.
+        Seed of this draw, below 2**64. The same seed gives the same statistics with any number of threads.
     """
     n, m = len(loadings), components.shape[1]
     U, Vt, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T), np.ascontiguousarray(components)
@@ -240,7 +240,7 @@ def replicated_statistics(
     )
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _add_excesses(
     indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, first: int, last: int, rows: Array,
     features: Array,
@@ -270,5 +270,5 @@ def misfits(matrix: csr_array, loadings: Array, components: Array, threads: int 
 
 
 def _with_means(loadings: Array, components: Array, rows: Array, features: Array) -> Misfits:
-    """Add the means of all cells to what counts above 0 make different."""
+    """Add the means of all cells to the excesses of the nonzero cells."""
     return Misfits(rows + loadings @ components.sum(axis=1), features + loadings.sum(axis=0) @ components)

@@ -1,7 +1,7 @@
-"""The sampled twin of the allocation step: a multinomial draw for every nonzero.
+"""The sampled version of the allocation step: a multinomial draw for every nonzero.
 
-Every row has a random stream of its own, a function of the seed and the row number alone, so the draws do not
-depend on the number of threads. Totals are whole numbers, so their sums are exact in any order.
+Every row has its own random stream, a function of the seed and the row number only, so the draws do not depend on the
+number of threads. Totals are whole numbers, so their sums are exact in any order.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import Totals, row_blocks
-from bayesnmf.kernels.cpu.compiling import FAST, kept
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.streams import stream, uniform
-from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
+from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
 
 Array = NDArray[Any]
 
-WORK = 10  # multiply-adds that take as long as a component of a cell, drawn from
-CELLS = 64  # of a row at a time, so that their weights stay in the first cache
+WORK = 10  # cost of one component of a drawn cell, in multiply-adds
+CELLS = 64  # cells of a row drawn at a time, so that their weights stay in the first-level cache
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _binomial_by_inversion(state: Array, count: int, p: float) -> int:
-    """Draw by walking up the distribution function; for count · p < 10, p ≤ 1/2."""
+    """Draw by walking up the distribution function, for count · p < 10 and p ≤ 1/2."""
     odds = p / (1.0 - p)
     while True:
         mass = math.exp(count * math.log1p(-p))
@@ -41,15 +41,15 @@ def _binomial_by_inversion(state: Array, count: int, p: float) -> int:
             return drawn
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _stirling_tail(k: float) -> float:
-    """Log k! − log of Stirling's formula at k."""
+    """Return log k! minus the logarithm of Stirling's formula at k."""
     return math.lgamma(k + 1.0) - (0.9189385332046727 + (k + 0.5) * math.log(k + 1.0) - (k + 1.0))
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _binomial_by_rejection(state: Array, count: int, p: float) -> int:
-    """Draw by transformed rejection, BTRS (Hörmann 1993); for count · p ≥ 10, p ≤ 1/2."""
+    """Draw by transformed rejection, BTRS (Hörmann 1993), for count · p ≥ 10 and p ≤ 1/2."""
     spread = math.sqrt(count * p * (1.0 - p))
     b = 1.15 + 2.53 * spread
     a = -0.0873 + 0.0248 * b + 0.01 * p
@@ -82,12 +82,12 @@ def _binomial_by_rejection(state: Array, count: int, p: float) -> int:
             return int(k)
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _binomial(state: Array, count: int, p: float) -> int:
     """Draw from Binomial(count, p)."""
     if count == 0 or p <= 0.0:
         return 0
-    if not p < 1.0:  # or not a number, of which rejection would try for ever
+    if not p < 1.0:  # also if p is NaN, for which rejection would never end
         return count
     if p > 0.5:
         return count - _binomial(state, count, 1.0 - p)
@@ -96,18 +96,18 @@ def _binomial(state: Array, count: int, p: float) -> int:
     return _binomial_by_rejection(state, count, p)
 
 
-@kept(inline="always")
-def place(cumulative: Array, u: float) -> int:
-    """Return the component whose share of the cumulative weights u falls into."""
+@compiled_on_disk(inline="always")
+def chosen_component(cumulative: Array, u: float) -> int:
+    """Return the component into whose share of the cumulative weights u falls."""
     k = 0
-    for below in range(len(cumulative) - 1):  # all of them: without a branch to mispredict it is faster
+    for below in range(len(cumulative) - 1):  # compare with all of them: no branch to mispredict is faster
         k += 1 if u >= cumulative[below] else 0
     return k
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def add_many(state: Array, count: int, cumulative: Array, a: Array, b: Array) -> None:
-    """Add a draw from Multinomial(count, ·), cumulative weights given, to a and b, by conditional binomials."""
+    """Add a draw from Multinomial(count, ·) with these cumulative weights to a and b, by conditional binomials."""
     last = len(cumulative) - 1
     total = cumulative[last]
     left = count
@@ -124,11 +124,11 @@ def add_many(state: Array, count: int, cumulative: Array, a: Array, b: Array) ->
     b[last] += left
 
 
-@kept(inline="always")
+@compiled_on_disk(inline="always")
 def add_multinomial(state: Array, count: int, cumulative: Array, a: Array, b: Array) -> None:
-    """Add a draw from Multinomial(count, ·), cumulative weights given, to a and b.
+    """Add a draw from Multinomial(count, ·) with these cumulative weights to a and b.
 
-    Few counts are placed one by one, many by conditional binomials.
+    A small count is placed one by one, a large one by conditional binomials.
     """
     rank = len(cumulative)
     if count > 4 * rank:
@@ -136,14 +136,14 @@ def add_multinomial(state: Array, count: int, cumulative: Array, a: Array, b: Ar
         return
     total = cumulative[rank - 1]
     for _ in range(count):
-        k = place(cumulative, uniform(state) * total)
+        k = chosen_component(cumulative, uniform(state) * total)
         a[k] += 1
         b[k] += 1
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _cumulate(u: Array, Vt: Array, features: Array, cumulative: Array) -> None:
-    """Fill rows of `cumulative` (3 more than features) with Σ u_k v_k; four cells abreast, as every sum is a chain."""
+    """Fill rows of `cumulative` (3 spare ones) with Σ u_k v_k, four cells at once, as sums are serial chains."""
     last = len(features) - 1
     for q in range(0, last + 1, 4):
         v0, v1 = Vt[features[q]], Vt[features[min(q + 1, last)]]
@@ -160,17 +160,17 @@ def _cumulate(u: Array, Vt: Array, features: Array, cumulative: Array) -> None:
             cumulative[q + 3, k] = sum3
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _draw_row(
     features: Array, values: Array, u: Array, Vt: Array, state: Array, cumulative: Array, a: Array, received: Array
 ) -> float:
-    """Add the draws of a row to its totals a (K,) and to `received` (m, K); return its ℓ."""
+    """Add the draws of a row to its totals a (K,) and to `received` (m, K); return the row's ℓ."""
     cells = len(cumulative) - 3
     rank = len(u)
     loglik = 0.0
     for start in range(0, len(features), cells):
         stop = min(start + cells, len(features))
-        _cumulate(u, Vt, features[start:stop], cumulative)  # apart from the draws: gathers overlap
+        _cumulate(u, Vt, features[start:stop], cumulative)  # separate from the draws, so that the gathers overlap
         for p in range(start, stop):
             weights = cumulative[p - start]
             loglik += values[p] * np.log(weights[rank - 1])
@@ -180,9 +180,9 @@ def _draw_row(
     return loglik
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def logarithmic_weights(u: Array, v: Array, cumulative: Array) -> None:
-    """Cumulative weights of a cell whose mean underflows, with the exponent range that logarithms have."""
+    """Fill the cumulative weights of a cell whose mean underflows, computed with logarithms."""
     top = -math.inf
     for k in range(len(u)):
         cumulative[k] = math.log(max(u[k], 2.3e-308)) + math.log(max(v[k], 2.3e-308))
@@ -193,12 +193,12 @@ def logarithmic_weights(u: Array, v: Array, cumulative: Array) -> None:
         cumulative[k] = running
 
 
-@kept(nogil=True, fastmath=FAST)
+@compiled_on_disk(nogil=True, fastmath=FAST)
 def _draw_allocations(
     indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, seed: int, start: int, stop: int, A: Array,
     Bt: Array,
 ) -> float:  # fmt: skip
-    """Add drawn totals of rows to A (n, K) and Bt (m, K); return their ℓ."""
+    """Add the drawn totals of rows to A (n, K) and Bt (m, K); return the rows' ℓ."""
     state = np.empty(1, dtype=np.uint64)
     cumulative = np.empty((CELLS + 3, U.shape[1]))
     loglik = 0.0
@@ -212,7 +212,7 @@ def _draw_allocations(
 def sampled_allocations(
     matrix: csr_array, loadings: Array, components: Array, seed: int, threads: int | None = None
 ) -> Totals:
-    """Draw S_i:j ~ Multinomial(X_ij, φ_i:j), φ_ikj ∝ loadings_ik · components_kj, and return its totals.
+    """Draw S_i:j ~ Multinomial(X_ij, φ_i:j) with φ_ikj ∝ loadings_ik · components_kj, and return the totals of S.
 
     Parameters
     ----------
@@ -221,22 +221,22 @@ def sampled_allocations(
     loadings, components : ndarray of shape (n, K) and (K, m)
         Positive factors, float64.
     seed : int
-        Of this draw, below 2**64. The same seed gives the same draw on any number of threads.
+        Seed of this draw, below 2**64. The same seed gives the same draw with any number of threads.
     threads : int, optional
-        Row blocks worked on at once; by default one for each of Numba's threads.
+        Number of row blocks to work on at once; by default one for each of Numba's threads.
 
     Returns
     -------
     Totals
-        Drawn totals, and ℓ = Σ X log(loadings @ components) at the given factors.
+        Totals of the draw, and ℓ = Σ X log(loadings @ components) at the given factors.
     """
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     threads = threads_or_default(threads, WORK * matrix.nnz * U.shape[1])
-    bounds = row_blocks(matrix.indptr, pieces(threads))
+    bounds = row_blocks(matrix.indptr, block_count(threads))
     A = np.zeros_like(U)
     at_once = min(threads, len(bounds) - 1)
     partial, unused = np.zeros((at_once, *Vt.shape)), iter(range(at_once))
-    own: dict[int, Any] = {}  # sums of whole numbers are exact: it does not matter which thread adds which rows
+    own: dict[int, Any] = {}  # sums of whole numbers are exact, so any thread may add any rows
     given = matrix.indptr, matrix.indices, matrix.data, U, Vt, np.uint64(seed)
 
     def draw(_: int, first: int, last: int) -> float:

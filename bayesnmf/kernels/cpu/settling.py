@@ -1,7 +1,8 @@
-"""Loadings settled row by row, components given: the local problem of variational inference, in the first-level cache.
+"""Settle the loadings of each row, with components fixed: the local problem of variational inference.
 
-Rows are independent given the components. A row's components are gathered once; then allocation and update of its
-loadings alternate until they no longer move ([GP] alg. 3). Passes over all rows would gather again each time.
+Rows are independent given the components. The components of a row are gathered once into the first-level cache; then
+allocation and update of its loadings alternate until they stop changing ([GP] alg. 3). Passes over all rows would
+gather the components again each time.
 """
 
 from __future__ import annotations
@@ -13,24 +14,24 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks, share_out_cell
-from bayesnmf.kernels.cpu.compiling import FAST, kept
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.regression_row import divide_cells, expected_counts, gather_cells, mix_cells
 from bayesnmf.kernels.cpu.special import scaled_exp_digamma
-from bayesnmf.kernels.cpu.threads import in_blocks, pieces, threads_or_default
+from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, padded, rows_in_memory, whole_vectors
 
 Array = NDArray[Any]
 
-UPDATES = 10  # of a row, that its part of the work is reckoned as
-PIECE = 2**19  # nonzeros × components of a block: 2,000 updates of all its rows take about a second
+UPDATES = 10  # assumed updates of a row, for estimating the work
+PIECE = 2**19  # nonzeros × components in a block: 2,000 updates of all its rows take about a second
 DOUBLES = VECTOR_BYTES // 8
 LEAST_EXP = 1e-200
 FINITE = FAST | {"nnan"}
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _add_lost_cells(counts: Array, gathered: Array, ratio: Array, u: Array, total: Array) -> None:
-    """Add the cells whose mean underflowed, to which the ratio is 0, with the exponent range that logarithms have."""
+    """Add the cells whose mean underflowed (their ratio is 0), computed with logarithms."""
     rank = len(total)
     aside = np.zeros(rank, dtype=u.dtype)
     for p in range(len(counts)):
@@ -38,7 +39,7 @@ def _add_lost_cells(counts: Array, gathered: Array, ratio: Array, u: Array, tota
             share_out_cell(counts[p], u, gathered[:rank, p].copy(), total, aside)
 
 
-@kept(nogil=True, fastmath=FINITE)
+@compiled_on_disk(nogil=True, fastmath=FINITE)
 def _largest(x: Array, rank: int) -> float:
     top = 0.0
     for k in range(rank):
@@ -46,12 +47,12 @@ def _largest(x: Array, rank: int) -> float:
     return top
 
 
-@kept(nogil=True, fastmath=FINITE)
+@compiled_on_disk(nogil=True, fastmath=FINITE)
 def _update_row(s: Array, scale: Array, expects: bool, value: Array, u: Array, rank: int) -> None:
-    """Set u to exp E log of Gamma(s, 1 / scale), or to s scale, relative to the largest; a scale of 0 leaves it."""
+    """Set u to exp E log of Gamma(s, 1 / scale), or to s · scale, divided by the largest; a scale of 0 keeps u."""
     if expects:
         scaled_exp_digamma(len(s), s, scale, 0.0, value)
-        if _largest(value, rank) < LEAST_EXP:  # all of s are so small that exp ψ has lost its digits
+        if _largest(value, rank) < LEAST_EXP:  # every s is so small that exp ψ has lost its digits
             scaled_exp_digamma(len(s), s, scale, 1 / _largest(s, rank), value)
     else:
         for k in range(rank):
@@ -63,9 +64,9 @@ def _update_row(s: Array, scale: Array, expects: bool, value: Array, u: Array, r
             u[k] = value[k] * top
 
 
-@kept(nogil=True, fastmath=FINITE)
-def _moved(s: Array, scale: Array, simplex: bool, tol: float, mean: Array) -> bool:
-    """Set the mean to that of s; return whether an entry changed by more than `tol` of the largest."""
+@compiled_on_disk(nogil=True, fastmath=FINITE)
+def _set_mean(s: Array, scale: Array, simplex: bool, tol: float, mean: Array) -> bool:
+    """Set `mean` to the mean at s; return whether an entry changed by more than `tol` times the largest."""
     whole, largest, change = 0.0, 0.0, 0.0
     for k in range(len(mean)):
         whole += s[k]
@@ -77,13 +78,13 @@ def _moved(s: Array, scale: Array, simplex: bool, tol: float, mean: Array) -> bo
     return change > tol * largest
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _settle_row(
     counts: Array, gathered: Array, ratio: Array, prior: Array, scale: Array, expects: bool,
     simplex: bool, tol: float, most: int, least: float, u: Array, expected: Array, s: Array, mean: Array,
     value: Array, total: Array,
 ) -> int:  # fmt: skip
-    """Fill the total of a row; return after how many updates it settled, or minus `most`."""
+    """Fill the total of a row; return the number of updates until it settled, or `-most` if it did not."""
     cells, rank = len(counts), len(total)
     for update in range(most):
         mix_cells(cells, rank, u, gathered, least, ratio)
@@ -96,12 +97,12 @@ def _settle_row(
         for k in range(rank):
             s[k] = prior[k] + total[k]
         _update_row(s, scale, expects, value, u, rank)
-        if not _moved(s, scale, simplex, tol, mean):
+        if not _set_mean(s, scale, simplex, tol, mean):
             return update + 1
     return -most
 
 
-@kept(nogil=True, fastmath=FAST)
+@compiled_on_disk(nogil=True, fastmath=FAST)
 def _settle(
     indptr: Array, indices: Array, values: Array, V: Array, begin: Array, means: Array, prior: Array, scale: Array,
     expects: bool, simplex: bool, tol: float, most: int, start: int, stop: int, totals: Array, updates: Array,
@@ -132,7 +133,7 @@ def _settle(
 
 
 def _scales(rate: Array) -> Array:
-    """Return 1 / rate, 0 where that is 0, in whole vectors."""
+    """Return 1 / rate, or 0 where the rate is 0, padded to whole vectors."""
     scale = padded(rate.shape, "float64")
     scale[:] = 0
     np.divide(1, rate, out=scale, where=rate > 0)
@@ -143,42 +144,42 @@ def settled_totals(
     matrix: csr_array, start: Array, means: Array, components: Array, prior: Array, rate: Array | None, tol: float,
     most: int, *, expects: bool, threads: int | None = None,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Alternate allocation and update of the loadings of every row until they no longer move, components given.
+    """Alternate allocation and update of the loadings of every row until they stop changing; components are fixed.
 
     Parameters
     ----------
     matrix : csr_array of shape (n, m)
         Counts, of the dtype of the factors.
     start, means : ndarray of shape (n, K)
-        Geometric means of the loadings to start from, and the means that the first update is compared with.
+        Geometric means of the loadings to start from, and the means to compare the first update with.
     components : ndarray of shape (K, m)
-        Geometric means.
+        Geometric means of the components.
     prior : ndarray, (n or 1, K)
-        What is added to the totals: shape or concentration, less 1 for modes.
+        Number added to the totals: the shape or concentration, minus 1 for modes.
     rate : ndarray, (n or 1, K), or None
-        Of the conditional, which is Gamma; None for rows on the simplex.
+        Rate of the Gamma conditional; None for rows on the simplex.
     tol : float
-        A row has settled when no mean changes by more than this part of the largest.
+        Tolerance: a row has settled when no mean changes by more than `tol` times the largest.
     most : int
-        Updates of a row.
+        Largest number of updates of a row.
     expects : bool
-        Allocate by exp E log of the conditional; otherwise by its mode, (prior + total) / rate.
+        Whether to allocate by exp E log of the conditional; otherwise by its mode, (prior + total) / rate.
     threads : int, optional
-        Row blocks worked on at once; results do not depend on it.
+        Number of row blocks to work on at once; results do not depend on it.
 
     Returns
     -------
     totals : ndarray of shape (n, K)
-        Of the last allocation.
+        Totals of the last allocation.
     updates : ndarray of shape (n,)
-        After how many a row settled; minus `most` where it did not.
+        Number of updates after which a row settled; `-most` if it did not.
     """
     V = whole_vectors(components.T)
     totals, updates = np.empty(start.shape, V.dtype), np.empty(len(start), np.int64)
     simplex = rate is None
     scale = _scales(np.ones((1, start.shape[1])) if rate is None else rate)
     threads = threads_or_default(threads, UPDATES * matrix.nnz * start.shape[1])
-    bounds = row_blocks(matrix.indptr, max(pieces(threads), -(-matrix.nnz * start.shape[1] // PIECE)))
+    bounds = row_blocks(matrix.indptr, max(block_count(threads), -(-matrix.nnz * start.shape[1] // PIECE)))
     given = (
         matrix.indptr, matrix.indices, matrix.data, V, np.ascontiguousarray(start), np.ascontiguousarray(means),
         np.ascontiguousarray(prior, dtype=np.float64), scale, expects, simplex, tol, most,

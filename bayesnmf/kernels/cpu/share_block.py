@@ -1,4 +1,4 @@
-"""A vector of nonzeros of one row shared out among the components: the innermost part of the allocation step."""
+"""Share a vector of nonzeros of one row among the components: the innermost part of the allocation step."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from numba.core import cgutils
 
 from bayesnmf.kernels.cpu.vectors import LONG, Vectors, instruction
 
-AHEAD = 16  # nonzeros from the one worked on to the one whose factor row is asked for
+AHEAD = 16  # distance, in nonzeros, at which factor rows are prefetched
 
 
 def share_block(scatter: bool, take_log: bool) -> Any:
-    """Return an intrinsic that works on up to a vector of nonzeros.
+    """Return an intrinsic that works on at most one vector of nonzeros.
 
-    It takes ``first, cells, indices, values, u, V, kept, received, sums, least``: the position and the number of the
-    nonzeros, whose factor rows are V[indices]; u, kept (K,) the row's factor and what is gathered for it,
-    Σ_j R_j V_j, to which it adds; received (m, K), to which it adds R_j u if `scatter`; sums, of a vector's length,
-    to which it adds x log mean if `take_log`. Factors are padded to whole vectors. It returns bits: cells whose mean
-    is below `least`, which get nothing.
+    Its arguments are ``first, cells, indices, values, u, V, kept, received, sums, least``: the position and the number
+    of the nonzeros, whose factor rows are V[indices]; the row's own factor u (K,); kept (K,), to which it adds Σ_j R_j
+    V_j; received (m, K), to which it adds R_j u if `scatter`; sums, one vector, to which it adds x log mean if
+    `take_log`. Factors are padded to whole vectors. It returns a bit for each cell, set where the mean is below
+    `least`; such cells add nothing.
     """
 
     @instruction
@@ -46,7 +46,7 @@ def share_block(scatter: bool, take_log: bool) -> Any:
 
 
 class _Block:
-    """Emits the block; every loop over its nonzeros is unrolled, loops over vectors of components are not."""
+    """Emits the block; loops over its nonzeros are unrolled, loops over vectors of components are not."""
 
     def __init__(self, on: Vectors, index: Any, given: Any, arrays: list[Any], scatter: bool, take_log: bool) -> None:
         self.on, self.builder, self.index, self.given = on, on.builder, index, given
@@ -58,7 +58,7 @@ class _Block:
         on, b = self.on, self.builder
         mask = on.first_lanes(cells)
         index, x = self._nonzeros(first, cells, mask)
-        rows = [self._row(index, q) for q in range(on.lanes)]
+        rows = [self._row_offset(index, q) for q in range(on.lanes)]
         self._prefetch(first)
         mean = self._means(rows)
         low = b.fcmp_ordered("<", mean, on.splat(least))
@@ -69,11 +69,11 @@ class _Block:
             if on.bits == 32:
                 term = b.fpext(term, ir.VectorType(ir.DoubleType(), on.lanes))
             on.store(b.fadd(on.load(self.sums, LONG(0), term.type), term), self.sums, LONG(0))
-        self._give(rows, [on.splat(on.lane(ratio, q)) for q in range(on.lanes)])
+        self._add_shares(rows, [on.splat(on.lane(ratio, q)) for q in range(on.lanes)])
         return b.zext(b.bitcast(b.and_(low, mask), ir.IntType(on.lanes)), LONG)
 
     def _nonzeros(self, first: Any, cells: Any, mask: Any) -> tuple[Any, Any]:
-        """Read indices and values; behind the last one, the first index and 0."""
+        """Read indices and values; after the last nonzero, fill up with the first index and the value 0."""
         on, b = self.on, self.builder
         slots = cgutils.alloca_once(b, self.index), cgutils.alloca_once(b, on.type)
         with b.if_else(b.icmp_signed("==", cells, LONG(on.lanes))) as (full, part):
@@ -86,20 +86,20 @@ class _Block:
                 b.store(on.counts(self.values, self.given, first, mask), slots[1])
         return b.load(slots[0]), b.load(slots[1])
 
-    def _row(self, index: Any, position: int) -> Any:
-        """Return where the factor row of a nonzero begins."""
+    def _row_offset(self, index: Any, position: int) -> Any:
+        """Return the offset of the factor row of a nonzero."""
         at = self.on.lane(index, position)
         return self.builder.mul(self.builder.sext(at, LONG) if self.index.element.width < 64 else at, self.width)
 
     def _prefetch(self, first: Any) -> None:
-        """Ask for the factor rows of a block further on, which may be of another row of the matrix."""
+        """Prefetch the factor rows of a later block, which may belong to another row of the matrix."""
         on, b = self.on, self.builder
         ahead = b.add(first, LONG(AHEAD))
         (length,) = cgutils.unpack_tuple(b, self.indices.shape, 1)
         with b.if_then(b.icmp_signed("<=", b.add(ahead, LONG(on.lanes)), length)):
             index = on.load(self.indices, ahead, self.index)
             for q in range(on.lanes):
-                row = self._row(index, q)
+                row = self._row_offset(index, q)
                 on.prefetch(self.V, row)
                 if self.scatter:
                     on.prefetch(self.received, row)
@@ -116,11 +116,11 @@ class _Block:
                 b.store(on.multiply_add(u, on.load(self.V, b.add(row, at)), b.load(dot)), dot)
         return on.sums([b.load(dot) for dot in dots])
 
-    def _give(self, rows: list[Any], ratios: list[Any]) -> None:
-        """Add R V to what the row keeps, and R u to what the columns receive."""
+    def _add_shares(self, rows: list[Any], ratios: list[Any]) -> None:
+        """Add R V to `kept`, and R u to `received`."""
         on, b = self.on, self.builder
         with self._each_vector() as at:
-            halves = [on.load(self.kept, at), on.constant(0.0)]  # two chains of additions, half as long
+            halves = [on.load(self.kept, at), on.constant(0.0)]  # two chains of additions, each half as long
             for q, (row, ratio) in enumerate(zip(rows, ratios, strict=True)):
                 halves[q % 2] = on.multiply_add(ratio, on.load(self.V, b.add(row, at)), halves[q % 2])
             on.store(b.fadd(*halves), self.kept, at)
@@ -132,6 +132,6 @@ class _Block:
 
     @contextmanager
     def _each_vector(self) -> Iterator[Any]:
-        """Loop over the offsets of the vectors of a factor row."""
+        """Yield inside a loop over the offsets of the vectors of a factor row."""
         with cgutils.for_range_slice(self.builder, LONG(0), self.width, LONG(self.on.lanes), LONG) as (at, _):
             yield at

@@ -1,4 +1,4 @@
-"""ψ, entropies, powers and exp of vectors, in double precision, without a branch and without a call."""
+"""ψ, entropies, powers and exp of vectors, in double precision, without branches or calls."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from numba.core import cgutils
 
 from bayesnmf.kernels.cpu.vectors import INT, LONG, Vectors, instruction
 
-# ψ(x) = ψ(x + SHIFT) − Σ 1 / (x + i), logΓ likewise: from x = SHIFT on the series below are good to 1e-16.
+# ψ(x) = ψ(x + SHIFT) − Σ 1 / (x + i), and logΓ likewise: from x = SHIFT on, the series below are accurate to 1e-16.
 SHIFT = 10
-# Bernoulli numbers: B_2k / 2k of ψ(x) − log x + 1/2x in −1/x², and B_2k / (2k (2k − 1)) of logΓ.
+# Coefficients from Bernoulli numbers: B_2k / 2k of ψ(x) − log x + 1/2x in −1/x², and B_2k / (2k (2k − 1)) of logΓ.
 DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
 LOG_GAMMA = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 HALF_LOG_TWO_PI = 0.9189385332046727
 
-LOG_TWO = (0.693147180369123816490, 1.90821492927058770002e-10)  # its leading bits, and the rest
-LEAST_EXPONENT, LARGEST_EXPONENT = -708.0, 709.0  # e to it is a normal number
+LOG_TWO = (0.693147180369123816490, 1.90821492927058770002e-10)  # its leading bits, and the remainder
+LEAST_EXPONENT, LARGEST_EXPONENT = -708.0, 709.0  # exp of these is a normal number
 EXP_TERMS = 13
 
 
@@ -31,7 +31,7 @@ def _polynomial(on: Vectors, x: Any, coefficients: Any) -> Any:
 
 
 class _Shifted(NamedTuple):
-    """y = x, or x + SHIFT where x is small; ψ(x) = log y − `rest`; Π (x + i), 1 where there is no shift."""
+    """y = x, or x + SHIFT for small x; ψ(x) = log y − `rest`; `product` is Π (x + i), or 1 without a shift."""
 
     small: Any
     y: Any
@@ -45,7 +45,7 @@ class _Shifted(NamedTuple):
 def _shifted(on: Vectors, x: Any) -> _Shifted:
     b = on.builder
     one, half = on.constant(1.0), on.constant(0.5)
-    # The product Π (x + i) and its derivative: Σ 1 / (x + i) is their ratio, one division in place of ten.
+    # Σ 1 / (x + i) is the derivative of Π (x + i) divided by the product: one division instead of ten.
     product, slope, factor = x, one, x
     for _ in range(SHIFT - 1):
         factor = b.fadd(factor, one)
@@ -72,7 +72,7 @@ def _digamma_and_excess(on: Vectors, x: Any) -> tuple[Any, Any]:
     log_gamma = b.fadd(log_gamma, b.fadd(on.constant(HALF_LOG_TWO_PI), gamma_series))
     log_gamma = b.fsub(log_gamma, on.log(product))
     near = b.fsub(b.fsub(b.fmul(x, psi), log_gamma), x)
-    # x ψ, logΓ and x cancel, and here have done so before they are rounded.
+    # x ψ, logΓ and x cancel for large x; this formula cancels them exactly, before rounding.
     far = b.fsub(b.fmul(half, log_y), on.constant(0.5 + HALF_LOG_TWO_PI))
     far = b.fsub(far, b.fadd(series, gamma_series))
     return psi, b.select(small, near, far)
@@ -95,7 +95,7 @@ def _exp(on: Vectors, x: Any) -> Any:
 
 @instruction
 def digamma_and_excess(typing: Any, length: Any, x: Any, psi: Any, excess: Any) -> Any:
-    """Write ψ(x) and x ψ(x) − logΓ(x) − x of the first numbers of x > 0, their number a multiple of a vector."""
+    """Write ψ(x) and x ψ(x) − logΓ(x) − x for the first `length` numbers of x > 0, a multiple of a vector."""
     arrays = (x, psi, excess)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -112,9 +112,9 @@ def digamma_and_excess(typing: Any, length: Any, x: Any, psi: Any, excess: Any) 
 
 @instruction
 def scaled_exp_digamma(typing: Any, length: Any, x: Any, scale: Any, shift: Any, out: Any) -> Any:
-    """Write scale · exp(ψ(x) + shift) of the first numbers of x > 0, their number a multiple of a vector.
+    """Write scale · exp(ψ(x) + shift) for the first `length` numbers of x > 0, a multiple of a vector.
 
-    ψ(x) = log y − rest, and no logarithm is taken. exp(shift − rest) is held between 3e-308 and 8e307.
+    As ψ(x) = log y − rest, no logarithm is taken. exp(shift − rest) is clipped to 3e-308 and 8e307.
     """
     arrays = (x, scale, out)
 
@@ -135,7 +135,7 @@ def scaled_exp_digamma(typing: Any, length: Any, x: Any, scale: Any, shift: Any,
 
 @instruction
 def exponentials(typing: Any, length: Any, x: Any) -> Any:
-    """Replace the first numbers of x, their number a multiple of a vector, by exp, held between 3e-308 and 8e307."""
+    """Replace the first `length` numbers of x, a multiple of a vector, by exp(x), clipped to 3e-308 and 8e307."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         length, given = arguments
@@ -150,7 +150,7 @@ def exponentials(typing: Any, length: Any, x: Any) -> Any:
 
 @instruction
 def powers(typing: Any, length: Any, x: Any, exponent: Any) -> Any:
-    """Replace the first normal numbers of x > 0, their number a multiple of a vector, by x ** exponent."""
+    """Replace the first `length` numbers of x, normal and above 0, a multiple of a vector, by x ** exponent."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         length, given, exponent = arguments

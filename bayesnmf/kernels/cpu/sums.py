@@ -1,4 +1,4 @@
-"""Passes over a factor without a copy of it: sums over its rows, their scales, and how far it is from balanced."""
+"""Passes over a factor that need no copy of it: sums over rows, scaling of rows, and the largest imbalance."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.kernels.cpu.compiling import FAST, kept
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.vectors import rows_in_memory, whole_vectors
 
 Array = NDArray[Any]
 
 
-@kept(nogil=True, fastmath=FAST)
+@compiled_on_disk(nogil=True, fastmath=FAST)
 def _sum_rows(factor: Array, sums: Array) -> None:
     for i in range(factor.shape[0]):
         for k in range(factor.shape[1]):
@@ -21,14 +21,14 @@ def _sum_rows(factor: Array, sums: Array) -> None:
 
 
 def sum_rows(factor: Array) -> Array:
-    """Return Σ_i factor_ik, (K,), of a factor (r, K), in float64: in float32, long sums would lose three digits."""
+    """Return Σ_i factor_ik, (K,), of a factor (r, K), in float64: float32 sums would lose three digits."""
     rows = rows_in_memory(factor)
     sums = np.zeros(rows.shape[1])
     _sum_rows(rows, sums)
     return sums[: factor.shape[1]]
 
 
-@kept(nogil=True, fastmath=FAST)
+@compiled_on_disk(nogil=True, fastmath=FAST)
 def _scale_rows(factor: Array, scale: Array) -> None:
     for i in range(factor.shape[0]):
         for k in range(factor.shape[1]):
@@ -45,7 +45,7 @@ def scale_rows(factor: Array, scale: Array) -> None:
         factor[:] = rows[:, : len(scale)]
 
 
-@kept(nogil=True, fastmath=FAST)
+@compiled_on_disk(nogil=True, fastmath=FAST)
 def _largest_imbalance(value: Array, total: Array, rank: int, weight: Array, added: Array) -> float:
     largest = 0.0
     a, b = int(weight.shape[1] > 1), int(added.shape[1] > 1)
@@ -53,7 +53,7 @@ def _largest_imbalance(value: Array, total: Array, rank: int, weight: Array, add
         times, plus = weight[i % len(weight)], added[i % len(added)]
         for k in range(rank):
             found = abs(value[i, k] * times[k * a] - (total[i, k] + plus[k * b]))
-            if not found <= largest:  # or not a number
+            if not found <= largest:  # also if it is NaN
                 largest = found
     return largest
 

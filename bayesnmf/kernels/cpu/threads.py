@@ -1,7 +1,7 @@
-"""Row blocks on several threads: Python's own, as compiled loops work without the GIL.
+"""Work on blocks of rows in several Python threads: compiled loops run without the GIL.
 
-Numba's parallel loops would be compiled a second time, and not all of its threading layers may be entered by two
-threads of Python at once, or after a fork.
+Numba's own parallel loops are not used: they would have to be compiled separately, and some of Numba's threading
+layers must not be entered by two Python threads at once, or after a fork.
 """
 
 from __future__ import annotations
@@ -21,43 +21,44 @@ Array = NDArray[Any]
 # Multiply-adds below which waking a second thread costs more than it saves.
 SERIAL_WORK = 2_000_000
 
-# Blocks a thread, where more of them cost nothing: cores are seldom equally free, and the quicker takes more.
+# Blocks for each thread where blocks need no memory of their own: cores are rarely equally free, so a free one takes
+# more.
 PIECES = 8
 
 
 def threads_or_default(threads: int | None, work: int) -> int:
-    """Return the number of row blocks worked on at once: as asked, or 1 where the work is small, or all threads."""
+    """Return the number of row blocks to work on at once: `threads` if given, 1 for little work, else all threads."""
     if threads is not None:
         return threads
     return 1 if work < SERIAL_WORK else get_num_threads()
 
 
-def pieces(threads: int) -> int:
-    """Return the number of blocks to cut work into for this many threads, where blocks need no memory of their own."""
+def block_count(threads: int) -> int:
+    """Return the number of blocks to cut the work into, where blocks need no memory of their own."""
     return 1 if threads == 1 else PIECES * threads
 
 
 def even_bounds(length: int, blocks: int) -> Array:
-    """Return the bounds (blocks + 1,) of blocks as long as one another."""
+    """Return the bounds (blocks + 1,) of blocks of equal length."""
     return np.array([0, length]) if blocks == 1 else np.linspace(0, length, blocks + 1).astype(np.int64)
 
 
 def in_blocks[T](bounds: Array, work: Callable[[int, int, int], T], threads: int | None = None) -> list[T]:
-    """Return `work(block, first, last)` of every block, worked on by this thread and by others that are free.
+    """Return `work(block, first, last)` for every block, computed by this thread and by free helper threads.
 
     Parameters
     ----------
     bounds : ndarray of shape (blocks + 1,)
-        Block b goes from bounds[b] to before bounds[b + 1].
+        Block b covers the rows from bounds[b] up to, but not including, bounds[b + 1].
     work : callable
-        Calls compiled code that leaves the GIL; no block writes where another one reads or writes.
+        Function that calls compiled code which releases the GIL. A block must not write where another reads or writes.
     threads : int, optional
-        Most blocks worked on at once; by default all of them.
+        Largest number of blocks to work on at once; by default all of them.
 
     Raises
     ------
     BaseException
-        What a block raised, or a signal, as Ctrl-C does; no block is being worked on any longer then.
+        The exception that a block raised, or a signal such as Ctrl-C. No block is running any more at that point.
     """
     edges = bounds.tolist()
     blocks = list(zip(range(len(edges) - 1), edges[:-1], edges[1:], strict=True))
@@ -73,26 +74,26 @@ def in_blocks[T](bounds: Array, work: Callable[[int, int, int], T], threads: int
 
 
 class _Call:
-    """The blocks of one call, by number: which thread took them, and what came of them.
+    """The blocks of one call: which thread took each of them, and its result.
 
-    Of two threads that ask for a block at once, dict.setdefault gives it to one.
+    If two threads ask for the same block at once, `dict.setdefault` gives it to only one of them.
     """
 
     def __init__(self, blocks: list[tuple[int, int, int]], work: Callable[[int, int, int], Any]) -> None:
         self.blocks, self.work = blocks, work
         self.taken: dict[int, int] = {}
         self.ended: dict[int, tuple[Any, BaseException | None]] = {}
-        self.signals: SimpleQueue[None] = SimpleQueue()  # one for each block that a helper ended
+        self.signals: SimpleQueue[None] = SimpleQueue()  # one entry for each block that a helper finished
 
     def run(self) -> None:
-        """Work on the first block, and from the last one backwards on those that no helper took."""
+        """Work on the first block, then backwards from the last one on those that no helper has taken."""
         me = get_ident()
         for number in (0, *range(len(self.blocks) - 1, 0, -1)):
             if self.taken.setdefault(number, me) == me:
                 self.ended[number] = self.work(*self.blocks[number]), None
 
     def help(self) -> None:
-        """Work on blocks that nobody took; what they raise is for the caller."""
+        """Work on blocks that nobody has taken; store their exceptions for the caller."""
         me = get_ident()
         for number in range(1, len(self.blocks)):
             if self.taken.setdefault(number, me) == me:
@@ -103,13 +104,13 @@ class _Call:
                 self.signals.put(None)
 
     def finish(self) -> None:
-        """Let nobody begin another block, and wait for those that helpers began; only then heed Ctrl-C or the like."""
+        """Start no more blocks, wait for those that helpers began, and only then raise Ctrl-C or another signal."""
         interrupt = None
         while True:
             try:
                 self._wait()
                 break
-            except BaseException as error:  # of a signal: nothing else is raised by waiting
+            except BaseException as error:  # raised by a signal: waiting raises nothing else
                 interrupt = error
         if interrupt is not None:
             raise interrupt
@@ -122,7 +123,7 @@ class _Call:
                 self.signals.get()
 
     def results(self) -> list[Any]:
-        """Return what every block returned, or raise what one raised."""
+        """Return the result of every block, or raise the exception of one that failed."""
         for _, error in self.ended.values():
             if error is not None:
                 raise error
@@ -130,7 +131,7 @@ class _Call:
 
 
 class _Helpers:
-    """Threads that wait for blocks. The interpreter ends without waiting for them."""
+    """Threads that wait for blocks. Python does not wait for them when it exits."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -138,7 +139,7 @@ class _Helpers:
         self.threads, self.starting = 0, Lock()
 
     def ask(self, call: _Call, threads: int) -> None:
-        """Have a call worked on by as many more threads as are asked for, and Numba would start."""
+        """Let more threads work on a call: as many as requested, but no more than Numba would start."""
         wanted = min(threads, config.NUMBA_NUM_THREADS) - 1  # type: ignore[attr-defined]
         with self.starting:
             while self.threads < wanted:
@@ -152,14 +153,14 @@ def _help(calls: SimpleQueue[_Call]) -> None:
     while True:
         call = calls.get()
         call.help()
-        del call  # it holds arrays, and the next one may be long in coming
+        del call  # it refers to arrays, and the next call may come much later
 
 
 _helpers = _Helpers()
 
 
 def _own_helpers() -> _Helpers:
-    """Return the helpers of this process: a fork has a copy of its parent's, without the threads."""
+    """Return the helpers of this process: a forked process has a copy of its parent's object, without the threads."""
     global _helpers
     if _helpers.process != os.getpid():
         _helpers = _Helpers()

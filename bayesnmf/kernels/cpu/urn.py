@@ -1,12 +1,12 @@
-"""The Pólya urn of single counts: loadings and components integrated out, one token drawn after another.
+"""The Pólya urn of single counts (tokens), with loadings and components integrated out.
 
 Given the assignments of all other tokens, a token of cell (i, j) belongs to component k with weight::
 
     r_ik (α_ik + A_ik) (η_kj + B_kj) / (η_k+ + B_k+)
 
-where A and B are the totals of the others ([K] 7-9; mathematics.md section 4). Drawing every token anew from these
-weights is a sweep of collapsed Gibbs. It is serial: every token depends on the one before. Compiled loops take so many
-tokens at a time, whatever cells they are in, so that a signal is heard between two such pieces.
+where A and B are the totals of the other tokens ([K] 7-9; mathematics.md section 4). Drawing every token again from
+these weights is one sweep of collapsed Gibbs. It is serial: every token depends on the one before. Compiled loops
+process a fixed number of tokens at a time, in whichever cells they are, so that signals are handled in between.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.compiling import kept
-from bayesnmf.kernels.cpu.sampling import logarithmic_weights, place
+from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.sampling import chosen_component, logarithmic_weights
 from bayesnmf.kernels.cpu.streams import mix, uniform
 
 Array = NDArray[Any]
 
 
-# Of about a tenth of a second, in tokens times their weights and what a token costs besides.
+# Work of about a tenth of a second: tokens × (weights + the fixed cost of a token).
 PIECE, BESIDES = 2**26, 16
 
 
-def piece(weights: int) -> int:
-    """Return how many tokens, of so many weights each, a compiled loop takes at a time."""
+def tokens_at_once(weights: int) -> int:
+    """Return how many tokens, with this number of weights each, a compiled loop processes at a time."""
     return max(PIECE // (weights + BESIDES), 1)
 
 
 class Urn(NamedTuple):
-    """Parameters of the urn, float64; a first dimension of 1 stands for all rows (features).
+    """Parameters of the urn, in float64; a first dimension of 1 applies to all rows (features).
 
     Attributes
     ----------
@@ -54,12 +54,12 @@ class Urn(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """Assignments and their totals, whole numbers.
+    """Assignments and their totals, all whole numbers.
 
     Attributes
     ----------
     assignments : ndarray of shape (N,)
-        Component of every single count, cell after cell in CSR order, the smallest unsigned type.
+        Component of every token, cell by cell in CSR order, in the smallest unsigned type.
     loadings, components : ndarray of shape (n, K) and (m, K)
         A and Bᵀ, float64.
     """
@@ -69,7 +69,7 @@ class Tokens(NamedTuple):
     components: Array
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _assign(
     indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, seed: Any, z: Array, A: Array, Bt: Array,
     state: Array, at: Array, left: int,
@@ -90,7 +90,7 @@ def _assign(
             count = int(values[p])
             last = min(count, done + left)
             for _ in range(done, last):
-                k = place(cumulative, uniform(state) * cumulative[-1])
+                k = chosen_component(cumulative, uniform(state) * cumulative[-1])
                 z[t] = k
                 A[i, k] += 1
                 Bt[j, k] += 1
@@ -107,7 +107,7 @@ def _assign(
 def assign_tokens(
     matrix: csr_array, loadings: Array, components: Array, seed: int, heed: Callable[[], None] | None = None
 ) -> Tokens:
-    """Draw the component of every single count in proportion to loadings_ik · components_kj.
+    """Draw the component of every token in proportion to loadings_ik · components_kj.
 
     Parameters
     ----------
@@ -116,9 +116,9 @@ def assign_tokens(
     loadings, components : ndarray of shape (n, K) and (K, m)
         Positive factors, float64.
     seed : int
-        Of this draw, below 2**64.
+        Seed of this draw, below 2**64.
     heed : callable, optional
-        Called between pieces of the work; what it raises ends it.
+        Function called between pieces of the work; an exception that it raises ends the draw.
     """
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     z = np.empty(int(matrix.data.sum(dtype=np.float64)), np.min_scalar_type(U.shape[1] - 1))
@@ -126,16 +126,25 @@ def assign_tokens(
     state, at = np.empty(1, dtype=np.uint64), np.array([-1, 0, 0, 0, -1])
     while at[0] < len(U):
         _assign(
-            matrix.indptr, matrix.indices, matrix.data, U, Vt, np.uint64(seed), *tokens, state, at, piece(U.shape[1])
+            matrix.indptr,
+            matrix.indices,
+            matrix.data,
+            U,
+            Vt,
+            np.uint64(seed),
+            *tokens,
+            state,
+            at,
+            tokens_at_once(U.shape[1]),
         )
         if heed is not None and at[0] < len(U):
             heed()
     return tokens
 
 
-@kept(inline="always")
+@compiled_on_disk(inline="always")
 def _cumulate(share: Array, eta: Array, b: Array, cumulative: Array) -> float:
-    """Fill the cumulative sums of share (η + b) and return the last; by fours, as a sum is a chain of additions."""
+    """Fill the cumulative sums of share (η + b) and return the last; work by fours, as a sum is a serial chain."""
     rank = len(share)
     fours = rank - rank % 4
     running = 0.0
@@ -154,7 +163,7 @@ def _cumulate(share: Array, eta: Array, b: Array, cumulative: Array) -> float:
     return running
 
 
-@kept(nogil=True)
+@compiled_on_disk(nogil=True)
 def _reassign(
     indptr: Array, indices: Array, values: Array, shape: Array, weight: Array, concentration: Array, sums: Array,
     seed: Any, z: Array, A: Array, Bt: Array, state: Array, totals: Array, share: Array, at: Array, left: int,
@@ -171,11 +180,12 @@ def _reassign(
         r = weight[i if len(weight) > 1 else 0]
         alpha = shape[i if len(shape) > 1 else 0]
         if cell == indptr[i] and done == 0:
-            # r (α + A) / (η + B): all of the weight that the feature does not enter.
+            # r (α + A) / (η + B): the part of the weight that does not depend on the feature.
             for k in range(rank):
                 share[k] = r[k] * (alpha[k] + a[k]) / (sums[k] + totals[k])
-            # The last token's component: a and totals get it once a token of another is taken out. With a token of
-            # the same, as is common, they stay as they are, and nothing waits for the draw.
+            # `held` is the last token's component. That token enters `a` and the totals once a token of another
+            # component is removed. Neighbours often share a component; then nothing changes, and nothing waits for the
+            # draw.
             held = -1
         for p in range(cell, indptr[i + 1]):
             b = Bt[indices[p]]
@@ -194,7 +204,7 @@ def _reassign(
                     totals[k] -= 1
                     share[k] = r[k] * (alpha[k] + a[k]) / (sums[k] + totals[k])
                 running = _cumulate(share, eta, b, cumulative)
-                held = place(cumulative, uniform(state) * running)
+                held = chosen_component(cumulative, uniform(state) * running)
                 b[held] += 1
                 z[t] = held
                 t += 1
@@ -213,26 +223,26 @@ def _reassign(
 def reassign_tokens(
     matrix: csr_array, tokens: Tokens, urn: Urn, seed: int, heed: Callable[[], None] | None = None
 ) -> None:
-    """Draw every token anew given all the others, in order: one sweep of collapsed Gibbs, in place.
+    """Draw every token again given all the others, in order: one sweep of collapsed Gibbs, in place.
 
     Parameters
     ----------
     matrix : csr_array of shape (n, m)
         Whole-number counts.
     tokens : Tokens
-        Of these counts; changed.
+        Assignments of these counts, changed in place.
     urn : Urn
     seed : int
-        Of this sweep, below 2**64.
+        Seed of this sweep, below 2**64.
     heed : callable, optional
-        Called between pieces of the work; what it raises leaves a sweep that is half done.
+        Function called between pieces of the work; an exception that it raises leaves an unfinished sweep.
     """
     n, rank = tokens.loadings.shape
     state, totals, share, at = np.empty(1, dtype=np.uint64), np.zeros(rank), np.empty(rank), np.array([-1, 0, 0, 0, -1])
     while at[0] < n:
         _reassign(
             matrix.indptr, matrix.indices, matrix.data, *urn, np.uint64(seed), *tokens, state, totals, share, at,
-            piece(rank),
+            tokens_at_once(rank),
         )  # fmt: skip
         if heed is not None and at[0] < n:
             heed()

@@ -1,8 +1,8 @@
-"""Vector instructions for compiled loops: what Numba's own loops over a few components do not become.
+"""Vector instructions for compiled loops, which Numba does not make from its own loops over a few components.
 
-LLVM turns a short inner loop over components into scalar code, or into vectors with a long scalar tail. Here the
-vectors are written down: `Vectors` builds them for one dtype inside a Numba `intrinsic`. They are LLVM's portable
-vectors, of half a cache line; a machine with shorter registers takes two instructions for one.
+LLVM compiles a short inner loop over components to scalar code, or to vectors with a long scalar rest. Here the vector
+instructions are written explicitly: `Vectors` emits them for one dtype inside a Numba `intrinsic`. They are LLVM's
+portable vectors of half a cache line; a machine with shorter registers uses two instructions for each.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-# Declares a code generator as a function that compiled loops call; Numba's own types count one argument too many.
+# Declares a code generator as a function for compiled loops; Numba's own type annotations count one argument too many.
 instruction: Any = intrinsic
 
-# Measured on Zen 4 against 64, which pads more; registers of 64 bytes are two of these there.
+# Measured on Zen 4 against 64 bytes, which need more padding; a 64-byte register counts as two there.
 VECTOR_BYTES = 32
 LINE_BYTES = 64
 
@@ -37,16 +37,16 @@ LOG_SINGLE = (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841)
 
 
 class Memory(np.ndarray):
-    """The bytes of an array made by `padded`, which any view of it leads to.
+    """The bytes of an array made by `padded`; every view of that array refers to them.
 
     Attributes
     ----------
     rank : int
-        K, the columns that are not filled up.
+        Number of components K, that is, of columns before the padding.
     kind : dtype
-        Of the numbers.
+        Type of the numbers.
     address, first : int
-        Where it begins, and how many bytes further on the first row does.
+        Memory address of the first byte, and offset of the first row from it in bytes.
     """
 
     rank: int
@@ -56,12 +56,12 @@ class Memory(np.ndarray):
 
 
 def lanes(dtype: Any) -> int:
-    """Return how many numbers of a dtype a vector holds."""
+    """Return how many numbers of a dtype fit into a vector."""
     return VECTOR_BYTES // np.dtype(dtype).itemsize
 
 
 def aligned(rows: int, width: int, dtype: Any) -> Array:
-    """Return an empty (rows, width) whose first row begins on a cache line."""
+    """Return an empty array (rows, width) whose first row begins on a cache line."""
     size = rows * width * np.dtype(dtype).itemsize
     raw = np.empty(size + LINE_BYTES, dtype=np.uint8)
     start = -raw.ctypes.data % LINE_BYTES
@@ -69,19 +69,19 @@ def aligned(rows: int, width: int, dtype: Any) -> Array:
 
 
 def padded(shape: tuple[int, ...], dtype: Any) -> Array:
-    """Return an empty (rows, K) that columns of 0 fill up to whole vectors in memory, its rows aligned to them."""
+    """Return an empty array (rows, K) that is padded in memory with columns of 0 to whole, aligned vectors."""
     (rows, rank), step, kind = shape, lanes(dtype), np.dtype(dtype)
     width = -(-rank // step) * step
-    memory = Memory((rows * width * kind.itemsize + LINE_BYTES,), np.uint8)  # its own: NumPy leaves out views of others
+    memory = Memory((rows * width * kind.itemsize + LINE_BYTES,), np.uint8)  # owns its bytes: NumPy skips views
     memory.rank, memory.kind, memory.address = rank, kind, _address(memory)
     memory.first = -memory.address % LINE_BYTES
     out: Array = np.ndarray((rows, width), kind, memory, memory.first)
-    out[:, rank:] = 0  # what writes into the memory leaves these columns as they are
+    out[:, rank:] = 0  # code that writes into this memory leaves these columns at 0
     return out[:, :rank]
 
 
 def padded_copy(factor: Array, component_axis: int = 1) -> Array:
-    """Return a copy whose components lie `padded` in memory; they are in columns (1) or in rows (0)."""
+    """Return a copy of a factor that is `padded` in memory, with components in columns (1) or in rows (0)."""
     rows = factor if component_axis == 1 else factor.T
     out = padded(rows.shape, rows.dtype)
     out[:] = rows
@@ -89,33 +89,33 @@ def padded_copy(factor: Array, component_axis: int = 1) -> Array:
 
 
 def whole_vectors(factor: Array) -> Array:
-    """Return (rows, K) with columns of 0 up to whole vectors: what is behind a `padded` array, otherwise a copy."""
-    behind = _behind(factor)
+    """Return (rows, K) with its columns of 0 up to whole vectors: the memory of a `padded` array, otherwise a copy."""
+    behind = _with_padding(factor)
     if behind is not None:
         return behind
-    return cast(Array, _behind(padded_copy(factor)))
+    return cast(Array, _with_padding(padded_copy(factor)))
 
 
 def is_padded(factor: Array, component_axis: int = 1) -> bool:
-    """Whether a factor lies in memory as `padded_copy` has it."""
-    return _behind(factor if component_axis == 1 else factor.T) is not None
+    """Return whether a factor lies in memory as `padded_copy` makes it."""
+    return _with_padding(factor if component_axis == 1 else factor.T) is not None
 
 
 def rows_in_memory(factor: Array) -> Array:
-    """Return (rows, K or more) side by side in memory, with columns of 0 if any: without a copy where they are so."""
-    behind = _behind(factor)
+    """Return (rows, K or more) in contiguous memory, with any columns of padding; copy only where necessary."""
+    behind = _with_padding(factor)
     return np.ascontiguousarray(factor) if behind is None else behind
 
 
 def clear_padding(factor: Array) -> None:
-    """Set the columns of 0 of an array from `padded`, or of its transpose, to 0 again."""
+    """Set the padding of an array from `padded`, or of its transpose, to 0 again."""
     rows = factor.T if factor.strides[0] < factor.strides[-1] else np.atleast_2d(factor)
     width = rows.strides[0] // rows.itemsize
     as_strided(rows, (len(rows), width))[:, rows.shape[1] :] = 0
 
 
-def _behind(factor: Array) -> Array | None:
-    """Return the memory of a `padded` array, or of some of its rows, with its columns of 0; else None."""
+def _with_padding(factor: Array) -> Array | None:
+    """Return a `padded` array, or some of its rows, together with its padding; None for any other array."""
     memory = factor.base
     while memory is not None and type(memory) is not Memory:
         memory = getattr(memory, "base", None)
@@ -124,7 +124,7 @@ def _behind(factor: Array) -> Array | None:
     (rows, rank), size, step = factor.shape, factor.itemsize, lanes(factor.dtype)
     width = -(-rank // step) * step
     start = _address(factor) - memory.address
-    if factor.strides != (width * size, size) or (start - memory.first) % (width * size):  # turned, or further on
+    if factor.strides != (width * size, size) or (start - memory.first) % (width * size):  # transposed, or shifted
         return None
     whole: Array = np.ndarray((rows, width), memory.kind, memory, start)
     return whole
@@ -135,7 +135,7 @@ def _address(array: Any) -> int:
 
 
 class Vectors:
-    """Instructions on vectors of one dtype, as an intrinsic's code generator emits them."""
+    """Instructions on vectors of one dtype, emitted by the code generator of an intrinsic."""
 
     def __init__(self, context: Any, builder: Any, dtype: Any) -> None:
         self.context, self.builder = context, builder
@@ -145,34 +145,34 @@ class Vectors:
         self.type = ir.VectorType(self.real, self.lanes)
 
     def constant(self, number: Any, type_: Any = None) -> Any:
-        """Return a vector of one number."""
+        """Return a vector whose lanes all hold one number."""
         type_ = type_ or self.type
         return ir.Constant(type_, [number] * type_.count)
 
     def splat(self, value: Any) -> Any:
-        """Return a vector of one scalar."""
+        """Return a vector whose lanes all hold one scalar."""
         nothing = ir.Constant(ir.VectorType(value.type, self.lanes), ir.Undefined)
         one = self.builder.insert_element(nothing, value, INT(0))
         return self.builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(INT, self.lanes), [0] * self.lanes))
 
     def lane(self, vector: Any, position: int) -> Any:
-        """Return a scalar out of a vector."""
+        """Return one lane of a vector as a scalar."""
         return self.builder.extract_element(vector, INT(position))
 
     def pointer(self, array: Any, type_: Any, offset: Any) -> Any:
-        """Return the address of a vector that begins at an element of a contiguous array."""
+        """Return the address of the vector that begins at an element of a contiguous array."""
         first = self.builder.bitcast(array.data, type_.element.as_pointer())
         return self.builder.bitcast(self.builder.gep(first, [offset]), type_.as_pointer())
 
     def load(self, array: Any, offset: Any, type_: Any = None) -> Any:
-        """Read a vector that begins at an element of a contiguous array."""
+        """Read the vector that begins at an element of a contiguous array."""
         type_ = type_ or self.type
         loaded = self.builder.load(self.pointer(array, type_, offset))
         loaded.align = _bytes(type_.element)
         return loaded
 
     def counts(self, array: Any, dtype: Any, offset: Any, mask: Any = None) -> Any:
-        """Read a vector of counts, which may be unsigned integers, and 0 where a mask says so."""
+        """Read a vector of counts, which may be unsigned integers, with 0 in the lanes that a mask leaves out."""
         given = ir.VectorType(self.context.get_value_type(dtype), self.lanes)
         if mask is None:
             loaded = self.load(array, offset, given)
@@ -181,17 +181,17 @@ class Vectors:
         return loaded if given == self.type else self.builder.uitofp(loaded, self.type)
 
     def store(self, vector: Any, array: Any, offset: Any) -> None:
-        """Write a vector that begins at an element of a contiguous array."""
+        """Write a vector to a contiguous array, from an element on."""
         stored = self.builder.store(vector, self.pointer(array, vector.type, offset))
         stored.align = _bytes(vector.type.element)
 
     def first_lanes(self, count: Any) -> Any:
-        """Return a mask: whether the lane is one of the first."""
+        """Return a mask of the first `count` lanes."""
         places = ir.Constant(ir.VectorType(INT, self.lanes), list(range(self.lanes)))
         return self.builder.icmp_signed("<", places, self.splat(self.builder.trunc(count, INT)))
 
     def load_masked(self, array: Any, offset: Any, mask: Any, default: Any) -> Any:
-        """Read the lanes of a mask only, and take the others from a default."""
+        """Read the lanes of a mask, and take the other lanes from a default."""
         type_ = default.type
         size = _bytes(type_.element)
         kind = "i" if isinstance(type_.element, ir.IntType) else "f"
@@ -201,7 +201,7 @@ class Vectors:
         return self.builder.call(function, [pointer, INT(size), mask, default])
 
     def prefetch(self, array: Any, offset: Any) -> None:
-        """Ask for the cache line of an element."""
+        """Prefetch the cache line of an element."""
         byte = ir.IntType(8).as_pointer()
         function = self._intrinsic("llvm.prefetch.p0", ir.VoidType(), [byte, INT, INT, INT])
         pointer = self.builder.bitcast(self.pointer(array, self.type, offset), byte)
@@ -217,7 +217,7 @@ class Vectors:
         return self.builder.call(self._intrinsic(f"llvm.rint.v{self.lanes}f{self.bits}", self.type, [self.type]), [x])
 
     def sums(self, vectors: Sequence[Any]) -> Any:
-        """Return a vector whose lanes are the sums over each of as many vectors."""
+        """Return a vector whose lane q is the sum over the lanes of vector q."""
         vectors = list(vectors)
         pairs = range(0, 2 * self.lanes, 2)
         even, odd = (ir.Constant(ir.VectorType(INT, self.lanes), [p + first for p in pairs]) for first in (0, 1))
@@ -229,11 +229,11 @@ class Vectors:
         return vectors[0]
 
     def transpose(self, vectors: Sequence[Any]) -> list[Any]:
-        """Return vector k of lanes k of as many vectors."""
+        """Return the transpose: vector k holds lane k of every given vector."""
         vectors, n = list(vectors), self.lanes
         width = 1
         while width < n:
-            # Blocks of `width` lanes off the diagonal change places between vectors that are `width` apart.
+            # Swap off-diagonal blocks of `width` lanes between vectors that are `width` apart.
             low = [lane if lane // width % 2 == 0 else lane - width + n for lane in range(n)]
             high = [lane + width if lane // width % 2 == 0 else lane + n for lane in range(n)]
             masks = [ir.Constant(ir.VectorType(INT, n), lanes_) for lanes_ in (low, high)]
@@ -248,7 +248,7 @@ class Vectors:
         return self.lane(self.sums([vector] * self.lanes), 0)
 
     def log(self, x: Any) -> Any:
-        """Return natural logarithms of normal positive numbers, to 1 ulp; infinity and NaN are kept."""
+        """Return natural logarithms of normal positive numbers, accurate to 1 ulp; infinity and NaN are kept."""
         b, double = self.builder, self.bits == 64
         whole = ir.VectorType(LONG if double else INT, self.lanes)
         digits = self.constant(52 if double else 23, whole)

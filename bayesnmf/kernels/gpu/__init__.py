@@ -1,4 +1,4 @@
-"""The kernels for GPUs, in JAX. Importing this loads JAX, so it is imported only where a fit runs there."""
+"""GPU kernels, in JAX. Importing this loads JAX, so it is imported only by fits that run on a GPU."""
 
 from bayesnmf.kernels.gpu.allocation import Cells, expected_allocations, place_cells
 

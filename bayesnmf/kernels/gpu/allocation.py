@@ -1,12 +1,12 @@
 """The allocation step on a GPU: the formulas of `bayesnmf.kernels.cpu.allocation`, laid out for many threads.
 
-Either side's total needs only its own order of the nonzeros: A a sum along rows, B a sum along columns. So there is one
-pass, `_side_totals`, over the counts by row and over the counts by column; each computes the means anew, which costs a
-GPU less than to write to scattered addresses. The nonzeros of a row are cut into segments of equal length, whose sums
-are added up in a tree, not scattered to one address: the order of summation is the same at every run.
+Each side's total needs the nonzeros in its own order only: A is a sum along rows, B a sum along columns. So one pass,
+`_side_totals`, runs over the counts by row, and again over the counts by column. Each pass computes the means again,
+which costs a GPU less than writing to scattered addresses. The nonzeros of a row are cut into segments of equal length.
+Their sums are added in a tree, not scattered to one address, so the order of summation is the same in every run.
 
-Segments are taken in chunks, so that the (segments, length, K) temporaries stay below `CHUNK` numbers. The sums of
-segments take (S, K), with S below five times the number of rows (columns), or nnz / 1024 above that.
+Segments are processed in chunks, so that the (segments, length, K) temporaries have at most `CHUNK` numbers. The sums
+of segments have shape (S, K), with S below five times the number of rows (columns), or nnz / 1024 if that is more.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from bayesnmf.kernels.cpu.allocation import Sides, Totals
 
 CHUNK = 2**25  # numbers in a temporary: 128 MiB in float32
 LONGEST = 1024  # cells in a segment
-FAN = 4  # sums added up at a time
+FAN = 4  # number of sums added at a time
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Segments:
-    """Nonzero counts in the order of one side's rows, and how they are cut up.
+    """Nonzero counts in the order of one side's rows, cut into segments.
 
     Attributes
     ----------
     indices, values : (nnz,)
-        The row on the other side of each count, and the count.
+        Row on the other side of each count, and the count itself.
     owners, starts, ends : (chunks, segments of a chunk)
-        The row each segment belongs to, and its first cell and the one after its last. Chunks are filled up with
-        empty segments.
+        Row that each segment belongs to, its first cell, and the cell after its last. Empty segments fill up the
+        chunks.
     tree : tuple of pairs of (S,)
-        For each level of the sum over a row's segments: the first summand of each new one, and the one after its last.
+        For each level of the sum over a row's segments: the first summand of each new sum, and the one after its last.
     length : int
-        Cells of a segment, at most.
+        Largest number of cells in a segment.
     rows : int
-        Rows of this side.
+        Number of rows of this side.
     """
 
     indices: Any
@@ -58,16 +58,16 @@ class Segments:
 
 
 class Cells(NamedTuple):
-    """The nonzero counts twice, by row and by column."""
+    """The nonzero counts, once by row and once by column."""
 
     by_row: Segments
     by_column: Segments
 
 
 def place_cells(matrix: csr_array, transposed: csr_array, rank: int, device: Any = None) -> Cells:
-    """Cut up counts (n, m), given in both orders, for a factorisation of some rank, and put them on a device.
+    """Cut counts (n, m), given in both orders, into segments for this rank, and put them on a device.
 
-    Device memory is that of both matrices. Call it, and what uses the result, under `jax.enable_x64(True)`.
+    They take as much device memory as both matrices. Call this, and use the result, under `jax.enable_x64(True)`.
     """
     return jax.device_put(Cells(_segments(matrix, rank), _segments(transposed, rank)), device)
 
@@ -76,30 +76,30 @@ def _segments(matrix: csr_array, rank: int) -> Segments:
     rows, nnz = len(matrix.indptr) - 1, len(matrix.data)
     indptr = matrix.indptr.astype(np.int32 if nnz < 2**30 else np.int64)
     length = min(1 << max(int(np.ceil(np.log2(max(nnz, 1) / (4 * rows)))), 0), LONGEST)
-    owners, starts, ends, bounds = _cut(indptr, length)
+    owners, starts, ends, bounds = _cut_runs(indptr, length)
     width = max(min(CHUNK // (length * rank), len(owners)), 1)
     chunks = -(-len(owners) // width)
     spare = (0, chunks * width - len(owners))
     owners, starts, ends = (np.pad(each, spare).reshape(chunks, width) for each in (owners, starts, ends))
     tree = []
     while len(bounds) > 1 and np.diff(bounds).max() > 1:
-        _, first, last, bounds = _cut(bounds, FAN)
+        _, first, last, bounds = _cut_runs(bounds, FAN)
         tree.append((first, last))
     indices, values = matrix.indices.astype(np.int32, copy=False), matrix.data
-    if nnz == 0:  # an array without entries cannot be read at all
+    if nnz == 0:  # an empty array cannot be indexed
         indices, values = np.zeros(1, np.int32), np.zeros(1, matrix.dtype)
     return Segments(indices, values, owners, starts, ends, tuple(tree), length, rows)
 
 
-def _cut(indptr: Any, length: int) -> tuple[Any, Any, Any, Any]:
+def _cut_runs(indptr: Any, length: int) -> tuple[Any, Any, Any, Any]:
     """Cut runs into pieces of at most `length`, at least one for each run.
 
     Returns
     -------
     owners, starts, ends : ndarray of shape (pieces,)
-        The run, the first place and the place after the last of each piece.
+        Run of each piece, its first position, and the position after its last.
     bounds : ndarray of shape (runs + 1,)
-        Where the pieces of each run begin and end.
+        Bounds of the pieces of each run.
     """
     pieces = np.maximum(-(-np.diff(indptr) // length), 1)
     bounds = np.concatenate([[0], np.cumsum(pieces)]).astype(indptr.dtype)
@@ -110,7 +110,7 @@ def _cut(indptr: Any, length: int) -> tuple[Any, Any, Any, Any]:
 
 
 def expected_allocations(cells: Cells, loadings: Any, components: Any, *, sides: Sides = "both") -> Totals:
-    """Share every count out among the components in proportion to loadings_ik · components_kj.
+    """Share every count among the components in proportion to loadings_ik · components_kj.
 
     Parameters
     ----------
@@ -119,13 +119,13 @@ def expected_allocations(cells: Cells, loadings: Any, components: Any, *, sides:
     loadings, components : array of shape (n, K) and (K, m)
         Positive geometric means.
     sides : {"both", "loadings", "components"}
-        Whose totals are wanted, each of which takes one pass; the others are empty.
+        Sides to return totals for, with one pass for each; the other totals are empty.
 
     Returns
     -------
     Totals
-        With Σ_k A_ik = Σ_j X_ij and Σ_k B_kj = Σ_i X_ij even where the mean of a cell underflows. ℓ is a float64:
-        the logarithm of every mean is taken, and summed, in that type.
+        Totals with Σ_k A_ik = Σ_j X_ij and Σ_k B_kj = Σ_i X_ij, even where the mean of a cell underflows. ℓ is a
+        float64, and so are the logarithms that are summed.
     """
     U, Vt = loadings, components.T
     A: Any = jnp.zeros((0, U.shape[1]), U.dtype)
@@ -145,7 +145,8 @@ compiled_allocations = jax.jit(expected_allocations, static_argnames="sides")
 def _side_totals(cells: Segments, own: Any, other: Any) -> tuple[Any, Any]:
     """Return the totals (rows, K) of the side whose factor is `own` (rows, K), given `other` (columns, K), and ℓ."""
     partial, loglik, lost = _over_chunks(_share_out, cells, own, other)
-    # Branching takes the host's time: so once a pass, and chunk by chunk only in the pass that few fits need.
+    # Branching costs time on the host, so it is done once a pass; few fits need the second pass, which branches by
+    # chunk.
     partial, loglik = jax.lax.cond(
         lost,
         lambda: jax.tree.map(jnp.add, (partial, loglik), _over_chunks(_share_out_underflowed, cells, own, other)[:2]),
@@ -158,7 +159,7 @@ def _side_totals(cells: Segments, own: Any, other: Any) -> tuple[Any, Any]:
 
 
 def _over_chunks(share_out: Callable[..., Any], cells: Segments, own: Any, other: Any) -> tuple[Any, Any, Any]:
-    """Share out chunk by chunk: what every segment receives (S, K), ℓ, and whether a mean underflowed."""
+    """Return what every segment receives (S, K), ℓ, and whether a mean underflowed, computed chunk by chunk."""
 
     def chunk(loglik: Any, segments: Any) -> tuple[Any, Any]:
         owners, starts, ends = segments
@@ -173,21 +174,21 @@ def _over_chunks(share_out: Callable[..., Any], cells: Segments, own: Any, other
 
 
 def _places(starts: Any, ends: Any, length: int) -> tuple[Any, Any]:
-    """Return the places in each run from start to end, (runs, length), 0 beyond it, and which are inside."""
+    """Return the positions in each run, (runs, length), filled up with 0, and a mask of the valid ones."""
     places = starts[:, None] + jnp.arange(length, dtype=starts.dtype)
     inside = places < ends[:, None]
     return jnp.where(inside, places, 0), inside
 
 
 def _means(u: Any, v: Any) -> tuple[Any, Any]:
-    """Return the means (S, L) at factors u (S, K) and v (S, L, K), and which are too small to divide by."""
-    # Not a matrix product: by default those are rounded to fewer bits than float32 has.
+    """Return the means (S, L) at factors u (S, K) and v (S, L, K), and a mask of those too small to divide by."""
+    # Not a matrix product: by default those are rounded to less than float32 precision.
     mean = (u[:, None, :] * v).sum(axis=-1)
     return mean, mean < jnp.finfo(u.dtype).tiny ** 0.75  # quotients, and their sums, could overflow
 
 
 def _share_out(x: Any, u: Any, other: Any, indices: Any) -> tuple[Any, Any, Any]:
-    """Share out counts x (S, L) at factors u (S, K) and other[indices]; return what u receives, ℓ and any underflow."""
+    """Share counts x (S, L) at factors u (S, K), other[indices]; return what u receives, ℓ, and any underflow."""
     v = other[indices]
     mean, small = _means(u, v)
     kept, mean = jnp.where(small, 0, x), jnp.where(small, 1, mean)
@@ -196,7 +197,7 @@ def _share_out(x: Any, u: Any, other: Any, indices: Any) -> tuple[Any, Any, Any]
 
 
 def _share_out_underflowed(x: Any, u: Any, other: Any, indices: Any) -> tuple[Any, Any, Any]:
-    """Share out the counts whose mean underflowed alone, with the exponent range that logarithms have.
+    """Share only the counts whose mean underflowed, computed with logarithms.
 
     Where no component gives positive mass, factors of 0 count as the smallest normal number.
     """
