@@ -9,31 +9,18 @@ The allocation model of [K]. Rows of πβ sum to 1, so N_i ~ Poisson(s_i), and g
 variables, with distribution Gamma(a + N_i, b + 1). [K] 7–9 is the marginal of its allocations.
 """
 
-from typing import Any
-
 import jax
-import numpyro
 
 from .augmentation import mean_field, mean_field_with_allocations, with_allocations, with_expected_allocations
 from .factors import Prior, draw
-from .likelihood import PoissonProduct
+from .likelihood import poisson_product
 
 
 def factors(*, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> tuple[jax.Array, jax.Array]:
-    """Sample s_i π_i (n, K) and β (K, m)."""
-    n, m = size
-    theta = draw("loadings", loadings, "scaled dirichlet", row=n, component=rank)
-    beta = draw("components", components, "dirichlet", "parameter", component=rank, feature=m)
-    return theta, beta
-
-
-def program(counts: Any = None, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> jax.Array:
-    """Sample or observe counts under the model.
+    """Sample s_i π_i (n, K) and β (K, m).
 
     Parameters
     ----------
-    counts : array (n, m), Triplets or None
-        Counts to observe; None to simulate.
     size : (n, m)
     rank : int
         Number of components K.
@@ -42,16 +29,14 @@ def program(counts: Any = None, *, size: tuple[int, int], rank: int, loadings: P
         broadcasting to (n,).
     components : {"concentration"} or "parameter"
         Scalar, or an array that broadcasts to (K, m).
-
-    Returns
-    -------
-    The counts, observed or drawn.
     """
-    theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
-    dims = {"event_dims": ["row", "feature"]}
-    return numpyro.sample("counts", PoissonProduct(theta, beta), obs=counts, infer=dims)
+    n, m = size
+    theta = draw("loadings", loadings, "scaled dirichlet", row=n, component=rank)
+    beta = draw("components", components, "dirichlet", "parameter", component=rank, feature=m)
+    return theta, beta
 
 
+program = poisson_product(factors)
 guide = mean_field(factors)
 augmented = with_allocations(factors)
 augmented_guide = mean_field_with_allocations(factors)

@@ -9,39 +9,18 @@ Rows of θβ sum to 1, so the density of a row is Poisson(N_i; 1) times Multinom
 With free components the closed-form fit is the VI-EM of [GP] alg. 5, with bound [GP] 17.
 """
 
-from typing import Any
-
 import jax
-import numpyro
 
 from .augmentation import mean_field, mean_field_with_allocations, with_allocations, with_expected_allocations
 from .factors import Prior, draw
-from .likelihood import PoissonProduct
+from .likelihood import poisson_product
 
 
 def factors(*, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> tuple[jax.Array, jax.Array]:
-    """Sample θ (n, K) and β (K, m)."""
-    n, m = size
-    theta = draw("loadings", loadings, "dirichlet", row=n, component=rank)
-    beta = draw("components", components, "dirichlet", "parameter", component=rank, feature=m)
-    return theta, beta
-
-
-def program(
-    counts: Any = None,
-    *,
-    size: tuple[int, int],
-    rank: int,
-    loadings: Prior,
-    components: Prior,
-    totals: Any = None,
-) -> jax.Array:
-    """Sample or observe counts under the model.
+    """Sample θ (n, K) and β (K, m).
 
     Parameters
     ----------
-    counts : array (n, m), Triplets or None
-        Counts to observe; None to simulate.
     size : (n, m)
     rank : int
         Number of components K.
@@ -49,18 +28,14 @@ def program(
         Scalar, or an array that broadcasts to (n, K).
     components : {"concentration"} or "parameter"
         Scalar, or an array that broadcasts to (K, m).
-    totals : array (n,), optional
-        Row totals N_i for simulated counts; they do not enter the density.
-
-    Returns
-    -------
-    The counts, observed or drawn.
     """
-    theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
-    dims = {"event_dims": ["row", "feature"]}
-    return numpyro.sample("counts", PoissonProduct(theta, beta, totals), obs=counts, infer=dims)
+    n, m = size
+    theta = draw("loadings", loadings, "dirichlet", row=n, component=rank)
+    beta = draw("components", components, "dirichlet", "parameter", component=rank, feature=m)
+    return theta, beta
 
 
+program = poisson_product(factors)
 guide = mean_field(factors)
 augmented = with_allocations(factors)
 augmented_guide = mean_field_with_allocations(factors)

@@ -5,12 +5,13 @@
 The last term sums λ over all cells without forming λ, so zero counts cost nothing.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro  # noqa: F401  whole, before its parts: ArviZ leaves a lazy stand-in that they would tear
+import numpyro  # whole, before its parts: ArviZ leaves a lazy stand-in that they would tear
 import numpyro.distributions as dist
 from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
@@ -158,3 +159,29 @@ class PoissonProduct(dist.Distribution):
 def _log_of_seen(counts: jax.Array, rate: jax.Array) -> jax.Array:
     """Return X log λ − log X!, with value and gradient 0 where X = 0, even if λ = 0."""
     return counts * jnp.log(jnp.where(counts > 0, rate, 1)) - gammaln(counts + 1)
+
+
+def poisson_product(factors: Callable[..., tuple[jax.Array, jax.Array]]) -> Callable[..., jax.Array]:
+    """Return the program of a model, whose ``factors`` sample θ and β from their priors."""
+
+    def program(counts: Any = None, *, totals: ArrayLike | None = None, **given: Any) -> jax.Array:
+        """Sample or observe the counts.
+
+        Parameters
+        ----------
+        counts : array (n, m), Triplets or None
+            None to simulate.
+        totals : array (n,), optional
+            Row totals N_i to simulate under; they do not enter the density.
+        **given
+            What ``factors`` takes: size, rank, and hyperparameters of loadings and components.
+
+        Returns
+        -------
+        counts, given or drawn
+        """
+        theta, beta = factors(**given)
+        dims = {"event_dims": ["row", "feature"]}
+        return numpyro.sample("counts", PoissonProduct(theta, beta, totals), obs=counts, infer=dims)
+
+    return program

@@ -9,31 +9,18 @@ With flat priors on both sides, its modes are those of KL-NMF: alternating multi
 loadings give the lasso of [GP] 24–25.
 """
 
-from typing import Any
-
 import jax
-import numpyro
 
 from .augmentation import mean_field, mean_field_with_allocations, with_allocations, with_expected_allocations
 from .factors import Prior, draw
-from .likelihood import PoissonProduct
+from .likelihood import poisson_product
 
 
 def factors(*, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> tuple[jax.Array, jax.Array]:
-    """Sample θ (n, K) and β (K, m)."""
-    n, m = size
-    theta = draw("loadings", loadings, "gamma", row=n, component=rank)
-    beta = draw("components", components, "gamma", "dirichlet", "parameter", component=rank, feature=m)
-    return theta, beta
-
-
-def program(counts: Any = None, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> jax.Array:
-    """Sample or observe counts under the model.
+    """Sample θ (n, K) and β (K, m).
 
     Parameters
     ----------
-    counts : array (n, m), Triplets or None
-        Counts to observe; None to simulate.
     size : (n, m)
     rank : int
         Number of components K.
@@ -41,16 +28,14 @@ def program(counts: Any = None, *, size: tuple[int, int], rank: int, loadings: P
         Scalars, or arrays that broadcast to (n, K).
     components : {"concentration"}, {"shape", "rate"} or "parameter"
         Scalars, or arrays that broadcast to (K, m).
-
-    Returns
-    -------
-    The counts, observed or drawn.
     """
-    theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
-    dims = {"event_dims": ["row", "feature"]}
-    return numpyro.sample("counts", PoissonProduct(theta, beta), obs=counts, infer=dims)
+    n, m = size
+    theta = draw("loadings", loadings, "gamma", row=n, component=rank)
+    beta = draw("components", components, "gamma", "dirichlet", "parameter", component=rank, feature=m)
+    return theta, beta
 
 
+program = poisson_product(factors)
 guide = mean_field(factors)
 augmented = with_allocations(factors)
 augmented_guide = mean_field_with_allocations(factors)
