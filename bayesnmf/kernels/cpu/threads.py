@@ -7,9 +7,10 @@ threads of Python at once, or after a fork.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from threading import Lock, Thread, get_ident
+from threading import Lock, Thread
 from typing import Any
 
 import numpy as np
@@ -63,70 +64,66 @@ def in_blocks[T](bounds: Array, work: Callable[[int, int, int], T], threads: int
     blocks = list(zip(range(len(edges) - 1), edges[:-1], edges[1:], strict=True))
     if len(blocks) == 1:
         return [work(*blocks[0])]
-    call = _Call(blocks, work)
+    call = _Call(blocks[1:], work)
     try:
         _own_helpers().ask(call, min(threads or len(blocks), len(blocks)))
-        call.run()
+        call.found[0] = work(*blocks[0])
+        call.work_on(call.blocks.pop)  # from the last one backwards
     finally:
         call.finish()
-    return call.results()
+    for error in call.errors:
+        raise error
+    return [call.found[number] for number in range(len(blocks))]
 
 
 class _Call:
-    """The blocks of one call, by number: which thread took them, and what came of them.
+    """The blocks of one call that are still to be worked on, and what came of the others, by number.
 
-    Of two threads that ask for a block at once, dict.setdefault gives it to one.
+    A helper says that it enters before it takes a block, and that it leaves after its last one: where no blocks remain,
+    and as many have left as entered, nobody works on any.
     """
 
     def __init__(self, blocks: list[tuple[int, int, int]], work: Callable[[int, int, int], Any]) -> None:
-        self.blocks, self.work = blocks, work
-        self.taken: dict[int, int] = {}
-        self.ended: dict[int, tuple[Any, BaseException | None]] = {}
-        self.signals: SimpleQueue[None] = SimpleQueue()  # one for each block that a helper ended
+        self.blocks, self.work = deque(blocks), work
+        self.found: dict[int, Any] = {}
+        self.errors: list[BaseException] = []
+        self.entered: list[None] = []  # lists, as threads append to them at once
+        self.left: list[None] = []
+        self.signals: SimpleQueue[None] = SimpleQueue()  # one for each helper that has left
 
-    def run(self) -> None:
-        """Work on the first block, and from the last one backwards on those that no helper took."""
-        me = get_ident()
-        for number in (0, *range(len(self.blocks) - 1, 0, -1)):
-            if self.taken.setdefault(number, me) == me:
-                self.ended[number] = self.work(*self.blocks[number]), None
+    def work_on(self, take: Callable[[], tuple[int, int, int]]) -> None:
+        """Work on the blocks that `take` takes, until none remain."""
+        while True:
+            try:
+                block = take()
+            except IndexError:
+                return
+            self.found[block[0]] = self.work(*block)
 
     def help(self) -> None:
         """Work on blocks that nobody took; what they raise is for the caller."""
-        me = get_ident()
-        for number in range(1, len(self.blocks)):
-            if self.taken.setdefault(number, me) == me:
-                try:
-                    self.ended[number] = self.work(*self.blocks[number]), None
-                except BaseException as error:
-                    self.ended[number] = None, error
-                self.signals.put(None)
+        self.entered.append(None)
+        try:
+            self.work_on(self.blocks.popleft)
+        except BaseException as error:
+            self.errors.append(error)
+            self.blocks.clear()
+        self.left.append(None)
+        self.signals.put(None)
 
     def finish(self) -> None:
         """Let nobody begin another block, and wait for those that helpers began; only then heed Ctrl-C or the like."""
         interrupt = None
         while True:
             try:
-                self._wait()
+                self.blocks.clear()
+                while len(self.left) < len(self.entered):
+                    self.signals.get()
                 break
             except BaseException as error:  # of a signal: nothing else is raised by waiting
                 interrupt = error
         if interrupt is not None:
             raise interrupt
-
-    def _wait(self) -> None:
-        me = get_ident()
-        begun = [number for number in range(1, len(self.blocks)) if self.taken.setdefault(number, me) != me]
-        for number in begun:
-            while number not in self.ended:
-                self.signals.get()
-
-    def results(self) -> list[Any]:
-        """Return what every block returned, or raise what one raised."""
-        for _, error in self.ended.values():
-            if error is not None:
-                raise error
-        return [self.ended[number][0] for number in range(len(self.blocks))]
 
 
 class _Helpers:
