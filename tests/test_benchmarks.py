@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 import benchmarks.__main__  # noqa: E402
-from benchmarks import anchors, data, formulas, limit, objectives, report  # noqa: E402
+from benchmarks import anchors, blocks, data, draws, formulas, limit, objectives, report, svd  # noqa: E402
 from benchmarks.__main__ import arguments, main, measure, options_of_the_command  # noqa: E402
 from benchmarks.race import Checkpoint, Run, Terms, Worker, grid  # noqa: E402
 from benchmarks.tools import TOOLS  # noqa: E402
@@ -310,3 +310,43 @@ def test_every_option_has_a_help_text() -> None:
     actions = options_of_the_command()._actions
     assert len(actions) > 10
     assert [action.dest for action in actions if not action.help] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "options", "lines"),
+    [
+        (blocks, ["--data", NAME, "--rank", "2", "--repeats", "1", "--processes", "1"], 10),
+        (draws, ["--data", NAME, "--rank", "2", "--repeats", "1"], 30),
+        (svd, ["--data", NAME, "--rank", "2", "--seeds", "1", "--repeats", "1"], 9),
+    ],
+)
+def test_our_own_code_is_measured_beside_that_of_libraries(module, options, lines, monkeypatch, capsys):
+    """Every line of the tables is there, and every number in them is one."""
+    monkeypatch.setattr(sys, "argv", ["benchmark", *options])
+    monkeypatch.setattr(draws, "DRAWS", 10)
+    monkeypatch.setattr(blocks, "LEAST", 0.0)
+    module.main()
+    printed = capsys.readouterr().out
+    assert len(printed.splitlines()) == lines
+    assert "nan" not in printed
+
+
+@pytest.mark.parametrize("blocks_of_rows", [1, 2, 9])
+def test_blocks_by_an_executor_are_those_of_in_blocks(blocks_of_rows):
+    bounds = np.arange(blocks_of_rows + 1) * 3
+    ways = [way(bounds, lambda *block: block, 2) for way in (blocks.in_blocks, blocks.by_executor)]
+    assert ways[0] == ways[1]
+
+
+def test_draws_by_numpy_s_functions_on_our_streams_are_those_of_their_laws():
+    """Means within 5 errors, of every law and way."""
+    moments = {
+        "gamma": lambda a: (a, a),
+        "poisson": lambda a: (a, a),
+        "binomial": lambda n, p: (n * p, n * p * (1 - p)),
+    }
+    for name, given in (*draws.GAMMA, *draws.BINOMIAL, *draws.POISSON):
+        mean, variance = moments[name](*given)
+        for way, draw in enumerate(draws.LAWS[name]):
+            found = draws._sum_of(draw, len(given))(draws.begun(way, 3), 20_000, *given) / 20_000
+            assert abs(found - mean) < 5 * np.sqrt(variance / 20_000), (name, given, way)

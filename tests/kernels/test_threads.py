@@ -197,6 +197,21 @@ def test_a_fork_has_threads_of_its_own():
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
+def test_the_interpreter_ends_where_a_helper_s_start_was_interrupted():
+    """A thread that nobody knows of holds up the end unless it is a daemon; those of concurrent.futures are none."""
+    code = (
+        "import threading, numpy as np; from bayesnmf.kernels.cpu.threads import in_blocks\n"
+        "start = threading.Thread.start\n"
+        "def interrupted(thread): start(thread); raise KeyboardInterrupt\n"
+        "threading.Thread.start = interrupted\n"
+        "try: in_blocks(np.arange(3), lambda *_: None)\n"
+        "except KeyboardInterrupt: print('heard')"
+    )
+    given = {"env": os.environ | {"NUMBA_NUM_THREADS": "2"}, "timeout": 60, "check": True}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, **given)
+    assert (done.stdout, done.stderr) == ("heard\n", "")
+
+
 def test_the_interpreter_ends_cleanly():
     """With helpers that wait; with blocks at the very end; from a thread that outlives the main one."""
     code = (

@@ -35,10 +35,9 @@ def _by_inversion(state: Array, mean: float) -> float:
 @compiled_on_disk(nogil=True)
 def _by_rejection(state: Array, mean: float) -> float:
     """Draw by transformed rejection, PTRS (Hörmann 1993), for means of at least `INVERTED`."""
-    spread, log_mean = math.sqrt(mean), math.log(mean)
+    spread = math.sqrt(mean)
     b = 0.931 + 2.53 * spread
     a = -0.059 + 0.02483 * b
-    log_inverse_alpha = math.log(1.1239 + 1.1328 / (b - 3.4))
     v_r = 0.9277 - 3.6224 / (b - 2.0)
     while True:
         u = uniform(state) - 0.5
@@ -49,7 +48,9 @@ def _by_rejection(state: Array, mean: float) -> float:
             return k
         if k < 0 or (us < 0.013 and v > us):
             continue
-        if math.log(v) + log_inverse_alpha - math.log(a / (us * us) + b) <= k * log_mean - mean - math.lgamma(k + 1.0):
+        # These logarithms are not taken beforehand: most draws were accepted above.
+        height = math.log(v) + math.log(1.1239 + 1.1328 / (b - 3.4)) - math.log(a / (us * us) + b)
+        if height <= k * math.log(mean) - mean - math.lgamma(k + 1.0):
             return k
 
 

@@ -55,10 +55,6 @@ def _binomial_by_rejection(state: Array, count: int, p: float) -> int:
     a = -0.0873 + 0.0248 * b + 0.01 * p
     centre = count * p + 0.5
     v_r = 0.92 - 4.2 / b
-    alpha = (2.83 + 5.1 / b) * spread
-    log_odds = math.log(p / (1.0 - p))
-    mode = math.floor((count + 1) * p)
-    at_mode = _stirling_tail(mode) + _stirling_tail(count - mode)
     while True:
         u = uniform(state) - 0.5
         v = uniform(state)
@@ -68,17 +64,19 @@ def _binomial_by_rejection(state: Array, count: int, p: float) -> int:
             return int(k)
         if k < 0 or k > count:
             continue
-        v = math.log(v * alpha / (a / (us * us) + b))
+        # What follows is not computed beforehand: most draws were accepted above.
+        alpha = (2.83 + 5.1 / b) * spread
+        mode = math.floor((count + 1) * p)
         bound = (
             (mode + 0.5) * math.log((mode + 1.0) / (count - mode + 1.0))
             + (count + 1.0) * math.log((count - mode + 1.0) / (count - k + 1.0))
             + (k + 0.5) * math.log((count - k + 1.0) / (k + 1.0))
-            + (k - mode) * log_odds
-            + at_mode
+            + (k - mode) * math.log(p / (1.0 - p))
+            + (_stirling_tail(mode) + _stirling_tail(count - mode))
             - _stirling_tail(k)
             - _stirling_tail(count - k)
         )
-        if v <= bound:
+        if math.log(v * alpha / (a / (us * us) + b)) <= bound:
             return int(k)
 
 

@@ -7,9 +7,10 @@ layers must not be entered by two Python threads at once, or after a fork.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from threading import Lock, Thread, get_ident
+from threading import Lock, Thread
 from typing import Any
 
 import numpy as np
@@ -64,70 +65,66 @@ def in_blocks[T](bounds: Array, work: Callable[[int, int, int], T], threads: int
     blocks = list(zip(range(len(edges) - 1), edges[:-1], edges[1:], strict=True))
     if len(blocks) == 1:
         return [work(*blocks[0])]
-    call = _Call(blocks, work)
+    call = _Call(blocks[1:], work)
     try:
         _own_helpers().ask(call, min(threads or len(blocks), len(blocks)))
-        call.run()
+        call.found[0] = work(*blocks[0])
+        call.work_on(call.blocks.pop)  # from the last one backwards
     finally:
         call.finish()
-    return call.results()
+    for error in call.errors:
+        raise error
+    return [call.found[number] for number in range(len(blocks))]
 
 
 class _Call:
-    """The blocks of one call: which thread took each of them, and its result.
+    """The blocks of one call that nobody has taken yet, and the results of the others by number.
 
-    If two threads ask for the same block at once, `dict.setdefault` gives it to only one of them.
+    A helper records that it enters before it takes a block, and that it leaves after its last one. If no blocks remain
+    and as many helpers have left as have entered, no block is being worked on.
     """
 
     def __init__(self, blocks: list[tuple[int, int, int]], work: Callable[[int, int, int], Any]) -> None:
-        self.blocks, self.work = blocks, work
-        self.taken: dict[int, int] = {}
-        self.ended: dict[int, tuple[Any, BaseException | None]] = {}
-        self.signals: SimpleQueue[None] = SimpleQueue()  # one entry for each block that a helper finished
+        self.blocks, self.work = deque(blocks), work
+        self.found: dict[int, Any] = {}
+        self.errors: list[BaseException] = []
+        self.entered: list[None] = []  # lists, as threads append to them at once
+        self.left: list[None] = []
+        self.signals: SimpleQueue[None] = SimpleQueue()  # one for each helper that has left
 
-    def run(self) -> None:
-        """Work on the first block, then backwards from the last one on those that no helper has taken."""
-        me = get_ident()
-        for number in (0, *range(len(self.blocks) - 1, 0, -1)):
-            if self.taken.setdefault(number, me) == me:
-                self.ended[number] = self.work(*self.blocks[number]), None
+    def work_on(self, take: Callable[[], tuple[int, int, int]]) -> None:
+        """Work on the blocks that `take` returns, until none remain."""
+        while True:
+            try:
+                block = take()
+            except IndexError:
+                return
+            self.found[block[0]] = self.work(*block)
 
     def help(self) -> None:
         """Work on blocks that nobody has taken; store their exceptions for the caller."""
-        me = get_ident()
-        for number in range(1, len(self.blocks)):
-            if self.taken.setdefault(number, me) == me:
-                try:
-                    self.ended[number] = self.work(*self.blocks[number]), None
-                except BaseException as error:
-                    self.ended[number] = None, error
-                self.signals.put(None)
+        self.entered.append(None)
+        try:
+            self.work_on(self.blocks.popleft)
+        except BaseException as error:
+            self.errors.append(error)
+            self.blocks.clear()
+        self.left.append(None)
+        self.signals.put(None)
 
     def finish(self) -> None:
         """Start no more blocks, wait for those that helpers began, and only then raise Ctrl-C or another signal."""
         interrupt = None
         while True:
             try:
-                self._wait()
+                self.blocks.clear()
+                while len(self.left) < len(self.entered):
+                    self.signals.get()
                 break
             except BaseException as error:  # raised by a signal: waiting raises nothing else
                 interrupt = error
         if interrupt is not None:
             raise interrupt
-
-    def _wait(self) -> None:
-        me = get_ident()
-        begun = [number for number in range(1, len(self.blocks)) if self.taken.setdefault(number, me) != me]
-        for number in begun:
-            while number not in self.ended:
-                self.signals.get()
-
-    def results(self) -> list[Any]:
-        """Return the result of every block, or raise the exception of one that failed."""
-        for _, error in self.ended.values():
-            if error is not None:
-                raise error
-        return [self.ended[number][0] for number in range(len(self.blocks))]
 
 
 class _Helpers:
