@@ -14,7 +14,7 @@ import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, Start
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
-from bayesnmf.fitting.closed_form import _steps, batching_of, schedule_of
+from bayesnmf.fitting.closed_form import batching_of, schedule_of, steps_of
 from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.fitting.problems import draws_problem, point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Progress, ascend
@@ -156,7 +156,7 @@ def run(counts: Counts, options: Any, job: Job, show: Progress | None, ready: Ca
     schedule = schedule_of(options)
     if ready is not None:
         ready()
-    ascend(problem, states.pop(), schedule, _steps(problem, options, schedule), progress=show)
+    ascend(problem, states.pop(), schedule, steps_of(problem, options, schedule), progress=show)
 
 
 def gibbs(job: Job, clock: Clock) -> None:

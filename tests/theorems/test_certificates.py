@@ -152,7 +152,7 @@ def test_a_cut_says_what_it_left_out():
 def test_a_cut_fit_is_its_own_q_of_what_is_left(model):
     study = study_of(digits().rows(slice(60)), effort=Effort(cells=500))
     whole = study.fit(study.counts, model, "vi", bayesnmf.VI(max_iter=5, tol=0))
-    cut = study.part.of_fit(whole)
+    cut = study.part.restrict_fit(whole)
     rows, features, _ = study.part
     for side, at in (("loadings", rows), ("components", np.s_[:, features])):
         name = "shape" if (model, side) == ("gamma_poisson", "loadings") else "concentration"
