@@ -9,31 +9,9 @@ the VI of [P] 34–36. The density is that of the `poisson` model, whose factors
 loadings are integrated over.
 """
 
-import jax
-
 from .augmentation import mean_field, mean_field_with_allocations, with_allocations, with_expected_allocations
-from .factors import Prior, draw
 from .likelihood import poisson_product
-
-
-def factors(*, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> tuple[jax.Array, jax.Array]:
-    """Sample θ (n, K) and β (K, m).
-
-    Parameters
-    ----------
-    size : (n, m)
-    rank : int
-        Number of components K.
-    loadings : {"shape", "rate"}
-        Scalars, or arrays that broadcast to (n, K).
-    components : {"concentration"}, {"shape", "rate"} or "parameter"
-        Scalars, or arrays that broadcast to (K, m).
-    """
-    n, m = size
-    theta = draw("loadings", loadings, "gamma", row=n, component=rank)
-    beta = draw("components", components, "gamma", "dirichlet", "parameter", component=rank, feature=m)
-    return theta, beta
-
+from .poisson import factors
 
 program = poisson_product(factors)
 guide = mean_field(factors)

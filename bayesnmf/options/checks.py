@@ -7,6 +7,7 @@ from typing import Any
 
 from bayesnmf.checks import check_choice, check_count, check_flag, check_nonnegative, check_positive, make_plain, shown
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
+from bayesnmf.options.schedules import SCHEDULES
 from bayesnmf.priors import Priors
 
 STARTS = ("race", "svd", "descent", "random")
@@ -19,7 +20,7 @@ def check_coordinate_ascent(options: Any) -> None:
     if options.start is not None:
         check_start(options.start, STARTS)
     if options.schedule is not None:
-        check_choice(options.schedule, "schedule", ("joint", "alternating"))
+        check_choice(options.schedule, "schedule", SCHEDULES)
     check_choice(options.order, "order", ("loadings", "components"))
     if options.sweeps is not None:
         check_count(options.sweeps, "sweeps")

@@ -15,6 +15,7 @@ from bayesnmf.fitting.closed_form import fit_of_ascent
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
 from bayesnmf.options import METHODS, Method
+from bayesnmf.options.schedules import SCHEDULES, UpdateOrder
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -71,3 +72,15 @@ def test_an_added_method_is_drawn_and_compared(few_steps):
 def test_options_of_another_method_are_refused(few_steps):
     with pytest.raises(TypeError, match=r"options must be bayesnmf\.FewSteps"):
         bayesnmf.fit(COUNTS, rank=K, method=few_steps.method, options=MAP())
+
+
+def test_an_added_schedule_is_followed(monkeypatch):
+    """The components first, then the loadings: what order="components" does under the alternating schedule."""
+    monkeypatch.setitem(SCHEDULES, "reversed", UpdateOrder(lambda sweeps: [(1, False), (0, True)], one_side=False))
+    plain = {"algorithm": "em", "start": "svd", "extrapolate": False, "max_iter": 5, "tol": 0}
+    fits = [
+        bayesnmf.fit(COUNTS, rank=K, method="map", seed=0, options=MAP(**plain, **stated))
+        for stated in ({"schedule": "reversed"}, {"schedule": "alternating", "order": "components"})
+    ]
+    np.testing.assert_allclose(fits[0].trace, fits[1].trace, rtol=1e-12)
+    np.testing.assert_allclose(fits[0].components, fits[1].components, rtol=1e-10)

@@ -21,6 +21,7 @@ from bayesnmf.inference.ascent.kkt import kkt_residual
 from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
 from bayesnmf.inference.status import Status
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
+from bayesnmf.options.schedules import SCHEDULES
 
 Progress = Callable[..., None]
 
@@ -72,7 +73,7 @@ class Schedule:
     @property
     def visited(self) -> Sides:
         """Whose totals are taken at an iterate: those that a step begins with, and KKT residuals ask for."""
-        first_alone = self.kind == "alternating" and self.order == "loadings" and self.kkt_tol is None
+        first_alone = SCHEDULES[self.kind].one_side and self.order == "loadings" and self.kkt_tol is None
         return "loadings" if first_alone else "both"
 
 
@@ -124,17 +125,15 @@ def update(problem: Problem, state: State, side: str, totals: Totals) -> State:
 
 def step(problem: Problem, state: State, totals: Totals, schedule: Schedule) -> State:
     """Update both sides once, given the allocation step at `state`, whose totals are used up."""
-    if schedule.kind == "joint" and schedule.sweeps == 1:
+    rule = SCHEDULES[schedule.kind]
+    moves = rule.moves(schedule.sweeps)
+    if not any(fresh for _, fresh in moves):
         for each in state:
             each.forget()
-    for position, side in enumerate(schedule.sides):
-        alternating = schedule.kind == "alternating"
-        needed: Any = side if alternating else "both"
-        if position == 1 and alternating:
-            totals = allocate(problem, state, schedule.threads, needed)
-        for _ in range(schedule.sweeps - 1 if position == 0 or alternating else 0):
-            state = update(problem, state, side, totals)
-            totals = allocate(problem, state, schedule.threads, needed)
+    for place, fresh in moves:
+        side: Any = schedule.sides[place]
+        if fresh:
+            totals = allocate(problem, state, schedule.threads, side if rule.one_side else "both")
         state = update(problem, state, side, totals)
     return state
 
