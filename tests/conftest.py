@@ -2,11 +2,20 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+# Most of the time of tests of NUTS, SVI and fits on a device goes into compiling. Without optimisation it takes a third
+# as long (`.ci/run` runs the long tests with it); and programs that are compiled are kept on disk, by what they are made
+# of, for all processes of this run and of later ones.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 # How long examples take is a property of the machine and of what else runs on it.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])

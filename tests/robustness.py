@@ -92,7 +92,7 @@ def run(name: str, out: Path, arguments: list[str]) -> dict[str, str]:
     """Run the tests under one condition; return the first line of the message of each that failed."""
     slug = "".join(letter if letter.isalnum() else "_" for letter in name)
     report, margins = out / f"{slug}.xml", out / f"{slug}.json"
-    words = ["-p", "rounding", "-n", "0", "-q", "--tb=short", f"--junitxml={report}", *arguments]
+    words = ["-p", "rounding", "-n", "0", "-q", "-m", "", "--tb=short", f"--junitxml={report}", *arguments]
     settings = {**environment(name, out), "BAYESNMF_MARGINS": str(margins)}
     if "BAYESNMF_PERTURB" in settings and "-k" not in arguments:
         words += ["-k", f"not ({' or '.join(OF_THE_START_ITSELF)})"]

@@ -20,7 +20,7 @@ QUICK = plain_vi(max_iter=60, threads=1)
 OPTIONS = {
     "map": plain_map(max_iter=60, threads=1),
     "vi": QUICK,
-    "gibbs": Gibbs(chains=2, draws=60, warmup=100, threads=1),
+    "gibbs": Gibbs(start="random", chains=2, draws=60, warmup=100, threads=1),
 }
 
 every_model = pytest.mark.parametrize("model", MODELS)

@@ -21,9 +21,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.Conve
 
 N, M, K = 15, 8, 2
 OPTIONS = {
-    "map": MAP(max_iter=100, threads=1),
-    "vi": VI(max_iter=100, threads=1),
-    "gibbs": Gibbs(chains=2, warmup=30, draws=20, threads=1),
+    "map": MAP(start="svd", max_iter=100, threads=1),
+    "vi": VI(start="svd", max_iter=100, threads=1),
+    "gibbs": Gibbs(start="random", chains=2, warmup=30, draws=20, threads=1),
 }
 
 every_model = pytest.mark.parametrize("model", MODELS)

@@ -28,10 +28,11 @@ every_model = pytest.mark.parametrize("model", MODELS)
 
 N, M, K = 30, 12, 2
 METHODS = ("map", "vi", "gibbs")
+# Starts that need no race of several, which takes most of the time of fits as small as these.
 OPTIONS = {
-    "map": MAP(threads=1),
-    "vi": VI(threads=1),
-    "gibbs": Gibbs(chains=2, warmup=100, draws=50, threads=1),
+    "map": MAP(start="svd", threads=1),
+    "vi": VI(start="svd", threads=1),
+    "gibbs": Gibbs(start="random", chains=2, warmup=100, draws=50, threads=1),
     "svi": SVI(max_iter=100),
     "nuts": NUTS(chains=1, warmup=10, draws=10),
 }
@@ -217,8 +218,7 @@ def test_runs_from_other_starts_find_the_same_components_here(compared):
     labels = []
     result = run(("map", "gibbs"), dispersed=False, progress=lambda label, *_: labels.append(label))
     assert "cosine_other_start" not in result.table
-    raced = "map gamma_poisson, race of 16 starts"
-    assert set(labels) == {raced, "map gamma_poisson", "gibbs gamma_poisson", "scoring"}
+    assert set(labels) == {"map gamma_poisson", "gibbs gamma_poisson", "scoring"}
     assert not any("another start" in caution for caution in result.cautions)
 
 
@@ -232,7 +232,7 @@ def test_other_starts_are_random_and_of_another_seed(monkeypatch):
         return plain(*arguments, **settings)
 
     monkeypatch.setattr(running, "fit", noted)
-    run(("vi", "gibbs"), seed=5)
+    run(("vi", "gibbs"), seed=5, options={**OPTIONS, "gibbs": replace(OPTIONS["gibbs"], start="fit")})
     assert [(method, seed) for method, seed, _ in asked] == [("vi", 5), ("gibbs", 5), ("vi", 6), ("gibbs", 6)]
     first, other = asked[1][2], asked[3][2]
     assert (first.start, other.start) == ("fit", "random")
@@ -245,7 +245,7 @@ def test_other_starts_are_random_and_of_another_seed(monkeypatch):
 
 
 def test_short_chains_and_unfinished_ascents_are_cautioned_against():
-    options = {"map": MAP(max_iter=3), "gibbs": Gibbs(chains=2, warmup=0, draws=10)}
+    options = {"map": MAP(start="svd", max_iter=3), "gibbs": Gibbs(start="random", chains=2, warmup=0, draws=10)}
     result = run(("map", "gibbs"), options=options, dispersed=False)
     map_, *gibbs = result.cautions
     assert map_ == "map did not converge: all 3 iterations done; raise max_iter or tol in bayesnmf.MAP(...)"
@@ -260,7 +260,7 @@ def test_short_chains_and_unfinished_ascents_are_cautioned_against():
 
 @pytest.mark.parametrize(("chains", "draws"), [(2, 3), (1, 1), (1, 4)])
 def test_too_few_draws_to_judge_are_cautioned_against(chains, draws):
-    options = {"gibbs": Gibbs(chains=chains, warmup=5, draws=draws)}
+    options = {"gibbs": Gibbs(start="random", chains=chains, warmup=5, draws=draws)}
     result = run(("gibbs",), options=options, dispersed=False)
     assert result.table.loc["gibbs", "max_r_hat"] == np.inf
     assert result.table.loc["gibbs", "min_ess"] == 0
@@ -276,7 +276,7 @@ def test_divergences_are_cautioned_against(compared):
 
 
 def test_good_chains_need_no_caution():
-    options = {"gibbs": Gibbs(chains=2, warmup=200, draws=1_500, threads=1)}
+    options = {**OPTIONS, "gibbs": Gibbs(start="random", chains=2, warmup=200, draws=1_500, threads=1)}
     result = run(("map", "vi", "gibbs"), rank=1, options=options, dispersed=False)
     assert result.cautions == []
     assert not result.interrupted
@@ -421,7 +421,7 @@ def test_held_out_fractions_are_as_asked():
         (TypeError, r"options must be bayesnmf.VI\(...\) for method='vi': found MAP", {"options": {"vi": MAP()}}),
     ],
 )
-def test_settings_are_checked(error, rule, settings):
+def test_settings_that_make_no_sense_are_refused(error, rule, settings):
     with pytest.raises(error, match=rule):
         Settings(**settings)
 
@@ -496,7 +496,7 @@ def test_options_are_the_given_ones_then_those_of_compare_then_those_of_the_meth
 @pytest.mark.parametrize("counts", [np.zeros((5, 4)), np.full((6, 1), 5), np.full((1, 4), 5), np.eye(6)])
 def test_degenerate_counts_are_compared_without_warnings(counts, model):
     """Warnings are errors: nothing divides by nothing, and what does not exist is missing."""
-    options = {**OPTIONS, "gibbs": Gibbs(chains=2, warmup=10, draws=10, threads=1)}
+    options = {**OPTIONS, "gibbs": Gibbs(start="random", chains=2, warmup=10, draws=10, threads=1)}
     result = run(METHODS, counts, model, options=options, dispersed=False)
     held_out = result.split.thinned.total > 0  # else there is nothing to score
     assert (np.isfinite(result.table[["heldout_thinned", "coverage90"]].to_numpy(float)) == held_out).all()
@@ -527,7 +527,9 @@ def interrupted(methods, label, after=2, **settings):
 
 
 def test_ctrl_c_in_the_second_method_leaves_both_and_no_more(tmp_path):
-    result = interrupted(("map", "vi", "gibbs"), "vi gamma_poisson, race of 16 starts", out=tmp_path)
+    options = {**OPTIONS, "vi": VI(threads=1)}
+    label = "vi gamma_poisson, race of 16 starts"
+    result = interrupted(("map", "vi", "gibbs"), label, out=tmp_path, options=options)
     assert list(result.fits) == list(result.table.index) == ["map", "vi"]
     assert result.fits["vi"].status.reason == "interrupted"
     assert result.fits["vi"].status.iterations <= 2
@@ -557,13 +559,13 @@ def test_ctrl_c_while_the_start_of_chains_is_sought_leaves_the_fits_before(monke
         return replace(fitted, status=fitted.status._replace(converged=False, reason="interrupted"))
 
     monkeypatch.setattr(chains, "fit_closed_form", stopped)
-    result = run(("map", "gibbs"))
+    result = run(("map", "gibbs"), options={**OPTIONS, "gibbs": replace(OPTIONS["gibbs"], start="fit")})
     assert list(result.fits) == ["map"]
     assert "gibbs is left out: interrupted before it had a result" in result.cautions
 
 
 def test_ctrl_c_while_chains_draw_keeps_the_draws_there_are():
-    options = {"map": MAP(), "gibbs": Gibbs(chains=1, warmup=10, draws=1_000, threads=1)}
+    options = {**OPTIONS, "gibbs": Gibbs(start="random", chains=1, warmup=10, draws=1_000, threads=1)}
     result = interrupted(("map", "gibbs"), "gibbs gamma_poisson", after=60, options=options)
     assert list(result.fits) == ["map", "gibbs"]
     assert 40 <= result.fits["gibbs"].posterior.draws <= 50

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from smallfits import COUNTS, K, M, N, quietly
+from smallfits import COUNTS, K, M, N, fit, quietly
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, plots
@@ -16,7 +16,7 @@ from bayesnmf.results.record import trace_of_kept
 
 pytestmark = quietly
 
-FEW = {"chains": 2, "draws": 100, "warmup": 50, "threads": 1}
+FEW = {"start": "random", "chains": 2, "draws": 100, "warmup": 50, "threads": 1}
 NEARLY = Priors(Gamma(1.0, np.linspace(0.1, 0.1 + 1e-12, K)), Dirichlet(1.0))  # components are not matched
 
 
@@ -181,7 +181,7 @@ def test_everything_that_uses_draws_works_on_those_kept(small_memory, tmp_path):
     assert bayesnmf.predictive_checks(found, 20).draws == 20
     assert len(found.summary(rows=[found.row_names[0]])) == K + 1
     assert len(plots.chains(found)) > 0
-    agreement = bayesnmf.posterior_agreement({"gibbs": found, "vi": bayesnmf.fit(COUNTS, "dirichlet_gamma", K, seed=0)})
+    agreement = bayesnmf.posterior_agreement({"gibbs": found, "vi": fit("dirichlet_gamma")})
     assert agreement.reference == "gibbs"
 
 
@@ -198,7 +198,7 @@ def test_an_interrupted_run_keeps_what_it_has(small_memory):
     assert np.all(np.isfinite(found.moments["components_sd"]))
 
 
-def test_what_is_refused():
+def test_more_draws_than_memory_holds_and_unknown_words_are_refused():
     counts = np.ones((2, 2))
     huge = {"chains": 4, "draws": 10**9}
     with pytest.raises(ValueError, match=r"the draws of gibbs .*Gibbs\(keep='moments'\)"):

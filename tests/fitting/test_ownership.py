@@ -17,7 +17,7 @@ pytestmark = quietly
 X = COUNTS.to_numpy()
 N, M = X.shape
 K = 3
-QUICK = VI(max_iter=5, threads=1)
+QUICK = VI(start="svd", max_iter=5, threads=1)
 
 
 def test_work_in_place_on_the_matrix_changes_no_fit():
@@ -81,7 +81,8 @@ def test_a_fit_that_is_started_from_keeps_nothing_else_of_it(method):
     model = "dirichlet_gamma" if method == "bld" else "gamma_poisson"
     kind = {"gibbs": Gibbs, "nuts": NUTS, "svi": SVI, "map": MAP, "vi": VI, "bld": BLD}[method]
     few = {"draws": 4, "warmup": 4, "chains": 1} if method in ("gibbs", "nuts") else {"max_iter": 3}
-    first = bayesnmf.fit(X, model, K, "bld" if method == "bld" else "vi", seed=0)
+    made_by = ("bld", BLD(start="random", max_iter=5)) if method == "bld" else ("vi", QUICK)
+    first = bayesnmf.fit(X, model, K, made_by[0], seed=0, options=made_by[1])
     posterior, multipliers = first.estimate, first.multipliers
     fit = bayesnmf.fit(X, model, K, method, seed=0, options=kind(start=first, **few))
     gone = weakref.ref(first)

@@ -150,6 +150,7 @@ def wrong_sweep(problem, state, rng, fault):
     return State(new.loadings, update_components(problem, exposed_to, B).components)
 
 
+@pytest.mark.long
 @proper_entries
 def test_sweeps_leave_the_joint_distribution_as_it_is(entry):
     scores = geweke_scores(entry, right_sweep, seed=12)
@@ -158,6 +159,7 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(entry):
     assert abs(scores[worst]) < LARGEST_Z, scores
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
@@ -168,13 +170,13 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(entry):
         ("dirichlet_poisson", "expected instead of drawn"),
     ],
 )
-def test_the_test_finds_faults(name, fault):
+def test_a_sweep_with_a_fault_changes_the_joint_distribution(name, fault):
     # Four times the sweeps: at 4,000 the old exposure of doubly_gamma shows as 5.4 errors, between 4.3 and 6.5.
     scores = geweke_scores(entry_of(name), partial(wrong_sweep, fault=fault), seed=13, steps=4 * STEPS)
     assert max(abs(score) for score in scores.values()) > 1.3 * LARGEST_Z, scores
 
 
-def test_the_same_harness_without_a_fault_passes():
+def test_a_sweep_without_the_fault_leaves_the_joint_distribution_as_it_is():
     """The harness of the faults itself has none."""
     scores = geweke_scores(entry_of("doubly_gamma"), partial(wrong_sweep, fault=None), seed=14)
     assert max(abs(score) for score in scores.values()) < LARGEST_Z
@@ -194,9 +196,10 @@ def mean_and_error(draws):
     return draws.mean(axis=(0, 1)), array_stats.mcse(draws, chain_axis=0, draw_axis=1)
 
 
+@pytest.mark.long
 @brief
 @pytest.mark.parametrize("name", ["poisson", "doubly_gamma", "dirichlet_poisson", "dirichlet_gamma-asymmetric"])
-def test_gibbs_and_nuts_agree(name):
+def test_gibbs_and_nuts_agree_on_rates_and_log_joint(name):
     entry = entry_of(name)
     counts = plain_counts(seed=4, size=(12, 8))
     counts[3] = 0
@@ -226,8 +229,7 @@ def test_nuts_works_after_arviz_was_imported():
 
 
 @brief
-def test_nuts_and_fractions():
-    """NUTS takes what Gibbs must refuse."""
+def test_nuts_takes_fractions_and_gibbs_refuses_them():
     counts = plain_counts(size=(5, 5)) + 0.5
     options = {"priors": entry_of("doubly_gamma").priors((5, 5), 2), "chains": 2, "draws": 5, "warmup": 5}
     fit, again = (bayesnmf.fit(counts, "gamma_poisson", 2, "nuts", seed=1, options=NUTS(**options)) for _ in range(2))
@@ -240,7 +242,7 @@ def test_nuts_and_fractions():
 
 # --- chains -----------------------------------------------------------------------------------------
 
-FEW = {"chains": 2, "draws": 6, "warmup": 2}
+FEW = {"chains": 2, "draws": 6, "warmup": 2, "start": "random"}
 
 
 def run(entry, counts, *, seed=3, rank=2, priors=None, progress=False, **settings):
@@ -262,8 +264,7 @@ def same(one, two):
 
 @brief
 @every_entry
-def test_draws(entry):
-    """Shapes, positivity, means, and the log joint of each draw."""
+def test_draws_are_positive_with_their_means_and_log_joints(entry):
     counts = nasty_counts()
     fit = run(entry, counts, rank=3)
     n, m = counts.shape
@@ -298,6 +299,16 @@ def test_draws_follow_the_seed_and_nothing_else(entry):
 
 
 @brief
+@over([entry_of(name) for name in ("gamma_poisson", "dirichlet_poisson", "dirichlet_gamma")])
+def test_chains_from_a_fit_follow_the_seed_and_nothing_else(entry):
+    """The race of starts and the fit that they start from too."""
+    counts = nasty_counts()
+    one = run(entry, counts, threads=1, start="fit")
+    same(one, run(entry, counts, threads=THREADS, start="fit"))
+    assert not np.any(parts(one)["trace"] == parts(run(entry, counts, seed=4, start="fit"))["trace"])
+
+
+@brief
 def test_a_single_chain_does_not_depend_on_threads():
     counts = nasty_counts(size=(60, 20))
     entry = entry_of("gamma_poisson")
@@ -320,7 +331,7 @@ def test_warm_up_and_thinning_keep_what_they_say():
 
 @brief
 @pytest.mark.parametrize("start", ["fit", "random"])
-def test_starts_of_chains_differ(start):
+def test_chains_start_at_different_states(start):
     counts, entry = plain_counts(), entry_of("doubly_gamma-asymmetric")
     first = run(entry, counts, warmup=0, draws=1, chains=3, start=start).posterior.loadings[:, 0]
     assert len(np.unique(first[:, 0, 0])) == 3
@@ -345,7 +356,7 @@ BLOCKS = np.kron(np.eye(3), np.full((6, 4), 20.0)) + np.random.default_rng(0).po
 
 
 @brief
-def test_chains_are_aligned():
+def test_components_of_all_chains_come_in_one_order():
     """Three clear components: from random starts chains find them in different orders, and are brought into one."""
     priors = Priors(Gamma(1.0, 0.1), Dirichlet(0.5))
     fit = run(entry_of("gamma_poisson"), BLOCKS, priors=priors, rank=3, chains=4, draws=50, warmup=100, start="random")
@@ -386,7 +397,7 @@ def test_random_starts_do_need_aligning():
         (Dirichlet(1.0), Dirichlet([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]), False),
     ],
 )
-def test_exchangeable(loadings, components, alike):
+def test_components_are_exchangeable_where_no_prior_tells_them_apart(loadings, components, alike):
     assert exchangeable(Priors(loadings, components)) == alike
 
 

@@ -39,7 +39,7 @@ def fit(model="gamma_poisson", method="vi", **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bayesnmf.ConvergenceWarning)
         if method != "gibbs":
-            options = {"max_iter": 40, "threads": 1, **options}  # figures need no converged fit
+            options = {"start": "svd", "max_iter": 40, "threads": 1, **options}  # figures need no converged fit
         made = {"map": bayesnmf.MAP, "vi": bayesnmf.VI, "gibbs": bayesnmf.Gibbs}[method](**options)
         return bayesnmf.fit(simulate(), model, RANK, method, seed=3, options=made)
 
@@ -211,8 +211,8 @@ def edge_case(name):
 def test_awkward_fits_are_drawn_without_a_warning(name):
     counts, rank = edge_case(name)
     options = {
-        "map": bayesnmf.MAP(max_iter=5, threads=1),
-        "vi": bayesnmf.VI(max_iter=5, threads=1),
+        "map": bayesnmf.MAP(start="svd", max_iter=5, threads=1),
+        "vi": bayesnmf.VI(start="svd", max_iter=5, threads=1),
         "bld": bayesnmf.BLD(max_iter=3, start="random", threads=1),
         "gibbs": bayesnmf.Gibbs(chains=2, draws=10, warmup=2, start="random", threads=1),
     }

@@ -12,7 +12,7 @@ import bayesnmf
 from bayesnmf import NUTS, Gibbs
 from bayesnmf.priors.specification import MODELS
 
-OPTIONS = {"gibbs": Gibbs(chains=2, draws=100, warmup=50, threads=1), "nuts": NUTS(chains=2, draws=60, warmup=50)}
+OPTIONS = {"gibbs": Gibbs(start="random", chains=2, draws=100, warmup=50, threads=1), "nuts": NUTS(chains=2, draws=60, warmup=50)}
 COMPONENTS = {"var_names": ["components"], "coords": {"component": [0], "feature": [0, 3]}}
 LOADINGS = {"var_names": ["loadings"], "coords": {"row": [1], "component": [1]}}
 PLOTS = [
@@ -50,7 +50,7 @@ def closed():
 
 
 @every_fit
-def test_numbers(model, method, capsys):
+def test_every_diagnostic_is_finite_and_names_every_entry(model, method, capsys):
     drawn = tree(model, method)
     sizes = {"loadings": (6, 2), "components": (2, 5)} | ({"scale": (6,)} if model == "dirichlet_gamma" else {})
     for diagnose in (az.rhat, az.ess, az.mcse):
@@ -78,7 +78,7 @@ def drawn_on_figures():
 
 
 @every_fit
-def test_plots(model, method):
+def test_every_plot_draws_something(model, method):
     drawn = tree(model, method)
     for name in PLOTS:
         getattr(az, name)(drawn, **COMPONENTS)

@@ -129,6 +129,7 @@ def test_a_fit_saved_before_parameters_were_judged_is_judged_when_read():
     assert mixing_of(replace(fit, diagnostics={})) == {}  # of `transform`
 
 
+@pytest.mark.long
 def test_mutation_counts_that_do_not_mix_are_said_not_to():
     """The log joint of these chains mixes (R-hat 1.01), and the components are in different modes."""
     counts = real_counts("pcawg_breast_sbs96")

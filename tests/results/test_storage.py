@@ -87,7 +87,7 @@ def test_other_methods_keep_their_options(method, options, tmp_path):
 
 @pytest.mark.parametrize("suffix", [".nc", ".zarr"])
 def test_single_precision_and_fractions_are_kept(suffix, tmp_path):
-    fitted = fit("dirichlet_gamma", counts=COUNTS + 0.25, options=VI(max_iter=5, threads=1, dtype="float32"))
+    fitted = fit("dirichlet_gamma", counts=COUNTS + 0.25, options=VI(start="svd", max_iter=5, threads=1, dtype="float32"))
     loaded = round_trip(fitted, tmp_path / f"fit{suffix}")
     assert same(fitted, loaded)
     assert loaded.counts.dtype == loaded.loadings.dtype == np.float32
@@ -102,7 +102,7 @@ def test_single_precision_and_fractions_are_kept(suffix, tmp_path):
     ],
 )
 def test_priors_are_kept(priors, tmp_path):
-    fitted = fit(options=VI(priors=priors, max_iter=3, threads=1))
+    fitted = fit(options=VI(start="svd", priors=priors, max_iter=3, threads=1))
     loaded = round_trip(fitted, tmp_path / "fit.nc")
     assert same(fitted.priors.loadings, loaded.priors.loadings)
     assert same(fitted.estimate, loaded.estimate)

@@ -43,7 +43,7 @@ def test_fits_without_draws_are_left_alone():
     assert draws_within(fit("gamma_poisson", "vi"), 1) == 1
 
 
-def test_tables_of_factors():
+def test_tables_of_factors_hold_means_and_standard_deviations():
     names = [f"component {k}" for k in range(K)]
     sds = [f"{name} sd" for name in names]
     q = fit("dirichlet_gamma", "vi")
@@ -65,7 +65,7 @@ def test_tables_of_factors():
 @pytest.mark.parametrize("draws", ["thinned", "all"])
 def test_comparisons_leave_few_draws_unless_all_are_asked_for(draws, tmp_path, monkeypatch):
     monkeypatch.setattr(thinned, "__defaults__", (20_000,))
-    options = {"gibbs": Gibbs(chains=2, draws=100, warmup=20, threads=1)}
+    options = {"gibbs": Gibbs(start="random", chains=2, draws=100, warmup=20, threads=1)}
     settings = Settings(withhold=0.0, options=options, dispersed=False, draws=draws)
     found = compare(COUNTS, rank=K, methods=("gibbs",), settings=settings, out=tmp_path)
     assert found.fits["gibbs"].posterior.draws == 100
