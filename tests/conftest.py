@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 # Most of the time of tests of NUTS, SVI and fits on a device goes into compiling. Without optimisation it takes a third
-# as long (`.ci/run` runs the long tests with it); and programs that are compiled are kept on disk, by what they are made
-# of, for all processes of this run and of later ones.
+# as long (`.ci/run` runs the long tests with it); and what is compiled is kept on disk, under a digest of all that it
+# is made of, for every process of this run and of later ones.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")

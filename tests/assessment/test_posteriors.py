@@ -47,14 +47,20 @@ OPTIONS = {
     "map": MAP(basis="log", threads=1),
     "vi": VI(tol=1e-9, threads=1),
     "svi": SVI(max_iter=500, learning_rate=0.02),
+    "gibbs": Gibbs(chains=2, warmup=200, draws=800, thin=4),
+    "nuts": NUTS(chains=2, warmup=100, draws=200),
+}
+LONG = {
     "gibbs": Gibbs(chains=2, warmup=200, draws=800, thin=10),
     "nuts": NUTS(chains=2, warmup=300, draws=2000),
 }
+WITH_NUTS = ("gamma_poisson", "dirichlet_gamma")  # of short chains, for what does not depend on the model
 
 
 @cache
 def fits(model):
-    return {method: fit(model, method, options) for method, options in OPTIONS.items()}
+    methods = [method for method in OPTIONS if method != "nuts" or model in WITH_NUTS]
+    return {method: fit(model, method, OPTIONS[method]) for method in methods}
 
 
 @cache
@@ -65,9 +71,11 @@ def agreement(model):
 # --- the posteriors -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @every_model
 def test_gibbs_and_nuts_agree_within_monte_carlo_error(model):
-    table = agreement(model).table.loc["nuts"]
+    both = {method: fit(model, method, options) for method, options in LONG.items()}
+    table = bayesnmf.posterior_agreement(both, reference="gibbs", truth=drawn(model)).table.loc["nuts"]
     assert table["min_ess"].min() > 100  # or it says nothing; two models, four seeds each: above 350
     # Entries hang together: by chance the ratio exceeds 2 as one z score exceeds 2 if all move as one, 2.5 in 1 of 80;
     # 12 of them here, of fixed seeds.
@@ -138,7 +146,7 @@ def test_error_by_chance_is_that_of_q_where_draws_are_independent():
     assert row["difference"] == pytest.approx(0, abs=1e-12)  # the same q and the same seed
 
 
-def test_labels_are_matched():
+def test_the_order_of_components_changes_nothing():
     """Components in another order change nothing, and of Gamma components the scale changes nothing."""
     made = {"gibbs": fits("poisson")["gibbs"], "vi": relabel(fits("poisson")["vi"], np.array([1, 0]))}
     table = bayesnmf.posterior_agreement(made, truth=drawn("poisson")).table.loc["vi"]
@@ -168,7 +176,7 @@ def test_points_take_part_with_their_means_alone():
     assert table.loc["loadings", "sd_ratio"] > 0
 
 
-def test_empty_rows_and_columns():
+def test_entries_of_empty_rows_are_left_out():
     """The loadings of an empty row are 0 given its total: such entries are left out."""
     counts = drawn("dirichlet_poisson").counts.matrix.toarray()
     counts[3], counts[:, 5] = 0, 0
@@ -215,8 +223,8 @@ def test_components_under_each_others_priors_are_told():
     assert any("truth's in another order" in caution for caution in truth)
 
 
-def test_text_and_files(tmp_path):
-    found = agreement("poisson")
+def test_the_text_names_everything_and_is_saved_beside_the_table(tmp_path):
+    found = agreement("dirichlet_gamma")
     text = repr(found)
     assert "truth in" in text
     assert "90 %" in text
@@ -317,7 +325,7 @@ def test_figure_of_agreement_shows_means_and_sds():
         plots.posterior_agreement({**made, "vi": replace(made["vi"], counts=others())})
 
 
-def test_scatter_of_loadings():
+def test_a_scatter_shows_means_and_intervals_of_loadings():
     made = fits("dirichlet_gamma")
     pair = {"gibbs": made["gibbs"], "vi": relabel(made["vi"], np.array([1, 0])), "map": made["map"]}
     axes = plots.loadings_scatter(pair, interval=0.8)

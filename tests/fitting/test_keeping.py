@@ -30,7 +30,7 @@ def small_memory(monkeypatch):
 
 
 def fitted(model="gamma_poisson", **options):
-    return bayesnmf.fit(COUNTS, model, K, "gibbs", seed=0, options=Gibbs(**FEW, **options))
+    return bayesnmf.fit(COUNTS, model, K, "gibbs", seed=0, options=Gibbs(**{**FEW, **options}))
 
 
 @pytest.mark.parametrize("collapsed", [False, True])
@@ -116,7 +116,7 @@ def test_auto_says_once_what_is_kept_and_how_long_it_takes(small_memory):
 
 def test_the_status_is_that_of_all_draws_not_of_those_kept(small_memory):
     """Ten draws a chain would have R-hat and effective sample sizes of their own, far worse than those of a hundred."""
-    found = fitted("dirichlet_gamma", keep="moments")
+    found = fitted("dirichlet_gamma", keep="moments", start="fit")
     sides = [found.moments[f"{side}_r_hat"].ravel() for side in ("loadings", "components", "scale")]
     own = found.diagnostics["r_hat_log_joint"]
     assert found.diagnostics["max_r_hat"] == max(np.nanmax(np.concatenate(sides)), own)

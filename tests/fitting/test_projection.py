@@ -317,8 +317,11 @@ NAMED = pd.DataFrame(COUNTS, [f"old{i}" for i in range(N)], [f"gene{j}" for j in
 
 @cache
 def named_fit(method="vi"):
-    options = {"vi": plain_vi(max_iter=20, threads=1), "gibbs": Gibbs(start="random", chains=1, warmup=5, draws=5, threads=1)}[method]
-    return bayesnmf.fit(NAMED, rank=K, method=method, seed=0, options=options)
+    options = {
+        "vi": plain_vi(max_iter=20, threads=1),
+        "gibbs": Gibbs(start="random", chains=1, warmup=5, draws=5, threads=1),
+    }
+    return bayesnmf.fit(NAMED, rank=K, method=method, seed=0, options=options[method])
 
 
 @pytest.mark.parametrize("method", ["vi", "gibbs"])

@@ -12,7 +12,10 @@ import bayesnmf
 from bayesnmf import NUTS, Gibbs
 from bayesnmf.priors.specification import MODELS
 
-OPTIONS = {"gibbs": Gibbs(start="random", chains=2, draws=100, warmup=50, threads=1), "nuts": NUTS(chains=2, draws=60, warmup=50)}
+OPTIONS = {
+    "gibbs": Gibbs(start="random", chains=2, draws=100, warmup=50, threads=1),
+    "nuts": NUTS(chains=2, draws=60, warmup=50),
+}
 COMPONENTS = {"var_names": ["components"], "coords": {"component": [0], "feature": [0, 3]}}
 LOADINGS = {"var_names": ["loadings"], "coords": {"row": [1], "component": [1]}}
 PLOTS = [

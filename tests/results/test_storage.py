@@ -87,7 +87,8 @@ def test_other_methods_keep_their_options(method, options, tmp_path):
 
 @pytest.mark.parametrize("suffix", [".nc", ".zarr"])
 def test_single_precision_and_fractions_are_kept(suffix, tmp_path):
-    fitted = fit("dirichlet_gamma", counts=COUNTS + 0.25, options=VI(start="svd", max_iter=5, threads=1, dtype="float32"))
+    options = VI(start="svd", max_iter=5, threads=1, dtype="float32")
+    fitted = fit("dirichlet_gamma", counts=COUNTS + 0.25, options=options)
     loaded = round_trip(fitted, tmp_path / f"fit{suffix}")
     assert same(fitted, loaded)
     assert loaded.counts.dtype == loaded.loadings.dtype == np.float32

@@ -83,7 +83,7 @@ def run_nuts(
     firsts = [{name: value[c] for name, value in starts.items()} for c in range(options.chains)]
     shapes = shapes_of((keys[0], firsts[0], traced))
     schedule = (options.warmup, options.target_accept, options.max_tree_depth)
-    compiled = _compile(program, fixed, shapes, schedule, jax.config.jax_enable_x64)
+    compiled = compiled_chain(program, fixed, shapes, schedule, jax.config.jax_enable_x64)
     states = [compiled.init(key, first, traced) for key, first in zip(keys, firsts, strict=True)]
     block = partial(compiled.stride, traced)
     stop = threading.Event()
@@ -107,7 +107,7 @@ class _Compiled(NamedTuple):
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def _compile(
+def compiled_chain(
     program: Callable[..., Any], fixed: Fixed, shapes: Any, schedule: tuple[int, float, int], _doubles: bool
 ) -> _Compiled:
     """Compile both for arguments of the given shapes; the schedule is warm-up, acceptance and depth."""

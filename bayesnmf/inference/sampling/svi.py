@@ -46,7 +46,7 @@ def run_svi(
     """
     traced, fixed = split_arguments(arguments)
     schedule = (options.max_iter, options.learning_rate, options.particles)
-    run = _build(programs, fixed, shapes_of(traced), schedule, jax.config.jax_enable_x64)
+    run = jitted_climb(programs, fixed, shapes_of(traced), schedule, jax.config.jax_enable_x64)
     state = run.init(jax.random.key(seed), start, traced)
     bounds: list[Array] = []
     interrupted = False
@@ -77,7 +77,7 @@ class _Functions(NamedTuple):
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def _build(
+def jitted_climb(
     programs: Programs, fixed: Fixed, _shapes: Any, schedule: tuple[int, float, int], _doubles: bool
 ) -> _Functions:
     """Return functions that compile on first use, one set for arguments of each shape."""
