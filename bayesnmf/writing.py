@@ -35,7 +35,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         _check_may_replace(target)
         yield temporary
-        _put(temporary, target)
+        put(temporary, target)
     except OSError as error:
         kind = PermissionError if isinstance(error, PermissionError) else OSError
         refused = kind(f"cannot write {path}: {error}; check free space and permissions")
@@ -78,7 +78,7 @@ def _check_may_replace(target: Path) -> None:
         raise PermissionError(f"{target} is write-protected")
 
 
-def _put(temporary: Path, target: Path) -> None:
+def put(temporary: Path, target: Path) -> None:
     """Move a complete file or folder to its place; move an older folder aside first, and back if the move fails."""
     if temporary.is_file():
         _settle(temporary, target)

@@ -24,7 +24,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu import allocation
-from bayesnmf.kernels.cpu.threads import in_blocks, pieces
+from bayesnmf.kernels.cpu.threads import block_count, in_blocks
 from benchmarks.data import ROOT, read
 from benchmarks.limit import seconds_of
 
@@ -32,7 +32,7 @@ THREADS = 2
 LEAST = 0.005  # seconds of calls timed together
 LOOPS = (0.0, 1e-4, 1e-3)  # seconds of a whole call
 WHEN = 5e-5, 3.5e-4  # seconds after the first call has begun, about when a thread is being started
-SIZES = (THREADS, pieces(THREADS))
+SIZES = (THREADS, block_count(THREADS))
 
 
 @cache

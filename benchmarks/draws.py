@@ -77,7 +77,7 @@ LAWS = {  # by way
         _gamma(distributions.random_standard_gamma),
     ),
     "binomial": (
-        sampling._binomial,
+        sampling.binomial,
         inlined(lambda generator, number, p: generator.binomial(number, p)),
         inlined(lambda state, number, p: _numpy_binomial(state, number, p)),
     ),
@@ -94,7 +94,9 @@ def begun(way: int, seed: int) -> Any:
     return np.random.Generator(np.random.PCG64(seed)) if way == 1 else np.array([seed], dtype=np.uint64)
 
 
-def _sum_of(draw: Any, parameters: int) -> Any:
+def sum_of(draw: Any, parameters: int) -> Any:
+    """Return what adds up many draws of a law with so many parameters."""
+
     @compiled
     def of_one(state: Any, draws: int, a: float) -> float:
         total = 0.0
@@ -124,7 +126,7 @@ def print_draws(repeats: int) -> None:
     threads = ("1 thread", "2 threads")
     print("| ns a draw | " + " | ".join(f"{way}, {number}" for number in threads for way in WAYS) + " |")
     print("|---|" + "--:|" * 6)
-    sums = {name: [_sum_of(draw, 1 + (name == "binomial")) for draw in laws] for name, laws in LAWS.items()}
+    sums = {name: [sum_of(draw, 1 + (name == "binomial")) for draw in laws] for name, laws in LAWS.items()}
 
     def alone(name: str, way: int, given: tuple[Any, ...], seed: int = 1) -> float:
         state = begun(way, seed)
@@ -218,8 +220,8 @@ def _gammas_by_generator(shape: Array, generator: Any, first: int, last: int, ou
 def loops() -> list[tuple[Any, Any]]:
     """Return what draws the allocations of rows, and the Gammas of rows, by way."""
     random = inlined(lambda generator: generator.random())
-    by_generator = _multinomials("generator", uniform=random, _binomial=LAWS["binomial"][1])
-    row = _multinomials("numpy", _binomial=LAWS["binomial"][2])
+    by_generator = _multinomials("generator", uniform=random, binomial=LAWS["binomial"][1])
+    row = _multinomials("numpy", binomial=LAWS["binomial"][2])
     numpy_s = compiled(with_globals(sampling._draw_allocations.py_func, "draw_allocations_numpy", _draw_row=row))
     return [
         (sampling._draw_allocations, _gammas(LAWS["gamma"][0])),

@@ -53,7 +53,7 @@ def perturb_starts():
 
         return changed
 
-    states._shared_out = moved(states._shared_out)
+    states.shared_out = moved(states.shared_out)
     from_data.positive_factors = moved(from_data.positive_factors)
     problems.given_start = moved(problems.given_start)
 

@@ -348,5 +348,5 @@ def test_draws_by_numpy_s_functions_on_our_streams_are_those_of_their_laws():
     for name, given in (*draws.GAMMA, *draws.BINOMIAL, *draws.POISSON):
         mean, variance = moments[name](*given)
         for way, draw in enumerate(draws.LAWS[name]):
-            found = draws._sum_of(draw, len(given))(draws.begun(way, 3), 20_000, *given) / 20_000
+            found = draws.sum_of(draw, len(given))(draws.begun(way, 3), 20_000, *given) / 20_000
             assert abs(found - mean) < 5 * np.sqrt(variance / 20_000), (name, given, way)

@@ -86,7 +86,7 @@ def full(*_):
 
 def test_without_room_the_table_is_printed_and_older_files_stay(capsys, counts, tmp_path, monkeypatch):
     monkeypatch.setitem(running.DEFAULTS, "map", MAP(max_iter=5, threads=1))
-    monkeypatch.setattr(writing, "_put", full)
+    monkeypatch.setattr(writing, "put", full)
     out_folder = tmp_path / "out"
     (out_folder / "fits").mkdir(parents=True)
     for name in ("compare.nc", "table.csv", "fits/map.nc"):
@@ -105,7 +105,7 @@ def test_without_room_the_table_is_printed_and_older_files_stay(capsys, counts, 
 
 def test_identities_are_printed_where_their_table_has_no_room(capsys, counts, tmp_path, monkeypatch):
     monkeypatch.setattr("bayesnmf.theorems.statements.equivalences", lambda *_, **__: Equivalences((), "a title"))
-    monkeypatch.setattr(writing, "_put", full)
+    monkeypatch.setattr(writing, "put", full)
     (tmp_path / "table.csv").write_text("older")
     code, out, err = run(capsys, "equivalences", counts, "--csv", tmp_path / "table.csv", "--quiet")
     assert code == 2
@@ -121,7 +121,7 @@ def test_a_calibration_without_room_leaves_the_older_file(tmp_path, monkeypatch)
     )  # fmt: skip
     found.save(tmp_path / "c.csv")
     before = (tmp_path / "c.csv").read_bytes()
-    monkeypatch.setattr(writing, "_put", full)
+    monkeypatch.setattr(writing, "put", full)
     with pytest.raises(OSError, match="cannot write"):
         found.save(tmp_path / "c.csv")
     assert (tmp_path / "c.csv").read_bytes() == before

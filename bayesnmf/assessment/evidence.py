@@ -174,7 +174,7 @@ def log_evidence(
     if method == "exact":
         return _evidence_by_enumeration(data, rank, sides)
     check_visits(data.total, rank * particles * runs, MOST_VISITS)
-    bound = _variational_bound(data, model, rank, Priors(*sides))
+    bound = variational_bound(data, model, rank, Priors(*sides))
     return _average(_run_all(data, rank, sides, particles, np.random.SeedSequence(seed).spawn(runs)), particles, bound)
 
 
@@ -204,7 +204,7 @@ def _why_unknown(logs: np.ndarray, mean: float, bound: float) -> str:
     return ""
 
 
-def _variational_bound(data: Counts, model: str, rank: int, priors: Priors) -> float:
+def variational_bound(data: Counts, model: str, rank: int, priors: Priors) -> float:
     """Return `elbo_marginal` of a closed-form fit, minus four standard errors and its rounding error."""
     marginal = elbo_marginal(closed_form_fit(Job(data, model, rank, "vi", 0, VI(priors=priors), lambda *_: None)))
     return marginal.mean - 4 * marginal.se - ROUNDING * abs(marginal.mean)

@@ -53,7 +53,7 @@ def fit_closed_form(job: Job) -> FitRecord:
     problem = point_or_mean_field(job.counts, job.options)
     device = first_gpu() if job.options.device == "gpu" else None
     with _limited(job.options.threads):
-        best, diagnostics = best_of(job, partial(_climb, job, problem, device))
+        best, diagnostics = best_of(job, partial(climb_from, job, problem, device))
         best = _finished(job, best)
     if best.residuals:
         diagnostics |= {"kkt_residual": best.residuals[-1]}
@@ -96,7 +96,7 @@ def _limited(threads: int | None) -> AbstractContextManager[Any]:
     return threadpool_limits(int(threads))  # it knows no integers of NumPy
 
 
-def _climb(job: Job, problem: Problem, device: Any, start: Any, rng: np.random.Generator, label: str) -> Ascent:
+def climb_from(job: Job, problem: Problem, device: Any, start: Any, rng: np.random.Generator, label: str) -> Ascent:
     """Run the algorithm that the options name from one start; on the host where `device` is None."""
     options: MAP | VI = job.options
     schedule = schedule_of(options)

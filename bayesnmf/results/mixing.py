@@ -106,7 +106,7 @@ def r_hat_and_ess(draws: Array, threads: int | None = None) -> tuple[Array, Arra
     def judge(first: int) -> None:
         if not stop.is_set():
             block = flat[:, :, first : first + size]
-            r_hat[first : first + size], ess[first : first + size] = _judged(np.moveaxis(block, 2, 0))
+            r_hat[first : first + size], ess[first : first + size] = judge_entries(np.moveaxis(block, 2, 0))
 
     if length >= FEWEST_DRAWS and entries:
         tasks = [partial(judge, first) for first in range(0, entries, size)]
@@ -116,8 +116,8 @@ def r_hat_and_ess(draws: Array, threads: int | None = None) -> tuple[Array, Arra
     return r_hat.reshape(draws.shape[2:]), ess.reshape(draws.shape[2:])
 
 
-def _judged(draws: Array) -> tuple[Array, Array]:
-    """R-hat and effective sample size of entries (entries, chains, draws)."""
+def judge_entries(draws: Array) -> tuple[Array, Array]:
+    """Return the R-hat and the effective sample size of entries (entries, chains, draws)."""
     scores, folded = normal_scores(_split(draws))
     ess = _effective(scores)
     if draws.shape[1] == 1:

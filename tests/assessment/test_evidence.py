@@ -187,7 +187,7 @@ def test_runs_that_disagree_warn_that_the_estimate_is_too_low():
 
 def test_runs_that_agree_below_the_bound_have_no_standard_error(monkeypatch):
     """Two particles may agree on what is far too low."""
-    monkeypatch.setattr(front_door, "_variational_bound", lambda *given: -1.0)
+    monkeypatch.setattr(front_door, "variational_bound", lambda *given: -1.0)
     with pytest.warns(bayesnmf.ConvergenceWarning, match="nats, is below the bound of a variational fit, -1.0; the"):
         result = log_evidence(COUNTS, priors=CASES["gamma_poisson"], rank=2, seed=0)
     assert result.se == np.inf
@@ -285,7 +285,7 @@ def test_an_interrupted_estimate_keeps_the_finished_runs(monkeypatch):
 def test_pieces_of_a_pass_estimate_what_the_whole_pass_does(tokens_at_once, monkeypatch):
     asked = {"rank": 2, "priors": CASES["gamma_poisson"], "particles": 20, "runs": 2, "seed": 0}
     whole = log_evidence(COUNTS, **asked)
-    monkeypatch.setattr(particles_module, "piece", lambda _: tokens_at_once)
+    monkeypatch.setattr(particles_module, "tokens_at_once", lambda _: tokens_at_once)
     np.testing.assert_allclose(log_evidence(COUNTS, **asked).estimates, whole.estimates, rtol=1e-14)
 
 

@@ -68,10 +68,19 @@ def alarm_after(calls):
     return progress, seen
 
 
+OTHERS = set()  # threads of other tests in this process, which may stay
+
+
+@pytest.fixture(autouse=True)
+def _threads_of_other_tests():
+    OTHERS.clear()
+    OTHERS.update(threading.enumerate())
+
+
 def threads_end():
     """Whether chains end: one that is only just being started may have a sweep to do."""
     deadline = time.monotonic() + 10
-    while running := any("ThreadPool" in thread.name for thread in threading.enumerate()):
+    while running := any("ThreadPool" in thread.name for thread in set(threading.enumerate()) - OTHERS):
         if time.monotonic() > deadline:
             break
         time.sleep(0.01)
@@ -191,7 +200,7 @@ def test_ctrl_c_while_chains_are_judged_keeps_their_draws(monkeypatch, place):
 
 
 def test_judging_many_entries_is_left_within_a_block(monkeypatch):
-    judged, real = [], mixing._judged
+    judged, real = [], mixing.judge_entries
 
     def one_block(draws):
         judged.append(None)
@@ -200,7 +209,7 @@ def test_judging_many_entries_is_left_within_a_block(monkeypatch):
         time.sleep(0.01)
         return real(draws)
 
-    monkeypatch.setattr(mixing, "_judged", one_block)
+    monkeypatch.setattr(mixing, "judge_entries", one_block)
     monkeypatch.setattr(mixing, "BLOCK", 40)
     with pytest.raises(KeyboardInterrupt):
         mixing.r_hat_and_ess(np.random.default_rng(0).normal(size=(2, 20, 2_000)), threads=2)
@@ -246,14 +255,14 @@ def test_a_stride_of_any_length_gives_what_a_scan_does():
 
 def test_ctrl_c_in_the_last_moment_of_threads_is_not_lost(monkeypatch):
     """One block is judged, and has begun: nothing ends early, and what calls must know all the same."""
-    real = mixing._judged
+    real = mixing.judge_entries
 
     def signalled(draws):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.2)
         return real(draws)
 
-    monkeypatch.setattr(mixing, "_judged", signalled)
+    monkeypatch.setattr(mixing, "judge_entries", signalled)
     with pytest.raises(KeyboardInterrupt):
         mixing.r_hat_and_ess(np.random.default_rng(0).normal(size=(2, 20, 3)))
 
@@ -298,7 +307,7 @@ def test_ctrl_c_before_the_first_iterate_is_passed_on(monkeypatch):
 
 
 def test_kept_strides_hold_no_more_than_their_steps():
-    found = bayesnmf.inference.sampling.nuts._run_threads(
+    found = bayesnmf.inference.sampling.nuts.run_threads(
         lambda state, length: (state, {"site": np.arange(10.0)}), [None], 3, threading.Event(), lambda _: None
     )
     assert [part["site"].size for part in found[0]] == [1, 2]

@@ -108,12 +108,12 @@ def test_without_total_rows_the_posterior_is_that_of_the_rows_seen():
 
 
 def test_blocks_are_cut_into_batches_in_order():
-    one = learned(COUNTS, blocks=1)
-    eight = MinibatchVI("gamma_poisson", RANK, seed=0, options=options(priors=one.priors), total_rows=400)
-    assert one.steps == 8
-    eight._begin(eight._checked(COUNTS))  # the same start; then the same batches, one by one
-    for block in np.array_split(COUNTS, 8):
+    one, eight = learned(COUNTS, blocks=1), learned(COUNTS, blocks=1)
+    assert one.steps == eight.steps == 8
+    one.partial_fit(COUNTS)
+    for block in np.array_split(COUNTS, 8):  # the same batches, one by one
         eight.partial_fit(block)
+    assert one.steps == eight.steps == 16
     np.testing.assert_allclose(eight.components, one.components, rtol=1e-12)
 
 

@@ -101,7 +101,7 @@ def test_pieces_of_a_sweep_draw_what_the_whole_sweep_does(tokens_at_once, monkey
     priors = Gamma(np.linspace(0.2, 2.0, 11)[:, None] * [1, 2, 3], 0.1), Dirichlet(0.3)
 
     def drawn(at_once):
-        monkeypatch.setattr(urn_module, "piece", lambda _: at_once)
+        monkeypatch.setattr(urn_module, "tokens_at_once", lambda _: at_once)
         matrix, tokens = tokens_of(nasty_counts(), 3)
         heard = []
         for seed in range(3):

@@ -142,7 +142,7 @@ def test_where_every_bold_step_is_rejected_the_iterates_are_plain(monkeypatch):
         weights.append(weight)
         return state
 
-    monkeypatch.setattr(extrapolation, "_beyond", bad)
+    monkeypatch.setattr(extrapolation, "beyond", bad)
     bold = ascend(problem, state, schedule, extrapolated(plain_steps(schedule)))
     np.testing.assert_array_equal(bold.trace, plain.trace)
     np.testing.assert_allclose(weights, START * GROWTH * (CUT * GROWTH) ** np.arange(11), rtol=1e-12)
@@ -157,7 +157,7 @@ def test_the_weight_grows_to_its_limit_while_bold_steps_are_accepted(monkeypatch
         weights.append(weight)
         return new
 
-    monkeypatch.setattr(extrapolation, "_beyond", good)
+    monkeypatch.setattr(extrapolation, "beyond", good)
     schedule = Schedule(max_iter=20, tol=0)
     ascend(problem, state, schedule, extrapolated(plain_steps(schedule), floor))
     limit = LIMIT["parameters" if floor else "logarithms"]
@@ -199,7 +199,7 @@ def test_what_is_extrapolated_is_a_state(entry):
         problem, state = begin(options)
         here = visit(problem, state, 1)
         before = [parameters_of(side) for side in state]
-        again = extrapolation._beyond(problem, state, before, 1.0, None)
+        again = extrapolation.beyond(problem, state, before, 1.0, None)
         assert np.isclose(visit(problem, again, 1).value, here.value, rtol=1e-13)
 
 

@@ -10,7 +10,7 @@ from bayesnmf import VI, ConvergenceWarning, Dirichlet, Gamma, Priors, ScaledDir
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, visit
-from bayesnmf.inference.ascent.gradient_ascent import _gradient, _pack, _unpack, gradient_ascent
+from bayesnmf.inference.ascent.gradient_ascent import gradient_ascent, gradient_of_logs, pack, unpack
 from bayesnmf.inference.sides import parameters_of
 
 SIZE, RANK = (9, 7), 2
@@ -48,13 +48,13 @@ def test_the_gradient_is_that_of_finite_differences(entry, free):
     counts = plain_counts(size=(5, 6))
     counts[1], counts[:, 2] = 0, 0
     problem, state = begin(entry, free, counts)
-    logs = _pack(state)
+    logs = pack(state)
     logs += 0.3 * np.random.default_rng(4).normal(size=logs.shape)  # off the conditionals, where half of it is 0
 
     def bound(at):
-        return visit(problem, _unpack(problem, state, at), 1).value
+        return visit(problem, unpack(problem, state, at), 1).value
 
-    found = _gradient(visit(problem, _unpack(problem, state, logs), 1))
+    found = gradient_of_logs(visit(problem, unpack(problem, state, logs), 1))
     step = 1e-5
     expected = np.array([(bound(logs + step * e) - bound(logs - step * e)) / (2 * step) for e in np.eye(len(logs))])
     # Differences lose 1e-16 · 1e3 nats / step = 1e-8, and the third derivative times step², 1e-10 of some tens.
@@ -70,14 +70,14 @@ def test_the_gradient_is_zero_where_coordinate_ascent_stands_still(entry, free):
     problem, _ = begin(entry, free, counts)
     here = visit(problem, start_state(problem, fit, RANK, np.random.default_rng(0)), 1)
     # Path 2 stops moving at rounding of the bound, 1e-14 of 100 nats; the gradient is of the order of its root.
-    assert np.abs(_gradient(here)).max() < 1e-5
+    assert np.abs(gradient_of_logs(here)).max() < 1e-5
 
 
 @by_parameter
 @every_entry
 def test_parameters_are_unpacked_as_they_were(entry, free):
     problem, state = begin(entry, free, NASTY)
-    again = _unpack(problem, state, _pack(state))
+    again = unpack(problem, state, pack(state))
     for one, two in zip(state, again, strict=True):
         assert type(one.conditional) is type(two.conditional)
         for a, b in zip(parameters_of(one), parameters_of(two), strict=True):

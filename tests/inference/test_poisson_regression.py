@@ -325,7 +325,7 @@ def test_the_scale_of_a_component_is_the_best_of_its_priors(loadings, components
         bayesnmf.data.conversion.as_counts(NASTY), plain_map(priors=Priors(loadings, components))
     )
     moved = theta.copy(), beta.copy()
-    module._rescale(state, priors, *moved)
+    module.rescale(state, priors, *moved)
     np.testing.assert_allclose(moved[0] @ moved[1], theta @ beta, rtol=1e-12)
     if loadings.flat and components.flat:
         np.testing.assert_allclose(moved[0].mean(axis=0), moved[1].mean(axis=1), rtol=1e-12)
@@ -441,7 +441,7 @@ def test_where_a_sweep_lowers_the_objective_em_stands_in(monkeypatch):
     """A sweep has no guarantee: here one that is always worse; the iterates are those of EM."""
     priors = Priors(FLAT, Gamma(1.5, 2.0))
     monkeypatch.setattr(module, "poisson_regression", lambda matrix, loadings, *_, **__: 1e3 * loadings)
-    monkeypatch.setattr(module, "_rescale", lambda problem, priors, *both: None)
+    monkeypatch.setattr(module, "rescale", lambda problem, priors, *both: None)
     fit = run(NASTY, "poisson", priors, max_iter=10)
     em = run(NASTY, "poisson", priors, "em", schedule="alternating", max_iter=10)
     np.testing.assert_array_equal(fit.trace, em.trace)
@@ -518,7 +518,8 @@ def test_what_it_falls_back_on_is_an_em_step_though_the_totals_lent_their_memory
     before = state.loadings.matrix.copy(), state.components.matrix.copy()
     here = visit(problem, state, None, sides=schedule.visited)
     lent = [
-        np.shares_memory(*pair) for pair in zip(module._free(problem, state, here.totals), here.totals, strict=False)
+        np.shares_memory(*pair)
+        for pair in zip(module.own_factors(problem, state, here.totals), here.totals, strict=False)
     ]
     assert lent == [True, kkt_tol is not None]  # without residuals there are no totals of the components
     descent, fallback = module.regression_steps(problem, schedule, "scd")(here)

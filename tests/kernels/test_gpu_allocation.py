@@ -111,7 +111,7 @@ def test_every_cell_is_in_one_segment_of_its_row(lengths, longest, chunk):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(allocation, "LONGEST", longest)
         patch.setattr(allocation, "CHUNK", chunk * longest)
-        cells = allocation._segments(matrix, 1)
+        cells = allocation.segments(matrix, 1)
     owners, starts, ends = (np.ravel(each) for each in (cells.owners, cells.starts, cells.ends))
     assert np.all(ends - starts <= cells.length)
     assert cells.length <= longest

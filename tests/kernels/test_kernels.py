@@ -16,7 +16,7 @@ from scipy.special import gammaln
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.kernels.cpu.allocation import expected_allocations, row_blocks
 from bayesnmf.kernels.cpu.likelihood import cell_rates, poisson_loglik
-from bayesnmf.kernels.cpu.sampling import _binomial, add_multinomial, sampled_allocations
+from bayesnmf.kernels.cpu.sampling import add_multinomial, binomial, sampled_allocations
 
 # A sum of K·nnz products rounds to a few hundred units in the last place: 1e-12 in float64, 1e-4 in float32.
 EXACT = 1e-12
@@ -260,7 +260,7 @@ REJECTION = [(25, 0.5), (20, 0.5), (101, 0.1), (1_000, 0.3), (1_000, 0.97), (10*
 @njit
 def _fill(state, count, p, out):
     for i in range(len(out)):
-        out[i] = _binomial(state, count, p)
+        out[i] = binomial(state, count, p)
 
 
 def binomials(count, p, draws, seed=7):

@@ -175,7 +175,7 @@ def test_saving_again_replaces_the_older_fit(suffix, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".nc", ".zarr"])
-@pytest.mark.parametrize("place", ["to_bytes", "_put"])
+@pytest.mark.parametrize("place", ["to_bytes", "put"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("disk full")])
 def test_an_interrupted_save_leaves_the_older_fit(suffix, place, error, tmp_path, monkeypatch):
     path = tmp_path / f"fit{suffix}"
@@ -185,7 +185,7 @@ def test_an_interrupted_save_leaves_the_older_fit(suffix, place, error, tmp_path
     def interrupted(*arguments, **settings):
         raise error
 
-    if place == "_put":
+    if place == "put":
         monkeypatch.setattr(writing, place, interrupted)
     else:
         monkeypatch.setattr(xr.DataTree, "to_zarr" if suffix == ".zarr" else "to_netcdf", interrupted)

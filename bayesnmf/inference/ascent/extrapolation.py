@@ -49,7 +49,7 @@ def extrapolated(steps: Steps, floor: float | None = None) -> Steps:
         ]:
             before, previous = previous, now
             weight = min(weight * GROWTH, limit)
-            yield _beyond(here.problem, new, before, weight, floor)
+            yield beyond(here.problem, new, before, weight, floor)
             weight *= CUT
         previous = now
         yield new
@@ -58,7 +58,7 @@ def extrapolated(steps: Steps, floor: float | None = None) -> Steps:
     return further
 
 
-def _beyond(problem: Problem, new: State, before: list[tuple[Array, ...]], weight: float, floor: float | None) -> State:
+def beyond(problem: Problem, new: State, before: list[tuple[Array, ...]], weight: float, floor: float | None) -> State:
     """Return the state at new + weight × (new − before)."""
     sides = (
         (problem.loadings_prior, problem.loadings_summary),

@@ -44,14 +44,14 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
         if key not in seen:
             seen.clear()  # the line search asks for the same point twice at most
             with np.errstate(over="ignore", invalid="ignore"):  # far out the bound is not a number, and refused
-                seen[key] = visit(problem, _unpack(problem, state, logs), schedule.threads)
+                seen[key] = visit(problem, unpack(problem, state, logs), schedule.threads)
         return seen[key]
 
     def negative(logs: Array) -> tuple[float, Array]:
         place = at(logs)
         if not np.isfinite(place.value):
             return np.inf, np.zeros_like(logs)
-        gradient = _gradient(place)
+        gradient = gradient_of_logs(place)
         gradient[np.abs(gradient) < NEGLIGIBLE] = 0  # else a first step of the inverse of its length overflows
         return -place.value, -gradient
 
@@ -67,7 +67,7 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
 
     with course:
         if reach(visit(problem, state, schedule.threads)):
-            said = _climb(negative, _pack(state), keep, schedule.max_iter)
+            said = _climb(negative, pack(state), keep, schedule.max_iter)
             course.end(True, f"no step raises the objective ({said})")
     return Ascent(problem, reached, course.trace, [], course.status)
 
@@ -80,14 +80,14 @@ def _climb(negative: Callable[[Array], Any], start: Array, keep: Callable[[Array
     return found.message
 
 
-def _pack(state: State) -> Array:
-    """Logarithms of all parameters, in one vector of doubles."""
+def pack(state: State) -> Array:
+    """Return the logarithms of all parameters, in one vector of doubles."""
     tiny = np.finfo(np.float64).tiny  # components that are parameters may be 0, and then stay there
     parts = [np.log(np.maximum(each, tiny, dtype=np.float64)).ravel() for side in state for each in parameters_of(side)]
     return np.concatenate(parts)
 
 
-def _unpack(problem: Problem, like: State, logs: Array) -> State:
+def unpack(problem: Problem, like: State, logs: Array) -> State:
     """Return the state of given logarithms, of the shapes and types of `like`."""
     priors = (problem.loadings_prior, problem.components_prior)
     summaries = (problem.loadings_summary, problem.components_summary)
@@ -105,8 +105,8 @@ def _unpack(problem: Problem, like: State, logs: Array) -> State:
     return State(*sides)
 
 
-def _gradient(here: Iterate) -> Array:
-    """Gradient of the bound with respect to the logarithms of all parameters."""
+def gradient_of_logs(here: Iterate) -> Array:
+    """Return the gradient of the bound with respect to the logarithms of all parameters."""
     problem, state, totals, _ = here
     exposures = (exposure_of_loadings(state), exposure_of_components(state))
     priors = (problem.loadings_prior, problem.components_prior)

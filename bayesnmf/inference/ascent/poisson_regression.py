@@ -43,19 +43,19 @@ def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:
     by_row, by_feature = problem.counts.matrix, problem.counts.transposed
     settings: dict[str, Any] = {
         "sweeps": schedule.sweeps, "newton_steps": NEWTON_STEPS[kind], "floor": FLOOR, "threads": schedule.threads,
-        "reuse": True,  # what `_free` returns is nobody else's
+        "reuse": True,  # what `own_factors` returns is nobody else's
     }  # fmt: skip
     plain = replace(schedule, kind="alternating", sweeps=1)
 
     def steps(here: Iterate) -> Iterator[State]:
-        loadings, components = _free(problem, here.state, here.totals)
+        loadings, components = own_factors(problem, here.state, here.totals)
         priors = _gammas(problem, loadings.shape[1])
         for side in schedule.sides:
             if side == "loadings":
                 loadings = poisson_regression(by_row, loadings, components, priors[0], **settings)
             else:
                 components = poisson_regression(by_feature, components.T, loadings.T, priors[1], **settings).T
-            _rescale(problem, priors, loadings, components)
+            rescale(problem, priors, loadings, components)
         yield _carried(problem, here.state, loadings, components)
         yield step(problem, here.state, allocate(problem, here.state, schedule.threads, plain.visited), plain)
 
@@ -81,7 +81,7 @@ def _gammas(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
     return [(rows(less), rows(rate)) for less, rate in pairs]
 
 
-def _free(problem: Problem, state: State, totals: Totals) -> tuple[Array, Array]:
+def own_factors(problem: Problem, state: State, totals: Totals) -> tuple[Array, Array]:
     """Return copies of both factors on the scale of the counts, off the floor at 0; the totals lend their memory."""
     loadings, _ = split(state.loadings.value)
     if problem.loadings_prior.support != "positive":
@@ -98,7 +98,7 @@ def _free(problem: Problem, state: State, totals: Totals) -> tuple[Array, Array]
     return own[0], own[1]
 
 
-def _rescale(problem: Problem, priors: list[tuple[Array, Array]], loadings: Array, components: Array) -> None:
+def rescale(problem: Problem, priors: list[tuple[Array, Array]], loadings: Array, components: Array) -> None:
     """Move the free scales, in place, which leaves the rates or raises the likelihood.
 
     Components on the simplex: their sums go to the loadings, whose rows then take the totals of the counts, the best

@@ -87,7 +87,7 @@ def run_nuts(
     states = [compiled.init(key, first, traced) for key, first in zip(keys, firsts, strict=True)]
     block = partial(compiled.stride, traced)
     stop = threading.Event()
-    kept = _run_threads(block, states, steps, stop, lambda done: progress(done, steps * options.chains))
+    kept = run_threads(block, states, steps, stop, lambda done: progress(done, steps * options.chains))
     lengths = [min(sum(len(part["num_steps"]) for part in chain) - options.warmup, options.draws) for chain in kept]
     chains, length = most_draws(lengths)
     drawn = slice(options.warmup, options.warmup + length)
@@ -143,7 +143,7 @@ def compiled_chain(
     return _Compiled(compiled_init, jax.jit(steps).lower(given[2], state, 1).compile())
 
 
-def _run_threads(
+def run_threads(
     block: Callable[[Any, int], Any],
     states: list[Any],
     steps: int,

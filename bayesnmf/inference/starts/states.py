@@ -20,13 +20,14 @@ def random_state(problem: Problem, rank: int, rng: np.random.Generator, concentr
     """Carry conditionals given random totals: each row's (each feature's) counts shared out by Dirichlet draws."""
     counts, dtype = problem.counts, problem.counts.dtype
     loadings_total, components_total = (
-        _shared_out(totals, np.full(rank, concentration), rng).astype(dtype, copy=False)
+        shared_out(totals, np.full(rank, concentration), rng).astype(dtype, copy=False)
         for totals in (counts.row_totals, counts.feature_totals)
     )
     return state_from_totals(problem, loadings_total, components_total.T)
 
 
-def _shared_out(totals: Array, concentration: Array, rng: np.random.Generator) -> Array:
+def shared_out(totals: Array, concentration: Array, rng: np.random.Generator) -> Array:
+    """Share out totals (n,) among components at random; return what each receives, (n, K)."""
     shares = rng.dirichlet(concentration, size=len(totals))
     shares *= totals[:, None]
     return shares

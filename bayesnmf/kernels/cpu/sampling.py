@@ -81,14 +81,14 @@ def _binomial_by_rejection(state: Array, count: int, p: float) -> int:
 
 
 @compiled_on_disk(nogil=True)
-def _binomial(state: Array, count: int, p: float) -> int:
+def binomial(state: Array, count: int, p: float) -> int:
     """Draw from Binomial(count, p)."""
     if count == 0 or p <= 0.0:
         return 0
     if not p < 1.0:  # also if p is NaN, for which rejection would never end
         return count
     if p > 0.5:
-        return count - _binomial(state, count, 1.0 - p)
+        return count - binomial(state, count, 1.0 - p)
     if count * p < 10.0:
         return _binomial_by_inversion(state, count, p)
     return _binomial_by_rejection(state, count, p)
@@ -113,7 +113,7 @@ def add_many(state: Array, count: int, cumulative: Array, a: Array, b: Array) ->
     for k in range(last):
         if left == 0:
             return
-        drawn = _binomial(state, left, (cumulative[k] - passed) / (total - passed))
+        drawn = binomial(state, left, (cumulative[k] - passed) / (total - passed))
         a[k] += drawn
         b[k] += drawn
         left -= drawn

@@ -69,10 +69,11 @@ def place_cells(matrix: csr_array, transposed: csr_array, rank: int, device: Any
 
     They take as much device memory as both matrices. Call this, and use the result, under `jax.enable_x64(True)`.
     """
-    return jax.device_put(Cells(_segments(matrix, rank), _segments(transposed, rank)), device)
+    return jax.device_put(Cells(segments(matrix, rank), segments(transposed, rank)), device)
 
 
-def _segments(matrix: csr_array, rank: int) -> Segments:
+def segments(matrix: csr_array, rank: int) -> Segments:
+    """Cut the nonzeros of every row into segments of one length, in chunks for this rank."""
     rows, nnz = len(matrix.indptr) - 1, len(matrix.data)
     indptr = matrix.indptr.astype(np.int32 if nnz < 2**30 else np.int64)
     length = min(1 << max(int(np.ceil(np.log2(max(nnz, 1) / (4 * rows)))), 0), LONGEST)
