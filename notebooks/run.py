@@ -1,13 +1,16 @@
 """Execute notebooks from top to bottom; with --write, save the outputs.
 
-Call ``python notebooks/run.py [--write] [NAME …]``, where a NAME is the beginning of a file name, as in ``05``. By
-default all notebooks are run, as in CI: it fails on the first cell that raises or warns. It prints seconds, and whether
-a notebook took more than 60, or all together more than 360; this is no failure, since machines differ.
+Call ``python notebooks/run.py [--write] [--jobs N] [NAME …]``, where a NAME is the beginning of a file name, as in
+``05``. By default all notebooks are run, as in CI, two at a time where there are two cores; with --write one after the
+other, since they print seconds. It fails if a cell raises or warns. It prints seconds, and whether a notebook took more
+than 60, or all together more than 360; this is no failure, since machines differ.
 """
 
 import argparse
+import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import nbformat
@@ -53,13 +56,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="beginning of a file name, as in 05; all by default")
     parser.add_argument("--write", action="store_true", help="write the outputs into the notebooks")
+    parser.add_argument("--jobs", type=int, metavar="N", help="notebooks that are run at a time")
     asked = parser.parse_args()
-    total = 0.0
-    for path in chosen(asked.names):
-        seconds = execute(path, asked.write)
-        report(path.name, seconds, LONGEST)
-        total += seconds
-    report("together", total, LONGEST_TOGETHER)
+    jobs = asked.jobs or (1 if asked.write else min(2, os.cpu_count() or 1))
+    started = time.perf_counter()
+    with ThreadPoolExecutor(jobs) as pool:
+        running = {pool.submit(execute, path, asked.write): path for path in chosen(asked.names)}
+        try:
+            for done in as_completed(running):
+                report(running[done].name, done.result(), LONGEST)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # what has not begun is not run
+            raise
+    report("together", time.perf_counter() - started, LONGEST_TOGETHER)
     return 0
 
 

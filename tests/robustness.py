@@ -46,8 +46,8 @@ CONDITIONS = {
 OF_THE_START_ITSELF = (
     "test_every_statement_holds_and_says_what_it_needs",
     "test_it_prints_in_120_columns_and_saves",
-    "test_digits_hold",
-    "test_odd_shapes",
+    "test_every_statement_holds_on_digits",
+    "test_every_statement_holds_on_odd_shapes",
     "test_fractions_skip_what_needs_whole_numbers",
     "test_it_fails_where_something_is_wrong_and_only_there",
     "test_a_wrong_exposure_is_found",

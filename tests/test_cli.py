@@ -101,7 +101,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_bad_files(capsys, tmp_path, case):
+def test_files_that_are_not_counts_are_refused(capsys, tmp_path, case):
     *source, rule = FILES[case]
     name, content = source[0](tmp_path) if callable(source[0]) else source
     path = tmp_path / name
@@ -146,7 +146,7 @@ def test_a_bad_list_of_names_beside_the_file(capsys, tmp_path):
         (r"methods must name at least one, and none twice: found \['map', 'map'\]", ("--methods", "map,map")),
     ],
 )
-def test_bad_arguments(capsys, good, tmp_path, rule, words):
+def test_arguments_that_make_no_sense_are_refused(capsys, good, tmp_path, rule, words):
     refused(capsys, rule, good, "--out", tmp_path / "out", "--quiet", *words)
 
 
@@ -230,7 +230,7 @@ def test_words_are_refused_before_anything_heavy_is_loaded():
 # --- as a user runs it --------------------------------------------------------------------------------
 
 
-def test_there_is_no_traceback(tmp_path):
+def test_errors_are_printed_without_a_traceback(tmp_path):
     """Of the command itself, in a process of its own, with nothing in between."""
     done = subprocess.run(
         [sys.executable, "-m", "bayesnmf.cli", "compare", str(tmp_path / "nowhere.csv"), "--out", str(tmp_path)],
@@ -277,7 +277,7 @@ def test_the_command_is_installed():
     assert scripts["bayesnmf"] == "bayesnmf.cli:main"
 
 
-def test_success(capsys, good, tmp_path):
+def test_a_comparison_writes_its_files_and_prints_its_table(capsys, good, tmp_path):
     out = tmp_path / "deep" / "out"
     code, told, err = run(
         capsys, good, "--model", "gamma_poisson", "--rank", "2", "--methods", "map, vi", "--seed", "3", "--out", out,
@@ -463,7 +463,7 @@ def test_an_equivalence_that_does_not_hold_has_an_exit_code(capsys, good, monkey
     assert " NO " in out
 
 
-def test_equivalences_after_ctrl_c(capsys, good, monkeypatch):
+def test_equivalences_print_what_there_is_after_ctrl_c(capsys, good, monkeypatch):
     def stop(_):
         raise KeyboardInterrupt
 
@@ -482,7 +482,7 @@ def test_equivalences_after_ctrl_c(capsys, good, monkeypatch):
         ("--seed must be at least 0: found -1", ("--seed", "-1")),
     ],
 )
-def test_bad_words_of_equivalences(capsys, good, rule, words):
+def test_words_that_equivalences_does_not_know_are_refused(capsys, good, rule, words):
     code, out, err = run_command(capsys, "equivalences", good, *words)
     assert (code, out, err) == (2, "", f"bayesnmf: error: {rule}\n")
 

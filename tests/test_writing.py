@@ -90,7 +90,7 @@ def test_devices_are_written_to_and_stay(tmp_path):
     assert Path("/dev/full").is_char_device()
 
 
-def test_a_folder_is_tried(tmp_path):
+def test_trying_a_folder_leaves_nothing_in_it(tmp_path):
     try_folder(tmp_path)
     assert os.listdir(tmp_path) == []
     with pytest.raises(OSError, match="No such file"):

@@ -104,7 +104,7 @@ def test_switches_are_counted_exactly():
     assert alone == {"label_switches": 0.0, "ambiguous_draws": 0.0}
 
 
-def test_switches_among_three_components():
+def test_a_cycle_of_three_components_counts_as_switches():
     """A cycle of three, which no swap makes."""
     profiles = np.eye(3) + 0.05
     orders = np.array([[[0, 1, 2], [1, 2, 0], [1, 2, 0], [0, 1, 2], [0, 2, 1]]])
@@ -341,7 +341,7 @@ def test_what_predictive_checks_refuse():
         bayesnmf.predictive_checks(small(), 5).worst("columns")
 
 
-def test_figures_of_checks():
+def test_figures_of_checks_show_p_values_and_shares_outside():
     found = bayesnmf.predictive_checks(chains_of(2), 100)
     axes = plots.predictive_checks(found)
     assert len(axes) == 8

@@ -87,7 +87,7 @@ def test_thinning_is_reproducible_and_keeps_names():
 
 
 @pytest.mark.parametrize(("withhold", "aside"), [(0.1, 2), (0.2, 3), (0.5, 8), (0.99, 14), (0.01, 0), (0.0, 0)])
-def test_samples_set_aside(withhold, aside):
+def test_as_many_samples_are_set_aside_as_were_asked_for(withhold, aside):
     values = simulate() + 1
     names = np.array([f"s{i}" for i in range(N)])
     counts = replace(counts_of(values), row_names=names)

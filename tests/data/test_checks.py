@@ -91,20 +91,20 @@ def test_other_dtypes_are_refused(dtype):
 # --- options --------------------------------------------------------------------------------------
 
 
-def test_fractional_counts():
+def test_fractions_are_refused_where_counts_must_be_whole():
     check_integer_counts(as_counts([[1, 2]]), "method='gibbs'", "round them")
     with pytest.raises(ValueError, match=r"counts must be whole numbers for method='gibbs': found 1.5 at row 1"):
         check_integer_counts(as_counts([[1, 2], [0, 1.5]]), "method='gibbs'", "round them")
 
 
-def test_counts_beyond_exact_whole_numbers():
+def test_counts_beyond_exact_whole_numbers_are_refused():
     """Gibbs took them for something else in silence."""
     check_integer_counts(as_counts([[2.0**53]]), "method='gibbs'", "round them")
     with pytest.raises(ValueError, match=r"counts must be at most 2\*\*53 for method='gibbs': found 1e\+19; divide"):
         check_integer_counts(as_counts([[1e19]]), "method='gibbs'", "round them")
 
 
-def test_whole_numbers():
+def test_only_whole_numbers_from_the_least_are_taken():
     assert check_rank(np.int32(3)) == 3
     assert check_count(0, "burn_in", minimum=0) == 0
     assert (check_seed(None), check_seed(0)) == (None, 0)
@@ -120,7 +120,7 @@ def test_whole_numbers():
         check_seed(1.5)
 
 
-def test_positive_numbers():
+def test_only_positive_finite_numbers_are_taken():
     assert check_positive(np.float32(0.5), "shape") == 0.5
     assert isinstance(check_positive(2, "shape"), float)
     for bad in (0, -1.0, np.nan, np.inf):
@@ -131,7 +131,7 @@ def test_positive_numbers():
             check_positive(bad, "shape")
 
 
-def test_choices():
+def test_a_word_that_is_not_among_the_choices_is_refused():
     choices = ("em", "vi", "gibbs")
     assert check_choice("vi", "method", choices) == "vi"
     with pytest.raises(

@@ -163,7 +163,7 @@ def test_wide_sparse_input_is_not_densified():
 
 
 @pytest.mark.parametrize("dtype", [">f8", ">i4", np.float16, np.longdouble])
-def test_unusual_number_types(dtype):
+def test_every_type_of_number_is_taken(dtype):
     assert_canonical(as_counts(X.astype(dtype)), X)
 
 
@@ -209,7 +209,7 @@ def test_anndata_layer_counts_comes_before_x():
 
 @settings(max_examples=50)
 @given(x=matrices, dtype=st.sampled_from([np.float32, np.float64]))
-def test_totals_and_constants(x, dtype):
+def test_totals_and_constants_are_those_of_the_matrix(x, dtype):
     counts = as_counts(x, dtype=dtype)
     dense = x.astype(dtype).astype(float)
     np.testing.assert_allclose(counts.row_totals, dense.sum(1), rtol=1e-14)
@@ -247,7 +247,7 @@ def test_counts_are_frozen_and_describe_themselves():
     assert isinstance(counts, Counts)
 
 
-def test_real_counts():
+def test_real_counts_keep_their_names():
     counts = real_counts("pbmc_small")
     assert repr(counts) == "Counts(80 rows × 230 features, 4,456 nonzeros, total 19,633)"
     assert list(counts.feature_names[:2]) == ["MS4A1", "CD79B"]

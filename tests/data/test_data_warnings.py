@@ -28,7 +28,7 @@ def mutations(samples=4):
     return pd.DataFrame(counts, TYPES, [f"s{i}" for i in range(samples)])
 
 
-def test_the_96_mutation_types():
+def test_there_are_96_mutation_types():
     assert len(SBS96) == 96
     assert {"A[C>A]A", "T[T>G]T"} <= SBS96
 
@@ -48,7 +48,7 @@ def test_mutation_types_in_rows_are_told_and_not_transposed():
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv.gz", ".npz", ".mtx"])
-def test_files_of_mutation_types(tmp_path, suffix):
+def test_files_with_mutation_types_in_rows_are_told_of(tmp_path, suffix):
     frame, path = mutations(), tmp_path / f"x{suffix}"
     if suffix in (".npz", ".mtx"):
         (tmp_path / "x.json").write_text(json.dumps({"rows": TYPES, "cols": list(frame.columns)}))
@@ -79,7 +79,7 @@ def folder(path, prefix="", ending="", features="features.tsv", symbols=("a", "b
 @pytest.mark.parametrize(
     "written", [{}, {"ending": ".gz"}, {"prefix": "GSM1_"}, {"features": "genes.tsv", "prefix": "hg19."}]
 )
-def test_10x_folder(tmp_path, written):
+def test_a_10x_folder_of_features_in_rows_is_told_of(tmp_path, written):
     path = folder(tmp_path, **written)
     with pytest.warns(bayesnmf.DataWarning, match="features in their rows, as the lengths of .* show.*transpose=True"):
         as_it_stands = read_counts(path)
@@ -145,7 +145,7 @@ LOGS = {"exp(x) - 1": np.log1p, "2**x - 1": lambda x: np.log2(1 + x), "10**x - 1
 
 @pytest.mark.parametrize("inverse", LOGS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_log_normalised(inverse, dtype):
+def test_log_normalised_counts_are_told_of(inverse, dtype):
     x = csr_array(LOGS[inverse](normalised(dtype)))
     with pytest.warns(bayesnmf.DataWarning) as caught:
         bayesnmf.fit(x, rank=2, method="map", options=bayesnmf.MAP(max_iter=1, tol=0.0))
@@ -161,7 +161,7 @@ def test_small_shares_are_told_as_shares():
         as_counts(shares)
 
 
-def test_normalised():
+def test_normalised_counts_are_told_of():
     with pytest.warns(
         bayesnmf.DataWarning, match="counts look normalised: .*, and every row adds up to 1; pass the raw"
     ):

@@ -6,7 +6,7 @@ import pytest
 from bayesnmf.datasets import DIGITS_IMAGE, SWIMMER_IMAGE, digits, swimmer, swimmer_parts
 
 
-def test_digits():
+def test_digits_are_named_images_of_whole_numbers():
     counts = digits()
     assert counts.shape == (1797, 64)
     assert counts.is_integer
@@ -42,7 +42,7 @@ def test_swimmer_is_mirrored_about_its_torso():
     np.testing.assert_array_equal(left_leg[..., ::-1], right_leg)
 
 
-def test_ink():
+def test_ink_multiplies_the_counts():
     np.testing.assert_array_equal(swimmer(ink=3).matrix.toarray(), 3 * swimmer().matrix.toarray())
     with pytest.raises(ValueError, match="ink must be positive"):
         swimmer(ink=0)

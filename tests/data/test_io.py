@@ -71,7 +71,7 @@ QUICK = [suffix for suffix in WRITERS if suffix != ".h5ad"]
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_round_trip(tmp_path, suffix):
+def test_counts_are_read_as_they_were_written(tmp_path, suffix):
     path = tmp_path / f"My.Data{suffix}"
     WRITERS[suffix](path, X)
     np.testing.assert_array_equal(read_counts(path).matrix.toarray(), X)
@@ -93,13 +93,13 @@ def test_npz_of_any_sparse_form(tmp_path, form):
     np.testing.assert_array_equal(read_counts(tmp_path / "x.npz").matrix.toarray(), X)
 
 
-def test_npz_of_one_array(tmp_path):
+def test_npz_of_one_array_of_any_name_is_read(tmp_path):
     np.savez_compressed(tmp_path / "X.NPZ.npz", heights=X)
     (tmp_path / "X.NPZ.npz").rename(tmp_path / "X.NPZ")
     np.testing.assert_array_equal(read_counts(tmp_path / "X.NPZ").matrix.toarray(), X)
 
 
-def test_mtx_dense_and_pattern(tmp_path):
+def test_dense_and_pattern_mtx_are_read(tmp_path):
     scipy.io.mmwrite(tmp_path / "dense.mtx", X)
     np.testing.assert_array_equal(read_counts(tmp_path / "dense.mtx").matrix.toarray(), X)
     pattern = "%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 1\n2 3\n"
@@ -134,7 +134,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("case", TABLES)
-def test_first_column(tmp_path, case):
+def test_a_first_column_of_words_names_the_rows(tmp_path, case):
     text, values, row_names, feature_names = TABLES[case]
     (tmp_path / "x.csv").write_text(text)
     counts = read_counts(tmp_path / "x.csv")
@@ -175,7 +175,7 @@ def nameless(request, tmp_path):
     return path, tmp_path / "my.data.json"
 
 
-def test_sidecar_names(nameless):
+def test_a_sidecar_names_rows_and_features(nameless):
     path, sidecar = nameless
     sidecar.write_text(json.dumps({"rows": ["u", "v", 3], "cols": ["é", "b", "c"], "stats": {}}), encoding="utf-8")
     counts = read_counts(path)
@@ -184,13 +184,13 @@ def test_sidecar_names(nameless):
 
 
 @pytest.mark.parametrize("content", ["[1]", '{"rows": 3, "cols": null}', "{}"])
-def test_sidecar_about_something_else(nameless, content):
+def test_a_sidecar_about_something_else_is_ignored(nameless, content):
     path, sidecar = nameless
     sidecar.write_text(content)
     assert list(read_counts(path).row_names) == [0, 1, 2]
 
 
-def test_bad_sidecars(nameless):
+def test_sidecars_that_do_not_fit_are_refused(nameless):
     path, sidecar = nameless
     sidecar.write_text('{"rows": ["u"]}')
     with pytest.raises(ValueError, match=r"'rows' in .*my.data.json must have 3 names: found 1; mend"):
@@ -228,7 +228,7 @@ def test_a_table_without_names_of_features_is_refused(tmp_path, text):
         ("\ufeffa,b\n5,6\n", ["a", "b"]),
     ],
 )
-def test_names_that_are_numbers(tmp_path, text, names):
+def test_names_that_are_numbers_are_told_from_counts(tmp_path, text, names):
     assert read_counts(written(tmp_path, text)).feature_names.tolist() == names
 
 

@@ -16,7 +16,7 @@ __all__ = ["pytestmark"]  # the same warnings are expected
 
 @pytest.mark.parametrize("suffix", sorted(set(WRITERS) - {".csv", ".tsv"}))
 @pytest.mark.parametrize("kept", [0, 0.5, 0.9])
-def test_truncated(tmp_path, suffix, kept):
+def test_truncated_files_are_refused(tmp_path, suffix, kept):
     path = tmp_path / f"x{suffix}"
     WRITERS[suffix](path, np.arange(400).reshape(20, 20))
     content = path.read_bytes()
@@ -26,7 +26,7 @@ def test_truncated(tmp_path, suffix, kept):
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_png_with_another_suffix(tmp_path, suffix):
+def test_a_png_with_another_suffix_is_refused(tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
     path.write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(range(256)))
     with pytest.raises(ValueError, match=f"x{suffix} must be .*; mend or rewrite the file"):
@@ -85,7 +85,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_content(tmp_path, name):
+def test_files_of_wrong_content_are_refused(tmp_path, name):
     content, rule = WRONG[name]
     path = tmp_path / name
     path.write_bytes(content)

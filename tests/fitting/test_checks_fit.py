@@ -50,17 +50,17 @@ BAD_COUNTS = {
 
 @pytest.mark.parametrize("method", ["vi", "gibbs"])
 @pytest.mark.parametrize("case", BAD_COUNTS)
-def test_counts(case, method):
+def test_counts_that_make_no_sense_are_refused(case, method):
     counts, error, rule = BAD_COUNTS[case]
     refused(error, f"^{rule}", counts=counts, method=method)
 
 
-def test_fractions_for_gibbs():
+def test_gibbs_refuses_fractions():
     rule = r"^counts must be whole numbers for method='gibbs': found 0\.5 at row 2, column 3; round them or use"
     refused(ValueError, rule, counts=with_entry(0.5), method="gibbs")
 
 
-def test_too_large_for_float32():
+def test_counts_too_large_for_float32_are_refused():
     rule = "^counts must be finite as float32: found inf at row 2, column 3"
     refused(ValueError, rule, counts=with_entry(1e300), options=VI(dtype="float32"))
 
@@ -88,13 +88,13 @@ def test_too_large_for_float32():
         ({"options": Priors()}, TypeError, r"options must be bayesnmf\.VI\(\.\.\.\) .*found Priors"),
     ],
 )
-def test_arguments(settings, error, rule):
+def test_arguments_that_make_no_sense_are_refused(settings, error, rule):
     refused(error, f"^{rule}", **settings)
 
 
 @pytest.mark.parametrize("given", METHODS)
 @pytest.mark.parametrize("method", METHODS)
-def test_options_of_another_method(method, given):
+def test_options_of_another_method_are_refused(method, given):
     options = OPTIONS[given]
     if given != method:
         rule = rf"^options must be bayesnmf\.{OPTIONS[method].__name__}\(\.\.\.\) for method='{method}': found "
@@ -102,7 +102,7 @@ def test_options_of_another_method(method, given):
 
 
 @pytest.mark.parametrize("options", OPTIONS.values())
-def test_unknown_options(options):
+def test_options_take_no_unknown_words_and_no_positions(options):
     with pytest.raises(TypeError, match="unexpected keyword argument 'iterations'"):
         options(iterations=10)
     with pytest.raises(TypeError, match="positional argument"):
@@ -152,7 +152,7 @@ BAD_OPTIONS = [
     ("options", "settings", "error", "rule"),
     [(options, *bad) for *bad, classes in BAD_OPTIONS for options in classes],
 )
-def test_options(options, settings, error, rule):
+def test_options_that_make_no_sense_are_refused(options, settings, error, rule):
     with pytest.raises(error, match=f"^{rule}"):
         options(**settings)
 
@@ -176,7 +176,7 @@ def test_more_draws_than_memory_bears(method):
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("loadings", [Gamma(1.0, 1.0), Dirichlet(1.0), ScaledDirichlet(1.0, 1.0, 1.0)])
-def test_families_of_loadings(model, loadings):
+def test_loadings_have_the_family_of_the_model(model, loadings):
     priors = Priors(loadings=loadings)
     if isinstance(loadings, ONE[model]):
         fit = bayesnmf.fit(COUNTS, model, 2, "vi", seed=0, options=VI(priors=priors, max_iter=2, tol=0))
@@ -194,7 +194,7 @@ def test_dirichlet_loadings_need_components_on_the_simplex(model, method):
     refused(ValueError, rule, model=model, method=method, options=options)
 
 
-def test_scaled_components():
+def test_components_with_a_scale_are_refused():
     with pytest.raises((TypeError, ValueError), match=r"^priors\.components must be .*Gamma"):
         bayesnmf.fit(COUNTS, rank=2, options=VI(priors=Priors(components=ScaledDirichlet(1.0, 1.0, 1.0))))
 
@@ -232,7 +232,7 @@ def test_scaled_components():
         ("components", {"concentration": 1.0}, TypeError, r"priors\.components must be one of"),
     ],
 )
-def test_hyperparameters(side, prior, error, rule):
+def test_hyperparameters_that_make_no_sense_are_refused(side, prior, error, rule):
     with pytest.raises(error, match=f"^{rule}"):
         Priors(**{side: prior})
 
@@ -264,7 +264,7 @@ def test_hyperparameters(side, prior, error, rule):
     ],
 )
 @pytest.mark.parametrize("method", METHODS)
-def test_shapes_of_hyperparameters(model, priors, rule, method):
+def test_hyperparameters_must_broadcast_to_the_factors(model, priors, rule, method):
     refused(ValueError, rf"^priors\.{rule}", model=model, method=method, options=OPTIONS[method](priors=priors))
 
 
@@ -274,7 +274,7 @@ def test_shapes_of_hyperparameters(model, priors, rule, method):
     [(Priors(FLAT, FLAT), "components"), (Priors(Gamma(1.0, 1.0), FLAT), "components"),
      (Priors(FLAT, Gamma(1.0, 1.0)), "loadings")],
 )  # fmt: skip
-def test_improper_posteriors(method, priors, side):
+def test_flat_priors_are_refused_where_the_posterior_is_improper(method, priors, side):
     """Flat sides are for the mode in the natural basis, or for loadings with components on the simplex."""
     rule = rf"^priors\.{side} is flat, Gamma\(1, 0\), and the posterior of model='poisson' is improper; give it a rate"
     if method != "map":
@@ -350,7 +350,7 @@ def changed(array, value):
     ],
 )
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "bld"])
-def test_starts(loadings, components, error, rule, method):
+def test_starts_that_make_no_sense_are_refused(loadings, components, error, rule, method):
     options = OPTIONS[method](start=Start(loadings, components))
     refused(error, f"^{rule}", method=method, options=options)
 
@@ -364,12 +364,12 @@ def test_starts(loadings, components, error, rule, method):
         (Gamma(GOOD[0], 1.0), r"start\.loadings must be a ScaledDirichlet, the family of its posterior"),
     ],
 )
-def test_scaled_starts(loadings, rule):
+def test_starts_with_a_scale_need_its_shape(loadings, rule):
     options = VI(start=Start(loadings, GOOD[1]))
     refused(ValueError, f"^{rule}", model="dirichlet_gamma", options=options)
 
 
-def test_starts_from_other_fits():
+def test_starts_from_fits_of_another_size_are_refused():
     other = bayesnmf.fit(COUNTS, "gamma_poisson", 3, "vi", seed=0, options=VI(max_iter=3, tol=0))
     refused(ValueError, r"^start\.loadings must .*\(6, 2\)", options=VI(start=other))
     refused(ValueError, r"^start\.loadings must .*\(5, 3\)", rank=3, counts=COUNTS[:5], options=VI(start=other))

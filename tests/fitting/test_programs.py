@@ -108,7 +108,7 @@ def log_prior(prior, values, name):
 
 
 @every_case
-def test_sites_and_dimensions(case, rng):
+def test_programs_have_the_sites_and_plates_that_are_named(case, rng):
     values = some_factors(rng, case)
     model = seed(substitute(case.model.program, data=values), 0)
     sites = trace(model).get_trace(**settings(case))
@@ -354,7 +354,7 @@ def simulate(case):
     return {name: site["value"] for name, site in sites.items() if site["type"] in ("sample", "param")}
 
 
-def test_simulates_given_totals():
+def test_simulated_counts_have_the_totals_that_were_given():
     totals = np.arange(N) * 10
     program = seed(dirichlet_poisson.program, 0)
     drawn = program(**settings(CASES["smoothed lda"]), totals=totals)
@@ -370,7 +370,7 @@ def test_simulates_given_totals():
         ("allocation", sparse.csr_array),
     ],
 )
-def test_nuts_runs(name, form, rng):
+def test_nuts_runs_on_every_form_of_counts(name, form, rng):
     case, observed = CASES[name], as_observation(form(some_counts(rng)))
     kernel = NUTS(case.model.program, max_tree_depth=2)
     arguments = (observed,), settings(case)

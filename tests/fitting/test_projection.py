@@ -356,7 +356,7 @@ def test_fractions_are_refused_by_sampled_fits_alone():
     np.testing.assert_allclose(named_fit().transform(NEW + 0.5).sum(), NEW.sum() + 0.5 * NEW.size, rtol=0.1)
 
 
-def test_seeds_are_checked():
+def test_negative_seeds_are_refused():
     with pytest.raises(ValueError, match="seed must be at least 0: found -1"):
         named_fit("gibbs").transform(NEW, seed=-1)
 

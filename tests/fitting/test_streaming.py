@@ -139,7 +139,7 @@ def test_features_that_come_late_are_learned():
         assert late == pytest.approx(COUNTS[:, 30:].sum() / COUNTS.sum(), rel=0.4)
 
 
-def test_empty_rows_and_blocks():
+def test_empty_rows_and_blocks_are_taken():
     stream = learned(COUNTS)
     stream.partial_fit(np.zeros((5, M)))
     fit = stream.result(np.zeros((2, M)))
@@ -221,12 +221,12 @@ def test_bad_blocks_change_nothing(block):
         ({"seed": -1}, "seed must be at least 0"),
     ],
 )
-def test_bad_arguments(arguments, message):
+def test_arguments_that_make_no_sense_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         MinibatchVI(**arguments)
 
 
-def test_other_bad_arguments():
+def test_options_starts_and_asks_that_make_no_sense_are_refused():
     with pytest.raises(TypeError, match=r"options must be bayesnmf.VI\(...\)"):
         MinibatchVI(options=bayesnmf.MAP())
     given = bayesnmf.Start(COUNTS[:, :RANK], COUNTS[:RANK])

@@ -217,7 +217,7 @@ def test_a_zero_stays_zero_and_a_dead_component_dead():
     np.testing.assert_allclose(S.sum(axis=1), counts, atol=1e-12)
 
 
-def test_without_counts():
+def test_counts_of_zero_are_decomposed():
     fit = bld(np.zeros((4, 3)))
     assert np.all(np.isfinite(fit.trace))
     np.testing.assert_allclose(fit.allocations(), 0)
@@ -303,7 +303,7 @@ def test_new_rows_get_the_map_given_the_components(concentration):
     np.testing.assert_allclose(new.loadings.sum(axis=1), 1)
 
 
-def test_it_is_compared(tmp_path):
+def test_the_best_decomposition_is_compared_with_other_methods(tmp_path):
     settings = bayesnmf.Settings(options={"bld": BLD(threads=1)}, dispersed=False)
     result = bayesnmf.compare(plain_counts(4, (20, 8)), "dirichlet_gamma", 2, ("map", "bld", "vi"), settings=settings)
     assert list(result.table.index) == ["map", "bld", "vi"]

@@ -122,14 +122,14 @@ def test_threads_change_nothing_but_rounding(entry, method):
     ],
     ids=["nothing", "one row", "one column", "one cell", "rank above size", "fractions", "huge"],
 )
-def test_odd_data(entry, method, counts, rank):
+def test_degenerate_counts_have_finite_objectives_that_never_fall(entry, method, counts, rank):
     fit = run(counts, entry.model, method, entry.priors(counts.shape, rank), rank=rank, max_iter=15)
     assert np.all(np.isfinite(fit.trace))
     assert never_falls(fit.trace)
     check_factors(fit, counts)
 
 
-def test_empty_rows():
+def test_a_row_without_counts_has_the_loadings_of_its_prior():
     """What mathematics says of a row without counts, for every family of loadings (row 1 of the data)."""
     fit = run(NASTY, "poisson", "map", Priors(FLAT, Dirichlet(1.0)))
     np.testing.assert_array_equal(fit.loadings[1], 0)
@@ -148,7 +148,7 @@ def test_empty_rows():
 
 
 @by_method
-def test_converged(method):
+def test_it_ends_as_soon_as_the_objective_has_settled(method):
     """No warning (they are errors here), and the last change is the first below the tolerance.
 
     Under vi the loadings are settled after it, which adds to the last value.
@@ -175,7 +175,7 @@ def test_without_tol_the_cure_names_an_option_that_the_method_has(method, rule):
 
 
 @pytest.mark.parametrize(("method", "cure"), [("map", "bayesnmf.MAP"), ("vi", "bayesnmf.VI")])
-def test_stopped_early(method, cure):
+def test_a_fit_that_stops_early_warns_once(method, cure):
     rule = rf"{method} did not converge \(all 3 iterations done\); raise max_iter or tol in {cure}\(\.\.\.\)"
     with pytest.warns(ConvergenceWarning, match=rule) as caught:
         fit = run(plain_counts(), "gamma_poisson", method, Priors(), max_iter=3, tol=1e-12)

@@ -65,7 +65,7 @@ def test_objective_never_falls_in_the_log_basis(entry):
 )
 @by_method
 @every_entry
-def test_odd_data(entry, method, counts, rank):
+def test_degenerate_counts_have_finite_objectives_that_never_fall(entry, method, counts, rank):
     fit = run(counts, entry.model, method, entry.priors(counts.shape, rank), rank=rank, extrapolate=True)
     assert np.all(np.isfinite(fit.trace))
     assert np.all(fit.trace[:-1] - fit.trace[1:] <= 1e-12 * np.maximum(np.abs(fit.trace[1:]), 1))

@@ -115,7 +115,7 @@ def test_empty_and_tiny_counts_are_fitted_as_on_the_host(method, counts, rank, d
 
 
 @by_method
-def test_starts_of_any_shape(method, device):
+def test_starts_with_parameters_of_any_shape_are_taken(method, device):
     """Parameters of a start may be larger or smaller than those that updates have."""
     entry = MODELS_AND_PRIORS[3]
     rates = np.linspace(0.5, 2, SIZE[0] * RANK).reshape(SIZE[0], RANK)
@@ -213,7 +213,7 @@ def test_a_fit_is_an_ordinary_one(entry, method):
 
 
 @pytest.mark.usefixtures("lent")
-def test_restarts_progress_and_storage(tmp_path):
+def test_restarts_are_reported_and_saved(tmp_path):
     seen = []
     options = plain_vi(max_iter=7, tol=0, restarts=2, device="gpu", dtype="float32")
     fit = bayesnmf.fit(NASTY, rank=2, seed=1, options=options, progress=lambda *told: seen.append(told))

@@ -114,7 +114,7 @@ WITH_PARAMETER = ("dirichlet_poisson", "doubly_gamma", "dirichlet_gamma-asymmetr
     [(e, False) for e in MODELS_AND_PRIORS] + [(e, True) for e in MODELS_AND_PRIORS if e.id in WITH_PARAMETER],
     ids=lambda value: value.id if hasattr(value, "id") else ("parameter" if value else "prior"),
 )
-def test_both_paths_meet(entry, free):
+def test_both_paths_end_at_one_optimum(entry, free):
     """[P]: from one start the same top, an empty row's q included.
 
     The start is some steps on its way, so that both climb the same hill. A bound that is short by d leaves q off by
@@ -176,7 +176,7 @@ def test_empty_rows_have_the_conditional_of_no_counts():
     ids=["nothing", "one cell", "huge"],
 )
 @every_entry
-def test_odd_data(entry, counts, rank, dtype):
+def test_degenerate_counts_overflow_nowhere(entry, counts, rank, dtype):
     """Line searches look far away; where numbers would overflow they are held back, without a warning."""
     fit = run(counts, entry.model, entry.priors(counts.shape, rank), rank=rank, max_iter=10, dtype=dtype)
     assert np.all(np.isfinite(fit.trace))
@@ -208,7 +208,7 @@ def test_zeros_of_a_component_stay():
 # --- stopping ---------------------------------------------------------------------------------------
 
 
-def test_converged():
+def test_it_ends_as_soon_as_the_objective_has_settled():
     """No warning (they are errors here); the change over five steps is below the tolerance, for the first time."""
     fit = run(plain_counts(), "gamma_poisson", Priors(), max_iter=2_000, tol=1e-6)
     assert fit.status.converged
@@ -226,7 +226,7 @@ def test_it_ends_where_no_step_raises_the_bound():
 
 
 @pytest.mark.parametrize("steps", [0, 1, 7])
-def test_all_iterations_done(steps):
+def test_as_many_iterations_are_done_as_were_asked_for(steps):
     entry = MODELS_AND_PRIORS[2]
     fit = run(NASTY, entry.model, entry.priors(), max_iter=steps)
     assert tuple(fit.status) == (False, f"all {steps} iterations done", steps)
@@ -237,7 +237,7 @@ def test_all_iterations_done(steps):
         np.testing.assert_array_equal(fit.trace, same.trace)
 
 
-def test_stopped_early_warns():
+def test_a_fit_that_stops_early_warns():
     with pytest.warns(ConvergenceWarning, match=r"all 2 iterations done\); raise max_iter or tol in bayesnmf\.VI"):
         run(NASTY, "gamma_poisson", Priors(), max_iter=2, tol=1e-12)
 

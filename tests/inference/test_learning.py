@@ -133,7 +133,7 @@ def test_a_learned_prior_is_learned_again(family):
 @pytest.mark.parametrize("level", [1e-3, 1.0, 1e8, 1e15])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("like", [(), (K,)], ids=["number", "vector"])
-def test_extreme_q(level, dtype, like):
+def test_what_is_learned_from_an_extreme_q_is_finite_and_positive(level, dtype, like):
     """Nearly 0, nearly certain, all the same: what is learned is finite and positive."""
     same = np.full((N, K), level, dtype)
     several = (np.geomspace(1e-2, 1, N)[:, None] * same).astype(dtype)
@@ -180,7 +180,7 @@ def test_the_bound_never_falls_and_ends_above_that_of_given_priors(entry, extrap
 
 
 @pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"])
-def test_off_by_default(model):
+def test_nothing_is_learned_by_default(model):
     assert VI().learn == ()
     fit = bayesnmf.fit(NASTY, model, RANK, seed=0, options=plain_vi(max_iter=3, tol=0))
     assert fit.priors is fit.options.priors
@@ -188,7 +188,7 @@ def test_off_by_default(model):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @proper_entries
-def test_no_counts_at_all(entry, dtype):
+def test_without_counts_priors_stay_finite_and_positive(entry, dtype):
     """The prior has nothing to learn from but itself, and stays positive and finite."""
     fit = run(np.zeros((5, 4)), entry.model, pooled(entry, (5, 4)), max_iter=30, dtype=dtype)
     assert np.all(np.isfinite(fit.trace))
@@ -340,7 +340,7 @@ def test_priors_that_cannot_be_learned(model, priors, learn, message):
         (iter(("loadings",)), TypeError, "learn must be a tuple"),
     ],
 )
-def test_sides_that_are_none(learn, error, message):
+def test_sides_that_do_not_exist_are_refused(learn, error, message):
     with pytest.raises(error, match=message):
         VI(learn=learn)
 

@@ -218,7 +218,7 @@ def test_ctrl_c_returns_what_there_is(monkeypatch):
 
 
 @ignore_unfinished
-def test_starts_and_restarts():
+def test_starts_are_where_runs_begin_and_restarts_keep_the_best():
     first = run(COUNTS, max_iter=2, tol=0)
     assert run(COUNTS, max_iter=0, start=first).trace[0] == pytest.approx(first.trace[-1], rel=1e-12)
     given = Start(first.loadings, first.components)
@@ -243,6 +243,6 @@ def test_starts_and_restarts():
         ({"algorithm": "minibatch", "device": "gpu"}, "device='gpu' must go with algorithm='coordinate'"),
     ],
 )
-def test_bad_options(options, message):
+def test_options_that_make_no_sense_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         VI(**options)

@@ -130,7 +130,7 @@ def test_the_second_newton_step_is_taken_where_the_first_was_large(kind):
     assert not np.allclose(one, two)
 
 
-def test_a_coordinate_without_curvature():
+def test_a_coordinate_without_curvature_goes_to_the_floor_or_stays():
     """Where a component meets no count it goes to the floor, or stays where it meets no exposure either."""
     counts = np.array([[4.0, 0.0, 2.0]])
     beta = np.array([[1.0, 0.5, 0.3], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
@@ -138,7 +138,7 @@ def test_a_coordinate_without_curvature():
     np.testing.assert_allclose(found, [[6 / 1.8, 1e-15, 0.7]], rtol=1e-12)
 
 
-def test_empty_rows_and_columns():
+def test_an_empty_row_goes_to_the_floor_or_the_mode_of_its_prior():
     """A row of zeros goes to the floor, or to the prior's mode given the exposure; empty columns are exposure."""
     counts = np.zeros((2, 4))
     theta, beta = factors(counts)
@@ -158,7 +158,7 @@ def test_nothing_is_below_the_floor():
 
 
 @by_kind
-def test_float32(kind):
+def test_single_precision_follows_double(kind):
     """Rounded to 6e-8, and a sweep divides by rates that were kept up to date by differences."""
     counts = plain_counts(mean=4.0)
     theta, beta = factors(counts)
@@ -238,7 +238,7 @@ def test_objective_never_falls(entry, kind, order, extrapolate):
     ],
     ids=["nothing", "one row", "one cell", "rank above size", "huge"],
 )
-def test_odd_data(entry, counts, rank):
+def test_degenerate_counts_are_fitted_in_both_precisions(entry, counts, rank):
     for dtype in ("float64", "float32"):
         priors = entry.priors(counts.shape, rank)
         fit = run(counts, entry.model, priors, rank=rank, max_iter=10, dtype=dtype)

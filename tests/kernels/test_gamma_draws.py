@@ -26,7 +26,7 @@ def test_draws_have_the_right_distribution(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_moments(shape):
+def test_draws_have_the_mean_and_variance_of_the_gamma(shape):
     """Mean and variance, which KS hardly sees, within 4.5 errors; the kurtosis is 3 + 6 / shape."""
     drawn = gamma_draws(np.full(SIZE, shape), 2)
     assert abs(drawn.mean() - shape) < 4.5 * np.sqrt(shape / drawn.size)
@@ -34,7 +34,7 @@ def test_moments(shape):
 
 
 @pytest.mark.parametrize("shape", [1e12, 1e15])
-def test_the_normal_beneath(shape):
+def test_draws_of_a_huge_shape_are_normal(shape):
     """Of a huge shape the draws are normal. 200 classes of equal chance see every layer of the ziggurat, then tails."""
     z = (gamma_draws(np.full((1_000, 2_000), shape), 3) - shape) / np.sqrt(shape)
     classes = np.bincount((stats.norm.cdf(z.ravel()) * 200).astype(int), minlength=200)
@@ -103,7 +103,7 @@ def test_dirichlet_rows_whose_draws_all_underflow():
 
 
 @pytest.mark.parametrize("rate", [1e-100, 1e-7, 1e-5, 1e100])
-def test_rates_of_any_size(rate):
+def test_rates_of_any_size_have_the_right_quantiles(rate):
     drawn = Gamma(0.01, rate).broadcast((200, 200)).draw(np.random.default_rng(14))
     for quantile in (0.05, 0.3, 0.9):
         share_below(drawn, stats.gamma(0.01).ppf(quantile) / rate, quantile)

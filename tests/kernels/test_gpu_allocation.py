@@ -79,7 +79,7 @@ def test_totals_are_kept_where_means_underflow(dtype, spread, device):
 
 
 @by_dtype
-def test_exact_zeros(dtype, device):
+def test_a_factor_of_zero_receives_nothing(dtype, device):
     """A factor of 0 receives nothing, unless every component of the cell is 0."""
     tiny = np.finfo(dtype).tiny
     U, V = np.array([[tiny, 0], [0.5, 0], [1, 0]]), np.array([[1, tiny], [1, 1]])

@@ -148,7 +148,7 @@ def test_large_counts_at_tiny_means_do_not_overflow(dtype, exponent):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_exact_zeros(dtype):
+def test_a_factor_of_zero_receives_nothing(dtype):
     """A factor of 0 receives nothing, unless every component of the cell is 0."""
     tiny = np.finfo(dtype).tiny
     U = np.array([[tiny, 0], [0.5, 0], [1, 0]], dtype)
@@ -308,7 +308,7 @@ def test_the_tails_of_the_binomial_are_right(count, p):
     ("count", "p", "wanted"),
     [(0, 0.3, 0), (9, 0.0, 0), (9, -1e-17, 0), (9, 1.0, 9), (9, 1 + 1e-16, 9), (10**9, 0.0, 0)],
 )
-def test_binomial_at_its_ends(count, p, wanted):
+def test_binomial_draws_at_the_ends_are_certain(count, p, wanted):
     assert set(binomials(count, p, 20)) == {wanted}
 
 

@@ -115,7 +115,7 @@ def test_the_error_of_a_block_is_raised_when_no_block_runs_any_longer(failing):
     assert in_blocks(bounds_of(3), lambda block, *_: block) == [0, 1, 2]
 
 
-def test_many_callers_at_once():
+def test_many_callers_at_once_have_the_results_of_one():
     """Numba's own threading layer may end the process here."""
     rng = np.random.default_rng(0)
     counts = csr_array(rng.poisson(1.0, (300, 50)).astype(np.float64))

@@ -80,7 +80,7 @@ def test_starts_that_would_overflow_are_refused():
 
 
 @pytest.mark.parametrize("shape", ["1", "many", [[1.0], [1.0, 2.0]], True, None])
-def test_parameters_are_numbers(shape):
+def test_parameters_that_are_no_numbers_are_refused(shape):
     with pytest.raises(TypeError, match=r"priors\.loadings\.shape must be a number or an array of numbers"):
         Priors(Gamma(shape, 1.0))
 

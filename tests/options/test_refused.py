@@ -94,14 +94,14 @@ SPARSE = {
 
 
 @pytest.mark.parametrize("case", SPARSE)
-def test_corrupt_sparse_matrix(case):
+def test_a_corrupt_sparse_matrix_is_refused(case):
     x, rule = SPARSE[case]
     refuse(lambda: bayesnmf.fit(x, rank=2), ValueError, f"counts must be a valid sparse matrix: .*{rule}.*; rebuild it")
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo", "lil", "dok", "dia"])
 @pytest.mark.parametrize("kind", ["array", "matrix"])
-def test_sound_sparse_matrix_passes(form, kind):
+def test_a_sound_sparse_matrix_passes(form, kind):
     matrix = getattr(sp, f"{form}_{kind}")(COUNTS)
     np.testing.assert_array_equal(bayesnmf.data.conversion.as_counts(matrix).dense, COUNTS)
 
@@ -416,7 +416,7 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("case", ARGUMENTS)
-def test_arguments(case, fit):
+def test_arguments_that_make_no_sense_are_refused(case, fit):
     call, error, rule = ARGUMENTS[case]
     refuse(lambda: call(fit), error, rule)
 

@@ -323,7 +323,7 @@ def test_short_traces_are_drawn(fits):
     assert np.ravel(plots.objectives({"svi": replace(fits["svi"], trace=np.array([-5.0]))})).shape == (1,)
 
 
-def test_chains_are_followed(fits):
+def test_chains_show_every_draw_with_r_hat_and_ess(fits):
     axes = plots.chains(fits["nuts"], n=3)
     assert axes.shape == (4, 2)
     for ax, draws in zip(axes[0, 0].lines, fits["nuts"].trace, strict=True):
@@ -359,7 +359,7 @@ def test_few_draws_have_no_diagnosis(fits):
     assert "nan" in axes[0, 0].get_title()
 
 
-def test_agreement_is_annotated(fits):
+def test_agreement_shows_cosines_as_numbers(fits):
     ax = plots.agreement(fits)
     values = mean_cosines(fits)
     np.testing.assert_array_equal(ax.images[0].get_array(), values)

@@ -93,7 +93,7 @@ def test_densities_at_the_boundary():
 # --- moments ----------------------------------------------------------------------------------------
 
 
-def test_moments_of_the_gamma():
+def test_moments_of_the_gamma_are_those_of_scipy():
     # The quadrature is good to about 1e-8; scipy's moments are exact.
     frozen = stats.gamma(SHAPE, scale=1 / RATE)
     np.testing.assert_allclose(GAMMA.mean(), frozen.mean(), rtol=1e-12)
@@ -101,7 +101,7 @@ def test_moments_of_the_gamma():
     np.testing.assert_allclose(GAMMA.expected_log(), over_cells(lambda t: t, GAMMA), rtol=1e-6, atol=1e-6)
 
 
-def test_moments_of_the_dirichlet():
+def test_moments_of_the_dirichlet_are_those_of_scipy():
     np.testing.assert_allclose(DIRICHLET.mean(), [stats.dirichlet.mean(a) for a in ALPHA], rtol=1e-12)
     np.testing.assert_allclose(DIRICHLET.variance(), [stats.dirichlet.var(a) for a in ALPHA], rtol=1e-12)
     # Each share is Beta(α_k, Σα − α_k).
@@ -186,7 +186,7 @@ def test_kl_to_oneself_is_zero(prior):
 # --- conditionals and modes -------------------------------------------------------------------------
 
 
-def test_conditionals():
+def test_conditionals_add_totals_to_shapes_and_exposures_to_rates():
     exposure = np.array([[2.0, 0.5, 1.5]])
     gamma = GAMMA.conditional(TOTAL, exposure)
     np.testing.assert_allclose(gamma.shape, SHAPE + TOTAL)

@@ -25,7 +25,7 @@ def test_they_add_up_to_the_counts(model, method):
 
 @quietly
 @every_model
-def test_at_the_modes(model):
+def test_allocations_at_modes_are_expected_ones(model):
     fitted = fit(model, "map")
     np.testing.assert_allclose(
         fitted.allocations(), dense_allocations(X, fitted.loadings, fitted.components), rtol=1e-10, atol=1e-14
@@ -45,14 +45,14 @@ def test_at_the_optimum_of_q(model):
 
 
 @quietly
-def test_the_mean_over_draws():
+def test_allocations_of_draws_are_their_mean():
     fitted = fit("dirichlet_gamma", "gibbs")
     each = [dense_allocations(X, *pair) for pair in iterate_draws(fitted, 200, 0)]
     assert len(each) == 120
     np.testing.assert_allclose(fitted.allocations(), np.mean(each, axis=0), rtol=1e-10)
 
 
-def test_at_the_multipliers():
+def test_allocations_at_multipliers_are_those_of_the_decomposition():
     fitted = bayesnmf.fit(COUNTS, "dirichlet_gamma", K, "bld", seed=0, options=BLD(threads=1))
     np.testing.assert_allclose(fitted.allocations(), dense_allocations(X, *fitted.multipliers), rtol=1e-9, atol=1e-13)
     np.testing.assert_array_equal(fitted.allocations(["s3", "s0"]), fitted.allocations()[[3, 0]])
@@ -60,7 +60,7 @@ def test_at_the_multipliers():
 
 @quietly
 @every_method
-def test_of_some_rows(method):
+def test_allocations_of_some_rows_are_those_of_all(method):
     fitted = fit(method=method)
     np.testing.assert_array_equal(fitted.allocations(["s7", "s2"]), fitted.allocations()[[7, 2]])
     with pytest.raises(ValueError, match="rows must be names in the fit: there is no 's99'"):

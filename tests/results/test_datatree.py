@@ -119,7 +119,7 @@ def test_selected_features_of_q_keep_their_joint_distribution(model):
         np.testing.assert_allclose(np.cov(part[:, k].T), np.cov(whole[:, k].T), atol=0.1 * whole[:, k].var())
 
 
-def test_selections_under_other_posteriors():
+def test_selected_rows_and_features_have_their_means_under_every_posterior():
     gamma = replace(QUICK, priors=Priors(Gamma(1.0, 1.0), Gamma(0.5, np.full((1, M), 0.5))))
     for fitted in (bayesnmf.fit(COUNTS, "gamma_poisson", K, seed=0, options=gamma), parameter_fit("dirichlet_gamma")):
         tree = fitted.to_datatree(2000, rows=["s3"], features=list("cba"))
@@ -160,7 +160,7 @@ def test_large_counts_are_given_as_triplets():
     assert group["count_value"].dims == ("nonzero",)
 
 
-def test_what_a_tree_refuses():
+def test_trees_too_large_and_draws_too_many_are_refused():
     size = 8 * 4000 * ((N + M) * K + N * M)
     with pytest.raises(ValueError, match=r"the tree of draws would take .* choose some with rows= or features=, ask"):
         fit().to_datatree(log_likelihood=True, limit=size - 1)

@@ -131,7 +131,7 @@ def test_svi_starts_low_and_ends_near(whole):
     assert lost.tolerance < lost.right  # what the steps' noise adds decides nothing
 
 
-def test_digits_hold():
+def test_every_statement_holds_on_digits():
     rows = rows_of(QUICK, digits().rows(slice(60)), rank=4)
     assert not failing(rows), Equivalences(tuple(rows), "digits")
 
@@ -170,7 +170,7 @@ def test_one_row_is_kept_however_long():
     "counts", [[[0, 0, 1], [0, 0, 0]], [[5.0, 1.0]], [[3], [0], [4]]], ids=["one count", "one row", "one feature"]
 )
 @pytest.mark.parametrize("rank", [1, 2])
-def test_odd_shapes(counts, rank):
+def test_every_statement_holds_on_odd_shapes(counts, rank):
     rows = rows_of(QUICK, counts, rank=rank, iterations=3)
     assert not failing(rows), Equivalences(tuple(rows), "odd")
 
@@ -512,12 +512,12 @@ def test_a_table_is_saved_where_there_is_a_folder(tmp_path):
         ({"counts": [[0, 0]]}, "counts must contain at least one count"),
     ],
 )
-def test_bad_arguments(settings, rule):
+def test_arguments_that_make_no_sense_are_refused(settings, rule):
     with pytest.raises(ValueError, match=rule):
         bayesnmf.equivalences(**{"counts": NASTY, "rank": 2, **settings})
 
 
-def test_bad_effort():
+def test_efforts_that_make_no_sense_are_refused():
     with pytest.raises(TypeError, match="effort must be Effort"):
         bayesnmf.equivalences(NASTY, 2, effort=3)
     with pytest.raises(ValueError, match="draws must be at least 2"):

@@ -49,7 +49,7 @@ def test_some_golden_entries_are_tiny():
 
 
 @every_step
-def test_alternating_multiplicative_updates(steps):
+def test_alternating_multiplicative_updates_are_golden(steps):
     start = (LOADINGS, COMPONENTS)
     fit = run("poisson", "map", (FLAT, FLAT), start, steps, schedule="alternating", order="components")
     result = RESULTS[f"alternating_mu/{steps}"]
@@ -58,7 +58,7 @@ def test_alternating_multiplicative_updates(steps):
 
 
 @every_step
-def test_joint_updates(steps):
+def test_joint_updates_are_golden(steps):
     fit = run("poisson", "map", (FLAT, "parameter"), (LOADINGS, COMPONENTS), steps)
     result = RESULTS[f"joint/{steps}"]
     factors_are(fit, result)
@@ -66,7 +66,7 @@ def test_joint_updates(steps):
 
 
 @every_step
-def test_plsa(steps):
+def test_plsa_is_golden(steps):
     start = (LOADINGS / LOADINGS.sum(axis=1, keepdims=True), COMPONENTS)
     fit = run("dirichlet_poisson", "map", (Dirichlet(1.0), "parameter"), start, steps)
     result = RESULTS[f"plsa/{steps}"]
@@ -83,7 +83,7 @@ def test_kkt_residuals_of_joint_updates(steps):
 
 
 @every_step
-def test_extrapolated_joint_updates(steps):
+def test_extrapolated_joint_updates_are_golden(steps):
     fit = run("poisson", "map", (FLAT, "parameter"), (LOADINGS, COMPONENTS), steps, extrapolate=True)
     result = RESULTS[f"extrapolated_joint/{steps}"]
     factors_are(fit, result)
@@ -95,7 +95,7 @@ def test_the_golden_extrapolation_accepts_and_rejects():
 
 
 @every_step
-def test_lasso(steps):
+def test_lasso_is_golden(steps):
     priors = (Gamma(1.0, reference.TAU), "parameter")
     fit = run("poisson", "map", priors, (LOADINGS, COMPONENTS), steps)
     result = RESULTS[f"lasso/{steps}"]
@@ -108,7 +108,7 @@ def test_lasso(steps):
 
 
 @every_step
-def test_map_with_gamma_components(steps):
+def test_map_with_gamma_components_is_golden(steps):
     prior = Gamma(reference.MAP_SHAPE, reference.MAP_RATE)
     fit = run("poisson", "map", (FLAT, prior), (LOADINGS, COMPONENTS), steps, schedule="alternating")
     result = RESULTS[f"map_gamma_1.5_2/{steps}"]
@@ -159,7 +159,7 @@ def test_the_golden_second_newton_step_matters():
 
 
 @every_step
-def test_dirichlet_poisson(steps):
+def test_dirichlet_poisson_is_golden(steps):
     start = (Dirichlet(GAMMA), COMPONENTS)
     fit = run("dirichlet_poisson", "vi", (Dirichlet(ALPHA), "parameter"), start, steps)
     result = RESULTS[f"dirichlet_poisson/{steps}"]
@@ -205,7 +205,7 @@ def test_gamma_poisson_with_a_learned_prior(steps):
 
 
 @every_step
-def test_gamma_poisson(steps):
+def test_gamma_poisson_is_golden(steps):
     start = (Gamma(GAMMA, 1 + RATE), COMPONENTS)
     fit = run("gamma_poisson", "vi", (Gamma(ALPHA, RATE), "parameter"), start, steps)
     result = RESULTS[f"gamma_poisson/{steps}"]
@@ -216,7 +216,7 @@ def test_gamma_poisson(steps):
 
 
 @every_step
-def test_doubly_gamma(steps):
+def test_doubly_gamma_is_golden(steps):
     a, b, c, d = reference.GAMMAS
     start = (Gamma(GAMMA, 1.0), Gamma(NU, 1.0))
     priors = (Gamma(a, b), Gamma(c, d))
@@ -250,7 +250,7 @@ def test_doubly_gamma_with_learned_priors(steps):
 
 
 @every_step
-def test_smoothed_lda(steps):
+def test_smoothed_lda_is_golden(steps):
     start = (Dirichlet(GAMMA), Dirichlet(NU))
     fit = run("dirichlet_poisson", "vi", (Dirichlet(ALPHA), Dirichlet(ETA)), start, steps)
     result = RESULTS[f"smoothed_lda/{steps}"]
@@ -273,7 +273,7 @@ def test_smoothed_lda_with_learned_symmetric_priors(steps):
 
 
 @every_step
-def test_dirichlet_gamma(steps):
+def test_dirichlet_gamma_is_golden(steps):
     a, b = reference.SCALE
     totals = X.sum(axis=1, keepdims=True)
     start = (ScaledDirichlet(GAMMA, a + totals, b + 1), Dirichlet(NU))

@@ -98,7 +98,7 @@ def test_repeated_and_stored_zero_cells():
 
 
 @pytest.mark.parametrize("form", ["dense", "triplets"])
-def test_batches(problem, form):
+def test_batches_of_factors_have_their_own_densities_and_draws(problem, form):
     counts, loadings, components = problem
     scales = jnp.array([[0.5], [1.0], [2.0]])
     many = PoissonProduct(scales[..., None, None] * loadings, jnp.stack([components, 2 * components]))

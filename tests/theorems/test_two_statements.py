@@ -169,7 +169,7 @@ def test_elbo_with_components_as_a_parameter(position):
 
 
 @every_entry
-def test_guide_parameters_and_back(entry):
+def test_a_mean_field_survives_as_parameters_of_the_guide(entry):
     """A mean field as the parameters of the guide, and as a mean field again, is the same."""
     counts, priors = as_counts(nasty_counts()), entry.priors()
     problem = point_or_mean_field(counts, plain_vi(priors=priors))
