@@ -42,8 +42,8 @@ from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER
 from bayesnmf.options import MAP, VI
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Priors
-from bayesnmf.priors.pair import with_sides
-from bayesnmf.priors.values import split
+from bayesnmf.priors.pair import replace_sides
+from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.estimates import Point, VariationalPosterior
 from bayesnmf.results.record import FitRecord
 
@@ -199,7 +199,7 @@ def fit_of_ascent(job: Job, ascent: Ascent, diagnostics: dict[str, float] | None
     estimate: Point | VariationalPosterior = Point()
     for side in state:
         side.forget()
-    loadings, scale = split(state.loadings.value)
+    loadings, scale = separate_scale(state.loadings.value)
     if state.loadings.conditional is not None:
         estimate = VariationalPosterior(*(_compact(side.conditional) for side in state))
     return job.record(
@@ -227,4 +227,4 @@ def _priors(given: Priors, problem: Problem) -> Priors:
         now = getattr(problem, f"{side}_prior")
         if not isinstance(getattr(given, side), str) and now is not getattr(given, side):
             sides[side] = now
-    return with_sides(given, **sides) if sides else given
+    return replace_sides(given, **sides) if sides else given

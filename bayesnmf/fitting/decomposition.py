@@ -16,7 +16,7 @@ from bayesnmf.inference.marginal.best_decomposition import AllocationModel, Deco
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import BLD, MAP, VI
 from bayesnmf.priors import Dirichlet, ScaledDirichlet
-from bayesnmf.priors.values import split
+from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.record import FitRecord
 
 Array = NDArray[Any]
@@ -68,7 +68,7 @@ def _multipliers(job: Job, start: Any, rng: np.random.Generator) -> tuple[tuple[
         state, interrupted = ascent.state, ascent.status.reason == INTERRUPTED
     else:
         state = start_state(problem, start, job.rank, rng)
-    proportions, _ = split(state.loadings.value)
+    proportions, _ = separate_scale(state.loadings.value)
     return (proportions, state.components.matrix), interrupted
 
 

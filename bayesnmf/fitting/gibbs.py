@@ -23,8 +23,8 @@ from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.sides import State
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import Gibbs
-from bayesnmf.priors.pair import exchangeable
-from bayesnmf.priors.values import stacked
+from bayesnmf.priors.pair import components_exchangeable
+from bayesnmf.priors.values import stack_values
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.thinning import with_moments
 
@@ -57,15 +57,15 @@ def _drawn(chains: list[list[Any]], length: int) -> list[Any]:
     """Stack so many draws of every chain, (chains, draws, …) for each side; the lists are emptied on the way."""
     values = []
     for draws in chains:
-        values.append([stacked([draw[side] for draw in draws[:length]]) for side in (0, 1)])
+        values.append([stack_values([draw[side] for draw in draws[:length]]) for side in (0, 1)])
         draws.clear()
-    return [stacked([chain[side] for chain in values]) for side in (0, 1)]
+    return [stack_values([chain[side] for chain in values]) for side in (0, 1)]
 
 
 def schedules_of(job: Job) -> list[Schedule]:
     """Return what each chain runs and keeps: every draw, or thinned draws and running moments."""
     options: Gibbs = job.options
-    matching, every = exchangeable(options.priors), 1
+    matching, every = components_exchangeable(options.priors), 1
     moments = keeps_moments(options, job.rank, job.counts.shape)
     if moments:
         every = min(-(-size_of_draws(options, job.rank, job.counts.shape) // THINNED), options.draws)

@@ -27,7 +27,7 @@ from bayesnmf.options import MAP, METHODS, NUTS, VI, Gibbs, Options
 from bayesnmf.options.defaults import natural_basis
 from bayesnmf.priors import Dirichlet, Priors
 from bayesnmf.priors.checks import check_family, check_integrates_out, check_natural_basis
-from bayesnmf.priors.pair import with_sides
+from bayesnmf.priors.pair import replace_sides
 from bayesnmf.priors.specification import PARAMETER, default_loadings
 from bayesnmf.results.record import FitRecord
 
@@ -44,7 +44,7 @@ def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors) -> Pri
     if loadings is None:
         n, m = counts.shape
         loadings = default_loadings(model, max(counts.total, 1.0) / n, rank, prior_of_sums, m)
-    return with_sides(priors, loadings=loadings, components=components)
+    return replace_sides(priors, loadings=loadings, components=components)
 
 
 def check_combination(model: str, method: str, rank: int, counts: Counts, options: Options) -> None:

@@ -26,7 +26,7 @@ from bayesnmf.options.defaults import natural_basis
 from bayesnmf.priors import Dirichlet
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.specification import PARAMETER
-from bayesnmf.priors.values import split, stacked
+from bayesnmf.priors.values import separate_scale, stack_values
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.record import FitRecord
 
@@ -128,7 +128,7 @@ def _project_draws(fit: FitRecord, posterior: Draws, data: Counts, seed: int) ->
         log_joint[0, s] = _objective(problem, state)
         start = state.loadings
         kept.append(start.value)
-    loadings, scale = split(stacked(kept))
+    loadings, scale = separate_scale(stack_values(kept))
     draws = Draws(loadings[None], components[None], None if scale is None else scale[None])
     return replace(
         fit,

@@ -20,8 +20,8 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.kernels.cpu.mean_field import Moments
 from bayesnmf.kernels.cpu.sums import sum_rows
 from bayesnmf.priors import Distribution, matrix
-from bayesnmf.priors.arrays import as_number, namespace, on_host, precise
-from bayesnmf.priors.values import Value, parts_of, split
+from bayesnmf.priors.arrays import as_number, float64_on_device, namespace_of, on_host
+from bayesnmf.priors.values import Value, parts_of, separate_scale
 
 Array = NDArray[Any]
 Basis = Literal["natural", "log"]
@@ -114,11 +114,11 @@ class Summary(Protocol):
 
 def _point(value: Value, penalty: float) -> Side:
     """Carry a single value; a scale cancels from the responsibilities, and enters ℓ as a shift."""
-    shares, scale = split(value)
+    shares, scale = separate_scale(value)
     if scale is None:
         return Side(value, shares, None, penalty)
     with np.errstate(divide="ignore"):  # the scale of an empty row may be 0; no count meets its logarithm
-        return Side(value, shares, namespace(scale).xp.log(precise(scale[:, None])), penalty)
+        return Side(value, shares, namespace_of(scale).xp.log(float64_on_device(scale[:, None])), penalty)
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Mode:
         if self.basis == "log":
             with np.errstate(divide="ignore"):  # at a start with zeros the density of the logarithms is 0
                 jacobian = prior.log_jacobian(value)
-            xp = namespace(jacobian).xp
+            xp = namespace_of(jacobian).xp
             penalty = as_number(xp.where(xp.isfinite(jacobian), penalty + jacobian, -np.inf))
         return _point(value, penalty)
 

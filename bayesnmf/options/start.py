@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bayesnmf.priors import Distribution, ScaledProportions
-from bayesnmf.priors.pair import own_sides
+from bayesnmf.priors.pair import copy_sides
 
 Array = NDArray[Any]
 
@@ -31,4 +31,4 @@ class Start:
     components: Array | Distribution
 
     def __post_init__(self) -> None:
-        own_sides(self)
+        copy_sides(self)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.sampling.running_moments import Entries, Running, summarise
 from bayesnmf.inference.status import INTERRUPTED, Status
-from bayesnmf.priors.values import join
+from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import judged_rows, r_hat_and_ess, verdict, worst_of
 from bayesnmf.results.record import FitRecord
@@ -61,7 +61,7 @@ def _summed(draws: Draws, chain: int) -> Running:
     running = Running(draws.draws, matching=False)
     for at in range(draws.draws):
         scale = None if draws.scale is None else draws.scale[chain, at]
-        running.add(join(draws.loadings[chain, at], scale), draws.components[chain, at])
+        running.add(attach_scale(draws.loadings[chain, at], scale), draws.components[chain, at])
     return running
 
 

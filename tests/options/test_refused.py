@@ -444,4 +444,4 @@ def test_the_published_races_name_the_file_that_is_missing(tmp_path):
     folder = Path(__file__).parents[2] / "benchmarks" / "published"
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.strip().endswith("gone.csv is not there: put it there")
+    assert done.stderr.strip().endswith("gone.csv does not exist: put it there")

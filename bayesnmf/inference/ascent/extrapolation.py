@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Steps
 from bayesnmf.inference.sides import Problem, State, parameters_of, side_of
 from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
-from bayesnmf.priors.arrays import namespace, on_host
+from bayesnmf.priors.arrays import namespace_of, on_host
 
 Array = NDArray[Any]
 START, GROWTH, CUT = 0.5, 1.1, 0.5
@@ -73,7 +73,7 @@ def _beyond(problem: Problem, new: State, before: list[tuple[Array, ...]], weigh
 
 def _move(new: Array, old: Array, weight: float, floor: float | None) -> Array:
     if not on_host(new, old):  # coordinate descent, which has a floor, runs on the host
-        xp = namespace(new, old).xp
+        xp = namespace_of(new, old).xp
         known = (old > 0) & (new > 0)
         ratio = xp.where(known, new, 1) / xp.where(known, old, 1)
         return new * (ratio**weight).astype(new.dtype)

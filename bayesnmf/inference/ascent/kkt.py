@@ -13,7 +13,7 @@ from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.sums import largest_imbalance
 from bayesnmf.kernels.cpu.vectors import padded_copy
 from bayesnmf.priors.arrays import on_host
-from bayesnmf.priors.values import join, split
+from bayesnmf.priors.values import attach_scale, separate_scale
 
 Array = NDArray[Any]
 # Zeros are looked at this far inside, relative to the largest entry: far enough that their totals do not underflow.
@@ -28,7 +28,7 @@ def kkt_residual(problem: Problem, state: State, totals: Totals) -> float:
     """
     largest = 0.0
     for prior, summary, side, total, exposure in _modes(problem, state, totals):
-        value, _ = split(side.value)
+        value, _ = separate_scale(side.value)
         weight, added = prior.balance(value, total, exposure, 1.0 if summary.basis == "natural" else 0.0)
         if not on_host(value):
             largest = max(largest, float(abs(value * weight - (total + added)).max()))
@@ -53,18 +53,18 @@ def least_gradient(problem: Problem, state: State) -> float:
     totals = allocate(problem, inside, None)
     least = np.inf
     for prior, summary, side, total, exposure in _modes(problem, inside, totals):
-        update, _ = split(summary.carry(prior, total, exposure, side, reuse=True).value)
-        growth = np.divide(update, split(side.value)[0], out=update)
+        update, _ = separate_scale(summary.carry(prior, total, exposure, side, reuse=True).value)
+        growth = np.divide(update, separate_scale(side.value)[0], out=update)
         least = min(least, 1.0 - float(growth.max(initial=-np.inf)))
     return least
 
 
 def _side_inside(value: Any, component_axis: int) -> Side:
     """Carry a factor with its zeros lifted."""
-    shares, scale = split(value)
+    shares, scale = separate_scale(value)
     lifted = padded_copy(shares, component_axis)
     np.maximum(lifted, max(INSIDE * shares.max(initial=0), np.finfo(shares.dtype).tiny), out=lifted)
-    return Side(join(lifted, scale), lifted, None, 0.0)
+    return Side(attach_scale(lifted, scale), lifted, None, 0.0)
 
 
 def _modes(problem: Problem, state: State, totals: Totals) -> list[Any]:

@@ -23,7 +23,7 @@ from bayesnmf.kernels.cpu.regression import poisson_regression
 from bayesnmf.kernels.cpu.sums import scale_rows, sum_rows
 from bayesnmf.kernels.cpu.vectors import is_padded, padded_copy
 from bayesnmf.priors import Distribution
-from bayesnmf.priors.values import split
+from bayesnmf.priors.values import separate_scale
 
 Array = NDArray[Any]
 FLOOR = 1e-15
@@ -83,7 +83,7 @@ def _gammas(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
 
 def _free(problem: Problem, state: State, totals: Totals) -> tuple[Array, Array]:
     """Return copies of both factors on the scale of the counts, off the floor at 0; the totals lend their memory."""
-    loadings, _ = split(state.loadings.value)
+    loadings, _ = separate_scale(state.loadings.value)
     if problem.loadings_prior.support != "positive":
         loadings = loadings * problem.counts.row_totals[:, None].astype(loadings.dtype)
     elif not (_both_free(problem) or problem.loadings_prior.flat):
@@ -153,7 +153,7 @@ def _carried(problem: Problem, before: State, loadings: Array, components: Array
     """Return free factors as the modes that the problem carries."""
     prior, totals = problem.loadings_prior, problem.counts.row_totals[:, None]
     if prior.support != "positive":
-        kept, _ = split(before.loadings.value)
+        kept, _ = separate_scale(before.loadings.value)
         loadings = np.where(totals > 0, loadings / loadings.sum(axis=1, keepdims=True), kept)
     elif not (_both_free(problem) or prior.flat):
         loadings = loadings / _shrinkage(prior, loadings.dtype)

@@ -31,7 +31,7 @@ from bayesnmf.inference.status import Status
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.settling import settled_totals
 from bayesnmf.priors import Distribution
-from bayesnmf.priors.values import split
+from bayesnmf.priors.values import separate_scale
 
 Array = NDArray[Any]
 BLOCK_ROWS = 4096  # worked on at once: what a pass needs beside its result does not grow with the rows
@@ -77,7 +77,7 @@ def settle(problem: Problem, state: State, tol: float, max_iter: int, threads: i
     tol = within_rounding(tol, problem.counts.dtype)
     if "settled" in problem.loadings_prior.optional:
         side, expects = state.loadings, isinstance(problem.loadings_summary, MeanField)
-        means, _ = split(side.value)
+        means, _ = separate_scale(side.value)
         added, rate = _added_and_rate(problem, state)
         totals, updates = settled_totals(
             problem.counts.matrix, side.geometric, means, state.components.geometric, added, rate, tol, max_iter,
@@ -94,13 +94,13 @@ def _totals_by_updates(
     problem: Problem, state: State, tol: float, max_iter: int, threads: int | None
 ) -> tuple[Array, Array]:
     """Return what `settled_totals` does, by whole updates: for families without a compiled loop."""
-    means, _ = split(state.loadings.value)
+    means, _ = separate_scale(state.loadings.value)
     totals = np.array(allocate(problem, state, threads, "loadings").loadings)
     updates = np.zeros(len(totals), np.int64)
     moving = np.ones(len(totals), bool)
     for done in range(1, max_iter + 1):
         state = update_loadings(problem, state, totals)
-        now, _ = split(state.loadings.value)
+        now, _ = separate_scale(state.loadings.value)
         change = np.abs(now - means).max(axis=1) > tol * now.max(axis=1)
         updates[moving] = np.where(change[moving], -done, done)
         moving &= change

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference import alignment
-from bayesnmf.priors.values import Value, split
+from bayesnmf.priors.values import Value, separate_scale
 
 Array = NDArray[Any]
 BATCHES = 20  # of each chain; an effective sample size from 4 chains is then known to about 16 %
@@ -42,7 +42,7 @@ class Summary(NamedTuple):
 
 def entries_of(loadings: Value, components: Array) -> Entries:
     """Make entries of one draw."""
-    shares, scale = split(loadings)
+    shares, scale = separate_scale(loadings)
     return Entries(shares, components, scale)
 
 

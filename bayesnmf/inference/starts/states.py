@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bayesnmf.inference.sides import MeanField, Problem, Side, State, update_components, update_loadings
 from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.priors import Distribution, ScaledProportions, matrix
-from bayesnmf.priors.values import split_scale
+from bayesnmf.priors.values import as_scaled_proportions
 
 Array = NDArray[Any]
 Given = Array | ScaledProportions | Distribution
@@ -79,7 +79,7 @@ def _given_side(problem: Problem, name: str, given: Given) -> Side:
     if isinstance(given, Distribution):
         return summary.of(prior, given.mapped(lambda value: value.astype(dtype, copy=False)))
     if prior.support == "scaled simplex" and not isinstance(given, ScaledProportions):
-        given = split_scale(given)
+        given = as_scaled_proportions(given)
     if isinstance(given, ScaledProportions):
         given = ScaledProportions(given.proportions.astype(dtype), given.scale.astype(dtype))
     else:
