@@ -24,7 +24,7 @@ from bayesnmf.fitting.keeping import size_kept
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.status import Status
 from bayesnmf.options import MAP, METHODS, NUTS, VI, Gibbs, Options
-from bayesnmf.options.defaults import natural_basis
+from bayesnmf.options.defaults import uses_natural_basis
 from bayesnmf.priors import Dirichlet, Priors
 from bayesnmf.priors.checks import check_family, check_integrates_out, check_natural_basis
 from bayesnmf.priors.pair import replace_sides
@@ -55,7 +55,7 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     check_ranges(options, getattr(options, "dtype", "float64"))
     check_family(model, "loadings", priors.loadings, (n, rank))
     check_family(model, "components", priors.components, (rank, m))
-    natural = isinstance(options, MAP) and natural_basis(options)
+    natural = isinstance(options, MAP) and uses_natural_basis(options)
     check_families(options, method, natural)
     check_posterior_exists(model, method, priors.loadings, priors.components, natural)
     if isinstance(options, MAP):

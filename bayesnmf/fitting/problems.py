@@ -14,7 +14,7 @@ from bayesnmf.inference.sides import Draw, MeanField, Mode, Problem, State, Summ
 from bayesnmf.inference.starts.from_data import state_from_word
 from bayesnmf.inference.starts.states import Given, given_state
 from bayesnmf.options import BLD, MAP, VI, Options, Start
-from bayesnmf.options.defaults import natural_basis
+from bayesnmf.options.defaults import uses_natural_basis
 from bayesnmf.priors import Dirichlet, Distribution, Priors, ScaledProportions
 from bayesnmf.priors.simplex import component_sums, rows_to_shares
 from bayesnmf.priors.specification import PARAMETER
@@ -36,7 +36,7 @@ def build_problem(counts: Counts, priors: Priors, loadings: Summary, components:
 def point_or_mean_field(counts: Counts, options: MAP | VI) -> Problem:
     """Build the problem of map or vi."""
     if isinstance(options, MAP):
-        mode = Mode("natural" if natural_basis(options) else "log")
+        mode = Mode("natural" if uses_natural_basis(options) else "log")
         return build_problem(counts, options.priors, mode, mode)
     sides = (MeanField(component_axis=axis, threads=options.threads) for axis in (1, 0))
     return build_problem(counts, options.priors, *sides)

@@ -22,7 +22,7 @@ from bayesnmf.inference.sampling.gibbs import sweep
 from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State, objective
 from bayesnmf.inference.status import Status
 from bayesnmf.options import MAP
-from bayesnmf.options.defaults import natural_basis
+from bayesnmf.options.defaults import uses_natural_basis
 from bayesnmf.priors import Dirichlet
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.specification import PARAMETER
@@ -75,7 +75,7 @@ def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
     given = np.asfortranarray(fit.components)
     if fit.estimate.kind == "point":
         options = fit.options if isinstance(fit.options, MAP) else MAP(priors=fit.priors)
-        loadings_summary = Mode("natural" if natural_basis(options) else "log")
+        loadings_summary = Mode("natural" if uses_natural_basis(options) else "log")
         components = Mode(estimated=fit.priors.components == PARAMETER).at(prior, given)  # type: ignore[arg-type]
     elif fit.estimate.components is not None:
         components = MeanField(component_axis=0).of(prior, fit.estimate.components)  # type: ignore[arg-type]

@@ -260,10 +260,10 @@ def test_no_global_switch_is_thrown():
 @pytest.mark.parametrize(
     ("kind", "stated", "said"),
     [
-        (MAP, {"algorithm": "scd"}, "device='gpu' must go with algorithm='em': found 'scd'"),
-        (MAP, {"algorithm": "ccd"}, "device='gpu' must go with algorithm='em': found 'ccd'"),
-        (VI, {"algorithm": "gradient"}, "device='gpu' must go with algorithm='coordinate': found 'gradient'"),
-        (VI, {"threads": 2}, "threads must go with device='cpu': found threads=2; leave threads out"),
+        (MAP, {"algorithm": "scd"}, "device='gpu' needs algorithm='em': found 'scd'"),
+        (MAP, {"algorithm": "ccd"}, "device='gpu' needs algorithm='em': found 'ccd'"),
+        (VI, {"algorithm": "gradient"}, "device='gpu' needs algorithm='coordinate': found 'gradient'"),
+        (VI, {"threads": 2}, "threads needs device='cpu': found threads=2; leave threads out"),
     ],
 )
 def test_what_a_gpu_does_not_do_is_refused(kind, stated, said):

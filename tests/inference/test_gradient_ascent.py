@@ -292,5 +292,5 @@ def test_an_interruption_within_a_line_search_keeps_the_last_iterate(monkeypatch
     [{"schedule": "joint"}, {"order": "components"}, {"sweeps": 2}, {"extrapolate": True}, {"learn": ("loadings",)}],
 )
 def test_settings_of_coordinate_ascent_are_refused(setting):
-    with pytest.raises(ValueError, match=rf"{next(iter(setting))} must go with algorithm='coordinate'"):
+    with pytest.raises(ValueError, match=rf"{next(iter(setting))} needs algorithm='coordinate'"):
         VI(algorithm="gradient", **setting)

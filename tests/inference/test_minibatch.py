@@ -231,16 +231,16 @@ def test_starts_and_restarts():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 10}, "batch_size must go with algorithm='minibatch'"),
-        ({"algorithm": "gradient", "delay": 1.0}, "delay must go with algorithm='minibatch'"),
+        ({"batch_size": 10}, "batch_size needs algorithm='minibatch'"),
+        ({"algorithm": "gradient", "delay": 1.0}, "delay needs algorithm='minibatch'"),
         ({"algorithm": "minibatch", "batch_size": 0}, "batch_size must be at least 1"),
         ({"algorithm": "minibatch", "forgetting": 0.5}, "forgetting must be above 0.5"),
         ({"algorithm": "minibatch", "forgetting": 1.1}, "forgetting must be above 0.5"),
         ({"algorithm": "minibatch", "delay": -1.0}, "delay must be at least 0"),
-        ({"algorithm": "minibatch", "extrapolate": True}, "extrapolate must go with algorithm='coordinate'"),
-        ({"algorithm": "minibatch", "learn": ("loadings",)}, "learn must go with algorithm='coordinate'"),
-        ({"algorithm": "minibatch", "schedule": "joint"}, "schedule must go with algorithm='coordinate'"),
-        ({"algorithm": "minibatch", "device": "gpu"}, "device='gpu' must go with algorithm='coordinate'"),
+        ({"algorithm": "minibatch", "extrapolate": True}, "extrapolate needs algorithm='coordinate'"),
+        ({"algorithm": "minibatch", "learn": ("loadings",)}, "learn needs algorithm='coordinate'"),
+        ({"algorithm": "minibatch", "schedule": "joint"}, "schedule needs algorithm='coordinate'"),
+        ({"algorithm": "minibatch", "device": "gpu"}, "device='gpu' needs algorithm='coordinate'"),
     ],
 )
 def test_bad_options(options, message):

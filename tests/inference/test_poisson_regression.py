@@ -485,8 +485,8 @@ def test_starts_with_zeros_are_left(kind):
     ("settings", "message"),
     [
         ({"algorithm": "newton"}, "algorithm must be one of"),
-        ({"algorithm": "scd", "schedule": "joint"}, "schedule='joint' must go with algorithm='em'.*leave schedule out"),
-        ({"algorithm": "ccd", "basis": "log"}, "basis='log' must go with algorithm='em'.*natural basis"),
+        ({"algorithm": "scd", "schedule": "joint"}, "schedule='joint' needs algorithm='em'.*leave schedule out"),
+        ({"algorithm": "ccd", "basis": "log"}, "basis='log' needs algorithm='em'.*natural basis"),
         ({"sweeps": 0}, "sweeps must be"),
         ({"kkt_tol": -1.0}, "kkt_tol must be"),
     ],
@@ -499,7 +499,7 @@ def test_settings_that_make_no_sense(settings, message):
 @by_kind
 @refused_entries
 def test_priors_that_tie_the_scales_are_refused(entry, kind):
-    with pytest.raises(ValueError, match=f"algorithm='{kind}' needs flat loadings.*give Gamma components, or use"):
+    with pytest.raises(ValueError, match=f"algorithm='{kind}' needs a flat prior of the loadings.*give Gamma components, or use"):
         run(NASTY, entry.model, entry.priors(), kind)
 
 

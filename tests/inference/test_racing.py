@@ -134,7 +134,7 @@ def test_algorithms_without_a_race_restart_at_random(algorithm):
     assert fit.options.start == "svd"
     assert fit.diagnostics["restarts"] == 3
     assert fit.diagnostics["worst_restart"] < fit.trace[-1]
-    with pytest.raises(ValueError, match="start='race' must go with algorithm='coordinate'"):
+    with pytest.raises(ValueError, match="start='race' needs algorithm='coordinate'"):
         VI(algorithm=algorithm, start="race")
 
 

@@ -32,7 +32,7 @@ from bayesnmf.inference.starts.states import random_state
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import MAP, VI
 from bayesnmf.options.algorithms import ALGORITHMS
-from bayesnmf.options.defaults import sparse
+from bayesnmf.options.defaults import has_sparse_prior
 
 # Iterations without priors, before a sparse one is heeded: few were best on small counts, many on large ones.
 FLAT_FROM_SVD, FLAT_FROM_RANDOM = (0, 5), (5, 20, 50)
@@ -66,7 +66,7 @@ class Contestant(NamedTuple):
 
 def contestants(options: MAP | VI, number: int) -> list[Contestant]:
     """Return the starts that race: "svd", then random ones; under sparse priors what leads up to them."""
-    if not sparse(options.priors):
+    if not has_sparse_prior(options.priors):
         return [Contestant("svd" if place == 0 else "random") for place in range(number)]
     begun = [Contestant("svd", flat) for flat in FLAT_FROM_SVD] + [Contestant("svd", explored=True)]
     others: list[Contestant] = []
