@@ -12,7 +12,12 @@ from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.fitting.restarts import best_of
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
-from bayesnmf.inference.marginal.best_decomposition import AllocationModel, Decomposition, best_decomposition, modes
+from bayesnmf.inference.marginal.best_decomposition import (
+    AllocationModel,
+    Decomposition,
+    best_decomposition,
+    conditional_modes,
+)
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import BLD, MAP, VI
 from bayesnmf.priors import Dirichlet, ScaledDirichlet
@@ -74,7 +79,7 @@ def _multipliers(job: Job, start: Any, rng: np.random.Generator) -> tuple[tuple[
 
 def _fit_of(job: Job, model: AllocationModel, found: Decomposition, diagnostics: dict[str, float]) -> FitRecord:
     """Make a `Fit` of a decomposition: the modes given S*, and the multipliers."""
-    loadings, components = modes(model, found.point.totals)
+    loadings, components = conditional_modes(model, found.point.totals)
     return job.record(
         loadings.proportions,
         components,

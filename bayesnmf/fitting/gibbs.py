@@ -17,7 +17,7 @@ from bayesnmf.fitting.job import LARGEST_DRAWS, Job
 from bayesnmf.fitting.keeping import THINNED, keeps_moments, size_of_draws
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.sampling.collapsed_gibbs import collapsed_gibbs_chain
-from bayesnmf.inference.sampling.gibbs import Chain, Schedule, gibbs_chain, most_draws
+from bayesnmf.inference.sampling.gibbs import Chain, Schedule, choose_chains, gibbs_chain
 from bayesnmf.inference.sampling.running_moments import Running
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.sides import State
@@ -38,7 +38,7 @@ def fit_gibbs(job: Job) -> FitRecord:
     stop = threading.Event()
     chains = run_chains(job, (states, streams), schedules, stop)
     interrupted = stop.is_set() or any(chain.interrupted for chain in chains)
-    kept, length = most_draws([len(chain.log_joint) for chain in chains])
+    kept, length = choose_chains([len(chain.log_joint) for chain in chains])
     every = schedules[0].every
     drawn = _drawn([chains[c].draws for c in kept], -(-length // every))
     log_joint = np.array([chains[c].log_joint[:length] for c in kept])

@@ -17,7 +17,7 @@ from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
-from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle
+from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
 from bayesnmf.inference.sampling.gibbs import sweep
 from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State, objective
 from bayesnmf.inference.status import Status
@@ -84,7 +84,7 @@ def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
     problem = Problem(data, fit.priors.loadings, prior, loadings_summary, Mode(), fixed_components=True)  # type: ignore[arg-type]
     state = State(even_loadings(problem, components, fit.rank), components)
     job = Job(data, fit.model, fit.rank, fit.method, fit.seed, fit.options, lambda *_: None)
-    found = settle(problem, state, TOL, MAX_ITER, None)
+    found = settle_loadings(problem, state, TOL, MAX_ITER, None)
     trace = [_objective(problem, at) for at in (state, found.state)]
     return fit_of_ascent(job, Ascent(problem, found.state, trace, [], found.status))
 

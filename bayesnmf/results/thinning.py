@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from bayesnmf.inference.sampling.running_moments import Entries, Running, summarise
+from bayesnmf.inference.sampling.running_moments import Entries, Running, summarise_chains
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.estimates import Draws
@@ -101,7 +101,7 @@ def with_moments[F: FitRecord](fit: F, running: list[Running], every: int) -> F:
 
     They have mixed or not by split R-hat and batch means of all draws, not by the few that are kept.
     """
-    found = summarise(running, fit.components)
+    found = summarise_chains(running, fit.components)
     moments = {
         f"{side}_{name}": getattr(value, side)
         for name, value in (("sd", found.sd), ("r_hat", found.r_hat), ("ess", found.ess))

@@ -13,8 +13,8 @@ from bayesnmf import NUTS, VI, Calibration, Dirichlet, Gamma, Gibbs, Priors, plo
 from bayesnmf.calibration import QUANTITIES
 from bayesnmf.calibration.quantities import draws_as_points, evaluate, names_for, true_point
 from bayesnmf.calibration.running import effective_sizes, rank_among
-from bayesnmf.inference.sampling.nuts import _compile
-from bayesnmf.inference.sampling.svi import _build
+from bayesnmf.inference.sampling.nuts import _compile_chain
+from bayesnmf.inference.sampling.svi import _build_functions
 from bayesnmf.plots.calibration import ecdf_band
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import Draws
@@ -186,10 +186,10 @@ def test_plain_gibbs_is_calibrated():
 
 
 def test_nuts_is_calibrated():
-    before = _compile.cache_info().misses
+    before = _compile_chain.cache_info().misses
     result = calibrated("nuts")
-    assert _compile.cache_info().misses <= before + 1  # 40 fits, compiled once
-    assert _compile.cache_info().maxsize < 20
+    assert _compile_chain.cache_info().misses <= before + 1  # 40 fits, compiled once
+    assert _compile_chain.cache_info().maxsize < 20
     assert "log_joint" not in result.quantities  # the priors are even
     assert result.p_value > ALPHA
     assert np.all(result.ess > 0.5 * L)
@@ -220,11 +220,11 @@ def test_a_wrong_prior_is_caught():
 
 def test_svi_runs():
     options = bayesnmf.SVI(max_iter=50)
-    before = _build.cache_info().misses
+    before = _build_functions.cache_info().misses
     result = bayesnmf.calibrate("gamma_poisson", "svi", simulations=2, draws=9, options=options)
     assert result.ranks.shape == (2, 8)
     assert result.ranks.max() <= 9
-    assert _build.cache_info().misses <= before + 1
+    assert _build_functions.cache_info().misses <= before + 1
 
 
 # --- running ----------------------------------------------------------------------------------------
