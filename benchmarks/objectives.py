@@ -11,8 +11,8 @@ from scipy.special import xlogy
 from bayesnmf import Dirichlet, Gamma, Priors
 from bayesnmf.assessment.scoring import MIXED, background, cell_probabilities
 from bayesnmf.fitting.job import resolve_priors
-from bayesnmf.inference.ascent.coordinate_ascent import visit
-from bayesnmf.inference.ascent.settled_loadings import settle
+from bayesnmf.inference.ascent.coordinate_ascent import evaluate_state
+from bayesnmf.inference.ascent.settled_loadings import settle_loadings
 from bayesnmf.inference.sides import MeanField, State
 from bayesnmf.inference.sides import Problem as Bound
 from bayesnmf.kernels.cpu.likelihood import cell_rates
@@ -64,8 +64,8 @@ def bound(
     rows, columns = MeanField(component_axis=1), MeanField(component_axis=0)
     given = Bound(problem.counts, loadings_prior, components_prior, rows, columns, fixed_components=True)
     sides = rows.of(loadings_prior, of_loadings), columns.of(components_prior, Dirichlet(np.asfortranarray(nu)))
-    settled = settle(given, State(*sides), SETTLED, MOST_UPDATES, None).state
-    return visit(given, settled, None).value
+    settled = settle_loadings(given, State(*sides), SETTLED, MOST_UPDATES, None).state
+    return evaluate_state(given, settled, None).value
 
 
 def held_out_loglik(problem: Problem, loadings: Array, components: Array) -> float:

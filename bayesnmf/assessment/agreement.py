@@ -25,7 +25,7 @@ from bayesnmf.fitting.fit import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.places import check_folder
 from bayesnmf.priors.checks import same_priors
-from bayesnmf.priors.pair import exchangeable
+from bayesnmf.priors.pair import components_exchangeable
 from bayesnmf.results.cautions import cautions_of, labelled
 from bayesnmf.results.checks import check_comparable, check_reference, check_truth
 from bayesnmf.results.relabelling import relabel
@@ -263,7 +263,7 @@ NOTE = "Δ mean: rms difference of posterior means, in sds of the reference; by 
 def in_same_order(one: Fit | Simulation, base: Fit) -> bool:
     """Return whether components match in their present order, or have exchangeable priors."""
     order = alignment.match_components(one.components, base.components)
-    return exchangeable(one.priors) or bool(np.all(order == np.arange(base.rank)))
+    return components_exchangeable(one.priors) or bool(np.all(order == np.arange(base.rank)))
 
 
 def as_text(agreement: Agreement) -> str:

@@ -93,7 +93,7 @@ def values_of_truth(truth: Simulation, reference: Fit, chosen: Entries) -> dict[
 def _on_simplex(loadings: Array, components: Array) -> tuple[Array, Array]:
     """Divide components by their sums, and multiply the loadings by these."""
     sums = simplex.component_sums(components)
-    return loadings * sums[..., None, :], simplex.shares(components, sums)
+    return loadings * sums[..., None, :], simplex.rows_to_shares(components, sums)
 
 
 def _quantities(loadings: Array, components: Array, chosen: Entries) -> dict[str, Array]:

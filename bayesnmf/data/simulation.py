@@ -15,7 +15,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.priors import Dirichlet, Priors, matrix
 from bayesnmf.priors.checks import check_family, check_proper_loadings
 from bayesnmf.priors.specification import MODELS, default_loadings
-from bayesnmf.priors.values import split
+from bayesnmf.priors.values import separate_scale
 
 Array = NDArray[Any]
 MEAN_TOTAL = 200.0
@@ -134,7 +134,7 @@ def simulate(
         check_drawable(means, "lower totals, or give priors with smaller means")
         drawn = rng.poisson(means)
     counts = Counts(csr_array(drawn.astype(np.float64)), np.arange(n), np.arange(m))
-    loadings, scale = split(value)
+    loadings, scale = separate_scale(value)
     return Simulation(counts, loadings, components, scale, model, filled)
 
 

@@ -15,8 +15,8 @@ from bayesnmf.inference.sides import State
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.options import VI
 from bayesnmf.options.defaults import resolve_options
-from bayesnmf.priors.pair import exchangeable
-from bayesnmf.priors.values import split
+from bayesnmf.priors.pair import components_exchangeable
+from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.label_switching import label_switching
 from bayesnmf.results.mixing import UNJUDGED, judged_parts, mixing, verdict
@@ -64,7 +64,7 @@ def fit_of_draws(
     """
     value, components = draws
     draws.clear()  # matched draws are copies, and nobody else holds these
-    loadings, scale = split(value)
+    loadings, scale = separate_scale(value)
     del value
     try:
         matched = matched_draws(job, loadings, components)
@@ -93,7 +93,7 @@ def fit_of_draws(
 
 def matched_draws(job: Job, loadings: Array, components: Array) -> tuple[Array, Array, dict[str, float]]:
     """Match the components of all draws, where the priors tell none apart, and say how sure the matching is."""
-    if not exchangeable(job.options.priors):
+    if not components_exchangeable(job.options.priors):
         return loadings, components, {}
     loadings, components, orders = match(loadings, components)
     return loadings, components, label_switching(components, orders)

@@ -14,26 +14,26 @@ from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.fitting.restarts import best_of
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule, Steps, ascend, plain_steps
 from bayesnmf.inference.ascent.course import WINDOW
-from bayesnmf.inference.ascent.extrapolation import extrapolated
+from bayesnmf.inference.ascent.extrapolation import extrapolated_steps
 from bayesnmf.inference.ascent.kkt import least_gradient
-from bayesnmf.inference.ascent.learning import learner
+from bayesnmf.inference.ascent.learning import prior_learner
 from bayesnmf.inference.ascent.minibatch import Batching, minibatch_ascent
-from bayesnmf.inference.ascent.optimality import judged
+from bayesnmf.inference.ascent.optimality import checked_status
 from bayesnmf.inference.ascent.poisson_regression import FLOOR, NEWTON_STEPS, regression_steps
 from bayesnmf.inference.ascent.settled_loadings import settling_steps, with_settled_loadings
 from bayesnmf.inference.device.checks import first_gpu
 from bayesnmf.inference.sides import Problem, State
-from bayesnmf.inference.starts.contestants import begin, contestants
-from bayesnmf.inference.starts.exchanging import exchanged, rough
+from bayesnmf.inference.starts.contestants import choose_contestants, starting_state
+from bayesnmf.inference.starts.exchanging import exchange_components, rough_schedule
 from bayesnmf.inference.starts.racing import (
     LEADING_UP,
     Climb,
     Show,
-    climbing,
-    ended,
-    go_on,
-    interrupted,
+    as_interrupted,
+    continue_climb,
+    has_ended,
     length_of_race,
+    make_climb,
     number_of_starts,
     race,
     work_of,
@@ -42,8 +42,8 @@ from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER
 from bayesnmf.options import MAP, VI
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Priors
-from bayesnmf.priors.pair import with_sides
-from bayesnmf.priors.values import split
+from bayesnmf.priors.pair import replace_sides
+from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.estimates import Point, VariationalPosterior
 from bayesnmf.results.record import FitRecord
 
@@ -59,10 +59,10 @@ def fit_closed_form(job: Job) -> FitRecord:
         diagnostics |= {"kkt_residual": best.residuals[-1]}
         try:
             diagnostics |= {"least_gradient": least_gradient(problem, best.state)}
-            status = judged(best.status, diagnostics, job.counts.total, job.options.kkt_tol)
+            status = checked_status(best.status, diagnostics, job.counts.total, job.options.kkt_tol)
             best = best._replace(status=status)
         except KeyboardInterrupt:
-            best = interrupted(best)
+            best = as_interrupted(best)
     return fit_of_ascent(job, best, diagnostics)
 
 
@@ -74,7 +74,7 @@ def _finished(job: Job, ascent: Ascent) -> Ascent:
         if status.converged:
             job.report(f"{job.method} {job.model}", status.iterations, status.iterations, ascent.trace[-1])
     except KeyboardInterrupt:
-        return interrupted(ascent)
+        return as_interrupted(ascent)
     return ascent
 
 
@@ -105,19 +105,19 @@ def climb_from(job: Job, problem: Problem, device: Any, start: Any, rng: np.rand
         job.report(label, iteration, options.max_iter, value)
 
     def climber(problem: Problem, state: State) -> Climb:
-        return climbing(_ascent(job, problem, device, rng), problem, state)
+        return make_climb(_ascent(job, problem, device, rng), problem, state)
 
     if not isinstance(start, str) or start != "race":
         return climber(problem, start_state(problem, start, job.rank, rng))(schedule, show)
     work = work_of(job.counts, job.rank)
-    begins = contestants(options, number_of_starts(work) if job.rank > 1 else 1)
+    begins = choose_contestants(options, number_of_starts(work) if job.rank > 1 else 1)
 
     def show_stage(stage: str) -> Show:
         return lambda done, total, value: job.report(f"{label}, {stage}", done, total, value)
 
     def start_from(place: int) -> Climb:
         show_way = show_stage(f"{LEADING_UP} {place + 1} of {len(begins)}")
-        return climber(problem, begin(begins[place], problem, job.rank, rng, options.threads, show_way))
+        return climber(problem, starting_state(begins[place], problem, job.rank, rng, options.threads, show_way))
 
     climb, best = race(
         [partial(start_from, place) for place in range(len(begins))],
@@ -125,16 +125,18 @@ def climb_from(job: Job, problem: Problem, device: Any, start: Any, rng: np.rand
         schedule,
         show_stage(f"race of {len(begins)} starts"),
     )
-    if schedule.tol and not ended(best, schedule):
-        best = go_on(climb, best, rough(schedule), show)
-        climb, best = exchanged(climber, (climb, best), schedule, rng, show, show_stage("exchanges of components"))
-    return best if ended(best, schedule) else go_on(climb, best, schedule, show)
+    if schedule.tol and not has_ended(best, schedule):
+        best = continue_climb(climb, best, rough_schedule(schedule), show)
+        climb, best = exchange_components(
+            climber, (climb, best), schedule, rng, show, show_stage("exchanges of components")
+        )
+    return best if has_ended(best, schedule) else continue_climb(climb, best, schedule, show)
 
 
 def _ascent(
     job: Job, problem: Problem, device: Any, rng: np.random.Generator
 ) -> Callable[[Problem, list[State], Schedule, Any], Ascent]:
-    """Return the algorithm that the options name; it takes the state out of its list, as `climbing` asks."""
+    """Return the algorithm that the options name; it takes the state out of its list, as `make_climb` asks."""
     options: MAP | VI = job.options
     if options.algorithm == "gradient":
         from bayesnmf.inference.ascent.gradient_ascent import gradient_ascent
@@ -147,16 +149,18 @@ def _ascent(
         )
     steps, learn = steps_of(problem, options, schedule_of(options)), None
     if isinstance(options, VI) and options.learn:
-        learn = learner(options.learn)
+        learn = prior_learner(options.learn)
 
     def climb(schedule: Schedule, show: Show, problem: Problem, state: State) -> Ascent:
         return ascend(problem, state, schedule, steps, learn, show)
 
     if device is None:
         return lambda problem, held, schedule, show: climb(schedule, show, problem, held.pop())
-    from bayesnmf.inference.device.placing import on_device
+    from bayesnmf.inference.device.placing import run_on_device
 
-    return lambda problem, held, schedule, show: on_device(device, partial(climb, schedule, show), problem, held.pop())
+    return lambda problem, held, schedule, show: run_on_device(
+        device, partial(climb, schedule, show), problem, held.pop()
+    )
 
 
 def schedule_of(options: MAP | VI) -> Schedule:
@@ -189,7 +193,7 @@ def steps_of(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:
     if options.algorithm == "settled":
         steps = settling_steps(schedule)
     if options.extrapolate:
-        steps = extrapolated(steps, floor)
+        steps = extrapolated_steps(steps, floor)
     return steps
 
 
@@ -199,7 +203,7 @@ def fit_of_ascent(job: Job, ascent: Ascent, diagnostics: dict[str, float] | None
     estimate: Point | VariationalPosterior = Point()
     for side in state:
         side.forget()
-    loadings, scale = split(state.loadings.value)
+    loadings, scale = separate_scale(state.loadings.value)
     if state.loadings.conditional is not None:
         estimate = VariationalPosterior(*(_compact(side.conditional) for side in state))
     return job.record(
@@ -227,4 +231,4 @@ def _priors(given: Priors, problem: Problem) -> Priors:
         now = getattr(problem, f"{side}_prior")
         if not isinstance(getattr(given, side), str) and now is not getattr(given, side):
             sides[side] = now
-    return with_sides(given, **sides) if sides else given
+    return replace_sides(given, **sides) if sides else given

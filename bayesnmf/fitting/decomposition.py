@@ -12,11 +12,16 @@ from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.fitting.restarts import best_of
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
-from bayesnmf.inference.marginal.best_decomposition import AllocationModel, Decomposition, best_decomposition, modes
+from bayesnmf.inference.marginal.best_decomposition import (
+    AllocationModel,
+    Decomposition,
+    best_decomposition,
+    conditional_modes,
+)
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import BLD, MAP, VI
 from bayesnmf.priors import Dirichlet, ScaledDirichlet
-from bayesnmf.priors.values import split
+from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.record import FitRecord
 
 Array = NDArray[Any]
@@ -68,13 +73,13 @@ def _multipliers(job: Job, start: Any, rng: np.random.Generator) -> tuple[tuple[
         state, interrupted = ascent.state, ascent.status.reason == INTERRUPTED
     else:
         state = start_state(problem, start, job.rank, rng)
-    proportions, _ = split(state.loadings.value)
+    proportions, _ = separate_scale(state.loadings.value)
     return (proportions, state.components.matrix), interrupted
 
 
 def _fit_of(job: Job, model: AllocationModel, found: Decomposition, diagnostics: dict[str, float]) -> FitRecord:
     """Make a `Fit` of a decomposition: the modes given S*, and the multipliers."""
-    loadings, components = modes(model, found.point.totals)
+    loadings, components = conditional_modes(model, found.point.totals)
     return job.record(
         loadings.proportions,
         components,

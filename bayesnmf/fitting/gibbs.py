@@ -17,14 +17,14 @@ from bayesnmf.fitting.job import LARGEST_DRAWS, Job
 from bayesnmf.fitting.keeping import THINNED, keeps_moments, size_of_draws
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.sampling.collapsed_gibbs import collapsed_gibbs_chain
-from bayesnmf.inference.sampling.gibbs import Chain, Schedule, gibbs_chain, most_draws
+from bayesnmf.inference.sampling.gibbs import Chain, Schedule, choose_chains, gibbs_chain
 from bayesnmf.inference.sampling.running_moments import Running
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.sides import State
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import Gibbs
-from bayesnmf.priors.pair import exchangeable
-from bayesnmf.priors.values import stacked
+from bayesnmf.priors.pair import components_exchangeable
+from bayesnmf.priors.values import stack_values
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.thinning import with_moments
 
@@ -38,7 +38,7 @@ def fit_gibbs(job: Job) -> FitRecord:
     stop = threading.Event()
     chains = run_chains(job, (states, streams), schedules, stop)
     interrupted = stop.is_set() or any(chain.interrupted for chain in chains)
-    kept, length = most_draws([len(chain.log_joint) for chain in chains])
+    kept, length = choose_chains([len(chain.log_joint) for chain in chains])
     every = schedules[0].every
     drawn = _drawn([chains[c].draws for c in kept], -(-length // every))
     log_joint = np.array([chains[c].log_joint[:length] for c in kept])
@@ -57,15 +57,15 @@ def _drawn(chains: list[list[Any]], length: int) -> list[Any]:
     """Stack so many draws of every chain, (chains, draws, …) for each side; the lists are emptied on the way."""
     values = []
     for draws in chains:
-        values.append([stacked([draw[side] for draw in draws[:length]]) for side in (0, 1)])
+        values.append([stack_values([draw[side] for draw in draws[:length]]) for side in (0, 1)])
         draws.clear()
-    return [stacked([chain[side] for chain in values]) for side in (0, 1)]
+    return [stack_values([chain[side] for chain in values]) for side in (0, 1)]
 
 
 def schedules_of(job: Job) -> list[Schedule]:
     """Return what each chain runs and keeps: every draw, or thinned draws and running moments."""
     options: Gibbs = job.options
-    matching, every = exchangeable(options.priors), 1
+    matching, every = components_exchangeable(options.priors), 1
     moments = keeps_moments(options, job.rank, job.counts.shape)
     if moments:
         every = min(-(-size_of_draws(options, job.rank, job.counts.shape) // THINNED), options.draws)

@@ -24,10 +24,10 @@ from bayesnmf.fitting.keeping import size_kept
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.status import Status
 from bayesnmf.options import MAP, METHODS, NUTS, VI, Gibbs, Options
-from bayesnmf.options.defaults import natural_basis
+from bayesnmf.options.defaults import uses_natural_basis
 from bayesnmf.priors import Dirichlet, Priors
 from bayesnmf.priors.checks import check_family, check_integrates_out, check_natural_basis
-from bayesnmf.priors.pair import with_sides
+from bayesnmf.priors.pair import replace_sides
 from bayesnmf.priors.specification import PARAMETER, default_loadings
 from bayesnmf.results.record import FitRecord
 
@@ -44,7 +44,7 @@ def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors) -> Pri
     if loadings is None:
         n, m = counts.shape
         loadings = default_loadings(model, max(counts.total, 1.0) / n, rank, prior_of_sums, m)
-    return with_sides(priors, loadings=loadings, components=components)
+    return replace_sides(priors, loadings=loadings, components=components)
 
 
 def check_combination(model: str, method: str, rank: int, counts: Counts, options: Options) -> None:
@@ -55,7 +55,7 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     check_ranges(options, getattr(options, "dtype", "float64"))
     check_family(model, "loadings", priors.loadings, (n, rank))
     check_family(model, "components", priors.components, (rank, m))
-    natural = isinstance(options, MAP) and natural_basis(options)
+    natural = isinstance(options, MAP) and uses_natural_basis(options)
     check_families(options, method, natural)
     check_posterior_exists(model, method, priors.loadings, priors.components, natural)
     if isinstance(options, MAP):

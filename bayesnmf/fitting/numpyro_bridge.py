@@ -12,7 +12,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.specification import PARAMETER
-from bayesnmf.priors.values import split
+from bayesnmf.priors.values import separate_scale
 
 Array = NDArray[Any]
 DENSE_CELLS = 2_000_000
@@ -56,7 +56,7 @@ def hyperparameters(prior: Any) -> Any:
 
 def sites_of(state: State) -> dict[str, Array]:
     """Return the values of a state by site, pulled a little inside the boundary, where NUTS cannot start."""
-    loadings, scale = split(state.loadings.value)
+    loadings, scale = separate_scale(state.loadings.value)
     sites = {"components": inside(state.components.matrix), "loadings": inside(loadings)}
     return sites if scale is None else {**sites, "scale": inside(scale[:, None])[:, 0]}
 

@@ -29,7 +29,7 @@ from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.options import VI
 from bayesnmf.priors import Priors, matrix
-from bayesnmf.priors.values import join, split
+from bayesnmf.priors.values import attach_scale, separate_scale
 from bayesnmf.results.record import FitRecord
 
 Array = NDArray[Any]
@@ -58,7 +58,7 @@ def fit_nuts(job: Job) -> FitRecord:
             lambda done, total: job.report(f"nuts {job.model}", done, total, np.nan),
         )
     drawn = {name: values.astype(np.float64) for name, values in run.draws.items()}
-    loadings, components = join(drawn["loadings"], drawn.get("scale")), drawn["components"]
+    loadings, components = attach_scale(drawn["loadings"], drawn.get("scale")), drawn["components"]
     statistics = {
         "divergences": float(run.statistics["diverging"].sum()),
         "mean_steps": float(run.statistics["num_steps"].mean()),
@@ -72,11 +72,11 @@ def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array)
     """Log joint of every draw, (chains, draws), in closed form, without the Jacobians of the sampler's space."""
     prior: Any = priors.loadings
     other: Any = priors.components
-    shares, scale = split(loadings)
+    shares, scale = separate_scale(loadings)
     chains, draws = components.shape[:2]
     out = np.empty((chains, draws))
     for at in np.ndindex(chains, draws):
-        value = join(shares[at], None if scale is None else scale[at])
+        value = attach_scale(shares[at], None if scale is None else scale[at])
         out[at] = (
             poisson_loglik(counts.matrix, matrix(value), components[at], counts.log_factorial)
             + prior.log_density(value)

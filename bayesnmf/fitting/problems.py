@@ -14,11 +14,11 @@ from bayesnmf.inference.sides import Draw, MeanField, Mode, Problem, State, Summ
 from bayesnmf.inference.starts.from_data import state_from_word
 from bayesnmf.inference.starts.states import Given, given_state
 from bayesnmf.options import BLD, MAP, VI, Options, Start
-from bayesnmf.options.defaults import natural_basis
+from bayesnmf.options.defaults import uses_natural_basis
 from bayesnmf.priors import Dirichlet, Distribution, Priors, ScaledProportions
-from bayesnmf.priors.simplex import component_sums, shares
+from bayesnmf.priors.simplex import component_sums, rows_to_shares
 from bayesnmf.priors.specification import PARAMETER
-from bayesnmf.priors.values import join
+from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.record import FitRecord
 
 Array = NDArray[Any]
@@ -36,7 +36,7 @@ def build_problem(counts: Counts, priors: Priors, loadings: Summary, components:
 def point_or_mean_field(counts: Counts, options: MAP | VI) -> Problem:
     """Build the problem of map or vi."""
     if isinstance(options, MAP):
-        mode = Mode("natural" if natural_basis(options) else "log")
+        mode = Mode("natural" if uses_natural_basis(options) else "log")
         return build_problem(counts, options.priors, mode, mode)
     sides = (MeanField(component_axis=axis, threads=options.threads) for axis in (1, 0))
     return build_problem(counts, options.priors, *sides)
@@ -97,7 +97,7 @@ def _points_of(start: FitRecord, loadings_prior: Any, components_prior: Any) -> 
     if components_prior.support == "simplex":
         loadings, components = loadings * component_sums(components), _on_simplex(components)
     if loadings_prior.support == "scaled simplex" and start.scale is not None:
-        return join(start.loadings, start.scale), components  # proportions of empty rows too
+        return attach_scale(start.loadings, start.scale), components  # proportions of empty rows too
     if loadings_prior.support == "simplex":
         return start.loadings if np.allclose(start.loadings.sum(axis=1), 1) else _on_simplex(loadings), components
     return loadings, components
@@ -105,7 +105,7 @@ def _points_of(start: FitRecord, loadings_prior: Any, components_prior: Any) -> 
 
 def _on_simplex(rows: Array) -> Array:
     """Rows divided by their sums; even where the sum is 0."""
-    return shares(rows, rows.sum(axis=1))
+    return rows_to_shares(rows, rows.sum(axis=1))
 
 
 def _checked(given: Given, prior: Any, name: str, size: tuple[int, int]) -> Given:

@@ -17,16 +17,16 @@ from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
-from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle
+from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
 from bayesnmf.inference.sampling.gibbs import sweep
 from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State, objective
 from bayesnmf.inference.status import Status
 from bayesnmf.options import MAP
-from bayesnmf.options.defaults import natural_basis
+from bayesnmf.options.defaults import uses_natural_basis
 from bayesnmf.priors import Dirichlet
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.specification import PARAMETER
-from bayesnmf.priors.values import split, stacked
+from bayesnmf.priors.values import separate_scale, stack_values
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.record import FitRecord
 
@@ -75,7 +75,7 @@ def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
     given = np.asfortranarray(fit.components)
     if fit.estimate.kind == "point":
         options = fit.options if isinstance(fit.options, MAP) else MAP(priors=fit.priors)
-        loadings_summary = Mode("natural" if natural_basis(options) else "log")
+        loadings_summary = Mode("natural" if uses_natural_basis(options) else "log")
         components = Mode(estimated=fit.priors.components == PARAMETER).at(prior, given)  # type: ignore[arg-type]
     elif fit.estimate.components is not None:
         components = MeanField(component_axis=0).of(prior, fit.estimate.components)  # type: ignore[arg-type]
@@ -84,7 +84,7 @@ def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
     problem = Problem(data, fit.priors.loadings, prior, loadings_summary, Mode(), fixed_components=True)  # type: ignore[arg-type]
     state = State(even_loadings(problem, components, fit.rank), components)
     job = Job(data, fit.model, fit.rank, fit.method, fit.seed, fit.options, lambda *_: None)
-    found = settle(problem, state, TOL, MAX_ITER, None)
+    found = settle_loadings(problem, state, TOL, MAX_ITER, None)
     trace = [_objective(problem, at) for at in (state, found.state)]
     return fit_of_ascent(job, Ascent(problem, found.state, trace, [], found.status))
 
@@ -128,7 +128,7 @@ def _project_draws(fit: FitRecord, posterior: Draws, data: Counts, seed: int) ->
         log_joint[0, s] = _objective(problem, state)
         start = state.loadings
         kept.append(start.value)
-    loadings, scale = split(stacked(kept))
+    loadings, scale = separate_scale(stack_values(kept))
     draws = Draws(loadings[None], components[None], None if scale is None else scale[None])
     return replace(
         fit,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.fitting.job import Job
-from bayesnmf.inference.starts.racing import interrupted
+from bayesnmf.inference.starts.racing import as_interrupted
 from bayesnmf.inference.status import INTERRUPTED
 
 FIRST_ALONE = ("race", "svd", "descent")  # starts that would be much the same again
@@ -51,7 +51,7 @@ def best_of(job: Job, climb: Callable[[Any, np.random.Generator, str], Any]) -> 
             break
         finished.append(end)
     if left:
-        best = interrupted(best)
+        best = as_interrupted(best)
     if job.options.restarts == 1:
         return best, {}
     worst = {"worst_restart": float(min(finished))} if finished else {}

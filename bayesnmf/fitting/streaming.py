@@ -21,8 +21,14 @@ from bayesnmf.fitting.job import Job, check_combination, resolve_priors
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.fitting.projection import MAX_ITER, TOL
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
-from bayesnmf.inference.ascent.minibatch import Components, step_on_batch
-from bayesnmf.inference.ascent.settled_loadings import FINAL_ITER, FINAL_TOL, even_loadings, full_size, local_pass
+from bayesnmf.inference.ascent.minibatch import RunningComponents, step_on_batch
+from bayesnmf.inference.ascent.settled_loadings import (
+    FINAL_ITER,
+    FINAL_TOL,
+    copy_of_full_size,
+    even_loadings,
+    settle_blocks,
+)
 from bayesnmf.inference.sides import Problem, Side, State
 from bayesnmf.inference.status import Status
 from bayesnmf.options import VI
@@ -96,7 +102,7 @@ class MinibatchVI:
         self.n_seen = self.steps = 0
         self.priors: Priors | None = None
         self._names: Array | None = None
-        self._components: Components | None = None
+        self._components: RunningComponents | None = None
         self._first_rows: Array | None = None
 
     def partial_fit(self, counts: Any) -> MinibatchVI:
@@ -178,8 +184,8 @@ class MinibatchVI:
         components = self._side(what)
         problem = self._problem(self._checked(counts))
         size = (problem.counts.shape[0], self.rank)
-        q = full_size(even_loadings(problem, components, self.rank).conditional, size)
-        bound, rows = local_pass(problem, components, q, tol, most, self.options.threads)
+        q = copy_of_full_size(even_loadings(problem, components, self.rank).conditional, size)
+        bound, rows = settle_blocks(problem, components, q, tol, most, self.options.threads)
         return problem, State(problem.loadings_summary.of(problem.loadings_prior, q), components), bound, rows
 
     @property
@@ -219,7 +225,7 @@ class MinibatchVI:
         self.priors = priors
         problem = point_or_mean_field(data, self._options)
         start = start_state(problem, self._options.start, self.rank, np.random.default_rng(self.seed))
-        self._components = Components(problem, start.components, data.shape[0])
+        self._components = RunningComponents(problem, start.components, data.shape[0])
         self._names = data.feature_names
 
     def _problem(self, data: Counts) -> Problem:

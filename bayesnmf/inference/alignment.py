@@ -1,4 +1,4 @@
-"""Match components by cosine: the best assignment of one set to another."""
+"""Match components by cosine: find the best assignment of one set to another."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ Array = NDArray[Any]
 
 
 def normalise_rows(values: Array) -> Array:
-    """Rows divided by their Euclidean length; rows of zeros stay zero."""
+    """Return rows divided by their Euclidean length; rows of zeros stay zero."""
     length = np.linalg.norm(values, axis=-1, keepdims=True)
     return np.divide(values, length, out=np.zeros_like(values, dtype=np.float64), where=length > 0)
 
 
 def cosine(components: Array, reference: Array) -> Array:
-    """Cosines between all pairs of components: (..., K, m) and (K', m) give (..., K, K')."""
+    """Return the cosines between all pairs of components: (..., K, m) and (K', m) give (..., K, K')."""
     return normalise_rows(components) @ normalise_rows(reference).T
 
 
 def match_components(components: Array, reference: Array) -> Array:
-    """Order of `components` that agrees best with `reference` (the assignment of greatest total cosine).
+    """Return the order of `components` that agrees best with `reference`: the one with the largest total cosine.
 
     Parameters
     ----------
     components, reference : ndarray of shape (K, m)
+        Components to reorder, and components to match.
 
     Returns
     -------
     ndarray of shape (K,)
         `components[order]` is matched to `reference`.
     """
-    from scipy.optimize import linear_sum_assignment  # a fit need not wait for it
+    from scipy.optimize import linear_sum_assignment  # slow to import, and most fits do not need it
 
     similarity = cosine(components, reference)
     return linear_sum_assignment(similarity.T, maximize=True)[1]

@@ -9,18 +9,18 @@ from bayesnmf.kernels.cpu.allocation import Sides, Totals, expected_allocations,
 from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
 
 
-def on_device(cells: Any, loadings: Any, components: Any, sides: Sides) -> Totals:
-    """Take an allocation step on the device where the counts are."""
+def _allocate_on_device(cells: Any, loadings: Any, components: Any, sides: Sides) -> Totals:
+    """Return the totals of an allocation step on the device that holds the counts."""
     from bayesnmf.kernels.gpu.allocation import compiled_allocations
 
     return compiled_allocations(cells, loadings, components, sides=sides)
 
 
 def allocate(problem: Problem, state: State, threads: int | None, sides: Sides = "both") -> Totals:
-    """Take one allocation step at the geometric means of both sides, for the totals of both or of one."""
+    """Return the totals, of both sides or of one, from an allocation step at the geometric means of both sides."""
     counts, U, V = problem.counts, state.loadings.geometric, state.components.geometric
     if problem.cells is not None:
-        return on_device(problem.cells, U, V, sides)
+        return _allocate_on_device(problem.cells, U, V, sides)
     if is_dense(counts.matrix):
         totals = dense_allocations(counts.dense, U, V, sides)
         if totals is not None:

@@ -1,4 +1,4 @@
-"""Tasks on threads of their own that all end when one fails, or when a signal interrupts the wait for them."""
+"""Run tasks on separate threads; all of them end when one fails or when a signal interrupts the wait."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from threading import Event
 
-# Seconds. Some exceptions reach no thread that waits without a limit: Ctrl-C on Windows, and what another thread sets.
+# Seconds. A thread that waits without a limit misses Ctrl-C on Windows and exceptions that another thread sets in it.
 WAKE = 0.5
 
 
 def side_by_side[T](tasks: Sequence[Callable[[], T]], at_once: int, stop: Event) -> list[T]:
-    """Run tasks, each on a thread of its own, and return their results in order.
+    """Run each task on its own thread, and return the results in order.
 
     Parameters
     ----------
     tasks : sequence of callable
-        Each looks at `stop` often, and returns what it has once that is set.
+        Tasks that check `stop` often and return their result so far once it is set.
     at_once : int
-        Most tasks run at once.
+        Largest number of tasks to run at once.
     stop : Event
-        Is set by Ctrl-C while waiting, after which the results are those of tasks that may have ended early; and by any
-        other exception, here or in a task. Otherwise it is left as it is, so callers know by it that they must end.
+        Event that tells the tasks to end. It is set by Ctrl-C during the wait; the tasks may then have ended early. It
+        is also set by any other exception, here or in a task.
 
     Raises
     ------
     BaseException
-        What a task raised, or what was raised here, except for the first Ctrl-C while waiting.
+        An exception from a task or from here, except the first Ctrl-C during the wait.
     """
     pool = ThreadPoolExecutor(at_once)
     running: list[Future[T]] = []
     try:
         for task in tasks:
-            running.append(pool.submit(task))  # what is running must be known if this is interrupted
+            running.append(pool.submit(task))  # one by one, so that all running tasks are known after an interrupt
         try:
             while _all_go_on(running):
                 pass
@@ -42,16 +42,16 @@ def side_by_side[T](tasks: Sequence[Callable[[], T]], at_once: int, stop: Event)
         stop.set()
         raise
     finally:
-        if not all(each.done() for each in running):  # one has failed
+        if not all(each.done() for each in running):  # one task has failed
             stop.set()
         for started in running:
-            started.exception()  # waits until it has ended
-        # A signal may have come while a thread was being started, which nobody can wait for.
+            started.exception()  # waits until the task has ended
+        # If a signal arrived while a thread was being started, that thread cannot be waited for.
         pool.shutdown(wait=False)
     return [ended.result() for ended in running]
 
 
 def _all_go_on[T](running: list[Future[T]]) -> bool:
-    """Wait for a while; return whether there are tasks still to end, and none that failed."""
+    """Wait for a while; return whether some tasks are still running and none has failed."""
     ended, others = wait(running, WAKE, FIRST_EXCEPTION)
     return bool(others) and all(task.exception() is None for task in ended)

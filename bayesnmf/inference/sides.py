@@ -1,10 +1,10 @@
-"""The two sides of the factorisation, and the three ways to carry one: mode, mean field, draw.
+"""The two sides of the factorisation, and the three ways to summarise a conditional: mode, mean field, draw.
 
-Given allocations, the loadings and the components separate, and each has a conjugate conditional,
-``prior.conditional(total, exposure)``. What is done with it is the whole difference between the algorithms::
+Given allocations, the loadings and the components are independent, and each has a conjugate conditional,
+``prior.conditional(total, exposure)``. The algorithms differ only in how they use this conditional::
 
     EM, multiplicative updates, MAP     its mode
-    variational inference               itself (mean field)
+    variational inference               the conditional itself (mean field)
     Gibbs                               a draw from it
 """
 
@@ -20,27 +20,27 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.kernels.cpu.mean_field import Moments
 from bayesnmf.kernels.cpu.sums import sum_rows
 from bayesnmf.priors import Distribution, matrix
-from bayesnmf.priors.arrays import as_number, namespace, on_host, precise
-from bayesnmf.priors.values import Value, parts_of, split
+from bayesnmf.priors.arrays import as_number, float64_on_device, namespace_of, on_host
+from bayesnmf.priors.values import Value, parts_of, separate_scale
 
 Array = NDArray[Any]
 Basis = Literal["natural", "log"]
 
 
 class Side:
-    """Loadings or components as an algorithm carries them between updates.
+    """Loadings or components between two updates of an algorithm.
 
     Attributes
     ----------
     value : ndarray or ScaledProportions
         The mode, the expectation or the draw.
     geometric : ndarray
-        What the allocation step multiplies: the value itself or exp E log, times any row (column) factor that
-        cancels from the responsibilities.
+        Input of the allocation step: the value itself or exp E log, without the row (column) factor exp(log_shift),
+        which cancels from the responsibilities.
     log_shift : ndarray or None
         Logarithm of that factor, (n, 1) or (1, m): log U = log geometric + log_shift. None is 0.
     penalty : float
-        What the side adds to the objective: log prior density of a mode or draw, −KL of a mean field, in nats.
+        Term of the objective for this side, in nats: log prior density of a mode or draw, −KL of a mean field.
     conditional : Distribution or None
         The mean field; None for modes and draws.
     """
@@ -58,7 +58,7 @@ class Side:
         return matrix(self.value)
 
     def sums(self, component_axis: int) -> Array:
-        """Σ of the value for each component, (K,), float64; components are in columns (1) or in rows (0)."""
+        """Return Σ of the value for each component, (K,), float64; components are in columns (1) or in rows (0)."""
         if component_axis not in self._sums:
             value = self.matrix
             rows = value if component_axis == 1 else value.T
@@ -70,7 +70,7 @@ class Side:
 
 
 class Field(Side):
-    """A side that is a mean field: its means and geometric means are made when asked for."""
+    """A side that is a mean field; means and geometric means are computed on demand."""
 
     def __init__(self, conditional: Distribution, component_axis: int, found: Moments) -> None:
         self.conditional, self._component_axis = conditional, component_axis
@@ -86,47 +86,47 @@ class Field(Side):
 
     @property
     def geometric(self) -> Array:  # type: ignore[override]
-        """Exp E log, less the shift."""
+        """Geometric means without the shift, exp(E log x − shift)."""
         if self._geometric is None:
             return self.conditional.moments(None, self._component_axis).geometric  # type: ignore[union-attr]
         return self._geometric
 
     def forget(self) -> None:
-        """Let go of the geometric means."""
+        """Free the geometric means, which can be computed again."""
         self._geometric = None
 
 
 class Summary(Protocol):
-    """How a conditional is carried; `basis` is that of a mode, else None."""
+    """Interface of the ways to summarise a conditional as a side."""
 
     @property
     def basis(self) -> Basis | None:
-        """The basis of a mode."""
+        """Basis of a mode; None for other summaries."""
 
     def carry(
         self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
     ) -> Side:
-        """Carry the conditional of `prior` given a total, which may be overwritten with `reuse`, and an exposure."""
+        """Return the summary of the conditional given a total and an exposure; `reuse` may overwrite the total."""
 
     def of(self, prior: Distribution, conditional: Distribution) -> Side:
-        """Carry a distribution that is given."""
+        """Return the summary of a given distribution."""
 
 
-def _point(value: Value, penalty: float) -> Side:
-    """Carry a single value; a scale cancels from the responsibilities, and enters ℓ as a shift."""
-    shares, scale = split(value)
+def _side_of_value(value: Value, penalty: float) -> Side:
+    """Return the side of a single value; a scale cancels from the responsibilities, and enters ℓ as a shift."""
+    shares, scale = separate_scale(value)
     if scale is None:
         return Side(value, shares, None, penalty)
-    with np.errstate(divide="ignore"):  # the scale of an empty row may be 0; no count meets its logarithm
-        return Side(value, shares, namespace(scale).xp.log(precise(scale[:, None])), penalty)
+    with np.errstate(divide="ignore"):  # the scale of an empty row may be 0; its logarithm is not used
+        return Side(value, shares, namespace_of(scale).xp.log(float64_on_device(scale[:, None])), penalty)
 
 
 @dataclass(frozen=True)
 class Mode:
-    """Carry the mode, in the natural basis or in the log (softmax) basis, where it is the mean.
+    """Summary by the mode, in the natural basis or in the log (softmax) basis, where it equals the mean.
 
-    In the log basis the objective includes the Jacobian, Σ log value. A side without a prior
-    (`estimated`: a parameter) adds nothing.
+    In the log basis the objective includes the Jacobian, Σ log value. A side without a prior (`estimated`) adds
+    nothing to the objective.
     """
 
     basis: Basis = "natural"
@@ -135,33 +135,33 @@ class Mode:
     def carry(
         self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
     ) -> Side:
-        """Take the mode; where it is not unique, keep the previous value."""
+        """Return the mode of the conditional; where it is not unique, the previous value."""
         if self.basis == "log":
             return self.of(prior, prior.conditional(total, exposure, reuse=reuse))
         kept: Any = previous.value if previous else None
         return self.at(prior, prior.mode(total, exposure, kept, reuse=reuse))
 
     def of(self, prior: Distribution, conditional: Distribution) -> Side:
-        """Take the mean: the mode in the log basis, and a start in either."""
+        """Return the mean, which is the mode in the log basis, and a start in both bases."""
         return self.at(prior, conditional.mean())
 
     def at(self, prior: Distribution, value: Any) -> Side:
-        """Carry a given value."""
+        """Return the side of a given value."""
         penalty = 0.0 if self.estimated else prior.log_density(value)
         if self.basis == "log":
-            with np.errstate(divide="ignore"):  # at a start with zeros the density of the logarithms is 0
+            with np.errstate(divide="ignore"):  # a start may contain zeros, where the density of the logarithms is 0
                 jacobian = prior.log_jacobian(value)
-            xp = namespace(jacobian).xp
+            xp = namespace_of(jacobian).xp
             penalty = as_number(xp.where(xp.isfinite(jacobian), penalty + jacobian, -np.inf))
-        return _point(value, penalty)
+        return _side_of_value(value, penalty)
 
 
 @dataclass(frozen=True)
 class MeanField:
-    """Carry the conditional itself; `component_axis` is 1 for loadings (n, K), 0 for components (K, m).
+    """Summary by the conditional itself; `component_axis` is 1 for loadings (n, K), 0 for components (K, m).
 
-    Without `penalised` the penalty is not a number: −KL costs as much as the rest, and only the objective needs it.
-    It is found on `threads` threads (None: as many as pay).
+    If `penalised` is False, the penalty is NaN: −KL costs as much as all other moments, and only the objective needs
+    it. `threads` is the number of threads for the moments; None chooses the fastest.
     """
 
     component_axis: int
@@ -173,11 +173,11 @@ class MeanField:
     def carry(
         self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
     ) -> Side:
-        """Carry the whole conditional."""
+        """Return the conditional as a side."""
         return self.of(prior, prior.conditional(total, exposure, reuse=reuse))
 
     def of(self, prior: Distribution, conditional: Distribution) -> Side:
-        """Take exp E log for the allocations and the mean for the exposure."""
+        """Return a side with exp E log for the allocations and the mean for the exposure."""
         given: Any = conditional
         found = given.moments(prior if self.penalised else None, self.component_axis, self.threads)
         return Field(conditional, self.component_axis, found)
@@ -185,7 +185,7 @@ class MeanField:
 
 @dataclass(frozen=True)
 class Draw:
-    """Carry a draw from `rng`, made on `threads` threads (None: as many as pay), on which it does not depend."""
+    """Summary by a draw from `rng`, which does not depend on `threads` (None chooses the fastest number)."""
 
     rng: np.random.Generator
     threads: int | None = 1
@@ -195,16 +195,16 @@ class Draw:
     def carry(
         self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
     ) -> Side:
-        """Draw from the conditional."""
+        """Return a draw from the conditional."""
         return self.of(prior, prior.conditional(total, exposure, reuse=reuse))
 
     def of(self, prior: Distribution, conditional: Distribution) -> Side:
-        """Draw from a given distribution."""
+        """Return a draw from a given distribution."""
         return self.at(prior, conditional.draw(self.rng, threads=self.threads))
 
     def at(self, prior: Distribution, value: Any) -> Side:
-        """Carry a given value."""
-        return _point(value, prior.log_density(value))
+        """Return the side of a given value."""
+        return _side_of_value(value, prior.log_density(value))
 
 
 class State(NamedTuple):
@@ -215,14 +215,14 @@ class State(NamedTuple):
 
 
 def parameters_of(side: Side) -> tuple[Array, ...]:
-    """Return the positive arrays that state a side: parameters of its mean field, or its value."""
+    """Return the positive arrays that define a side: the parameters of its mean field, or its value."""
     if side.conditional is not None:
         return tuple(side.conditional.parameters.values())
     return parts_of(side.value)
 
 
 def side_of(prior: Distribution, summary: Any, like: Side, parameters: list[Array]) -> Side:
-    """Carry a side with other parameters, of the kind of `like`; a mode on the simplex is normalised."""
+    """Return a side of the kind of `like` with other parameters; a mode on the simplex is normalised."""
     if like.conditional is not None:
         return summary.of(prior, type(like.conditional)(*parameters))
     return summary.at(prior, prior.value_of(parameters))
@@ -230,11 +230,11 @@ def side_of(prior: Distribution, summary: Any, like: Side, parameters: list[Arra
 
 @dataclass(frozen=True)
 class Problem:
-    """Counts, and for each side its prior and the way it is carried.
+    """Counts, and the prior and summary of each side.
 
-    `fixed_components` leaves the components as they are: `transform` of new samples. Without `constant` the objective
-    leaves out Σ log X!, which is a pass over the counts and which no parameter enters. `cells` are the counts on a
-    device, where the factors are then, too.
+    With `fixed_components` the components are never updated, as for `transform` of new samples. Without `constant` the
+    objective leaves out Σ log X!, which needs a pass over the counts and depends on no parameter. `cells` are the
+    counts on a device; the factors are then on the device too.
     """
 
     counts: Counts
@@ -248,26 +248,26 @@ class Problem:
 
 
 def exposure_of_loadings(state: State) -> Array:
-    """Σ_j β_kj, (1, K)."""
+    """Return Σ_j β_kj, (1, K)."""
     return state.components.sums(0)[None, :].astype(state.components.dtype)
 
 
 def exposure_of_components(state: State) -> Array:
-    """Σ_i θ_ik, (K, 1)."""
+    """Return Σ_i θ_ik, (K, 1)."""
     return state.loadings.sums(1)[:, None].astype(state.loadings.dtype)
 
 
 def update_loadings(problem: Problem, state: State, total: Array, *, reuse: bool = False) -> State:
-    """Replace the loadings by the summary of their conditional, given their total (n, K).
+    """Return the state with the loadings replaced by the summary of their conditional, given their total (n, K).
 
-    With `reuse` the total may be overwritten: what follows is made in its memory.
+    With `reuse` the total may be overwritten by the new loadings.
     """
     given = problem.loadings_prior, total, exposure_of_loadings(state), state.loadings
     return state._replace(loadings=problem.loadings_summary.carry(*given, reuse=reuse))
 
 
 def update_components(problem: Problem, state: State, total: Array, *, reuse: bool = False) -> State:
-    """Replace the components by the summary of their conditional, given their total (K, m); `reuse` as above."""
+    """Return the state with the components replaced by the summary of their conditional, given their total (K, m)."""
     if problem.fixed_components:
         return state
     given = problem.components_prior, total, exposure_of_components(state), state.components
@@ -275,10 +275,10 @@ def update_components(problem: Problem, state: State, total: Array, *, reuse: bo
 
 
 def objective(problem: Problem, state: State, loglik: float) -> float:
-    """The one objective: log joint or evidence lower bound, Poisson scale, in nats.
+    """Return the objective, the log joint or the elbo, on the Poisson scale, in nats.
 
-    ``ℓ − Σ_k (Σ_i Eθ_ik)(Σ_j Eβ_kj) − Σ log X! + penalty(θ) + penalty(β)``, with ℓ = Σ X log(UV) from the
-    allocation step at `state`. The penalty is the log prior density of a mode or a draw, −KL of a mean field.
+    It is ``ℓ − Σ_k (Σ_i Eθ_ik)(Σ_j Eβ_kj) − Σ log X! + penalty(θ) + penalty(β)``, with ℓ = Σ X log(UV) from the
+    allocation step at `state`. The penalty is the log prior density of a mode or a draw, and −KL of a mean field.
     """
     counts, (loadings, components) = problem.counts, state
     if loadings.log_shift is not None:

@@ -1,4 +1,4 @@
-"""Whether and why an algorithm stopped."""
+"""The status with which an algorithm stopped."""
 
 from __future__ import annotations
 
@@ -9,11 +9,21 @@ NOT_A_NUMBER = "the objective is not a number: priors or counts are beyond the r
 
 
 class ConvergenceWarning(UserWarning):
-    """A fit stopped before it converged; the message names the cure."""
+    """Warning that a fit stopped before it converged; the message names the cure."""
 
 
 class Status(NamedTuple):
-    """Whether and why an algorithm stopped."""
+    """Status with which an algorithm stopped.
+
+    Attributes
+    ----------
+    converged : bool
+        Whether the algorithm met its convergence rule.
+    reason : str
+        Reason for the stop.
+    iterations : int
+        Number of iterations done.
+    """
 
     converged: bool
     reason: str

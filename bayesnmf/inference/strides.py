@@ -1,4 +1,4 @@
-"""How many steps compiled code takes before the host hears of them: about a second's worth, at least one."""
+"""Run compiled steps in blocks of about a second, so that the host can report progress in between."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ SECONDS = 1.0
 
 
 def next_length(length: int, seconds: float, most: int) -> int:
-    """Return how many steps to take next, given how long the last ones took (the first, with compilation)."""
+    """Return the number of steps of the next block, given the length and duration of the last block."""
     return int(min(max(length * min(SECONDS / max(seconds, 1e-9), 8.0), 1), most))
 
 
-def stride[S](step: Callable[[S], tuple[S, Any]], state: S, length: Any, most: int) -> tuple[S, Any]:
-    """Take `length` steps, a traced number, and return what they gave: the first entries of arrays of `most`.
+def run_steps[S](step: Callable[[S], tuple[S, Any]], state: S, length: Any, most: int) -> tuple[S, Any]:
+    """Run `length` steps and return the state and their outputs, as the first entries of arrays of length `most`.
 
-    In `jax.lax.scan` the number of steps is compiled in.
+    `length` may be a traced number, so one compilation serves all lengths; `jax.lax.scan` would need a fixed one.
     """
-    _, given = jax.eval_shape(step, state)
-    room = jax.tree.map(lambda each: jnp.zeros((most, *each.shape), each.dtype), given)
+    _, output = jax.eval_shape(step, state)
+    buffers = jax.tree.map(lambda each: jnp.zeros((most, *each.shape), each.dtype), output)
 
     def once(number: Any, carried: tuple[S, Any]) -> tuple[S, Any]:
         state, filled = carried
-        state, given = step(state)
-        return state, jax.tree.map(lambda all_of, one: all_of.at[number].set(one), filled, given)
+        state, output = step(state)
+        return state, jax.tree.map(lambda array, entry: array.at[number].set(entry), filled, output)
 
-    return jax.lax.fori_loop(0, length, once, (state, room))
+    return jax.lax.fori_loop(0, length, once, (state, buffers))

@@ -1,4 +1,4 @@
-"""What can be set: a start, and one frozen class of options for each method."""
+"""Options of a fit: one frozen class for each method, and a start."""
 
 from bayesnmf.options.closed_form import BLD, MAP, VI
 from bayesnmf.options.methods import METHODS, Method, Options, methods_with

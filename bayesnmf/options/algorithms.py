@@ -1,4 +1,4 @@
-"""What the library knows of each algorithm of map and vi: one record, which everything asks."""
+"""Records that describe the algorithms of map and vi; all other code asks these records."""
 
 from __future__ import annotations
 
@@ -7,30 +7,32 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What an algorithm is; a new one is one more of these in `ALGORITHMS`, and its steps in `fitting/closed_form.py`.
+    """Description of an algorithm.
+
+    To add one, add a record to `ALGORITHMS` and its steps to `fitting/closed_form.py`.
 
     Attributes
     ----------
     methods : tuple of str
-        The methods that have it; the first algorithm of a method in `ALGORITHMS` is its plain one.
+        Methods that have the algorithm. The first algorithm of a method in `ALGORITHMS` is its plain algorithm.
     needs : tuple of str
         Optional parts that the families of both priors must have (`bayesnmf.priors.distribution.OPTIONAL`).
     tol : float
-        The tolerance where none is stated.
+        Default tolerance.
     sweeps : int
-        Updates of each side in a row where none are stated.
+        Default number of consecutive updates of each side.
     alternates : bool
-        Whether there is always a fresh allocation step for each side.
+        Whether each side always has its own allocation step.
     uneven : bool
-        Whether some steps are short, so that the objective is at rest only if it is for several of them.
+        Whether some steps are short, so that the objective must be at rest for several steps before the fit stops.
     races : bool
-        Whether several starts may race; others would copy the counts for each.
+        Whether several starts may race; other algorithms would copy the counts for each start.
     extrapolates : bool
-        Whether its steps can be extrapolated.
+        Whether the steps can be extrapolated.
     allocation_steps : int
-        The cost of an iteration, about, in allocation steps.
+        Approximate cost of an iteration, in allocation steps.
     why : str
-        How it differs from the plain algorithm, in words for messages.
+        Difference from the plain algorithm, for messages.
     """
 
     methods: tuple[str, ...]
@@ -47,8 +49,8 @@ class Algorithm:
 
 ALGORITHMS: dict[str, Algorithm] = {
     "em": Algorithm(("map",), allocation_steps=2),
-    # Coordinate descent needs few iterations more for a gradient near 0 everywhere: newsgroups, K = 10, was 0.02 from
-    # it at 1e-8 after 112 of them, and 0.0004 at 1e-9 after 28 more.
+    # Coordinate descent needs only a few more iterations to bring the whole gradient near 0: on newsgroups, K = 10,
+    # the distance was 0.02 at tol 1e-8 after 112 iterations, and 0.0004 at 1e-9 after 28 more.
     "scd": Algorithm(("map",), ("regression",), tol=1e-9, sweeps=3, alternates=True, allocation_steps=5),
     "ccd": Algorithm(("map",), ("regression",), tol=1e-9, alternates=True, allocation_steps=5),
     "coordinate": Algorithm(("vi",)),
@@ -61,12 +63,12 @@ ALGORITHMS: dict[str, Algorithm] = {
         uneven=True,
         races=False,
         extrapolates=False,
-        why="a gradient moves everything at once",
+        why="a gradient step moves both sides at once",
     ),
     "minibatch": Algorithm(
         ("vi",),
         ("merged",),
-        tol=1e-4,  # its bound wavers
+        tol=1e-4,  # its elbo fluctuates
         races=False,
         extrapolates=False,
         why="batches settle their loadings, then take one step of the components",
@@ -75,5 +77,5 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def algorithms_of(method: str) -> tuple[str, ...]:
-    """Return the names of the algorithms that a method has, the plain one first."""
+    """Return the names of the algorithms of a method, the plain algorithm first."""
     return tuple(name for name, algorithm in ALGORITHMS.items() if method in algorithm.methods)

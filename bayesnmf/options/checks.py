@@ -1,4 +1,4 @@
-"""Checks of the options of each method by themselves."""
+"""Checks of the options of each method, before counts and model are known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_THREADS = 1024
 
 
 def check_coordinate_ascent(options: Any) -> None:
-    """Check what the options of map and vi have in common."""
+    """Check the options that map and vi share."""
     check_settings(options)
     if options.start is not None:
         check_start(options.start, STARTS)
@@ -34,8 +34,8 @@ def check_coordinate_ascent(options: Any) -> None:
     check_threads(options.threads)
     if options.restarts > 1 and not isinstance(options.start, str | None):
         raise ValueError(
-            f"restarts={options.restarts} must go with a start that is a word, after which all others are random: a "
-            "given start is the same each time; leave start or restarts out"
+            f"restarts={options.restarts} needs a start by name, such as start='race': a given start is the same each "
+            "time; leave start or restarts out"
         )
 
 
@@ -49,7 +49,7 @@ def check_decomposition(options: Any) -> None:
     check_threads(options.threads)
     if options.restarts > 1 and not isinstance(options.start, str):
         raise ValueError(
-            f"restarts={options.restarts} needs a random start: a given one is one and the same; use start='fit'"
+            f"restarts={options.restarts} needs a random start: a given start is the same each time; use start='fit'"
         )
 
 
@@ -62,11 +62,11 @@ def check_map_algorithm(options: Any) -> None:
         return
     if options.schedule == "joint":
         raise ValueError(
-            f"schedule='joint' must go with algorithm='em': {options.algorithm!r} regresses one side on the other; "
+            f"schedule='joint' needs algorithm='em': {options.algorithm!r} regresses one side on the other; "
             "leave schedule out"
         )
     if options.basis == "log":
-        raise ValueError(f"basis='log' must go with algorithm='em': {options.algorithm!r} works in the natural basis")
+        raise ValueError(f"basis='log' needs algorithm='em': {options.algorithm!r} works in the natural basis")
 
 
 def check_vi_algorithm(options: Any) -> None:
@@ -77,7 +77,7 @@ def check_vi_algorithm(options: Any) -> None:
     if not isinstance(options.learn, tuple | list):
         raise TypeError(f"learn must be a tuple of sides, as in learn=('loadings',): found {shown(options.learn)}")
     if not all(isinstance(side, str) and side in ("loadings", "components") for side in options.learn):
-        raise ValueError(f"learn must list sides, of 'loadings' and 'components': found {shown(options.learn)}")
+        raise ValueError(f"learn must contain only 'loadings' and 'components': found {shown(options.learn)}")
     if options.algorithm in (None, "coordinate"):
         return
     algorithm = ALGORITHMS[options.algorithm]
@@ -91,15 +91,15 @@ def check_vi_algorithm(options: Any) -> None:
     }
     for name, given in asked.items():
         if given:
-            raise ValueError(f"{name} must go with algorithm='coordinate': {algorithm.why}; leave {name} out")
+            raise ValueError(f"{name} needs algorithm='coordinate': {algorithm.why}; leave {name} out")
 
 
 def _check_batches(options: Any) -> None:
-    """Check batch size and step sizes, which are of algorithm="minibatch" alone."""
+    """Check the batch size and the step sizes, which only algorithm="minibatch" has."""
     for name in ("batch_size", "forgetting", "delay"):
         if getattr(options, name) is not None and options.algorithm != "minibatch":
             raise ValueError(
-                f"{name} must go with algorithm='minibatch': algorithm={options.algorithm!r} takes all rows at once; "
+                f"{name} needs algorithm='minibatch': algorithm={options.algorithm!r} uses all rows at once; "
                 f"leave {name} out"
             )
     if options.batch_size is not None:
@@ -114,7 +114,7 @@ def _check_batches(options: Any) -> None:
 
 
 def check_start(start: Any, words: tuple[str, ...]) -> None:
-    """Refuse a start that is neither one of the words, nor a Start, nor a Fit."""
+    """Refuse a start that is not one of the words, a Start or a Fit."""
     if isinstance(start, str):
         check_choice(start, "start", words)
     elif not (hasattr(start, "loadings") and hasattr(start, "components")):
@@ -123,20 +123,20 @@ def check_start(start: Any, words: tuple[str, ...]) -> None:
 
 
 def check_threads(threads: Any) -> None:
-    """Refuse a number of threads that is neither None nor a whole number from 1 to `MOST_THREADS`."""
+    """Refuse a number of threads that is not None or a whole number from 1 to `MOST_THREADS`."""
     if threads is not None and check_count(threads, "threads", most=10**40) > MOST_THREADS:
         raise ValueError(f"threads must be at most {MOST_THREADS:,}; give the number of cores, or leave threads out")
 
 
 def check_settings(options: Any) -> None:
-    """Make numbers among the options plain, and refuse priors that are none."""
+    """Convert NumPy numbers among the options to Python numbers, and check the class of the priors."""
     make_plain(options)
     if not isinstance(options.priors, Priors):
         raise TypeError(f"priors must be Priors(loadings=..., components=...): found {shown(options.priors)}")
 
 
 def check_sampler(options: Any) -> None:
-    """Check what the options of gibbs and nuts have in common."""
+    """Check the options that gibbs and nuts share."""
     check_settings(options)
     check_start(options.start, ("fit", "random"))
     check_count(options.chains, "chains")
@@ -145,13 +145,13 @@ def check_sampler(options: Any) -> None:
 
 
 def check_options_by_method(options: Any) -> None:
-    """Refuse options of several methods that do not say which are whose."""
+    """Refuse options for several methods that are not a mapping from method to options."""
     if options is not None and not isinstance(options, Mapping):
         raise TypeError(f"options must map methods to options, as in {{'vi': VI(...)}}: found {shown(options)}")
 
 
 def check_options(options: Any, method: str, expected: type) -> None:
-    """Refuse the options of another method."""
+    """Refuse options that are not of the class `expected`, which the method needs."""
     if not isinstance(options, expected):
         raise TypeError(
             f"options must be bayesnmf.{expected.__name__}(...) for method={method!r}: found {type(options).__name__}"
@@ -159,15 +159,15 @@ def check_options(options: Any, method: str, expected: type) -> None:
 
 
 def check_device(options: Any) -> None:
-    """Check the device of map and vi against their other options; whether there is a GPU shows when a fit starts."""
+    """Check the device of map and vi against their other options; the fit itself checks that there is a GPU."""
     check_choice(options.device, "device", ("cpu", "gpu"))
     if options.device == "cpu":
         return
     only = algorithms_of("map" if hasattr(options, "basis") else "vi")[0]
     if options.algorithm not in (None, only):
         raise ValueError(
-            f"device='gpu' must go with algorithm={only!r}: found {options.algorithm!r}, which runs on the CPU alone; "
+            f"device='gpu' needs algorithm={only!r}: found {options.algorithm!r}, which runs only on the CPU; "
             "leave device or algorithm out"
         )
     if options.threads is not None:
-        raise ValueError(f"threads must go with device='cpu': found threads={options.threads}; leave threads out")
+        raise ValueError(f"threads needs device='cpu': found threads={options.threads}; leave threads out")

@@ -22,54 +22,64 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MAP:
-    """Point estimate by EM, multiplicative updates or coordinate descent.
+    """Options of the point estimate by EM, multiplicative updates or coordinate descent.
 
-    An option that is None is resolved when `fit` is called (`bayesnmf.options.defaults`); `fit.options` has what was
-    chosen.
+    Options that are None are chosen when `fit` is called (`bayesnmf.options.defaults`); `fit.options` contains the
+    choices.
 
     Attributes
     ----------
+    priors : Priors
+        Priors of both sides.
     start : Start, Fit, "race", "svd", "descent", "random" or None
-        "svd": from a singular value decomposition of the counts (`bayesnmf.inference.starts.from_data`). "descent":
-        from there by 50 iterations of coordinate descent on the likelihood alone, for sparse priors. "race": some
-        iterations from several of these and from random starts, of which the best goes on
-        (`bayesnmf.inference.starts.racing`); then, of three components or more and unless `tol` is 0, two are merged
-        and another is split for as long as this raises the objective (`bayesnmf.inference.starts.exchanging`). None is
-        "race".
+        State to start from. "random": counts allocated at random. "svd": a singular value decomposition of the counts
+        (`bayesnmf.inference.starts.from_data`). "descent": the same, followed by 50 iterations of coordinate descent on
+        the likelihood alone, for sparse priors. "race": some iterations from several of these starts, then the fit
+        continues from the best (`bayesnmf.inference.starts.racing`). With at least three components and `tol` above 0,
+        "race" also merges two components and splits another as long as this raises the objective
+        (`bayesnmf.inference.starts.exchanging`). None is "race".
     basis : {"natural", "log"} or None
-        Where the mode is taken. "natural" needs every shape and concentration ≥ 1; "log" is the log (softmax)
-        basis, whose density includes the Jacobian. None is natural where it can be, else log.
+        Basis in which the mode is taken. "natural" needs every shape and concentration to be at least 1; "log" is the
+        log (softmax) basis, in which the density includes the Jacobian. None is "natural" if the priors allow it, else
+        "log".
     algorithm : {"em", "scd", "ccd"} or None
-        "em": EM, which the multiplicative updates are. "scd", "ccd": sequential or cyclic coordinate descent ([C] alg.
-        1), stuck less often than EM; for priors at 1 or above and, if components are on the simplex, loadings whose
-        prior is Gamma(1, rate) with one rate for all components, or of concentration 1. None is scd where the priors
-        and the other options allow it, else em.
+        "em": EM, which equals the multiplicative updates. "scd", "ccd": sequential or cyclic coordinate descent
+        ([C] alg. 1), which gets stuck less often than EM. It needs shapes and concentrations of at least 1 and, if
+        components are on the simplex, a prior of the loadings that is Gamma(1, rate) with one rate for all components,
+        or has concentration 1. None is "scd" if the priors and the other options allow it, else "em".
     schedule : {"joint", "alternating"} or None
-        One allocation step for both sides, or one for each. None is joint for em; the others alternate.
+        One allocation step for both sides, or one for each side. None is "joint" for "em"; "scd" and "ccd" alternate.
     sweeps : int or None
-        Updates of a side in a row (`bayesnmf.inference.ascent.coordinate_ascent.Schedule`). None is 3 for scd, else 1.
+        Number of consecutive updates of a side (`bayesnmf.inference.ascent.coordinate_ascent.Schedule`). None is 3 for
+        "scd", else 1.
     extrapolate : bool or None
-        Go further along each step, as far as this raises the objective (`bayesnmf.inference.ascent.extrapolation`).
+        Whether to extend each step as far as this raises the objective (`bayesnmf.inference.ascent.extrapolation`).
         None is True.
     restarts : int
-        Starts: that of `start`, and random ones for all others. The fit of highest objective is returned.
+        Number of starts: `start` itself, then random starts. The fit with the highest objective is returned.
     kkt_tol : float
-        Also stop when the KKT residual is at most this, in counts; 0 does not stop there.
+        KKT residual, in counts, at which to stop too; 0 disables this rule.
     order : {"loadings", "components"}
-        The side that is updated first.
+        Side that is updated first.
     max_iter : int
-        Most updates of both sides on the way to what is returned; those of starts and exchanges that are left, and on
-        the way to a start, come on top.
+        Largest number of updates of both sides that lead to the result. Updates of rejected starts and exchanges, and
+        those that prepare a start, are not counted.
     tol : float or None
-        Stop when the objective changes by less than `tol` times its size; 0 does not stop there. None is 1e-9 for
-        coordinate descent, else 1e-7.
+        Relative change of the objective below which to stop; 0 disables this rule. None is 1e-9 for coordinate
+        descent, else 1e-7.
     threads : int or None
-        Row blocks worked on at once. None is one for each of Numba's threads, or 1 where there is little to do.
+        Number of row blocks processed at once. None is one per Numba thread, or 1 for small problems.
     dtype : {"float64", "float32"}
-        Of the factors.
+        Type of the factors.
     device : {"cpu", "gpu"}
-        "gpu": counts and factors lie on JAX's first GPU, with algorithm "em" ("coordinate" under vi) and without
-        `threads`. Starts are made on the CPU, and `start` of None is "svd", or "descent" where a prior is below 1.
+        "gpu" keeps counts and factors on JAX's first GPU; it needs algorithm "em" ("coordinate" under vi) and no
+        `threads`. Starts are computed on the CPU; `start=None` is then "descent" if a shape or concentration is below
+        1, else "svd".
+
+    Raises
+    ------
+    TypeError, ValueError
+        An option of the wrong type or out of range, or options that exclude each other.
     """
 
     priors: Priors = field(default_factory=Priors)
@@ -98,30 +108,41 @@ class MAP:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class VI:
-    """Closed-form mean-field variational inference; variational EM with components="parameter".
+    """Options of closed-form mean-field variational inference; variational EM with components="parameter".
 
-    Unless `tol` is 0, which asks for `max_iter` updates as they are, the loadings of every row are settled given the
-    components at the end. An option that is None is resolved when `fit` is called; `fit.options` has what was chosen.
+    After the last update, the loadings of every row are updated until they settle given the components, unless `tol`
+    is 0, which asks for exactly `max_iter` updates. Options that are None are chosen when `fit` is called;
+    `fit.options` contains the choices.
 
     Attributes
     ----------
+    priors : Priors
+        Priors of both sides.
     algorithm : {"coordinate", "settled", "gradient", "minibatch"} or None
-        Coordinate ascent; the same with loadings found afresh, by up to 15 updates, before the components move, where
-        this raises the bound (less often stuck if concentrations are small); L-BFGS on the bound with allocations put
-        back ([P] path 1); stochastic, from batches of rows (`bayesnmf.inference.ascent.minibatch`): `max_iter` counts
-        epochs, `tol` is for the best bound of five, `sweeps` of None settles a batch's loadings. None is "coordinate".
-    batch_size, forgetting, delay : number or None
-        Under "minibatch": most rows of a batch (None is 256); step t goes the part (t + delay)^−forgetting of the way,
-        with forgetting in (0.5, 1] and delay ≥ 0 (None are 0.6 and 1).
+        "coordinate": coordinate ascent. "settled": the same, but up to 15 updates from equal loadings come before each
+        update of the components, if this raises the elbo; it gets stuck less often with small concentrations.
+        "gradient": L-BFGS on the elbo with the optimal allocations inserted ([P] path 1). "minibatch": stochastic, from
+        batches of rows (`bayesnmf.inference.ascent.minibatch`); `max_iter` then counts epochs, `tol` applies to the
+        best elbo of five epochs, and `sweeps=None` updates a batch's loadings until they settle. None is "coordinate".
+    batch_size : int or None
+        Largest number of rows of a batch under "minibatch". None is 256.
+    forgetting, delay : float or None
+        Step sizes under "minibatch": step t has size (t + delay)^−forgetting, with forgetting in (0.5, 1] and
+        delay ≥ 0. None are 0.6 and 1.
     learn : tuple of "loadings", "components"
-        Sides whose prior is learned: its parameters maximise the bound, and start at those given; a number stays one
-        number, a vector one for each component. Shapes and concentrations that run off stop at 1e5. In float32 the
-        bound may then fall by up to about 1e-4 relative.
+        Sides with a prior to learn: its parameters maximise the elbo and start at the given values. A parameter given
+        as one number stays one number, and a vector keeps one number per component. Shapes and concentrations that
+        diverge stop at 1e5. In float32 the elbo may then decrease by up to about 1e-4 of its size.
     tol : float or None
         As in `MAP`. None is 1e-4 under "minibatch", else 1e-7.
     start, schedule, order, sweeps, extrapolate, restarts, max_iter, dtype, threads, device
-        As in `MAP`, but for `start` of None, which under "gradient" and "minibatch", too, is "descent" where a prior is
-        below 1, else "svd".
+        As in `MAP`, except that `start=None` under "gradient" and "minibatch" is "descent" if a shape or concentration
+        is below 1, else "svd".
+
+    Raises
+    ------
+    TypeError, ValueError
+        An option of the wrong type or out of range, or options that exclude each other.
     """
 
     priors: Priors = field(default_factory=Priors)
@@ -146,21 +167,30 @@ class VI:
         check_coordinate_ascent(self)
         check_vi_algorithm(self)
         check_device(self)
-        object.__setattr__(self, "learn", tuple(self.learn))  # a list too, as in a file
+        object.__setattr__(self, "learn", tuple(self.learn))  # files store it as a list
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BLD:
-    """Best latent decomposition under dirichlet_gamma: the allocation of greatest log p(S), and the modes given it.
+    """Options of the best latent decomposition under dirichlet_gamma.
+
+    The method finds the allocation S with the highest log p(S), and returns the modes given S.
 
     Attributes
     ----------
+    priors : Priors
+        Priors of both sides.
     start : Start, Fit, "fit", "map", "vi" or "random"
-        "map", "vi": multipliers from a fit of the same model by that method, from a random start. "fit": vi where
-        every concentration of the priors is at least 1, else map; they alone decide. A Start or Fit gives its
-        loadings and components, a fit by bld its multipliers. A multiplier of 0 stays 0.
+        Multipliers to start from. "map", "vi": the factors of a fit of the same model by that method from a random
+        start. "fit": "vi" if every concentration of the priors is at least 1, else "map". A Start or Fit: its loadings
+        and components, or the multipliers of a fit by bld. A multiplier of 0 stays 0.
     restarts, max_iter, tol, threads
-        As in `MAP`; the objective is log p(S), and `tol` is for its change over five updates.
+        As in `MAP`; the objective is log p(S), and `tol` applies to its change over five updates.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An option of the wrong type or out of range, or options that exclude each other.
     """
 
     priors: Priors = field(default_factory=Priors)

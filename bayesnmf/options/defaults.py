@@ -1,6 +1,6 @@
-"""Options that were left out, resolved for a call: what measured best on whole real matrices.
+"""Choose the options that were left out: the values that gave the best results on whole real matrices.
 
-`benchmarks/defaults.md` has the measurements, and the command that repeats them.
+`benchmarks/defaults.md` contains the measurements and the command that repeats them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from bayesnmf.priors.specification import PARAMETER, on_simplex
 
 
 def resolve_options(options: Options) -> Options:
-    """Return the options with every None of map and vi that stands for a default filled in; priors must be resolved."""
+    """Return the options of map or vi with defaults in place of None; their priors must have no None left."""
     if not isinstance(options, MAP | VI):
         return options
-    chosen: dict[str, Any] = {"algorithm": options.algorithm or _algorithm(options)}
+    chosen: dict[str, Any] = {"algorithm": options.algorithm or _best_algorithm(options)}
     algorithm = ALGORITHMS[chosen["algorithm"]]
     if options.start is None:
-        alone = "descent" if sparse(options.priors) else "svd"
+        alone = "descent" if has_sparse_prior(options.priors) else "svd"
         chosen["start"] = "race" if algorithm.races and options.device == "cpu" else alone
     chosen["extrapolate"] = algorithm.extrapolates if options.extrapolate is None else options.extrapolate
     if options.tol is None:
@@ -30,14 +30,14 @@ def resolve_options(options: Options) -> Options:
     return replace(options, **chosen)
 
 
-def sparse(priors: Priors) -> bool:
-    """Whether a shape or concentration is below 1, so that rows keep to the first components that they take."""
+def has_sparse_prior(priors: Priors) -> bool:
+    """Return whether a shape or concentration is below 1, so that each row tends to keep its first components."""
     sides: Any = (priors.loadings, priors.components)
     return any(prior != PARAMETER and prior.smallest_shape < 1 for prior in sides)
 
 
-def _algorithm(options: MAP | VI) -> str:
-    """Return the best algorithm that priors, schedule, basis and device allow."""
+def _best_algorithm(options: MAP | VI) -> str:
+    """Return the name of the best algorithm that priors, schedule, basis and device allow."""
     if isinstance(options, VI):
         return "coordinate"
     stated_for_em = options.schedule == "joint" or options.basis == "log" or options.device == "gpu"
@@ -45,8 +45,8 @@ def _algorithm(options: MAP | VI) -> str:
     return "em" if stated_for_em or fault else "scd"
 
 
-def natural_basis(options: MAP) -> bool:
-    """Whether the mode is taken in the natural basis: as asked, else where every prior is at least 1."""
+def uses_natural_basis(options: MAP) -> bool:
+    """Return whether to take the mode in the natural basis: on request, else if all priors are at least 1."""
     if options.basis is not None:
         return options.basis == "natural"
     sides = (options.priors.loadings, options.priors.components)
@@ -54,21 +54,21 @@ def natural_basis(options: MAP) -> bool:
 
 
 def regression_fault(loadings: Any, components: Any) -> str:
-    """Return what coordinate descent needs and these priors lack, with the cure; "" if it can fit them."""
+    """Return a message with what coordinate descent needs from these priors, and the cure; "" if it can fit them."""
     for side, prior in (("loadings", loadings), ("components", components)):
         if prior == PARAMETER:
             continue
         if "regression" not in prior.optional:
-            return f"another prior than {type(prior).__name__} in priors.{side}; use algorithm='em'"
+            return f"a prior other than {type(prior).__name__} in priors.{side}; use algorithm='em'"
         if prior.smallest_shape < 1:
             return (
                 f"priors.{side} at 1 or above, else the density is unbounded at 0: found {prior.smallest_shape:g}; "
-                "use algorithm='em', which takes the log basis"
+                "use algorithm='em', which can use the log basis"
             )
     if on_simplex(components) and not loadings.flat_in_shares:
         return (
-            "flat loadings where components are on the simplex, Gamma(1, rate) with one rate for all components or "
-            "concentration 1, since the scale of a component moves between the sides; give Gamma components, or use "
-            "algorithm='em'"
+            "a flat prior of the loadings if components are on the simplex, Gamma(1, rate) with one rate for all "
+            "components or concentration 1, since it moves the scale of a component between the sides; give Gamma "
+            "components, or use algorithm='em'"
         )
     return ""

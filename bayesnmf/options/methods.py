@@ -1,4 +1,4 @@
-"""What the library knows of each method: one record, which everything asks."""
+"""Records that describe the methods; all other code asks these records."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ Posterior = Literal["point", "mean field", "draws"]
 
 @dataclass(frozen=True)
 class Method:
-    """What a method is; a new one is one more of these in `METHODS`.
+    """Description of a method; a new method is one more entry of `METHODS`.
 
     Attributes
     ----------
     options : class
-        The class of its options.
+        Class of the options.
     runner : str
         "module:function". The function takes a `bayesnmf.fitting.job.Job` and returns a
         `bayesnmf.results.record.FitRecord`; its module is imported when the first fit runs.
     posterior : {"point", "mean field", "draws"}
-        What a fit holds as its posterior: nothing, the closed-form q, or draws.
+        Kind of posterior of a fit: none, the closed-form q, or draws.
     objective : str
-        The objective in `Fit.trace`, as it is printed.
+        Name of the objective in `Fit.trace`, for output.
     cure : str
-        What to change in the options of a fit that has not converged.
+        Advice on the options of a fit that has not converged.
     preference : int
-        The fit whose method has the lowest is the reference for the others.
+        Rank of the method as a reference: fits are compared with the fit of the lowest rank.
     estimated : bool
-        Whether the trace holds estimates of the objective.
+        Whether the trace contains estimates of the objective.
     models : tuple of str or None
-        The models that it serves; None is all of them.
+        Models that the method can fit; None is all models.
     whole_counts : bool
         Whether the counts must be whole numbers.
     takes_parameter : bool
@@ -57,7 +57,7 @@ class Method:
     needs: tuple[str, ...] = ()
 
     def run(self, job: Any) -> Any:
-        """Run a job."""
+        """Run a job and return the record of its fit."""
         module, function = self.runner.split(":")
         return getattr(import_module(module), function)(job)
 
@@ -94,5 +94,5 @@ METHODS: dict[str, Method] = {
 
 
 def methods_with(*posteriors: Posterior) -> tuple[str, ...]:
-    """Return the names of the methods whose fits hold such posteriors."""
+    """Return the names of the methods that give one of these kinds of posterior."""
     return tuple(name for name, method in METHODS.items() if method.posterior in posteriors)

@@ -1,4 +1,4 @@
-"""Options of the methods that draw: gibbs, nuts and svi."""
+"""Options of the methods that use random draws: gibbs, nuts and svi."""
 
 from __future__ import annotations
 
@@ -16,29 +16,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Gibbs:
-    """Gibbs sampling: multinomial allocations, then loadings, then components from their conditionals.
+    """Options of Gibbs sampling: multinomial allocations, then loadings, then components from their conditionals.
 
     Attributes
     ----------
+    priors : Priors
+        Priors of both sides.
     start : Start, Fit, "fit" or "random"
-        "fit": chains start from independent draws of a closed-form variational fit, around one mode.
-        "random": each chain from a random state of its own (dispersed starts).
-    chains, draws, warmup : int
-        Kept draws and discarded ones, for each chain.
+        State to start from. "fit": chains start from independent draws of a closed-form variational fit, around one
+        mode. "random": each chain starts from its own random state (dispersed starts).
+    chains : int
+        Number of chains.
+    draws, warmup : int
+        Number of draws to keep and of sweeps to discard before them, per chain.
     thin : int
-        Sweeps for each kept draw.
+        Number of sweeps per kept draw.
     threads : int or None
-        Chains run at once, or for a single chain row blocks worked on at once; the draws do not depend on it.
+        Number of chains run at once or, for a single chain, of row blocks processed at once. The draws do not depend
+        on it.
     collapsed : bool
-        Draw every single count's component given all the others, loadings and components integrated out, and draw
-        these for the kept draws only. Needs Dirichlet components. A sweep costs O(total count · K) and no threads
-        share it; it mixes better where counts are small.
+        Whether to draw the component of every single count given all other counts, with loadings and components
+        integrated out; these are then drawn only for the kept draws. This needs Dirichlet components. A sweep costs
+        O(total count · K) on one thread, and mixes better if counts are small.
     keep : {"auto", "draws", "moments"}
-        "draws": every draw, at most 4 GiB (8 bytes · chains · draws · K · (n + m)). "moments": draws thinned evenly to
-        at most 512 MiB, and means, standard deviations, R-hat and effective sample sizes of all draws
-        (`Fit.moments`), which are summed up while chains run: R-hat is then the split R-hat, the effective sample size
-        that of batch means. "auto": "draws" up to 1 GiB; above it "moments", with a warning that says so, and how long
-        the run will take. While draws are put together they take up to about three times their size.
+        "draws" keeps every draw, up to 4 GiB (8 bytes · chains · draws · K · (n + m)). "moments" keeps evenly thinned
+        draws, up to 512 MiB, and the means, standard deviations, R-hat and effective sample sizes of all draws
+        (`Fit.moments`). These are accumulated while the chains run, as the split R-hat and the effective sample size by
+        batch means. "auto" is "draws" up to 1 GiB; above it, "moments", with a warning that gives the run time. The
+        largest memory use is about three times the size of the kept draws.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An option of the wrong type or out of range.
     """
 
     priors: Priors = field(default_factory=Priors)
@@ -61,18 +71,23 @@ class Gibbs:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NUTS:
-    """Hamiltonian Monte Carlo (NumPyro's NUTS) on the NumPyro program, allocations summed out.
+    """Options of Hamiltonian Monte Carlo (NumPyro's NUTS) on the NumPyro program, with allocations summed out.
 
     Attributes
     ----------
-    start, chains, draws, warmup
+    priors, start, chains, draws, warmup
         As for `Gibbs`. There are fewer draws by default, since each costs many gradients.
     target_accept : float
-        Mean acceptance the step size is adapted to, in (0, 1).
+        Mean acceptance probability, in (0, 1), to which the step size is adapted.
     max_tree_depth : int
-        Most doublings of a trajectory.
+        Largest number of doublings of a trajectory.
     dtype : {"float64", "float32"}
-        Of the gradients.
+        Type of the gradients.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An option of the wrong type or out of range.
     """
 
     priors: Priors = field(default_factory=Priors)
@@ -93,23 +108,30 @@ class NUTS:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SVI:
-    """Stochastic variational inference (NumPyro's SVI) with the closed-form family as the guide.
+    """Options of stochastic variational inference (NumPyro's SVI) with the closed-form family as the guide.
 
     Attributes
     ----------
+    priors : Priors
+        Priors of both sides.
     start : Start, Fit, "fit" or "random"
-        "fit": the closed-form variational fit.
+        State to start from. "fit": a closed-form variational fit.
     bound : {"marginal", "augmented"}
-        The objective. "marginal" sums the allocations out, which is tighter; "augmented" keeps them, as the bound of
+        The elbo to maximise. "marginal" sums the allocations out, which is tighter; "augmented" keeps them, as
         closed-form vi does.
     max_iter : int
-        Gradient steps.
+        Number of gradient steps.
     learning_rate : float
-        Of Adam, decaying to a tenth over the run.
+        Initial learning rate of Adam; it decays to a tenth over the run.
     particles : int
-        Draws from q for each gradient.
+        Number of draws from q per gradient.
     dtype : {"float64", "float32"}
-        Of the gradients.
+        Type of the gradients.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An option of the wrong type or out of range.
     """
 
     priors: Priors = field(default_factory=Priors)

@@ -8,27 +8,29 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bayesnmf.priors import Distribution, ScaledProportions
-from bayesnmf.priors.pair import own_sides
+from bayesnmf.priors.pair import copy_sides
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """A state to start from: factors, or variational parameters, for each side.
+    """State to start from: values or distributions of both sides.
 
-    Under map, gibbs and nuts a factor is taken as it is; under vi and svi the first q is the conditional given the
-    expected allocations at the factors. A distribution is the q itself under vi and svi; under map its mean, under
-    gibbs and nuts a draw from it. Arrays are copied.
+    Values are used unchanged under map, gibbs and nuts; under vi and svi, the first q is the conditional given the
+    expected allocations at these values. A distribution is used as the first q under vi and svi; map starts from its
+    mean, gibbs and nuts start from a draw from it. Arrays are copied.
 
     Attributes
     ----------
-    loadings : ndarray (n, K), ScaledProportions or a distribution
-    components : ndarray (K, m) or a distribution
+    loadings : ndarray of shape (n, K), ScaledProportions or a distribution
+        Loadings, on the scale of the model.
+    components : ndarray of shape (K, m) or a distribution
+        Components, on the scale of the model.
     """
 
     loadings: Array | ScaledProportions | Distribution
     components: Array | Distribution
 
     def __post_init__(self) -> None:
-        own_sides(self)
+        copy_sides(self)

@@ -1,7 +1,7 @@
-"""Priors and, since they are conjugate, posteriors of loadings and components; the models as pairs of them.
+"""Distributions of loadings and components, and the models as pairs of them.
 
-Each is a frozen dataclass of parameters with `conditional`, `mode`, `mean`, `expected_log`, `draw`, `kl` and
-`log_density`; the conditional of a prior is a member of the same class.
+Each distribution is a frozen dataclass of parameters with `conditional`, `mode`, `mean`, `expected_log`, `draw`, `kl`
+and `log_density`. Priors are conjugate, so the conditional of a prior belongs to the same class.
 """
 
 from bayesnmf.priors.dirichlet import Dirichlet

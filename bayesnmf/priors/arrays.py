@@ -1,7 +1,7 @@
 """Formulas over one array namespace: NumPy's on the host, JAX's on a device.
 
-`scipy.special` and `jax.scipy.special` share their names, so a formula is written once. Where NumPy can do with less
-memory or fewer passes, the helpers here do so on the host.
+`scipy.special` and `jax.scipy.special` use the same names, so each formula is written once. On the host, the functions
+here use less memory or fewer passes over an array where NumPy allows it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 
 class Namespace(NamedTuple):
-    """Where array functions and special functions are looked up."""
+    """Modules that provide the array functions and the special functions."""
 
     xp: ModuleType
     special: ModuleType
@@ -28,13 +28,13 @@ HOST = Namespace(np, scipy.special)
 
 
 def on_host(*values: Any) -> bool:
-    """Whether no value is an array of JAX, which may be on a device or traced by a compiler."""
+    """Return whether no value is a JAX array, which may be on a device or traced by a compiler."""
     jax = sys.modules.get("jax")
     return jax is None or not any(isinstance(value, jax.Array) for value in values)
 
 
-def namespace(*values: Any) -> Namespace:
-    """Return the namespace of the functions that take these values."""
+def namespace_of(*values: Any) -> Namespace:
+    """Return the modules whose functions accept these values."""
     if on_host(*values):
         return HOST
     import jax.numpy
@@ -44,37 +44,40 @@ def namespace(*values: Any) -> Namespace:
 
 
 def as_array(value: ArrayLike, dtype: Any = None) -> Array:
-    """Return a value as an array, on the device if it is there."""
-    return namespace(value).xp.asarray(value, dtype)
+    """Return a value as an array; a value on a device stays there."""
+    return namespace_of(value).xp.asarray(value, dtype)
 
 
-def precise(value: ArrayLike) -> Array:
-    """Return the array that logarithms and ψ are taken of: on a device in float64."""
+def float64_on_device(value: ArrayLike) -> Array:
+    """Return a value as an array for logarithms and ψ: in float64 on a device, in its own type on the host."""
     return np.asarray(value) if on_host(value) else as_array(value, np.float64)
 
 
 def as_number(value: Any) -> Any:
-    """Return a number of Python; what is on a device stays there."""
+    """Return a value of the host as a Python float; a value on a device stays there."""
     return float(value) if on_host(value) else value
 
 
-def added(given: Any, total: Array, reuse: bool = False) -> Array:
-    """Return given + total in the type of the total, written over the total if it may be reused."""
-    given = namespace(total).xp.asarray(given, total.dtype)
+def add_to_total(given: Any, total: Array, reuse: bool = False) -> Array:
+    """Return given + total in the type of the total; `reuse` allows the result to overwrite the total."""
+    given = namespace_of(total).xp.asarray(given, total.dtype)
     if on_host(total) and reuse and np.broadcast_shapes(given.shape, total.shape) == total.shape:
         return np.add(given, total, out=total)
     return as_array(given + total)
 
 
 def shape_minus_one(shape: ArrayLike, total: Array | float, reuse: bool = False) -> Array:
-    """Return shape − 1 + total in the type of the total, exact where the total is far below 1."""
-    return added(as_array(shape) - 1, as_array(total), reuse)
+    """Return shape − 1 + total in the type of the total, without rounding off totals far below 1."""
+    return add_to_total(as_array(shape) - 1, as_array(total), reuse)
 
 
-def divided(peak: Array, by: Array, previous: Any, otherwise: float) -> Array:
-    """Return peak / by, written over the peak on the host; where `by` is 0, `previous`, or a value if that is None."""
+def divide_or_keep(peak: Array, by: Array, previous: Any, otherwise: float) -> Array:
+    """Return peak / by, which overwrites `peak` on the host.
+
+    Entries where `by` is 0 are taken from `previous`, or are `otherwise` if `previous` is None.
+    """
     if not on_host(peak, by):
-        xp = namespace(peak, by).xp
+        xp = namespace_of(peak, by).xp
         quotient = peak / xp.where(by > 0, by, 1)
         return xp.where(by > 0, quotient, otherwise if previous is None else previous).astype(peak.dtype)
     if (by > 0).all():
@@ -93,9 +96,9 @@ def row_sums(values: Array) -> Array:
 
 
 def weighted_log_sum(weight: ArrayLike, value: Array) -> Any:
-    """Return Σ weight · log value in float64, where 0 · log 0 counts as 0."""
+    """Return Σ weight · log value in float64, with 0 · log 0 = 0."""
     if not on_host(weight, value):
-        _, special = namespace(weight, value)
+        _, special = namespace_of(weight, value)
         return special.xlogy(weight, value.astype(np.float64)).sum()
     weight = np.asarray(weight, np.float64)
     if not weight.any():
@@ -107,12 +110,12 @@ def weighted_log_sum(weight: ArrayLike, value: Array) -> Any:
     return float(weight.item() * log_value.sum() if weight.size == 1 else np.sum(weight * log_value))
 
 
-def log_sum(value: Array) -> Any:
+def sum_of_logs(value: Array) -> Any:
     """Return Σ log value in float64."""
-    xp = namespace(value).xp
+    xp = namespace_of(value).xp
     return as_number(xp.log(value).sum(dtype=np.float64))
 
 
-def ones_like(total: Array) -> Array:
-    """Return an exposure of 1, (1, 1), in the type of the total."""
-    return namespace(total).xp.ones((1, 1), total.dtype)
+def unit_exposure(total: Array) -> Array:
+    """Return the exposure 1, of shape (1, 1), in the type of the total."""
+    return namespace_of(total).xp.ones((1, 1), total.dtype)

@@ -1,4 +1,4 @@
-"""Checks of priors: parameters, families, shapes."""
+"""Checks of priors: their parameters, families and shapes."""
 
 from __future__ import annotations
 
@@ -13,46 +13,47 @@ from bayesnmf.priors.specification import MODELS, PARAMETER, on_simplex
 
 
 def check_has_part(prior: Any, side: str, part: str, what: str, cure: str) -> None:
-    """Refuse `what` where the family of a prior lacks an optional part."""
+    """Refuse `what` if the family of a prior lacks an optional part."""
     if prior != PARAMETER and part not in prior.optional:
         raise ValueError(
-            f"{what} needs {OPTIONAL[part]}, which {type(prior).__name__} does not have: found it in priors.{side}; "
+            f"{what} needs {OPTIONAL[part]}, which {type(prior).__name__} in priors.{side} does not have; "
             f"use {cure}, or another prior"
         )
 
 
 def check_integrates_out(components: Any, what: str, cure: str) -> None:
-    """Refuse `what` where loadings and components do not integrate out together in closed form."""
+    """Refuse `what` if loadings and components cannot be integrated out together in closed form."""
     if components == PARAMETER or not on_simplex(components):
         found = repr(PARAMETER) if components == PARAMETER else type(components).__name__
         raise ValueError(
-            f"priors.components must be Dirichlet for {what}, else loadings and components do not integrate out "
+            f"priors.components must be Dirichlet for {what}, else loadings and components cannot be integrated out "
             f"together: found {found}; give Dirichlet(...), or {cure}"
         )
 
 
 def check_proper_loadings(loadings: Any, what: str) -> None:
-    """Refuse `what` without a prior of the loadings that integrates to one."""
+    """Refuse `what` if the prior of the loadings does not integrate to one."""
     if loadings is None or not loadings.proper:
         raise ValueError(
-            f"priors.loadings must be a proper prior for {what}: found {shown(loadings)}; give one, with a rate above 0"
+            f"priors.loadings must be a proper prior for {what}: found {shown(loadings)}; give a prior with a rate "
+            "above 0"
         )
 
 
 def same_prior(one: Any, other: Any) -> bool:
-    """Whether two priors of one side are the same."""
+    """Return whether two priors of one side are equal."""
     if type(one) is not type(other) or isinstance(one, str):
         return type(one) is type(other) and bool(one == other)
     return all(np.array_equal(value, getattr(other, name)) for name, value in vars(one).items())
 
 
 def same_priors(one: Any, other: Any) -> bool:
-    """Whether the priors of both sides are the same."""
+    """Return whether the priors of both sides are equal."""
     return all(map(same_prior, vars(one).values(), vars(other).values()))
 
 
 def check_priors(priors: Any) -> None:
-    """Check the parameters of both priors by themselves."""
+    """Check the classes and parameters of both priors, without a model or counts."""
     for side in ("loadings", "components"):
         prior = getattr(priors, side)
         if prior is None or (side == "components" and isinstance(prior, str) and prior == PARAMETER):
@@ -70,6 +71,7 @@ def check_priors(priors: Any) -> None:
 
 
 def check_parameter(value: Any, name: str, may_be_zero: bool) -> None:
+    """Refuse a parameter with entries that are negative, not finite, or 0 unless `may_be_zero`."""
     array = as_numbers(value, name)
     if not np.all(np.isfinite(array)) or np.any(array < 0) or (not may_be_zero and np.any(array == 0)):
         rule = "nonnegative" if may_be_zero else "positive"
@@ -77,21 +79,21 @@ def check_parameter(value: Any, name: str, may_be_zero: bool) -> None:
 
 
 def check_family(model: str, side: str, prior: Any, size: tuple[int, int]) -> None:
-    """Refuse a prior that is not conjugate in the model, or whose parameters do not fit (n, K) or (K, m)."""
+    """Refuse a prior that is not conjugate in the model, or does not broadcast to (n, K) or (K, m)."""
     spec = MODELS[model]
     if prior == PARAMETER:
         return
     supports = (spec.loadings,) if side == "loadings" else spec.components
     if prior.support not in supports:
         raise ValueError(
-            f"priors.{side} must be {' or '.join(names_of(*supports))} for model={model!r}, where the updates are "
+            f"priors.{side} must be {' or '.join(names_of(*supports))} for model={model!r}, so that the updates are "
             f"conjugate: found {type(prior).__name__}"
         )
     check_broadcast(prior, side, size)
 
 
 def check_broadcast(prior: Distribution, side: str, size: tuple[int, int]) -> None:
-    """Refuse a prior whose parameters do not fit (n, K) or (K, m)."""
+    """Refuse a prior with parameters that do not broadcast to (n, K) or (K, m)."""
     sizes = prior.sizes(size)
     for name, value in prior.parameters.items():
         shape, full = np.shape(value), sizes[name]
@@ -104,7 +106,7 @@ def check_broadcast(prior: Distribution, side: str, size: tuple[int, int]) -> No
 
 
 def check_natural_basis(loadings: Any, components: Any) -> None:
-    """Refuse the natural basis where the density is unbounded at 0."""
+    """Refuse the natural basis if a prior density is unbounded at 0."""
     for side, prior in (("loadings", loadings), ("components", components)):
         if prior != PARAMETER and prior.smallest_shape < 1:
             raise ValueError(
@@ -114,11 +116,11 @@ def check_natural_basis(loadings: Any, components: Any) -> None:
 
 
 def check_one_prior_for_all_rows(prior: Any) -> None:
-    """Refuse to give new samples the prior of particular old ones."""
+    """Refuse a prior of the loadings that differs between rows, since new rows would have none."""
     for name, value in prior.parameters.items():
         shape = np.shape(value)
         if len(shape) == 2 and shape[0] > 1:
             raise ValueError(
                 f"priors.loadings.{name} differs between rows, so new samples have none; "
-                "give one of shape (K,), or do without transform and withheld samples (Settings(withhold=0))"
+                "give a parameter of shape (K,), or use neither transform nor withheld samples (Settings(withhold=0))"
             )

@@ -11,20 +11,20 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import polygamma
 
 from bayesnmf.priors.arrays import (
-    added,
+    add_to_total,
     as_array,
     as_number,
-    divided,
-    log_sum,
-    namespace,
+    divide_or_keep,
+    float64_on_device,
+    namespace_of,
     on_host,
-    precise,
     row_sums,
     shape_minus_one,
+    sum_of_logs,
     weighted_log_sum,
 )
 from bayesnmf.priors.distribution import OPTIONAL, Distribution, log_marginal_of, plain_moments
-from bayesnmf.priors.gamma import LEAST_DIVISOR, moments_of, positive_exp, seed_of, spread
+from bayesnmf.priors.gamma import LEAST_DIVISOR, broadcast_to_size, draw_seed, kernel_moments, positive_exp
 from bayesnmf.priors.learning import learned_concentration
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Dirichlet(Distribution):
-    """Dirichlet(concentration) for every row, over the last axis; as a prior and as a posterior.
+    """Dirichlet distribution of every row, over the last axis; a prior or a posterior.
 
     Parameters
     ----------
     concentration : array_like
-        α > 0, broadcastable to the factor: (n, K) for loadings, (K, m) for components.
+        Concentration α > 0, without unit, broadcastable to (n, K) for loadings or (K, m) for components.
     """
 
     concentration: ArrayLike
@@ -54,57 +54,58 @@ class Dirichlet(Distribution):
 
     @property
     def smallest_shape(self) -> float:
-        """The least concentration: at 1 or above, the density has a mode."""
+        """Smallest concentration; if it is at least 1, the density is bounded and has a mode."""
         return float(np.asarray(self.concentration).min())
 
     def conditional(self, total: Array, exposure: Array, *, reuse: bool = False) -> Dirichlet:
-        """Dirichlet(concentration + total) ([GP] alg. 5); the exposure is constant along the simplex.
+        """Return the conditional Dirichlet(concentration + total) ([GP] alg. 5).
 
-        With `reuse` the total may be overwritten.
+        The exposure is constant along the simplex, so it does not matter. With `reuse` the total may be overwritten.
         """
-        return Dirichlet(added(self.concentration, total, reuse))
+        return Dirichlet(add_to_total(self.concentration, total, reuse))
 
     def mode(
         self, total: Array | float = 0.0, exposure: Array | float = 0.0, previous: Any = None, *, reuse: bool = False
     ) -> Array:
-        """Mode of the conditional, ∝ α − 1 + total; `previous`, or even shares, in rows where that is 0.
+        """Return the mode of the conditional, ∝ α − 1 + total.
 
-        The exposure is constant along the simplex and does not enter. With `reuse` the total may be overwritten.
+        Rows where α − 1 + total is 0 are taken from `previous`, or have equal entries if that is None. The exposure
+        is constant along the simplex, so it does not matter. With `reuse` the total may be overwritten.
         """
         peak = shape_minus_one(self.concentration, total, reuse)
-        return divided(peak, row_sums(peak), previous, 1 / peak.shape[-1])
+        return divide_or_keep(peak, row_sums(peak), previous, 1 / peak.shape[-1])
 
     def balance(self, value: Array, total: Array, exposure: Any = 0.0, less: float = 1.0) -> tuple[Array, Array]:
-        """Return Σ(α − less + total) and α − less: value × (the first) = total + (the second) at a mode inside.
+        """Return f = Σ(α − less + total) and g = α − less, for which value × f = total + g at an interior mode.
 
-        `less` is 1 in the natural basis, 0 in the log (softmax) basis.
+        `less` is 1 in the natural basis and 0 in the log (softmax) basis.
         """
         beyond = as_array(self.concentration) - less
-        sums = namespace(beyond).xp.broadcast_to(beyond, total.shape).sum(axis=-1, keepdims=True)
+        sums = namespace_of(beyond).xp.broadcast_to(beyond, total.shape).sum(axis=-1, keepdims=True)
         return sums + total.sum(axis=-1, keepdims=True, dtype=np.float64), beyond
 
     def mean(self) -> Array:
-        """Expectation, α / Σα."""
+        """Return the expectation, α / Σα."""
         alpha = as_array(self.concentration)
         return alpha / row_sums(alpha)
 
     def variance(self) -> Array:
-        """Variances, E(1 − E) / (Σα + 1)."""
+        """Return the variances, E(1 − E) / (Σα + 1)."""
         mean = self.mean()
         return mean * (1 - mean) / (np.asarray(self.concentration).sum(axis=-1, keepdims=True) + 1)
 
     def expected_log(self) -> Array:
-        """E log, ψ(α) − ψ(Σα)."""
-        alpha = precise(self.concentration)
-        digamma = namespace(alpha).special.digamma
+        """Return the expected logarithm, ψ(α) − ψ(Σα)."""
+        alpha = float64_on_device(self.concentration)
+        digamma = namespace_of(alpha).special.digamma
         return digamma(alpha) - digamma(alpha.sum(axis=-1, keepdims=True))
 
     def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> Array:
-        """Independent draws, shape (*draws, *factor), never exactly 0; on any number of threads the same."""
+        """Return independent draws, (*draws, *factor), never exactly 0; they do not depend on `threads`."""
         from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 
-        alpha, seed = np.asarray(self.concentration), seed_of(rng)
-        full = spread(alpha, draws + alpha.shape)
+        alpha, seed = np.asarray(self.concentration), draw_seed(rng)
+        full = broadcast_to_size(alpha, draws + alpha.shape)
         weights = gamma_draws(full, seed, threads)
         sums = weights.sum(axis=-1, keepdims=True)
         if (sums < LEAST_DIVISOR).any():
@@ -116,15 +117,15 @@ class Dirichlet(Distribution):
         return weights
 
     def log_normaliser(self, size: tuple[int, ...]) -> float:
-        """Σ over rows of logΓ(Σα) − Σ logΓ(α), for a factor of the given size."""
-        xp, special = namespace(self.concentration)
+        """Return Σ over rows of logΓ(Σα) − Σ logΓ(α), for a factor of the given size."""
+        xp, special = namespace_of(self.concentration)
         alpha, gammaln = xp.atleast_1d(xp.asarray(self.concentration, np.float64)), special.gammaln
         repeats = size[-1] / alpha.shape[-1]
         terms = gammaln(repeats * alpha.sum(axis=-1)) - repeats * gammaln(alpha).sum(axis=-1)
         return as_number(terms.sum() * (math.prod(size[:-1]) / terms.size))
 
     def log_density(self, value: Array) -> float:
-        """Sum of log densities at `value`, in nats; not 0 at α = 1, where it is Σ logΓ(m)."""
+        """Return the sum of log densities at `value`, in nats; at α = 1 this is Σ logΓ(m), not 0."""
         return weighted_log_sum(as_array(self.concentration) - 1, value) + self.log_normaliser(value.shape)
 
     def moments(self, prior: Dirichlet | None, component_axis: int, threads: int | None = None) -> Moments:
@@ -139,24 +140,24 @@ class Dirichlet(Distribution):
         sums = np.asarray(self.concentration).sum(axis=-1, keepdims=True, dtype=np.float64)
         psi, excess = digamma_with_excess(sums)
         before = 0.0 if prior is None else prior.concentration
-        found = moments_of(component_axis, self.concentration, (sums, psi, before, 0.0), threads)
+        found = kernel_moments(component_axis, self.concentration, (sums, psi, before, 0.0), threads)
         if prior is None:
             return found._replace(divergence=np.nan)
         beyond = float(excess.sum()) + prior.log_normaliser(found.geometric.shape)
         return found._replace(divergence=found.divergence - beyond)
 
     def kl(self, prior: Dirichlet) -> float:
-        """KL(self ‖ prior), summed, in nats."""
+        """Return KL(self ‖ prior), summed over rows, in nats."""
         tilt = (as_array(self.concentration) - prior.concentration) * self.expected_log()
         size = tilt.shape
         return as_number(tilt.sum(dtype=np.float64)) + self.log_normaliser(size) - prior.log_normaliser(size)
 
     def log_jacobian(self, value: Array) -> float:
-        """Σ log value: what the softmax basis adds to a log density."""
-        return log_sum(value)
+        """Return Σ log value, the log Jacobian of the softmax basis."""
+        return sum_of_logs(value)
 
     def quantiles(self, at: tuple[Array, Array], levels: Array) -> Array:
-        """Quantiles of some entries, (levels, …): their marginals are Beta(α_k, Σα − α_k)."""
+        """Return quantiles of the chosen entries, (levels, …), from their marginals Beta(α_k, Σα − α_k)."""
         from scipy.stats import beta
 
         alpha = np.asarray(self.concentration, np.float64)
@@ -165,7 +166,7 @@ class Dirichlet(Distribution):
         return np.where(rest[at] > 0, found, 1.0)  # a single proportion is 1
 
     def draw_features(self, rng: np.random.Generator, draws: tuple[int, ...], features: Array) -> Array:
-        """Independent draws of some features of components of full size; all others are drawn as one, their sum."""
+        """Return independent draws of the chosen features; the sum of all other features is drawn as one entry."""
         concentration = np.asarray(self.concentration)
         kept, others = concentration[:, features], np.delete(concentration, features, axis=1)
         if others.shape[1]:
@@ -173,23 +174,23 @@ class Dirichlet(Distribution):
         return Dirichlet(kept).draw(rng, draws)[..., : len(features)]
 
     def value_of(self, parts: list[Array]) -> Array:
-        """Return the one array with its rows normalised."""
+        """Return the only array, with its rows normalised."""
         return parts[0] / row_sums(parts[0])
 
     def learned(self, q: Dirichlet) -> Dirichlet:
-        """Return the Dirichlet that maximises E_q log p: see `learned_concentration`."""
+        """Return the Dirichlet that maximises E_q log p (`learned_concentration`)."""
         q = q.mapped(lambda value: np.asarray(value, np.float64))
         return Dirichlet(learned_concentration(self.concentration, q.expected_log()))
 
     def gradient(self, best: Dirichlet) -> list[Array]:
-        """Return the bound's derivatives by log concentration, given the conditional; 0 where q is that."""
+        """Return the derivatives of the ELBO by log concentration; 0 if q equals the conditional `best`."""
         alpha = np.asarray(self.concentration)
         off = np.asarray(best.concentration) - alpha
         shared = polygamma(1, alpha.sum(axis=-1, keepdims=True)) * off.sum(axis=-1, keepdims=True)
         return [alpha * (polygamma(1, alpha) * off - shared)]
 
     def settled_terms(self, exposure: Array) -> tuple[Array, Array | None]:
-        """Return the concentration, which is added to totals whose rows are then normalised."""
+        """Return the concentration, which is added to the totals; None, since rows are then normalised."""
         return np.asarray(self.concentration), None
 
     @property
@@ -198,7 +199,7 @@ class Dirichlet(Distribution):
         return bool(np.all(np.asarray(self.concentration) == 1))
 
     def regression_terms(self, length: int) -> tuple[Array, Array]:
-        """Return α − 1 and Σ(α − 1), the rate with which the best sum of a row is 1 ([C] cor. 2)."""
+        """Return α − 1 and Σ(α − 1), the rate for which the optimal sum of a row is 1 ([C] cor. 2)."""
         beyond = np.atleast_2d(self.concentration) - 1
         full = np.broadcast_to(beyond.T, (length, len(beyond)))
         return beyond, full.sum(axis=0, keepdims=True).T
@@ -208,5 +209,5 @@ class Dirichlet(Distribution):
         return log_marginal_of(self, total)
 
     def urn_terms(self) -> tuple[Array, Array]:
-        """Return the concentration, and 1: a token has weight α + A."""
+        """Return the concentration, and 1: a token chooses a component with weight α + A."""
         return np.asarray(self.concentration), np.ones(())

@@ -1,8 +1,8 @@
-"""What the library asks of a family of priors.
+"""The interface of a family of priors.
 
-Every family is conjugate to the Poisson likelihood of allocated counts: given a total A and an exposure E, which enter
-as ``x^A exp(−E x)``, the conditional is a member of the same family. Priors, conditionals and mean fields are therefore
-of one class, and what an algorithm needs of a family is asked of its class alone.
+Every family is conjugate to the Poisson likelihood of allocated counts: given a total A and an exposure E, the
+likelihood is ``x^A exp(−E x)``, and the conditional is a member of the same family. Priors, conditionals and mean
+fields are therefore instances of one class. Algorithms use a family only through the methods of this class.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.priors.arrays import as_array, namespace
+from bayesnmf.priors.arrays import as_array, namespace_of
 from bayesnmf.priors.values import Value
 
 if TYPE_CHECKING:
@@ -25,19 +25,19 @@ Support = Literal["positive", "simplex", "scaled simplex"]
 
 
 class Distribution(ABC):
-    """Interface of a family of priors: a frozen dataclass whose fields are the parameters, which broadcast.
+    """Interface of a family of priors: a frozen dataclass with the parameters as fields, which broadcast.
 
     Attributes
     ----------
     support : {"positive", "simplex", "scaled simplex"}
-        Where values lie: entries above 0, rows on the simplex, or such rows times a scale. It decides in which models,
-        and on which side, the family may stand.
+        Set of possible values: entries above 0, rows on the simplex, or rows on the simplex times a scale. It decides
+        which models can use the family, and for which side.
     counted : str
         Name of the parameter to which a conditional adds the total.
     optional : frozenset of str
-        The optional parts that the family has, of those in `OPTIONAL`. Options that need another one are refused.
+        Optional parts of the interface that the family has, from `OPTIONAL`. Options that need another are refused.
     by_row : tuple of str
-        Names of the parameters with one number for each row, (n, 1).
+        Names of the parameters with one number per row, (n, 1).
     may_be_zero : tuple of str
         Names of the parameters that may be 0.
     """
@@ -48,12 +48,12 @@ class Distribution(ABC):
     by_row: ClassVar[tuple[str, ...]] = ()
     may_be_zero: ClassVar[tuple[str, ...]] = ()
 
-    # --- what every family states ---------------------------------------------------------------------
+    # --- methods that every family has ----------------------------------------------------------------
 
     @property
     @abstractmethod
     def flat(self) -> bool:
-        """Whether this is the improper prior of density 1."""
+        """Whether this is the improper prior with density 1."""
 
     @property
     @abstractmethod
@@ -63,22 +63,25 @@ class Distribution(ABC):
     @property
     @abstractmethod
     def smallest_shape(self) -> float:
-        """The least shape or concentration: at 1 or above, the density is bounded and has a mode."""
+        """Smallest shape or concentration; if it is at least 1, the density is bounded and has a mode."""
 
     @abstractmethod
     def conditional(self, total: Array, exposure: Array, *, reuse: bool = False) -> Self:
-        """Return the conditional given a total and an exposure, its parameters matrices of the type of the total.
+        """Return the conditional given a total and an exposure.
 
-        With `reuse` the total may be overwritten.
+        Its parameters are matrices of the type of the total. With `reuse` the total may be overwritten.
         """
 
     @abstractmethod
     def mode(self, total: Any, exposure: Any, previous: Any = None, *, reuse: bool = False) -> Any:
-        """Return the mode of the conditional; `previous` is kept where the mode is not unique."""
+        """Return the mode of the conditional, with the value of `previous` where the mode is not unique."""
 
     @abstractmethod
     def balance(self, value: Array, total: Array, exposure: Any, less: float = 1.0) -> tuple[Array, Array]:
-        """Return f and g with value × f = total + g at a mode inside; `less` is 1 in the natural basis, else 0."""
+        """Return f and g for which value × f = total + g at an interior mode.
+
+        `less` is 1 in the natural basis and 0 in the log basis.
+        """
 
     @abstractmethod
     def mean(self) -> Any:
@@ -94,15 +97,15 @@ class Distribution(ABC):
 
     @abstractmethod
     def quantiles(self, at: tuple[Array, Array], levels: Array) -> Array:
-        """Return quantiles of some entries, (levels, …); those of the proportions where there is a scale."""
+        """Return quantiles of the chosen entries, (levels, …); of the proportions if there is a scale."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> Any:
-        """Return independent draws, (*draws, *factor), never exactly 0, the same on any number of threads."""
+        """Return independent draws, (*draws, *factor), never exactly 0; they do not depend on `threads`."""
 
     @abstractmethod
     def draw_features(self, rng: np.random.Generator, draws: tuple[int, ...], features: Array) -> Array:
-        """Return independent draws of the components' entries for some features, (*draws, K, features)."""
+        """Return independent draws of the components at the chosen features, (*draws, K, features)."""
 
     @abstractmethod
     def log_density(self, value: Any) -> float:
@@ -110,59 +113,59 @@ class Distribution(ABC):
 
     @abstractmethod
     def log_jacobian(self, value: Any) -> float:
-        """Return what the log (softmax) basis adds to a log density."""
+        """Return the log Jacobian of the log (softmax) basis at a value, in nats."""
 
     @abstractmethod
     def moments(self, prior: Self | None, component_axis: int, threads: int | None = None) -> Moments:
-        """Return what an update needs: Σ E[x] per component, exp(E log x − shift), the shift and KL(self ‖ prior).
+        """Return Σ E[x] per component, exp(E log x − shift), the shift and KL(self ‖ prior), for an update.
 
         The shift is the largest E log x over the components. Without a prior the divergence is NaN.
         """
 
     @abstractmethod
     def kl(self, prior: Self) -> float:
-        """Return KL(self ‖ prior), summed, in nats."""
+        """Return KL(self ‖ prior), summed over entries or rows, in nats."""
 
     @abstractmethod
     def value_of(self, parts: list[Array]) -> Value:
-        """Return the value that consists of these positive arrays, with rows normalised that lie on the simplex."""
+        """Return the value made of these positive arrays; rows on the simplex are normalised."""
 
-    # --- what a family states where `optional` names it -------------------------------------------------
+    # --- methods of the parts that `optional` names -----------------------------------------------------
 
     def learned(self, q: Self) -> Self:
-        """Return the member of the family that maximises E_q log p, its parameters of the shapes of this one's."""
+        """Return the member of the family that maximises E_q log p, with parameters of the shapes of `self`."""
         raise NotImplementedError
 
     def gradient(self, best: Self) -> list[Array]:
-        """Return the bound's derivatives by the logarithms of q's parameters, where `best` is the conditional."""
+        """Return the derivatives of the ELBO by the logarithms of q's parameters; `best` is the conditional."""
         raise NotImplementedError
 
     def settled_terms(self, exposure: Array) -> tuple[Array, Array | None]:
-        """Return what is added to the totals, and the rate of the conditional; None where its rows are normalised."""
+        """Return the parameter added to the totals, and the rate of the conditional; None if rows are normalised."""
         raise NotImplementedError
 
     @property
     def flat_in_shares(self) -> bool:
-        """Whether the density does not depend on how a row's total is shared out among the components."""
+        """Whether the density is the same however a row's total is divided among the components."""
         raise NotImplementedError
 
     def regression_terms(self, length: int) -> tuple[Array, Array]:
-        """Return c − 1 and d of the Gamma(c, d) with which coordinate descent finds the mode of `length` entries."""
+        """Return c − 1 and d of the Gamma(c, d) that coordinate descent uses to find the mode of `length` entries."""
         raise NotImplementedError
 
     def with_best_scale(self, loadings: Array, totals: Array) -> Value:
-        """Return the value with these loadings without a scale, whose scale, if it has one, is best for row totals."""
+        """Return the value with these loadings and, if the family has a scale, the best scale for the row totals."""
         return loadings
 
     def log_marginal(self, total: Array) -> float:
-        """Return log ∫ p(x) x^total exp(−x) dx; rows on a simplex are without the exponential, a scale has it."""
+        """Return log ∫ p(x) x^total exp(−x) dx; the factor exp(−x) is left out for rows on the simplex."""
         raise NotImplementedError
 
     def urn_terms(self) -> tuple[Array, Array]:
-        """Return what a component's tokens are added to, and the weight of each, in the Pólya urn of a row."""
+        """Return a and w of the Pólya urn of a row: a token chooses a component with weight (a + its tokens) · w."""
         raise NotImplementedError
 
-    # --- what follows from the parameters ---------------------------------------------------------------
+    # --- methods that follow from the parameters --------------------------------------------------------
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -170,20 +173,23 @@ class Distribution(ABC):
         return vars(self)
 
     def mapped(self, function: Callable[[Array], Array]) -> Self:
-        """Return the distribution whose parameters are a function of this one's."""
+        """Return the distribution with a function applied to every parameter."""
         return type(self)(**{name: function(as_array(value)) for name, value in vars(self).items()})
 
     def sizes(self, size: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-        """Return the full size of every parameter of a factor of the given size."""
+        """Return the full size of every parameter, for a factor of the given size."""
         return {name: (size[0], 1) if name in self.by_row else size for name in vars(self)}
 
     def broadcast(self, size: tuple[int, ...]) -> Self:
         """Return the same distribution with its parameters as arrays of full size (views)."""
-        sizes, xp = self.sizes(size), namespace(*vars(self).values()).xp
+        sizes, xp = self.sizes(size), namespace_of(*vars(self).values()).xp
         return type(self)(**{name: xp.broadcast_to(value, sizes[name]) for name, value in vars(self).items()})
 
     def reordered(self, order: Array, axis: int) -> Self:
-        """Return the distribution with entries `order` along an axis of the components, in parameters that have it."""
+        """Return the distribution with its components in the given order along `axis`.
+
+        Parameters shared by all components stay as they are.
+        """
 
         def along(value: Any) -> bool:
             return np.ndim(value) >= -axis and np.shape(value)[axis] == len(order) and len(order) > 1
@@ -192,26 +198,26 @@ class Distribution(ABC):
         return type(self)(**{name: np.take(v, order, axis=axis) if along(v) else v for name, v in named})
 
     def rows(self, rows: Any) -> Self:
-        """Return the distribution of some rows; parameters shared by all rows stay as they are."""
+        """Return the distribution of the chosen rows; parameters shared by all rows stay as they are."""
         return self.mapped(lambda value: value[rows] if value.ndim == 2 and len(value) > 1 else value)
 
 
 def plain_moments(q: Any, prior: Any, component_axis: int) -> Moments:
-    """Return the moments of a family that has no compiled loop for them."""
+    """Return the moments of a family without a compiled loop for them."""
     from bayesnmf.kernels.cpu.mean_field import Moments
 
     dtype = q.parameters[q.counted].dtype
     q = q.mapped(lambda value: value.astype(np.float64))
     expected_log = q.expected_log()
     shift = expected_log.max(axis=component_axis, keepdims=True)
-    geometric = namespace(shift).xp.exp(expected_log - shift).astype(dtype)
+    geometric = namespace_of(shift).xp.exp(expected_log - shift).astype(dtype)
     sums = q.mean().sum(axis=1 - component_axis)
     return Moments(sums, geometric, shift, np.nan if prior is None else q.kl(prior))
 
 
 OPTIONAL = {
     "learned": "hyperparameters that can be learned",
-    "gradient": "gradients of the bound",
+    "gradient": "gradients of the ELBO",
     "settled": "rows that a compiled loop can settle",
     "regression": "modes that coordinate descent can find",
     "log_basis": "the mean as the mode in the log basis",
@@ -220,10 +226,10 @@ OPTIONAL = {
     "program": "a NumPyro program",
     "device": "updates on a GPU",
 }
-"""The optional parts of a family, in words for messages."""
+"""The optional parts of a family, with their descriptions for messages."""
 
 
 def log_marginal_of(prior: Any, total: Array) -> float:
-    """Return the ratio of normalising constants, prior over conditional at exposure 1, as a logarithm."""
+    """Return the log ratio of the normalising constants of the prior and of its conditional at exposure 1."""
     conditional = prior.conditional(total, np.ones((1, 1)))
     return prior.log_normaliser(total.shape) - conditional.log_normaliser(total.shape)

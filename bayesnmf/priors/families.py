@@ -1,4 +1,4 @@
-"""The families of priors by name: a new one is a file, and a line here."""
+"""The families of priors by name: add a new family as a file, and in one line here."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ FAMILIES: dict[str, type[Distribution]] = {family.__name__: family for family in
 
 
 def names_of(*supports: Support) -> list[str]:
-    """Return the names of the families with one of these supports, in their order."""
+    """Return the names of the families with one of these supports, in the order of the supports."""
     return [name for support in supports for name, family in FAMILIES.items() if family.support == support]

@@ -1,8 +1,8 @@
-"""Hyperparameters that maximise E_q log p, as arrays: the priors' part of the bound, given q.
+"""Learn the hyperparameters that maximise E_q log p, the only term of the ELBO that depends on them.
 
-Only E log p(θ) of a prior depends on its parameters, so each is a maximum-likelihood problem with expected sufficient
-statistics: for Gammas the rate is in closed form and the shape by Newton's method, for Dirichlets Newton's method
-(Minka, *Estimating a Dirichlet distribution*, 2000). Both problems are concave, and the bound never falls.
+For each prior this is a maximum-likelihood problem with expected sufficient statistics. The rate of a Gamma has a
+closed form; its shape and the concentration of a Dirichlet are found by Newton's method (Minka, *Estimating a
+Dirichlet distribution*, 2000). Both problems are concave, and the ELBO never decreases.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from scipy.special import digamma, gammaln, polygamma
 
 Array = NDArray[Any]
 MOST_STEPS, TOL = 100, 1e-12
-# Shapes and concentrations that run off end here: the terms a log a of the bound, rounded to 1e-16 of themselves, must
-# not hide what an update gains. At 1e5, a factor varies by 0.3 % of itself.
+# Limits of shapes and concentrations that would diverge: the terms a log a of the ELBO, with their relative rounding
+# error of 1e-16, must not hide the gain of an update. At 1e5, the relative standard deviation is 0.3 %.
 LEAST, MOST = 1e-30, 1e5
-LEAST_SPREAD, MOST_SPREAD = 1 / (2 * MOST), 1 / LEAST  # log E − E log of Gammas of these shapes
-LEAST_RATE, MOST_RATE = 1e-30, 1e20  # what float32 can hold the ratios of
-ROUNDING = 1e-14  # a last full step may seem to lower the height by this, relative
+LEAST_SPREAD, MOST_SPREAD = 1 / (2 * MOST), 1 / LEAST  # log E − E log of Gammas with these shapes
+LEAST_RATE, MOST_RATE = 1e-30, 1e20  # float32 can represent the ratios of these
+ROUNDING = 1e-14  # relative decrease of the objective that rounding may show in a last full step
 
 
-def _pooled(values: Array, like: Any) -> Array:
-    """Mean over the axes along which a parameter is the same, kept with length 1, in float64."""
+def _shared_mean(values: Array, like: Any) -> Array:
+    """Return float64 means over the axes along which the parameter `like` is constant; these axes get length 1."""
     shape = (1,) * (values.ndim - np.ndim(like)) + np.shape(like)
     axes = tuple(axis for axis, length in enumerate(shape) if length == 1)
     return values.mean(axis=axes, keepdims=True, dtype=np.float64)
 
 
 def learned_gamma(given: tuple[Any, Any], mean: Array, expected_log: Array) -> tuple[Array, Array]:
-    """Return shape and rate of the Gamma prior that is best for given E[x] and E[log x], of the shapes of the given.
+    """Return shape and rate of the Gamma prior that maximises E log p, given E[x] and E[log x].
 
-    They solve log a − ψ(a) = log E − E log and rate = a / E, where these are in range. Where a limit makes the given
-    shape and rate better, these stay.
+    They solve log a − ψ(a) = log E − E log and rate = a / E, within the limits above. Where the limits would make the
+    objective lower than at the given shape and rate, the given ones are returned. Array shapes are those of `given`.
     """
-    mean, expected_log = _pooled(mean, given[0]), _pooled(expected_log, given[0])
+    mean, expected_log = _shared_mean(mean, given[0]), _shared_mean(expected_log, given[0])
     log_mean = np.log(np.maximum(mean, np.finfo(np.float64).tiny))
     spread = np.clip(log_mean - expected_log, LEAST_SPREAD, MOST_SPREAD)
-    # Start of Minka, "Estimating a Gamma distribution" (2002), good to a few per cent; steps are in 1 / a.
+    # Start from Minka, "Estimating a Gamma distribution" (2002), accurate to a few per cent; Newton steps are in 1 / a.
     root = np.sqrt((spread - 3) ** 2 + 24 * spread)
     shape = np.where(spread < 1, (3 - spread + root) / (12 * spread), 2 / (root - 3 + spread))  # without cancellation
     for _ in range(MOST_STEPS):
@@ -59,17 +59,18 @@ def learned_gamma(given: tuple[Any, Any], mean: Array, expected_log: Array) -> t
 
 
 def _gamma_height(shape: Array, rate: Array, mean: Array, expected_log: Array) -> Array:
-    """Mean of E_q log Gamma(shape, rate), without what depends on q alone."""
+    """Return the mean of E_q log Gamma(shape, rate), without terms that depend on q alone."""
     return shape * (np.log(rate) + expected_log) - gammaln(shape) - rate * mean
 
 
 def learned_concentration(given: Any, expected_log: Array) -> Array:
-    """Return the concentration of the Dirichlet prior that is best for given E[log x] (rows, entries).
+    """Return the concentration of the Dirichlet prior that maximises E log p, given E[log x] (rows, entries).
 
-    Each group of rows has its own, a vector or one number for all entries, as the given concentration has.
+    It has the shape of the given concentration: one for all rows or one per row, as a vector or as one number for all
+    entries.
     """
     width = expected_log.shape[1]
-    if width == 1:  # a simplex of one point: its density is 1 whatever the concentration
+    if width == 1:  # the simplex is one point, with density 1 for any concentration
         return given
     given = np.asarray(given, np.float64)
     padded = given.reshape((1,) * (2 - given.ndim) + given.shape)
@@ -81,13 +82,14 @@ def learned_concentration(given: Any, expected_log: Array) -> Array:
     return np.array(rows).reshape(given.shape)
 
 
-def _height(alpha: Array, mean_log: Array) -> float:
+def _dirichlet_height(alpha: Array, mean_log: Array) -> float:
+    """Return logΓ(Σα) − Σ logΓ(α) + Σ α E log."""
     return float(gammaln(alpha.sum()) - gammaln(alpha).sum() + (alpha * mean_log).sum())
 
 
 def _newton(mean_log: Array, alpha: Array) -> Array:
-    """Maximise logΓ(Σα) − Σ logΓ(α) + Σ α E log; its Hessian is diagonal plus rank one."""
-    height = _height(alpha, mean_log)
+    """Return the α that maximises `_dirichlet_height`, by Newton's method; the Hessian is diagonal plus rank one."""
+    height = _dirichlet_height(alpha, mean_log)
     for _ in range(MOST_STEPS):
         total = alpha.sum()
         gradient = digamma(total) - digamma(alpha) + mean_log
@@ -97,21 +99,21 @@ def _newton(mean_log: Array, alpha: Array) -> Array:
         length = 1.0
         while True:
             new = np.minimum(alpha - length * move, MOST)
-            if np.all(new >= LEAST) and _height(new, mean_log) >= height - ROUNDING * abs(height):
+            if np.all(new >= LEAST) and _dirichlet_height(new, mean_log) >= height - ROUNDING * abs(height):
                 break
             length /= 2
             if length < TOL:
                 return alpha
-        alpha, height = new, _height(new, mean_log)
+        alpha, height = new, _dirichlet_height(new, mean_log)
         if np.all(np.abs(length * move) <= TOL * alpha):
             break
     return alpha
 
 
 def _newton_symmetric(mean_log: Array, alpha: float) -> Array:
-    """Maximise the same over α equal for all entries, by Newton's method in log α."""
+    """Return the α, equal for all entries, that maximises `_dirichlet_height`, by Newton's method in log α."""
     size = len(mean_log)
-    height = _height(np.full(size, alpha), mean_log)
+    height = _dirichlet_height(np.full(size, alpha), mean_log)
     for _ in range(MOST_STEPS):
         gradient = size * (digamma(size * alpha) - digamma(alpha)) + mean_log.sum()
         curvature = size**2 * polygamma(1, size * alpha) - size * polygamma(1, alpha)
@@ -119,12 +121,12 @@ def _newton_symmetric(mean_log: Array, alpha: float) -> Array:
         move = np.clip(-slope / bend if bend < 0 else np.sign(slope), -2.0, 2.0)
         while True:
             new = min(max(alpha * np.exp(move), LEAST), MOST)
-            if _height(np.full(size, new), mean_log) >= height - ROUNDING * abs(height):
+            if _dirichlet_height(np.full(size, new), mean_log) >= height - ROUNDING * abs(height):
                 break
             move /= 2
             if abs(move) < TOL:
                 return np.array([alpha])
-        alpha, height = float(new), _height(np.full(size, new), mean_log)
+        alpha, height = float(new), _dirichlet_height(np.full(size, new), mean_log)
         if abs(move) <= TOL:
             break
     return np.array([alpha])

@@ -20,19 +20,24 @@ Array = NDArray[Any]
 class Priors:
     """Priors of both sides; None is the model's default (table in `bayesnmf.priors.specification`).
 
-    A fit takes parameters from 1e-100 (in float32 1e-20) to 1e8, rates to 1e100 (1e20), and the flat prior Gamma(1, 0).
-    The larger a shape or concentration a, the coarser is the objective, which holds a log a: to 1e-16 of that, and in
-    float32, whose factors are rounded to 6e-8, to that share of a.
+    Parameters may be from 1e-100 to 1e8 and rates up to 1e100 (in float32 from 1e-20, and rates up to 1e20); the flat
+    prior Gamma(1, 0) is allowed too. Large shapes or concentrations a make the objective less accurate, since it
+    contains a log a: its rounding error is 1e-16 of this term, and 6e-8 of a in float32.
 
-    Arrays among the parameters are copied, 8 bytes a number: what happens to the given ones later changes no fit.
+    Arrays are copied in float64, so later changes to the given arrays do not affect a fit.
 
     Attributes
     ----------
     loadings : Gamma, Dirichlet, ScaledDirichlet or None
-        Parameters broadcastable to (n, K).
+        Prior of the loadings, with parameters broadcastable to (n, K).
     components : Gamma, Dirichlet, "parameter" or None
-        Parameters broadcastable to (K, m). "parameter" has no prior: rows on the simplex, estimated
-        (variational EM under vi and svi, maximum likelihood under map).
+        Prior of the components, with parameters broadcastable to (K, m). "parameter" means no prior: the components
+        are estimated, with rows on the simplex, by variational EM under vi and svi, by maximum likelihood under map.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A prior of another class, or a parameter that is negative, 0 where it may not be, or not finite.
     """
 
     loadings: Distribution | None = None
@@ -40,11 +45,11 @@ class Priors:
 
     def __post_init__(self) -> None:
         check_priors(self)
-        own_sides(self)
+        copy_sides(self)
 
 
-def exchangeable(priors: Priors) -> bool:
-    """Whether the priors treat all components alike, so that relabelling them leaves the posterior unchanged."""
+def components_exchangeable(priors: Priors) -> bool:
+    """Return whether all components have the same priors, so that relabelling them leaves the posterior unchanged."""
     for prior, axis in ((priors.loadings, -1), (priors.components, -2)):
         if prior == PARAMETER:
             continue
@@ -55,19 +60,16 @@ def exchangeable(priors: Priors) -> bool:
     return True
 
 
-def with_sides(priors: Priors, **sides: Any) -> Priors:
-    """Return the priors with some sides replaced by others that nobody else can write into; nothing is copied."""
+def replace_sides(priors: Priors, **sides: Any) -> Priors:
+    """Return the priors with some sides replaced, without a copy: no other code may write into the given arrays."""
     changed = copy(priors)
     for side, prior in sides.items():
         object.__setattr__(changed, side, prior)
     return changed
 
 
-def own_sides(pair: Any) -> None:
-    """Replace both sides of priors, or of a start, by copies that share no array with the given ones.
-
-    Numbers and words stay as they are.
-    """
+def copy_sides(pair: Any) -> None:
+    """Replace both sides of priors, or of a start, by copies that share no array with the given ones."""
     for side in ("loadings", "components"):
         value = getattr(pair, side)
         parts = getattr(value, "__dict__", {"": value}).values()

@@ -1,4 +1,4 @@
-"""Rows as proportions."""
+"""Normalise rows to the simplex."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ Array = NDArray[Any]
 
 
 def component_sums(components: Array) -> Array:
-    """Sum of each component over its features, (..., K): what `loadings` must be multiplied by for simplex rows."""
+    """Return the sum of each component over its features, (..., K).
+
+    Multiply the loadings by these sums when the components are divided by them.
+    """
     return components.sum(axis=-1)
 
 
-def shares(values: Array, sums: Array) -> Array:
-    """`values` divided by their `sums` over the last axis; even shares where the sum is 0."""
+def rows_to_shares(values: Array, sums: Array) -> Array:
+    """Return `values` divided by their `sums` over the last axis; rows with sum 0 get equal shares."""
     even = np.full_like(values, 1 / values.shape[-1], dtype=np.float64)
     return np.divide(values, sums[..., None], out=even, where=sums[..., None] > 0)

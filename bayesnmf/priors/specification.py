@@ -10,9 +10,9 @@ dirichlet_gamma      Dirichlet(1), scale                Dirichlet(1)
                      Gamma(1, 1 / mean row total)
 ===================  =================================  ============================
 
-The rates make the prior mean of a sample's total the mean row total; with a Gamma prior given for the components,
-the loadings' rate is multiplied by the prior mean of a component's sum. All defaults are at least 1, so that the
-MAP exists in the natural basis; sparse priors (below 1) are the user's choice.
+With these rates, the prior mean of a sample's total is the mean row total of the counts; if the components have a Gamma
+prior, the rate of the loadings is multiplied by the prior mean of a component's sum. All default shapes and
+concentrations are at least 1, so that the MAP exists in the natural basis; choose values below 1 for sparse priors.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ PARAMETER: Literal["parameter"] = "parameter"
 
 @dataclass(frozen=True)
 class Specification:
-    """Which priors a model allows on either side; a new model is one more of these in `MODELS`.
+    """Description of a model by the priors that it allows; a new model is one more entry of `MODELS`.
 
     Attributes
     ----------
     name : str
         Name of the model, and of the file of its NumPyro program.
     loadings : str
-        Support of the families of priors that the loadings may have.
+        Support of the priors that the loadings may have.
     components : tuple of str
-        Supports of the families that the components may have.
+        Supports of the priors that the components may have.
     default_loadings : callable
-        Takes the prior mean of a row's total for loadings of mean 1, and the mean row total of the counts, and returns
-        the default prior of the loadings.
+        Function that returns the default prior of the loadings. Its arguments are the prior mean of a row's total for
+        loadings with mean 1, and the mean row total of the counts.
     given_totals : bool
-        Whether row totals are given, not modelled: simulation and prediction draw multinomials of given totals.
+        Whether row totals are given, not modelled: simulation and prediction then draw multinomials of these totals.
     """
 
     name: str
@@ -76,17 +76,17 @@ MODELS = {
 
 
 def default_loadings(model: str, mean_total: float, rank: int, components: Distribution, m: int) -> Distribution:
-    """Return the default prior of a model's loadings, given the mean row total and the prior on the m features."""
+    """Return the default prior of a model's loadings, given the mean row total and the prior of the components."""
     return MODELS[model].default_loadings(rank * _prior_sum(components, m), mean_total)
 
 
 def _prior_sum(components: Distribution, m: int) -> float:
-    """Prior mean of the sum of a component over its m features."""
+    """Return the prior mean of a component's sum over its m features; 1 if the prior is improper."""
     if components.support == "simplex" or not components.proper:
         return 1.0
     return float(m * np.mean(components.mean()))
 
 
 def on_simplex(components: Any) -> bool:
-    """Whether components lie on the simplex, by their prior or as a parameter without one."""
+    """Return whether components lie on the simplex, because of their prior or as a parameter without a prior."""
     return components == PARAMETER or components.support == "simplex"

@@ -1,4 +1,4 @@
-"""Values of loadings and components: a matrix, or proportions and a scale that stand apart."""
+"""Values of loadings and components: a matrix, or proportions with a separate scale."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = NDArray[Any]
 
 
 class ScaledProportions(NamedTuple):
-    """Loadings as proportions (n, K), rows on the simplex, and a scale (n, 1)."""
+    """Loadings as proportions (n, K), with rows on the simplex, and a scale (n, 1)."""
 
     proportions: Array
     scale: Array
@@ -22,26 +22,26 @@ Value = Array | ScaledProportions
 
 
 def matrix(value: Value) -> Array:
-    """Return a value as one matrix: scale times proportions where they stand apart."""
+    """Return a value as one matrix: scale times proportions if they are separate."""
     return value.scale * value.proportions if isinstance(value, ScaledProportions) else value
 
 
-def split(value: Value) -> tuple[Array, Array | None]:
-    """Return the loadings without their scale, (..., n, K), and the scale, (..., n); None where there is none."""
+def separate_scale(value: Value) -> tuple[Array, Array | None]:
+    """Return the loadings without their scale, (..., n, K), and the scale, (..., n), or None if there is no scale."""
     if isinstance(value, ScaledProportions):
         return value.proportions, value.scale[..., 0]
     return value, None
 
 
-def join(loadings: Array, scale: Array | None) -> Value:
-    """Return the value that `split` takes apart."""
+def attach_scale(loadings: Array, scale: Array | None) -> Value:
+    """Return the value with these loadings and this scale: the inverse of `separate_scale`."""
     return loadings if scale is None else ScaledProportions(loadings, scale[..., None])
 
 
-def stacked(values: Sequence[Value]) -> Value:
+def stack_values(values: Sequence[Value]) -> Value:
     """Return values stacked along a new first axis."""
-    shares, scales = zip(*map(split, values), strict=True)
-    return join(np.stack(shares), None if scales[0] is None else np.stack(scales))
+    shares, scales = zip(*map(separate_scale, values), strict=True)
+    return attach_scale(np.stack(shares), None if scales[0] is None else np.stack(scales))
 
 
 def parts_of(value: Value) -> tuple[Array, ...]:
@@ -49,8 +49,8 @@ def parts_of(value: Value) -> tuple[Array, ...]:
     return tuple(value) if isinstance(value, ScaledProportions) else (value,)
 
 
-def split_scale(loadings: Array) -> ScaledProportions:
-    """Return rows as proportions times a scale; a row of zeros has even proportions."""
+def as_scaled_proportions(loadings: Array) -> ScaledProportions:
+    """Return loadings as proportions and a scale; a row of zeros gets equal proportions."""
     scale = loadings.sum(axis=-1, keepdims=True)
     even = np.full_like(loadings, 1 / loadings.shape[-1])
     return ScaledProportions(np.divide(loadings, scale, out=even, where=scale > 0), scale)

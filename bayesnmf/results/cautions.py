@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayesnmf.inference.ascent.optimality import cure
+from bayesnmf.inference.ascent.optimality import cure_of_mode
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import MAP, METHODS
 from bayesnmf.results.label_switching import AMBIGUOUS_LIMIT
@@ -16,7 +16,7 @@ def cure_of(result: FitRecord) -> str:
     """Say what to change in the options of a fit that has not converged."""
     options = result.options
     if isinstance(options, MAP) and result.status.iterations < options.max_iter:  # at rest, but at no optimum
-        return cure(options)
+        return cure_of_mode(options)
     change = METHODS[result.method].cure
     if isinstance(options, MAP) and not options.tol:  # it is the KKT residual that ends the fit
         change = change.replace("tol", "kkt_tol")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.priors import Distribution
-from bayesnmf.priors.values import split
+from bayesnmf.priors.values import separate_scale
 
 if TYPE_CHECKING:
     from bayesnmf.results.record import FitRecord
@@ -129,7 +129,7 @@ class VariationalPosterior(Estimate):
     def take(self, fit: FitRecord, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
         """Draw independently from q."""
         rng = np.random.default_rng(seed)
-        loadings, scale = split(self.loadings.draw(rng, number))
+        loadings, scale = separate_scale(self.loadings.draw(rng, number))
         if self.components is None:
             return Draws(loadings, np.tile(columns(fit.components, features), (*number, 1, 1)), scale)
         q = self.components.broadcast(fit.components.shape)
@@ -140,7 +140,7 @@ class VariationalPosterior(Estimate):
         """Yield independent draws from q."""
         rng = np.random.default_rng(seed)
         for _ in range(draws):
-            loadings, scale = split(self.loadings.draw(rng))
+            loadings, scale = separate_scale(self.loadings.draw(rng))
             yield loadings, scale, fit.components if self.components is None else self.components.draw(rng)
 
     def rows(self, rows: Array, size: tuple[int, int]) -> VariationalPosterior:
@@ -157,7 +157,7 @@ class VariationalPosterior(Estimate):
         q = self.components if side == "components" else self.loadings
         if q is None:
             return None
-        shares, scale = split(q.variance())
+        shares, scale = separate_scale(q.variance())
         variance: Any = scale if side == "scale" else shares
         return np.sqrt(np.broadcast_to(variance, getattr(fit, side).shape))
 

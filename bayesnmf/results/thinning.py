@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from bayesnmf.inference.sampling.running_moments import Entries, Running, summarise
+from bayesnmf.inference.sampling.running_moments import Entries, Running, summarise_chains
 from bayesnmf.inference.status import INTERRUPTED, Status
-from bayesnmf.priors.values import join
+from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import judged_rows, r_hat_and_ess, verdict, worst_of
 from bayesnmf.results.record import FitRecord
@@ -61,7 +61,7 @@ def _summed(draws: Draws, chain: int) -> Running:
     running = Running(draws.draws, matching=False)
     for at in range(draws.draws):
         scale = None if draws.scale is None else draws.scale[chain, at]
-        running.add(join(draws.loadings[chain, at], scale), draws.components[chain, at])
+        running.add(attach_scale(draws.loadings[chain, at], scale), draws.components[chain, at])
     return running
 
 
@@ -101,7 +101,7 @@ def with_moments[F: FitRecord](fit: F, running: list[Running], every: int) -> F:
 
     They have mixed or not by split R-hat and batch means of all draws, not by the few that are kept.
     """
-    found = summarise(running, fit.components)
+    found = summarise_chains(running, fit.components)
     moments = {
         f"{side}_{name}": getattr(value, side)
         for name, value in (("sd", found.sd), ("r_hat", found.r_hat), ("ess", found.ess))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bayesnmf.priors.simplex import component_sums, shares
+from bayesnmf.priors.simplex import component_sums, rows_to_shares
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_factors, check_no_draws, check_topic_model
 from bayesnmf.results.draws import sample_posterior
@@ -49,7 +49,7 @@ def topic_model_of(loadings: Array, components: Array) -> TopicModel:
     sums = component_sums(components)
     expected = loadings * sums[..., None, :]
     totals = expected.sum(axis=-1)
-    return TopicModel(shares(expected, totals), shares(components, sums), totals, sums)
+    return TopicModel(rows_to_shares(expected, totals), rows_to_shares(components, sums), totals, sums)
 
 
 def factors_of(model: TopicModel) -> tuple[Array, Array]:

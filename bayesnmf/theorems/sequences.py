@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.closed_form import schedule_of
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.ascent.coordinate_ascent import next_iterate, plain_steps, visit
+from bayesnmf.inference.ascent.coordinate_ascent import evaluate_state, next_iterate, plain_steps
 from bayesnmf.options import MAP, VI, Start
 from bayesnmf.theorems.study import Study, rounding_of_step
 from bayesnmf.theorems.table import Worst
@@ -35,7 +35,7 @@ def package_route(counts: Counts, options: MAP | VI, start: Any, rank: int) -> I
     problem = point_or_mean_field(counts, options)
     schedule = schedule_of(options)
     state = start_state(problem, Start(*start), rank, np.random.default_rng(0))
-    here = visit(problem, state, None)
+    here = evaluate_state(problem, state, None)
     while True:
         q: Any = here.state.loadings.conditional
         loadings = here.state.loadings.matrix if q is None else getattr(q, "shape", getattr(q, "concentration", None))

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, vstack
 
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.ascent.coordinate_ascent import update
+from bayesnmf.inference.ascent.coordinate_ascent import update_side
 from bayesnmf.options import Start
 from bayesnmf.priors import Dirichlet, Gamma, Priors
 from bayesnmf.priors.specification import PARAMETER
@@ -232,7 +232,7 @@ def half_steps(study: Study) -> Iterator[Row]:
     problem = point_or_mean_field(study.counts, plain_map(priors=Priors(FLAT, FLAT)))
     state = start_state(problem, Start(*start), study.rank, np.random.default_rng(0))
     totals = allocate(problem, state, None)
-    moved = (update(problem, state, side, totals) for side in ("loadings", "components"))
+    moved = (update_side(problem, state, side, totals) for side in ("loadings", "components"))
     first, second = (topic_model_of(each.loadings.matrix, each.components.matrix) for each in moved)
     tilted = before.proportions * second.sums / before.sums
     worst = Worst()

@@ -18,7 +18,7 @@ from bayesnmf.fitting.closed_form import batching_of, schedule_of, steps_of
 from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.fitting.problems import draws_problem, point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Progress, ascend
-from bayesnmf.inference.ascent.minibatch import Components, step_on_batch
+from bayesnmf.inference.ascent.minibatch import RunningComponents, step_on_batch
 from bayesnmf.inference.ascent.settled_loadings import put_rows, rows_of_problem
 from bayesnmf.inference.marginal.allocation_model import urn_of
 from bayesnmf.inference.sampling.gibbs import Schedule, gibbs_chain
@@ -98,19 +98,19 @@ def lda_minibatch(job: Job, clock: Clock) -> None:
         clock.tick(partial(means, q, components))
 
 
-def means(q: Any, components: Components) -> dict[str, Array]:
+def means(q: Any, components: RunningComponents) -> dict[str, Array]:
     """Return the posterior means of both sides."""
     return {"loadings": q.mean(), "components": components.side().matrix}
 
 
-def epochs(job: Job, options: VI, counts: Counts) -> Iterator[tuple[Any, Components]]:
+def epochs(job: Job, options: VI, counts: Counts) -> Iterator[tuple[Any, RunningComponents]]:
     """Run the loop of `minibatch_ascent` without the bound of every epoch, as the other tools compute none either."""
     n = counts.shape[0]
     rng = np.random.default_rng(job.seed)
     problem, batching = point_or_mean_field(counts, options), batching_of(options)
     state = start_state(problem, drawn_start(job), job.rank, rng)
     q: Any = state.loadings.conditional
-    components = Components(problem, state.components, n)
+    components = RunningComponents(problem, state.components, n)
     step = 0
     while True:
         for rows in batching.split(rng.permutation(n)):

@@ -13,8 +13,8 @@ from bayesnmf import NUTS, VI, Calibration, Dirichlet, Gamma, Gibbs, Priors, plo
 from bayesnmf.calibration import QUANTITIES
 from bayesnmf.calibration.quantities import draws_as_points, evaluate, names_for, true_point
 from bayesnmf.calibration.running import effective_sizes, rank_among
-from bayesnmf.inference.sampling.nuts import compiled_chain
-from bayesnmf.inference.sampling.svi import jitted_climb
+from bayesnmf.inference.sampling.nuts import compile_chain
+from bayesnmf.inference.sampling.svi import build_functions
 from bayesnmf.plots.calibration import ecdf_band
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import Draws
@@ -189,10 +189,10 @@ def test_plain_gibbs_is_calibrated():
 
 @pytest.mark.long
 def test_nuts_is_calibrated():
-    before = compiled_chain.cache_info().misses
+    before = compile_chain.cache_info().misses
     result = calibrated("nuts")
-    assert compiled_chain.cache_info().misses <= before + 1  # 40 fits, compiled once
-    assert compiled_chain.cache_info().maxsize < 20
+    assert compile_chain.cache_info().misses <= before + 1  # 40 fits, compiled once
+    assert compile_chain.cache_info().maxsize < 20
     assert "log_joint" not in result.quantities  # the priors are even
     assert result.p_value > ALPHA
     assert np.all(result.ess > 0.5 * L)
@@ -224,11 +224,11 @@ def test_a_wrong_prior_is_caught():
 
 def test_svi_is_ranked_and_compiled_once():
     options = bayesnmf.SVI(max_iter=50)
-    before = jitted_climb.cache_info().misses
+    before = build_functions.cache_info().misses
     result = bayesnmf.calibrate("gamma_poisson", "svi", simulations=2, draws=9, options=options)
     assert result.ranks.shape == (2, 8)
     assert result.ranks.max() <= 9
-    assert jitted_climb.cache_info().misses <= before + 1
+    assert build_functions.cache_info().misses <= before + 1
 
 
 # --- running ----------------------------------------------------------------------------------------

@@ -190,7 +190,7 @@ def test_loadings_have_the_family_of_the_model(model, loadings):
 @pytest.mark.parametrize("model", ["dirichlet_poisson", "dirichlet_gamma"])
 def test_dirichlet_loadings_need_components_on_the_simplex(model, method):
     options = OPTIONS[method](priors=Priors(components=Gamma(1.0, 1.0)))
-    rule = rf"^priors\.components must be Dirichlet for model='{model}', where the updates are conjugate: found Gamma"
+    rule = rf"^priors\.components must be Dirichlet for model='{model}', so that the updates are conjugate: found Gamma"
     refused(ValueError, rule, model=model, method=method, options=options)
 
 

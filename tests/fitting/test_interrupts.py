@@ -21,7 +21,7 @@ from bayesnmf.fitting import chains, gibbs
 from bayesnmf.inference import side_by_side as module
 from bayesnmf.inference.marginal import evidence
 from bayesnmf.inference.status import ConvergenceWarning
-from bayesnmf.inference.strides import next_length, stride
+from bayesnmf.inference.strides import next_length, run_steps
 from bayesnmf.kernels.cpu import settling, urn
 from bayesnmf.kernels.cpu.particles import filter_row
 from bayesnmf.kernels.cpu.settling import settled_totals
@@ -245,7 +245,7 @@ def test_a_stride_of_any_length_gives_what_a_scan_does():
     def step(state):
         return state * 1.5, {"square": state**2, "row": jnp.stack([state, -state])}
 
-    end, given = jax.jit(lambda length: stride(step, jnp.asarray(1.0), length, 6))(4)
+    end, given = jax.jit(lambda length: run_steps(step, jnp.asarray(1.0), length, 6))(4)
     scanned, expected = jax.lax.scan(lambda state, _: step(state), jnp.asarray(1.0), length=4)
     assert end == scanned
     for name, value in expected.items():

@@ -10,7 +10,7 @@ from smallfits import COUNTS, K, M, N, fit, quietly
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, plots
 from bayesnmf.fitting import gibbs, keeping
-from bayesnmf.inference.sampling.running_moments import BATCHES, Running, summarise
+from bayesnmf.inference.sampling.running_moments import BATCHES, Running, summarise_chains
 from bayesnmf.results import thinning
 from bayesnmf.results.record import trace_of_kept
 
@@ -71,7 +71,7 @@ def test_effective_sample_sizes_and_r_hat_of_known_chains():
     for chain, drawn in zip(running, values, strict=True):
         for value in drawn:
             chain.add(value[:1], value[1:])
-    found = summarise(running, np.eye(4))
+    found = summarise_chains(running, np.eye(4))
     exact = chains * draws * (1 - correlation) / (1 + correlation)
     np.testing.assert_allclose(found.ess.components.mean(), exact, rtol=0.15)  # 16 entries, each known to 16 %
     assert found.r_hat.components.max() < 1.01
@@ -89,7 +89,7 @@ def test_labels_that_switch_are_matched_while_running():
             order = [0, 1] if (draw // 7 + number) % 2 == 0 else [1, 0]
             noise = rng.normal(0, 0.01, (2, 3))
             chain.add(np.array([[1.0, 5.0]])[:, order], (profiles + noise)[order])
-    found = summarise(running, profiles[::-1])
+    found = summarise_chains(running, profiles[::-1])
     np.testing.assert_allclose(found.mean.components, profiles[::-1], atol=0.01)
     np.testing.assert_allclose(found.mean.loadings, [[5.0, 1.0]])
     assert np.all(found.sd.loadings == 0)

@@ -173,7 +173,7 @@ def test_a_number_of_starts_is_a_positive_whole_number(method, restarts):
 def test_given_starts_are_not_repeated(method):
     start = Start(np.ones((9, RANK)), np.full((RANK, 7), 1 / 7))
     for given in (start, run(NASTY, "gamma_poisson", method, SPARSE, max_iter=1)):
-        with pytest.raises(ValueError, match="restarts=2 must go with a start that is a word"):
+        with pytest.raises(ValueError, match="restarts=2 needs a start by name"):
             PLAIN[method](start=given, restarts=2)
 
 

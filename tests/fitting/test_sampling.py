@@ -21,7 +21,7 @@ from bayesnmf.inference.sides import Draw, State, objective, update_components, 
 from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.kernels.cpu.sampling import sampled_allocations
 from bayesnmf.priors import ScaledProportions, matrix
-from bayesnmf.priors.pair import exchangeable
+from bayesnmf.priors.pair import components_exchangeable
 
 brief = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")  # chains of a few draws
 THREADS = 2
@@ -398,7 +398,7 @@ def test_random_starts_do_need_aligning():
     ],
 )
 def test_components_are_exchangeable_where_no_prior_tells_them_apart(loadings, components, alike):
-    assert exchangeable(Priors(loadings, components)) == alike
+    assert components_exchangeable(Priors(loadings, components)) == alike
 
 
 @brief

@@ -14,7 +14,12 @@ from bayesnmf import BLD, Dirichlet, Priors, ScaledDirichlet, Start
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.inference.marginal import best_decomposition as algorithm
 from bayesnmf.inference.marginal.allocation_model import log_p_allocation
-from bayesnmf.inference.marginal.best_decomposition import AllocationModel, best_decomposition, canonical, visit
+from bayesnmf.inference.marginal.best_decomposition import (
+    AllocationModel,
+    best_decomposition,
+    canonical_multipliers,
+    evaluate_multipliers,
+)
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.decomposition import log_gamma_and_digamma
 from bayesnmf.priors.specification import MODELS
@@ -74,7 +79,7 @@ def test_log_p_without_allocations_is_that_of_dense_ones(entry, fractional):
     loadings, components = multipliers(0, *counts.shape)
     components[0, :4] = 0.0
     priors = entry.priors(counts.shape, K)
-    found = visit(model_of(counts, priors), loadings, components)
+    found = evaluate_multipliers(model_of(counts, priors), loadings, components)
     assert found.log_p == pytest.approx(dense_log_p(counts, loadings, components, priors), rel=1e-12)
 
 
@@ -85,7 +90,7 @@ def test_gradients_are_those_of_dense_log_p(entry):
     counts[2], counts[:, 1] = 0, 0
     loadings, components = multipliers(1, 6, 5)
     priors = entry.priors((6, 5), K)
-    found = visit(model_of(counts, priors), loadings, components).gradients
+    found = evaluate_multipliers(model_of(counts, priors), loadings, components).gradients
     h = 1e-5
     parts = ((found.loadings_up, found.loadings_down), (found.components_up, found.components_down))
     for side, (up, down) in enumerate(parts):
@@ -103,7 +108,7 @@ def test_gradients_do_not_depend_on_threads():
     counts = plain_counts(0, (40, 12))
     priors = Priors(ScaledDirichlet(0.7, 2.0, 0.2), Dirichlet(0.4))
     start = multipliers(0, 40, 12)
-    one, two = (visit(model_of(counts, priors, threads), *start) for threads in (1, 2))
+    one, two = (evaluate_multipliers(model_of(counts, priors, threads), *start) for threads in (1, 2))
     assert one.log_p == pytest.approx(two.log_p, rel=1e-13)
     for left, right in zip(one.gradients[:4], two.gradients[:4], strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-12)
@@ -114,7 +119,7 @@ def test_allocations_survive_products_that_underflow():
     loadings = np.array([[1.0, 1e-200], [1e-200, 1.0]])
     components = np.array([[1e-200, 1.0, 1.0], [1e-260, 1.0, 1e-200]])
     priors = Priors(ScaledDirichlet(0.5, 2.0, 1.0), Dirichlet(0.5))
-    found = visit(model_of(counts, priors), loadings, components)
+    found = evaluate_multipliers(model_of(counts, priors), loadings, components)
     np.testing.assert_allclose(found.totals.loadings.sum(axis=1), counts.sum(axis=1))
     S = np.zeros((2, 2, 3))  # in row 1, column 0 both products are 1e-400 and 1e-260
     S[0, 0], S[1, 1] = counts[0], counts[1]
@@ -129,7 +134,7 @@ def test_the_canonical_gauge_leaves_the_allocations():
     counts = nasty_counts()
     loadings, components = multipliers(2, *counts.shape)
     components[1], loadings[1] = 0.0, 0.0  # row 1 has no counts
-    found = canonical(loadings * 1e3, components * np.logspace(-3, 3, components.shape[1]))
+    found = canonical_multipliers(loadings * 1e3, components * np.logspace(-3, 3, components.shape[1]))
     for side in found:
         np.testing.assert_allclose(side.sum(axis=1), 1)
     np.testing.assert_allclose(
@@ -154,8 +159,8 @@ def test_an_update_that_would_lower_log_p_is_cut_and_never_taken(monkeypatch):
     counts = plain_counts(5, (15, 10))
     model = model_of(counts, Priors(ScaledDirichlet(5.0, 2.0, 0.2), Dirichlet(5.0)))
     values = []
-    visited = algorithm.visit
-    monkeypatch.setattr(algorithm, "visit", lambda *args: values.append(visited(*args)) or values[-1])
+    visited = algorithm.evaluate_multipliers
+    monkeypatch.setattr(algorithm, "evaluate_multipliers", lambda *args: values.append(visited(*args)) or values[-1])
     found = best_decomposition(model, multipliers(0, 15, 10), 200, 0.0)
     proposed = np.array([point.log_p for point in values])
     assert np.any(proposed < np.maximum.accumulate(proposed))
@@ -170,7 +175,7 @@ def test_it_stops_where_the_gradient_vanishes():
     found = best_decomposition(model_of(counts, priors), multipliers(0, 12, 9), 20_000, 1e-13)
     assert found.status.converged
     up, down = found.point.gradients.loadings_up, found.point.gradients.loadings_down
-    first = visit(model_of(counts, priors), *multipliers(0, 12, 9)).gradients
+    first = evaluate_multipliers(model_of(counts, priors), *multipliers(0, 12, 9)).gradients
     assert np.abs(up - down).max() < 1e-4 * np.abs(first.loadings_up - first.loadings_down).max()
 
 
@@ -206,7 +211,7 @@ def test_empty_rows_and_columns_and_dead_components(entry, start):
 
 def test_a_zero_stays_zero_and_a_dead_component_dead():
     counts = plain_counts(1, (8, 6))
-    loadings, components = canonical(*multipliers(0, 8, 6))
+    loadings, components = canonical_multipliers(*multipliers(0, 8, 6))
     loadings[2, 0], loadings[:, 2] = 0.0, 0.0
     loadings /= loadings.sum(axis=1, keepdims=True)
     fit = bld(counts, start=Start(loadings, components))
@@ -231,14 +236,14 @@ def test_modes_and_where_there_is_none_means():
     A = np.array([[5.0, 1.0], [7.0, 0.2], [0.0, 0.0]])
     B = np.array([[4.0, 8.0, 0.0], [0.3, 0.5, 0.5]])
     model = model_of(np.ones((3, 3)), Priors(ScaledDirichlet(0.4, 0.5, 0.1), Dirichlet(1.7)))
-    loadings, components = algorithm.modes(model, Totals(A, B, 0.0))
+    loadings, components = algorithm.conditional_modes(model, Totals(A, B, 0.0))
     np.testing.assert_allclose(components, (B + 0.7) / (B + 0.7).sum(axis=1, keepdims=True))
     np.testing.assert_allclose(loadings.proportions, [[4.4 / 4.8, 0.4 / 4.8], [7.4 / 8.0, 0.6 / 8.0], [0.5, 0.5]])
     np.testing.assert_allclose(loadings.scale[:, 0], np.array([5.5, 6.7, 0.5]) / 1.1)
     # At concentration 1 the mode without counts is not unique: even shares. Below 1 the rows of B differ in basis.
-    _, even = algorithm.modes(replace(model, components_prior=Dirichlet(1.0)), Totals(A, 0 * B, 0.0))
+    _, even = algorithm.conditional_modes(replace(model, components_prior=Dirichlet(1.0)), Totals(A, 0 * B, 0.0))
     np.testing.assert_allclose(even, 1 / 3)
-    _, sparse = algorithm.modes(replace(model, components_prior=Dirichlet(0.8)), Totals(A, B, 0.0))
+    _, sparse = algorithm.conditional_modes(replace(model, components_prior=Dirichlet(0.8)), Totals(A, B, 0.0))
     np.testing.assert_allclose(sparse[0], (B[0] + 0.8) / (B[0] + 0.8).sum())
     np.testing.assert_allclose(sparse[1], np.array([0.1, 0.3, 0.3]) / 0.7)
 
@@ -362,8 +367,8 @@ def test_ctrl_c_returns_what_there_is(monkeypatch, stage):
         return original(*args)
 
     if stage == "bld":
-        original = algorithm.visit
-        monkeypatch.setattr(algorithm, "visit", press)
+        original = algorithm.evaluate_multipliers
+        monkeypatch.setattr(algorithm, "evaluate_multipliers", press)
     else:
         from bayesnmf.inference.ascent import coordinate_ascent
 

@@ -14,7 +14,7 @@ from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
 from bayesnmf.inference.sides import objective
-from bayesnmf.inference.starts.exchanging import exchanged
+from bayesnmf.inference.starts.exchanging import exchange_components
 from bayesnmf.inference.starts.from_data import flat_problem
 from bayesnmf.inference.starts.split_merge import Exchanges
 from bayesnmf.inference.status import INTERRUPTED, Status
@@ -93,7 +93,7 @@ def test_exchanges_raise_what_a_plain_call_reaches(monkeypatch):
     for fit in with_them:
         assert np.all(np.diff(fit.trace) >= -1e-9 * np.abs(fit.trace[-1]))
         assert fit.status.iterations == len(fit.trace) - 1 == len(fit.residuals) - 1
-    monkeypatch.setattr("bayesnmf.fitting.closed_form.exchanged", lambda climber, begun, *_: begun)
+    monkeypatch.setattr("bayesnmf.fitting.closed_form.exchange_components", lambda climber, begun, *_: begun)
     without = [bayesnmf.fit(counts, rank=8, method="map", seed=seed) for seed in range(3)]
     gains = [one.trace[-1] - other.trace[-1] for one, other in zip(with_them, without, strict=True)]
     assert min(gains) >= -1e-6
@@ -170,11 +170,13 @@ def test_of_the_exchanges_tried_one_that_ends_higher_is_kept_until_none_does():
     climber = hill(lambda state: 15.0 if len(made) < 200 else 5.0, made)
     best = Ascent(problem, state, [8.0, 9.0], [], Status(True, "settled", 1))
     schedule = Schedule(max_iter=1000, threads=1)
-    _, found = exchanged(climber, (None, best), schedule, np.random.default_rng(0), lambda *_: None, lambda *_: None)
+    _, found = exchange_components(
+        climber, (None, best), schedule, np.random.default_rng(0), lambda *_: None, lambda *_: None
+    )
     assert found.trace[:8] == [8, 9, 10, 11, 12, 13, 14, 15]
     assert found.status.iterations == len(found.trace) - 1
     made.clear()
-    _, same = exchanged(
+    _, same = exchange_components(
         hill(lambda _: 5.0, made), (None, best), schedule, np.random.default_rng(0), lambda *_: None, lambda *_: None
     )
     assert same is best
@@ -189,7 +191,9 @@ def test_ctrl_c_among_exchanges_keeps_the_best_so_far():
         return lambda schedule, show: Ascent(problem, state, [99.0], [], Status(False, INTERRUPTED, 0))
 
     schedule = Schedule(max_iter=100, threads=1)
-    _, found = exchanged(climber, (None, best), schedule, np.random.default_rng(0), lambda *_: None, lambda *_: None)
+    _, found = exchange_components(
+        climber, (None, best), schedule, np.random.default_rng(0), lambda *_: None, lambda *_: None
+    )
     assert found.trace == [8, 9]
     assert (found.status.converged, found.status.reason) == (False, INTERRUPTED)
 

@@ -11,8 +11,8 @@ from bayesnmf import Dirichlet, Gamma, Priors, Start
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent import extrapolation
-from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Schedule, ascend, plain_steps, visit
-from bayesnmf.inference.ascent.extrapolation import CUT, GROWTH, LIMIT, START, extrapolated
+from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Schedule, ascend, evaluate_state, plain_steps
+from bayesnmf.inference.ascent.extrapolation import CUT, GROWTH, LIMIT, START, extrapolated_steps
 from bayesnmf.inference.sides import parameters_of
 
 FLAT = Gamma(1.0, 0.0)
@@ -142,8 +142,8 @@ def test_where_every_bold_step_is_rejected_the_iterates_are_plain(monkeypatch):
         weights.append(weight)
         return state
 
-    monkeypatch.setattr(extrapolation, "beyond", bad)
-    bold = ascend(problem, state, schedule, extrapolated(plain_steps(schedule)))
+    monkeypatch.setattr(extrapolation, "extrapolated_state", bad)
+    bold = ascend(problem, state, schedule, extrapolated_steps(plain_steps(schedule)))
     np.testing.assert_array_equal(bold.trace, plain.trace)
     np.testing.assert_allclose(weights, START * GROWTH * (CUT * GROWTH) ** np.arange(11), rtol=1e-12)
 
@@ -157,9 +157,9 @@ def test_the_weight_grows_to_its_limit_while_bold_steps_are_accepted(monkeypatch
         weights.append(weight)
         return new
 
-    monkeypatch.setattr(extrapolation, "beyond", good)
+    monkeypatch.setattr(extrapolation, "extrapolated_state", good)
     schedule = Schedule(max_iter=20, tol=0)
-    ascend(problem, state, schedule, extrapolated(plain_steps(schedule), floor))
+    ascend(problem, state, schedule, extrapolated_steps(plain_steps(schedule), floor))
     limit = LIMIT["parameters" if floor else "logarithms"]
     assert weights[-1] == limit
     np.testing.assert_allclose(weights, np.minimum(START * GROWTH ** np.arange(1, 20), limit), rtol=1e-12)
@@ -171,11 +171,11 @@ def test_a_bold_step_goes_on_along_the_line(floor):
     priors = Priors(FLAT, Gamma(1.5, 2.0))
     problem, state = begin(plain_map(priors=priors))
     schedule = Schedule("alternating", max_iter=2, tol=0)
-    steps = extrapolated(plain_steps(schedule), floor)
-    here = visit(problem, state, 1)
+    steps = extrapolated_steps(plain_steps(schedule), floor)
+    here = evaluate_state(problem, state, 1)
     first = list(steps(here))
     assert len(first) == 1
-    second = list(steps(visit(problem, first[0], 1)))
+    second = list(steps(evaluate_state(problem, first[0], 1)))
     assert len(second) == 2  # the plain step is there to fall back on
     for bold, new, old in zip(second[0], second[1], first[0], strict=True):
         weight = START * GROWTH
@@ -197,10 +197,10 @@ def test_what_is_extrapolated_is_a_state(entry):
         plain_vi(priors=with_parameter(entry.priors())),
     ):
         problem, state = begin(options)
-        here = visit(problem, state, 1)
+        here = evaluate_state(problem, state, 1)
         before = [parameters_of(side) for side in state]
-        again = extrapolation.beyond(problem, state, before, 1.0, None)
-        assert np.isclose(visit(problem, again, 1).value, here.value, rtol=1e-13)
+        again = extrapolation.extrapolated_state(problem, state, before, 1.0, None)
+        assert np.isclose(evaluate_state(problem, again, 1).value, here.value, rtol=1e-13)
 
 
 # --- inner sweeps -----------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ from bayesnmf.fitting import closed_form
 from bayesnmf.fitting.closed_form import schedule_of
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import ascend
-from bayesnmf.inference.ascent.learning import learner
-from bayesnmf.inference.device.placing import on_device
+from bayesnmf.inference.ascent.learning import prior_learner
+from bayesnmf.inference.device.placing import run_on_device
 from bayesnmf.inference.status import NOT_A_NUMBER
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -141,9 +141,9 @@ def test_learned_priors_are_those_of_the_host(entry):
     options = plain_vi(priors=entry.priors(), max_iter=8, tol=0, start="random")
     problem = point_or_mean_field(counts, options)
     state = start_state(problem, "random", RANK, np.random.default_rng(0))
-    learn, schedule = learner(("loadings",)), schedule_of(options)
+    learn, schedule = prior_learner(("loadings",)), schedule_of(options)
     host = ascend(problem, state, schedule, learn=learn)
-    other = on_device(cpu, lambda *placed: ascend(*placed, schedule, learn=learn), problem, state)
+    other = run_on_device(cpu, lambda *placed: ascend(*placed, schedule, learn=learn), problem, state)
     compare_ascents(host, other, SAME)
     for name, value in host.problem.loadings_prior.parameters.items():
         np.testing.assert_allclose(other.problem.loadings_prior.parameters[name], value, rtol=1e-8)
@@ -260,10 +260,10 @@ def test_no_global_switch_is_thrown():
 @pytest.mark.parametrize(
     ("kind", "stated", "said"),
     [
-        (MAP, {"algorithm": "scd"}, "device='gpu' must go with algorithm='em': found 'scd'"),
-        (MAP, {"algorithm": "ccd"}, "device='gpu' must go with algorithm='em': found 'ccd'"),
-        (VI, {"algorithm": "gradient"}, "device='gpu' must go with algorithm='coordinate': found 'gradient'"),
-        (VI, {"threads": 2}, "threads must go with device='cpu': found threads=2; leave threads out"),
+        (MAP, {"algorithm": "scd"}, "device='gpu' needs algorithm='em': found 'scd'"),
+        (MAP, {"algorithm": "ccd"}, "device='gpu' needs algorithm='em': found 'ccd'"),
+        (VI, {"algorithm": "gradient"}, "device='gpu' needs algorithm='coordinate': found 'gradient'"),
+        (VI, {"threads": 2}, "threads needs device='cpu': found threads=2; leave threads out"),
     ],
 )
 def test_what_a_gpu_does_not_do_is_refused(kind, stated, said):

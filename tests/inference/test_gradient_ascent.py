@@ -9,8 +9,8 @@ import bayesnmf
 from bayesnmf import VI, ConvergenceWarning, Dirichlet, Gamma, Priors, ScaledDirichlet, Start
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.ascent.coordinate_ascent import Schedule, visit
-from bayesnmf.inference.ascent.gradient_ascent import gradient_ascent, gradient_of_logs, pack, unpack
+from bayesnmf.inference.ascent.coordinate_ascent import Schedule, evaluate_state
+from bayesnmf.inference.ascent.gradient_ascent import gradient_ascent, gradient_of_logs, logs_of_state, state_of_logs
 from bayesnmf.inference.sides import parameters_of
 
 SIZE, RANK = (9, 7), 2
@@ -48,13 +48,13 @@ def test_the_gradient_is_that_of_finite_differences(entry, free):
     counts = plain_counts(size=(5, 6))
     counts[1], counts[:, 2] = 0, 0
     problem, state = begin(entry, free, counts)
-    logs = pack(state)
+    logs = logs_of_state(state)
     logs += 0.3 * np.random.default_rng(4).normal(size=logs.shape)  # off the conditionals, where half of it is 0
 
     def bound(at):
-        return visit(problem, unpack(problem, state, at), 1).value
+        return visit(problem, state_of_logs(problem, state, at), 1).value
 
-    found = gradient_of_logs(visit(problem, unpack(problem, state, logs), 1))
+    found = gradient_of_logs(visit(problem, state_of_logs(problem, state, logs), 1))
     step = 1e-5
     expected = np.array([(bound(logs + step * e) - bound(logs - step * e)) / (2 * step) for e in np.eye(len(logs))])
     # Differences lose 1e-16 · 1e3 nats / step = 1e-8, and the third derivative times step², 1e-10 of some tens.
@@ -68,7 +68,7 @@ def test_the_gradient_is_zero_where_coordinate_ascent_stands_still(entry, free):
     counts = plain_counts(size=(5, 6))
     fit = run(counts, entry.model, priors_of(entry, free, counts.shape), "coordinate", max_iter=500, extrapolate=True)
     problem, _ = begin(entry, free, counts)
-    here = visit(problem, start_state(problem, fit, RANK, np.random.default_rng(0)), 1)
+    here = evaluate_state(problem, start_state(problem, fit, RANK, np.random.default_rng(0)), 1)
     # Path 2 stops moving at rounding of the bound, 1e-14 of 100 nats; the gradient is of the order of its root.
     assert np.abs(gradient_of_logs(here)).max() < 1e-5
 
@@ -77,13 +77,13 @@ def test_the_gradient_is_zero_where_coordinate_ascent_stands_still(entry, free):
 @every_entry
 def test_parameters_are_unpacked_as_they_were(entry, free):
     problem, state = begin(entry, free, NASTY)
-    again = unpack(problem, state, pack(state))
+    again = state_of_logs(problem, state, logs_of_state(state))
     for one, two in zip(state, again, strict=True):
         assert type(one.conditional) is type(two.conditional)
         for a, b in zip(parameters_of(one), parameters_of(two), strict=True):
             assert (a.shape, a.dtype) == (b.shape, b.dtype)
             np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-300)
-    assert np.isclose(visit(problem, again, 1).value, visit(problem, state, 1).value, rtol=1e-12)
+    assert np.isclose(evaluate_state(problem, again, 1).value, evaluate_state(problem, state, 1).value, rtol=1e-12)
 
 
 # --- fits -------------------------------------------------------------------------------------------
@@ -274,9 +274,9 @@ def test_an_interruption_within_a_line_search_keeps_the_last_iterate(monkeypatch
         calls += 1
         if calls == 4:
             raise KeyboardInterrupt
-        return visit(*arguments)
+        return evaluate_state(*arguments)
 
-    monkeypatch.setattr(module, "visit", pressed)
+    monkeypatch.setattr(module, "evaluate_state", pressed)
     ascent = gradient_ascent(problem, state, Schedule(max_iter=9, tol=0))
     assert not ascent.status.converged
     assert ascent.status.reason == "interrupted"
@@ -292,5 +292,5 @@ def test_an_interruption_within_a_line_search_keeps_the_last_iterate(monkeypatch
     [{"schedule": "joint"}, {"order": "components"}, {"sweeps": 2}, {"extrapolate": True}, {"learn": ("loadings",)}],
 )
 def test_settings_of_coordinate_ascent_are_refused(setting):
-    with pytest.raises(ValueError, match=rf"{next(iter(setting))} must go with algorithm='coordinate'"):
+    with pytest.raises(ValueError, match=rf"{next(iter(setting))} needs algorithm='coordinate'"):
         VI(algorithm="gradient", **setting)

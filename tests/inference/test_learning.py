@@ -334,7 +334,7 @@ def test_priors_that_cannot_be_learned(model, priors, learn, message):
 @pytest.mark.parametrize(
     ("learn", "error", "message"),
     [
-        (("scale",), ValueError, "learn must list sides, of 'loadings' and 'components'"),
+        (("scale",), ValueError, "learn must contain only 'loadings' and 'components'"),
         ("loadings", TypeError, r"learn must be a tuple of sides, as in learn=\('loadings',\)"),
         (None, TypeError, "learn must be a tuple"),
         (iter(("loadings",)), TypeError, "learn must be a tuple"),

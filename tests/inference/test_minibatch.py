@@ -11,8 +11,14 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent import minibatch
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
-from bayesnmf.inference.ascent.minibatch import Batching, Components, minibatch_ascent, step_on_batch, with_counts
-from bayesnmf.inference.ascent.settled_loadings import full_size, rows_of_problem
+from bayesnmf.inference.ascent.minibatch import (
+    Batching,
+    RunningComponents,
+    merge_empty_features,
+    minibatch_ascent,
+    step_on_batch,
+)
+from bayesnmf.inference.ascent.settled_loadings import copy_of_full_size, rows_of_problem
 
 RANK = 3
 COUNTS = plain_counts(size=(24, 15))
@@ -61,11 +67,11 @@ def test_a_fixed_point_of_coordinate_ascent_is_one_of_the_expected_step(entry, f
     problem, state = begin(entry, free, COUNTS)
     state = ascend(problem, state, Schedule(max_iter=20_000, tol=1e-15, window=20, threads=1)).state
     n = len(COUNTS)
-    q = full_size(state.loadings.conditional, (n, RANK))
-    here = Components(problem, state.components, n)
+    q = copy_of_full_size(state.loadings.conditional, (n, RANK))
+    here = RunningComponents(problem, state.components, n)
     totals, exposures = [], []
     for rows in Batching(size=6).split(np.random.default_rng(1).permutation(n)):
-        moved = Components(problem, state.components, n)
+        moved = RunningComponents(problem, state.components, n)
         part = rows_of_problem(problem, rows)
         step_on_batch(moved, part, q.rows(rows), Batching(**WHOLE), 1, 1)
         totals.append(moved.factor * moved.values)
@@ -87,15 +93,15 @@ def test_merging_features_without_counts_changes_nothing(entry):
     counts[:, 9:] = 0
     counts[12:, 10:] = 1  # features 9 to 14 are empty in the first batch, 9 in all
     problem, state = begin(entry, False, counts)
-    rows, q = np.arange(12), full_size(state.loadings.conditional, (24, RANK))
+    rows, q = np.arange(12), copy_of_full_size(state.loadings.conditional, (24, RANK))
     part, moved = rows_of_problem(problem, rows), []
     for mergeable in (True, False):
-        components = Components(problem, state.components, 24)
+        components = RunningComponents(problem, state.components, 24)
         assert components.mergeable
         components.__dict__["mergeable"] = mergeable
         at = step_on_batch(components, part, q.rows(rows), Batching(), 1, 1)
         moved.append((components.factor * components.values, components.exposure, components.sums, *vars(at).values()))
-    assert len(with_counts(part.counts, True)[1]) == 9
+    assert len(merge_empty_features(part.counts, True)[1]) == 9
     for one, two in zip(*moved, strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-11)
 
@@ -104,10 +110,10 @@ def test_running_totals_are_the_mean_of_all_batches_at_forgetting_1():
     """Steps of 1/t make the natural parameters the plain average of where the batches lead."""
     entry = MODELS_AND_PRIORS[4]
     problem, state = begin(entry, False, COUNTS)
-    components, batching = Components(problem, state.components, 24), Batching(size=8, forgetting=1.0, delay=0.0)
-    q, led = full_size(state.loadings.conditional, (24, RANK)), []
+    components, batching = RunningComponents(problem, state.components, 24), Batching(size=8, forgetting=1.0, delay=0.0)
+    q, led = copy_of_full_size(state.loadings.conditional, (24, RANK)), []
     for step, rows in enumerate(batching.split(np.arange(24)), start=1):
-        alone = Components(problem, components.side(), 24)
+        alone = RunningComponents(problem, components.side(), 24)
         for each, by in ((alone, Batching(**WHOLE)), (components, batching)):
             step_on_batch(each, rows_of_problem(problem, rows), q.rows(rows), by, step, 1)
         led.append(alone.factor * alone.values)
@@ -200,7 +206,7 @@ def test_ctrl_c_returns_what_there_is(monkeypatch):
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         fit = run(COUNTS, batch_size=5, max_iter=50, progress=stop)
     assert len(fit.trace) == 3
-    real, calls = minibatch.settle, []
+    real, calls = minibatch.settle_loadings, []
 
     def interrupted(*arguments):
         calls.append(1)
@@ -208,7 +214,7 @@ def test_ctrl_c_returns_what_there_is(monkeypatch):
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(minibatch, "settle", interrupted)
+    monkeypatch.setattr(minibatch, "settle_loadings", interrupted)
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         fit = run(COUNTS, batch_size=5, max_iter=50)
     assert len(fit.trace) == 3
@@ -231,16 +237,16 @@ def test_starts_are_where_runs_begin_and_restarts_keep_the_best():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 10}, "batch_size must go with algorithm='minibatch'"),
-        ({"algorithm": "gradient", "delay": 1.0}, "delay must go with algorithm='minibatch'"),
+        ({"batch_size": 10}, "batch_size needs algorithm='minibatch'"),
+        ({"algorithm": "gradient", "delay": 1.0}, "delay needs algorithm='minibatch'"),
         ({"algorithm": "minibatch", "batch_size": 0}, "batch_size must be at least 1"),
         ({"algorithm": "minibatch", "forgetting": 0.5}, "forgetting must be above 0.5"),
         ({"algorithm": "minibatch", "forgetting": 1.1}, "forgetting must be above 0.5"),
         ({"algorithm": "minibatch", "delay": -1.0}, "delay must be at least 0"),
-        ({"algorithm": "minibatch", "extrapolate": True}, "extrapolate must go with algorithm='coordinate'"),
-        ({"algorithm": "minibatch", "learn": ("loadings",)}, "learn must go with algorithm='coordinate'"),
-        ({"algorithm": "minibatch", "schedule": "joint"}, "schedule must go with algorithm='coordinate'"),
-        ({"algorithm": "minibatch", "device": "gpu"}, "device='gpu' must go with algorithm='coordinate'"),
+        ({"algorithm": "minibatch", "extrapolate": True}, "extrapolate needs algorithm='coordinate'"),
+        ({"algorithm": "minibatch", "learn": ("loadings",)}, "learn needs algorithm='coordinate'"),
+        ({"algorithm": "minibatch", "schedule": "joint"}, "schedule needs algorithm='coordinate'"),
+        ({"algorithm": "minibatch", "device": "gpu"}, "device='gpu' needs algorithm='coordinate'"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, message):

@@ -8,7 +8,7 @@ from plain import plain_map
 
 import bayesnmf
 from bayesnmf import MAP, Dirichlet, Gamma, Priors, Start
-from bayesnmf.inference.ascent.optimality import COUNTS, LEAST_GRADIENT, SHARE, cure, judged
+from bayesnmf.inference.ascent.optimality import COUNTS, LEAST_GRADIENT, SHARE, checked_status, cure_of_mode
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning, Status
 from bayesnmf.results.cautions import cautions_of
 
@@ -17,7 +17,7 @@ SETTLED = Status(True, "objective settled to 1e-07 relative", 7)
 
 
 def verdict(least=0.0, residual=0.0, total=1e4, kkt_tol=0.0, status=SETTLED):
-    return judged(status, {"least_gradient": least, "kkt_residual": residual}, total, kkt_tol)
+    return checked_status(status, {"least_gradient": least, "kkt_residual": residual}, total, kkt_tol)
 
 
 def test_the_rule_is_as_stated():
@@ -100,7 +100,7 @@ SPARSE = Priors(Gamma(0.3, 0.1), Dirichlet(0.1))
     ],
 )
 def test_the_cure_is_legal_for_these_priors(options, words):
-    assert cure(options).startswith(words)
+    assert cure_of_mode(options).startswith(words)
 
 
 @pytest.mark.parametrize(("scale", "dtype"), [(1e-6, "float64"), (1.0, "float32"), (1.0, "float64"), (1e9, "float32")])

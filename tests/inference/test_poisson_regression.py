@@ -19,7 +19,7 @@ from bayesnmf.fitting.closed_form import schedule_of
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent import poisson_regression as module
-from bayesnmf.inference.ascent.coordinate_ascent import step, visit
+from bayesnmf.inference.ascent.coordinate_ascent import evaluate_state, update_both_sides
 from bayesnmf.kernels.cpu.regression import poisson_regression
 from bayesnmf.kernels.cpu.vectors import padded_copy
 from bayesnmf.results.topic_model import topic_model_of
@@ -485,8 +485,8 @@ def test_starts_with_zeros_are_left(kind):
     ("settings", "message"),
     [
         ({"algorithm": "newton"}, "algorithm must be one of"),
-        ({"algorithm": "scd", "schedule": "joint"}, "schedule='joint' must go with algorithm='em'.*leave schedule out"),
-        ({"algorithm": "ccd", "basis": "log"}, "basis='log' must go with algorithm='em'.*natural basis"),
+        ({"algorithm": "scd", "schedule": "joint"}, "schedule='joint' needs algorithm='em'.*leave schedule out"),
+        ({"algorithm": "ccd", "basis": "log"}, "basis='log' needs algorithm='em'.*natural basis"),
         ({"sweeps": 0}, "sweeps must be"),
         ({"kkt_tol": -1.0}, "kkt_tol must be"),
     ],
@@ -499,7 +499,9 @@ def test_settings_that_make_no_sense(settings, message):
 @by_kind
 @refused_entries
 def test_priors_that_tie_the_scales_are_refused(entry, kind):
-    with pytest.raises(ValueError, match=f"algorithm='{kind}' needs flat loadings.*give Gamma components, or use"):
+    with pytest.raises(
+        ValueError, match=f"algorithm='{kind}' needs a flat prior of the loadings.*give Gamma components, or"
+    ):
         run(NASTY, entry.model, entry.priors(), kind)
 
 
@@ -516,15 +518,15 @@ def test_what_it_falls_back_on_is_an_em_step_though_the_totals_lent_their_memory
     state = start_state(problem, "random", RANK, np.random.default_rng(0))
     schedule = replace(schedule_of(options), kkt_tol=kkt_tol)
     before = state.loadings.matrix.copy(), state.components.matrix.copy()
-    here = visit(problem, state, None, sides=schedule.visited)
+    here = evaluate_state(problem, state, None, sides=schedule.visited)
     lent = [
         np.shares_memory(*pair)
-        for pair in zip(module.own_factors(problem, state, here.totals), here.totals, strict=False)
+        for pair in zip(module.unnormalised_factors(problem, state, here.totals), here.totals, strict=False)
     ]
     assert lent == [True, kkt_tol is not None]  # without residuals there are no totals of the components
     descent, fallback = module.regression_steps(problem, schedule, "scd")(here)
     totals = allocate(problem, state, None)
-    expected = step(problem, state, totals, replace(schedule, kind="alternating", sweeps=1))
+    expected = update_both_sides(problem, state, totals, replace(schedule, kind="alternating", sweeps=1))
     for found, wanted, left, kept in zip(fallback, expected, state, before, strict=True):
         np.testing.assert_allclose(found.matrix, wanted.matrix, rtol=1e-13)
         np.testing.assert_array_equal(left.matrix, kept)

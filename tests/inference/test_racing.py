@@ -11,12 +11,12 @@ from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule, ascend
 from bayesnmf.inference.ascent.course import WINDOW
-from bayesnmf.inference.starts.contestants import contestants
+from bayesnmf.inference.starts.contestants import choose_contestants
 from bayesnmf.inference.starts.racing import (
     LEAST_STARTS,
     MOST_STARTS,
-    ended,
-    go_on,
+    continue_climb,
+    has_ended,
     length_of_race,
     number_of_starts,
     race,
@@ -51,8 +51,8 @@ def run(slopes_and_tops, length, max_iter):
     starts = [lambda pair=pair: Climber(*pair, made) for pair in slopes_and_tops]
     schedule = Schedule(max_iter=max_iter)
     climb, found = race(starts, length, schedule, lambda *each: raced.append(each))
-    if not (found.status.converged or ended(found, schedule)):
-        found = go_on(climb, found, schedule, lambda *each: shown.append(each))
+    if not (found.status.converged or has_ended(found, schedule)):
+        found = continue_climb(climb, found, schedule, lambda *each: shown.append(each))
     return found, made, raced, shown
 
 
@@ -134,7 +134,7 @@ def test_algorithms_without_a_race_restart_at_random(algorithm):
     assert fit.options.start == "svd"
     assert fit.diagnostics["restarts"] == 3
     assert fit.diagnostics["worst_restart"] < fit.trace[-1]
-    with pytest.raises(ValueError, match="start='race' must go with algorithm='coordinate'"):
+    with pytest.raises(ValueError, match="start='race' needs algorithm='coordinate'"):
         VI(algorithm=algorithm, start="race")
 
 
@@ -189,15 +189,15 @@ def test_restarts_after_a_race_are_random():
 def test_sparse_priors_are_led_up_to():
     """From poor loadings rows keep to poor components: contestants fit without priors, or settle rows, before."""
     flat, sparse = Priors(Gamma(1.0, 0.1), Dirichlet(1.0)), Priors(Gamma(0.3, 0.1), Dirichlet(0.2))
-    assert [each.word for each in contestants(VI(priors=flat), 3)] == ["svd", "random", "random"]
-    assert not any(each.flat or each.explored or each.settled for each in contestants(VI(priors=flat), 9))
-    led = contestants(VI(priors=sparse), 16)
+    assert [each.word for each in choose_contestants(VI(priors=flat), 3)] == ["svd", "random", "random"]
+    assert not any(each.flat or each.explored or each.settled for each in choose_contestants(VI(priors=flat), 9))
+    led = choose_contestants(VI(priors=sparse), 16)
     assert led[0] == ("svd", 0, False, 0)  # the quickest is first
     assert sum(each.explored for each in led) == 1
     assert {each.flat for each in led} == {0, 5, 20, 50}
     assert {each.settled for each in led} == {0, 15, 100}
-    assert not any(each.settled for each in contestants(MAP(priors=sparse), 16))  # what settles is a mean field
-    assert all(len(contestants(VI(priors=sparse), number)) == number for number in range(3, 17))
+    assert not any(each.settled for each in choose_contestants(MAP(priors=sparse), 16))  # what settles is a mean field
+    assert all(len(choose_contestants(VI(priors=sparse), number)) == number for number in range(3, 17))
 
 
 def test_sparse_priors_end_higher_than_from_a_random_start():

@@ -290,8 +290,8 @@ def test_best_decomposition_at_its_start():
     priors = (ScaledDirichlet(ALPHA, *reference.SCALE), Dirichlet(ETA))
     model = best_decomposition.AllocationModel(as_counts(X), *priors)
     result = RESULTS["log_p_gradients a5 b1.5"]
-    for multipliers in ((LOADINGS, COMPONENTS), best_decomposition.canonical(3 * LOADINGS, COMPONENTS)):
-        point = best_decomposition.visit(model, *multipliers)
+    for multipliers in ((LOADINGS, COMPONENTS), best_decomposition.canonical_multipliers(3 * LOADINGS, COMPONENTS)):
+        point = best_decomposition.evaluate_multipliers(model, *multipliers)
         slopes = point.gradients
         equal(point.log_p, result["log_p"])
         equal(slopes.loadings_up - slopes.loadings_down, result["log_mu"])

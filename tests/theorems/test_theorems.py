@@ -71,7 +71,7 @@ from bayesnmf import Dirichlet, Gamma, Priors, Start, to_topic_model
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.ascent.coordinate_ascent import update
+from bayesnmf.inference.ascent.coordinate_ascent import update_side
 
 FLAT, EVEN = Gamma(1.0, 0.0), Dirichlet(1.0)
 NASTY = nasty_counts()
@@ -217,7 +217,7 @@ def test_half_steps_are_exact_under_the_map():
     before = to_topic_model((state.loadings.value, state.components.value))
     proportions, components = em_step(NASTY, before.proportions, before.components)
     totals = allocate(problem, state, None)
-    moved = [update(problem, state, side, totals) for side in ("loadings", "components")]
+    moved = [update_side(problem, state, side, totals) for side in ("loadings", "components")]
     loadings_moved, components_moved = (to_topic_model((s.loadings.value, s.components.value)) for s in moved)
     np.testing.assert_allclose(loadings_moved.proportions[some], proportions[some], rtol=1e-13)
     np.testing.assert_array_equal(loadings_moved.components, before.components)

@@ -1,10 +1,10 @@
 """Coordinate ascent: EM, multiplicative updates, MAP, variational inference and variational EM in one loop.
 
-Which of them it is follows from the priors and from how each side is carried (`bayesnmf.inference.sides`).
+The priors and the summary of each side (`bayesnmf.inference.sides`) decide which of these algorithms runs.
 Sources: [GP] alg. 1, 3, 4, 5, 6, 7; [P] 3-4, 34-36; [C] 19-20, 27-28, 38, 45-49; mathematics.md section 4.
 
-The loop itself, `ascend`, is also that of coordinate descent (`poisson_regression`) and of acceleration
-(`extrapolation`): they propose other steps.
+The loop `ascend` also runs coordinate descent (`poisson_regression`) and extrapolation (`extrapolation`), which
+propose other steps.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ Progress = Callable[..., None]
 
 @dataclass(frozen=True)
 class Schedule:
-    """When to stop, and in which order to go.
+    """Order of the updates, and rules for stopping.
 
     Attributes
     ----------
     kind : {"joint", "alternating"}
-        One allocation step for both sides, or a fresh one for each. Either way the second side's exposure
-        uses the first side's new value, without which the objective is not monotone.
+        One allocation step for both sides, or a new one for each side. In both cases the second side's exposure uses
+        the first side's new value, since otherwise the objective would not be monotone.
     order : {"loadings", "components"}
-        The side that is updated first.
+        Side that is updated first.
     sweeps : int
-        Updates of the first side in a row, each from a fresh allocation step ([GP] alg. 3: several for each sample
-        before the components move); alternating, of both sides ([C] alg. 1 with [C] 38).
+        Number of consecutive updates of the first side, each from a new allocation step ([GP] alg. 3: several for each
+        sample before the components move); of both sides if alternating ([C] alg. 1 with [C] 38).
     max_iter : int
-        Most updates of both sides.
+        Largest number of updates of both sides.
     tol : float
-        Stop when the objective changes by less than `tol` times its size; 0 does not stop there.
+        Relative change of the objective below which to stop; 0 disables this rule.
     window : int
-        Over how many iterations. One is enough for plain steps; others may happen to be short.
+        Number of iterations over which the change is measured. One is enough for plain steps; other steps may be short.
     kkt_tol : float or None
-        Stop when the KKT residual, in counts, is at most this; 0 does not stop there, None does not compute it.
+        KKT residual, in counts, at which to stop; 0 disables this rule, None does not compute the residual.
     threads : int or None
-        Row blocks worked on at once.
+        Number of row blocks processed at once.
     """
 
     kind: Literal["joint", "alternating"] = "joint"
@@ -62,7 +62,7 @@ class Schedule:
     threads: int | None = None
 
     def course(self, progress: Progress | None = None, **more: Any) -> Course:
-        """Return the course that these rules end; `more` as in `Course`."""
+        """Return a course with these stopping rules; `more` are further attributes of `Course`."""
         return Course(self.max_iter, self.tol, self.window, self.kkt_tol, progress, **more)
 
     @property
@@ -72,13 +72,13 @@ class Schedule:
 
     @property
     def visited(self) -> Sides:
-        """Whose totals are taken at an iterate: those that a step begins with, and KKT residuals ask for."""
+        """Sides with totals computed at an iterate: those needed by the first update and by KKT residuals."""
         first_alone = SCHEDULES[self.kind].one_side and self.order == "loadings" and self.kkt_tol is None
         return "loadings" if first_alone else "both"
 
 
 class Iterate(NamedTuple):
-    """A state with its allocation step and its objective; the problem too, since priors may be learned."""
+    """State with its totals and objective, and with its problem, since priors may be learned."""
 
     problem: Problem
     state: State
@@ -87,20 +87,20 @@ class Iterate(NamedTuple):
 
 
 class Ascent(NamedTuple):
-    """What an ascent returns.
+    """Result of an ascent.
 
     Attributes
     ----------
     problem : Problem
-        As given, but for learned priors.
+        Given problem, with learned priors if there are any.
     state : State
-        The last complete iterate.
+        Last complete iterate.
     trace : list of float
         Objective at the start and after each iteration, in nats.
     residuals : list of float
-        KKT residual of the same states, in counts; empty where the schedule does not ask for it.
+        KKT residuals of the same states, in counts; empty if the schedule does not ask for them.
     status : Status
-        Why it stopped.
+        Reason for the stop.
     """
 
     problem: Problem
@@ -110,21 +110,21 @@ class Ascent(NamedTuple):
     status: Status
 
 
-# Candidates for the next state, the boldest first; the last one is taken even if the objective falls. The first one
-# may use up the totals of the iterate: nothing reads them any more.
+# Candidates for the next state, the longest step first; the last one is accepted even if the objective falls. The
+# first candidate may overwrite the totals of the iterate, since no later code reads them.
 Steps = Callable[[Iterate], Iterator[State]]
 Learn = Callable[[Problem, State], tuple[Problem, State]]
 
 
-def update(problem: Problem, state: State, side: str, totals: Totals) -> State:
-    """Update one side given an allocation step, whose total for it is used up."""
+def update_side(problem: Problem, state: State, side: str, totals: Totals) -> State:
+    """Return the state with one side updated given an allocation step; its total of that side is overwritten."""
     if side == "loadings":
         return update_loadings(problem, state, totals.loadings, reuse=True)
     return update_components(problem, state, totals.components, reuse=True)
 
 
-def step(problem: Problem, state: State, totals: Totals, schedule: Schedule) -> State:
-    """Update both sides once, given the allocation step at `state`, whose totals are used up."""
+def update_both_sides(problem: Problem, state: State, totals: Totals, schedule: Schedule) -> State:
+    """Return the state with both sides updated, given the allocation step at `state`; its totals are overwritten."""
     rule = SCHEDULES[schedule.kind]
     moves = rule.moves(schedule.sweeps)
     if not any(fresh for _, fresh in moves):
@@ -134,15 +134,15 @@ def step(problem: Problem, state: State, totals: Totals, schedule: Schedule) -> 
         side: Any = schedule.sides[place]
         if fresh:
             totals = allocate(problem, state, schedule.threads, side if rule.one_side else "both")
-        state = update(problem, state, side, totals)
+        state = update_side(problem, state, side, totals)
     return state
 
 
 def plain_steps(schedule: Schedule) -> Steps:
-    """Propose the one next iterate of EM or variational inference."""
+    """Return steps that propose the next iterate of EM or variational inference as the only candidate."""
 
     def steps(here: Iterate) -> Iterator[State]:
-        yield step(here.problem, here.state, here.totals, schedule)
+        yield update_both_sides(here.problem, here.state, here.totals, schedule)
 
     return steps
 
@@ -159,10 +159,17 @@ def ascend(
 
     Parameters
     ----------
+    problem : Problem
+    state : State
+        State to start from.
+    schedule : Schedule
+        Order of the updates and stopping rules.
     steps : callable, optional
-        Proposes next states; by default those of EM or variational inference.
+        Generator of candidates for the next state; by default the step of EM or variational inference.
     learn : callable, optional
-        Improves the priors of a state, before its objective is taken.
+        Function that improves the priors at a state, before the objective is computed.
+    progress : callable, optional
+        Function called with the iteration, the objective and the state.
     """
     steps = steps or plain_steps(schedule)
     course = schedule.course(progress)
@@ -172,8 +179,8 @@ def ascend(
         return None if schedule.kkt_tol is None else kkt_residual(here.problem, here.state, here.totals)
 
     with course:
-        here = visit(problem, state, schedule.threads, sides=schedule.visited)
-        del state  # not to be held beside its successors
+        here = evaluate_state(problem, state, schedule.threads, sides=schedule.visited)
+        del state  # so that its memory can be freed when later states replace it
         reached = here.problem, here.state
         while course.reach(here.value, here.state, residual=residual()):
             here = next_iterate(here, steps, learn, schedule.threads, schedule.visited)
@@ -181,10 +188,10 @@ def ascend(
     return Ascent(*reached, course.trace, course.residuals, course.status)
 
 
-def visit(
+def evaluate_state(
     problem: Problem, state: State, threads: int | None, learn: Learn | None = None, sides: Sides = "both"
 ) -> Iterate:
-    """Take the allocation step, for the totals of both sides or of the loadings, and the objective at a state."""
+    """Return a state with its totals, of both sides or of one, and its objective."""
     if learn is not None:
         problem, state = learn(problem, state)
     totals = allocate(problem, state, threads, sides)
@@ -194,11 +201,11 @@ def visit(
 def next_iterate(
     here: Iterate, steps: Steps, learn: Learn | None, threads: int | None, sides: Sides = "both"
 ) -> Iterate:
-    """Take the first candidate at which the objective does not fall, to rounding; else the last."""
+    """Return the first candidate at which the objective does not fall, except for rounding; else the last one."""
     lowest = here.value - float(np.finfo(here.problem.counts.dtype).eps) * abs(here.value)
     new = here
     for candidate in steps(here):
-        new = visit(here.problem, candidate, threads, learn, sides)
+        new = evaluate_state(here.problem, candidate, threads, learn, sides)
         if new.value >= lowest:
             break
     return new

@@ -1,4 +1,4 @@
-"""The one way in which loops end: the objective of every iterate is recorded, and judged by the same rules."""
+"""The rules by which all loops end: record the objective of every iterate and decide whether to stop."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
 
-WINDOW = 5  # for steps of varying boldness, of which one may be short because it was cut or went too far
+WINDOW = 5  # for steps of varying length: a single short step does not mean that the objective is at rest
 
 
-def settled(trace: list[float], tol: float, window: int = 1) -> bool:
-    """Whether the objective has changed by less than `tol` times its size over the last `window` iterations."""
+def objective_settled(trace: list[float], tol: float, window: int = 1) -> bool:
+    """Return whether the objective changed by less than `tol` times its size over the last `window` iterations."""
     if tol == 0 or len(trace) <= window or not np.isfinite(trace[-1 - window]):
         return False
     return abs(trace[-1] - trace[-1 - window]) < tol * max(abs(trace[-1]), 1.0)
@@ -23,31 +23,31 @@ def settled(trace: list[float], tol: float, window: int = 1) -> bool:
 
 @dataclass
 class Course:
-    """The way of an algorithm from its start to its end.
+    """Record of a run of an algorithm, with its stopping rules.
 
-    Inside ``with course:`` the algorithm passes the objective of every iterate to `reach`, and goes on while that
-    returns True. Ctrl-C ends the block and is kept as the reason.
+    Inside ``with course:`` the algorithm passes the objective of every iterate to `reach`, and continues while that
+    returns True. Ctrl-C ends the block and is recorded as the reason.
 
     Attributes
     ----------
     max_iter : int
-        Most iterations; the start is none.
+        Largest number of iterations; the start is not counted.
     tol : float
         Tolerance of `at_rest`.
     window : int
-        Number of iterations over which `at_rest` judges.
+        Number of iterations that `at_rest` compares.
     kkt_tol : float or None
-        End where the KKT residual, in counts, is at most this; 0 and None do not end there.
+        KKT residual, in counts, at which to stop; 0 and None disable this rule.
     progress : callable, optional
-        Is called for every iterate with its number, its objective and what else `reach` was given.
+        Function called for every iterate with its number, its objective and the further arguments of `reach`.
     at_rest : callable
-        Takes the trace, the tolerance and the window, and returns whether the objective is at rest.
+        Function of the trace, the tolerance and the window that returns whether the objective is at rest.
     words : tuple of str
-        The reasons for an end at rest and after the last iteration, with fields for the other attributes.
+        Reasons for a stop at rest and after the last iteration, with fields for the other attributes.
     trace : list of float
         Objective at the start and after each iteration.
     residuals : list of float
-        KKT residuals of the same iterates, where they were given.
+        KKT residuals of the same iterates; empty if the algorithm gives none.
     """
 
     max_iter: int
@@ -55,14 +55,14 @@ class Course:
     window: int = 1
     kkt_tol: float | None = None
     progress: Callable[..., None] | None = None
-    at_rest: Callable[[list[float], float, int], bool] = settled
+    at_rest: Callable[[list[float], float, int], bool] = objective_settled
     words: tuple[str, str] = ("objective settled to {tol:g} relative", "all {max_iter} iterations done")
     trace: list[float] = field(default_factory=list)
     residuals: list[float] = field(default_factory=list)
     _end: tuple[bool, str] | None = None
 
     def reach(self, value: float, *shown: Any, residual: float | None = None) -> bool:
-        """Record the objective of an iterate and report it; return whether to go on from there."""
+        """Record and report the objective of an iterate; return whether to continue."""
         self.trace.append(value)
         if residual is not None:
             self.residuals.append(residual)
@@ -79,7 +79,7 @@ class Course:
         return self._end is None
 
     def end(self, converged: bool, reason: str) -> None:
-        """End for another reason, unless the course has ended."""
+        """End the course for another reason, unless it has ended already."""
         self._end = self._end or (converged, reason)
 
     @property
@@ -89,7 +89,7 @@ class Course:
 
     @property
     def status(self) -> Status:
-        """Whether the course ended at rest, why it ended, and after how many iterations."""
+        """Whether the course converged, the reason for its end and the number of iterations."""
         assert self._end is not None
         return Status(*self._end, max(len(self.trace) - 1, 0))
 

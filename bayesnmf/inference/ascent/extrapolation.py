@@ -1,8 +1,8 @@
 """Extrapolation with a monotone safeguard: fewer iterations for EM, variational inference and coordinate descent.
 
-After every step the state is moved on along the line from the step before ([C] 55, after Ang & Gillis 2019), by a
-weight ω that grows while this raises the objective. Where it does not, the step itself is taken and ω is cut, so
-what is accepted never falls.
+After every step the state moves further along the line from the previous iterate ([C] 55, after Ang & Gillis 2019), by
+a weight ω that grows while this raises the objective. If it does not, the step itself is accepted and ω is cut, so the
+objective never falls.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from numpy.typing import NDArray
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Steps
 from bayesnmf.inference.sides import Problem, State, parameters_of, side_of
 from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
-from bayesnmf.priors.arrays import namespace, on_host
+from bayesnmf.priors.arrays import namespace_of, on_host
 
 Array = NDArray[Any]
 START, GROWTH, CUT = 0.5, 1.1, 0.5
-# Of the weight; 1 in [C]. On pbmc_facs, K = 10, coordinate descent (2 sweeps) came within 1e-6 of its optimum in 58
-# iterations with 2, and in 71 with 1; what goes too far is not taken.
+# Upper limits of the weight; 1 in [C]. On pbmc_facs, K = 10, coordinate descent (2 sweeps) came within 1e-6 of its
+# optimum in 58 iterations with limit 2, and in 71 with limit 1; candidates that go too far are rejected.
 LIMIT = {"logarithms": 1.0, "parameters": 2.0}
 
 
-def extrapolated(steps: Steps, floor: float | None = None) -> Steps:
-    """Return steps that go further than the given ones.
+def extrapolated_steps(steps: Steps, floor: float | None = None) -> Steps:
+    """Return steps that first propose a state beyond that of the given steps.
 
     Parameters
     ----------
     steps : callable
-        Those of an algorithm; each of its candidates is still there to fall back on.
+        Steps of an algorithm; all of its candidates follow the extrapolated one.
     floor : float, optional
-        Extrapolate the parameters themselves, down to this value: for coordinate descent, which leaves 0 again. By
-        default their logarithms, which stay positive: a multiplicative update keeps at 0 what is once there, and
-        parameters on their way to 0 fall geometrically.
+        Smallest value if the parameters themselves are extrapolated, as for coordinate descent, which can move entries
+        away from 0. By default, logarithms are extrapolated: parameters stay positive, since a multiplicative update
+        cannot leave 0, and parameters that tend to 0 decrease geometrically.
     """
     weight, limit = START, LIMIT["logarithms" if floor is None else "parameters"]
     previous: list[tuple[Array, ...]] | None = None
@@ -49,7 +49,7 @@ def extrapolated(steps: Steps, floor: float | None = None) -> Steps:
         ]:
             before, previous = previous, now
             weight = min(weight * GROWTH, limit)
-            yield beyond(here.problem, new, before, weight, floor)
+            yield extrapolated_state(here.problem, new, before, weight, floor)
             weight *= CUT
         previous = now
         yield new
@@ -58,7 +58,9 @@ def extrapolated(steps: Steps, floor: float | None = None) -> Steps:
     return further
 
 
-def beyond(problem: Problem, new: State, before: list[tuple[Array, ...]], weight: float, floor: float | None) -> State:
+def extrapolated_state(
+    problem: Problem, new: State, before: list[tuple[Array, ...]], weight: float, floor: float | None
+) -> State:
     """Return the state at new + weight × (new − before)."""
     sides = (
         (problem.loadings_prior, problem.loadings_summary),
@@ -66,14 +68,14 @@ def beyond(problem: Problem, new: State, before: list[tuple[Array, ...]], weight
     )
     out = []
     for (prior, summary), side, old in zip(sides, new, before, strict=True):
-        moved = [_move(a, b, weight, floor) for a, b in zip(parameters_of(side), old, strict=True)]
+        moved = [_extrapolated_array(a, b, weight, floor) for a, b in zip(parameters_of(side), old, strict=True)]
         out.append(side_of(prior, summary, side, moved))
     return State(*out)
 
 
-def _move(new: Array, old: Array, weight: float, floor: float | None) -> Array:
-    if not on_host(new, old):  # coordinate descent, which has a floor, runs on the host
-        xp = namespace(new, old).xp
+def _extrapolated_array(new: Array, old: Array, weight: float, floor: float | None) -> Array:
+    if not on_host(new, old):  # without a floor, since coordinate descent runs only on the host
+        xp = namespace_of(new, old).xp
         known = (old > 0) & (new > 0)
         ratio = xp.where(known, new, 1) / xp.where(known, old, 1)
         return new * (ratio**weight).astype(new.dtype)

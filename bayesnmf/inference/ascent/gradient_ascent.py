@@ -1,8 +1,8 @@
-"""Path 1 of variational inference: gradient ascent on the bound with the allocations put back ([P] 31).
+"""Path 1 of variational inference: gradient ascent on the elbo with the optimal allocations inserted ([P] 31).
 
-The best allocations are a function of the other parameters, so the bound is a function of these alone. Its gradient
-needs one allocation step; the climb itself is SciPy's L-BFGS, in logarithms of the parameters. Path 2, coordinate
-ascent ([P] 34-36), has the same optima.
+The optimal allocations are a function of the other parameters, so the elbo is a function of these alone. Its gradient
+needs one allocation step. SciPy's L-BFGS maximises it over the logarithms of the parameters. Path 2, coordinate ascent
+([P] 34-36), has the same optima.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
-from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Progress, Schedule, visit
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Progress, Schedule, evaluate_state
 from bayesnmf.inference.sides import (
     Problem,
     Side,
@@ -28,31 +28,31 @@ from bayesnmf.inference.sides import (
 from bayesnmf.priors import Distribution
 
 Array = NDArray[Any]
-NEGLIGIBLE = 1e-100  # of a derivative, in nats
+NEGLIGIBLE = 1e-100  # derivatives below this, in nats, are set to 0
 
 
 def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress: Progress | None = None) -> Ascent:
-    """Climb the bound from `state` until it settles, `max_iter` steps are done or Ctrl-C is pressed.
+    """Maximise the elbo from `state` until it settles, `max_iter` steps are done or Ctrl-C is pressed.
 
-    A step of L-BFGS is an iteration, whatever evaluations its line search takes.
+    An iteration is one step of L-BFGS, with any number of evaluations in its line search.
     """
     course, reached = schedule.course(progress), state
     seen: dict[bytes, Iterate] = {}
 
-    def at(logs: Array) -> Iterate:
+    def evaluate(logs: Array) -> Iterate:
         key = logs.tobytes()
         if key not in seen:
-            seen.clear()  # the line search asks for the same point twice at most
-            with np.errstate(over="ignore", invalid="ignore"):  # far out the bound is not a number, and refused
-                seen[key] = visit(problem, unpack(problem, state, logs), schedule.threads)
+            seen.clear()  # the line search asks for the same point at most twice
+            with np.errstate(over="ignore", invalid="ignore"):  # the elbo of a far point may be NaN, and is rejected
+                seen[key] = evaluate_state(problem, state_of_logs(problem, state, logs), schedule.threads)
         return seen[key]
 
     def negative(logs: Array) -> tuple[float, Array]:
-        place = at(logs)
+        place = evaluate(logs)
         if not np.isfinite(place.value):
             return np.inf, np.zeros_like(logs)
         gradient = gradient_of_logs(place)
-        gradient[np.abs(gradient) < NEGLIGIBLE] = 0  # else a first step of the inverse of its length overflows
+        gradient[np.abs(gradient) < NEGLIGIBLE] = 0  # else L-BFGS's first step, 1 / its length, would overflow
         return -place.value, -gradient
 
     def reach(place: Iterate) -> bool:
@@ -60,39 +60,39 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
         reached = place.state
         return course.reach(place.value, place.state)
 
-    def keep(logs: Array) -> None:
-        place = at(logs)
+    def accept(logs: Array) -> None:
+        place = evaluate(logs)
         if not place.value >= course.trace[-1] or not reach(place):
             raise StopIteration
 
     with course:
-        if reach(visit(problem, state, schedule.threads)):
-            said = _climb(negative, pack(state), keep, schedule.max_iter)
-            course.end(True, f"no step raises the objective ({said})")
+        if reach(evaluate_state(problem, state, schedule.threads)):
+            message = _run_lbfgs(negative, logs_of_state(state), accept, schedule.max_iter)
+            course.end(True, f"no step raises the objective ({message})")
     return Ascent(problem, reached, course.trace, [], course.status)
 
 
-def _climb(negative: Callable[[Array], Any], start: Array, keep: Callable[[Array], None], max_iter: int) -> str:
-    """Run L-BFGS, telling `keep` of every step, and return why it stopped."""
+def _run_lbfgs(negative: Callable[[Array], Any], start: Array, accept: Callable[[Array], None], max_iter: int) -> str:
+    """Run L-BFGS, with a call of `accept` after every step, and return the message with which it stopped."""
     limits: Any = {"maxiter": max_iter, "maxfun": 20 * max_iter + 20, "ftol": 0.0, "gtol": 0.0}
-    with threadpool_limits(1, user_api="blas"):  # steps are of vectors: waking threads costs far more
-        found = minimize(negative, start, method="L-BFGS-B", jac=True, callback=keep, options=limits)  # type: ignore[call-overload]
+    with threadpool_limits(1, user_api="blas"):  # for operations on vectors, waking threads costs more than it saves
+        found = minimize(negative, start, method="L-BFGS-B", jac=True, callback=accept, options=limits)  # type: ignore[call-overload]
     return found.message
 
 
-def pack(state: State) -> Array:
-    """Return the logarithms of all parameters, in one vector of doubles."""
-    tiny = np.finfo(np.float64).tiny  # components that are parameters may be 0, and then stay there
+def logs_of_state(state: State) -> Array:
+    """Return the logarithms of all parameters, as one float64 vector."""
+    tiny = np.finfo(np.float64).tiny  # entries of components without a prior may be 0; they stay 0
     parts = [np.log(np.maximum(each, tiny, dtype=np.float64)).ravel() for side in state for each in parameters_of(side)]
     return np.concatenate(parts)
 
 
-def unpack(problem: Problem, like: State, logs: Array) -> State:
-    """Return the state of given logarithms, of the shapes and types of `like`."""
+def state_of_logs(problem: Problem, like: State, logs: Array) -> State:
+    """Return the state with the given logarithms, with the shapes and types of `like`."""
     priors = (problem.loadings_prior, problem.components_prior)
     summaries = (problem.loadings_summary, problem.components_summary)
     sides, first = [], 0
-    most = 0.45 * np.log(np.finfo(problem.counts.dtype).max)  # a line search may look where squares would overflow
+    most = 0.45 * np.log(np.finfo(problem.counts.dtype).max)  # keeps squares from overflowing during a line search
     tiny = np.log(np.finfo(problem.counts.dtype).tiny)
     for prior, summary, side in zip(priors, summaries, like, strict=True):
         parameters = []
@@ -106,7 +106,7 @@ def unpack(problem: Problem, like: State, logs: Array) -> State:
 
 
 def gradient_of_logs(here: Iterate) -> Array:
-    """Return the gradient of the bound with respect to the logarithms of all parameters."""
+    """Return the gradient of the elbo with respect to the logarithms of all parameters."""
     problem, state, totals, _ = here
     exposures = (exposure_of_loadings(state), exposure_of_components(state))
     priors = (problem.loadings_prior, problem.components_prior)
@@ -117,9 +117,9 @@ def gradient_of_logs(here: Iterate) -> Array:
 
 
 def _side_gradient(side: Side, prior: Distribution, total: Array, exposure: Array) -> list[Array]:
-    """Derivatives with respect to the logarithms of one side's parameters, given its total and exposure."""
+    """Return the derivatives by the logarithms of one side's parameters, given its total and exposure."""
     q: Any = side.conditional
-    if q is None:  # components without a prior, on the simplex: the softmax of their logarithms
+    if q is None:  # components without a prior are the softmax of their logarithms
         return [total - side.matrix * total.sum(axis=-1, keepdims=True)]
     best: Any = prior.conditional(total, exposure)
     return q.gradient(best)

@@ -1,4 +1,4 @@
-"""How far a mode is from stationary: the Karush-Kuhn-Tucker conditions of MAP and maximum likelihood ([C] A.3)."""
+"""Measure how far a mode is from stationary, by the Karush-Kuhn-Tucker conditions ([C] A.3)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.sums import largest_imbalance
 from bayesnmf.kernels.cpu.vectors import padded_copy
 from bayesnmf.priors.arrays import on_host
-from bayesnmf.priors.values import join, split
+from bayesnmf.priors.values import attach_scale, separate_scale
 
 Array = NDArray[Any]
-# Zeros are looked at this far inside, relative to the largest entry: far enough that their totals do not underflow.
+# Value that replaces zeros, relative to the largest entry: large enough that their totals do not underflow.
 INSIDE = 1e-12
 
 
 def kkt_residual(problem: Problem, state: State, totals: Totals) -> float:
-    """Return max |θ Σβ − A| and |β Σθ − B| over all entries, priors included, in counts ([C] A.3).
+    """Return the largest |θ Σβ − A| or |β Σθ − B| over all entries, priors included, in counts ([C] A.3).
 
-    It is 0 at an optimum, and also at parameters stuck at 0: `least_gradient` tells these apart. `totals` is the
+    It is 0 at an optimum, but also for entries wrongly stuck at 0, which `least_gradient` detects. `totals` is the
     allocation step at `state`.
     """
     largest = 0.0
-    for prior, summary, side, total, exposure in _modes(problem, state, totals):
-        value, _ = split(side.value)
+    for prior, summary, side, total, exposure in _mode_sides(problem, state, totals):
+        value, _ = separate_scale(side.value)
         weight, added = prior.balance(value, total, exposure, 1.0 if summary.basis == "natural" else 0.0)
         if not on_host(value):
             largest = max(largest, float(abs(value * weight - (total + added)).max()))
@@ -41,34 +41,34 @@ def kkt_residual(problem: Problem, state: State, totals: Totals) -> float:
 
 
 def least_gradient(problem: Problem, state: State) -> float:
-    """Return the least of 1 − (EM update) / value over all entries: below 0 at one that should grow. A pure number.
+    """Return the smallest 1 − (EM update) / value over all entries, a pure number; below 0, some entry should grow.
 
-    −0.1: an EM update would make some entry 1.1 times as large. It is the derivative of minus the objective, relative
-    to what holds an entry down: 1 − (a − 1 + A) / (θ (b + Σβ)) of a Gamma side (shape a, rate b), 1 − p / (θ Σp) with
-    p = α − 1 + A where a side is on the simplex; the priors' 1 falls away in the log basis. Entries at 0 are looked at
-    just inside. At an optimum it is 0, to the accuracy of the fit: the growth of entries that are still on the
-    move fades along with the residual, and that of one wrongly stuck at 0 stays.
+    For example, −0.1 means that an EM update would multiply some entry by 1.1. The number is a relative derivative of
+    minus the objective: 1 − (a − 1 + A) / (θ (b + Σβ)) for a Gamma side (shape a, rate b), and 1 − p / (θ Σp) with
+    p = α − 1 + A for a side on the simplex; in the log basis the −1 is left out. Zeros are first replaced by a small
+    positive value. At an optimum the result is 0, to the accuracy of the fit. During a fit, it tends to 0 along with
+    the residual, except for an entry wrongly stuck at 0.
     """
-    inside = State(_side_inside(state.loadings.value, 1), _side_inside(state.components.value, 0))
+    inside = State(_without_zeros(state.loadings.value, 1), _without_zeros(state.components.value, 0))
     totals = allocate(problem, inside, None)
     least = np.inf
-    for prior, summary, side, total, exposure in _modes(problem, inside, totals):
-        update, _ = split(summary.carry(prior, total, exposure, side, reuse=True).value)
-        growth = np.divide(update, split(side.value)[0], out=update)
+    for prior, summary, side, total, exposure in _mode_sides(problem, inside, totals):
+        update, _ = separate_scale(summary.carry(prior, total, exposure, side, reuse=True).value)
+        growth = np.divide(update, separate_scale(side.value)[0], out=update)
         least = min(least, 1.0 - float(growth.max(initial=-np.inf)))
     return least
 
 
-def _side_inside(value: Any, component_axis: int) -> Side:
-    """Carry a factor with its zeros lifted."""
-    shares, scale = split(value)
+def _without_zeros(value: Any, component_axis: int) -> Side:
+    """Return the side of a value with its zeros replaced by a small positive number."""
+    shares, scale = separate_scale(value)
     lifted = padded_copy(shares, component_axis)
     np.maximum(lifted, max(INSIDE * shares.max(initial=0), np.finfo(shares.dtype).tiny), out=lifted)
-    return Side(join(lifted, scale), lifted, None, 0.0)
+    return Side(attach_scale(lifted, scale), lifted, None, 0.0)
 
 
-def _modes(problem: Problem, state: State, totals: Totals) -> list[Any]:
-    """Prior, summary, side, total and exposure of each side that is a mode."""
+def _mode_sides(problem: Problem, state: State, totals: Totals) -> list[Any]:
+    """Return prior, summary, side, total and exposure of each side that is a mode."""
     loadings, components = problem.loadings_summary, problem.components_summary
     sides: list[Any] = [
         (problem.loadings_prior, loadings, state.loadings, totals.loadings, exposure_of_loadings(state))

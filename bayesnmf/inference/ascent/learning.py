@@ -1,4 +1,4 @@
-"""Priors learned by variational EM: each replaced by the best of its family for the current q."""
+"""Learn priors by variational EM: replace each by the best prior of its family for the current q."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from bayesnmf.inference.ascent.coordinate_ascent import Learn
 from bayesnmf.inference.sides import Problem, State
 
 
-def learner(sides: Sequence[str]) -> Learn:
-    """Return what replaces the priors of the given sides ("loadings", "components") by the best for a state."""
+def prior_learner(sides: Sequence[str]) -> Learn:
+    """Return a function that replaces the priors of the given sides ("loadings", "components") by the best ones."""
 
     def learn(problem: Problem, state: State) -> tuple[Problem, State]:
         for side in sides:

@@ -1,14 +1,14 @@
 """Stochastic variational inference: natural-gradient steps from batches of rows.
 
 Hoffman, Blei, Wang and Paisley (2013), *Stochastic variational inference*, JMLR 14, for every pair of priors. The
-loadings of a batch's rows are settled given the components; then the natural parameters of q(components) go a part ρ
-of the way to what they would be if all rows were like the batch::
+loadings of a batch's rows are updated until they settle given the components. Then the natural parameters λ of
+q(components) move by a fraction ρ towards the values that they would have if all rows were like the batch::
 
     λ ← (1 − ρ) λ + ρ (prior + n / |batch| · totals of the batch)         ρ = (t + delay)^(−forgetting)
 
-λ is the prior plus n times a running mean of totals a row, so this mean is what is carried (`Components`). Rates of
-Gammas follow in the same way from a running mean of exposures, and components without a prior are the mode at the
-running totals (stochastic EM). Allocation step, updates and objective are those of coordinate ascent.
+λ is the prior plus n times a running mean of the totals per row, so `RunningComponents` stores this mean. Rates of
+Gammas follow in the same way from a running mean of exposures. Components without a prior are the mode at the running
+totals (stochastic EM). Allocation step, updates and objective are those of coordinate ascent.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ from bayesnmf.inference.ascent.course import WINDOW
 from bayesnmf.inference.ascent.settled_loadings import (
     FINAL_ITER,
     FINAL_TOL,
+    copy_of_full_size,
     even_loadings,
-    full_size,
-    local_pass,
     put_rows,
     rows_of_problem,
-    settle,
+    settle_blocks,
+    settle_loadings,
 )
 from bayesnmf.inference.sides import MeanField, Problem, Side, State, exposure_of_components, update_loadings
 from bayesnmf.priors import Distribution
 
 Array = NDArray[Any]
-LOCAL_TOL, LOCAL_ITER = 1e-2, 100  # a batch's rows are settled to this, relative to their largest loading
-SHARED_WORK = 5_000_000  # multiply-adds of a pass over a batch from which threads pay, on a busy machine too
+LOCAL_TOL, LOCAL_ITER = 1e-2, 100  # tolerance for a batch's rows, relative to their largest loading
+SHARED_WORK = 5_000_000  # multiply-adds per pass over a batch above which threads help, even on a busy machine
 WORDS = "bound rose by less than {tol:g} relative in {window} epochs", "all {max_iter} epochs done"
-LEAST_FACTOR = 1e-6  # before running totals are multiplied out
+LEAST_FACTOR = 1e-6  # below this the factor is multiplied into the running totals
 
 
 @dataclass(frozen=True)
 class Batching:
-    """How large batches are, and how fast their steps shrink.
+    """Batch size and step sizes.
 
     Attributes
     ----------
     size : int
-        Most rows of a batch.
+        Largest number of rows of a batch.
     forgetting, delay : float
-        Step t = 1, 2, … goes the part (t + delay)^−forgetting of the way, and never further than all of it. With
-        forgetting in (0.5, 1] the steps converge (Robbins & Monro 1951).
+        Parameters of the size (t + delay)^−forgetting of step t = 1, 2, …, which is at most 1. With forgetting in
+        (0.5, 1] the steps converge (Robbins & Monro 1951).
     sweeps : int or None
-        Updates of a batch's loadings before the components move; None is until they settle.
+        Number of updates of a batch's loadings before the components move; None updates them until they settle.
     """
 
     size: int = 256
@@ -67,27 +67,27 @@ class Batching:
     sweeps: int | None = None
 
     def rate(self, step: int) -> float:
-        """Return the size of a step, counted from 1."""
+        """Return the size of a step; steps are counted from 1."""
         return (step + self.delay) ** -self.forgetting
 
     def split(self, rows: Array) -> list[Array]:
-        """Cut rows into as few batches as can be, of equal sizes to one row."""
+        """Return the rows in as few batches as possible, with sizes that differ by at most one."""
         return np.array_split(rows, -(-len(rows) // self.size))
 
 
-class Components:
-    """The components as running means over rows: totals (K, m), in counts a row, and exposures (K, 1).
+class RunningComponents:
+    """Components as running means over rows: totals (K, m), in counts per row, and exposures (K, 1).
 
-    Totals are kept as a factor times an array, so that a step writes the features of its batch alone.
+    Totals are stored as a factor times an array, so that a step writes only the features of its batch.
 
     Parameters
     ----------
     problem : Problem
-        Names their prior and the way they are carried; its counts are those that `side` was made from.
+        Problem with the prior and summary of the components, and with the counts from which `side` was computed.
     side : Side
-        Where they start.
+        Components to start from.
     rows : int
-        How many rows the problem has.
+        Number of rows of the whole problem.
     """
 
     def __init__(self, problem: Problem, side: Side, rows: int) -> None:
@@ -95,7 +95,7 @@ class Components:
         self.summary: Any = problem.components_summary
         self.rows = rows
         q: Any = side.conditional
-        if q is None:  # values do not say how many counts they are from
+        if q is None:  # values do not show how many counts they come from
             total, exposure = side.matrix * (problem.counts.total / len(side.matrix)), np.zeros((1, 1))
         else:
             counted = self.prior.counted
@@ -110,15 +110,15 @@ class Components:
         self.sums = self.values.sum(axis=0, dtype=np.float64)
 
     def side(self) -> Side:
-        """Carry all of them."""
+        """Return all components as a side."""
         total = (self.rows * self.factor) * self.values.T
         return self.summary.carry(self.prior, total, self.rows * self.exposure, None)
 
     def side_of(self, features: Array) -> Side:
-        """Carry some features, and in one last column the sum of all others, if there are any.
+        """Return a side with the chosen features and, in one last column, the sum of all others if there are any.
 
-        Features without counts in a batch enter its local problem by their sum alone, and sums of the entries of a
-        Dirichlet are Dirichlet, of Gammas of one rate Gamma. The penalty is left out.
+        The local problem of a batch depends on features without counts only through their sum. Sums of Dirichlet
+        entries are Dirichlet, and sums of Gammas with one rate are Gamma. The penalty is left out.
         """
         prior, summary = self.prior, self.summary
         if isinstance(summary, MeanField):
@@ -130,7 +130,7 @@ class Components:
         return summary.carry(prior, total.T, self.rows * self.exposure, None)
 
     def step(self, features: Array, total: Array, exposure: Array, rate: float) -> None:
-        """Go the part `rate` of the way to a batch's means: totals (K, features) and exposures (K, 1)."""
+        """Move by the fraction `rate` towards a batch's means: totals (K, features) and exposures (K, 1)."""
         factor = (1 - rate) * self.factor
         if factor < LEAST_FACTOR:
             self.values, self.factor, factor = self.values * factor, 1.0, 1.0
@@ -141,12 +141,12 @@ class Components:
 
     @cached_property
     def mergeable(self) -> bool:
-        """Whether a sum of features has a distribution of the same family: unless their rates differ."""
+        """Whether sums of features have a distribution of the same family, that is, their rates are equal."""
         rate = np.atleast_1d(self.prior.parameters.get("rate", 0.0))
         return rate.shape[-1] == 1 and self.exposure.shape[-1] == 1
 
     def _prior_of(self, features: Array) -> Distribution:
-        """Return the prior of some features and of the sum of all others."""
+        """Return the prior of the chosen features and of the sum of all others."""
         given = np.asarray(self.prior.parameters[self.prior.counted])
         m, each = len(self.values), given.shape and given.shape[-1] > 1
         few = given[..., features] if each else np.broadcast_to(given, (*given.shape[:-1], len(features)))
@@ -157,8 +157,8 @@ class Components:
         return replace(self.prior, **{self.prior.counted: few})
 
 
-def with_counts(counts: Counts, mergeable: bool) -> tuple[Counts, Array]:
-    """Merge all features without counts into a last one, if there are any; return also which stand by themselves."""
+def merge_empty_features(counts: Counts, mergeable: bool) -> tuple[Counts, Array]:
+    """Return counts with all empty features merged into a last one, and the indices of the other features."""
     matrix, m = counts.matrix, counts.shape[1]
     present = np.zeros(m, dtype=bool)
     present[matrix.indices] = True
@@ -172,20 +172,31 @@ def with_counts(counts: Counts, mergeable: bool) -> tuple[Counts, Array]:
 
 
 def step_on_batch(
-    components: Components, part: Problem, q: Distribution | None, batching: Batching, step: int, threads: int | None
+    components: RunningComponents,
+    part: Problem,
+    q: Distribution | None,
+    batching: Batching,
+    step: int,
+    threads: int | None,
 ) -> Distribution:
     """Settle the loadings of a batch, take a step of the components, and return q of the loadings.
 
     Parameters
     ----------
+    components : RunningComponents
+        Components, updated in place.
     part : Problem
-        Of the batch's rows, with all features.
+        Problem of the batch's rows, with all features.
     q : Distribution or None
-        Mean field from which the loadings start; None is the start with counts shared out evenly.
+        Mean field from which the loadings start; None starts with each row's counts divided equally.
+    batching : Batching
+        Step sizes, and number of updates of the loadings.
     step : int
-        Which step it is, counted from 1.
+        Number of the step, counted from 1.
+    threads : int or None
+        Number of row blocks processed at once.
     """
-    counts, features = with_counts(part.counts, components.mergeable)
+    counts, features = merge_empty_features(part.counts, components.mergeable)
     side = components.side_of(features)
     summary: Any = MeanField(component_axis=1, penalised=False)
     part = replace(part, counts=counts, loadings_summary=summary, fixed_components=True)
@@ -193,7 +204,7 @@ def step_on_batch(
     if threads is None and counts.nnz * len(side.matrix) < SHARED_WORK:
         threads = 1
     tol, most = (LOCAL_TOL, LOCAL_ITER) if batching.sweeps is None else (0.0, batching.sweeps - 1)
-    state = settle(part, State(loadings, side), tol, most, threads).state
+    state = settle_loadings(part, State(loadings, side), tol, most, threads).state
     totals = allocate(part, state, threads)
     state = update_loadings(part, state, totals.loadings)
     rows = counts.shape[0]
@@ -210,20 +221,20 @@ def minibatch_ascent(
     rng: np.random.Generator,
     report: Callable[[int, float], None],
 ) -> Ascent:
-    """Take epochs over all rows in random batches, until the bound no longer rises, `max_iter` or Ctrl-C.
+    """Run epochs over all rows in random batches until the elbo settles, `max_iter` is reached or Ctrl-C is pressed.
 
-    A batch's loadings start where they were left. The trace is the bound itself, of all rows, at the state that an
-    epoch ends in; after the last epoch all rows are settled, and its entry is the bound at that state. It need not
-    rise: an ascent is converged when the best bound of the last epochs exceeds the best before by less than `tol`.
+    A batch's loadings start from their values in the previous epoch. The trace contains the elbo of all rows after each
+    epoch; after the last epoch all rows are settled first. The elbo may fall between epochs, so the ascent is converged
+    when the best elbo of the last epochs exceeds the best before by less than `tol`.
     """
     n = problem.counts.shape[0]
-    components = Components(problem, state.components, n)
-    q = full_size(state.loadings.conditional, (n, len(state.components.matrix)))
-    course = replace(schedule, window=WINDOW).course(report, at_rest=stalled, words=WORDS)
+    components = RunningComponents(problem, state.components, n)
+    q = copy_of_full_size(state.loadings.conditional, (n, len(state.components.matrix)))
+    course = replace(schedule, window=WINDOW).course(report, at_rest=best_settled, words=WORDS)
     steps, moved = 0, False
 
     def bound(tol: float = 0.0, max_iter: int = 0) -> float:
-        return local_pass(problem, components.side(), q, tol, max_iter, schedule.threads)[0]
+        return settle_blocks(problem, components.side(), q, tol, max_iter, schedule.threads)[0]
 
     with course:
         going = course.reach(bound())
@@ -238,14 +249,14 @@ def minibatch_ascent(
             going = course.reach(value)
         if schedule.max_iter and not np.isnan(course.trace[-1]):
             course.trace[-1] = bound(FINAL_TOL, FINAL_ITER)
-    if course.interrupted:  # what has been learned since the last bound counts, too
+    if course.interrupted:  # include the steps since the last bound
         course.trace[len(course.trace) - (not moved) :] = [bound()]
     loadings = problem.loadings_summary.of(problem.loadings_prior, q)
     return Ascent(problem, State(loadings, components.side()), course.trace, [], course.status)
 
 
-def stalled(trace: list[float], tol: float, window: int) -> bool:
-    """Whether the best of the last epochs exceeds the best before by less than `tol` times its size."""
+def best_settled(trace: list[float], tol: float, window: int) -> bool:
+    """Return whether the best of the last epochs exceeds the best before by less than `tol` times its size."""
     if tol == 0 or len(trace) <= window:
         return False
     before, lately = max(trace[:-window]), max(trace[-window:])

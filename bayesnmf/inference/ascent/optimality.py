@@ -1,15 +1,15 @@
-"""When a point estimate may be called converged: an optimum, to first order, and not only an objective at rest.
+"""The convergence rule of point estimates: optimality to first order, in addition to an objective at rest.
 
-EM can all but stop far from an optimum, since an entry near 0 grows by a factor in each update, however much it should
-grow. So an objective that has settled is not enough. The rule here asks of the state that is returned:
+EM can almost stop far from an optimum, since an update multiplies an entry near 0 by a factor, however large the entry
+should become. So a settled objective is not enough. The rule requires of the returned state that
 
-- one more EM update would multiply no entry by more than 1.01, `least_gradient` ≥ −0.01
+- one more EM update would multiply no entry by more than 1.01, that is `least_gradient` ≥ −0.01
   (`bayesnmf.inference.ascent.kkt`);
-- the KKT residual is at most 1e-5 of all counts, or a tenth of a count, or the `kkt_tol` that was asked for.
+- the KKT residual is at most 1e-5 of all counts, or a tenth of a count, or the requested `kkt_tol`.
 
-Both are taken in the basis of the fit. The first has no unit, and the second scales with the counts. On seven real
-matrices, what an objective settled to 1e-7 leaves is 5e-9 to 6e-6 of all counts; 1e-5 is where about 3e-4 of the gain
-over rank 1 is missing.
+Both are computed in the basis of the fit. The first has no unit, and the second scales with the counts. On seven real
+matrices, the residual was 5e-9 to 6e-6 of all counts after the objective had settled to 1e-7; at 1e-5, the objective
+lacks about 3e-4 of its gain over rank 1.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 
 LEAST_GRADIENT = -0.01
-SHARE, COUNTS = 1e-5, 0.1  # of the KKT residual: of all counts, and in counts
+SHARE, COUNTS = 1e-5, 0.1  # limits of the KKT residual: as a share of all counts, and in counts
 
 
-def judged(status: Status, diagnostics: dict[str, float], total: float, kkt_tol: float) -> Status:
-    """Return the status of a mode, no longer converged where the rule fails; the reason then says how.
+def checked_status(status: Status, diagnostics: dict[str, float], total: float, kkt_tol: float) -> Status:
+    """Return the status of a mode, changed to not converged, with the reason, if the rule fails.
 
     Parameters
     ----------
     status : Status
-        Why the ascent stopped.
+        Status with which the ascent stopped.
     diagnostics : dict
-        `kkt_residual`, in counts, and `least_gradient`, a pure number, of the state that is returned.
+        `kkt_residual`, in counts, and `least_gradient`, a pure number, of the returned state.
     total : float
         Sum of all counts.
     kkt_tol : float
-        The residual that was asked for, in counts.
+        Requested residual, in counts.
     """
     if not status.converged:
         return status
@@ -54,15 +54,15 @@ def judged(status: Status, diagnostics: dict[str, float], total: float, kkt_tol:
     return status._replace(converged=False, reason=f"{status.reason}, but {wrong}")
 
 
-def cure(options: MAP) -> str:
-    """Say what brings a mode nearer to an optimum once its objective has settled, as these options and priors allow."""
-    if options.algorithm == "em" and _may_descend(options):
+def cure_of_mode(options: MAP) -> str:
+    """Return advice, legal with these options and priors, for a mode that settled before it reached an optimum."""
+    if options.algorithm == "em" and _allows_coordinate_descent(options):
         return "use algorithm='scd', extrapolate=True in bayesnmf.MAP(...)"
     rule = "kkt_tol" if options.tol == 0 else "tol"
     return f"use {'' if options.extrapolate else 'extrapolate=True or '}a lower {rule} in bayesnmf.MAP(...)"
 
 
-def _may_descend(options: MAP) -> bool:
-    """Whether coordinate descent is legal in place of EM."""
+def _allows_coordinate_descent(options: MAP) -> bool:
+    """Return whether options and priors allow coordinate descent instead of EM."""
     legal = options.basis != "log" and options.schedule != "joint" and options.device == "cpu"
     return legal and not regression_fault(options.priors.loadings, options.priors.components)

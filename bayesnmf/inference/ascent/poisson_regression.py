@@ -1,9 +1,9 @@
 """Alternating Poisson regression by coordinate descent ([C] alg. 1, 29-31): maximum likelihood and MAP.
 
-Each side is regressed on the other: EM gets stuck where coordinate descent does not. Dirichlet sides are fitted free
-and normalised ([C] lemma 1, cor. 2): with the loadings flat, the scale of a component may move between the sides.
-A rate τ that all loadings of a row share divides them by 1 + τ and changes nothing else ([GP] lemma 6.1), so they are
-fitted flat and divided at the end.
+Each side is regressed on the other. Coordinate descent gets stuck less often than EM. Dirichlet sides are fitted
+without the constraint and then normalised ([C] lemma 1, cor. 2): if the prior of the loadings is flat, the scale of a
+component may move between the sides. A rate τ shared by all loadings of a row only divides them by 1 + τ
+([GP] lemma 6.1), so these loadings are fitted with a flat prior and divided at the end.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Schedule, Steps, step
+from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Schedule, Steps, update_both_sides
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.regression import poisson_regression
 from bayesnmf.kernels.cpu.sums import scale_rows, sum_rows
 from bayesnmf.kernels.cpu.vectors import is_padded, padded_copy
 from bayesnmf.priors import Distribution
-from bayesnmf.priors.values import split
+from bayesnmf.priors.values import separate_scale
 
 Array = NDArray[Any]
 FLOOR = 1e-15
@@ -31,47 +31,52 @@ NEWTON_STEPS = {"scd": 1, "ccd": 2}
 
 
 def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:
-    """Propose a sweep of coordinate descent over both sides, and an EM step should that lower the objective.
+    """Return steps that propose coordinate descent over both sides, then an EM step if that lowers the objective.
 
     Parameters
     ----------
+    problem : Problem
     schedule : Schedule
-        Its `sweeps` are those of coordinate descent for each side, after one EM step ("refinement", [C] B.2).
+        Schedule with the number of `sweeps` of coordinate descent for each side, after one EM step ("refinement",
+        [C] B.2).
     kind : {"scd", "ccd"}
-        Sequential: one Newton step for a coordinate at a time. Cyclic: a second one where the first was large.
+        Sequential descent takes one Newton step per coordinate; cyclic descent takes a second one if the first was
+        large.
     """
     by_row, by_feature = problem.counts.matrix, problem.counts.transposed
     settings: dict[str, Any] = {
         "sweeps": schedule.sweeps, "newton_steps": NEWTON_STEPS[kind], "floor": FLOOR, "threads": schedule.threads,
-        "reuse": True,  # what `own_factors` returns is nobody else's
+        "reuse": True,  # `unnormalised_factors` returns arrays that no other code uses
     }  # fmt: skip
     plain = replace(schedule, kind="alternating", sweeps=1)
 
     def steps(here: Iterate) -> Iterator[State]:
-        loadings, components = own_factors(problem, here.state, here.totals)
-        priors = _gammas(problem, loadings.shape[1])
+        loadings, components = unnormalised_factors(problem, here.state, here.totals)
+        priors = _gamma_terms(problem, loadings.shape[1])
         for side in schedule.sides:
             if side == "loadings":
                 loadings = poisson_regression(by_row, loadings, components, priors[0], **settings)
             else:
                 components = poisson_regression(by_feature, components.T, loadings.T, priors[1], **settings).T
             rescale(problem, priors, loadings, components)
-        yield _carried(problem, here.state, loadings, components)
-        yield step(problem, here.state, allocate(problem, here.state, schedule.threads, plain.visited), plain)
+        yield _state_of_factors(problem, here.state, loadings, components)
+        yield update_both_sides(
+            problem, here.state, allocate(problem, here.state, schedule.threads, plain.visited), plain
+        )
 
     return steps
 
 
-def _gammas(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
-    """Return for each side c − 1 and d of Gamma(c, d) priors, with K columns.
+def _gamma_terms(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
+    """Return, for each side, c − 1 and d of Gamma(c, d) priors, with K columns.
 
-    A Dirichlet(η) on a component is Gamma(η, Σ(η − 1)): at sum 1 the best scale is 1 ([C] cor. 2).
+    A Dirichlet(η) on a component is replaced by Gamma(η, Σ(η − 1)), for which the optimal sum is 1 ([C] cor. 2).
     """
     dtype, (n, m) = problem.counts.dtype, problem.counts.shape
     components, loadings = problem.components_prior, problem.loadings_prior
     less, rate = components.regression_terms(m)
     pairs: list[tuple[Any, Any]] = [(0.0, 0.0), (less.T, rate.T)]
-    if _both_free(problem):
+    if _both_positive(problem):
         pairs[0] = loadings.regression_terms(n)
 
     def rows(each: Any) -> Array:
@@ -81,12 +86,12 @@ def _gammas(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
     return [(rows(less), rows(rate)) for less, rate in pairs]
 
 
-def own_factors(problem: Problem, state: State, totals: Totals) -> tuple[Array, Array]:
-    """Return copies of both factors on the scale of the counts, off the floor at 0; the totals lend their memory."""
-    loadings, _ = split(state.loadings.value)
+def unnormalised_factors(problem: Problem, state: State, totals: Totals) -> tuple[Array, Array]:
+    """Return copies of both factors on the scale of the counts, at least `FLOOR`; they may overwrite the totals."""
+    loadings, _ = separate_scale(state.loadings.value)
     if problem.loadings_prior.support != "positive":
         loadings = loadings * problem.counts.row_totals[:, None].astype(loadings.dtype)
-    elif not (_both_free(problem) or problem.loadings_prior.flat):
+    elif not (_both_positive(problem) or problem.loadings_prior.flat):
         loadings = loadings * _shrinkage(problem.loadings_prior, loadings.dtype)
     components = state.components.matrix
     own = [
@@ -99,11 +104,12 @@ def own_factors(problem: Problem, state: State, totals: Totals) -> tuple[Array, 
 
 
 def rescale(problem: Problem, priors: list[tuple[Array, Array]], loadings: Array, components: Array) -> None:
-    """Move the free scales, in place, which leaves the rates or raises the likelihood.
+    """Change the free scales in place, which keeps the product of the factors or raises the likelihood.
 
-    Components on the simplex: their sums go to the loadings, whose rows then take the totals of the counts, the best
-    there are. Both sides flat: the mean of a component's loadings becomes the mean of its entries ([C] B.2). Else the
-    scale of every component is the best that the priors have for it, along a ridge where coordinates alone are slow.
+    If components are on the simplex, their sums are moved to the loadings, and each row of loadings is then scaled to
+    the total of its counts, which is optimal. If both priors are flat, components are scaled so that the means of their
+    loadings and of their entries are equal ([C] B.2). Otherwise each component gets the scale with the highest prior
+    density; coordinate descent alone would be slow along this direction.
     """
     sums = sum_rows(components.T)
     if problem.components_prior.support == "simplex":
@@ -124,9 +130,10 @@ def _move_scale(loadings: Array, components: Array, ratio: Array) -> None:
 
 
 def _best_scale(priors: list[tuple[Array, Array]], loadings: Array, transposed: Array) -> Array:
-    """Return r (K,) at which r θ and β / r have the greatest prior density, 1 where there is none.
+    """Return r (K,) for which r θ and β / r have the highest prior density; 1 if there is no maximum.
 
-    With Gamma(a, b) and Gamma(c, d) it solves P r² − p r − Q = 0, p = Σ(a − 1) − Σ(c − 1), P = Σ bθ, Q = Σ dβ.
+    With priors Gamma(a, b) and Gamma(c, d), r solves P r² − p r − Q = 0 with p = Σ(a − 1) − Σ(c − 1), P = Σ bθ and
+    Q = Σ dβ.
     """
     (p_loadings, P), (p_components, Q) = (
         (np.broadcast_to(less, value.shape).sum(axis=0, dtype=np.float64), (rate * value).sum(axis=0, dtype=np.float64))
@@ -138,24 +145,24 @@ def _best_scale(priors: list[tuple[Array, Array]], loadings: Array, transposed: 
     return np.divide(top, bottom, out=np.ones_like(top), where=bottom > 0)
 
 
-def _both_free(problem: Problem) -> bool:
-    """Whether neither side lies on a simplex."""
+def _both_positive(problem: Problem) -> bool:
+    """Return whether neither side lies on a simplex."""
     return problem.loadings_prior.support == problem.components_prior.support == "positive"
 
 
 def _shrinkage(prior: Distribution, dtype: Any) -> Array:
-    """Return 1 + τ, by which rates τ of the loadings' prior divide them ([GP] lemma 6.1): (1, 1) or (n, 1)."""
+    """Return 1 + τ, (1, 1) or (n, 1): rates τ of the prior divide the loadings by this ([GP] lemma 6.1)."""
     _, rate = prior.regression_terms(1)
     return 1 + rate[:, :1].astype(dtype)
 
 
-def _carried(problem: Problem, before: State, loadings: Array, components: Array) -> State:
-    """Return free factors as the modes that the problem carries."""
+def _state_of_factors(problem: Problem, before: State, loadings: Array, components: Array) -> State:
+    """Return the state with the modes that correspond to unnormalised factors."""
     prior, totals = problem.loadings_prior, problem.counts.row_totals[:, None]
     if prior.support != "positive":
-        kept, _ = split(before.loadings.value)
+        kept, _ = separate_scale(before.loadings.value)
         loadings = np.where(totals > 0, loadings / loadings.sum(axis=1, keepdims=True), kept)
-    elif not (_both_free(problem) or prior.flat):
+    elif not (_both_positive(problem) or prior.flat):
         loadings = loadings / _shrinkage(prior, loadings.dtype)
     value = prior.with_best_scale(loadings, totals.astype(loadings.dtype))
     return State(

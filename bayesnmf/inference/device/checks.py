@@ -1,4 +1,4 @@
-"""The device that a fit runs on."""
+"""Check the device of a fit."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 
 def first_gpu() -> Any:
-    """Return JAX's first GPU; refuse device="gpu" where JAX has none."""
+    """Return JAX's first GPU; refuse device="gpu" if JAX has none."""
     import jax
 
     try:
         return jax.devices("gpu")[0]
     except RuntimeError as error:
         raise ValueError(
-            "device='gpu' needs a GPU that JAX can use, and it finds none; install jax[cuda12] on a machine with an "
+            "device='gpu' needs a GPU that JAX can use, but JAX finds none; install jax[cuda12] on a machine with an "
             "NVIDIA GPU (or JAX for your GPU: docs.jax.dev/en/latest/installation.html), or use device='cpu'"
         ) from error

@@ -343,7 +343,7 @@ def totals_of(data: Data, state: Pair, plan: Plan) -> Totals:
 
 
 def step(data: Data, state: Pair, totals: Totals, plan: Plan) -> Pair:
-    """Update both sides once, given the allocation step at `state` (`coordinate_ascent.step`)."""
+    """Update both sides once, given the allocation step at `state` (`coordinate_ascent.update_both_sides`)."""
     for position, side in enumerate((plan.first, 1 - plan.first)):
         needed = _needed(side, plan)
         if position == 1 and plan.alternating:
@@ -464,7 +464,7 @@ def ascend_on(
     device : jax.Device
         Any, a CPU too.
     extrapolate : bool
-        Go further along each step, as `bayesnmf.inference.ascent.extrapolation.extrapolated` does.
+        Go further along each step, as `bayesnmf.inference.ascent.extrapolation.extrapolated_steps` does.
     progress : callable
         Takes the iteration and its objective, in nats; called for each after the fact, up to `MOST` at a time.
 

@@ -1,7 +1,7 @@
-"""Problems and states on a device, and back: the loop, the updates and the formulas stay those of the host.
+"""Copy problems and states to a device and back; loop, updates and formulas are the same as on the host.
 
-Counts and factors lie on the device; `bayesnmf.inference.ascent.coordinate_ascent.ascend` drives, and one number, the
-objective, comes back in every iteration. What a side does with a conditional is compiled as a whole.
+Counts and factors stay on the device. `bayesnmf.inference.ascent.coordinate_ascent.ascend` runs on the host, and
+receives one number, the objective, per iteration. Each summary of a conditional is compiled as a whole.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from bayesnmf.kernels.cpu.mean_field import Moments
 from bayesnmf.kernels.gpu.allocation import place_cells
 from bayesnmf.priors import Distribution
 
-Carried = tuple[Any, ...]  # what a compiled function returns of a side
+Carried = tuple[Any, ...]  # arrays of a side, the result of a compiled function
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A summary of `bayesnmf.inference.sides` whose arithmetic is compiled for a device."""
+    """Summary of `bayesnmf.inference.sides` with its arithmetic compiled for a device."""
 
     summary: Mode | MeanField
 
     def carry(
         self, prior: Distribution, total: Any, exposure: Any, previous: Side | None, *, reuse: bool = False
     ) -> Side:
-        """Carry the conditional of `prior` given a total and an exposure."""
+        """Return the summary of the conditional of `prior` given a total and an exposure."""
         value = None if previous is None or isinstance(self.summary, MeanField) else previous.value
-        return self._side(prior, _carry(self.summary, type(prior), prior.parameters, total, exposure, value))
+        return self._side(prior, _compiled_carry(self.summary, type(prior), prior.parameters, total, exposure, value))
 
     def of(self, prior: Distribution, conditional: Distribution) -> Side:
-        """Carry a distribution that is given."""
-        return self._side(prior, _of(self.summary, type(prior), prior.parameters, conditional.parameters))
+        """Return the summary of a given distribution."""
+        return self._side(prior, _compiled_of(self.summary, type(prior), prior.parameters, conditional.parameters))
 
     def at(self, prior: Distribution, value: Any) -> Side:
-        """Carry a given value."""
-        return self._side(prior, _at(self.summary, type(prior), prior.parameters, value))
+        """Return the side of a given value."""
+        return self._side(prior, _compiled_at(self.summary, type(prior), prior.parameters, value))
 
     @property
     def basis(self) -> Basis | None:
-        """The basis of a mode."""
+        """Basis of a mode; None for a mean field."""
         return self.summary.basis
 
     def _side(self, prior: Distribution, carried: Carried) -> Side:
@@ -58,7 +58,7 @@ class Compiled:
         return Side(*carried)
 
 
-def _parts(side: Side) -> Carried:
+def _arrays_of_side(side: Side) -> Carried:
     if isinstance(side, Field):
         assert side.conditional is not None
         sums = side._sums.get(side._component_axis)
@@ -67,44 +67,46 @@ def _parts(side: Side) -> Carried:
 
 
 @partial(jax.jit, static_argnames=("summary", "family"))
-def _carry(summary: Any, family: Any, parameters: Any, total: Any, exposure: Any, value: Any) -> Carried:
+def _compiled_carry(summary: Any, family: Any, parameters: Any, total: Any, exposure: Any, value: Any) -> Carried:
     previous: Any = None if value is None else SimpleNamespace(value=value)
-    return _parts(summary.carry(family(**parameters), total, exposure, previous))
+    return _arrays_of_side(summary.carry(family(**parameters), total, exposure, previous))
 
 
 @partial(jax.jit, static_argnames=("summary", "family"))
-def _of(summary: Any, family: Any, parameters: Any, conditional: Any) -> Carried:
-    return _parts(summary.of(family(**parameters), family(**conditional)))
+def _compiled_of(summary: Any, family: Any, parameters: Any, conditional: Any) -> Carried:
+    return _arrays_of_side(summary.of(family(**parameters), family(**conditional)))
 
 
 @partial(jax.jit, static_argnames=("summary", "family"))
-def _at(summary: Any, family: Any, parameters: Any, value: Any) -> Carried:
-    return _parts(summary.at(family(**parameters), value))
+def _compiled_at(summary: Any, family: Any, parameters: Any, value: Any) -> Carried:
+    return _arrays_of_side(summary.at(family(**parameters), value))
 
 
-def on_device(device: Any, ascent: Callable[[Problem, State], Ascent], problem: Problem, state: State) -> Ascent:
+def run_on_device(device: Any, ascent: Callable[[Problem, State], Ascent], problem: Problem, state: State) -> Ascent:
     """Run an ascent of `bayesnmf.inference.ascent` with its counts and factors on a device.
 
     Parameters
     ----------
     device : jax.Device
-        Any device, a CPU too.
+        Device to run on; it may be a CPU.
     ascent : callable
-        Takes a problem and a state, and returns an `Ascent`.
+        Function of a problem and a state that returns an `Ascent`.
+    problem, state : Problem, State
+        Problem and start, on the host.
 
     Returns
     -------
     Ascent
-        With the problem and the state on the host.
+        Result of the ascent, with the problem and the state on the host.
     """
     with jax.enable_x64(True), jax.default_device(device):
-        found = ascent(*_placed(device, problem, state))
-        sides = [_to_host(problem, found.problem, name, getattr(found.state, name)) for name in State._fields]
+        found = ascent(*_to_device(device, problem, state))
+        sides = [_side_to_host(problem, found.problem, name, getattr(found.state, name)) for name in State._fields]
     priors = {f"{name}_prior": getattr(found.problem, f"{name}_prior") for name in State._fields}
     return found._replace(problem=replace(problem, **priors), state=State(*sides))
 
 
-def _placed(device: Any, problem: Problem, state: State) -> tuple[Problem, State]:
+def _to_device(device: Any, problem: Problem, state: State) -> tuple[Problem, State]:
     matrix, rank = problem.counts.matrix, len(state.components.geometric)
     summaries: Any = problem.loadings_summary, problem.components_summary
     placed = replace(
@@ -113,19 +115,19 @@ def _placed(device: Any, problem: Problem, state: State) -> tuple[Problem, State
         components_summary=Compiled(summaries[1]),
         cells=place_cells(matrix, csr_array(matrix.T), rank, device),
     )
-    return placed, State(*(_place(device, placed, name, side) for name, side in state._asdict().items()))
+    return placed, State(*(_side_to_device(device, placed, name, side) for name, side in state._asdict().items()))
 
 
-def _place(device: Any, problem: Problem, name: str, side: Side) -> Side:
-    """Carry a side of the host on the device."""
+def _side_to_device(device: Any, problem: Problem, name: str, side: Side) -> Side:
+    """Return a copy on the device of a side on the host."""
     prior, summary = getattr(problem, f"{name}_prior"), getattr(problem, f"{name}_summary")
     if side.conditional is not None:
         return summary.of(prior, side.conditional.mapped(partial(jax.device_put, device=device)))
     return summary.at(prior, jax.device_put(jax.tree.map(np.ascontiguousarray, side.value), device))
 
 
-def _to_host(problem: Problem, placed: Problem, name: str, side: Side) -> Side:
-    """Carry a side of the device on the host, by the summary of the host."""
+def _side_to_host(problem: Problem, placed: Problem, name: str, side: Side) -> Side:
+    """Return a copy on the host, by the summary of the host, of a side on the device."""
     prior, summary = getattr(placed, f"{name}_prior"), getattr(problem, f"{name}_summary")
     if side.conditional is not None:
         return summary.of(prior, side.conditional.mapped(np.array))

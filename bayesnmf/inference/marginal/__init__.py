@@ -1,1 +1,1 @@
-"""The allocation model: parameters integrated out, allocations left."""
+"""The allocation model: the model of allocations with loadings and components integrated out."""

@@ -1,8 +1,8 @@
-"""The marginal of an allocation: loadings, components and scales integrated out in closed form.
+"""The marginal probability of an allocation, with loadings, components and scales integrated out in closed form.
 
-Given the components' rows sum to 1, loadings and components meet the allocations only through the totals
-A_ik = S_ik+ and B_kj = S_+kj, and each side integrates to a ratio of normalising constants: its prior's over its
-conditional's ([K] 7-9 for the Dirichlet-Gamma model; the other two by the same argument).
+If the components' rows sum to 1, the probability of the allocations depends on loadings and components only through the
+totals A_ik = S_ik+ and B_kj = S_+kj. Each side then integrates to the ratio of the normalising constants of its prior
+and its conditional ([K] 7-9 for the Dirichlet-Gamma model; the other two models by the same argument).
 """
 
 from __future__ import annotations
@@ -22,39 +22,40 @@ Array = NDArray[Any]
 def log_p_totals(
     loadings_total: Array, components_total: Array, loadings_prior: Distribution, components_prior: Dirichlet
 ) -> float:
-    """Log p(S) + Σ log S!: all of the marginal of an allocation that depends on its totals alone.
+    """Return log p(S) + Σ log S!, the part of the marginal of an allocation that depends only on its totals.
 
     Parameters
     ----------
     loadings_total, components_total : ndarray of shape (n, K) and (K, m)
-        A and B, whole numbers or not, with the same sum for every component.
+        Totals A and B, whole numbers or not, with the same sum for every component.
     loadings_prior : Gamma, Dirichlet or ScaledDirichlet
-        The flat Gamma(1, 0) counts as the density 1.
+        Prior of the loadings; the flat Gamma(1, 0) has density 1.
     components_prior : Dirichlet
+        Prior of the components.
 
     Returns
     -------
     float
-        In nats, Poisson scale.
+        Logarithm, in nats, on the Poisson scale.
     """
     loadings_total = np.asarray(loadings_total, np.float64)
     components_total = np.asarray(components_total, np.float64)
     found = components_prior.log_marginal(components_total) + loadings_prior.log_marginal(loadings_total)
-    # Loadings on the simplex have row sums 1, and exp of minus that stands in the Poisson density of every sample.
+    # Loadings on the simplex have row sums 1, so the Poisson density of every sample contains the factor exp(−1).
     return found - (len(loadings_total) if loadings_prior.support == "simplex" else 0)
 
 
 def log_p_allocation(S: Array, loadings_prior: Distribution, components_prior: Dirichlet) -> float:
-    """Log p(S) with loadings and components integrated out, Poisson scale, in nats ([K] 7-9).
+    """Return log p(S) with loadings and components integrated out, on the Poisson scale, in nats ([K] 7-9).
 
     Parameters
     ----------
     S : ndarray of shape (n, K, m)
         Allocations, nonnegative, whole numbers or not.
     loadings_prior : Gamma, Dirichlet or ScaledDirichlet
-        Parameters broadcastable to (n, K).
+        Prior of the loadings, with parameters broadcastable to (n, K).
     components_prior : Dirichlet
-        Parameters broadcastable to (K, m).
+        Prior of the components, with parameters broadcastable to (K, m).
     """
     totals = log_p_totals(S.sum(axis=2), S.sum(axis=0), loadings_prior, components_prior)
     return totals - float(gammaln(S + 1.0).sum())
@@ -63,8 +64,8 @@ def log_p_allocation(S: Array, loadings_prior: Distribution, components_prior: D
 def urn_of(loadings_prior: Distribution, components_prior: Dirichlet, rank: int, m: int) -> Urn:
     """Return the Pólya urn of the model: ratios of the marginals of two allocations that differ in one token.
 
-    What all components of a row have in common is left out, for Dirichlet and scaled Dirichlet loadings
-    (`log_p_beside_urn`). A Gamma loading's token has weight (shape + A) / (rate + 1).
+    For Dirichlet and scaled Dirichlet loadings, factors shared by all components of a row are left out
+    (`log_p_beside_urn`). For Gamma loadings, a token has weight (shape + A) / (rate + 1).
     """
     eta = np.atleast_2d(np.asarray(components_prior.concentration, np.float64))
     shape, weight = loadings_prior.urn_terms()
@@ -73,7 +74,7 @@ def urn_of(loadings_prior: Distribution, components_prior: Dirichlet, rank: int,
 
 
 def log_p_beside_urn(loadings_prior: Distribution, row_totals: Array, rank: int) -> float:
-    """Log of what the urn leaves out of the probability of the tokens: it depends on the row totals alone."""
+    """Return the log of the factor of the tokens' probability that the urn leaves out, a function of row totals."""
     size = (len(row_totals), rank)
     if loadings_prior.support == "positive":
         return loadings_prior.log_marginal(np.zeros(size))
@@ -86,6 +87,6 @@ def log_p_beside_urn(loadings_prior: Distribution, row_totals: Array, rank: int)
 
 
 def _rows(parameter: Any, rank: int) -> Array:
-    """A parameter as an array (rows, K), with one row where all are the same by broadcasting."""
+    """Return a parameter as an array (rows, K), with one row if all rows share it."""
     rows = np.atleast_2d(np.asarray(parameter, np.float64))
     return np.ascontiguousarray(np.broadcast_to(rows, (len(rows), rank)))

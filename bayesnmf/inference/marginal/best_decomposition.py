@@ -1,9 +1,9 @@
-"""Best latent decomposition: the S of greatest log p(S), sought among S_ikj = X_ij μ_ik ν_kj / Σ_c μ_ic ν_cj.
+"""Best latent decomposition: the S with the highest log p(S) among S_ikj = X_ij μ_ik ν_kj / Σ_c μ_ic ν_cj.
 
-[K] 10-16, mathematics.md section 4. The updates of [K] 16, μ ← μ ∇⁺/∇⁻ and ν ← ν ∇⁺/∇⁻, carry no guarantee. Here
-the ratios are raised to a power that grows while log p(S) rises and is halved when it would fall, and no fall is
-accepted. S is never stored: time O(nnz K) a pass, memory O((n + m) K). log p(S) has many local maxima, and the start
-decides more than the algorithm.
+[K] 10-16, mathematics.md section 4. The updates of [K] 16, μ ← μ ∇⁺/∇⁻ and ν ← ν ∇⁺/∇⁻, may lower log p(S). Here the
+ratios are raised to a power that grows while log p(S) rises and is halved when it would fall, and an update that lowers
+it is never accepted. S is never stored: a pass takes time O(nnz K) and memory O((n + m) K). log p(S) has many local
+maxima, and the start matters more than the algorithm.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from bayesnmf.priors import Dirichlet, Distribution, ScaledDirichlet, ScaledProp
 
 Array = NDArray[Any]
 GROWTH, LEAST_POWER = 1.5, 1e-8
-# The longest step of a logarithm: exp of it neither overflows nor, of an entry of size 1, underflows.
+# Largest step of a logarithm, so that an entry of size 1 neither overflows nor underflows.
 LONGEST = 50.0
 WORDS = "log p(S) settled to {tol:g} relative", "all {max_iter} iterations done"
 
 
 @dataclass(frozen=True)
 class AllocationModel:
-    """Counts and the priors with which the factors of the Dirichlet-Gamma model are integrated out.
+    """Counts and priors of the Dirichlet-Gamma model with both sides integrated out.
 
     Attributes
     ----------
     counts : Counts
-        float64, whole numbers or not.
+        Counts in float64, whole numbers or not.
     loadings_prior : ScaledDirichlet
     components_prior : Dirichlet
     threads : int or None
-        Row blocks worked on at once.
+        Number of row blocks processed at once.
     """
 
     counts: Counts
@@ -52,16 +52,16 @@ class AllocationModel:
 
 
 class Point(NamedTuple):
-    """Multipliers μ (n, K) and ν (K, m), and what log p(S) is and how it rises there.
+    """Multipliers μ (n, K) and ν (K, m), with log p(S) and its gradients.
 
     Attributes
     ----------
     loadings, components : ndarray
-        The multipliers.
+        Multipliers μ and ν.
     totals : Totals
         S_ik+ (n, K) and S_+kj (K, m).
     gradients : Gradients
-        In the logarithms of the multipliers.
+        Gradients by the logarithms of the multipliers.
     log_p : float
         log p(S), in nats.
     """
@@ -74,28 +74,28 @@ class Point(NamedTuple):
 
 
 class Decomposition(NamedTuple):
-    """Where the ascent ended, log p(S) at the start and after every update, and why it stopped."""
+    """Last point of the ascent, log p(S) at the start and after every update, and the status at the stop."""
 
     point: Point
     trace: list[float]
     status: Status
 
 
-def visit(model: AllocationModel, loadings: Array, components: Array) -> Point:
-    """Take the allocation step at the multipliers, log p(S) and its gradients ([K] 7-9, 14, 15)."""
+def evaluate_multipliers(model: AllocationModel, loadings: Array, components: Array) -> Point:
+    """Return the point at the multipliers, with totals, log p(S) and its gradients ([K] 7-9, 14, 15)."""
     matrix = model.counts.matrix
     totals = expected_allocations(matrix, loadings, components, model.threads)
     rows = digamma(np.asarray(model.loadings_prior.concentration) + totals.loadings)
     columns = np.asarray(model.components_prior.concentration) + totals.components
     by_cell, by_component = np.asarray(digamma(columns)).T, np.asarray(digamma(columns.sum(axis=1)))
-    of_columns = _parts(by_cell) + _parts(-by_component)[:, None, :]
-    gradients = decomposition_gradients(matrix, loadings, components, _parts(rows), of_columns, model.threads)
+    of_columns = _signed_parts(by_cell) + _signed_parts(-by_component)[:, None, :]
+    gradients = decomposition_gradients(matrix, loadings, components, _signed_parts(rows), of_columns, model.threads)
     marginal = log_p_totals(totals.loadings, totals.components, model.loadings_prior, model.components_prior)
     return Point(loadings, components, totals, gradients, marginal - gradients.log_factorials)
 
 
-def _parts(values: Array) -> Array:
-    """Positive and negative part, stacked."""
+def _signed_parts(values: Array) -> Array:
+    """Return the positive and the negative part, stacked."""
     return np.stack([np.maximum(values, 0.0), np.maximum(-values, 0.0)])
 
 
@@ -110,26 +110,27 @@ def best_decomposition(
 
     Parameters
     ----------
+    model : AllocationModel
     start : tuple of ndarray (n, K) and (K, m)
         Nonnegative multipliers; a 0 stays 0.
     max_iter : int
-        Most updates of both sides.
+        Largest number of updates of both sides.
     tol : float
-        Stop when log p(S) has changed by less than `tol` times its size in five updates; 0 does not stop there.
+        Relative change of log p(S) in five updates below which to stop; 0 disables this rule.
     progress : callable, optional
-        Is told the update and log p(S).
+        Function called with the number of the update and log p(S).
 
     Returns
     -------
     Decomposition
-        With multipliers in the gauge of `canonical`; log p(S) never falls along the trace.
+        Multipliers in the gauge of `canonical_multipliers`; log p(S) never falls along the trace.
     """
     course = Course(max_iter, tol, WINDOW, progress=progress, words=WORDS)
-    here = visit(model, *canonical(*start))
+    here = evaluate_multipliers(model, *canonical_multipliers(*start))
     power = 1.0
     with course:
         while course.reach(here.log_p):
-            new, power = _rise(model, here, power)
+            new, power = _next_point(model, here, power)
             if new is None:
                 course.end(True, "no update raises log p(S)")
                 break
@@ -137,14 +138,14 @@ def best_decomposition(
     return Decomposition(here, course.trace, course.status)
 
 
-def _rise(model: AllocationModel, here: Point, power: float) -> tuple[Point | None, float]:
-    """Return the first update, of falling powers, at which log p(S) is not lower, and its power."""
+def _next_point(model: AllocationModel, here: Point, power: float) -> tuple[Point | None, float]:
+    """Return the update with the largest tried power at which log p(S) does not fall, and this power."""
     up_rows, down_rows, up_columns, down_columns, _ = here.gradients
     rows, columns = _log_ratio(up_rows, down_rows), _log_ratio(up_columns, down_columns)
     while power > LEAST_POWER:
         loadings = here.loadings * np.exp(np.clip(power * rows, -LONGEST, LONGEST))
         components = here.components * np.exp(np.clip(power * columns, -LONGEST, LONGEST))
-        new = visit(model, *canonical(loadings, components))
+        new = evaluate_multipliers(model, *canonical_multipliers(loadings, components))
         if new.log_p >= here.log_p:
             return new, power
         power /= 2
@@ -152,17 +153,17 @@ def _rise(model: AllocationModel, here: Point, power: float) -> tuple[Point | No
 
 
 def _log_ratio(up: Array, down: Array) -> Array:
-    """Log ∇⁺/∇⁻; 0 where a multiplier without counts has neither."""
+    """Return log ∇⁺/∇⁻; 0 for multipliers without counts, for which both are 0."""
     ratio = np.divide(up, down, out=np.ones_like(up), where=(up > 0) & (down > 0))
     return np.log(ratio)
 
 
-def canonical(loadings: Array, components: Array) -> tuple[Array, Array]:
-    """Return multipliers of the same S whose rows sum to 1 on both sides.
+def canonical_multipliers(loadings: Array, components: Array) -> tuple[Array, Array]:
+    """Return multipliers of the same S with row sums 1 on both sides.
 
     S does not change when a row of μ, a column of ν, or a component in both is rescaled. Columns of ν are scaled to
-    the maximum 1, components to the sum 1 in ν, then rows of μ. A row, column or component of zeros becomes even; a
-    dead component keeps its zeros on one side.
+    maximum 1, then components to sum 1 in ν, then rows of μ to sum 1. A row, column or component of zeros gets equal
+    entries; an empty component keeps its zeros on one side.
     """
     peak = components.max(axis=0)
     components = np.where(peak > 0, components / np.where(peak > 0, peak, 1.0), 1.0)
@@ -172,11 +173,11 @@ def canonical(loadings: Array, components: Array) -> tuple[Array, Array]:
     return _rows_on_simplex(loadings, loadings.sum(axis=1)), components
 
 
-def modes(model: AllocationModel, totals: Totals) -> tuple[ScaledProportions, Array]:
-    """Return loadings, as proportions and scale, and components of greatest density given S ([K] 11).
+def conditional_modes(model: AllocationModel, totals: Totals) -> tuple[ScaledProportions, Array]:
+    """Return the modes of loadings, as proportions and scale, and components given S ([K] 11).
 
-    Modes where they exist, θ* ∝ α − 1 + S_ik+, β* ∝ η − 1 + S_+kj and s* = (a + N_i − 1)/(b + 1) without a negative
-    entry; in other rows those of the log (softmax) basis, which are the conditional means.
+    They are θ* ∝ α − 1 + S_ik+, β* ∝ η − 1 + S_+kj and s* = (a + N_i − 1)/(b + 1) in rows where no entry is negative.
+    Other rows get the mode in the log (softmax) basis, which is the conditional mean.
     """
     row_totals = totals.loadings.sum(axis=1, keepdims=True)
     proportions = _mode_or_mean(model.loadings_prior.proportions, totals.loadings)

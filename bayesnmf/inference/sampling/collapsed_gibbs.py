@@ -1,8 +1,8 @@
-"""Collapsed Gibbs sampling: the allocation of every single count given all others, both sides integrated out.
+"""Collapsed Gibbs sampling: draw the component of every single count given all others, with both sides integrated out.
 
-The chain is one of assignments alone; where a draw is kept, loadings and components are drawn from their
-conditionals given its totals, so that it is a draw of the same posterior as plain Gibbs has ([K] 7-9;
-mathematics.md section 4). It needs components on the simplex.
+The chain consists of assignments alone. For each kept draw, loadings and components are drawn from their conditionals
+given its totals, so the posterior is the same as that of plain Gibbs sampling ([K] 7-9; mathematics.md section 4).
+Components must be on the simplex.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
 from bayesnmf.inference.marginal.allocation_model import urn_of
-from bayesnmf.inference.sampling.gibbs import Chain, Schedule, record
+from bayesnmf.inference.sampling.gibbs import Chain, Schedule, record_chain
 from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
 from bayesnmf.kernels.cpu.urn import Tokens, assign_tokens, reassign_tokens
 
@@ -29,16 +29,16 @@ def collapsed_gibbs_chain(
 ) -> Chain:
     """Run one chain; parameters as in `bayesnmf.inference.sampling.gibbs.gibbs_chain`.
 
-    The first assignments are drawn given the factors of `state`. A sweep is serial; `threads` are those of the
-    log joint of kept draws, the only ones that have one: progress is told NaN for all others. A long sweep tells it
-    several times of the one before, so that what it raises is heard.
+    The first assignments are drawn given the factors of `state`. A sweep uses one thread; `threads` are for the log
+    joint, which is computed only for kept draws and reported as NaN for all others. During a long sweep `progress` is
+    called several times with the previous sweep, so that it can raise an exception.
     """
     matrix, (rank, m) = problem.counts.matrix, state.components.matrix.shape
     urn = urn_of(problem.loadings_prior, problem.components_prior, rank, m)  # type: ignore[arg-type]
     tokens: Tokens | None = None
     done = -1
 
-    def heed() -> None:
+    def call_progress() -> None:
         if progress is not None:
             progress(done, math.nan, state)
 
@@ -46,9 +46,9 @@ def collapsed_gibbs_chain(
         nonlocal state, tokens, done
         seed = int(rng.integers(2**63))
         if tokens is None:
-            tokens = assign_tokens(matrix, state.loadings.geometric, state.components.geometric, seed, heed)
+            tokens = assign_tokens(matrix, state.loadings.geometric, state.components.geometric, seed, call_progress)
         else:
-            reassign_tokens(matrix, tokens, urn, seed, heed)
+            reassign_tokens(matrix, tokens, urn, seed, call_progress)
         done += 1
         if not keep:
             return state, math.nan
@@ -56,4 +56,4 @@ def collapsed_gibbs_chain(
         state = update_components(problem, state, tokens.components.T)
         return state, objective(problem, state, allocate(problem, state, threads).loglik)
 
-    return record(step, schedule, progress)
+    return record_chain(step, schedule, progress)

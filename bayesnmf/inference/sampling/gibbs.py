@@ -1,7 +1,7 @@
-"""Gibbs sampling: allocations given factors, then each side given its totals.
+"""Gibbs sampling: draw allocations given both sides, then each side given its totals.
 
-S_i:j | θ, β ~ Multinomial(X_ij, φ_i:j); θ | S, β and β | S, θ from their conditionals, the second given the new
-first ([K] section 3; mathematics.md section 4). Only the totals of the allocations are kept.
+S_i:j | θ, β ~ Multinomial(X_ij, φ_i:j). Then θ is drawn from its conditional given S and β, and β given S and the new θ
+([K] section 3; mathematics.md section 4). Only the totals of the allocations are kept.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Array = NDArray[Any]
 
 
 class Schedule(NamedTuple):
-    """How many sweeps a chain runs, and what of them is kept.
+    """Number of sweeps of a chain, and draws to keep.
 
     Attributes
     ----------
     warmup, draws, thin : int
-        Warm-up sweeps, draws, sweeps for each draw.
+        Number of warm-up sweeps, of draws, and of sweeps per draw.
     every : int
-        Of the draws every so many is kept, the first one among them.
+        Distance between kept draws; the first draw is kept.
     running : Running or None
-        What takes in all draws.
+        Moments that every draw is added to.
     """
 
     warmup: int
@@ -46,17 +46,20 @@ class Schedule(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Kept draws of one chain, pairs of loadings and components, and the log joint of every draw."""
+    """Kept draws of one chain, as pairs of loadings and components, and the log joint of every draw."""
 
     draws: list[tuple[Value, Value]]
     log_joint: list[float]
     interrupted: bool
 
 
-def most_draws(lengths: list[int]) -> tuple[list[int], int]:
-    """Choose chains, of unequal length after Ctrl-C, and a length they all have, so that most draws are kept.
+def choose_chains(lengths: list[int]) -> tuple[list[int], int]:
+    """Return the chains and the common length that keep the most draws; lengths differ after Ctrl-C.
 
-    Without any draw there is nothing to return, and the KeyboardInterrupt goes on.
+    Raises
+    ------
+    KeyboardInterrupt
+        No chain has a draw.
     """
     longest = sorted(range(len(lengths)), key=lambda chain: -lengths[chain])
     kept = max(range(1, len(lengths) + 1), key=lambda chains: chains * lengths[longest[chains - 1]])
@@ -67,7 +70,7 @@ def most_draws(lengths: list[int]) -> tuple[list[int], int]:
 
 
 def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> tuple[State, float]:
-    """Draw allocations, loadings and components once; also return the log joint of the state swept from."""
+    """Draw allocations, loadings and components once; return the new state and the log joint of the old state."""
     seed = int(rng.integers(2**63))
     totals = sampled_allocations(
         problem.counts.matrix, state.loadings.geometric, state.components.geometric, seed, threads
@@ -77,14 +80,16 @@ def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int
     return update_components(problem, state, totals.components), log_joint
 
 
-def record(step: Callable[[bool], tuple[State, float]], schedule: Schedule, progress: Progress | None) -> Chain:
-    """Run a chain and keep its draws; after Ctrl-C, those there are.
+def record_chain(step: Callable[[bool], tuple[State, float]], schedule: Schedule, progress: Progress | None) -> Chain:
+    """Run a chain and return its draws; after Ctrl-C, the draws so far.
 
     Parameters
     ----------
     step : callable
-        Returns the next state and its log joint, first those of the start. Its argument says whether they are a draw.
+        Function that returns the next state and its log joint, first those of the start. Its argument is whether this
+        state is a draw.
     schedule : Schedule
+        Number of sweeps, and draws to keep.
     """
     warmup, sweeps = schedule.warmup, schedule.sweeps
     kept: list[tuple[Value, Value]] = []
@@ -119,17 +124,18 @@ def gibbs_chain(
     Parameters
     ----------
     problem : Problem
-        Both sides carried as draws from `rng`.
+        Problem with draws from `rng` as the summaries of both sides.
     state : State
-        The start, kept only if it is also a draw of the chain.
+        State to start from, which is not a draw.
     schedule : Schedule
+        Number of sweeps, and draws to keep.
     """
 
     def step(keep: bool) -> tuple[State, float]:
-        # A sweep reports the log joint of the state it leaves, so each state is returned when it is left.
+        # A sweep computes the log joint of the state before it, so each state is returned after the next sweep.
         nonlocal state
-        left = state
-        state, log_joint = sweep(problem, left, rng, threads)
-        return left, log_joint
+        before = state
+        state, log_joint = sweep(problem, before, rng, threads)
+        return before, log_joint
 
-    return record(step, schedule, progress)
+    return record_chain(step, schedule, progress)

@@ -1,7 +1,7 @@
-"""NUTS on a NumPyro program: one compiled block of steps, run by a thread for each chain.
+"""NUTS on a NumPyro program: one compiled block of steps, run on one thread per chain.
 
-NumPyro's kernel does the sampling; the loop is ours, so that warm-up and draws share one compilation, progress shows,
-and Ctrl-C keeps the draws that there are. What is compiled is kept, for later fits of the same shapes.
+NumPyro's kernel does the sampling. The loop is our own, so that warm-up and draws share one compilation, progress is
+reported, and Ctrl-C keeps the draws so far. Compiled code is cached for later fits of the same shapes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from numpyro.infer.hmc import hmc
 from numpyro.infer.util import constrain_fn, potential_energy
 
-from bayesnmf.inference.sampling.gibbs import most_draws
+from bayesnmf.inference.sampling.gibbs import choose_chains
 from bayesnmf.inference.sampling.tracing import (
     MOST_KEPT,
     Fixed,
@@ -30,16 +30,16 @@ from bayesnmf.inference.sampling.tracing import (
     split_arguments,
 )
 from bayesnmf.inference.side_by_side import side_by_side
-from bayesnmf.inference.strides import next_length, stride
+from bayesnmf.inference.strides import next_length, run_steps
 
 Array = NDArray[Any]
 Sites = dict[str, Array]
-STRIDE = 10  # steps at most before progress is told and Ctrl-C heard
+STRIDE = 10  # largest number of steps before progress is reported and Ctrl-C is noticed
 STATISTICS = ("diverging", "num_steps", "accept_prob", "energy")
 
 
 class NutsRun(NamedTuple):
-    """Draws by site, (chains, draws, …), sampler statistics likewise, and whether Ctrl-C ended it early."""
+    """Draws by site, (chains, draws, …), sampler statistics of the same shape, and whether Ctrl-C ended the run."""
 
     draws: Sites
     statistics: Sites
@@ -47,7 +47,7 @@ class NutsRun(NamedTuple):
 
 
 def unconstrain(values: Sites, on_simplex: frozenset[str]) -> dict[str, jax.Array]:
-    """Map sites (chains, …) to the real line, where NUTS moves."""
+    """Return sites (chains, …) mapped to the real line, on which NUTS works."""
     support = (numpyro.distributions.constraints.positive, numpyro.distributions.constraints.simplex)
     return {
         name: numpyro.distributions.biject_to(support[name in on_simplex]).inv(jnp.asarray(value))
@@ -63,18 +63,20 @@ def run_nuts(
     options: Any,
     progress: Callable[[int, int], None],
 ) -> NutsRun:
-    """Warm up and draw.
+    """Run warm-up and draws of all chains.
 
     Parameters
     ----------
     program : callable
-        The NumPyro program, called with `arguments`.
+        NumPyro program, called with `arguments`.
     starts : dict of array (chains, …)
-        Unconstrained.
+        Unconstrained values to start from.
+    seed : int
+        Seed of all chains.
     options : bayesnmf.NUTS
         Chains, draws, warm-up, acceptance and depth.
     progress : callable
-        Told the steps done and to do, of all chains, warm-up included.
+        Function called with the number of steps done and of all steps, for all chains and with warm-up.
     """
     steps = options.warmup + options.draws
     progress(0, steps * options.chains)
@@ -83,13 +85,13 @@ def run_nuts(
     firsts = [{name: value[c] for name, value in starts.items()} for c in range(options.chains)]
     shapes = shapes_of((keys[0], firsts[0], traced))
     schedule = (options.warmup, options.target_accept, options.max_tree_depth)
-    compiled = compiled_chain(program, fixed, shapes, schedule, jax.config.jax_enable_x64)
+    compiled = compile_chain(program, fixed, shapes, schedule, jax.config.jax_enable_x64)
     states = [compiled.init(key, first, traced) for key, first in zip(keys, firsts, strict=True)]
-    block = partial(compiled.stride, traced)
+    block = partial(compiled.run_steps, traced)
     stop = threading.Event()
     kept = run_threads(block, states, steps, stop, lambda done: progress(done, steps * options.chains))
     lengths = [min(sum(len(part["num_steps"]) for part in chain) - options.warmup, options.draws) for chain in kept]
-    chains, length = most_draws(lengths)
+    chains, length = choose_chains(lengths)
     drawn = slice(options.warmup, options.warmup + length)
     draws = {
         name: np.stack([np.concatenate([part[name] for part in kept[c]])[drawn] for c in chains])
@@ -100,17 +102,17 @@ def run_nuts(
 
 
 class _Compiled(NamedTuple):
-    """A chain's first state from its key, its start and the traced arguments; then steps from these and a state."""
+    """Compiled functions: the first state from key, start and traced arguments, and steps from these and a state."""
 
     init: Callable[[jax.Array, dict[str, jax.Array], dict[str, Any]], Any]
-    stride: Callable[[dict[str, Any], Any, Any], tuple[Any, dict[str, jax.Array]]]
+    run_steps: Callable[[dict[str, Any], Any, Any], tuple[Any, dict[str, jax.Array]]]
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def compiled_chain(
+def compile_chain(
     program: Callable[..., Any], fixed: Fixed, shapes: Any, schedule: tuple[int, float, int], _doubles: bool
 ) -> _Compiled:
-    """Compile both for arguments of the given shapes; the schedule is warm-up, acceptance and depth."""
+    """Return functions compiled for arguments of the given shapes; the schedule is warm-up, acceptance and depth."""
     warmup, target_accept, depth = schedule
 
     def potential(traced: dict[str, Any]) -> Callable[[dict[str, jax.Array]], jax.Array]:
@@ -135,7 +137,7 @@ def compiled_chain(
             sites = constrain_fn(program, (), join_arguments(traced, fixed), state.z)
             return state, {**sites, **{name: getattr(state, name) for name in STATISTICS}}
 
-        return stride(step, state, length, STRIDE)
+        return run_steps(step, state, length, STRIDE)
 
     given = placeholders(shapes)
     compiled_init = jax.jit(init).lower(*given).compile()
@@ -150,19 +152,19 @@ def run_threads(
     stop: threading.Event,
     progress: Callable[[int], None],
 ) -> list[list[Sites]]:
-    """Run every chain on a thread of its own until all steps are done, or all stop for an exception."""
+    """Run each chain on its own thread until all steps are done, or until an exception stops all chains."""
     done = [0] * len(states)
     doubles = jax.config.jax_enable_x64
 
     def run(chain: int) -> list[Sites]:
         kept: list[Sites] = []
         state, length = states[chain], 1
-        with jax.enable_x64(doubles):  # the setting belongs to a thread
+        with jax.enable_x64(doubles):  # the setting applies to one thread only
             while done[chain] < steps and not stop.is_set():
                 began = time.perf_counter()
                 length = min(length, steps - done[chain])
                 state, drawn = block(state, length)
-                kept.append({name: np.array(value[:length]) for name, value in drawn.items()})  # not all of `most`
+                kept.append({name: np.array(value[:length]) for name, value in drawn.items()})
                 done[chain] += length
                 length = next_length(length, time.perf_counter() - began, STRIDE)
                 try:

@@ -1,7 +1,7 @@
-"""Means, standard deviations, R-hat and effective sample sizes of all draws of chains, of which only some are kept.
+"""Compute means, standard deviations, R-hat and effective sample sizes of all draws, of which only some are kept.
 
-Draws are summed in batches as they come. Halves of chains, made of batches, give the split R-hat; means of batches
-give the effective sample size (batch means, which assume that draws are autocorrelated for less than a batch).
+Draws are summed in batches while the chains run. Halves of chains, made of batches, give the split R-hat. The means of
+batches give the effective sample size, if the autocorrelation of draws is shorter than a batch.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference import alignment
-from bayesnmf.priors.values import Value, split
+from bayesnmf.priors.values import Value, separate_scale
 
 Array = NDArray[Any]
-BATCHES = 20  # of each chain; an effective sample size from 4 chains is then known to about 16 %
+BATCHES = 20  # per chain; the effective sample size from 4 chains is then accurate to about 16 %
 
 
 class Entries(NamedTuple):
-    """A number for each loading (n, K), component entry (K, m) and, where there are any, scale (n,)."""
+    """One number for each loading (n, K), component entry (K, m) and, if there is a scale, each scale (n,)."""
 
     loadings: Array
     components: Array
     scale: Array | None = None
 
     def reordered(self, order: Array) -> Entries:
-        """Return the same with component `order[k]` as component k."""
+        """Return the entries with component `order[k]` as component k."""
         return self._replace(loadings=self.loadings[:, order], components=self.components[order])
 
 
 class Summary(NamedTuple):
-    """What all draws of all chains say of every entry."""
+    """Mean, standard deviation, R-hat and effective sample size of every entry, over all draws of all chains."""
 
     mean: Entries
     sd: Entries
@@ -41,8 +41,8 @@ class Summary(NamedTuple):
 
 
 def entries_of(loadings: Value, components: Array) -> Entries:
-    """Make entries of one draw."""
-    shares, scale = split(loadings)
+    """Return the entries of one draw."""
+    shares, scale = separate_scale(loadings)
     return Entries(shares, components, scale)
 
 
@@ -52,21 +52,21 @@ class Running:
     Parameters
     ----------
     draws : int
-        How many will come; fewer may.
+        Expected number of draws; there may be fewer.
     matching : bool
-        Whether to match the components of each draw to the mean of those before it, since labels may switch.
+        Whether to match the components of each draw to the mean of earlier draws, since labels may switch.
     """
 
     def __init__(self, draws: int, matching: bool) -> None:
         self.length = -(-draws // BATCHES)  # of a batch
         self.matching = matching
         self.counts: list[int] = []
-        self.sums: list[tuple[Array, ...]] = []  # of each batch
+        self.sums: list[tuple[Array, ...]] = []  # one for each batch
         self.squares: tuple[Array, ...] = ()
-        self.first: tuple[Array, ...] = ()  # sums are of differences from it, so that squares lose no digits
+        self.first: tuple[Array, ...] = ()  # subtracted from all draws, so that squares lose no digits
 
     def add(self, loadings: Value, components: Array) -> None:
-        """Take in one draw."""
+        """Add one draw to the sums."""
         drawn = entries_of(loadings, components)
         if self.matching and self.counts:
             drawn = drawn.reordered(alignment.match_components(drawn.components, self._mean_side(1)))
@@ -84,7 +84,7 @@ class Running:
         self.counts[-1] += 1
 
     def mean(self) -> Entries:
-        """Return the mean so far."""
+        """Return the mean of all draws so far."""
         return Entries(*(self._mean_side(side) for side in range(len(self.first))))
 
     def _mean_side(self, side: int) -> Array:
@@ -92,8 +92,8 @@ class Running:
         return self.first[side] + total / sum(self.counts)
 
 
-def summarise(chains: Sequence[Running], components: Array) -> Summary:
-    """Put chains together, each in the order of components that matches the given ones (K, m) best."""
+def summarise_chains(chains: Sequence[Running], components: Array) -> Summary:
+    """Return the summary of all chains, each in the order of components that best matches the given ones (K, m)."""
     means = [chain.mean() for chain in chains]
     matching = chains[0].matching
     rank = len(components)
@@ -106,12 +106,12 @@ def summarise(chains: Sequence[Running], components: Array) -> Summary:
 
 
 def _axis_order(name: str, order: Array) -> Any:
-    """Return what to index the entries of a side with."""
+    """Return the index that puts the entries of a side in the given order of components."""
     return {"loadings": (slice(None), order), "components": order, "scale": slice(None)}[name]
 
 
 class _Part:
-    """One side of one chain: counts and means of its batches, and the sum of squares about a point."""
+    """One side of one chain: numbers and sums of draws in its batches, and the sum of squares about a point."""
 
     def __init__(self, chain: Running, side: int, order: Any) -> None:
         self.counts = np.array(chain.counts)
@@ -127,18 +127,18 @@ class _Part:
         return [(int(n.sum()), np.sum(sums, axis=0) / n.sum() + self.first) for n, sums in parts if len(n)]
 
     def squares_about_halves(self) -> Array:
-        """Return the sum of squared differences of draws from the mean of their half."""
+        """Return the sum of squared differences between draws and the mean of their half."""
         return self.squares - sum(n * np.square(mean - self.first) for n, mean in self.halves())
 
     def batch_means(self) -> list[Array]:
-        """Return the means of the batches that are full."""
+        """Return the means of the full batches."""
         return [
             total / n + self.first for total, n, full in zip(self.sums, self.counts, self.full, strict=True) if full
         ]
 
 
 def _summarise_side(parts: list[_Part]) -> tuple[Array, Array, Array, Array]:
-    """Mean, sd, split R-hat and batch-means effective sample size of one side."""
+    """Return mean, sd, split R-hat and effective sample size by batch means of one side."""
     halves = [half for part in parts for half in part.halves()]
     draws = sum(n for n, _ in halves)
     mean: Array = np.asarray(sum(n * value for n, value in halves)) / draws
@@ -146,7 +146,7 @@ def _summarise_side(parts: list[_Part]) -> tuple[Array, Array, Array, Array]:
     total = inner + sum(n * np.square(value - mean) for n, value in halves)
     variance = total / max(draws - 1, 1)
     batches = [value for part in parts for value in part.batch_means()]
-    with np.errstate(invalid="ignore", divide="ignore"):  # what is constant has neither
+    with np.errstate(invalid="ignore", divide="ignore"):  # constant entries have neither R-hat nor sample size
         within = inner / (draws - len(halves))
         between = np.var([value for _, value in halves], axis=0, ddof=1) if len(halves) > 1 else np.nan
         r_hat = np.sqrt(1 - len(halves) / draws + between / within)

@@ -1,6 +1,6 @@
-"""Stochastic variational inference: Adam on a bound of a NumPyro program, the closed-form family as the guide.
+"""Stochastic variational inference: Adam on the elbo of a NumPyro program, with the closed-form family as the guide.
 
-What is compiled is kept, for later fits of the same shapes.
+Compiled code is cached for later fits of the same shapes.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpyro
 from numpy.typing import NDArray
 
 from bayesnmf.inference.sampling.tracing import MOST_KEPT, Fixed, join_arguments, shapes_of, split_arguments
-from bayesnmf.inference.strides import next_length, stride
+from bayesnmf.inference.strides import next_length, run_steps
 
 Array = NDArray[Any]
 Programs = tuple[Callable[..., Any], Callable[..., Any]]
-STRIDE = 100  # steps at most before progress is told and Ctrl-C heard
+STRIDE = 100  # largest number of steps before progress is reported and Ctrl-C is noticed
 
 
 class SviRun(NamedTuple):
-    """Parameters of q by name, an estimate of the bound at each step, and whether Ctrl-C ended it early."""
+    """Parameters of q by name, an estimate of the elbo at each step, and whether Ctrl-C ended the run."""
 
     parameters: dict[str, Array]
     bounds: Array
@@ -39,14 +39,14 @@ def run_svi(
     options: Any,
     progress: Callable[[int, float], None],
 ) -> SviRun:
-    """Fit the guide to the program (a pair), `options.max_iter` steps from the parameters `start`.
+    """Fit the guide to the program by `options.max_iter` steps from the parameters `start`.
 
-    Strides of up to 100 steps, or about a second, share one compilation. The learning rate decays to a tenth over the
-    run.
+    `programs` is the pair of program and guide. Blocks of up to 100 steps, or about a second, share one compilation.
+    The learning rate decays to a tenth over the run.
     """
     traced, fixed = split_arguments(arguments)
     schedule = (options.max_iter, options.learning_rate, options.particles)
-    run = jitted_climb(programs, fixed, shapes_of(traced), schedule, jax.config.jax_enable_x64)
+    run = build_functions(programs, fixed, shapes_of(traced), schedule, jax.config.jax_enable_x64)
     state = run.init(jax.random.key(seed), start, traced)
     bounds: list[Array] = []
     interrupted = False
@@ -55,7 +55,7 @@ def run_svi(
         while done < options.max_iter:
             began = time.perf_counter()
             length = min(length, options.max_iter - done)
-            state, losses = run.stride(state, traced, length)
+            state, losses = run.run_steps(state, traced, length)
             bounds.append(-np.asarray(losses)[:length])
             done += length
             length = next_length(length, time.perf_counter() - began, STRIDE)
@@ -69,15 +69,15 @@ def run_svi(
 
 
 class _Functions(NamedTuple):
-    """The first state; the state some steps later, and the losses; the parameters of q. The first two are jitted."""
+    """Functions for the first state, for a block of steps with its losses, and for the parameters of q."""
 
     init: Callable[[jax.Array, dict[str, Any], dict[str, Any]], Any]
-    stride: Callable[[Any, dict[str, Any], int], tuple[Any, jax.Array]]
+    run_steps: Callable[[Any, dict[str, Any], int], tuple[Any, jax.Array]]
     parameters: Callable[[Any], dict[str, Any]]
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def jitted_climb(
+def build_functions(
     programs: Programs, fixed: Fixed, _shapes: Any, schedule: tuple[int, float, int], _doubles: bool
 ) -> _Functions:
     """Return functions that compile on first use, one set for arguments of each shape."""
@@ -95,6 +95,6 @@ def jitted_climb(
 
     def steps(state: Any, traced: dict[str, Any], length: Any) -> tuple[Any, jax.Array]:
         arguments = join_arguments(traced, fixed)
-        return stride(lambda state: svi.update(state, **arguments), state, length, STRIDE)
+        return run_steps(lambda state: svi.update(state, **arguments), state, length, STRIDE)
 
     return _Functions(jax.jit(init), jax.jit(steps), svi.get_params)

@@ -1,7 +1,7 @@
-"""What a compiled run of a NumPyro program is specific to: everything but the numbers it is called with.
+"""Separate the arguments of a NumPyro program into arrays and constants of the compiled code.
 
-Counts and hyperparameters are arguments of the compiled code, so that a second fit of the same shapes compiles
-nothing. Sizes, words and flat priors, which decide what the code is, are fixed in it.
+Counts and hyperparameters are arguments of the compiled code, so that a second fit of the same shapes needs no new
+compilation. Sizes, words and flat priors determine the code, so they are constants.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-MOST_KEPT = 12  # compiled runs, of either method
+MOST_KEPT = 12  # compiled runs to cache, for each method
 Fixed = tuple[tuple[str, Any], ...]
 
 
 def split_arguments(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Fixed]:
-    """Return the arrays among a program's arguments, and the rest in a form that can be hashed."""
+    """Return the arrays among a program's arguments, and all other arguments in hashable form."""
     traced: dict[str, Any] = {}
     fixed: dict[str, Any] = {}
     for name, value in arguments.items():
@@ -32,7 +32,7 @@ def split_arguments(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Fixed
 
 
 def join_arguments(traced: Mapping[str, Any], fixed: Fixed) -> dict[str, Any]:
-    """Return a program's arguments as they were before `split_arguments`."""
+    """Return a program's arguments: the inverse of `split_arguments`."""
     joined = dict(traced)
     for name, value in fixed:
         flat = isinstance(value, tuple) and isinstance(value[0], tuple)
@@ -41,12 +41,12 @@ def join_arguments(traced: Mapping[str, Any], fixed: Fixed) -> dict[str, Any]:
 
 
 def shapes_of(values: Any) -> tuple[Hashable, Hashable]:
-    """Return the shapes and types of all arrays in a structure, and the structure, to be hashed."""
+    """Return the shapes and types of all arrays in a structure, and the structure, in hashable form."""
     leaves, structure = jax.tree.flatten(values)
     return tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves), structure
 
 
 def placeholders(shapes: tuple[Hashable, Hashable]) -> Any:
-    """Return the structure that `shapes_of` was given, with shapes in place of arrays, to compile for."""
+    """Return the structure given to `shapes_of`, with shapes in place of arrays, for compilation."""
     leaves, structure = shapes
     return jax.tree.unflatten(structure, leaves)  # type: ignore[arg-type]

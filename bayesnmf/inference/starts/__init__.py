@@ -1,1 +1,1 @@
-"""Where an ascent starts, and which of several starts goes on."""
+"""Make the starts of an ascent, and choose the start to continue from."""

@@ -1,8 +1,8 @@
-"""Exchanges of components where an ascent has all but ended: some are tried, and one that ends higher is kept.
+"""Try exchanges of components when an ascent has almost ended, and keep one that raises the objective.
 
-Two optima of the same counts mostly differ in a few components: where one has two for what needs one, the other spends
-them elsewhere. To merge the two and split another (`bayesnmf.inference.starts.split_merge`) is a shorter way to the
-higher one than to start anew.
+Two optima of the same counts mostly differ in a few components: one uses two components where one would be enough, and
+the other uses the second component elsewhere. To merge the two and split another
+(`bayesnmf.inference.starts.split_merge`) leads to the higher optimum faster than a new start.
 """
 
 from __future__ import annotations
@@ -18,62 +18,66 @@ from bayesnmf.inference.starts.racing import (
     LEAST_STARTS,
     Climb,
     Show,
-    ended,
-    go_on,
-    height,
-    interrupted,
+    as_interrupted,
+    continue_climb,
+    has_ended,
+    last_objective,
     number_of_starts,
     work_of,
 )
 from bayesnmf.inference.starts.split_merge import Exchange, Exchanges
 from bayesnmf.inference.status import INTERRUPTED
 
-ROUGH_TOL = 1e-5  # of the ascents before: what an exchange gains is mostly more than what is left to them
-GLANCE, TRIAL = 3, 15  # iterations that exchanges have; those of the second kind are the highest after the first
-FEWEST_GLANCES, FEWEST_TRIALS = 10, 3  # exchanges tried for so long, where counts are many; up to four times as many
-FEWEST = 3  # components
+ROUGH_TOL = 1e-5  # tolerance of the ascents before an exchange, which mostly gains more than they still could
+GLANCE, TRIAL = 3, 15  # iterations of each exchange in a first round, and of the best of these in a second round
+FEWEST_GLANCES, FEWEST_TRIALS = 10, 3  # exchanges in each round for large counts; up to four times as many for small
+FEWEST = 3  # smallest number of components
 Climber = Callable[[Problem, State], Climb]
 Begun = tuple[Climb, Ascent]
 
 
-def rough(schedule: Schedule) -> Schedule:
-    """Return the schedule of the ascents that exchanges come after."""
+def rough_schedule(schedule: Schedule) -> Schedule:
+    """Return the schedule of the ascents before exchanges, with a tolerance of at least `ROUGH_TOL`."""
     return replace(schedule, tol=max(schedule.tol, ROUGH_TOL))
 
 
-def exchanged(
+def exchange_components(
     climber: Climber, begun: Begun, schedule: Schedule, rng: np.random.Generator, show: Show, search: Show
 ) -> Begun:
-    """Exchange components as long as that leads higher; return what climbs on from there, and the way there.
+    """Exchange components as long as this raises the objective; return the climb from the result, and its ascent.
 
     Parameters
     ----------
     climber : callable
-        Takes a problem and a state, and returns what climbs from there.
+        Function of a problem and a state that returns a `Climb` from this state.
     begun : Climb, Ascent
-        What climbs on from where the exchanges begin, and the way there.
+        Ascent before the exchanges, and the climb that continues it.
     schedule : Schedule
-        Of the whole ascent. Iterations from an exchange that is kept count among its `max_iter`.
+        Schedule of the whole ascent. Iterations after an accepted exchange count towards its `max_iter`.
+    rng : Generator
+        Generator for the starts of splits.
     show, search : callable
-        Progress of the ascents, called with the iteration and the objective, and of the trials, called with iterations
-        done, iterations in all and the objective.
+        Functions for progress: of the ascents, called with the iteration and the objective; of the trials, called with
+        iterations done, iterations in all and the objective.
     """
     climb, best = begun
-    while len(best.state.components.geometric) >= FEWEST and not ended(best, schedule):
+    while len(best.state.components.geometric) >= FEWEST and not has_ended(best, schedule):
         try:
-            found = _higher(climber, best, schedule, rng, search)
+            found = _find_exchange(climber, best, schedule, rng, search)
         except KeyboardInterrupt:
-            return climb, interrupted(best)
+            return climb, as_interrupted(best)
         if found is None:
             break
         climb, best = found
-        if not ended(best, schedule):
-            best = go_on(climb, best, rough(schedule), show)
+        if not has_ended(best, schedule):
+            best = continue_climb(climb, best, rough_schedule(schedule), show)
     return climb, best
 
 
-def _higher(climber: Climber, best: Ascent, schedule: Schedule, rng: np.random.Generator, search: Show) -> Begun | None:
-    """Return what climbs from an exchange that leads higher, and the way there; None where none of those tried does."""
+def _find_exchange(
+    climber: Climber, best: Ascent, schedule: Schedule, rng: np.random.Generator, search: Show
+) -> Begun | None:
+    """Return the climb and the ascent after an exchange that raises the objective; None if no exchange does."""
     exchanges = Exchanges(best.problem, best.state, rng, schedule.threads)
     left = schedule.max_iter - best.status.iterations
     more = number_of_starts(work_of(best.problem.counts, len(best.state.components.geometric))) / LEAST_STARTS
@@ -93,16 +97,18 @@ def _higher(climber: Climber, best: Ascent, schedule: Schedule, rng: np.random.G
             raise KeyboardInterrupt
         return climb, found
 
-    heights = [height(tried(exchange, GLANCE)[1]) for exchange in chosen]
+    heights = [last_objective(tried(exchange, GLANCE)[1]) for exchange in chosen]
     for number in np.argsort(heights)[::-1][:trials]:
         climb, found = tried(chosen[number], TRIAL)
-        if height(found) > height(best) + ROUGH_TOL * abs(height(best)):  # what is left to `best` may be as much
-            return climb, _joined(best, found)
+        if last_objective(found) > last_objective(best) + ROUGH_TOL * abs(
+            last_objective(best)
+        ):  # what is left to `best` may be as much
+            return climb, _append_ascent(best, found)
     return None
 
 
-def _joined(best: Ascent, found: Ascent) -> Ascent:
-    """Add to an ascent the iterates of another that are above it."""
+def _append_ascent(best: Ascent, found: Ascent) -> Ascent:
+    """Return an ascent followed by those iterates of another that have a higher objective."""
     above = [number for number, value in enumerate(found.trace) if value > best.trace[-1]]
     trace = best.trace + [found.trace[number] for number in above]
     residuals = best.residuals + [found.residuals[number] for number in above if found.residuals]

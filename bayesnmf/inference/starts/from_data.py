@@ -1,8 +1,8 @@
-"""A start made from the data: the nonnegative parts of a truncated singular value decomposition.
+"""Make a start from the data: the nonnegative parts of a truncated singular value decomposition.
 
-NNDSVD (Boutsidis & Gallopoulos 2008, *SVD based initialization: a head start for nonnegative matrix factorization*)
-of the square roots of the counts, whose variance is about the same everywhere. Random vectors are iterated to the
-leading subspace (Halko, Martinsson & Tropp 2011, alg. 4.4), which cannot fail on small, empty or degenerate counts.
+This is NNDSVD (Boutsidis & Gallopoulos 2008, *SVD based initialization: a head start for nonnegative matrix
+factorization*) of the square roots of the counts, which have nearly constant variance. Subspace iteration from random
+vectors (Halko, Martinsson & Tropp 2011, alg. 4.4) cannot fail on small, empty or degenerate counts.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Dirichlet, Gamma
 
 Array = NDArray[Any]
-FLOOR = 1.0  # of a factor's mean: small values would be left only after very many updates, zeros never
+FLOOR = 1.0  # smallest entry, in factor means: small values change only after very many updates, and zeros never
 POWER_ITERATIONS, OVERSAMPLING = 4, 10
 DESCENT = 50  # iterations without priors
 
 
 def state_from_word(problem: Problem, word: str, rank: int, rng: np.random.Generator) -> State:
-    """Make the start that a word stands for: "svd", "descent" or "random"."""
+    """Return the start with this name: "svd", "descent" or "random"."""
     if word == "descent":
         return flattened_state(problem, rank, rng, "svd", DESCENT, None)
     return data_state(problem, rank, rng) if word == "svd" else random_state(problem, rank, rng)
 
 
 def data_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
-    """Carry the conditionals given the allocations at the NNDSVD factors, whatever the priors and summaries.
+    """Return the state of the conditionals given the allocations at the NNDSVD factors.
 
-    Components beyond the rank of the counts are random.
+    Priors and summaries do not affect these factors. Components beyond the rank of the counts are random.
     """
     counts = problem.counts
     loadings, components = positive_factors(counts.matrix.astype(np.float64).sqrt(), rank, rng)
@@ -51,21 +51,23 @@ def data_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
 def flattened_state(
     problem: Problem, rank: int, rng: np.random.Generator, word: str, iterations: int, threads: int | None
 ) -> State:
-    """Carry the conditionals given the allocations at factors that were fitted without priors for some iterations.
+    """Return the state of the conditionals given the allocations at factors from a short descent without priors.
 
-    Where concentrations are small, each row soon keeps to the components that it has taken, and these are still poor.
-    Coordinate descent on the likelihood alone ([C] alg. 1) makes better ones first.
+    With small concentrations, each row soon keeps its first components, and these are still poor. Coordinate descent on
+    the likelihood alone ([C] alg. 1) first finds better components.
 
     Parameters
     ----------
     word : {"svd", "random"}
-        Where the descent starts.
+        Start of the descent.
+    iterations : int
+        Number of iterations of the descent.
     """
     flat = flat_problem(problem.counts)
     begin = data_state if word == "svd" else random_state
     schedule = Schedule("alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=iterations, threads=threads)
-    fitted = led_up(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"))
-    return at_factors(problem, fitted, threads)
+    fitted = state_after_steps(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"))
+    return state_at_factors(problem, fitted, threads)
 
 
 def flat_problem(counts: Counts) -> Problem:
@@ -73,20 +75,20 @@ def flat_problem(counts: Counts) -> Problem:
     return Problem(counts, Gamma(1.0, 0.0), Dirichlet(1.0), Mode(), Mode(estimated=True))
 
 
-def at_factors(problem: Problem, fitted: State, threads: int | None) -> State:
-    """Carry the conditionals given the allocations at the state of another problem of the same counts."""
+def state_at_factors(problem: Problem, fitted: State, threads: int | None) -> State:
+    """Return the state of the conditionals given the allocations at the state of another problem of the same counts."""
     factors = fitted.loadings.geometric, fitted.components.geometric
     totals = expected_allocations(problem.counts.matrix, *factors, threads=threads)
     return state_from_totals(problem, totals.loadings, totals.components)
 
 
-def led_up(problem: Problem, state: State, schedule: Schedule, steps: Steps) -> State:
-    """Return where some iterations lead on the way to a start.
+def state_after_steps(problem: Problem, state: State, schedule: Schedule, steps: Steps) -> State:
+    """Return the state after the iterations that prepare a start.
 
     Raises
     ------
     KeyboardInterrupt
-        Ctrl-C was pressed: a start that is half made is nothing to keep.
+        Ctrl-C was pressed; an unfinished start is not kept.
     """
     ascent = ascend(problem, state, schedule, steps)
     if ascent.status.reason == INTERRUPTED:
@@ -95,7 +97,7 @@ def led_up(problem: Problem, state: State, schedule: Schedule, steps: Steps) -> 
 
 
 def positive_factors(matrix: csr_array, rank: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return loadings (n, K) and components (K, m), everywhere positive, whose product is near a nonnegative matrix."""
+    """Return positive loadings (n, K) and components (K, m) with a product near a nonnegative matrix."""
     left, singular, right = truncated_svd(matrix, rank, rng)
     n, m = matrix.shape
     level = np.sqrt(matrix.mean() / rank) or 1.0
@@ -114,7 +116,7 @@ def positive_factors(matrix: csr_array, rank: int, rng: np.random.Generator) -> 
 
 
 def truncated_svd(matrix: csr_array, rank: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Return the leading `rank` singular triplets, or as many as there are: (n, r), (r,), (r, m)."""
+    """Return the leading `rank` singular triplets, or all if there are fewer: (n, r), (r,), (r, m)."""
     n, m = matrix.shape
     transposed = matrix.T.tocsr()
     basis = rng.standard_normal((m, min(rank + OVERSAMPLING, n, m)))

@@ -1,8 +1,8 @@
-"""A short race of a few starts, of which the best goes on.
+"""Run a short race of a few starts, and continue from the best.
 
-One start leads to one local optimum of several, and after some iterations the start that is ahead is mostly one that
-would end high (`benchmarks/defaults.md`). Where an iteration is cheap there are more starts and a longer race; on large
-counts the race is short beside the fit that follows. No more than one other state is held in memory.
+Each start leads to one of several local optima, and the start that leads after some iterations mostly ends high too
+(`benchmarks/defaults.md`). If an iteration is cheap there are more starts and a longer race; on large counts the race
+is short compared with the fit that follows. Apart from the current state, only the best one is kept in memory.
 """
 
 from __future__ import annotations
@@ -19,77 +19,79 @@ from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER
 from bayesnmf.options.algorithms import ALGORITHMS
 
 MOST_STARTS, LEAST_STARTS = 16, 4
-LEAST_STEPS, MOST_STEPS = 50, 200  # allocation steps, or their worth, that every start has
-RACE_WORK = 2.5e9  # `work_of` times allocation steps, of all starts together: about a second on two cores
-PARAMETER_WORK = 20  # an update of a parameter, in nonzeros of an allocation step
-# In labels of progress on the way to a start, whose values are no objectives of the fit.
+LEAST_STEPS, MOST_STEPS = 50, 200  # limits of the work for each start, in allocation steps
+RACE_WORK = 2.5e9  # `work_of` times allocation steps, for all starts together: about a second on two cores
+PARAMETER_WORK = 20  # cost of an update of one parameter, in nonzeros of an allocation step
+# Label of progress while a start is prepared, when the values are not objectives of the fit.
 LEADING_UP = "log-likelihood on the way to start"
 Show = Callable[..., None]
 Climb = Callable[[Schedule, Show], Ascent]
 
 
 def work_of(counts: Counts, rank: int) -> int:
-    """Return what an allocation step and an update of both sides cost, in multiply-adds."""
+    """Return the cost of an allocation step and an update of both sides, in multiply-adds."""
     return (counts.nnz + PARAMETER_WORK * sum(counts.shape)) * rank
 
 
 def number_of_starts(work: int) -> int:
-    """Return how many starts race: fewer where an iteration takes long."""
+    """Return the number of starts that race; there are fewer if an iteration is expensive."""
     return int(np.clip(RACE_WORK / (2 * LEAST_STEPS * work), LEAST_STARTS, MOST_STARTS))
 
 
 def length_of_race(work: int, algorithm: str) -> int:
-    """Return how many iterations each start has in the race."""
+    """Return the number of iterations of each start in the race."""
     steps = RACE_WORK / (number_of_starts(work) * work)
     return int(np.clip(steps, LEAST_STEPS, MOST_STEPS)) // ALGORITHMS[algorithm].allocation_steps
 
 
 def race(starts: Sequence[Callable[[], Climb]], length: int, schedule: Schedule, show: Show) -> tuple[Climb, Ascent]:
-    """Climb for a few iterations from every start; return what climbs on from where the highest ended, and its ascent.
+    """Run a few iterations from every start; return the climb and the ascent with the highest objective.
 
     Parameters
     ----------
     starts : list of callables
-        Each makes a start and returns a `Climb` from it: called with a schedule it returns the ascent, and called
-        again it goes on from where that ended.
+        Functions that make a start and return a `Climb` from it. A climb, called with a schedule, returns the ascent;
+        a second call continues from its end.
     length : int
-        Iterations that each start has.
+        Number of iterations from each start.
     schedule : Schedule
-        Of the whole ascent.
+        Schedule of the whole ascent.
     show : callable
-        Progress: called with iterations done, iterations in all and the objective.
+        Function for progress, called with iterations done, iterations in all and the objective.
     """
     length = min(length, schedule.max_iter)
     ahead: tuple[Climb, Ascent] | None = None
     for number, start in enumerate(starts):
         try:
             climb = start()
-        except KeyboardInterrupt:  # while it was made
+        except KeyboardInterrupt:  # while the start was made
             if ahead is None:
                 raise
-            return ahead[0], interrupted(ahead[1])
+            return ahead[0], as_interrupted(ahead[1])
         found = climb(
             replace(schedule, max_iter=length),
             lambda done, value, *_, number=number: show(number * length + done, len(starts) * length, value),
         )
-        left = found.status.reason == INTERRUPTED
-        if ahead is None or height(found) > height(ahead[1]):
+        stopped = found.status.reason == INTERRUPTED
+        if ahead is None or last_objective(found) > last_objective(ahead[1]):
             ahead = climb, found
-        if left:
-            return ahead[0], interrupted(ahead[1])
-        del climb, found  # of several states only the best is held
+        if stopped:
+            return ahead[0], as_interrupted(ahead[1])
+        del climb, found  # keeps only the best state in memory
     assert ahead is not None
     return ahead
 
 
-def climbing(ascent: Callable[[Problem, list[State], Schedule, Show], Ascent], problem: Problem, state: State) -> Climb:
-    """Return what climbs from a state and, called again, goes on from where it ended.
+def make_climb(
+    ascent: Callable[[Problem, list[State], Schedule, Show], Ascent], problem: Problem, state: State
+) -> Climb:
+    """Return a function that runs an ascent from a state and, if called again, continues from its end.
 
     Parameters
     ----------
     ascent : callable
-        Takes the state out of its list, so that nobody else holds it: a state is as large as the factors, and lives as
-        long as anything refers to it.
+        Function that runs the ascent. It takes the state out of a list, so that no other reference keeps the state in
+        memory: a state is as large as the factors.
     """
     now, held = [problem], [state]
 
@@ -101,17 +103,17 @@ def climbing(ascent: Callable[[Problem, list[State], Schedule, Show], Ascent], p
     return climb
 
 
-def go_on(climb: Climb, sofar: Ascent, schedule: Schedule, show: Show) -> Ascent:
-    """Climb on until `schedule` ends it; iterations so far count among its `max_iter`.
+def continue_climb(climb: Climb, sofar: Ascent, schedule: Schedule, show: Show) -> Ascent:
+    """Continue an ascent until `schedule` ends it; earlier iterations count towards its `max_iter`.
 
     Parameters
     ----------
     show : callable
-        Progress: called with the iteration and the objective.
+        Function for progress, called with the iteration and the objective.
     """
     done = sofar.status.iterations
     trace, residuals = sofar.trace, sofar.residuals
-    del sofar  # its state lives on in `climb` alone, which lets go of it
+    del sofar  # now only `climb` refers to its state, and can free it
     last = climb(replace(schedule, max_iter=schedule.max_iter - done), lambda more, value, *_: show(done + more, value))
     return last._replace(
         trace=trace + last.trace[1:],
@@ -120,17 +122,17 @@ def go_on(climb: Climb, sofar: Ascent, schedule: Schedule, show: Show) -> Ascent
     )
 
 
-def ended(ascent: Ascent, schedule: Schedule) -> bool:
-    """Whether nothing is left to be done: iterations are used up, or Ctrl-C or bad numbers ended them."""
-    bad = ascent.status.reason in (INTERRUPTED, NOT_A_NUMBER) or height(ascent) == -np.inf
+def has_ended(ascent: Ascent, schedule: Schedule) -> bool:
+    """Return whether an ascent cannot continue: iterations used up, Ctrl-C, or an objective that is not finite."""
+    bad = ascent.status.reason in (INTERRUPTED, NOT_A_NUMBER) or last_objective(ascent) == -np.inf
     return bad or ascent.status.iterations >= schedule.max_iter
 
 
-def interrupted(ascent: Ascent) -> Ascent:
-    """Return an ascent that Ctrl-C ended."""
+def as_interrupted(ascent: Ascent) -> Ascent:
+    """Return an ascent with the status of an interrupt by Ctrl-C."""
     return ascent._replace(status=ascent.status._replace(converged=False, reason=INTERRUPTED))
 
 
-def height(ascent: Ascent) -> float:
-    """Return the objective that an ascent has reached, −inf where it is not a number."""
+def last_objective(ascent: Ascent) -> float:
+    """Return the last objective of an ascent, or −inf if it is NaN."""
     return ascent.trace[-1] if ascent.trace and not np.isnan(ascent.trace[-1]) else -np.inf

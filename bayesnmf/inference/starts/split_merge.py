@@ -1,9 +1,9 @@
-"""Exchanges of components: two that share their counts become one, and one that two would fit better becomes two.
+"""Exchanges of components: merge two similar components, and split one that two components would fit better.
 
-An ascent ends at a local optimum, where often two components share what one could explain, and one has to explain what
-needs two. Ueda, Nakano, Ghahramani & Hinton 2000, *SMEM algorithm for mixture models*, leave mixtures' optima that way.
-Here both are judged by the likelihood alone, with each count shared out as it is: what is proposed is tried by some
-iterations on the objective itself.
+At a local optimum, often two components share the counts that one could explain, and another explains counts that need
+two. Ueda, Nakano, Ghahramani & Hinton 2000, *SMEM algorithm for mixture models*, leave local optima of mixtures in this
+way. Here exchanges are proposed by the likelihood alone, at the current allocations, and then tried by some iterations
+on the objective itself.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from bayesnmf.inference.ascent.coordinate_ascent import Schedule
 from bayesnmf.inference.ascent.poisson_regression import regression_steps
 from bayesnmf.inference.ascent.settled_loadings import row_blocks_of
 from bayesnmf.inference.sides import Problem, State, objective
-from bayesnmf.inference.starts.from_data import data_state, flat_problem, led_up
+from bayesnmf.inference.starts.from_data import data_state, flat_problem, state_after_steps
 from bayesnmf.inference.starts.states import state_from_totals
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.decomposition import cell_allocations
 from bayesnmf.options.algorithms import ALGORITHMS
 
 Array = NDArray[Any]
-LEAST_SHARE = 0.1  # of a count that a component must have for its split to heed the count
+LEAST_SHARE = 0.1  # smallest share of a count in a component for which its split uses the count
 SPLIT_ITERATIONS = 5
-CELLS = 2**22  # counts × components that are shared out at once
-PAIRS_FOR_EACH = 10  # of the exchanges asked for
-PAIR_WORK = 2e7  # nonzeros × pairs of components that the loss by merging is estimated from
+CELLS = 2**22  # counts × components that are allocated at once
+PAIRS_FOR_EACH = 10  # pairs of components to consider per requested exchange
+PAIR_WORK = 2e7  # nonzeros × pairs of components in the estimate of the losses by merging
 
 
 class Exchange(NamedTuple):
-    """What to merge and what to split, and an estimate of what that gains, in nats."""
+    """Components to merge and to split, with an estimate of the gain, in nats."""
 
     gain: float
     merged: tuple[int, int]
@@ -45,32 +45,33 @@ class Exchange(NamedTuple):
 
 
 class Exchanges:
-    """All exchanges of components at a state, and the states that they lead to.
+    """All exchanges of components at a state, and the states after them.
 
     Parameters
     ----------
     problem : Problem
     state : State
-        Of at least three components.
+        State with at least three components.
     rng : Generator
-        Of the starts of splits.
+        Generator for the starts of splits.
     threads : int or None
+        Number of row blocks processed at once.
     """
 
     def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
         self.problem = problem
         self.totals = allocate(problem, state, threads)
         self.losses = _merge_losses(problem.counts, state, self.totals, rng)
-        self.splits = [_split(part, rng, threads) for part in _parts(problem.counts, state)]
+        self.splits = [_split_component(part, rng, threads) for part in _counts_of_components(problem.counts, state)]
 
     def best(self, number: int) -> list[Exchange]:
-        """Return so many exchanges, the best first, of the pairs of components that lose least by merging."""
+        """Return at most `number` exchanges, the best first, among the pairs that lose least by merging."""
         first, second = np.triu_indices(len(self.splits), 1)
         pairs = np.argsort(self.losses[first, second])[: PAIRS_FOR_EACH * number]
         a, b = first[pairs], second[pairs]
         gains = np.array([gain for gain, _ in self.splits]) - self.losses[a, b][:, None]
         places = np.arange(len(a))
-        gains[places, a] = gains[places, b] = -np.inf  # what is merged is not split
+        gains[places, a] = gains[places, b] = -np.inf  # a merged component is not split
         flat = np.argsort(gains, axis=None)[::-1][:number]
         found = [(pair, split) for pair, split in zip(*np.unravel_index(flat, gains.shape), strict=True)]
         return [
@@ -80,7 +81,7 @@ class Exchanges:
         ]
 
     def state_after(self, exchange: Exchange) -> State:
-        """Return the state whose totals are those of merged and of split components."""
+        """Return the state of the conditionals given the totals after an exchange."""
         loadings, components = (np.array(each) for each in (self.totals.loadings, self.totals.components))
         a, b = exchange.merged
         _, shares = self.splits[exchange.split]
@@ -92,45 +93,45 @@ class Exchanges:
 
 
 class Shares(NamedTuple):
-    """Of a split component's counts, those that the first part gets: of each row and of each feature."""
+    """Shares of a split component's counts in the first part, for each row and for each feature."""
 
     loadings: Array
     components: Array
 
 
-def _rank_one(of_rows: Array, of_features: Array) -> float:
-    """Σ S log(R C / T) of totals, what a component adds to the log-likelihood of counts that are its own."""
+def _rank_one_loglik(of_rows: Array, of_features: Array) -> float:
+    """Return Σ S log(R C / T) for the totals of a component: its term of the log-likelihood of its own counts."""
     total = of_rows.sum()
     return float(xlogy(of_rows, of_rows).sum() + xlogy(of_features, of_features).sum() - xlogy(total, total))
 
 
 def _merge_losses(counts: Counts, state: State, totals: Totals, rng: np.random.Generator) -> Array:
-    """Return what the bound of the log-likelihood loses where two components become one, (K, K) above the diagonal."""
+    """Return the loss of the log-likelihood bound when two components merge, (K, K), above the diagonal."""
     A, B = np.asarray(totals.loadings.T, np.float64), np.asarray(totals.components, np.float64)
     rank = len(A)
-    sample = _sample(counts, int(PAIR_WORK / rank**2), rng)
+    sample = _sample_rows(counts, int(PAIR_WORK / rank**2), rng)
     cells = cell_allocations(counts.matrix[sample], state.loadings.geometric[sample], state.components.geometric)
     scale = counts.total / max(cells.sum(), 1e-300)
     apart = xlogy(cells, cells).sum(axis=0)
-    own = np.array([_rank_one(*each) for each in zip(A, B, strict=True)])
+    own = np.array([_rank_one_loglik(*each) for each in zip(A, B, strict=True)])
     losses = np.full((rank, rank), np.inf)
     for a in range(rank - 1):
         both = cells[:, a, None] + cells[:, a + 1 :]
         entropy = scale * (xlogy(both, both).sum(axis=0) - apart[a] - apart[a + 1 :])
-        together = np.array([_rank_one(A[a] + A[b], B[a] + B[b]) for b in range(a + 1, rank)])
+        together = np.array([_rank_one_loglik(A[a] + A[b], B[a] + B[b]) for b in range(a + 1, rank)])
         losses[a, a + 1 :] = own[a] + own[a + 1 :] + entropy - together
     return losses
 
 
-def _sample(counts: Counts, nonzeros: int, rng: np.random.Generator) -> Array:
-    """Return rows, in order, that together have about so many nonzeros."""
+def _sample_rows(counts: Counts, nonzeros: int, rng: np.random.Generator) -> Array:
+    """Return random rows, in order, that together have about `nonzeros` nonzeros."""
     order = rng.permutation(counts.shape[0])
     upto = np.searchsorted(np.cumsum(np.diff(counts.matrix.indptr)[order]), nonzeros) + 1
     return np.sort(order[:upto])
 
 
-def _parts(counts: Counts, state: State) -> list[Counts]:
-    """Return the counts of each component, without those that it has but a small share of."""
+def _counts_of_components(counts: Counts, state: State) -> list[Counts]:
+    """Return the counts of each component, without counts in which its share is below `LEAST_SHARE`."""
     rank = len(state.components.geometric)
     found: list[list[csr_array]] = [[] for _ in range(rank)]
     for block, part in row_blocks_of(counts, max(CELLS // rank, 1)):
@@ -138,30 +139,32 @@ def _parts(counts: Counts, state: State) -> list[Counts]:
         rows = np.repeat(np.arange(part.shape[0]), np.diff(part.matrix.indptr))
         kept = cells >= LEAST_SHARE * part.matrix.data[:, None]
         for k in range(rank):
-            held = kept[:, k]
-            indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[held], minlength=part.shape[0]))])
-            arrays = (cells[held, k], part.matrix.indices[held], indptr)
+            chosen = kept[:, k]
+            indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[chosen], minlength=part.shape[0]))])
+            arrays = (cells[chosen, k], part.matrix.indices[chosen], indptr)
             found[k].append(csr_array(arrays, shape=part.shape))
     return [counts.with_matrix(csr_array(vstack(blocks, format="csr"))) for blocks in found]
 
 
-def _split(part: Counts, rng: np.random.Generator, threads: int | None) -> tuple[float, Shares]:
-    """Fit two components to the counts of one; return what they gain over one, and the shares of the first."""
+def _split_component(part: Counts, rng: np.random.Generator, threads: int | None) -> tuple[float, Shares]:
+    """Fit two components to the counts of one; return the gain over one component, and the shares of the first."""
     n, m = part.shape
     if not part.nnz:
         return 0.0, Shares(np.full(n, 0.5), np.full(m, 0.5))
-    problem = replace(flat_problem(part), constant=False)  # it is the same for one component and for two
+    problem = replace(flat_problem(part), constant=False)  # the constant is the same for one component and for two
     schedule = Schedule(
         "alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=SPLIT_ITERATIONS, tol=0, threads=threads
     )
-    fitted = led_up(problem, data_state(problem, 2, rng), schedule, regression_steps(problem, schedule, "scd"))
+    fitted = state_after_steps(
+        problem, data_state(problem, 2, rng), schedule, regression_steps(problem, schedule, "scd")
+    )
     totals = allocate(problem, fitted, threads)
-    one = _rank_one(part.row_totals, part.feature_totals) - part.total
+    one = _rank_one_loglik(part.row_totals, part.feature_totals) - part.total
     two = objective(problem, fitted, totals.loglik)
-    return two - one, Shares(_share(totals.loadings.T), _share(totals.components))
+    return two - one, Shares(_first_share(totals.loadings.T), _first_share(totals.components))
 
 
-def _share(totals: Array) -> Array:
-    """The first of two rows of totals as a share of both; a half where both are 0."""
+def _first_share(totals: Array) -> Array:
+    """Return the first of two rows of totals as a share of both; 0.5 where both are 0."""
     both = totals.sum(axis=0)
     return np.divide(totals[0], both, out=np.full_like(both, 0.5), where=both > 0)

@@ -1,4 +1,4 @@
-"""States to start from: random totals, given factors, or given distributions."""
+"""Make states to start from: from random totals, given factors or given distributions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from bayesnmf.inference.sides import MeanField, Problem, Side, State, update_components, update_loadings
 from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.priors import Distribution, ScaledProportions, matrix
-from bayesnmf.priors.values import split_scale
+from bayesnmf.priors.values import as_scaled_proportions
 
 Array = NDArray[Any]
 Given = Array | ScaledProportions | Distribution
 
 
 def random_state(problem: Problem, rank: int, rng: np.random.Generator, concentration: float = 1.0) -> State:
-    """Carry conditionals given random totals: each row's (each feature's) counts shared out by Dirichlet draws."""
+    """Return the state of the conditionals given random totals: counts of rows and features times Dirichlet draws."""
     counts, dtype = problem.counts, problem.counts.dtype
     loadings_total, components_total = (
         shared_out(totals, np.full(rank, concentration), rng).astype(dtype, copy=False)
@@ -34,9 +34,9 @@ def shared_out(totals: Array, concentration: Array, rng: np.random.Generator) ->
 
 
 def state_from_totals(problem: Problem, loadings_total: Array, components_total: Array) -> State:
-    """Carry the conditionals given totals (n, K) and (K, m), with the components' sums at 1 for the exposure.
+    """Return the state of the conditionals given totals (n, K) and (K, m).
 
-    The totals may be overwritten.
+    The exposure of the loadings is that of components with sum 1. The totals may be overwritten.
     """
     one = np.ones((1, 1), dtype=loadings_total.dtype)
     loadings = problem.loadings_summary.carry(problem.loadings_prior, loadings_total, one, None, reuse=True)
@@ -48,10 +48,10 @@ def state_from_totals(problem: Problem, loadings_total: Array, components_total:
 
 
 def given_state(problem: Problem, loadings: Given, components: Given) -> State:
-    """Carry given factors or distributions.
+    """Return the state with given factors or distributions.
 
-    A mean field cannot carry a bare factor: its q is then the conditional given the expected allocations and the
-    exposures at it, the components' at the new q of the loadings.
+    A mean field needs a distribution. For a given factor, q is therefore the conditional given the expected allocations
+    and the exposure at the given factors; the exposure of the components is computed at the new q of the loadings.
     """
     sides = (
         _given_side(problem, "loadings", loadings),
@@ -80,7 +80,7 @@ def _given_side(problem: Problem, name: str, given: Given) -> Side:
     if isinstance(given, Distribution):
         return summary.of(prior, given.mapped(lambda value: value.astype(dtype, copy=False)))
     if prior.support == "scaled simplex" and not isinstance(given, ScaledProportions):
-        given = split_scale(given)
+        given = as_scaled_proportions(given)
     if isinstance(given, ScaledProportions):
         given = ScaledProportions(given.proportions.astype(dtype), given.scale.astype(dtype))
     else:
