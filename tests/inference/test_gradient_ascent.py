@@ -52,9 +52,9 @@ def test_the_gradient_is_that_of_finite_differences(entry, free):
     logs += 0.3 * np.random.default_rng(4).normal(size=logs.shape)  # off the conditionals, where half of it is 0
 
     def bound(at):
-        return visit(problem, state_of_logs(problem, state, at), 1).value
+        return evaluate_state(problem, state_of_logs(problem, state, at), 1).value
 
-    found = gradient_of_logs(visit(problem, state_of_logs(problem, state, logs), 1))
+    found = gradient_of_logs(evaluate_state(problem, state_of_logs(problem, state, logs), 1))
     step = 1e-5
     expected = np.array([(bound(logs + step * e) - bound(logs - step * e)) / (2 * step) for e in np.eye(len(logs))])
     # Differences lose 1e-16 · 1e3 nats / step = 1e-8, and the third derivative times step², 1e-10 of some tens.
