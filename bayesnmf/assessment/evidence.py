@@ -26,7 +26,13 @@ from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.options import VI
 from bayesnmf.priors import Dirichlet, Distribution, Priors
-from bayesnmf.priors.checks import check_broadcast, check_family, check_integrates_out, check_proper_loadings
+from bayesnmf.priors.checks import (
+    check_broadcast,
+    check_family,
+    check_has_part,
+    check_integrates_out,
+    check_proper_loadings,
+)
 from bayesnmf.priors.specification import MODELS
 
 MOST_ALLOCATIONS = 100_000
@@ -230,6 +236,8 @@ def _checked_sides(loadings: Any, components: Any, what: str) -> tuple[Distribut
     """Return both priors; refuse those that do not integrate out."""
     check_integrates_out(components, what, "bound it with elbo_marginal of a fit by method='vi'")
     check_proper_loadings(loadings, what)
+    for side, prior in (("loadings", loadings), ("components", components)):
+        check_has_part(prior, side, "marginal", what, "elbo_marginal of a fit by method='vi'")
     return loadings, components
 
 
@@ -278,8 +286,8 @@ def log_p_allocation(allocations: ArrayLike, loadings: Distribution, components:
     """
     S = check_allocation(allocations)
     n, rank, m = S.shape
-    Priors(loadings, components)  # checks their parameters
-    _checked_sides(loadings, components, "log_p_allocation")
+    priors = Priors(loadings, components)
+    sides: Any = _checked_sides(priors.loadings, priors.components, "log_p_allocation")
     check_broadcast(loadings, "loadings", (n, rank))
     check_broadcast(components, "components", (rank, m))
-    return allocation_model.log_p_allocation(S, loadings, components)
+    return allocation_model.log_p_allocation(S, *sides)

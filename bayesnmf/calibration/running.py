@@ -120,7 +120,7 @@ def _check(study: Study) -> Study:
     draws = check_count(study.draws, "draws")
     options: Any = defaults(study.method, draws) if study.options is None else study.options
     check_options(options, study.method, METHODS[study.method].options)
-    if isinstance(options, Gibbs | NUTS):
+    if METHODS[study.method].posterior == "draws":
         check_enough_draws(draws, options.chains, options.draws)
     totals = TOTALS if study.totals is None and study.priors.loadings is None else study.totals
     first = simulate(study.model, study.size, study.rank, priors=study.priors, totals=totals)
@@ -143,11 +143,13 @@ def _check(study: Study) -> Study:
 
 def defaults(method: str, draws: int) -> Options:
     """Return the options with which a method is fitted by default."""
-    if method == "gibbs":
-        return Gibbs(start="random", chains=1, warmup=400, draws=draws, thin=20, threads=1)
-    if method == "nuts":
-        return NUTS(start="random", chains=1, warmup=300, draws=4 * draws)
-    return VI(start="svd", threads=1) if method == "vi" else SVI(max_iter=1000)
+    chosen: dict[str, Options] = {
+        "gibbs": Gibbs(start="random", chains=1, warmup=400, draws=draws, thin=20, threads=1),
+        "nuts": NUTS(start="random", chains=1, warmup=300, draws=4 * draws),
+        "vi": VI(start="svd", threads=1),
+        "svi": SVI(max_iter=1000),
+    }
+    return chosen.get(method) or METHODS[method].options()
 
 
 def _run(study: Study, simulations: int, seed: int, report: ProgressReport) -> Calibration:

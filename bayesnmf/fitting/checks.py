@@ -52,7 +52,9 @@ def check_families(options: Any, method: str, natural: bool) -> None:
     if getattr(options, "collapsed", False):
         asked.append(("marginal", "collapsed Gibbs", "Gibbs(collapsed=False)"))
     if method == "map" and not natural:
-        asked.append(("log_basis", "the mode in the log basis", "basis='natural'"))
+        sides = (options.priors.loadings, options.priors.components)
+        bounded = all(prior == PARAMETER or prior.smallest_shape >= 1 for prior in sides)
+        asked.append(("log_basis", "the mode in the log basis", "basis='natural'" if bounded else "method='vi'"))
     for part, what, cure in asked:
         check_has_part(options.priors.loadings, "loadings", part, what, cure)
         check_has_part(options.priors.components, "components", part, what, cure)
@@ -72,7 +74,7 @@ def check_learnable(learn: Any, loadings: Any, components: Any) -> None:
 
 
 def _check_groups(side: str, prior: Any) -> None:
-    shapes = {name: np.shape(value) for name, value in vars(prior).items()}
+    shapes = {name: np.shape(value) for name, value in prior.parameters.items()}
     pair = [shapes[name] for name in ("shape", "rate") if name in shapes]
     if len(set(pair)) > 1:
         raise ValueError(

@@ -63,7 +63,7 @@ def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generato
 
 def with_own_start(options: Options) -> Options:
     """Replace a fit that is given as start by what is taken of it: a fit that holds another would hold all before."""
-    start = options.start
+    start = getattr(options, "start", None)
     if not isinstance(start, FitRecord):
         return options
     if isinstance(options, BLD) and start.multipliers is not None:

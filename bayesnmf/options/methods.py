@@ -42,6 +42,8 @@ class Method:
         Whether the components may be "parameter", without a prior.
     needs : tuple of str
         Optional parts that the families of both priors must have (`bayesnmf.priors.distribution.OPTIONAL`).
+    objective_of_rows : str
+        Name of the objective of fits of new rows by `transform`, if it is another.
     """
 
     options: type[Any]
@@ -55,6 +57,7 @@ class Method:
     whole_counts: bool = False
     takes_parameter: bool = False
     needs: tuple[str, ...] = ()
+    objective_of_rows: str = ""
 
     def run(self, job: Any) -> Any:
         """Run a job and return the record of its fit."""
@@ -89,6 +92,8 @@ METHODS: dict[str, Method] = {
         "raise max_iter or tol",
         5,
         models=("dirichlet_gamma",),
+        needs=("marginal",),
+        objective_of_rows="log joint",
     ),
 }
 

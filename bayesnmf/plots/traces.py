@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from bayesnmf.fitting.fit import Fit
-from bayesnmf.options import BLD, MAP, METHODS, SVI, methods_with
+from bayesnmf.options import MAP, METHODS, methods_with
 from bayesnmf.options.defaults import uses_natural_basis
 from bayesnmf.plots.checks import check_any_objective, check_fits
 from bayesnmf.plots.style import SMALL, Look, hide_frame, looks_of_fits, make_panels
@@ -74,15 +74,11 @@ def by_kind(fits: Mapping[str, Fit], methods: tuple[str, ...]) -> dict[str, list
 
 
 def kind_of_objective(fit: Fit) -> str:
-    """Return a name for the objective of a fit by map, bld, vi or svi, and its model."""
+    """Return a name for the objective of a fit, and its model."""
+    basis = ""
     if isinstance(fit.options, MAP):
-        basis = "natural" if uses_natural_basis(fit.options) else "log"
-        return f"log joint, {basis} basis\n{fit.model}"
-    if isinstance(fit.options, BLD):
-        return f"{'log joint' if fit.multipliers is None else 'log p(S)'}\n{fit.model}"
-    if isinstance(fit.options, SVI):
-        return f"elbo_{fit.options.bound}, estimated\n{fit.model}"
-    return f"elbo_augmented\n{fit.model}"
+        basis = f", {'natural' if uses_natural_basis(fit.options) else 'log'} basis"
+    return f"{fit.objective.rstrip(',')}{basis}\n{fit.model}"
 
 
 def gap_to_best(trace: Array) -> Array:

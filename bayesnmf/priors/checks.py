@@ -44,7 +44,7 @@ def same_prior(one: Any, other: Any) -> bool:
     """Return whether two priors of one side are equal."""
     if type(one) is not type(other) or isinstance(one, str):
         return type(one) is type(other) and bool(one == other)
-    return all(np.array_equal(value, getattr(other, name)) for name, value in vars(one).items())
+    return all(np.array_equal(value, getattr(other, name)) for name, value in one.parameters.items())
 
 
 def same_priors(one: Any, other: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import polygamma
+from scipy.special import gammaln, polygamma
 
 from bayesnmf.priors.arrays import (
     add_to_total,
@@ -119,9 +119,9 @@ class Dirichlet(Distribution):
     def log_normaliser(self, size: tuple[int, ...]) -> float:
         """Return Σ over rows of logΓ(Σα) − Σ logΓ(α), for a factor of the given size."""
         xp, special = namespace_of(self.concentration)
-        alpha, gammaln = xp.atleast_1d(xp.asarray(self.concentration, np.float64)), special.gammaln
+        alpha = xp.atleast_1d(xp.asarray(self.concentration, np.float64))
         repeats = size[-1] / alpha.shape[-1]
-        terms = gammaln(repeats * alpha.sum(axis=-1)) - repeats * gammaln(alpha).sum(axis=-1)
+        terms = special.gammaln(repeats * alpha.sum(axis=-1)) - repeats * special.gammaln(alpha).sum(axis=-1)
         return as_number(terms.sum() * (math.prod(size[:-1]) / terms.size))
 
     def log_density(self, value: Array) -> float:
@@ -207,6 +207,12 @@ class Dirichlet(Distribution):
     def log_marginal(self, total: Array) -> float:
         """Return log ∫ p(x) x^total dx, summed over rows."""
         return log_marginal_of(self, total)
+
+    def log_beside_urn(self, row_totals: Array, rank: int) -> float:
+        """Return Σ logΓ(Σα) − logΓ(Σα + N), which all components of a row share."""
+        alpha = np.broadcast_to(np.asarray(self.concentration, np.float64), (len(row_totals), rank))
+        sums = alpha.sum(axis=1)
+        return float((gammaln(sums) - gammaln(sums + row_totals)).sum())
 
     def urn_terms(self) -> tuple[Array, Array]:
         """Return the concentration, and 1: a token chooses a component with weight α + A."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -165,25 +166,29 @@ class Distribution(ABC):
         """Return a and w of the Pólya urn of a row: a token chooses a component with weight (a + its tokens) · w."""
         raise NotImplementedError
 
+    def log_beside_urn(self, row_totals: Array, rank: int) -> float:
+        """Return the log of what `urn_terms` leave out of the probability of the tokens, summed over rows."""
+        raise NotImplementedError
+
     # --- methods that follow from the parameters --------------------------------------------------------
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters by name."""
-        return vars(self)
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
     def mapped(self, function: Callable[[Array], Array]) -> Self:
         """Return the distribution with a function applied to every parameter."""
-        return type(self)(**{name: function(as_array(value)) for name, value in vars(self).items()})
+        return type(self)(**{name: function(as_array(value)) for name, value in self.parameters.items()})
 
     def sizes(self, size: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
         """Return the full size of every parameter, for a factor of the given size."""
-        return {name: (size[0], 1) if name in self.by_row else size for name in vars(self)}
+        return {name: (size[0], 1) if name in self.by_row else size for name in self.parameters}
 
     def broadcast(self, size: tuple[int, ...]) -> Self:
         """Return the same distribution with its parameters as arrays of full size (views)."""
-        sizes, xp = self.sizes(size), namespace_of(*vars(self).values()).xp
-        return type(self)(**{name: xp.broadcast_to(value, sizes[name]) for name, value in vars(self).items()})
+        sizes, xp = self.sizes(size), namespace_of(*self.parameters.values()).xp
+        return type(self)(**{name: xp.broadcast_to(value, sizes[name]) for name, value in self.parameters.items()})
 
     def reordered(self, order: Array, axis: int) -> Self:
         """Return the distribution with its components in the given order along `axis`.
@@ -194,7 +199,7 @@ class Distribution(ABC):
         def along(value: Any) -> bool:
             return np.ndim(value) >= -axis and np.shape(value)[axis] == len(order) and len(order) > 1
 
-        named = vars(self).items()
+        named = self.parameters.items()
         return type(self)(**{name: np.take(v, order, axis=axis) if along(v) else v for name, v in named})
 
     def rows(self, rows: Any) -> Self:

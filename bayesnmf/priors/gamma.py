@@ -241,6 +241,10 @@ class Gamma(Distribution):
         """Return log ∫ p(x) x^total exp(−x) dx, summed over entries; the flat prior has density 1."""
         return log_marginal_of(self, total)
 
+    def log_beside_urn(self, row_totals: Array, rank: int) -> float:
+        """Return the log of the factor that does not depend on the tokens: Σ a log(b / (b + 1))."""
+        return self.log_marginal(np.zeros((len(row_totals), rank)))
+
     def urn_terms(self) -> tuple[Array, Array]:
         """Return the shape, and 1 / (1 + rate): a token chooses a component with weight (shape + A) / (rate + 1)."""
         return np.asarray(self.shape), 1 / (1 + np.asarray(self.rate, np.float64))

@@ -9,9 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.priors.arrays import on_host
 from bayesnmf.priors.checks import check_priors
 from bayesnmf.priors.families import Distribution
 from bayesnmf.priors.specification import PARAMETER
+from bayesnmf.priors.values import ScaledProportions
 
 Array = NDArray[Any]
 
@@ -53,7 +55,7 @@ def components_exchangeable(priors: Priors) -> bool:
     for prior, axis in ((priors.loadings, -1), (priors.components, -2)):
         if prior == PARAMETER:
             continue
-        for parameter in vars(prior).values():
+        for parameter in prior.parameters.values():  # type: ignore[union-attr]
             array = np.atleast_2d(np.asarray(parameter))
             if not np.all(array == np.take(array, [0], axis=axis)):
                 return False
@@ -74,4 +76,13 @@ def copy_sides(pair: Any) -> None:
         value = getattr(pair, side)
         parts = getattr(value, "__dict__", {"": value}).values()
         if not all(isinstance(part, (int, float, np.generic)) for part in parts):
-            object.__setattr__(pair, side, deepcopy(value))
+            object.__setattr__(pair, side, _copied(value))
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy whose arrays are those of NumPy: arrays of JAX would be taken for arrays on a device."""
+    if isinstance(value, Distribution):
+        return type(value)(**{name: _copied(part) for name, part in value.parameters.items()})
+    if isinstance(value, ScaledProportions):
+        return ScaledProportions(*map(_copied, value))
+    return deepcopy(value) if on_host(value) else np.array(value)

@@ -178,6 +178,10 @@ class ScaledDirichlet(Distribution):
         """Return log ∫ p(s, θ) s^N exp(−s) θ^total ds dθ, summed over rows; N is the sum of a row's total."""
         return self.scale.log_marginal(total.sum(axis=1, keepdims=True)) + self.proportions.log_marginal(total)
 
+    def log_beside_urn(self, row_totals: Array, rank: int) -> float:
+        """Return the term of the proportions, plus the marginal of the scale."""
+        return self.proportions.log_beside_urn(row_totals, rank) + self.scale.log_marginal(row_totals[:, None])
+
     def urn_terms(self) -> tuple[Array, Array]:
         """Return the terms of the proportions."""
         return self.proportions.urn_terms()

@@ -194,6 +194,8 @@ def _decode_value(group: Any) -> Any:
     if kind in ("None", "word"):
         return group.attrs["word"] if kind == "word" else None
     parts = _decode_arrays(group)
+    if kind not in {**FAMILIES, **RECORDS, "array": None}:
+        raise ValueError(f"the prior {kind} is not in bayesnmf.priors.families.FAMILIES; add it there before loading")
     return parts["value"] if kind == "array" else (FAMILIES | RECORDS)[kind](**parts)
 
 

@@ -68,11 +68,17 @@ class FitRecord:
         """Loadings on the scale of the counts, (n, K), so that times `components` they are the fitted means."""
         return effective_loadings(self, self.loadings, self.scale)
 
+    @property
+    def objective(self) -> str:
+        """Name of the objective in `trace`."""
+        method = METHODS[self.method]
+        if method.objective_of_rows and self.multipliers is None:
+            return method.objective_of_rows
+        return method.objective.format(bound=getattr(self.options, "bound", ""))
+
     def __repr__(self) -> str:
         n, m = self.counts.shape
-        unit = METHODS[self.method].objective.format(bound=getattr(self.options, "bound", ""))
-        if unit == "log p(S)" and self.multipliers is None:  # new rows, whose mode `transform` finds
-            unit = "log joint"
+        unit = self.objective
         if self.trace.ndim == 2:
             chains, draws = self.trace.shape
             every = self.diagnostics.get("kept_every", 1)

@@ -15,7 +15,7 @@ from scipy import stats
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import Fit, fit
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
-from bayesnmf.options import MAP, VI, Options
+from bayesnmf.options import MAP, METHODS, VI, Options
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.estimates import VariationalPosterior
 from bayesnmf.theorems.checks import check_effort
@@ -154,7 +154,7 @@ class Study:
             result = fit(counts, model, self.rank, method, seed=self.seed + stream, options=options)
         if result.status.reason == INTERRUPTED:
             raise KeyboardInterrupt
-        if method in ("map", "vi", "bld"):
+        if METHODS[method].posterior != "draws" and not METHODS[method].estimated:
             self.traces.append((f"{method} {model}", result.trace, rounding_of_bound(counts, self.rank)))
         return result
 

@@ -61,7 +61,8 @@ def test_an_added_method_is_saved_and_transforms(few_steps, tmp_path):
 
 def test_an_added_method_is_drawn_and_compared(few_steps):
     by_vi = bayesnmf.fit(COUNTS, rank=K, method="vi", seed=0)
-    plots.objectives({"few_steps": few_steps, "vi": by_vi})
+    axes = np.ravel(plots.objectives({"few_steps": few_steps, "vi": by_vi}))
+    assert sorted(ax.get_title().split("\n")[0] for ax in axes) == ["elbo_augmented", "log joint"]  # never on one axis
     plots.components({"few_steps": few_steps, "vi": by_vi})
     plt.close("all")
     result = bayesnmf.compare(COUNTS, rank=K, methods=("few_steps", "vi"), settings=Settings(dispersed=False))
@@ -74,9 +75,10 @@ def test_options_of_another_method_are_refused(few_steps):
         bayesnmf.fit(COUNTS, rank=K, method=few_steps.method, options=MAP())
 
 
-def test_an_added_schedule_is_followed(monkeypatch):
+@pytest.mark.parametrize("one_side", [False, True])
+def test_an_added_schedule_is_followed(one_side, monkeypatch):
     """The components first, then the loadings: what order="components" does under the alternating schedule."""
-    monkeypatch.setitem(SCHEDULES, "reversed", UpdateOrder(lambda sweeps: [(1, False), (0, True)], one_side=False))
+    monkeypatch.setitem(SCHEDULES, "reversed", UpdateOrder(lambda sweeps: [(1, False), (0, True)], one_side=one_side))
     plain = {"algorithm": "em", "start": "svd", "extrapolate": False, "max_iter": 5, "tol": 0}
     fits = [
         bayesnmf.fit(COUNTS, rank=K, method="map", seed=0, options=MAP(**plain, **stated))

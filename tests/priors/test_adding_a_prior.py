@@ -216,3 +216,19 @@ def test_models_name_it_among_the_families_that_they_allow():
     with pytest.raises(ValueError, match="must be Dirichlet for model='dirichlet_poisson'"):
         bayesnmf.fit(COUNTS, "dirichlet_poisson", K, options=VI(priors=PRIORS))
     assert isinstance(Gamma(1.0, 1.0), FAMILIES["Gamma"])
+
+
+def test_the_evidence_asks_whether_allocations_integrate_out():
+    counts, asked = [[3, 1], [1, 1]], "needs allocations whose factors integrate out"
+    for method in ("exact", "smc"):
+        with pytest.raises(ValueError, match=asked):
+            bayesnmf.log_evidence(counts, "gamma_poisson", 2, method, priors=PRIORS)
+    with pytest.raises(ValueError, match=asked):
+        bayesnmf.log_p_allocation(np.ones((2, 2, 3)), PRIOR, Dirichlet(1.0))
+
+
+def test_a_file_of_a_family_that_is_not_registered_says_so(tmp_path, monkeypatch):
+    fit_by("map").save(tmp_path / "fit.nc")
+    monkeypatch.delitem(FAMILIES, "InverseGaussian")
+    with pytest.raises(ValueError, match=r"the prior InverseGaussian is not in bayesnmf\.priors\.families\.FAMILIES"):
+        bayesnmf.load(tmp_path / "fit.nc")

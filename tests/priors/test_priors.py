@@ -7,7 +7,8 @@ import pytest
 from scipy import integrate, optimize, stats
 from scipy.special import softmax
 
-from bayesnmf import Dirichlet, Gamma, ScaledDirichlet
+import bayesnmf
+from bayesnmf import VI, Dirichlet, Gamma, Priors, ScaledDirichlet
 from bayesnmf.priors import ScaledProportions, matrix
 
 SHAPE, RATE = np.array([[0.3, 1.0, 2.5], [0.9, 7.0, 40.0]]), np.array([[0.2, 3.0, 1.0], [1.5, 0.7, 9.0]])
@@ -382,3 +383,15 @@ def test_modes_of_numbers_are_numbers():
     assert Gamma(3.0, 2.0).mode() == 1.0
     assert Gamma(3.0, 2.0).mode(4.0, 1.0) == 2.0
     assert FLAT.mode(0.0, 0.0) == 0.0
+
+
+def test_priors_given_as_arrays_of_jax_are_those_of_numpy():
+    """An array of JAX may lie on the host as well; a fit whose priors are such arrays runs on the CPU."""
+    jnp = pytest.importorskip("jax.numpy")
+    counts = np.random.default_rng(0).poisson(2, (6, 5))
+    traces = []
+    for array in (np.asarray, jnp.asarray):
+        priors = Priors(Gamma(array([1.5, 2.0]), array([0.25, 0.5])), Dirichlet(array([1.25])))
+        options = VI(priors=priors, start="svd", max_iter=5, tol=0, threads=1)
+        traces.append(bayesnmf.fit(counts, rank=2, seed=0, options=options).trace)
+    np.testing.assert_array_equal(*traces)

@@ -73,8 +73,10 @@ class Schedule:
     @property
     def visited(self) -> Sides:
         """Sides with totals computed at an iterate: those needed by the first update and by KKT residuals."""
-        first_alone = SCHEDULES[self.kind].one_side and self.order == "loadings" and self.kkt_tol is None
-        return "loadings" if first_alone else "both"
+        rule = SCHEDULES[self.kind]
+        at_hand = {self.sides[place] for place, fresh in rule.moves(self.sweeps) if not fresh}
+        alone = rule.one_side and at_hand == {"loadings"} and self.kkt_tol is None
+        return "loadings" if alone else "both"
 
 
 class Iterate(NamedTuple):

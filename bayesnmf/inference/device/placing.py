@@ -1,7 +1,8 @@
 """Copy problems and states to a device and back; loop, updates and formulas are the same as on the host.
 
 Counts and factors stay on the device. `bayesnmf.inference.ascent.coordinate_ascent.ascend` runs on the host, and
-receives one number, the objective, per iteration. Each summary of a conditional is compiled as a whole.
+computes the objective of each iteration there, from vectors of K, n and m numbers. Each summary of a conditional is
+compiled as a whole.
 """
 
 from __future__ import annotations

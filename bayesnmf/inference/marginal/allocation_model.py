@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from bayesnmf.kernels.cpu.urn import Urn
-from bayesnmf.priors import Dirichlet, Distribution, ScaledDirichlet
+from bayesnmf.priors import Dirichlet, Distribution
 
 Array = NDArray[Any]
 
@@ -67,7 +67,7 @@ def urn_of(loadings_prior: Distribution, components_prior: Dirichlet, rank: int,
     For Dirichlet and scaled Dirichlet loadings, factors shared by all components of a row are left out
     (`log_p_beside_urn`). For Gamma loadings, a token has weight (shape + A) / (rate + 1).
     """
-    eta = np.atleast_2d(np.asarray(components_prior.concentration, np.float64))
+    eta = np.atleast_2d(np.asarray(components_prior.urn_terms()[0], np.float64))
     shape, weight = loadings_prior.urn_terms()
     sums = np.ascontiguousarray(np.broadcast_to(eta, (rank, m)).sum(axis=1))
     return Urn(_rows(shape, rank), _rows(weight, rank), _rows(eta.T, rank), sums)
@@ -75,15 +75,8 @@ def urn_of(loadings_prior: Distribution, components_prior: Dirichlet, rank: int,
 
 def log_p_beside_urn(loadings_prior: Distribution, row_totals: Array, rank: int) -> float:
     """Return the log of the factor of the tokens' probability that the urn leaves out, a function of row totals."""
-    size = (len(row_totals), rank)
-    if loadings_prior.support == "positive":
-        return loadings_prior.log_marginal(np.zeros(size))
-    concentration, _ = loadings_prior.urn_terms()
-    sums = np.broadcast_to(np.asarray(concentration, np.float64), size).sum(axis=1)
-    simplex = float((gammaln(sums) - gammaln(sums + row_totals)).sum())
-    if isinstance(loadings_prior, ScaledDirichlet):
-        return simplex + loadings_prior.scale.log_marginal(row_totals[:, None])
-    return simplex - len(row_totals)
+    found = loadings_prior.log_beside_urn(row_totals, rank)
+    return found - (len(row_totals) if loadings_prior.support == "simplex" else 0)  # as in `log_p_totals`
 
 
 def _rows(parameter: Any, rank: int) -> Array:
