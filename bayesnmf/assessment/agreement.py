@@ -26,7 +26,7 @@ from bayesnmf.inference import alignment
 from bayesnmf.places import check_folder
 from bayesnmf.priors.checks import same_priors
 from bayesnmf.priors.pair import components_exchangeable
-from bayesnmf.results.cautions import cautions_of, labelled
+from bayesnmf.results.cautions import cautions_of, with_label
 from bayesnmf.results.checks import check_comparable, check_reference, check_truth
 from bayesnmf.results.relabelling import relabel
 from bayesnmf.text import as_lines
@@ -232,7 +232,7 @@ def _cautions(fits: Mapping[str, Fit], base: Fit, reference: str, table: pd.Data
         if fit.estimate.kind == "draws":
             rows = table.loc[label]
             worst = (rows["max_r_hat"].max(skipna=False), rows["min_ess"].min(skipna=False))
-        cautions += [labelled(label, caution) for caution in cautions_of(fit, *worst)]
+        cautions += [with_label(label, caution) for caution in cautions_of(fit, *worst)]
         if label == reference:
             continue
         order = alignment.match_components(fit.components, base.components)

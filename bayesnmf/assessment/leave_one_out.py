@@ -15,14 +15,14 @@ from scipy.special import gammaln, xlogy
 from bayesnmf.assessment.checks import check_least_draws, check_leave_one_out
 from bayesnmf.checks import check_count, check_names
 from bayesnmf.fitting.fit import Fit
-from bayesnmf.fitting.progress import ProgressReport, reporting
+from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.datatree import GIVEN_TOTALS
 from bayesnmf.results.draws import restrict_rows
-from bayesnmf.results.estimates import Draws, columns
+from bayesnmf.results.estimates import Draws, take_features
 from bayesnmf.results.record import effective_loadings
 from bayesnmf.text import number
 
@@ -160,7 +160,7 @@ def loo(
     n, m = part.counts.shape[0], fit.counts.shape[1] if columns_asked is None else len(columns_asked)
     chosen = np.arange(n * m) if n * m <= most else np.sort(rng.choice(n * m, most, replace=False))
     cells = _Cells(part, columns_asked)
-    with reporting(progress) as report:
+    with progress_context(progress) as report:
         return _result(cells, chosen, _score_cells(cells, chosen, report))
 
 
@@ -169,8 +169,8 @@ class _Cells:
 
     def __init__(self, fit: Fit, features: Array | None) -> None:
         self.fit = fit
-        self.counts: csr_array = columns(fit.counts.matrix.astype(np.float64), features)
-        self.features = columns(fit.feature_names, features)
+        self.counts: csr_array = take_features(fit.counts.matrix.astype(np.float64), features)
+        self.features = take_features(fit.feature_names, features)
         self.draws = fit.estimate.take(fit, fit.estimate.held, 0, features)  # type: ignore[arg-type]
         self.loadings = effective_loadings(fit, self.draws.loadings, self.draws.scale)
 

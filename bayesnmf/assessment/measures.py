@@ -16,7 +16,7 @@ from bayesnmf.inference import alignment
 from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.options import METHODS
 from bayesnmf.priors import simplex
-from bayesnmf.results.cautions import cautions_of, labelled, mixing_of
+from bayesnmf.results.cautions import cautions_of, mixing_of, with_label
 from bayesnmf.results.relabelling import relabel
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ COLUMNS = {
 def cautions_of_all(fits: Mapping[str, Fit], rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the cautions of every fit, with its chains judged by all measured quantities."""
     return [
-        labelled(name, caution)
+        with_label(name, caution)
         for name, fit in fits.items()
         for caution in cautions_of(fit, rows[name].get("max_r_hat"), rows[name].get("min_ess"))
     ]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesnmf.assessment.predictive_statistics import Gathered, ties_by_half
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_size
 from bayesnmf.fitting.fit import Fit
-from bayesnmf.fitting.progress import ProgressReport, reporting
+from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_fit
@@ -174,7 +174,7 @@ def predictive_checks(
     check_size(size, LIMIT, "totals of all replicates", "ask for fewer draws")
     pairs = pairs_to_replicate(fit, draws, seed)
     gathered = Gathered(fit)
-    with reporting(progress) as report:
+    with progress_context(progress) as report:
         interrupted = _visit_all(gathered, pairs, draws, seed, report)
     notes = _notes(fit)
     if interrupted:

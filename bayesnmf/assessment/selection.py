@@ -19,7 +19,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import Split, split_counts
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.job import check_combination, resolve_priors
-from bayesnmf.fitting.progress import ProgressReport, reporting
+from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
 from bayesnmf.options import METHODS, Options
 from bayesnmf.options.checks import check_options
@@ -188,7 +188,7 @@ def select(
         filled = replace(options, priors=resolve_priors(model, data, rank, options.priors))
         check_combination(model, method, rank, data, filled)
     rows: list[list[tuple[float, bool]]] = []
-    with reporting(progress) as report, warnings.catch_warnings():
+    with progress_context(progress) as report, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the table reports it
         job = _Job(data, candidates, method, options, report)
         for number in range(splits):

@@ -17,7 +17,7 @@ from bayesnmf.checks import check_count, check_instance
 from bayesnmf.data.simulation import Simulation, simulate
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.job import check_combination
-from bayesnmf.fitting.progress import ProgressReport, reporting
+from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
 from bayesnmf.options import METHODS, NUTS, SVI, VI, Gibbs, Options
 from bayesnmf.options.checks import check_options
@@ -110,7 +110,7 @@ def calibrate(
     study = _check(Study(model, method, size, rank, totals, draws, options, given))
     simulations = check_count(simulations, "simulations", most=MOST_SIMULATIONS)
     seed = check_count(seed, "seed", minimum=0)
-    with reporting(progress) as report:
+    with progress_context(progress) as report:
         return _run(study, simulations, seed, report)
 
 

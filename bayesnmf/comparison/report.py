@@ -12,7 +12,7 @@ import numpy as np
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.options import METHODS, methods_with
 from bayesnmf.results.draws import chains_and_draws, draws_size
-from bayesnmf.results.thinning import STORED_BYTES, components_table, draws_within, loadings_table, thinned
+from bayesnmf.results.thinning import STORED_BYTES, components_table, draws_within, loadings_table, thin_fit
 from bayesnmf.text import as_lines
 from bayesnmf.writing import replacing, write_text
 
@@ -130,7 +130,7 @@ def to_datatree(comparison: Comparison) -> Any:
 
     branches = {}
     for name, fitted in comparison.fits.items():
-        stored = fitted if comparison.draws == "all" else thinned(fitted)  # keeps the statistics of all draws
+        stored = fitted if comparison.draws == "all" else thin_fit(fitted)  # keeps the statistics of all draws
         number = (
             None
             if METHODS[fitted.method].posterior != "mean field"

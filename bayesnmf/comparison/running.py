@@ -27,7 +27,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import Split, split_counts
 from bayesnmf.fitting.fit import Fit, fit
 from bayesnmf.fitting.job import check_combination, resolve_priors
-from bayesnmf.fitting.progress import ProgressReport, reporting
+from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
 from bayesnmf.options import METHODS, NUTS, Gibbs, Options
 from bayesnmf.options.checks import check_options, check_options_by_method
@@ -35,7 +35,7 @@ from bayesnmf.places import check_folder
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.results.thinning import thinned
+from bayesnmf.results.thinning import thin_fit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -184,7 +184,7 @@ def compare(
     for method in methods:  # before the first fit, not after hours of fits
         check_combination(model, method, rank, split.train, settings.of(method))
     folder = None if out is None else check_folder(out, "out", [f"fits/{method}.nc" for method in methods])
-    with reporting(progress) as report, warnings.catch_warnings():
+    with progress_context(progress) as report, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # reported as cautions instead
         plan = Plan(split.train, model, rank, settings, report)
         found, unsaved = _fit_all(plan, methods, seed, folder)
@@ -238,7 +238,7 @@ def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) ->
         if out is not None:
             try:
                 whole = plan.settings.draws == "all"
-                save_by_size(fits[method] if whole else thinned(fits[method]), out / "fits" / f"{method}.nc")
+                save_by_size(fits[method] if whole else thin_fit(fits[method]), out / "fits" / f"{method}.nc")
             except (OSError, ImportError) as error:
                 unsaved.append(f"the fit by {method} could not be saved: {error}")
         if fits[method].status.reason == INTERRUPTED:

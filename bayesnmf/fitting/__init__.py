@@ -1,1 +1,1 @@
-"""From a call to a fit: one runner for each method."""
+"""Fit models: check the arguments, build a job, and run it by the runner of its method."""

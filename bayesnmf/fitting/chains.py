@@ -1,4 +1,4 @@
-"""Chains: where they start, and how their draws are brought into one form, for Gibbs and NUTS alike."""
+"""Make the starts of chains, and the fit of their draws, for both Gibbs and NUTS."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from bayesnmf.priors.pair import components_exchangeable
 from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.label_switching import label_switching
-from bayesnmf.results.mixing import UNJUDGED, judged_parts, mixing, verdict
+from bayesnmf.results.mixing import UNJUDGED, judged_parts, mixing, mixing_verdict
 from bayesnmf.results.record import FitRecord
-from bayesnmf.results.relabelling import match
+from bayesnmf.results.relabelling import match_all_draws
 
 Array = NDArray[Any]
 
 
 def closed_form_fit(job: Job) -> FitRecord:
-    """Fit the closed-form variational posterior that chains and SVI start from."""
+    """Return the closed-form variational fit that chains and SVI start from."""
     options = resolve_options(VI(priors=job.options.priors, max_iter=500))  # a start need not have converged
     start = fit_closed_form(replace(job, method="vi", options=options, report=lambda *_: None))
-    if start.status.reason == INTERRUPTED:  # of the start there is nothing to keep
+    if start.status.reason == INTERRUPTED:  # an unfinished start is not kept
         raise KeyboardInterrupt
     return start
 
 
 def resolve_start(job: Job) -> Any:
-    """Turn start="fit" into that fit; leave every other start as it is."""
+    """Return the closed-form fit if start="fit", and any other start unchanged."""
     start = job.options.start
     return closed_form_fit(job) if isinstance(start, str) and start == "fit" else start
 
 
 def chain_starts(job: Job) -> tuple[list[State], list[np.random.Generator]]:
-    """One start and one random generator for each chain; from a q, each start is a draw of its own."""
+    """Return one start and one random generator for each chain; starts from a q are independent draws."""
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(job.seed).spawn(job.options.chains)]
     start, priors = resolve_start(job), job.options.priors
     states = [start_state(draws_problem(job.counts, priors, rng), start, job.rank, rng) for rng in streams]
@@ -57,18 +57,18 @@ def fit_of_draws(
     interrupted: bool,
     statistics: dict[str, Array] | None = None,
 ) -> FitRecord:
-    """Make a `Fit` of loadings and components (chains, draws, …): match components, average, judge the chains.
+    """Return the fit of draws of loadings and components (chains, draws, …), with matched components.
 
-    The list of both is emptied. `statistics` are what the sampler says of every draw, (chains, draws) each. Ctrl-C
-    while chains are judged ends the fit with all of its draws, which then count as not mixed.
+    The list `draws` is emptied. `statistics` are the sampler's statistics of every draw, (chains, draws) each. Ctrl-C
+    while chains are judged ends the fit with all of its draws, with the status not converged.
     """
     value, components = draws
-    draws.clear()  # matched draws are copies, and nobody else holds these
+    draws.clear()  # matched draws are copies, so the memory of these can be freed
     loadings, scale = separate_scale(value)
     del value
     try:
         matched = matched_draws(job, loadings, components)
-    except KeyboardInterrupt:  # unmatched draws would be averaged over labels: once more
+    except KeyboardInterrupt:  # try again, since averages of unmatched draws would mix components
         interrupted, matched = True, matched_draws(job, loadings, components)
     loadings, components, switching = matched
     posterior = Draws(loadings, components, scale)
@@ -77,7 +77,7 @@ def fit_of_draws(
         found = mixing(judged_parts(posterior, job.seed), log_joint, getattr(job.options, "threads", None))
     except KeyboardInterrupt:
         interrupted = True
-    mixed, figures = verdict(found)
+    mixed, figures = mixing_verdict(found)
     reason = INTERRUPTED if interrupted else f"{log_joint.size} draws; {figures}"
     return job.record(
         loadings.mean(axis=(0, 1)),
@@ -92,8 +92,8 @@ def fit_of_draws(
 
 
 def matched_draws(job: Job, loadings: Array, components: Array) -> tuple[Array, Array, dict[str, float]]:
-    """Match the components of all draws, where the priors tell none apart, and say how sure the matching is."""
+    """Return draws with matched components, if their priors are equal, and diagnostics of the matching."""
     if not components_exchangeable(job.options.priors):
         return loadings, components, {}
-    loadings, components, orders = match(loadings, components)
+    loadings, components, orders = match_all_draws(loadings, components)
     return loadings, components, label_switching(components, orders)

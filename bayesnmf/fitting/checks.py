@@ -15,15 +15,15 @@ from bayesnmf.priors import Distribution
 from bayesnmf.priors.checks import check_has_part, check_parameter
 from bayesnmf.priors.specification import PARAMETER, on_simplex
 
-# The least parameter, the greatest shape or concentration, the greatest rate. Beyond the least and the greatest rate,
-# sums and ratios over- or underflow. A shape a enters the objective as a log a, rounded to 1e-16 of itself: above 1e8 a
-# fit could not see changes of the objective as small as the default tolerance.
+# The smallest parameter, the largest shape or concentration, and the largest rate. Below the first or above
+# the last, sums and ratios over- or underflow. The objective contains a log a of a shape a, with relative
+# rounding error 1e-16: above 1e8 the error would hide changes as small as the default tolerance.
 RANGE = {"float64": (1e-100, 1e8, 1e100), "float32": (1e-20, 1e8, 1e20)}
-RANGE_OF_STARTS = {"float64": (1e-100, 1e100, 1e100), "float32": (1e-15, 1e15, 1e20)}  # finite as means, too
+RANGE_OF_STARTS = {"float64": (1e-100, 1e100, 1e100), "float32": (1e-15, 1e15, 1e20)}  # so that means are finite too
 
 
 def check_served(method: str, model: str) -> None:
-    """Refuse a model that the method is not stated for."""
+    """Refuse a model that the method cannot fit."""
     served = METHODS[method].models
     if served is not None and model not in served:
         listed = " or ".join(f"model={name!r}" for name in served)
@@ -31,7 +31,7 @@ def check_served(method: str, model: str) -> None:
 
 
 def check_regression(options: Any, loadings: Any, components: Any) -> None:
-    """Refuse coordinate descent where the priors have no interior mode or tie the scales of both sides."""
+    """Refuse coordinate descent if the priors have no interior mode or couple the scales of both sides."""
     if options.algorithm in (None, "em"):
         return
     fault = regression_fault(loadings, components)
@@ -40,7 +40,7 @@ def check_regression(options: Any, loadings: Any, components: Any) -> None:
 
 
 def check_families(options: Any, method: str, natural: bool) -> None:
-    """Refuse methods, algorithms and settings that need a part which the family of a prior lacks."""
+    """Refuse methods, algorithms and settings that need an optional part which the family of a prior lacks."""
     asked = [(part, f"method={method!r}", "method='vi'") for part in METHODS[method].needs]
     algorithm = getattr(options, "algorithm", None)
     if algorithm is not None:
@@ -61,7 +61,7 @@ def check_families(options: Any, method: str, natural: bool) -> None:
 
 
 def check_learnable(learn: Any, loadings: Any, components: Any) -> None:
-    """Refuse to learn hyperparameters that are not there, or that differ from row to row."""
+    """Refuse to learn the prior of a side without a proper prior, or hyperparameters that differ between rows."""
     for side, prior in (("loadings", loadings), ("components", components)):
         if side not in learn:
             continue
@@ -78,7 +78,7 @@ def _check_groups(side: str, prior: Any) -> None:
     pair = [shapes[name] for name in ("shape", "rate") if name in shapes]
     if len(set(pair)) > 1:
         raise ValueError(
-            f"learn takes shape and rate of priors.{side} together, so they must be of one size: found shapes "
+            f"learn estimates shape and rate of priors.{side} together, so they must have one size: found shapes "
             f"{pair[0]} and {pair[1]}; give both as numbers, or both for each component"
         )
     for name, size in shapes.items():
@@ -92,7 +92,7 @@ def _check_groups(side: str, prior: Any) -> None:
 
 
 def check_stream(options: Any, default: Any) -> None:
-    """Refuse options that a stream has no use for; `default` are those it starts from."""
+    """Refuse options that do not apply to a stream; `default` are its default options."""
     if options.algorithm != "minibatch":
         raise ValueError(
             f"options.algorithm must be 'minibatch' for a stream: found {options.algorithm!r}; use "
@@ -101,23 +101,25 @@ def check_stream(options: Any, default: Any) -> None:
     for name in ("max_iter", "tol", "restarts"):
         if getattr(options, name) != getattr(default, name):
             raise ValueError(
-                f"{name} must be left out of the options of a stream, which takes one step for each batch it is given: "
+                f"{name} must be left out of the options of a stream, which takes one step for each batch: "
                 f"found {getattr(options, name)}; for epochs over rows in memory use bayesnmf.fit"
             )
     if options.start is None:
         return
     if not isinstance(options.start, str):
         raise ValueError(
-            "start must be 'svd', 'descent' or 'random' for a stream, whose rows are not those of a given start: found "
-            f"{type(options.start).__name__}; leave it out"
+            "start must be 'svd', 'descent' or 'random' for a stream, since its rows differ from a given start's: "
+            f"found {type(options.start).__name__}; leave it out"
         )
     check_start(options.start, ("svd", "descent", "random"))
 
 
 def check_has_learned(rows: int, what: str) -> None:
-    """Refuse to tell the components before there are any."""
+    """Refuse a request that needs components before the stream has learned from any rows."""
     if rows == 0:
-        raise ValueError(f"{what} needs rows to have been learned from: found none; call partial_fit(counts) first")
+        raise ValueError(
+            f"{what} needs a stream that has learned from rows: found none; call partial_fit(counts) first"
+        )
 
 
 def _check_range(value: Any, name: str, limits: tuple[float, float], dtype: str) -> None:
@@ -127,7 +129,7 @@ def _check_range(value: Any, name: str, limits: tuple[float, float], dtype: str)
     if outside.any():
         wider = "use dtype='float64' or " if dtype == "float32" else ""
         raise ValueError(
-            f"{name} must be between {least:g} and {most:g} in {dtype}, where objectives keep their digits: "
+            f"{name} must be between {least:g} and {most:g} in {dtype}, so that objectives are accurate: "
             f"found {array[outside].flat[0]:g}; {wider}choose a value nearer to 1, or another unit of the counts"
         )
 
@@ -140,9 +142,9 @@ def _check_ranges(given: Any, name: str, dtype: str, ranges: dict[str, tuple[flo
 
 
 def check_ranges(options: Any, dtype: str) -> None:
-    """Refuse parameters of priors and given starts with which numbers of this type over- or underflow.
+    """Refuse parameters of priors and given starts for which numbers of this type over- or underflow.
 
-    A start that is a fit has been reached with numbers of this kind.
+    A start given as a fit is not checked, since its own computation has not over- or underflowed.
     """
     for side in ("loadings", "components"):
         _check_ranges(getattr(options.priors, side), f"priors.{side}", dtype, RANGE)
@@ -151,7 +153,7 @@ def check_ranges(options: Any, dtype: str) -> None:
 
 
 def check_posterior_exists(model: str, method: str, loadings: Any, components: Any, natural_mode: bool) -> None:
-    """Refuse improper posteriors, and parameters where there must be a prior."""
+    """Refuse improper posteriors, and components without a prior under methods that need one."""
     if components == PARAMETER and not METHODS[method].takes_parameter:
         raise ValueError(
             f"components='parameter' has no posterior to sample: method={method!r} needs a prior; "
@@ -178,7 +180,7 @@ def check_start_factor(value: Any, name: str, size: tuple[int, int]) -> np.ndarr
 
 
 def check_on_simplex(array: np.ndarray, name: str) -> None:
-    """Refuse a start off the simplex on which its prior lives."""
+    """Refuse a start with rows that do not sum to 1, as its prior requires."""
     sums = array.sum(axis=-1)
     if not np.allclose(sums, 1, rtol=0, atol=1e-6):
         worst = int(np.argmax(np.abs(sums - 1)))
@@ -188,7 +190,7 @@ def check_on_simplex(array: np.ndarray, name: str) -> None:
 
 
 def check_start_distribution(value: Any, prior: Any, name: str, size: tuple[int, int]) -> Any:
-    """Return a starting q at full size; refuse another family than the conditional's, and impossible parameters."""
+    """Return a starting q of full size; refuse a family other than the conditional's, and invalid parameters."""
     if type(value) is not type(prior):
         raise ValueError(
             f"start.{name} must be a {type(prior).__name__}, the family of its posterior, or an array: "

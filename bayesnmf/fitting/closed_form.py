@@ -1,4 +1,4 @@
-"""Fits by the closed forms: map and vi."""
+"""Run the closed-form methods: map and vi."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.fitting.restarts import best_of
+from bayesnmf.fitting.restarts import best_of_restarts
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule, Steps, ascend, plain_steps
 from bayesnmf.inference.ascent.course import WINDOW
 from bayesnmf.inference.ascent.extrapolation import extrapolated_steps
@@ -49,12 +49,12 @@ from bayesnmf.results.record import FitRecord
 
 
 def fit_closed_form(job: Job) -> FitRecord:
-    """Run map or vi from one start, or from several, and keep the best."""
+    """Run map or vi from one or several starts, and return the best fit."""
     problem = point_or_mean_field(job.counts, job.options)
     device = first_gpu() if job.options.device == "gpu" else None
-    with _limited(job.options.threads):
-        best, diagnostics = best_of(job, partial(climb_from, job, problem, device))
-        best = _finished(job, best)
+    with _limit_threads(job.options.threads):
+        best, diagnostics = best_of_restarts(job, partial(run_from_start, job, problem, device))
+        best = _settle_and_report(job, best)
     if best.residuals:
         diagnostics |= {"kkt_residual": best.residuals[-1]}
         try:
@@ -66,10 +66,10 @@ def fit_closed_form(job: Job) -> FitRecord:
     return fit_of_ascent(job, best, diagnostics)
 
 
-def _finished(job: Job, ascent: Ascent) -> Ascent:
-    """Settle the loadings and report the end; after Ctrl-C keep what there is, as interrupted, so that loops end."""
+def _settle_and_report(job: Job, ascent: Ascent) -> Ascent:
+    """Settle the loadings and report the end; after Ctrl-C return the given ascent as interrupted."""
     try:
-        ascent = _settled(job, ascent)
+        ascent = _settle_unless_stopped(job, ascent)
         status = ascent.status
         if status.converged:
             job.report(f"{job.method} {job.model}", status.iterations, status.iterations, ascent.trace[-1])
@@ -78,26 +78,26 @@ def _finished(job: Job, ascent: Ascent) -> Ascent:
     return ascent
 
 
-def _settled(job: Job, ascent: Ascent) -> Ascent:
-    """Settle the loadings of vi given the components, so that those that are returned belong to one another."""
+def _settle_unless_stopped(job: Job, ascent: Ascent) -> Ascent:
+    """Settle the loadings of vi given the components, unless the ascent stopped early or needs no settling."""
     if not isinstance(job.options, VI) or not job.options.tol or ascent.status.reason in (INTERRUPTED, NOT_A_NUMBER):
         return ascent
-    if job.options.algorithm == "minibatch" or not ascent.status.iterations:  # settled there, or nothing but a start
+    if job.options.algorithm == "minibatch" or not ascent.status.iterations:  # settled already, or only a start
         return ascent
     return with_settled_loadings(ascent, job.options.threads)
 
 
-def _limited(threads: int | None) -> AbstractContextManager[Any]:
-    """Hold the matrix products of dense counts to the threads that were asked for."""
+def _limit_threads(threads: int | None) -> AbstractContextManager[Any]:
+    """Return a context that limits the threads of matrix products of dense counts."""
     if threads is None:
         return nullcontext()
     from threadpoolctl import threadpool_limits
 
-    return threadpool_limits(int(threads))  # it knows no integers of NumPy
+    return threadpool_limits(int(threads))  # it does not accept NumPy integers
 
 
-def climb_from(job: Job, problem: Problem, device: Any, start: Any, rng: np.random.Generator, label: str) -> Ascent:
-    """Run the algorithm that the options name from one start; on the host where `device` is None."""
+def run_from_start(job: Job, problem: Problem, device: Any, start: Any, rng: np.random.Generator, label: str) -> Ascent:
+    """Run the chosen algorithm from one start; on the host if `device` is None."""
     options: MAP | VI = job.options
     schedule = schedule_of(options)
 
@@ -105,7 +105,7 @@ def climb_from(job: Job, problem: Problem, device: Any, start: Any, rng: np.rand
         job.report(label, iteration, options.max_iter, value)
 
     def climber(problem: Problem, state: State) -> Climb:
-        return make_climb(_ascent(job, problem, device, rng), problem, state)
+        return make_climb(_ascent_of_options(job, problem, device, rng), problem, state)
 
     if not isinstance(start, str) or start != "race":
         return climber(problem, start_state(problem, start, job.rank, rng))(schedule, show)
@@ -133,10 +133,10 @@ def climb_from(job: Job, problem: Problem, device: Any, start: Any, rng: np.rand
     return best if has_ended(best, schedule) else continue_climb(climb, best, schedule, show)
 
 
-def _ascent(
+def _ascent_of_options(
     job: Job, problem: Problem, device: Any, rng: np.random.Generator
 ) -> Callable[[Problem, list[State], Schedule, Any], Ascent]:
-    """Return the algorithm that the options name; it takes the state out of its list, as `make_climb` asks."""
+    """Return the chosen algorithm as a function that takes the state out of its list, as `make_climb` requires."""
     options: MAP | VI = job.options
     if options.algorithm == "gradient":
         from bayesnmf.inference.ascent.gradient_ascent import gradient_ascent
@@ -164,7 +164,7 @@ def _ascent(
 
 
 def schedule_of(options: MAP | VI) -> Schedule:
-    """Return the schedule of coordinate ascent that the options state."""
+    """Return the schedule of coordinate ascent for these options."""
     algorithm = ALGORITHMS[options.algorithm or "em"]
     return Schedule(
         kind="alternating" if algorithm.alternates else options.schedule or "joint",
@@ -179,14 +179,14 @@ def schedule_of(options: MAP | VI) -> Schedule:
 
 
 def batching_of(options: VI) -> Batching:
-    """Return the batches and step sizes that the options state."""
+    """Return the batch size and step sizes for these options."""
     given = {"size": options.batch_size, "forgetting": options.forgetting, "delay": options.delay}
     stated: Any = {name: value for name, value in given.items() if value is not None}
     return Batching(**stated, sweeps=options.sweeps)
 
 
 def steps_of(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:
-    """Return what proposes the steps of the algorithm that the options name."""
+    """Return the steps of the chosen algorithm."""
     steps, floor = plain_steps(schedule), None
     if options.algorithm in NEWTON_STEPS:
         steps, floor = regression_steps(problem, schedule, options.algorithm), FLOOR
@@ -198,14 +198,14 @@ def steps_of(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:
 
 
 def fit_of_ascent(job: Job, ascent: Ascent, diagnostics: dict[str, float] | None = None) -> FitRecord:
-    """Make a fit of where an ascent ended."""
+    """Return the fit of the last state of an ascent."""
     state: State = ascent.state
     estimate: Point | VariationalPosterior = Point()
     for side in state:
         side.forget()
     loadings, scale = separate_scale(state.loadings.value)
     if state.loadings.conditional is not None:
-        estimate = VariationalPosterior(*(_compact(side.conditional) for side in state))
+        estimate = VariationalPosterior(*(_without_padding(side.conditional) for side in state))
     return job.record(
         np.ascontiguousarray(loadings),
         np.ascontiguousarray(state.components.matrix),
@@ -213,19 +213,19 @@ def fit_of_ascent(job: Job, ascent: Ascent, diagnostics: dict[str, float] | None
         trace=np.asarray(ascent.trace),
         residuals=np.asarray(ascent.residuals) if ascent.residuals else None,
         status=ascent.status,
-        priors=_priors(job.options.priors, ascent.problem),
+        priors=_given_or_learned_priors(job.options.priors, ascent.problem),
         diagnostics=diagnostics or {},
         estimate=estimate,
     )
 
 
-def _compact(q: Any) -> Any:
-    """Return a distribution without the columns that fill its parameters up to whole vectors in memory."""
+def _without_padding(q: Any) -> Any:
+    """Return a distribution without the padding columns of its parameters in memory."""
     return None if q is None else q.mapped(lambda value: np.array(value, order="K"))
 
 
-def _priors(given: Priors, problem: Problem) -> Priors:
-    """Return the priors that were given, or those that were learned from them."""
+def _given_or_learned_priors(given: Priors, problem: Problem) -> Priors:
+    """Return the given priors, with learned priors in their place if there are any."""
     sides: dict[str, Any] = {}
     for side in ("loadings", "components"):
         now = getattr(problem, f"{side}_prior")

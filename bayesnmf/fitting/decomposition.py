@@ -1,4 +1,4 @@
-"""Best latent decompositions: starts, restarts, and the `Fit` of one."""
+"""Run bld: make starts, and return the fit of the best latent decomposition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.fitting.restarts import best_of
+from bayesnmf.fitting.restarts import best_of_restarts
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
 from bayesnmf.inference.marginal.best_decomposition import (
     AllocationModel,
@@ -29,19 +29,21 @@ START_ITER, START_TOL = 500, 1e-6
 
 
 def fit_decomposition(job: Job) -> FitRecord:
-    """Run bld from one start, or from several, and keep the best."""
+    """Run bld from one or several starts, and return the best fit."""
     options: BLD = job.options
     loadings: ScaledDirichlet = options.priors.loadings  # type: ignore[assignment]
     components: Dirichlet = options.priors.components  # type: ignore[assignment]
     model = AllocationModel(job.counts, loadings, components, options.threads)
-    best, diagnostics = best_of(job, partial(_climb, job, model))
-    return _fit_of(job, model, best, diagnostics)
+    best, diagnostics = best_of_restarts(job, partial(_run_from_start, job, model))
+    return _fit_of_decomposition(job, model, best, diagnostics)
 
 
-def _climb(job: Job, model: AllocationModel, start: Any, rng: np.random.Generator, label: str) -> Decomposition:
-    """Ascend from one start."""
+def _run_from_start(
+    job: Job, model: AllocationModel, start: Any, rng: np.random.Generator, label: str
+) -> Decomposition:
+    """Return the decomposition found from one start."""
     options: BLD = job.options
-    multipliers, interrupted = _multipliers(job, start, rng)
+    multipliers, interrupted = _starting_multipliers(job, start, rng)
     most = 0 if interrupted else options.max_iter
     found = best_decomposition(
         model, multipliers, most, options.tol, lambda done, value: job.report(label, done, options.max_iter, value)
@@ -52,15 +54,15 @@ def _climb(job: Job, model: AllocationModel, start: Any, rng: np.random.Generato
 
 
 def start_method(options: BLD) -> str:
-    """Return the word that start="fit" stands for: vi where every concentration is at least 1, else map."""
+    """Return the method that start="fit" stands for: vi if every concentration is at least 1, else map."""
     loadings: Any = options.priors.loadings
     components: Any = options.priors.components
     flat = min(loadings.proportions.smallest_shape, components.smallest_shape) >= 1
     return "vi" if flat else "map"
 
 
-def _multipliers(job: Job, start: Any, rng: np.random.Generator) -> tuple[tuple[Array, Array], bool]:
-    """Return where to start, and whether Ctrl-C was pressed on the way there."""
+def _starting_multipliers(job: Job, start: Any, rng: np.random.Generator) -> tuple[tuple[Array, Array], bool]:
+    """Return the multipliers to start from, and whether Ctrl-C was pressed while they were computed."""
     options: BLD = job.options
     method = start_method(options) if start == "fit" else start
     of_start: MAP | VI = (VI if method == "vi" else MAP)(priors=options.priors)
@@ -77,8 +79,10 @@ def _multipliers(job: Job, start: Any, rng: np.random.Generator) -> tuple[tuple[
     return (proportions, state.components.matrix), interrupted
 
 
-def _fit_of(job: Job, model: AllocationModel, found: Decomposition, diagnostics: dict[str, float]) -> FitRecord:
-    """Make a `Fit` of a decomposition: the modes given S*, and the multipliers."""
+def _fit_of_decomposition(
+    job: Job, model: AllocationModel, found: Decomposition, diagnostics: dict[str, float]
+) -> FitRecord:
+    """Return the fit of a decomposition: the modes given S*, and the multipliers."""
     loadings, components = conditional_modes(model, found.point.totals)
     return job.record(
         loadings.proportions,

@@ -1,4 +1,4 @@
-"""`fit`: one entry for every model and method, and what it returns."""
+"""The function `fit`, for every model and method, and its result, `Fit`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting import projection
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
 from bayesnmf.fitting.problems import with_own_start
-from bayesnmf.fitting.progress import ProgressReport, reporting
+from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, ConvergenceWarning
 from bayesnmf.options import METHODS, Options
 from bayesnmf.options.checks import check_options
@@ -39,102 +39,110 @@ Array = NDArray[Any]
 
 
 class Fit(FitRecord):
-    """A fitted model.
-
+    """Fitted model.
 
     Attributes
     ----------
     model, method : str
+        Names of the model and of the method.
     rank : int
         Number of components, K.
     loadings : ndarray (n, K)
         Mode under map and bld, posterior mean otherwise; proportions under dirichlet_poisson and dirichlet_gamma.
     components : ndarray (K, m)
-        Likewise.
+        Mode or posterior mean, as for the loadings.
     scale : ndarray (n,) or None
-        Of the loadings, under dirichlet_gamma.
+        Scale of the loadings, in counts, under dirichlet_gamma.
     trace : ndarray
-        Objective at the start and after every iteration, in nats, Poisson scale: log joint (map),
-        `elbo_augmented` (vi), a running estimate of the bound (svi), log p(S) (bld). Under gibbs and nuts the log joint
-        of each draw, (chains, draws).
+        Objective at the start and after every iteration, in nats, on the Poisson scale: log joint (map),
+        `elbo_augmented` (vi), an estimate of the elbo (svi), log p(S) (bld). Under gibbs and nuts, the log joint of
+        each draw, (chains, draws).
     status : Status
-        Whether and why it stopped.
+        Convergence, reason for the stop and number of iterations.
     priors : Priors
-        Those used, defaults filled in.
+        Priors of the fit, with defaults filled in; learned priors under VI(learn=...).
+    options : MAP, VI, Gibbs, NUTS, SVI or BLD
+        Options of the fit, with defaults filled in.
     counts : Counts
-        The data.
+        Fitted counts.
     seed : int
+        Seed of the fit.
     seconds : float
-        Wall time, a closed-form start included.
+        Wall time, including a closed-form start.
     diagnostics : dict
-        What else the method reports. Gibbs and nuts: the greatest R-hat and the least ESS of all components, the
-        loadings of up to 50 rows and the log joint, the share of these entries above 1.05 (`bayesnmf.results.mixing`),
-        R-hat and ESS of the log joint alone, divergences, how often labels switched within chains (which matching
-        undoes) and the share of draws whose components can hardly be told apart
-        (`bayesnmf.results.label_switching.label_switching`). Map: the KKT residual and the least gradient at the end
-        ([C] A.3), by which it is judged: a least gradient of −0.1 says that an EM update would make some entry 10 %
-        larger; if the residual is small, that entry is wrongly stuck at 0 (`bayesnmf.inference.ascent.optimality`).
-        Several restarts: how many, and where the worst ended.
+        Further results. Gibbs and nuts: the largest R-hat and the smallest ESS of all components, the loadings of up to
+        50 rows and the log joint; the share of these entries above 1.05 (`bayesnmf.results.mixing`); R-hat and ESS of
+        the log joint alone; divergences; the number of label switches within chains (undone by matching) and the share
+        of draws with components too similar to be matched reliably
+        (`bayesnmf.results.label_switching.label_switching`). Map: the final KKT residual, in counts, and the least
+        gradient ([C] A.3), which decide convergence. A least gradient of −0.1 means that an EM update would make some
+        entry 10 % larger; if the residual is small, that entry is wrongly stuck at 0
+        (`bayesnmf.inference.ascent.optimality`). With restarts: their number, and the worst final objective.
     residuals : ndarray or None
-        Under map, the KKT residual of the states of `trace`, in counts.
+        KKT residuals of the states of `trace`, in counts, under map.
     multipliers : tuple of ndarray (n, K) and (K, m), or None
-        Under bld, μ and ν of the decomposition, S_ikj = X_ij μ_ik ν_kj / Σ_c μ_ic ν_cj; rows sum to 1 on both sides.
+        Multipliers μ and ν of the decomposition, S_ikj = X_ij μ_ik ν_kj / Σ_c μ_ic ν_cj, under bld; rows of both sum
+        to 1.
     statistics : dict of ndarray (chains, draws), or None
-        What a sampler says of every draw: under nuts, divergences, steps, acceptance.
+        Statistics of every draw under nuts: divergences, steps, acceptance.
     moments : dict of ndarray, or None
-        Where `posterior` holds some of the draws only, every `diagnostics["kept_every"]`-th: what all draws say of
-        every entry, as ``loadings_sd``, ``loadings_r_hat`` and ``loadings_ess`` (n, K), the same of components
-        (K, m) and of scale (n,). R-hat is the split R-hat, the effective sample size that of batch means. Their means
-        are `loadings`, `components` and `scale`.
+        Moments of all draws if `posterior` contains only every `diagnostics["kept_every"]`-th draw: ``loadings_sd``,
+        ``loadings_r_hat`` and ``loadings_ess`` (n, K), and the same for components (K, m) and scale (n,). R-hat is the
+        split R-hat, and the effective sample size is by batch means. The means of all draws are `loadings`,
+        `components` and `scale`.
     """
 
     @classmethod
     def of(cls, record: FitRecord) -> Fit:
-        """Return a record with the methods of a fit."""
+        """Return a `Fit` with the data of a record."""
         return cls(**vars(record))
 
     def transform(self, counts: Any, *, seed: int = 0) -> Array:
-        """Loadings of new samples, components fixed: shape (rows, K), on the scale of `loadings`.
+        """Return the loadings of new samples given the components, (rows, K), on the scale of `loadings`.
 
-        The mode under map, the mean of the closed-form q under vi and svi, and the mean over posterior draws of the
-        components, each with loadings sampled for it, under gibbs and nuts (`seed` is of these draws), which takes
-        whole numbers.
+        They are the mode under map and bld, and the mean of the closed-form q under vi and svi. Under gibbs and nuts,
+        they are the mean of loadings sampled, with `seed`, for each of several draws of the components; counts must
+        then be whole numbers. Raises TypeError or ValueError for counts that `fit` would refuse or with other features.
         """
         return self.project(counts, seed=seed).loadings
 
     def project(self, counts: Any, *, seed: int = 0) -> Fit:
-        """Fit new samples with the components fixed; return a `Fit`, with the posterior of the new loadings."""
+        """Return the fit of new samples with the components fixed; parameters and errors as for `transform`."""
         return Fit.of(projection.project(self, counts, seed))
 
     def sample_posterior(self, draws: int | None = None, *, chains: int | None = None, seed: int = 0) -> Draws:
-        """Draws from q, by default 4 × 1000; of gibbs and nuts their own, evenly thinned to `draws`."""
+        """Return draws from q, by default 4 × 1000, or the draws of gibbs and nuts, evenly thinned to `draws`.
+
+        Raises AttributeError for a point estimate, and ValueError for more draws than available or than 2 GiB.
+        """
         return draws_of_fits.sample_posterior(self, draws, chains, seed)
 
     def sample_posterior_predictive(
         self, draws: int = 100, *, seed: int = 0, rows: Iterable[Any] | None = None
     ) -> Array:
-        """Replicated counts, shape (draws, rows, m), whole numbers; `rows` by name.
+        """Return replicated counts, (draws, rows, m), whole numbers, for the rows with the given names (default: all).
 
-        Row totals are drawn too, save under dirichlet_poisson, where they are given.
+        Row totals are drawn too, except under dirichlet_poisson, where they are given.
         """
         return replication.sample_posterior_predictive(self, draws, seed, rows)
 
     def allocations(self, rows: Iterable[Any] | None = None) -> Array:
-        """Expected allocations S_ikj, shape (rows, K, m), in counts: their sum over components is the counts.
+        """Return expected allocations S_ikj, (rows, K, m), in counts; their sum over components equals the counts.
 
-        `rows` by name. S* of the decomposition under bld; at the modes under map; at the optimum of q (exp E log)
-        under vi and svi; under gibbs and nuts the mean over up to 200 evenly spaced draws.
+        `rows` are names, by default all. The allocations are S* of the decomposition under bld, those at the modes
+        under map, those at the optimum of q (exp E log) under vi and svi, and the mean over up to 200 draws
+        under gibbs and nuts. Raises ValueError for unknown rows or more than 2 GiB.
         """
         return allocations_of_fits.allocations(self, rows)
 
     def to_datatree(self, draws: int | None = None, chains: int | None = None, **selection: Any) -> xr.DataTree:
-        """Convert to an ArviZ `DataTree`; see `bayesnmf.results.datatree.Contents` for the keywords."""
+        """Return an ArviZ `DataTree` of the fit; see `bayesnmf.results.datatree.Contents` for the keywords."""
         from bayesnmf.results.datatree import to_datatree
 
         return to_datatree(self, draws, chains, **selection)
 
     def save(self, path: str | Path) -> None:
-        """Write to a NetCDF file (`.nc`) or a Zarr store (`.zarr`): q or draws, settings and counts."""
+        """Write the fit, with its settings and counts, to a NetCDF file (`.nc`) or a Zarr store (`.zarr`)."""
         from bayesnmf.results.storage import save
 
         save(self, path)
@@ -142,13 +150,13 @@ class Fit(FitRecord):
     def summary(
         self, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9
     ) -> pd.DataFrame:
-        """Medians and central intervals of some loadings and components; see `bayesnmf.results.summary.summary`."""
+        """Return medians and central intervals of some parameters; see `bayesnmf.results.summary.summary`."""
         from bayesnmf.results.summary import summary
 
         return summary(self, rows, features, interval)
 
     def top_features(self, n: int = 10) -> pd.DataFrame:
-        """Names of the `n` features of greatest weight in each component, one column a component."""
+        """Return the names of the `n` features with the largest weights in each component, one column per component."""
         import pandas as pd
 
         check_count(n, "n")
@@ -167,29 +175,28 @@ def fit(
     options: Options | None = None,
     progress: ProgressReport | bool = False,
 ) -> Fit:
-    """Fit a Bayesian non-negative matrix factorisation of counts.
+    """Fit a Bayesian non-negative matrix factorisation of counts; issue a `ConvergenceWarning` if it did not converge.
 
     Parameters
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
-        Nonnegative counts, samples in rows. Whole numbers for gibbs. The fit keeps a copy, 12 bytes a nonzero in
-        float64 with positions of 4 bytes, but for `Counts`, which it keeps as they are.
+        Nonnegative counts with samples in rows; whole numbers for gibbs. The fit keeps a copy (12 bytes per nonzero in
+        float64), but `Counts` are not copied.
     model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"}
-        See `bayesnmf.priors.specification` for the priors of each.
+        Name of the model; `bayesnmf.priors.specification` lists the priors of each.
     rank : int
         Number of components, K.
     method : {"map", "vi", "gibbs", "nuts", "svi", "bld"}
         Point estimate, closed-form variational inference, Gibbs sampling, Hamiltonian Monte Carlo, stochastic
-        variational inference, best latent decomposition (dirichlet_gamma alone).
+        variational inference, or best latent decomposition (only for dirichlet_gamma).
     seed : int, optional
-        Makes the run reproducible; by default a fresh one, kept in the result. Under map and vi several starts race,
-        one of them made from the counts, so fits with other seeds agree more than random starts do: to see how much
-        depends on the start, fit with ``start="random"``.
+        Seed that makes the run reproducible; by default a new one, which the result contains. Under map and vi, one of
+        the starts that race is made from the counts, so fits with different seeds agree more than fits from random
+        starts; use ``start="random"`` to see the effect of the start.
     options : MAP, VI, Gibbs, NUTS, SVI or BLD, optional
-        Settings of the method: priors, start, schedule, stopping rule. Those that are left out are resolved for the
-        call, and ``fit.options`` shows what was chosen.
+        Settings of the method: priors, start, schedule, stopping rule. ``fit.options`` contains them with defaults.
     progress : bool or callable
-        True shows a progress bar; a callable gets (label, done, total, objective).
+        True shows a progress bar; a callable is called with (label, done, total, objective).
 
     Returns
     -------
@@ -198,7 +205,7 @@ def fit(
     Raises
     ------
     TypeError, ValueError
-        On counts, options or combinations that make no sense, naming the argument, the rule and the cure.
+        Invalid counts, options or combinations; the message names the argument, the rule and the cure.
 
     Examples
     --------
@@ -219,7 +226,7 @@ def fit(
     check_combination(model, method, rank, data, options)
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
-    with reporting(progress) as report:
+    with progress_context(progress) as report:
         job = Job(data, model, rank, method, seed, with_own_start(options), report)
         result = Fit.of(METHODS[method].run(job))
     _warn_if_not_converged(result)
@@ -235,21 +242,26 @@ def _warn_if_not_converged(result: FitRecord) -> None:
         more = ["start=fit"]
         more += [] if result.priors is result.options.priors else ["priors=fit.priors"]
         more += ["restarts=1"] if getattr(result.options, "restarts", 1) > 1 else []
-        message = f"{result.method} was interrupted: this is what it had reached; continue with {', '.join(more)}"
+        message = f"{result.method} was interrupted: this is its last state; continue with {', '.join(more)}"
     else:
         message = f"{result.method} did not converge ({result.status.reason}); {cure_of(result)}"
     warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
 
 def load(path: str | os.PathLike[str]) -> Fit:
-    """Read a fit that `Fit.save` wrote.
+    """Return the fit in a file that `Fit.save` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        NetCDF file (`.nc`) or Zarr store (`.zarr`).
 
     Raises
     ------
     FileNotFoundError
-        There is no such file.
+        The file does not exist.
     ValueError
-        It is no fit, is damaged, or was written by a later version.
+        The file is not a fit, is damaged, or was written by a later version.
     """
     from bayesnmf.results.storage import read_fit
 

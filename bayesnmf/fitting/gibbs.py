@@ -1,4 +1,4 @@
-"""Gibbs fits: chains run side by side, and what is kept of their draws."""
+"""Run Gibbs sampling: several chains at once, with all draws kept or thinned draws and moments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from bayesnmf.results.thinning import with_moments
 
 
 def fit_gibbs(job: Job) -> FitRecord:
-    """Run the Gibbs sampler's chains, side by side where there are several."""
+    """Run the chains of Gibbs sampling and return their fit."""
     states, streams = chain_starts(job)
     schedules = schedules_of(job)
     if job.options.keep == "auto" and schedules[0].running is not None:
@@ -40,7 +40,7 @@ def fit_gibbs(job: Job) -> FitRecord:
     interrupted = stop.is_set() or any(chain.interrupted for chain in chains)
     kept, length = choose_chains([len(chain.log_joint) for chain in chains])
     every = schedules[0].every
-    drawn = _drawn([chains[c].draws for c in kept], -(-length // every))
+    drawn = _stack_draws([chains[c].draws for c in kept], -(-length // every))
     log_joint = np.array([chains[c].log_joint[:length] for c in kept])
     found = fit_of_draws(job, drawn, log_joint, {}, interrupted)
     running = [schedules[c].running for c in kept]
@@ -48,13 +48,13 @@ def fit_gibbs(job: Job) -> FitRecord:
         return found
     try:
         return with_moments(found, running, every)  # type: ignore[arg-type]
-    except KeyboardInterrupt:  # without them there is little more than the thinned draws: once more
+    except KeyboardInterrupt:  # try again, since without moments only the thinned draws would be left
         found = replace(found, status=found.status._replace(converged=False, reason=INTERRUPTED))
         return with_moments(found, running, every)  # type: ignore[arg-type]
 
 
-def _drawn(chains: list[list[Any]], length: int) -> list[Any]:
-    """Stack so many draws of every chain, (chains, draws, …) for each side; the lists are emptied on the way."""
+def _stack_draws(chains: list[list[Any]], length: int) -> list[Any]:
+    """Return the first `length` draws of every chain, (chains, draws, …) for each side; the lists are emptied."""
     values = []
     for draws in chains:
         values.append([stack_values([draw[side] for draw in draws[:length]]) for side in (0, 1)])
@@ -63,7 +63,7 @@ def _drawn(chains: list[list[Any]], length: int) -> list[Any]:
 
 
 def schedules_of(job: Job) -> list[Schedule]:
-    """Return what each chain runs and keeps: every draw, or thinned draws and running moments."""
+    """Return the schedule of each chain, which keeps every draw, or thinned draws and running moments."""
     options: Gibbs = job.options
     matching, every = components_exchangeable(options.priors), 1
     moments = keeps_moments(options, job.rank, job.counts.shape)
@@ -74,7 +74,7 @@ def schedules_of(job: Job) -> list[Schedule]:
 
 
 def _warn_of_thinning(job: Job, state: State, schedule: Schedule) -> None:
-    """Say that not all draws are kept, and how long the run will take, by the time of a sweep."""
+    """Warn that not all draws are kept, and estimate the time of the run from the time of a sweep."""
     options: Gibbs = job.options
     at_once = min(options.threads or numba.get_num_threads(), options.chains)
     seconds = _seconds_of_a_sweep(job, state) * schedule.sweeps * -(-options.chains // at_once)
@@ -84,7 +84,7 @@ def _warn_of_thinning(job: Job, state: State, schedule: Schedule) -> None:
     warnings.warn(
         f"all {options.chains} × {options.draws:,} draws would take {size:.1f} GiB: every {schedule.every}th is kept, "
         f"{kept:,} in all, with means, standard deviations, R-hat and effective sample sizes of all draws "
-        f"(Fit.moments); {schedule.sweeps * options.chains:,} sweeps to go, {duration(seconds)}; choose "
+        f"(Fit.moments); {schedule.sweeps * options.chains:,} sweeps to go, {duration_in_words(seconds)}; choose "
         f"Gibbs(keep='moments') to have this without a warning{or_all}",
         UserWarning,
         stacklevel=5,
@@ -92,7 +92,7 @@ def _warn_of_thinning(job: Job, state: State, schedule: Schedule) -> None:
 
 
 def _seconds_of_a_sweep(job: Job, state: State) -> float:
-    """Time one sweep of a chain, after another that compiles it, without touching the chains."""
+    """Return the time of one sweep of a chain, measured after compilation and without changing the chains."""
     options: Gibbs = job.options
     rng = np.random.default_rng(0)
     problem = draws_problem(job.counts, options.priors, rng, 1)
@@ -101,15 +101,15 @@ def _seconds_of_a_sweep(job: Job, state: State) -> float:
     seconds = []
     for _ in range(2):
         started = time.perf_counter()
-        # Three sweeps, with the one that a draw is left by.
+        # Three sweeps: a warm-up, a draw, and one that computes the log joint of the draw.
         if run_chain(problem, state, rng, Schedule(1, 1, 1), blocks).interrupted:
             raise KeyboardInterrupt
         seconds.append((time.perf_counter() - started) / 3)
     return min(seconds)
 
 
-def duration(seconds: float) -> str:
-    """Return a time in words, to one unit."""
+def duration_in_words(seconds: float) -> str:
+    """Return a duration in words, rounded to one unit."""
     for unit, length in (("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"about {seconds / length:.0f} {unit}"
@@ -119,10 +119,9 @@ def duration(seconds: float) -> str:
 def run_chains(
     job: Job, starts: tuple[list[State], list[np.random.Generator]], schedules: list[Schedule], stop: threading.Event
 ) -> list[Chain]:
-    """Run every chain on a thread of its own: several need no row blocks, a single one gets them all.
+    """Run each chain on its own thread and return the chains; a single chain uses several row blocks instead.
 
-    Ctrl-C and any other exception, in a chain or while waiting for them, set `stop` and end all of them at their next
-    sweep.
+    Ctrl-C and any other exception, in a chain or during the wait, set `stop` and end all chains at their next sweep.
     """
     options: Gibbs = job.options
     states, streams = starts

@@ -1,4 +1,4 @@
-"""A fit to be done: its parts are checked, and priors filled in."""
+"""Check the parts of a fit, fill in its priors, and describe it as a job."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LARGEST_FACTORS, LARGEST_DRAWS, LARGEST_TOKENS = 4 * 2**30, 4 * 2**30, 4 * 2**30
 
 
 def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors) -> Priors:
-    """Fill in the model's defaults."""
+    """Return the priors with the model's defaults in place of None."""
     check_instance(priors, Priors, "priors")
     components = Dirichlet(1.0) if priors.components is None else priors.components
     prior_of_sums = Dirichlet(1.0) if components == PARAMETER else components
@@ -48,7 +48,7 @@ def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors) -> Pri
 
 
 def check_combination(model: str, method: str, rank: int, counts: Counts, options: Options) -> None:
-    """Refuse what makes no sense together."""
+    """Refuse combinations of model, method, rank, counts and options that cannot be fitted."""
     n, m = counts.shape
     priors = options.priors
     check_size(8 * rank * (n + m), LARGEST_FACTORS, f"loadings and components of rank {rank}", "lower rank")
@@ -68,8 +68,8 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
         check_integer_counts(counts, f"method={method!r}", "round them or use method='vi'")
     if isinstance(options, Gibbs) and options.collapsed:
         check_integrates_out(priors.components, "collapsed Gibbs", "use Gibbs(collapsed=False)")
-        held = np.min_scalar_type(rank - 1).itemsize * options.chains * int(counts.total)
-        check_size(held, LARGEST_TOKENS, "every single count in every chain", "use Gibbs(collapsed=False)")
+        size_of_tokens = np.min_scalar_type(rank - 1).itemsize * options.chains * int(counts.total)
+        check_size(size_of_tokens, LARGEST_TOKENS, "every single count in every chain", "use Gibbs(collapsed=False)")
     if isinstance(options, Gibbs | NUTS):
         all_draws = isinstance(options, Gibbs) and options.keep == "draws"
         cure = "ask for Gibbs(keep='moments')" if all_draws else "ask for fewer draws or chains, fit fewer rows"
@@ -80,10 +80,10 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A fit to be done, checked, with priors filled in: what every runner takes.
+    """Checked description of a fit, with priors filled in: the argument of every runner.
 
-    `report` takes a label, the number of steps done, that of all steps, and the objective. `started` is the time
-    from which the seconds of the fit are counted.
+    `report` is called with a label, the number of steps done, the number of all steps, and the objective. `started` is
+    the time at which the fit began.
     """
 
     counts: Counts
@@ -105,7 +105,7 @@ class Job:
         status: Status,
         **more: Any,
     ) -> FitRecord:
-        """Build the fit that a runner returns, with `more` attributes of a `FitRecord`: all fits are made here."""
+        """Return the record of the fit, with `more` attributes of a `FitRecord`; every runner uses this method."""
         attributes: dict[str, Any] = {"priors": self.options.priors, "diagnostics": {}, **more}
         return FitRecord(
             model=self.model,

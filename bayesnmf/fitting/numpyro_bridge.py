@@ -1,4 +1,4 @@
-"""Between the library and its NumPyro programs: arguments, sites and guide parameters."""
+"""Convert between the library and its NumPyro programs: arguments, sites and guide parameters."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def load_program(model: str) -> Any:
 
 
 def program_arguments(counts: Counts, rank: int, priors: Priors, dense: bool | None = None) -> dict[str, Any]:
-    """Return what every program of a model is called with.
+    """Return the arguments of every program of a model.
 
-    Counts are dense where that is the faster form, or as told: a product of small dense matrices beats gathers in
-    XLA on a CPU unless the counts are many and sparse. Augmented programs, which work on the nonzero cells, can find
-    them in concrete counts alone, so that compiled ones must be given them.
+    By default counts are dense if that is faster: in XLA on a CPU, a product of small dense matrices is faster than
+    gathers, unless the counts are many and sparse. Augmented programs need the nonzero cells, which compiled code
+    cannot find in traced dense counts, so `dense` must be False for them.
     """
     from bayesnmf.models.likelihood import as_observation
 
@@ -45,7 +45,7 @@ def program_arguments(counts: Counts, rank: int, priors: Priors, dense: bool | N
 
 
 def hyperparameters(prior: Any) -> Any:
-    """Return a prior as the plain mapping that the programs take; the scale's are (n,) there, (n, 1) here."""
+    """Return a prior as the mapping for programs, with parameters of the scale as (n,) instead of (n, 1)."""
     if prior == PARAMETER:
         return PARAMETER
     values = {name: np.asarray(value, np.float64) for name, value in prior.parameters.items()}
@@ -55,14 +55,14 @@ def hyperparameters(prior: Any) -> Any:
 
 
 def sites_of(state: State) -> dict[str, Array]:
-    """Return the values of a state by site, pulled a little inside the boundary, where NUTS cannot start."""
+    """Return the values of a state by site, moved slightly away from the boundary, where NUTS cannot start."""
     loadings, scale = separate_scale(state.loadings.value)
-    sites = {"components": inside(state.components.matrix), "loadings": inside(loadings)}
-    return sites if scale is None else {**sites, "scale": inside(scale[:, None])[:, 0]}
+    sites = {"components": move_inside(state.components.matrix), "loadings": move_inside(loadings)}
+    return sites if scale is None else {**sites, "scale": move_inside(scale[:, None])[:, 0]}
 
 
-def inside(values: Array) -> Array:
-    """Mix each row with its mean, which leaves its sum as it is."""
+def move_inside(values: Array) -> Array:
+    """Return a mixture of each row with its mean, which has no zeros and the same row sums."""
     return (1 - INTERIOR) * values + INTERIOR * np.maximum(values.mean(axis=-1, keepdims=True), 1e-12)
 
 
@@ -71,7 +71,7 @@ def guide_parameters(state: State, problem: Problem) -> dict[str, Array]:
     named: dict[str, Array] = {}
     for name, side in state._asdict().items():
         if side.conditional is None:
-            named[name] = inside(side.matrix)
+            named[name] = move_inside(side.matrix)
             continue
         q = side.conditional.broadcast(side.matrix.shape)
         for parameter, value in q.parameters.items():
@@ -96,5 +96,5 @@ def state_of_parameters(parameters: dict[str, Array], problem: Problem) -> State
 
 
 def _guide_name(q: Distribution, side: str, parameter: str) -> str:
-    """Return the name that the guide has for a parameter of q: those with one number a row belong to the scale."""
+    """Return the guide's name for a parameter of q; parameters with one number per row belong to the scale."""
     return f"scale_{parameter}" if parameter in q.by_row else f"{side}_{parameter}"

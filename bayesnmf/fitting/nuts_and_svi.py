@@ -1,4 +1,4 @@
-"""Fits by NUTS and SVI, run on the NumPyro program of a model."""
+"""Run NUTS and SVI on the NumPyro program of a model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Array = NDArray[Any]
 JUDGED_STEPS, SETTLED = 20, 1e-3
 
 
-def in_doubles(counts: Counts) -> Counts:
+def counts_in_float64(counts: Counts) -> Counts:
     """Return the same counts in float64."""
     return counts if counts.dtype == np.float64 else counts.with_matrix(counts.matrix.astype(np.float64))
 
@@ -44,7 +44,7 @@ def in_doubles(counts: Counts) -> Counts:
 def fit_nuts(job: Job) -> FitRecord:
     """Run NUTS on the model's program, from a draw of the closed-form posterior for each chain."""
     priors, options = job.options.priors, job.options
-    doubles = replace(job, counts=in_doubles(job.counts))
+    doubles = replace(job, counts=counts_in_float64(job.counts))
     values = [sites_of(state) for state in chain_starts(doubles)[0]]
     stacked = {name: np.stack([value[name] for value in values]) for name in values[0]}
     simplex = {side for side, prior in vars(priors).items() if prior.support != "positive"}
@@ -69,7 +69,7 @@ def fit_nuts(job: Job) -> FitRecord:
 
 
 def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array) -> Array:
-    """Log joint of every draw, (chains, draws), in closed form, without the Jacobians of the sampler's space."""
+    """Return the log joint of every draw, (chains, draws), without the Jacobians of the sampler's space."""
     prior: Any = priors.loadings
     other: Any = priors.components
     shares, scale = separate_scale(loadings)
@@ -86,9 +86,9 @@ def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array)
 
 
 def fit_svi(job: Job) -> FitRecord:
-    """Maximise the bound by gradient steps over the parameters of q, from the closed-form fit."""
+    """Maximise the elbo by gradient steps over the parameters of q, from the closed-form fit."""
     options = job.options
-    doubles = replace(job, counts=in_doubles(job.counts))
+    doubles = replace(job, counts=counts_in_float64(job.counts))
     problem = point_or_mean_field(doubles.counts, VI(priors=options.priors))
     state = start_state(problem, resolve_start(doubles), job.rank, np.random.default_rng(job.seed))
     module = load_program(job.model)
@@ -109,7 +109,7 @@ def fit_svi(job: Job) -> FitRecord:
 
 
 def svi_status(bounds: Array, interrupted: bool, steps: int) -> Status:
-    """Judge by whether the mean bound over the last tenth of the steps can still be rising, by 0.1 % or more."""
+    """Return the status: converged if the mean elbo over the last tenth of the steps rises by less than 0.1 %."""
     if interrupted:
         return Status(False, INTERRUPTED, len(bounds))
     tenth = len(bounds) // 10
@@ -118,5 +118,5 @@ def svi_status(bounds: Array, interrupted: bool, steps: int) -> Status:
     last, before = bounds[-tenth:], bounds[-2 * tenth : -tenth]
     rise = float(last.mean() - before.mean())
     noise = float(np.hypot(sem(last), sem(before)))
-    said = f"bound rose by {rise:.3g} ± {noise:.2g} nats over the last tenth of {steps} steps"
-    return Status(bool(rise + 2 * noise < SETTLED * abs(last.mean())), said, len(bounds))
+    reason = f"bound rose by {rise:.3g} ± {noise:.2g} nats over the last tenth of {steps} steps"
+    return Status(bool(rise + 2 * noise < SETTLED * abs(last.mean())), reason, len(bounds))

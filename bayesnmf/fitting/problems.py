@@ -1,4 +1,4 @@
-"""A problem to be solved, and a state to start from, out of counts, priors and the `start` option."""
+"""Build a problem and a state to start from, from counts, priors and the `start` option."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 
 def build_problem(counts: Counts, priors: Priors, loadings: Summary, components: Summary) -> Problem:
-    """Put counts, priors and summaries together; a parameter is the mode of a flat simplex."""
+    """Return the problem of counts, priors and summaries; components without a prior are modes under Dirichlet(1)."""
     prior: Any = priors.loadings
     other: Any = priors.components
     if other == PARAMETER:
@@ -34,7 +34,7 @@ def build_problem(counts: Counts, priors: Priors, loadings: Summary, components:
 
 
 def point_or_mean_field(counts: Counts, options: MAP | VI) -> Problem:
-    """Build the problem of map or vi."""
+    """Return the problem of map or vi."""
     if isinstance(options, MAP):
         mode = Mode("natural" if uses_natural_basis(options) else "log")
         return build_problem(counts, options.priors, mode, mode)
@@ -43,26 +43,29 @@ def point_or_mean_field(counts: Counts, options: MAP | VI) -> Problem:
 
 
 def draws_problem(counts: Counts, priors: Priors, rng: np.random.Generator, threads: int | None = 1) -> Problem:
-    """Build the problem of gibbs, whose draws come from `rng`, on so many threads."""
+    """Return the problem of gibbs, with draws from `rng` on `threads` threads."""
     draw = Draw(rng, threads)
     return build_problem(counts, priors, draw, draw)
 
 
 def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generator) -> State:
-    """Carry out the `start` option."""
+    """Return the state that the `start` option describes."""
     if isinstance(start, str):
         return state_from_word(problem, start, rank, rng)
     n, m = problem.counts.shape
     loadings, components = given_start(start, problem.loadings_prior, problem.components_prior)
     return given_state(
         problem,
-        _checked(loadings, problem.loadings_prior, "loadings", (n, rank)),
-        _checked(components, problem.components_prior, "components", (rank, m)),
+        _check_given(loadings, problem.loadings_prior, "loadings", (n, rank)),
+        _check_given(components, problem.components_prior, "components", (rank, m)),
     )
 
 
 def with_own_start(options: Options) -> Options:
-    """Replace a fit that is given as start by what is taken of it: a fit that holds another would hold all before."""
+    """Return the options with a fit given as start replaced by a `Start`.
+
+    Otherwise each fit in a chain of continued fits would keep all earlier ones in memory.
+    """
     start = getattr(options, "start", None)
     if not isinstance(start, FitRecord):
         return options
@@ -77,7 +80,7 @@ def with_own_start(options: Options) -> Options:
 def given_start(start: Start | FitRecord, loadings_prior: Any, components_prior: Any) -> tuple[Given, Given]:
     """Return the loadings and components of a start.
 
-    Of a fit, its q is used if it has the families of these priors, else its point estimates.
+    The q of a fit is used if it has the families of these priors, else its point estimates.
     """
     if not isinstance(start, FitRecord):
         return start.loadings, start.components
@@ -91,24 +94,24 @@ def given_start(start: Start | FitRecord, loadings_prior: Any, components_prior:
 
 
 def _points_of(start: FitRecord, loadings_prior: Any, components_prior: Any) -> tuple[Given, Given]:
-    """Return both sides of a fit as points on the scale of these priors, whatever its model: same fitted shares."""
+    """Return both sides of a fit of any model as points on the scale of these priors, with the same fitted shares."""
     components = np.asarray(start.components, dtype=np.float64)
     loadings = np.asarray(start.expected_loadings, dtype=np.float64)
     if components_prior.support == "simplex":
-        loadings, components = loadings * component_sums(components), _on_simplex(components)
+        loadings, components = loadings * component_sums(components), _normalise_rows(components)
     if loadings_prior.support == "scaled simplex" and start.scale is not None:
         return attach_scale(start.loadings, start.scale), components  # proportions of empty rows too
     if loadings_prior.support == "simplex":
-        return start.loadings if np.allclose(start.loadings.sum(axis=1), 1) else _on_simplex(loadings), components
+        return start.loadings if np.allclose(start.loadings.sum(axis=1), 1) else _normalise_rows(loadings), components
     return loadings, components
 
 
-def _on_simplex(rows: Array) -> Array:
-    """Rows divided by their sums; even where the sum is 0."""
+def _normalise_rows(rows: Array) -> Array:
+    """Return rows divided by their sums; rows with sum 0 get equal entries."""
     return rows_to_shares(rows, rows.sum(axis=1))
 
 
-def _checked(given: Given, prior: Any, name: str, size: tuple[int, int]) -> Given:
+def _check_given(given: Given, prior: Any, name: str, size: tuple[int, int]) -> Given:
     if isinstance(given, ScaledProportions) and prior.support == "scaled simplex":
         proportions = check_start_factor(given.proportions, f"{name}.proportions", size)
         return ScaledProportions(proportions, check_start_factor(given.scale, f"{name}.scale", (size[0], 1)))

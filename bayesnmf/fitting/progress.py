@@ -1,4 +1,4 @@
-"""How long work tells how far it is: to the caller, or as a bar on standard error."""
+"""Report progress, to the caller or as a bar on standard error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ProgressReport = Callable[[str, int, int, float], None]
 
 @contextmanager
 def progress_bar() -> Iterator[ProgressReport]:
-    """Show one line for each label: done of all, time, what is left of it, and the current objective."""
+    """Show one line for each label: steps done and in all, elapsed and remaining time, and the current objective."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -47,8 +47,8 @@ def progress_bar() -> Iterator[ProgressReport]:
         yield report
 
 
-def reporting(progress: ProgressReport | bool) -> Any:
-    """Return a context that gives a progress report: a bar, the caller's own, or none."""
+def progress_context(progress: ProgressReport | bool) -> Any:
+    """Return a context that provides a progress report: a bar, the caller's function, or none."""
     check_progress(progress)
     if callable(progress):
         return nullcontext(progress)

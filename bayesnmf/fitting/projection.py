@@ -1,4 +1,4 @@
-"""New samples with the components fixed: what `transform` computes."""
+"""Fit new samples with the components fixed, for `transform`."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ ERROR_BATCHES = 20
 def project(fit: FitRecord, counts: Any, seed: int) -> FitRecord:
     """Fit new samples with the components of `fit`, by the method of `fit`.
 
-    Under map, vi and svi: coordinate ascent over the loadings alone, from even shares, until those of each row
-    settle, so that no row depends on the others it comes with; the trace is the objective at the start and the end.
-    Under bld: as under map, given the components of the decomposition.
+    Under map, vi and svi: coordinate ascent over the loadings alone, from equal shares, until each row settles, so that
+    rows do not affect each other; the trace is the objective at the start and the end.
+    Under bld: the same as under map, given the components of the decomposition.
     Under gibbs and nuts: for each of 200 evenly spaced draws of the components, 10 Gibbs sweeps over the loadings,
-    each started from where those of the previous draw ended; `diagnostics` have the Monte Carlo error of the means, in
-    posterior standard deviations.
+    which start from the last loadings for the previous draw; `diagnostics` contains the Monte Carlo error of the means,
+    in posterior standard deviations.
 
     Parameters
     ----------
     fit : Fit
     counts : array-like, (rows, m)
-        Features as in the fit, in the same order.
+        Counts of new samples, with the features of the fit in the same order.
     seed : int
         Seed of the Gibbs sweeps.
     """
@@ -96,8 +96,8 @@ def _objective(problem: Problem, state: State) -> float:
 def _monte_carlo_errors(loadings: Any) -> dict[str, float]:
     """Return the standard error of the means of draws (draws, n, K), in posterior sds: the largest and the median.
 
-    It comes from the means of batches, which assume that draws are autocorrelated for less than a batch; it is NaN for
-    too few draws.
+    It is computed from the means of batches, which must be longer than the autocorrelation; it is NaN for too few
+    draws.
     """
     number = min(ERROR_BATCHES, len(loadings) // 2)
     if number < 2:

@@ -1,4 +1,4 @@
-"""Several starts, of which the best is kept: what map, vi and bld share."""
+"""Run map, vi or bld from several starts and keep the best."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from bayesnmf.fitting.job import Job
 from bayesnmf.inference.starts.racing import as_interrupted
 from bayesnmf.inference.status import INTERRUPTED
 
-FIRST_ALONE = ("race", "svd", "descent")  # starts that would be much the same again
+FIRST_ALONE = ("race", "svd", "descent")  # starts that would be similar if repeated
 
 
-def best_of(job: Job, climb: Callable[[Any, np.random.Generator, str], Any]) -> tuple[Any, dict[str, float]]:
-    """Climb from as many starts as the options ask for; return where the highest ended, and how many were finished.
+def best_of_restarts(job: Job, climb: Callable[[Any, np.random.Generator, str], Any]) -> tuple[Any, dict[str, float]]:
+    """Run from `restarts` starts; return the result with the highest objective, and diagnostics of the restarts.
+
+    The first start is the same as that of a single run with this seed. If it is made from the counts, all others are
+    random. After Ctrl-C the best result so far is returned.
 
     Parameters
     ----------
     climb : callable
-        Takes a start, a random generator and a label for progress; returns a named tuple with a `trace` and a `status`.
-        The first start is that of a single run with the same seed; after one that is made from the counts all others
-        are random. After Ctrl-C the best so far is kept.
+        Function of a start, a random generator and a label for progress that returns a named tuple with a `trace` and a
+        `status`.
     """
     best: Any = None
     highest = -np.inf
     finished: list[float] = []
-    left = False
+    stopped = False
     for restart in range(job.options.restarts):
         rng = np.random.default_rng(job.seed if restart == 0 else [job.seed, restart])
         label = f"{job.method} {job.model}" + (f", start {restart + 1}" if job.options.restarts > 1 else "")
@@ -38,19 +40,19 @@ def best_of(job: Job, climb: Callable[[Any, np.random.Generator, str], Any]) -> 
             found = climb(start, rng, label)
             if not found.trace:
                 raise KeyboardInterrupt
-        except KeyboardInterrupt:  # before its first iterate
+        except KeyboardInterrupt:  # before the first iterate of this start
             if best is None:
                 raise
-            left = True
+            stopped = True
             break
         end = found.trace[-1] if found.trace and not np.isnan(found.trace[-1]) else -np.inf
         if best is None or end > highest:
             best, highest = found, end
         if found.status.reason == INTERRUPTED:
-            left = True
+            stopped = True
             break
         finished.append(end)
-    if left:
+    if stopped:
         best = as_interrupted(best)
     if job.options.restarts == 1:
         return best, {}

@@ -1,4 +1,4 @@
-"""Variational inference from a stream: blocks of rows that are seen once and need not fit into memory together."""
+"""Variational inference from a stream: blocks of rows that need not fit into memory together."""
 
 from __future__ import annotations
 
@@ -42,31 +42,36 @@ Array = NDArray[Any]
 
 
 class MinibatchVI:
-    """Stochastic variational inference of a stream of rows, in memory that does not grow with their number.
+    """Stochastic variational inference from a stream of rows, in memory that does not grow with the number of rows.
 
-    Between blocks it holds q of the components, (K, m). The algorithm is that of
-    ``fit(..., options=VI(algorithm="minibatch"))``, one pass over what comes; several passes are several calls.
+    Between blocks it keeps q of the components, (K, m). The algorithm is that of
+    ``fit(..., options=VI(algorithm="minibatch"))``, with one pass over the rows of each call of `partial_fit`.
 
     Parameters
     ----------
     model, rank
         As for `bayesnmf.fit`.
     total_rows : int, optional
-        How many rows q(components) is given: the size of the data that the stream goes through, to be stated where
-        rows come more than once. By default those seen so far; a `DataWarning` says where the first block comes again.
+        Number of different rows of the whole data, needed if rows are given more than once. By default the number of
+        rows seen so far; a `DataWarning` is issued if the first block is repeated.
     options : VI, optional
         ``VI(algorithm="minibatch", ...)``: priors, batch_size, forgetting, delay, sweeps, dtype, threads, and "svd",
-        "descent" or "random" for the start. Default priors, which depend on the mean row total, and the start are
-        those of the first block. A prior is one for all rows.
+        "descent" or "random" as start. The start and default priors, which depend on the mean row total, are computed
+        from the first block. All rows must have the same prior.
     seed : int, optional
-        Of the start; by default a fresh one. Steps are without randomness.
+        Seed of the start; by default a new one. Steps are not random.
 
     Attributes
     ----------
     n_seen, steps : int
-        Rows and batches so far.
+        Number of rows and of batches so far.
     priors : Priors or None
-        Those used; None before the first block.
+        Priors with defaults filled in; None before the first block.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Invalid options, or options that do not apply to a stream.
 
     Examples
     --------
@@ -106,16 +111,16 @@ class MinibatchVI:
         self._first_rows: Array | None = None
 
     def partial_fit(self, counts: Any) -> MinibatchVI:
-        """Take one step for each batch of a block of rows, (rows, m), in their order.
+        """Take one step for each batch of a block of rows, (rows, m), in their order, and return the stream.
 
-        A block of more than batch_size rows is cut into batches of equal sizes. A batch much smaller than others moves
-        the components as far as they do, and is noisier: blocks are best of batch_size rows or more, in no order.
-        After Ctrl-C the batches that were finished have been learned from.
+        A block of more than batch_size rows is cut into batches of equal size. A smaller batch moves the components by
+        the same step size with more noise, so give blocks of at least batch_size rows, in random order. After Ctrl-C
+        the finished batches have been learned from.
 
         Raises
         ------
         TypeError, ValueError
-            On counts that `fit` would refuse, or of other features than those before.
+            Counts that `fit` would refuse, or with features that differ from earlier blocks.
         """
         data = self._checked(counts)
         if self._components is None:
@@ -132,44 +137,44 @@ class MinibatchVI:
 
     @property
     def feature_names(self) -> Array:
-        """Names of the features, (m,), those of the first block."""
+        """Names of the features, (m,), from the first block."""
         check_has_learned(self.n_seen, "feature_names")
         assert self._names is not None
         return self._names
 
     @property
     def components(self) -> Array:
-        """Posterior mean of the components, (K, m); where they are a parameter, its estimate."""
+        """Posterior mean of the components, (K, m), or their estimate if they have no prior."""
         return np.ascontiguousarray(self._side("components").matrix)
 
     @property
     def components_posterior(self) -> Distribution | None:
-        """The q of the components, parameters (K, m); None where they are a parameter."""
+        """The q of the components, with parameters (K, m); None if they have no prior."""
         return self._side("components_posterior").conditional
 
     def transform(self, counts: Any) -> Array:
-        """Loadings of rows, the components as they are now: (rows, K), on the scale of `Fit.loadings`."""
+        """Return the loadings of rows given the current components, (rows, K), on the scale of `Fit.loadings`."""
         return self.result(counts).loadings
 
     def result(self, counts: Any) -> Fit:
-        """Return the fit of some rows, the components as they are now.
+        """Return the fit of the given rows with the current components.
 
-        Every row's loadings settle as in `Fit.transform`, block by block. The trace is the bound, in nats, were these
-        all rows; the status says how many of them settled.
+        Every row's loadings settle as in `Fit.transform`, block by block. The trace is the elbo, in nats, as if these
+        were all rows; the status contains the number of rows that settled.
         """
         started = time.perf_counter()
         problem, state, bound, rows = self._settled("result", counts, TOL, MAX_ITER)
         data = problem.counts
-        said = f"{rows} of {data.shape[0]} rows settled, components after {self.steps} steps"
-        status = Status(rows == data.shape[0], said, self.steps)
+        reason = f"{rows} of {data.shape[0]} rows settled, components after {self.steps} steps"
+        status = Status(rows == data.shape[0], reason, self.steps)
         job = Job(data, self.model, self.rank, "vi", self.seed, self._options, lambda *_: None, started)
         return Fit.of(fit_of_ascent(job, Ascent(problem, state, [bound], [], status)))
 
     def elbo(self, counts: Any) -> float:
-        """Estimate the bound of all rows from some, in nats: theirs in proportion, less KL(q(components) ‖ prior).
+        """Return an estimate of the elbo of all rows from the given rows, in nats.
 
-        Of `total_rows` rows or, by default, those seen so far. It is the bound itself where `counts` are all of them;
-        their loadings settle less far than those of `result`, to 1e-4.
+        The terms of the given rows are scaled up to `total_rows` rows or, by default, to the rows seen so far. The
+        estimate is exact if `counts` are all of these rows. Loadings settle to 1e-4, less than in `result`.
         """
         problem, state, bound, _ = self._settled("elbo", counts, FINAL_TOL, FINAL_ITER)
         share = (self.total_rows or self.n_seen) / problem.counts.shape[0]
@@ -180,7 +185,7 @@ class MinibatchVI:
         return f"<bayesnmf.MinibatchVI {self.model}, rank {self.rank}: {self.n_seen:,} rows in {self.steps:,} steps>"
 
     def _settled(self, what: str, counts: Any, tol: float, most: int) -> tuple[Problem, State, float, int]:
-        """Settle the loadings of some rows; return their problem and state, their bound, and how many settled."""
+        """Settle the loadings of some rows; return their problem, state and elbo, and the number of settled rows."""
         components = self._side(what)
         problem = self._problem(self._checked(counts))
         size = (problem.counts.shape[0], self.rank)
@@ -190,7 +195,7 @@ class MinibatchVI:
 
     @property
     def _options(self) -> VI:
-        """The options with the priors filled in."""
+        """Options with priors and other defaults filled in."""
         assert self.priors is not None
         return resolve_options(replace(self.options, priors=self.priors))  # type: ignore[return-value]
 
@@ -201,9 +206,9 @@ class MinibatchVI:
         return data
 
     def _warn_of_rows_that_come_again(self, data: Counts) -> None:
-        """Warn of a block of the rows of the first one, in any order, where nothing says how many rows there are.
+        """Warn if a block has the same rows as the first block, in any order, and `total_rows` is not given.
 
-        A few rows may be alike by chance; a block of five different ones or more is hardly twice the same.
+        A few rows may be equal by chance, so the block must have at least five different rows.
         """
         weights = np.random.default_rng(0).standard_normal(data.shape[1])
         rows = np.sort(data.matrix @ weights)  # equal for equal rows
@@ -211,14 +216,14 @@ class MinibatchVI:
             self._first_rows = rows
         elif self.total_rows is None and len(np.unique(rows)) >= 5 and np.array_equal(rows, self._first_rows):
             warnings.warn(
-                "a block has the rows of the first block: rows that come again are counted as new ones, and the "
-                "components become too certain; give MinibatchVI(total_rows=...), the number of different rows",
+                "a block has the rows of the first block: repeated rows are counted as new rows, so the posterior of "
+                "the components becomes too narrow; give MinibatchVI(total_rows=...), the number of different rows",
                 DataWarning,
                 stacklevel=3,
             )
 
     def _begin(self, data: Counts) -> None:
-        """Resolve the priors, and start from the first block."""
+        """Fill in the priors, and compute the start from the first block."""
         priors = resolve_priors(self.model, data, self.rank, self.options.priors)
         check_one_prior_for_all_rows(priors.loadings)
         check_combination(self.model, "vi", self.rank, data, replace(self.options, priors=priors))

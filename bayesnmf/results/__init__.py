@@ -1,1 +1,1 @@
-"""What a fit holds, and what follows from it: draws, matching, summaries, files."""
+"""The record of a fit, and functions of it: draws, matching, summaries, files."""

@@ -1,4 +1,4 @@
-"""Expected allocations of a fit: how many of every count each component produced."""
+"""Expected allocations of a fit: the part of every count that each component produced."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ MOST_DRAWS = 200
 
 
 def allocations(fit: FitRecord, rows: Iterable[Any] | None = None) -> Array:
-    """Return expected allocations (rows, K, m): X_ij φ_ikj, φ_i:j the shares of the components ([P] 16-17, [K] 5).
+    """Return expected allocations (rows, K, m): X_ij φ_ikj with the shares φ_i:j of the components ([P] 16-17, [K] 5).
 
     Parameters
     ----------
     fit : Fit
     rows : iterable of names, optional
-        Which rows, in which order; all of them by default.
+        Names of the rows, in the order wanted; all rows by default.
 
     Returns
     -------
     ndarray of shape (rows, K, m)
-        In counts. Under bld at the multipliers, under map at the modes, under vi and svi at exp E log (the best φ of
-        the augmented bound), under gibbs and nuts the mean over up to 200 draws, evenly spaced among all chains.
+        Allocations, in counts: at the multipliers under bld, at the modes under map, at exp E log (the optimal φ of
+        the augmented elbo) under vi and svi, and the mean over up to 200 draws, evenly spaced among all chains, under
+        gibbs and nuts.
 
     Raises
     ------
     ValueError
-        A row is not there, or the array would take more than 2 GiB.
+        The fit has no row with a given name, or the array would take more than 2 GiB.
     """
     positions = check_names(rows, fit.row_names, "rows")
     n = fit.counts.shape[0] if positions is None else len(positions)
@@ -56,7 +57,7 @@ def allocations(fit: FitRecord, rows: Iterable[Any] | None = None) -> Array:
 
 
 def _factors(fit: FitRecord) -> Iterator[tuple[Array, Array]]:
-    """Yield the pairs whose products the counts are shared out by."""
+    """Yield pairs of loadings and components; counts are allocated in proportion to their products."""
     q: Any = fit.estimate
     if fit.multipliers is not None:
         yield fit.multipliers

@@ -1,4 +1,4 @@
-"""Checks of fits, and of what is held against them."""
+"""Checks of fits, of simulations that are compared with them, and of topic models."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def check_components_have_posterior(components: Any) -> None:
     """Refuse to summarise components that are parameters."""
     if components is None:
         raise ValueError(
-            "components are parameters here, without a posterior: found priors.components='parameter'; ask for rows= "
-            "alone, or give the components a prior"
+            "components are parameters here, without a posterior: found priors.components='parameter'; give only "
+            "rows=, or give the components a prior"
         )
 
 
@@ -42,7 +42,7 @@ def check_comparable(fits: Any) -> None:
             if ours != theirs:
                 raise ValueError(
                     f"fits must have the same {what}, else they have no entries in common: found {ours!r} in "
-                    f"{label!r}, {theirs!r} in {first_label!r}; compare the others apart"
+                    f"{label!r}, {theirs!r} in {first_label!r}; compare them separately"
                 )
         for what in ("row_names", "feature_names"):
             if not np.array_equal(getattr(fit, what), getattr(first, what)):
@@ -52,13 +52,13 @@ def check_comparable(fits: Any) -> None:
                 )
         if not same_counts(fit.counts, first.counts):
             raise ValueError(
-                f"fits must be of the same counts, else their posteriors differ as the data do: those of {label!r} "
+                f"fits must be of the same counts, else their posteriors cannot be compared: the counts of {label!r} "
                 f"differ from those of {first_label!r}; fit the same counts"
             )
 
 
 def found_in(fits: Any) -> str:
-    """Say what was given in place of a mapping of labels to fits."""
+    """Return a description of what was given instead of a mapping of labels to fits."""
     if isinstance(fits, Mapping):
         return "a mapping of " + ", ".join(sorted({type(fit).__name__ for fit in fits.values()}))
     return f"a {type(fits).__name__}"
@@ -68,13 +68,13 @@ def check_fit(fit: Any) -> None:
     """Refuse anything but one fit."""
     if not isinstance(fit, FitRecord):
         raise TypeError(
-            f"fit must be what bayesnmf.fit returns: found {type(fit).__name__}; make one with bayesnmf.fit, read one "
+            f"fit must be a result of bayesnmf.fit: found {type(fit).__name__}; make one with bayesnmf.fit, read one "
             "with bayesnmf.load, or take one out of several, as in fits['gibbs']"
         )
 
 
 def check_reference(reference: Any, fits: Mapping[str, Any]) -> str:
-    """Return the label of a fit that has a posterior: the one asked for, else the first of the preferred method."""
+    """Return the label of a fit with a posterior: `reference`, or by default the first fit by the preferred method."""
     with_posterior = [label for label, fit in fits.items() if fit.estimate.kind != "point"]
     if reference is None and with_posterior:
         return min(with_posterior, key=lambda label: METHODS[fits[label].method].preference)
@@ -88,7 +88,7 @@ def check_reference(reference: Any, fits: Mapping[str, Any]) -> str:
 def check_truth(truth: Any, fit: FitRecord) -> None:
     """Refuse a truth that is not a simulation of the fit's counts, at its rank."""
     if not isinstance(truth, Simulation):
-        raise TypeError(f"truth must be what bayesnmf.simulate returns: found {type(truth).__name__}")
+        raise TypeError(f"truth must be a result of bayesnmf.simulate: found {type(truth).__name__}")
     found, wanted = ((one.counts.shape, one.rank) for one in (truth, fit))
     if found != wanted:
         raise ValueError(
@@ -97,15 +97,15 @@ def check_truth(truth: Any, fit: FitRecord) -> None:
         )
     if not same_counts(truth.counts, fit.counts):
         raise ValueError(
-            "truth must be what the counts were drawn from: the counts of this simulation are not those of the fits; "
-            "give the simulation that was fitted"
+            "truth must be the simulation of the fitted counts: the counts of this simulation differ from those of the "
+            "fits; give the simulation that was fitted"
         )
 
 
 def check_factors(pair: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return loadings (…, n, K) and components (…, K, m) in float64; refuse what cannot be multiplied."""
+    """Return loadings (…, n, K) and components (…, K, m) in float64; refuse arrays that cannot be multiplied."""
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise TypeError(f"a topic model is made of a Fit or of (loadings, components): found {type(pair).__name__}")
+        raise TypeError(f"a topic model is made from a Fit or (loadings, components): found {type(pair).__name__}")
     loadings, components = (
         _nonnegative(values, name, 2) for values, name in zip(pair, ("loadings", "components"), strict=True)
     )
@@ -118,10 +118,10 @@ def check_factors(pair: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_topic_model(model: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return proportions, components, totals and sums in float64; refuse what does not fit together."""
+    """Return proportions, components, totals and sums in float64; refuse arrays of shapes that do not match."""
     names = ("proportions", "components", "totals", "sums")
     if not isinstance(model, tuple | list) or len(model) != len(names):
-        raise TypeError(f"topic_model must be what to_topic_model returns, ({', '.join(names)}): found {shown(model)}")
+        raise TypeError(f"topic_model must be a result of to_topic_model, ({', '.join(names)}): found {shown(model)}")
     wanted = zip(model, names, (2, 2, 1, 1), strict=True)
     proportions, components, totals, sums = (_nonnegative(values, name, axes) for values, name, axes in wanted)
     check_factors((proportions, components))

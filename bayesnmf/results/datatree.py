@@ -1,4 +1,4 @@
-"""From a fit to an ArviZ `DataTree`."""
+"""Convert a fit to an ArviZ `DataTree`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bayesnmf.results.draws import (
     draws_size,
     restrict_rows,
 )
-from bayesnmf.results.estimates import Draws, columns, evenly_spaced
+from bayesnmf.results.estimates import Draws, evenly_spaced, take_features
 from bayesnmf.results.record import FitRecord, effective_loadings, trace_of_kept
 from bayesnmf.results.replication import replicate, replication_rng, selected_size
 
@@ -39,23 +39,23 @@ TRIPLETS = "count_row and count_feature are positions, from 0; all other counts 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Contents:
-    """What goes into a `DataTree`: the keywords of `to_datatree`.
+    """Contents of a `DataTree`: the keywords of `to_datatree`.
 
     Attributes
     ----------
     rows, features : iterable of names or None
-        Which to take, in this order; all by default.
+        Names of the rows and features to include, in this order; all by default.
     log_likelihood : bool
-        Add log p(count | draw) of every cell, zeros included, in nats: what `az.loo` takes.
+        Whether to add log p(count | draw) of every cell, zeros included, in nats, as `az.loo` needs.
     posterior_predictive : bool
-        Add replicated counts of every draw.
+        Whether to add replicated counts of every draw.
     cells : bool
-        Counts, their log-likelihood and their replicates by one dimension `cell` instead of row × feature, with the
-        names as coordinates: `az.plot_ppc_rootogram` and `az.plot_ppc_pit` take nothing else.
+        Whether counts, log-likelihood and replicates have one dimension `cell` instead of row × feature, with the
+        names as coordinates, as `az.plot_ppc_rootogram` and `az.plot_ppc_pit` need.
     seed : int
-        Of draws from q and of replicated counts.
+        Seed of draws from q and of replicated counts.
     limit : float
-        Bytes that the draws and what is computed of them may take; observed counts above it are given as triplets.
+        Largest size of the draws and of results computed from them, in bytes; larger observed counts become triplets.
     """
 
     rows: Iterable[Any] | None = None
@@ -77,21 +77,26 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
     """Convert a fit to an ArviZ `DataTree`.
 
     Groups: `posterior` (loadings, components and scale by chain and draw) and `observed_data`; `sample_stats` with
-    the log joint `lp` under gibbs and nuts, and what NUTS says of every draw, by ArviZ's names; `optimization` with
-    the objective under the other methods, and the KKT residual under map; `all_draws` with means, standard deviations,
-    R-hat and effective sample sizes, where the posterior holds some of the draws only; on request `log_likelihood`
+    the log joint `lp` under gibbs and nuts, and the statistics of NUTS by ArviZ's names; `optimization` with the
+    objective under the other methods, and the KKT residual under map; `all_draws` with means, standard deviations,
+    R-hat and effective sample sizes, if the posterior contains only some of the draws; on request `log_likelihood`
     and `posterior_predictive`.
 
     Parameters
     ----------
     fit : Fit
-        A MAP becomes one chain of one draw, with the attribute `point_estimate`.
+        Fit to convert. A point estimate becomes one chain of one draw, with the attribute `point_estimate`.
     draws, chains : int, optional
-        All those of gibbs and nuts; 4 × 1000 from q, independent, with the attribute `independent_draws`.
-        Components that are parameters are the same in all draws, with the attribute `point_estimate`: leave them
-        out of R-hat and ESS by `var_names`.
+        Numbers of draws and chains: by default all draws of gibbs and nuts, and 4 × 1000 independent draws from q, with
+        the attribute `independent_draws`. Components that are parameters are the same in all draws, with the attribute
+        `point_estimate`; leave them out of R-hat and ESS by `var_names`.
     **contents
         Keywords of `Contents`: rows, features, log_likelihood, posterior_predictive, cells, seed, limit.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not a fit, unknown keywords or names, or more than `limit` bytes of draws.
 
     Examples
     --------
@@ -116,7 +121,7 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
         "chain": np.arange(number[0]),
         "draw": np.arange(number[1]),
         "row": _labels(part.row_names),
-        "feature": _labels(columns(part.feature_names, features)),
+        "feature": _labels(take_features(part.feature_names, features)),
         "component": np.arange(fit.rank),
     }
     groups = {"posterior": _posterior_group(fit, values), **_trace_group(fit, number)}
@@ -132,14 +137,14 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
 
 
 def _by_cell(group: xr.Dataset) -> xr.Dataset:
-    """Put rows and features of the counts in one dimension, with the names of both."""
+    """Return a group with rows and features of the counts in one dimension, with the names of both."""
     if "counts" not in group:
         return group
     return group.stack(cell=("row", "feature")).reset_index("cell")
 
 
 def _tree(fit: FitRecord, groups: dict[str, xr.Dataset], coords: dict[Hashable, Array]) -> xr.DataTree:
-    """Put groups together, with the names of what they hold, and what they are in the attributes."""
+    """Return a tree of groups, with names as coordinates and a description of the fit as attributes."""
     about: dict[str, Any] = {
         "inference_library": "bayesnmf",
         "inference_library_version": bayesnmf.__version__,
@@ -159,7 +164,7 @@ def _tree(fit: FitRecord, groups: dict[str, xr.Dataset], coords: dict[Hashable, 
 
 
 def _labels(names: Array) -> Array:
-    """Names as a coordinate that every file format holds: numbers as they are, other objects as text."""
+    """Return names as a coordinate for any file format: numbers stay as they are, other objects become text."""
     return np.array([str(name) for name in names]) if names.dtype.kind == "O" else names
 
 
@@ -176,7 +181,7 @@ def _posterior_group(fit: FitRecord, values: Draws) -> xr.Dataset:
 
 
 def _trace_group(fit: FitRecord, number: tuple[int, int]) -> dict[str, xr.Dataset]:
-    """Return the log joint of the draws taken, or the objective and the KKT residual of the iterations."""
+    """Return the log joint of the chosen draws, or the objective and the KKT residual of the iterations."""
     if fit.estimate.kind != "draws":
         group = {"objective": ("iteration", np.array(fit.trace))}
         if fit.residuals is not None:
@@ -195,20 +200,20 @@ def _trace_group(fit: FitRecord, number: tuple[int, int]) -> dict[str, xr.Datase
 
 
 def _moments_group(fit: FitRecord, features: Array | None) -> xr.Dataset:
-    """Return what is known of all draws: sds, R-hat and effective sample sizes, and the means."""
+    """Return means, sds, R-hat and effective sample sizes of all draws."""
     dims = {"loadings": ("row", "component"), "components": ("component", "feature"), "scale": ("row",)}
     values = {f"{side}_mean": getattr(fit, side) for side in dims if getattr(fit, side) is not None}
     values |= fit.moments or {}
     group = {}
     for name, value in values.items():
         side = name.split("_")[0]
-        group[name] = (dims[side], columns(value, features) if side == "components" else value)
+        group[name] = (dims[side], take_features(value, features) if side == "components" else value)
     return xr.Dataset(group).assign_attrs(note=ALL_DRAWS)
 
 
 def _observed_group(fit: FitRecord, features: Array | None, limit: float, coords: dict[Hashable, Array]) -> xr.Dataset:
-    """Counts as a dense matrix, or as triplets of positions and counts where that would be too large."""
-    matrix: Any = columns(fit.counts.matrix, features)
+    """Return the counts as a dense matrix, or as triplets of positions and counts if that would be too large."""
+    matrix: Any = take_features(fit.counts.matrix, features)
     if fit.counts.is_integer:
         matrix = matrix.astype(np.int64)
     if 8 * matrix.shape[0] * matrix.shape[1] <= limit:
@@ -221,14 +226,14 @@ def _observed_group(fit: FitRecord, features: Array | None, limit: float, coords
 
 
 def _cells(fit: FitRecord, values: Draws) -> Iterator[tuple[tuple[int, ...], Array]]:
-    """Yield the place (chain, draw) and the means (n, m) of every draw."""
+    """Yield the position (chain, draw) and the means (n, m) of every draw."""
     loadings = effective_loadings(fit, values.loadings, values.scale)
     for at in np.ndindex(values.chains, values.draws):
         yield at, loadings[at] @ values.components[at]
 
 
 def _log_likelihood_group(fit: FitRecord, values: Draws, features: Array | None) -> xr.Dataset:
-    counts = columns(fit.counts.matrix, features).toarray().astype(np.float64)
+    counts = take_features(fit.counts.matrix, features).toarray().astype(np.float64)
     constant = gammaln(counts + 1)
     out = np.empty((values.chains, values.draws, *counts.shape))
     for at, means in _cells(fit, values):

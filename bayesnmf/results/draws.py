@@ -17,18 +17,18 @@ DEFAULT_CHAINS, DEFAULT_DRAWS = 4, 1000
 
 
 def sample_posterior(fit: FitRecord, draws: int | None = None, chains: int | None = None, seed: int = 0) -> Draws:
-    """Return draws from q, (chains, draws, …); of gibbs and nuts, evenly thinned draws of their own chains.
+    """Return draws (chains, draws, …): from q, or evenly thinned draws of the chains of gibbs and nuts.
 
     Components that are parameters, without a posterior, are the same in every draw.
 
     Raises
     ------
     AttributeError
-        The fit is a MAP.
+        The fit is a point estimate (map, bld), which has no posterior.
     ValueError
-        More draws or chains than a sampler has kept, or more than memory bears.
+        More draws or chains than a sampler has kept, or more than 2 GiB of draws.
     """
-    _ = fit.posterior  # a MAP has none, and says so
+    _ = fit.posterior  # raises for a point estimate
     number = chains_and_draws(fit, chains, draws)
     check_count(seed, "seed", minimum=0)
     size = draws_size(fit, number, fit.counts.shape)
@@ -37,7 +37,7 @@ def sample_posterior(fit: FitRecord, draws: int | None = None, chains: int | Non
 
 
 def chains_and_draws(fit: FitRecord, chains: int | None, draws: int | None) -> tuple[int, int]:
-    """Return how many to take: any number from q, at most the kept ones of a sampler, one point of a MAP."""
+    """Return the numbers of chains and draws to take: any from q, at most the kept ones otherwise."""
     held = fit.estimate.held
     if held is None:
         chains = DEFAULT_CHAINS if chains is None else check_count(chains, "chains")
@@ -47,14 +47,14 @@ def chains_and_draws(fit: FitRecord, chains: int | None, draws: int | None) -> t
 
 
 def draws_size(fit: FitRecord, number: tuple[int, int], size: tuple[int, int]) -> int:
-    """Bytes that draws of so many rows and features take."""
+    """Return the size in bytes of draws for a given number of rows and features."""
     n, m = size
     scales = 0 if fit.scale is None else n
     return 8 * number[0] * number[1] * ((n + m) * fit.rank + scales)
 
 
 def restrict_rows[F: FitRecord](fit: F, rows: Array | None) -> F:
-    """Return the fit of the rows at some positions, with their posterior and the components of all."""
+    """Return the fit restricted to the rows at some positions, with their posterior and all components."""
     if rows is None:
         return fit
     return replace(
@@ -63,11 +63,13 @@ def restrict_rows[F: FitRecord](fit: F, rows: Array | None) -> F:
         loadings=fit.loadings[rows],
         scale=None if fit.scale is None else fit.scale[rows],
         multipliers=None if fit.multipliers is None else (fit.multipliers[0][rows], fit.multipliers[1]),
-        moments=None if fit.moments is None else {name: of_rows(name, fit.moments[name], rows) for name in fit.moments},
+        moments=None
+        if fit.moments is None
+        else {name: moments_of_rows(name, fit.moments[name], rows) for name in fit.moments},
         estimate=fit.estimate.rows(rows, fit.loadings.shape),
     )
 
 
-def of_rows(name: str, values: Array, rows: Array) -> Array:
-    """Take some rows of what is known of all draws of one side."""
+def moments_of_rows(name: str, values: Array, rows: Array) -> Array:
+    """Return the moments of one side for some rows; those of components are the same for all rows."""
     return values if name.startswith("components") else values[rows]

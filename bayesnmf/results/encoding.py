@@ -1,11 +1,11 @@
-"""A fit as an xarray `DataTree`, and back: the layout of saved files.
+"""Encode a fit as an xarray `DataTree`, the layout of saved files, and decode it.
 
-Groups: `point`, `trace`, `posterior` (the parameters of q, or the draws), `priors`, `counts` (CSR, with names) and,
-where there are any, `start`, `multipliers`, `statistics` and `moments`. What is not an array is JSON in the attribute
-`settings`. Every array carries its type and a checksum, since files of draws are long and a Zarr store with a part
-missing reads as zeros. The settings list all groups and arrays with what is said of them, and have a checksum
-themselves, so that whatever is missing or changed is found. Files of version 1, which have neither, are checked by
-their shapes alone.
+Groups: `point`, `trace`, `posterior` (the parameters of q, or the draws), `priors`, `counts` (CSR, with names) and, if
+the fit has them, `start`, `multipliers`, `statistics` and `moments`. Values that are not arrays are JSON in the
+attribute `settings`. Every array has its type and a checksum as attributes, since files of draws are long and missing
+parts of a Zarr store are read as zeros. The settings list all groups and arrays with their attributes, and have their
+own checksum, so that missing or changed parts are detected. Files of version 1 have neither list nor checksum of the
+settings, so only their shapes are checked.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ Groups = dict[str, xr.Dataset]
 FORMAT, VERSION = "bayesnmf.Fit", 2
 RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (ScaledProportions, Draws)}  # beside the families of priors
 CSR = ("data", "indices", "indptr")
-NUMBER, SINGLE_ENTRY = 1, 2  # what an array without axes was: a number of Python, an array; NumPy's number is 0
+NUMBER, SINGLE_ENTRY = 1, 2  # type of a value without axes: a Python number, an array; 0 is a NumPy number
 
 
 def encode_fit(fit: FitRecord) -> Groups:
+    """Return the groups of a file, by path."""
     scalars = ("model", "method", "rank", "seed", "seconds", "diagnostics")
     settings = {name: getattr(fit, name) for name in scalars}
     settings |= {"status": list(fit.status), "options": _encode_options(fit.options), "format_version": VERSION}
@@ -56,13 +57,14 @@ def encode_fit(fit: FitRecord) -> Groups:
         **({} if fit.statistics is None else {"/statistics": _encode_arrays(fit.statistics)}),
         **({} if fit.moments is None else {"/moments": _encode_arrays(fit.moments)}),
     }
-    settings["parts"] = _parts(xr.DataTree.from_dict(groups))
-    text = json.dumps(settings, default=_plain)
+    settings["parts"] = _describe_parts(xr.DataTree.from_dict(groups))
+    text = json.dumps(settings, default=_as_python)
     about |= {"settings": text, "settings_crc32": crc32(text.encode())}
     return {"/": xr.Dataset(attrs=about), **groups}
 
 
 def decode_fit(tree: xr.DataTree) -> FitRecord:
+    """Return the fit in a tree; refuse a tree with missing or changed parts."""
     settings = _decode_settings(tree)
     status = Status(*settings.pop("status"))
     priors = Priors(**_decode_sides(tree["priors"]))
@@ -83,15 +85,15 @@ def decode_fit(tree: xr.DataTree) -> FitRecord:
 
 
 def _decode_settings(tree: xr.DataTree) -> dict[str, Any]:
-    """Return the settings, checked by themselves; refuse a tree in which anything is missing, new or changed."""
+    """Return the checked settings; refuse a tree with missing, new or changed parts."""
     text, version = tree.attrs["settings"], tree.attrs["format_version"]
     settings = json.loads(text)
     if version > 1 and tree.attrs["settings_crc32"] != crc32(text.encode()):
-        raise ValueError("the settings are not those that were saved")
+        raise ValueError("the settings differ from those that were saved")
     if settings.pop("format_version", 1) != version:
-        raise ValueError("the format version is not the one that was saved")
+        raise ValueError("the format version differs from the one that was saved")
     if version > 1:
-        listed, found = settings.pop("parts"), _parts(tree)
+        listed, found = settings.pop("parts"), _describe_parts(tree)
         changed = sorted(name for name in {*listed, *found} if listed.get(name) != found.get(name))
         if changed:
             raise ValueError(f"missing or changed: {', '.join(changed)}")
@@ -99,8 +101,8 @@ def _decode_settings(tree: xr.DataTree) -> dict[str, Any]:
     return settings
 
 
-def _parts(tree: xr.DataTree) -> dict[str, Any]:
-    """Return what a file says of each group and each array, by path: attributes, and the shapes of arrays."""
+def _describe_parts(tree: xr.DataTree) -> dict[str, Any]:
+    """Return the attributes of each group and of each array, by path, with the shapes of arrays."""
     parts: dict[str, Any] = {}
     for group in tree.subtree:
         if group.path != "/":
@@ -111,11 +113,11 @@ def _parts(tree: xr.DataTree) -> dict[str, Any]:
 
 
 def _plain_attributes(attributes: Any) -> dict[str, Any]:
-    return {name: value if isinstance(value, str | int) else _plain(value) for name, value in attributes.items()}
+    return {name: value if isinstance(value, str | int) else _as_python(value) for name, value in attributes.items()}
 
 
-def _plain(value: Any) -> Any:
-    """Return a NumPy scalar as Python's; any other object as text."""
+def _as_python(value: Any) -> Any:
+    """Return a NumPy scalar as a Python scalar, and any other object as text."""
     return value.item() if hasattr(value, "item") else str(value)
 
 
@@ -137,7 +139,7 @@ def _decode_options(settings: dict[str, Any], tree: xr.DataTree, priors: Priors)
 
 
 def _encode_start(fit: FitRecord) -> Groups:
-    """Return a given start; a word is kept among the options."""
+    """Return the groups of a given start; a start given as a word is stored with the options."""
     start = fit.options.start
     return _encode_sides("/start", start) if isinstance(start, Start) else {}
 
@@ -175,7 +177,7 @@ def _decode_sides(group: Any) -> dict[str, Any]:
 
 
 def _encode_value(value: Any) -> xr.Dataset:
-    """Encode a distribution, draws, proportions with a scale, an array, a word or None."""
+    """Return the dataset of a distribution, draws, proportions with a scale, an array, a word or None."""
     kind = type(value).__name__
     if kind in FAMILIES or kind in RECORDS:
         parts = value._asdict() if isinstance(value, ScaledProportions) else _fields(value)
@@ -224,7 +226,7 @@ def _decode_arrays(group: Any) -> dict[str, Any]:
 
 
 def _encode_array(name: str, value: Any) -> xr.Variable:
-    """Return a variable with dimensions of its own, and in its attributes what files do not keep."""
+    """Return a variable with its own dimensions, and with attributes for properties that files do not keep."""
     array = np.asarray(value)
     attributes = {
         "saved_as": "object" if array.dtype.kind in "OT" else array.dtype.str,
@@ -241,7 +243,7 @@ def _encode_array(name: str, value: Any) -> xr.Variable:
 
 
 def _decode_array(variable: xr.DataArray) -> Any:
-    """Return what was encoded, of the same type and order in memory; refuse what has changed."""
+    """Return the encoded value, with the same type and order in memory; refuse a value that has changed."""
     about = variable.attrs
     array = variable.to_numpy()
     if array.dtype.kind in "OTU":
@@ -249,23 +251,23 @@ def _decode_array(variable: xr.DataArray) -> Any:
     else:
         array = array.astype(about["saved_as"], order=about["order"], copy=False)
     if _checksum(array) != about["crc32"]:
-        raise ValueError(f"the values of {variable.name!r} are not those that were saved")
+        raise ValueError(f"the values of {variable.name!r} differ from those that were saved")
     if array.dtype.kind == "O":
         return _names(array, bool(about["json"]), about["saved_as"])
     return array.item() if about["number"] == NUMBER else array if about["number"] == SINGLE_ENTRY else array[()]
 
 
 def _is_single(value: Any) -> bool:
-    """Whether a value is an array without axes, which is neither Python's number nor NumPy's."""
+    """Return whether a value is an array without axes, rather than a Python or NumPy number."""
     return isinstance(value, np.ndarray) and value.ndim == 0
 
 
 def _texts(names: Array) -> tuple[list[str], int]:
-    """Return names as text, and whether it is JSON: where they are not all text that every format holds."""
+    """Return names as text, and whether it is JSON, as needed unless all names are printable text."""
     listed = names.tolist()
     if all(isinstance(name, str) and name.isprintable() for name in listed):
         return listed, 0
-    return [json.dumps(name, default=_plain) for name in listed], 1
+    return [json.dumps(name, default=_as_python) for name in listed], 1
 
 
 def _names(texts: Array, coded: bool, saved_as: str) -> Array:
@@ -277,7 +279,7 @@ def _names(texts: Array, coded: bool, saved_as: str) -> Array:
 
 
 def _compact(values: Array) -> Array:
-    """Whole numbers in the smallest unsigned type that holds them."""
+    """Return whole numbers in the smallest unsigned type that can represent them; other values unchanged."""
     for kind in (np.uint8, np.uint16, np.uint32):
         if values.size and values.max() <= np.iinfo(kind).max:
             small = values.astype(kind)

@@ -1,7 +1,7 @@
-"""What a fit knows of its parameters: a point, a mean field, or draws, with one interface for all three.
+"""The estimate of a fit: a point, a mean field, or draws, with one interface for all three.
 
-Rows or features are selected before anything is drawn, so that a few of very many cost little: rows of q are
-independent, and features of a Dirichlet that are not wanted are drawn as one, their sum.
+Rows or features are selected before drawing, so that a small selection is cheap: rows of q are independent, and the sum
+of all other features of a Dirichlet is drawn as one entry.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ Drawn = tuple[Array, Array | None, Array]  # loadings (n, K), scale (n,) or None
 
 
 class Estimate(ABC):
-    """Interface of a point, a mean field and draws. Methods take the fit, which holds the point summaries."""
+    """Interface of a point, a mean field and draws. Methods take the fit for its point summaries."""
 
     kind: ClassVar[Kind]
 
     @property
     @abstractmethod
     def held(self) -> tuple[int, int] | None:
-        """Numbers of chains and of draws in each; None where any number can be drawn."""
+        """Numbers of chains and of draws in each; None if any number can be drawn."""
 
     @abstractmethod
     def take(self, fit: FitRecord, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
-        """Return draws (chains, draws, …) of all rows and of the features at some positions, by default of all."""
+        """Return draws (chains, draws, …) of all rows and of the features at some positions; None means all."""
 
     @abstractmethod
     def iterate(self, fit: FitRecord, draws: int, seed: int) -> Iterator[Drawn]:
-        """Yield draws one at a time, at most as many as there are: evenly spaced among all chains."""
+        """Yield up to `draws` draws one at a time, evenly spaced among all chains."""
 
     @abstractmethod
     def rows(self, rows: Array, size: tuple[int, int]) -> Self:
@@ -53,19 +53,19 @@ class Estimate(ABC):
 
     @abstractmethod
     def sd(self, fit: FitRecord, side: str) -> Array | None:
-        """Return standard deviations of "loadings", "components" or "scale"; None where there is no posterior."""
+        """Return standard deviations of "loadings", "components" or "scale"; None if there is no posterior."""
 
     @abstractmethod
     def quantiles(self, side: str, at: tuple[Array, Array], levels: Array) -> Array | None:
-        """Return quantiles (levels, …) of some entries of a side; None where there is no posterior."""
+        """Return quantiles (levels, …) of the chosen entries of a side; None if there is no posterior."""
 
     def length(self, most: int) -> int:
-        """Return how many draws `iterate` yields."""
+        """Return the number of draws that `iterate` yields if asked for `most`."""
         return most if self.held is None else min(most, self.held[0] * self.held[1])
 
 
-def columns(values: Any, features: Array | None) -> Any:
-    """Take the features at some positions, those of the last axis; all by default."""
+def take_features(values: Any, features: Array | None) -> Any:
+    """Return the values of the features at some positions on the last axis; None means all."""
     return values if features is None else values[..., features]
 
 
@@ -76,7 +76,7 @@ def evenly_spaced(number: int, available: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Point(Estimate):
-    """No posterior: the point summaries of the fit are all there is."""
+    """Estimate without a posterior, described by the point summaries of the fit alone."""
 
     kind = "point"
     held = (1, 1)
@@ -84,7 +84,7 @@ class Point(Estimate):
     def take(self, fit: FitRecord, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
         """Return the point as one draw."""
         scale = None if fit.scale is None else fit.scale[None, None]
-        return Draws(fit.loadings[None, None], columns(fit.components[None, None], features), scale)
+        return Draws(fit.loadings[None, None], take_features(fit.components[None, None], features), scale)
 
     def iterate(self, fit: FitRecord, draws: int, seed: int) -> Iterator[Drawn]:
         """Yield the point."""
@@ -109,15 +109,15 @@ class Point(Estimate):
 
 @dataclass(frozen=True, eq=False)
 class VariationalPosterior(Estimate):
-    """The closed-form q: independent over rows and components.
+    """Closed-form mean-field posterior q, with independent rows of loadings and components.
 
     Attributes
     ----------
     loadings : Distribution
-        q of the loadings, of the family of their prior, with parameters (n, K); a ScaledDirichlet holds those of the
-        scale, (n, 1), as well.
+        q of the loadings, of the family of their prior, with parameters (n, K); a ScaledDirichlet also has the
+        parameters of the scale, (n, 1).
     components : Distribution or None
-        q of the components, with parameters (K, m). None where they are parameters without a posterior.
+        q of the components, with parameters (K, m); None if they are parameters without a posterior.
     """
 
     loadings: Distribution
@@ -127,11 +127,11 @@ class VariationalPosterior(Estimate):
     held = None
 
     def take(self, fit: FitRecord, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
-        """Draw independently from q."""
+        """Return independent draws from q."""
         rng = np.random.default_rng(seed)
         loadings, scale = separate_scale(self.loadings.draw(rng, number))
         if self.components is None:
-            return Draws(loadings, np.tile(columns(fit.components, features), (*number, 1, 1)), scale)
+            return Draws(loadings, np.tile(take_features(fit.components, features), (*number, 1, 1)), scale)
         q = self.components.broadcast(fit.components.shape)
         components = q.draw(rng, number) if features is None else q.draw_features(rng, number, features)
         return Draws(loadings, components, scale)
@@ -144,16 +144,16 @@ class VariationalPosterior(Estimate):
             yield loadings, scale, fit.components if self.components is None else self.components.draw(rng)
 
     def rows(self, rows: Array, size: tuple[int, int]) -> VariationalPosterior:
-        """Return the q of some rows."""
+        """Return the q of the chosen rows."""
         return VariationalPosterior(self.loadings.broadcast(size).mapped(lambda value: value[rows]), self.components)
 
     def reordered(self, order: Array) -> VariationalPosterior:
-        """Return the q whose parameters that differ between components are reordered."""
+        """Return the q with its components reordered."""
         components = None if self.components is None else self.components.reordered(order, -2)
         return VariationalPosterior(self.loadings.reordered(order, -1), components)
 
     def sd(self, fit: FitRecord, side: str) -> Array | None:
-        """Return roots of the variances of q."""
+        """Return the standard deviations of q."""
         q = self.components if side == "components" else self.loadings
         if q is None:
             return None
@@ -162,7 +162,7 @@ class VariationalPosterior(Estimate):
         return np.sqrt(np.broadcast_to(variance, getattr(fit, side).shape))
 
     def quantiles(self, side: str, at: tuple[Array, Array], levels: Array) -> Array | None:
-        """Return quantiles of q, in closed form."""
+        """Return the quantiles of q, in closed form."""
         q = getattr(self, side)
         return None if q is None else q.quantiles(at, levels)
 
@@ -174,10 +174,11 @@ class Draws(Estimate):
     Attributes
     ----------
     loadings : ndarray (chains, draws, n, K)
-        Proportions where there is a scale.
+        Draws of the loadings; of the proportions if there is a scale.
     components : ndarray (chains, draws, K, m)
+        Draws of the components.
     scale : ndarray (chains, draws, n) or None
-        Under dirichlet_gamma.
+        Draws of the scale under dirichlet_gamma, else None.
     """
 
     loadings: Array
@@ -193,7 +194,7 @@ class Draws(Estimate):
 
     @property
     def draws(self) -> int:
-        """Draws in each chain."""
+        """Number of draws in each chain."""
         return self.loadings.shape[1]
 
     @property
@@ -205,7 +206,7 @@ class Draws(Estimate):
         """Return evenly thinned draws of the first chains."""
         chains, kept = number[0], evenly_spaced(number[1], self.draws)
         scale = None if self.scale is None else self.scale[:chains, kept]
-        return Draws(self.loadings[:chains, kept], columns(self.components[:chains, kept], features), scale)
+        return Draws(self.loadings[:chains, kept], take_features(self.components[:chains, kept], features), scale)
 
     def iterate(self, fit: FitRecord, draws: int, seed: int) -> Iterator[Drawn]:
         """Yield draws that are evenly spaced among all chains."""

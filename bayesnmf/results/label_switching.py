@@ -1,4 +1,4 @@
-"""How often labels switch within chains, and whether draws can be matched at all."""
+"""Count label switches within chains, and draws that cannot be matched reliably."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ SWITCHED, AMBIGUOUS, AMBIGUOUS_LIMIT = 0.5, 0.25, 0.05
 
 
 def label_switching(components: Array, orders: Array) -> dict[str, float]:
-    """Tell how often labels switched within chains, and how surely draws can be matched at all.
+    """Return the number of label switches within chains, and the share of ambiguous draws.
 
-    Two components that are nearly equal swap at random. A switch is therefore counted only if it raises the total
-    cosine by at least half (`SWITCHED`) of what it would raise it by if the draw were the relabelled mean. A draw is
-    ambiguous if, for some pair of components, the order that was found gains less than a quarter (`AMBIGUOUS`) of that
-    over the order in which the pair is swapped.
+    Two nearly equal components swap at random. A switch is therefore counted only if it raises the total cosine by at
+    least half (`SWITCHED`) of the gain for a draw equal to the relabelled mean. A draw is ambiguous if, for some
+    pair of components, swapping the pair would lower the total cosine by less than a quarter (`AMBIGUOUS`) of the loss
+    for a draw equal to the mean.
 
     Parameters
     ----------
     components : ndarray (chains, draws, K, m)
-        Matched.
+        Components in matched order.
     orders : ndarray (chains, draws, K)
-        As `match` returns them.
+        Orders from `bayesnmf.results.relabelling.match_all_draws`.
     """
     pairs = np.triu_indices(orders.shape[-1], 1)
     switches = ambiguous = 0
     for chain, chain_orders in zip(components, orders, strict=True):
-        reference = chain.mean(axis=0)  # its own: it may be in another mode than the first
+        reference = chain.mean(axis=0)  # of this chain, which may be in another mode than the first chain
         alike = alignment.cosine(reference, reference)
-        swapped = 2 - alike - alike.T  # what the swap of two components of the reference loses, (K, K)
+        swapped = 2 - alike - alike.T  # loss when two components of the reference are swapped, (K, K)
         current = chain_orders[0]
         for draw, order in zip(chain, chain_orders, strict=True):
             similar = alignment.cosine(draw, reference)
@@ -42,7 +42,7 @@ def label_switching(components: Array, orders: Array) -> dict[str, float]:
             ambiguous += bool(np.any(gains[pairs] < AMBIGUOUS * swapped[pairs]))
             if np.array_equal(order, current):
                 continue
-            before = np.argsort(order)[current]  # of the matched draw, the component that stood for each until now
+            before = np.argsort(order)[current]  # components of the matched draw in the previous order
             gain = kept.sum() - similar[before, np.arange(len(before))].sum()
             if gain >= SWITCHED * (len(before) - alike[before, np.arange(len(before))].sum()):
                 switches += 1

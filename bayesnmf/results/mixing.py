@@ -1,7 +1,7 @@
-"""Whether chains have mixed: rank-normalised R-hat and bulk effective sample size of very many entries at once.
+"""Judge whether chains have mixed, by rank-normalised R-hat and bulk effective sample size of many entries at once.
 
 Vehtari, Gelman, Simpson, Carpenter & Bürkner 2021, *Rank-normalization, folding, and localization: an improved R-hat*.
-ArviZ, which the tests compare with, takes the entries one by one, in five times the time.
+The tests compare with ArviZ, which handles the entries one by one and takes five times as long.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from bayesnmf.results.estimates import Draws
 
 Array = NDArray[Any]
 R_HAT_LIMIT, ESS_LIMIT = 1.05, 100
-FEWEST_DRAWS = 4  # of a chain, to be judged
+FEWEST_DRAWS = 4  # smallest number of draws in half a chain that can be judged
 JUDGED_ROWS = 50
-BLOCK = 2**18  # draws that a thread works on at once, of as many entries as that makes
+BLOCK = 2**18  # draws that a thread processes at once, over all their entries
 UNJUDGED = {"max_r_hat": np.inf, "min_ess": 0.0, "share_above": 1.0, "r_hat_log_joint": np.inf, "ess_log_joint": 0.0}
 
 
 def judged_parts(posterior: Draws, seed: int) -> list[Array]:
     """Return the draws that `mixing` judges: all components, and the loadings, with their scale, of up to 50 rows.
 
-    Of more rows, 50 are chosen by `numpy.random.default_rng(seed).choice(n, 50, replace=False)`, with the fit's seed.
+    If there are more rows, `numpy.random.default_rng(seed).choice(n, 50, replace=False)` chooses 50, with the fit's
+    seed.
     """
     rows = judged_rows(posterior.loadings.shape[2], seed)
     scale = [] if posterior.scale is None else [posterior.scale[:, :, rows]]
@@ -39,61 +40,62 @@ def judged_parts(posterior: Draws, seed: int) -> list[Array]:
 
 
 def judged_rows(n: int, seed: int) -> Array:
-    """Return the rows, of n, whose loadings are judged."""
+    """Return the positions, among n rows, of the loadings to judge."""
     return np.random.default_rng(seed).choice(n, size=min(n, JUDGED_ROWS), replace=False)
 
 
 def mixing(parts: Iterable[Array], log_joint: Array, threads: int | None = None) -> dict[str, float]:
-    """Judge chains by all that a reader reads off, and by the log joint, which no relabelling changes.
+    """Return diagnostics of chains from components, loadings and the log joint, which is invariant to relabelling.
 
     Parameters
     ----------
     parts : iterable of ndarray (chains, draws, …)
-        Draws of components and loadings, matched to one order; not all need have the same number of draws.
+        Draws of components and loadings, matched to one order; numbers of draws may differ.
     log_joint : ndarray (chains, draws)
+        Log joint of each draw, in nats.
     threads : int or None
-        Blocks of entries worked on at once. None is one for each of Numba's threads; the figures are the same.
+        Number of blocks of entries processed at once; None is one per Numba thread. It does not affect the result.
 
     Returns
     -------
     dict
-        `max_r_hat` and `min_ess`, the worst of all entries and the log joint; `share_above`, the share of the entries
-        whose R-hat is above 1.05; `r_hat_log_joint` and `ess_log_joint`. Entries that never change are left out.
-        Chains too short to be judged have an infinite R-hat and no effective draws.
+        `max_r_hat` and `min_ess`, the worst of all entries and the log joint; `share_above`, the share of entries with
+        R-hat above 1.05; `r_hat_log_joint` and `ess_log_joint`. Entries that never change are left out. If chains are
+        too short to be judged, R-hat is infinite and the effective sample size 0.
     """
     given = (*parts, log_joint)
     if min(part.shape[1] for part in given) < 2 * FEWEST_DRAWS:
         return dict(UNJUDGED)
-    return worst_of([r_hat_and_ess(part, threads) for part in given])
+    return worst_figures([r_hat_and_ess(part, threads) for part in given])
 
 
-def worst_of(judged: Sequence[tuple[Array, Array]]) -> dict[str, float]:
-    """Return what `mixing` does, of R-hat and effective sample sizes by part; the last are those of the log joint."""
+def worst_figures(judged: Sequence[tuple[Array, Array]]) -> dict[str, float]:
+    """Return the diagnostics of `mixing` from R-hat and effective sample sizes by part; the log joint is the last."""
     r_hats, effective = (np.concatenate([each.ravel() for each in side]) for side in zip(*judged, strict=True))
-    if np.isnan(effective).any():  # of an entry that never changes it is the number of draws
+    if np.isnan(effective).any():  # chains too short; for constant entries it is the number of draws instead
         return dict(UNJUDGED)
     own = judged[-1][0].item(), judged[-1][1].item()
     return {
         "max_r_hat": float(np.fmax.reduce(r_hats, initial=1.0)),
         "min_ess": float(np.fmin.reduce(effective)),
         "share_above": float(np.mean(r_hats[:-1] > R_HAT_LIMIT)) if len(r_hats) > 1 else 0.0,
-        "r_hat_log_joint": 1.0 if np.isnan(own[0]) else own[0],  # nothing is left to draw
+        "r_hat_log_joint": 1.0 if np.isnan(own[0]) else own[0],  # NaN for a constant log joint
         "ess_log_joint": own[1],
     }
 
 
-def verdict(diagnostics: dict[str, float]) -> tuple[bool, str]:
-    """Whether chains have mixed, by what `mixing` found, and the figures that say so."""
+def mixing_verdict(diagnostics: dict[str, float]) -> tuple[bool, str]:
+    """Return whether chains have mixed, by the diagnostics of `mixing`, and a text with the figures."""
     r_hat, ess, share = (diagnostics[name] for name in ("max_r_hat", "min_ess", "share_above"))
     above = f" (above {R_HAT_LIMIT} in {share:.1%} of the components and loadings)" if r_hat > R_HAT_LIMIT else ""
     return r_hat <= R_HAT_LIMIT and ess >= ESS_LIMIT, f"R-hat at most {r_hat:.3f}{above}, ESS at least {ess:.0f}"
 
 
 def r_hat_and_ess(draws: Array, threads: int | None = None) -> tuple[Array, Array]:
-    """R-hat and bulk effective sample size of draws (chains, draws, …), each (…).
+    """Return R-hat and bulk effective sample size of draws (chains, draws, …), each of shape (…).
 
-    A single chain has the R-hat of its halves. NaN where chains are too short; R-hat is NaN, and the effective sample
-    size the number of draws, where all draws are the same. Ctrl-C is raised within a block of entries.
+    The R-hat of a single chain compares its halves. Both are NaN if chains are too short. If all draws are equal, R-hat
+    is NaN and the effective sample size is the number of draws. Ctrl-C is raised within a block of entries.
     """
     chains, length = draws.shape[:2]
     flat = draws.reshape(chains, length, -1)
@@ -106,7 +108,7 @@ def r_hat_and_ess(draws: Array, threads: int | None = None) -> tuple[Array, Arra
     def judge(first: int) -> None:
         if not stop.is_set():
             block = flat[:, :, first : first + size]
-            r_hat[first : first + size], ess[first : first + size] = judge_entries(np.moveaxis(block, 2, 0))
+            r_hat[first : first + size], ess[first : first + size] = r_hat_and_ess_of_block(np.moveaxis(block, 2, 0))
 
     if length >= FEWEST_DRAWS and entries:
         tasks = [partial(judge, first) for first in range(0, entries, size)]
@@ -116,44 +118,44 @@ def r_hat_and_ess(draws: Array, threads: int | None = None) -> tuple[Array, Arra
     return r_hat.reshape(draws.shape[2:]), ess.reshape(draws.shape[2:])
 
 
-def judge_entries(draws: Array) -> tuple[Array, Array]:
-    """Return the R-hat and the effective sample size of entries (entries, chains, draws)."""
-    scores, folded = normal_scores(_split(draws))
-    ess = _effective(scores)
+def r_hat_and_ess_of_block(draws: Array) -> tuple[Array, Array]:
+    """Return R-hat and effective sample size of entries (entries, chains, draws)."""
+    scores, folded = normal_scores(_halves_as_chains(draws))
+    ess = _effective_sample_size(scores)
     if draws.shape[1] == 1:
         if draws.shape[2] < 2 * FEWEST_DRAWS:
             return np.full(len(draws), np.nan), ess
         half = draws.shape[2] // 2
-        scores, folded = normal_scores(_split(draws[:, 0, : 2 * half].reshape(-1, 2, half)))
+        scores, folded = normal_scores(_halves_as_chains(draws[:, 0, : 2 * half].reshape(-1, 2, half)))
     bulk, tails = _r_hat(scores), _r_hat(folded)
     return np.where(tails > bulk, tails, bulk), ess  # tails may be NaN: two values are equally far from their median
 
 
-def _split(draws: Array) -> Array:
+def _halves_as_chains(draws: Array) -> Array:
     """Return the halves of chains (entries, chains, draws) as chains, without the middle one of an odd number."""
     half = draws.shape[2] // 2
     return np.concatenate([draws[:, :, :half], draws[:, :, -half:]], axis=1)
 
 
 def normal_scores(draws: Array) -> tuple[Array, Array]:
-    """Normal quantiles of ranks among all draws of an entry (entries, …): of draws, and of distances from their median.
+    """Return normal quantiles of the ranks of draws, and of their distances from the median, per entry (entries, …).
 
-    Distances are ranked from sorted draws, which are two runs of them, merged in linear time.
+    Sorted draws contain two sorted runs of distances, which are merged in linear time.
     """
     flat = draws.reshape(len(draws), -1)
     number = flat.shape[1]
     order = np.argsort(flat, axis=1)
-    ordered = _taken(flat, order)
-    scores = _put(_quantiles(ordered), order)
+    ordered = _take_by_row(flat, order)
+    scores = _put_back_by_row(_quantiles(ordered), order)
     middle = (ordered[:, (number - 1) // 2] + ordered[:, number // 2]) / 2
     distances = np.abs(ordered - middle[:, None])
     inner = np.argsort(distances, axis=1, kind="stable")
-    folded = _put(_quantiles(_taken(distances, inner)), _taken(order, inner))
+    folded = _put_back_by_row(_quantiles(_take_by_row(distances, inner)), _take_by_row(order, inner))
     return scores.reshape(draws.shape), folded.reshape(draws.shape)
 
 
 def _quantiles(ordered: Array) -> Array:
-    """Normal quantiles of the ranks of sorted values, row by row; ties share their average rank."""
+    """Return normal quantiles of the ranks of sorted values, row by row; ties share their average rank."""
     number = ordered.shape[1]
     by_rank = ndtri((np.arange(2 * number - 1) / 2 + 1 - 3 / 8) / (number + 1 / 4))  # half ranks too
     found = np.broadcast_to(by_rank[::2], ordered.shape)
@@ -170,13 +172,13 @@ def _quantiles(ordered: Array) -> Array:
     return found
 
 
-def _taken(values: Array, order: Array) -> Array:
-    """Take every row of values in the order of its own."""
+def _take_by_row(values: Array, order: Array) -> Array:
+    """Return every row of values in the order that the same row of `order` gives."""
     return np.stack([row.take(places) for row, places in zip(values, order, strict=True)])
 
 
-def _put(values: Array, order: Array) -> Array:
-    """Put every row of values back where `_taken` took them from."""
+def _put_back_by_row(values: Array, order: Array) -> Array:
+    """Return every row of values in its original order: the inverse of `_take_by_row`."""
     found = np.empty(values.shape)
     for row, given, places in zip(found, values, order, strict=True):
         row[places] = given
@@ -184,7 +186,7 @@ def _put(values: Array, order: Array) -> Array:
 
 
 def _r_hat(draws: Array) -> Array:
-    """R-hat of entries (entries, chains, draws), NaN where they never change."""
+    """Return R-hat of entries (entries, chains, draws); NaN for entries that never change."""
     number = draws.shape[2]
     between = draws.mean(axis=2).var(axis=1, ddof=1)
     within = draws.var(axis=2, ddof=1).mean(axis=1)
@@ -192,8 +194,8 @@ def _r_hat(draws: Array) -> Array:
         return np.where(np.ptp(draws, axis=(1, 2)) > 0, np.sqrt(between / within + (number - 1) / number), np.nan)
 
 
-def _effective(draws: Array) -> Array:
-    """Effective sample size of entries (entries, chains, draws), by Geyer's initial monotone sequence."""
+def _effective_sample_size(draws: Array) -> Array:
+    """Return the effective sample size of entries (entries, chains, draws), by Geyer's initial monotone sequence."""
     entries, chains, number = draws.shape
     means = draws.mean(axis=2)
     covariance = _autocovariance(draws - means[:, :, None])
@@ -202,7 +204,7 @@ def _effective(draws: Array) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         correlation = 1 - (within - covariance) / total
     correlation[:, 0] = 1.0
-    most = max((number - 3) // 2, 0)  # pairs of lags that are looked at, beyond the first
+    most = max((number - 3) // 2, 0)  # number of pairs of lags after the first pair
     pairs = correlation[:, : 2 * most + 2].reshape(entries, most + 1, 2).sum(axis=2)
     ended = pairs <= 0
     last = np.where(ended.any(axis=1), ended.argmax(axis=1), most)
@@ -218,7 +220,7 @@ def _effective(draws: Array) -> Array:
 
 
 def _autocovariance(centred: Array) -> Array:
-    """Autocovariance at every lag, mean over chains, of (entries, chains, draws)."""
+    """Return the autocovariance at every lag, averaged over chains, of (entries, chains, draws)."""
     number = centred.shape[2]
     length = next_fast_len(2 * number, real=True)
     power = (np.abs(rfft(centred, length, axis=2)) ** 2).mean(axis=1)

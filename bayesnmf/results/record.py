@@ -1,4 +1,4 @@
-"""What a fit returns: point summaries, posterior, trace and status."""
+"""The record of a fit: point summaries, posterior, trace and status."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FitRecord:
-    """The data of a fitted model: what every function of the package takes as a fit.
+    """Data of a fitted model, the argument of all functions that take a fit.
 
-    `bayesnmf.Fit` adds the methods and documents the attributes. It stands above the functions that its methods call.
+    `bayesnmf.Fit` adds the methods and documents the attributes. It is defined above the functions that its methods
+    call.
     """
 
     model: str
@@ -65,7 +66,7 @@ class FitRecord:
 
     @property
     def expected_loadings(self) -> Array:
-        """Loadings on the scale of the counts, (n, K), so that times `components` they are the fitted means."""
+        """Loadings on the scale of the counts, (n, K); their product with `components` gives the fitted means."""
         return effective_loadings(self, self.loadings, self.scale)
 
     @property
@@ -97,7 +98,7 @@ class FitRecord:
 
 
 def effective_loadings(fit: FitRecord, loadings: Array, scale: Array | None) -> Array:
-    """Loadings on the scale of the counts: times the scale, or the given row totals."""
+    """Return loadings on the scale of the counts: multiplied by the scale, or by the given row totals."""
     if scale is not None:
         return loadings * scale[..., None]
     if MODELS[fit.model].given_totals:
@@ -106,15 +107,16 @@ def effective_loadings(fit: FitRecord, loadings: Array, scale: Array | None) -> 
 
 
 def trace_of_kept(fit: FitRecord) -> Array:
-    """Return the log joint of the draws in `posterior`, (chains, draws), those of gibbs and nuts."""
+    """Return the log joint of the kept draws of gibbs or nuts, (chains, draws)."""
     return fit.trace[:, :: int(fit.diagnostics.get("kept_every", 1))]
 
 
 def iterate_draws(fit: FitRecord, draws: int, seed: int, *, shares: bool = False) -> Iterator[tuple[Array, Array]]:
     """Yield pairs of draws: loadings on the scale of the counts (n, K) and components (K, m), one at a time.
 
-    With `shares`, loadings are without the scale or the given row totals, so that rows whose total is 0 have them too.
-    From q they are independent; of gibbs and nuts they are evenly spaced among all chains; under map the one point.
+    With `shares`, loadings are not multiplied by the scale or the given row totals, so that rows with total 0 are
+    included. Draws from q are independent; those of gibbs and nuts are evenly spaced among all chains; a point estimate
+    yields its point.
     """
     for loadings, scale, components in fit.estimate.iterate(fit, draws, seed):
         yield loadings if shares else effective_loadings(fit, loadings, scale), components

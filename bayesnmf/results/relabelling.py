@@ -1,4 +1,4 @@
-"""The same fit with its components in another order."""
+"""Change the order of the components of draws and fits."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from bayesnmf.results.record import FitRecord
 Array = NDArray[Any]
 
 
-def match(loadings: Array, components: Array) -> tuple[Array, Array, Array]:
-    """Bring the components of all draws into one order: that of a draw, then that of the first chain's mean.
+def match_all_draws(loadings: Array, components: Array) -> tuple[Array, Array, Array]:
+    """Return loadings and components of all draws in one order, and the orders (chains, draws, K).
 
-    Also return these orders (chains, draws, K): component k of a draw was component `orders[..., k]`.
+    Draws are matched to the last draw of the first chain, then to the mean of the first chain. Component k of a matched
+    draw was component `orders[..., k]`.
     """
     total = np.broadcast_to(np.arange(components.shape[-2]), components.shape[:-1])
     for reference_of in (lambda values: values[0, -1], lambda values: values[0].mean(axis=0)):
@@ -30,8 +31,8 @@ def match(loadings: Array, components: Array) -> tuple[Array, Array, Array]:
 
 
 def relabel[F: FitRecord](fit: F, order: Array) -> F:
-    """Permute loadings, components, posterior and priors: component `order[k]` becomes component k."""
-    priors, given = _permuted_priors(fit.priors, order), fit.options.priors  # learned priors are not those given
+    """Return the fit with permuted components, posterior and priors: component `order[k]` becomes component k."""
+    priors, given = _permuted_priors(fit.priors, order), fit.options.priors  # learned priors differ from given ones
     return replace(
         fit,
         loadings=fit.loadings[:, order],
@@ -45,7 +46,7 @@ def relabel[F: FitRecord](fit: F, order: Array) -> F:
 
 
 def _in_order(name: str, values: Array, order: Array) -> Array:
-    """Permute what is known of all draws of one side; a scale has no components."""
+    """Return the moments of one side with components permuted; a scale has no components."""
     if name.startswith("scale"):
         return values
     return values[order] if name.startswith("components") else values[:, order]

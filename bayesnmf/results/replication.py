@@ -1,4 +1,4 @@
-"""Replicated counts: draws from the posterior predictive distribution."""
+"""Draw replicated counts from the posterior predictive distribution."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Array = NDArray[Any]
 def sample_posterior_predictive(
     fit: FitRecord, draws: int = 100, seed: int = 0, rows: Iterable[Any] | None = None
 ) -> Array:
-    """Return replicated counts (draws, rows, m), whole numbers: one set for each posterior draw.
+    """Return replicated counts (draws, rows, m), whole numbers, with one set for each posterior draw.
 
-    Counts are Poisson; under dirichlet_poisson multinomial of the given row totals, rounded where those are not
-    whole. A MAP fit gives counts at its one point, without the uncertainty of the parameters. Draws of gibbs and
+    Counts are Poisson; under dirichlet_poisson they are multinomial with the given row totals, rounded to whole
+    numbers. A point estimate gives counts at its point, without the uncertainty of the parameters. Draws of gibbs and
     nuts are evenly spaced among all chains.
     """
     positions = check_names(rows, fit.row_names, "rows")
@@ -42,7 +42,7 @@ def sample_posterior_predictive(
 
 
 def pairs_to_replicate(fit: FitRecord, draws: int, seed: int) -> Iterator[tuple[Array, Array]]:
-    """Return pairs of loadings on the scale of the counts and components: draws, or the same point every time."""
+    """Return pairs of loadings on the scale of the counts and components: draws, or the same point repeated."""
     if fit.estimate.kind == "point":
         return repeat((fit.expected_loadings, fit.components), draws)
     held = fit.estimate.held
@@ -52,18 +52,18 @@ def pairs_to_replicate(fit: FitRecord, draws: int, seed: int) -> Iterator[tuple[
 
 
 def selected_size(fit: FitRecord, rows: Array | None, features: Array | None) -> tuple[int, int]:
-    """Return how many rows and features a selection has."""
+    """Return the number of rows and features of a selection; None selects all."""
     n, m = fit.counts.shape
     return n if rows is None else len(rows), m if features is None else len(features)
 
 
 def replication_rng(seed: int) -> np.random.Generator:
-    """Return a stream apart from that of the draws from q with the same seed."""
+    """Return a generator that is independent of the draws from q with the same seed."""
     return np.random.default_rng([seed, 1])
 
 
 def replicate(fit: FitRecord, means: Array, rng: np.random.Generator) -> Array:
-    """Draw counts (n, …) of given means; of given row totals, in which other features take what is left."""
+    """Draw counts (n, …) with given means; if row totals are given, features left out take the rest of a total."""
     check_drawable(means, "fit smaller counts")
     if not MODELS[fit.model].given_totals:
         return rng.poisson(means)

@@ -1,4 +1,4 @@
-"""Checks of fits that were read from files: their settings, and the shapes that follow from them."""
+"""Checks of fits that were read from files: their settings and shapes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bayesnmf.priors.specification import MODELS
 
 
 def check_saved_settings(settings: dict[str, Any]) -> None:
-    """Refuse settings of a file whose values make no sense by themselves."""
+    """Refuse settings of a file with values of the wrong type or out of range."""
     check_choice(settings["model"], "model", MODELS)
     check_choice(settings["method"], "method", METHODS)
     check_count(settings["rank"], "rank")
@@ -33,7 +33,7 @@ def check_saved_settings(settings: dict[str, Any]) -> None:
 
 
 def check_saved_shapes(fit: Any) -> None:
-    """Refuse a fit whose arrays do not fit its counts, rank, model and method."""
+    """Refuse a fit with arrays that do not match its counts, rank, model and method."""
     n, m = fit.counts.shape
     rank = fit.rank
     scaled = MODELS[fit.model].loadings == "scaled simplex"
@@ -56,7 +56,7 @@ def check_saved_shapes(fit: Any) -> None:
 
 
 def _check_posterior_shape(side: Any, shape: tuple[int, int], name: str) -> None:
-    """Refuse draws (chains, draws, rows, columns) or parameters that do not fit a factor."""
+    """Refuse draws (chains, draws, rows, columns) or parameters that do not match the shape of a side."""
     if isinstance(side, np.ndarray):
         _check_shape(side, (*side.shape[:2], *shape), name)
     for parameter, value in side.parameters.items() if isinstance(side, Distribution) else ():

@@ -1,4 +1,4 @@
-"""Save fits to files, and load them: NetCDF or Zarr, laid out by `bayesnmf.results.encoding`."""
+"""Save fits to NetCDF or Zarr files, in the layout of `bayesnmf.results.encoding`, and load them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from bayesnmf.results.record import FitRecord
 from bayesnmf.writing import replacing, write_bytes
 
 SUFFIXES = (".nc", ".zarr")
-LARGEST_NETCDF = 2**30  # bytes: a NetCDF file is made in memory, and HDF5 on a full disk ends the interpreter
+LARGEST_NETCDF = 2**30  # bytes; NetCDF files are made in memory, since HDF5 on a full disk ends the interpreter
 PACKED = {"/counts": {name: {"zlib": True, "shuffle": True} for name in CSR}}
 
 
 def save(fit: FitRecord, path: str | os.PathLike[str]) -> None:
     """Write a fit to a NetCDF file (`.nc`) or a Zarr store (`.zarr`, needs zarr).
 
-    An older fit there is replaced only once the new one is complete. What `load` gives back is equal to the fit in
-    every bit, but for two things: a start given as a `Fit` becomes the equivalent `Start`, and names that are neither
-    text, numbers nor dates become text.
+    An older fit at this path is replaced only once the new file is complete. `load` returns the same fit bit by bit,
+    with two exceptions: a start given as a `Fit` becomes the equivalent `Start`, and names that are not text, numbers
+    or dates become text.
 
     Raises
     ------
     ValueError
-        The suffix is neither, or something that is not a fit is in the way.
+        The path has another suffix, or something other than a fit exists at this path.
     OSError
         The file cannot be written.
     """
@@ -39,12 +39,12 @@ def save(fit: FitRecord, path: str | os.PathLike[str]) -> None:
 
 
 def save_by_size(fit: FitRecord, path: Path) -> None:
-    """Write a fit to a NetCDF file or, where it is too large for one, to a Zarr store beside it.
+    """Write a fit to a NetCDF file or, if it is too large for one, to a Zarr store with the same name.
 
     Raises
     ------
     ImportError
-        It is too large, and zarr is not installed.
+        The fit is too large for NetCDF, and zarr is not installed.
     OSError, ValueError
         As `save`.
     """
@@ -55,20 +55,20 @@ def save_by_size(fit: FitRecord, path: Path) -> None:
 
 
 def path_by_size(tree: xr.DataTree, path: Path) -> Path:
-    """Return the path of a NetCDF file, or of a Zarr store beside it where a tree is too large for NetCDF."""
+    """Return the path of a NetCDF file, or of a Zarr store of the same name if a tree is too large for NetCDF."""
     return path if tree.nbytes <= LARGEST_NETCDF else path.with_suffix(".zarr")
 
 
 def write_tree(tree: xr.DataTree, path: Path, encoding: dict[str, Any] | None = None) -> None:
-    """Write a tree to a NetCDF file (`.nc`) or a Zarr store (`.zarr`); an older one is replaced by a complete one.
+    """Write a tree to a NetCDF file (`.nc`) or a Zarr store (`.zarr`); replace an older one once the new is complete.
 
     Parameters
     ----------
     tree : DataTree
     path : Path
-        A NetCDF file is made in memory, which takes as much again as the file is long.
+        Path of the file. A NetCDF file is made in memory, which needs memory of the size of the file.
     encoding : dict, optional
-        Of NetCDF variables, as `DataTree.to_netcdf` takes it.
+        Encoding of NetCDF variables, as for `DataTree.to_netcdf`.
 
     Raises
     ------
@@ -87,12 +87,12 @@ def write_tree(tree: xr.DataTree, path: Path, encoding: dict[str, Any] | None = 
             f"would take {tree.nbytes / 2**30:.1f} GiB; save to {path.with_suffix('.zarr').name}, a Zarr store, instead"
         )
     content = memoryview(tree.to_netcdf(None, engine="h5netcdf", encoding=encoding))
-    with content:  # a traceback that outlives it would hold the memory it looks at, and end the interpreter
+    with content:  # released here: a traceback that kept it alive would end the interpreter
         write_bytes(path, content)
 
 
 def read_fit(path: str | os.PathLike[str]) -> FitRecord:
-    """Read a file that `save` wrote; see `bayesnmf.load`."""
+    """Return the fit in a file that `save` wrote; see `bayesnmf.load`."""
     source = check_path(path, "path")
     suffix = _suffix(source)
     if not source.exists():
@@ -104,13 +104,13 @@ def read_fit(path: str | os.PathLike[str]) -> FitRecord:
         tree = _read(source, suffix)
     except (ImportError, MemoryError, PermissionError):
         raise
-    except Exception as error:  # whatever a reader raises, the file is not what its suffix promises
-        raise _damaged(source, error) from error
+    except Exception as error:  # readers raise many types of exceptions for damaged files
+        raise _damaged_file_error(source, error) from error
     _check_format(tree, source)
     try:
         return decode_fit(tree)
-    except Exception as error:  # likewise
-        raise _damaged(source, error) from error
+    except Exception as error:  # decoding also raises many types of exceptions
+        raise _damaged_file_error(source, error) from error
 
 
 # --- files -----------------------------------------------------------------------------------------
@@ -142,13 +142,15 @@ def _check_target(path: Path, suffix: str) -> None:
 def _check_format(tree: xr.DataTree, path: Path) -> None:
     if tree.attrs.get("format") != FORMAT:
         raise ValueError(
-            f"{path} must be a fit that Fit.save wrote: it is something else; read trees of draws with "
+            f"{path} must be a fit that Fit.save wrote, but it is another kind of file; read trees of draws with "
             "arviz.from_netcdf or arviz.from_zarr"
         )
     version: Any = tree.attrs.get("format_version")
     version = version.item() if hasattr(version, "item") else version
     if not isinstance(version, int | np.integer) or version < 1:
-        raise _damaged(path, ValueError(f"its format version must be a whole number from 1: found {version!r}"))
+        raise _damaged_file_error(
+            path, ValueError(f"its format version must be a whole number from 1: found {version!r}")
+        )
     if version > VERSION:
         raise ValueError(
             f"{path} must have format version {VERSION} or lower: found {version}, written by "
@@ -156,7 +158,7 @@ def _check_format(tree: xr.DataTree, path: Path) -> None:
         )
 
 
-def _damaged(path: Path, error: Exception) -> ValueError:
+def _damaged_file_error(path: Path, error: Exception) -> ValueError:
     about = f"{type(error).__name__}: {str(error).strip()}"
     return ValueError(f"{path} must be a whole file that Fit.save wrote: {about}; save the fit again")
 

@@ -1,4 +1,4 @@
-"""Medians, intervals and, of chains, effective sample sizes and R-hat of chosen parameters."""
+"""Summarise chosen parameters by medians, intervals and, for chains, effective sample sizes and R-hat."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.checks import check_fraction, check_names, check_size
 from bayesnmf.inference.status import ConvergenceWarning
-from bayesnmf.results.cautions import cautions_of, labelled
+from bayesnmf.results.cautions import cautions_of, with_label
 from bayesnmf.results.checks import check_components_have_posterior
 from bayesnmf.results.datatree import INDEPENDENT
 from bayesnmf.results.draws import LIMIT, chains_and_draws, draws_size, restrict_rows
@@ -29,26 +29,27 @@ TOP = 5
 def summary(
     fit: FitRecord, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9
 ) -> pd.DataFrame:
-    """Summarise some loadings and components by `az.summary`: posterior medians and central intervals.
+    """Summarise chosen loadings and components by `az.summary`: posterior medians and central intervals.
+
+    Cautions, such as chains that have not mixed, are issued as warnings and stored in the table's `attrs["cautions"]`.
 
     Parameters
     ----------
     fit : Fit
-        By gibbs or nuts, whose effective sample sizes, R-hat and Monte Carlo standard errors stand beside each
-        median; or by vi or svi, without them: 4 × 1000 independent draws of q, whose ESS and R-hat would be good
-        however poor the approximation (`attrs["note"]` of the table). What must be known of the fit before it is
-        believed, such as chains that have not mixed, is warned of, and in `attrs["cautions"]`.
+        Fit with a posterior. For gibbs and nuts, the table has effective sample sizes, R-hat and Monte Carlo standard
+        errors. For vi and svi, it uses 4 × 1000 independent draws from q without these columns (`attrs["note"]`).
     rows : iterable of names, optional
-        Their loadings, and their scales where there are any.
+        Rows with the loadings, and scales if there are any, to summarise.
     features : iterable of names, optional
-        Their weights in all components. With neither, the five features of greatest weight in each component.
+        Features with the weights, in all components, to summarise. If neither rows nor features are given, the five
+        features with the largest weights in each component.
     interval : float
-        Probability inside the interval, the same outside on either end.
+        Probability of the central interval.
 
     Returns
     -------
     DataFrame
-        A row a parameter, as in ``loadings[row, component]``, ``components[component, feature]``. Columns: median, mad
+        One row per parameter, as ``loadings[row, component]``, ``components[component, feature]``. Columns: median, mad
         (median absolute deviation), the ends of the interval, and for chains ess_median, ess_tail, r_hat, mcse_median.
 
     Raises
@@ -56,7 +57,7 @@ def summary(
     AttributeError
         The fit has no posterior.
     TypeError, ValueError
-        Names that the fit does not have; components that are parameters; more draws than memory bears.
+        Names that the fit does not have; components that are parameters; more than 2 GiB of draws.
 
     Examples
     --------
@@ -68,7 +69,7 @@ def summary(
     import arviz as az
     import xarray as xr
 
-    posterior = fit.posterior  # a MAP has none, and says so
+    posterior = fit.posterior  # raises for a point estimate
     interval = check_fraction(interval, "interval")
     asked = check_names(rows, fit.row_names, "rows")
     columns = check_names(features, fit.feature_names, "features")
@@ -76,9 +77,9 @@ def summary(
     if asked is None or columns is not None:
         check_components_have_posterior(posterior.components)
         entries = _top_entries(fit) if columns is None else _all_entries(fit.rank, columns)
-    group = _group(fit, asked, entries)
+    group = _draws_to_summarise(fit, asked, entries)
     chains = isinstance(posterior, Draws)
-    with np.errstate(invalid="ignore", divide="ignore"):  # what is constant has neither ESS nor R-hat
+    with np.errstate(invalid="ignore", divide="ignore"):  # constant parameters have neither ESS nor R-hat
         table: Any = az.summary(
             xr.Dataset(group), kind="all_median" if chains else "stats_median", ci_kind="eti", ci_prob=interval
         )
@@ -86,12 +87,12 @@ def summary(
         table.attrs["note"] = INDEPENDENT
     table.attrs["cautions"] = cautions_of(fit)
     for caution in table.attrs["cautions"]:
-        warnings.warn(labelled(f"{fit.model} by {fit.method}", caution), ConvergenceWarning, stacklevel=3)
+        warnings.warn(with_label(f"{fit.model} by {fit.method}", caution), ConvergenceWarning, stacklevel=3)
     return table
 
 
-def _group(fit: FitRecord, rows: Array | None, entries: tuple[Array, Array] | None) -> dict[str, Any]:
-    """Draws of the loadings of some rows and of some entries (components, features) of the components."""
+def _draws_to_summarise(fit: FitRecord, rows: Array | None, entries: tuple[Array, Array] | None) -> dict[str, Any]:
+    """Return draws of the loadings of some rows and of some entries (components, features) of the components."""
     part = restrict_rows(fit, np.array([0]) if rows is None else rows)
     chosen = np.array([0]) if entries is None else np.unique(entries[1])
     number = chains_and_draws(fit, None, None)
@@ -107,7 +108,7 @@ def _group(fit: FitRecord, rows: Array | None, entries: tuple[Array, Array] | No
 
 
 def _top_entries(fit: FitRecord) -> tuple[Array, Array]:
-    """Components and features of the greatest weights, component by component."""
+    """Return the components and features of the largest weights, component by component."""
     top = np.argsort(-fit.components, axis=1, kind="stable")[:, :TOP]
     return np.repeat(np.arange(fit.rank), top.shape[1]), top.ravel()
 
@@ -125,7 +126,7 @@ def _loadings(part: FitRecord, drawn: Draws) -> dict[str, Any]:
 
 
 def _entries(dim: str, values: Array, names: list[str]) -> Any:
-    """Draws (chains, draws, entries), labelled by names."""
+    """Return draws (chains, draws, entries), labelled by names."""
     import xarray as xr
 
     return xr.DataArray(values, {dim: names}, ("chain", "draw", dim))

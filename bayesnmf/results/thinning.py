@@ -1,4 +1,4 @@
-"""Fits with few of their draws, and what all draws say beside them; factors as tables."""
+"""Thin the draws of fits, with the moments of all draws, and make tables of loadings and components."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bayesnmf.inference.sampling.running_moments import Entries, Running, summar
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.estimates import Draws
-from bayesnmf.results.mixing import judged_rows, r_hat_and_ess, verdict, worst_of
+from bayesnmf.results.mixing import judged_rows, mixing_verdict, r_hat_and_ess, worst_figures
 from bayesnmf.results.record import FitRecord
 
 if TYPE_CHECKING:
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 Array = NDArray[Any]
-STORED_BYTES = 2_500_000  # of the draws of a method, where they are thinned
+STORED_BYTES = 2_500_000  # default size of thinned draws
 
 
 def draws_within(fit: FitRecord, most: int) -> int:
-    """Return how many draws of all parameters of a fit take at most so many bytes; at least one."""
+    """Return the number of draws of all parameters of a fit that take at most `most` bytes; at least one."""
     scales = 0 if fit.scale is None else len(fit.scale)
     return max(most // (8 * (fit.loadings.size + fit.components.size + scales)), 1)
 
 
-def thinned[F: FitRecord](fit: F, most: int = STORED_BYTES) -> F:
-    """Return a fit by gibbs or nuts with evenly thinned draws, and in `moments` what all of them say.
+def thin_fit[F: FitRecord](fit: F, most: int = STORED_BYTES) -> F:
+    """Return a fit by gibbs or nuts with evenly thinned draws, and with the moments of all draws in `moments`.
 
     Parameters
     ----------
     fit : Fit
-        By any method: one without draws, or with few, is returned as it is.
+        Fit by any method; it is returned unchanged if it has no draws or only a few.
     most : int
-        Bytes that the draws may take.
+        Largest size of the draws, in bytes.
     """
     draws = fit.estimate
     if not isinstance(draws, Draws):
@@ -46,8 +46,8 @@ def thinned[F: FitRecord](fit: F, most: int = STORED_BYTES) -> F:
     if every == 1:
         return fit
     if fit.moments is None:
-        whole = with_moments(fit, [_summed(draws, chain) for chain in range(draws.chains)], every)
-    else:  # what all draws say was summed up when they were drawn
+        whole = with_moments(fit, [_running_of_chain(draws, chain) for chain in range(draws.chains)], every)
+    else:  # the moments of all draws were computed during sampling
         before = fit.diagnostics["kept_every"]
         whole = replace(fit, diagnostics={**fit.diagnostics, "kept_every": before * every})
     scale = None if draws.scale is None else draws.scale[:, ::every]
@@ -56,8 +56,8 @@ def thinned[F: FitRecord](fit: F, most: int = STORED_BYTES) -> F:
     return replace(whole, statistics=statistics, estimate=few)
 
 
-def _summed(draws: Draws, chain: int) -> Running:
-    """Sum up the draws of one chain, which are matched already."""
+def _running_of_chain(draws: Draws, chain: int) -> Running:
+    """Return the running moments of one chain with matched draws."""
     running = Running(draws.draws, matching=False)
     for at in range(draws.draws):
         scale = None if draws.scale is None else draws.scale[chain, at]
@@ -66,7 +66,7 @@ def _summed(draws: Draws, chain: int) -> Running:
 
 
 def loadings_table(fit: FitRecord) -> pd.DataFrame:
-    """Return loadings by row, a column a component, with the scale and standard deviations where there are any."""
+    """Return a table of the loadings, rows by components, with the scale and standard deviations if there are any."""
     import pandas as pd
 
     columns = _columns(fit.loadings, _sd(fit, "loadings"), 1)
@@ -78,7 +78,7 @@ def loadings_table(fit: FitRecord) -> pd.DataFrame:
 
 
 def components_table(fit: FitRecord) -> pd.DataFrame:
-    """Return components by feature, a column a component, with standard deviations where there are any."""
+    """Return a table of the components, features by components, with standard deviations if there are any."""
     import pandas as pd
 
     columns = _columns(fit.components, _sd(fit, "components"), 0)
@@ -92,14 +92,14 @@ def _columns(mean: Array, sd: Array | None, axis: int) -> dict[str, Array]:
 
 
 def _sd(fit: FitRecord, side: str) -> Array | None:
-    """Posterior standard deviations of the loadings, the components or the scale; None without a posterior."""
+    """Return posterior sds of the loadings, the components or the scale; None without a posterior."""
     return fit.estimate.sd(fit, side) if fit.moments is None else fit.moments[f"{side}_sd"]
 
 
 def with_moments[F: FitRecord](fit: F, running: list[Running], every: int) -> F:
-    """Return a fit of thinned draws with means, and what else is known, of all draws of its chains.
+    """Return a fit of thinned draws with the means and other moments of all draws of its chains.
 
-    They have mixed or not by split R-hat and batch means of all draws, not by the few that are kept.
+    Mixing is judged by split R-hat and batch means of all draws, not by the kept draws.
     """
     found = summarise_chains(running, fit.components)
     moments = {
@@ -113,8 +113,8 @@ def with_moments[F: FitRecord](fit: F, running: list[Running], every: int) -> F:
     if found.r_hat.scale is not None and found.ess.scale is not None:
         judged.append((found.r_hat.scale[rows], found.ess.scale[rows]))
     judged.append(r_hat_and_ess(fit.trace))
-    diagnostics = {**fit.diagnostics, **worst_of(judged), "kept_every": float(every)}
-    mixed, figures = verdict(diagnostics)
+    diagnostics = {**fit.diagnostics, **worst_figures(judged), "kept_every": float(every)}
+    mixed, figures = mixing_verdict(diagnostics)
     status = fit.status
     if status.reason != INTERRUPTED:
         status = Status(mixed, f"{fit.trace.size} draws; {figures} (by halves and batches)", fit.trace.size)

@@ -1,4 +1,4 @@
-"""Any fit as a multinomial topic model, and a topic model as Poisson factors ([C] lemma 1)."""
+"""Convert any fit to a multinomial topic model, and a topic model to Poisson factors ([C] lemma 1)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Array = NDArray[Any]
 
 
 class TopicModel(NamedTuple):
-    """Poisson factors as a multinomial topic model and the totals of its samples ([C] lemma 1).
+    """Multinomial topic model of Poisson factors, with the totals of its samples ([C] lemma 1).
 
-    Counts are Poisson(θβ) if and only if sample i has Poisson(s_i) counts in all, shared out among the features by
-    Multinomial((LF)_i). Any leading axes, of draws, come before those named here.
+    Counts are Poisson(θβ) if and only if sample i has a Poisson(s_i) total, and its counts given the total are
+    Multinomial((LF)_i). Any leading axes are those of draws.
 
     Attributes
     ----------
     proportions : ndarray (..., n, K)
-        L, the share of each component in the expected counts of a sample; rows sum to 1.
+        Share of each component in the expected counts of a sample, L; rows sum to 1.
     components : ndarray (..., K, m)
-        F, the share of each feature in a component; rows sum to 1.
+        Share of each feature in a component, F; rows sum to 1.
     totals : ndarray (..., n)
-        s, the expected total of each sample, in counts.
+        Expected total of each sample, s, in counts.
     sums : ndarray (..., K)
-        u, the sum over features of each component as it was before: 1 for components on the simplex.
+        Sum over features of each original component, u; 1 for components on the simplex.
     """
 
     proportions: Array
@@ -41,10 +41,10 @@ class TopicModel(NamedTuple):
 
 
 def topic_model_of(loadings: Array, components: Array) -> TopicModel:
-    """Split Poisson factors θ (..., n, K), β (..., K, m) into proportions and totals ([C] lemma 1).
+    """Return the topic model of Poisson factors θ (..., n, K), β (..., K, m) ([C] lemma 1).
 
     u_k = Σ_j β_kj, s_i = Σ_k θ_ik u_k, F_k = β_k / u_k, L_i = θ_i ∘ u / s_i. A component of zeros and the proportions
-    of a sample of zeros become even shares.
+    of a sample of zeros become equal shares.
     """
     sums = component_sums(components)
     expected = loadings * sums[..., None, :]
@@ -53,9 +53,9 @@ def topic_model_of(loadings: Array, components: Array) -> TopicModel:
 
 
 def factors_of(model: TopicModel) -> tuple[Array, Array]:
-    """Return the Poisson factors: β = diag(u) F and θ = diag(s) L diag(u)⁻¹ ([C] lemma 1).
+    """Return the Poisson factors β = diag(u) F and θ = diag(s) L diag(u)⁻¹ ([C] lemma 1).
 
-    The loadings of a component whose sum is 0 are not determined, and 0.
+    The loadings of a component with sum 0 are not determined; they are set to 0.
     """
     expected = model.totals[..., None] * model.proportions
     sums = model.sums[..., None, :]
@@ -70,7 +70,7 @@ def to_topic_model(
     chains: int | None = None,
     seed: int = 0,
 ) -> TopicModel:
-    """Split a fit of any model, or Poisson factors, into topic proportions and totals.
+    """Return the multinomial topic model of a fit of any model, or of Poisson factors.
 
     log Poisson(X | θβ) = log Multinomial(X | LF) + Σ_i log Poisson(N_i; s_i), with u_k = Σ_j β_kj, F_k = β_k / u_k,
     s_i = Σ_k θ_ik u_k and L_i = θ_i ∘ u / s_i ([C] lemma 1).
@@ -78,27 +78,27 @@ def to_topic_model(
     Parameters
     ----------
     source : Fit or pair of array_like
-        A fit: its point summaries, on the scale of the counts. Or loadings (..., n, K) and components (..., K, m),
-        with the same leading axes.
+        Fit, for its point summaries on the scale of the counts; or loadings (..., n, K) and components (..., K, m) with
+        the same leading axes.
     draws, chains : int, optional
-        Of a fit with a posterior: transform draws instead, those of ``fit.sample_posterior(draws, chains=chains,
-        seed=seed)``; the axes (chains, draws) then come first.
+        Numbers of draws and chains of a fit with a posterior, to convert draws instead of the point summaries. The
+        draws are ``fit.sample_posterior(draws, chains=chains, seed=seed)``; the axes (chains, draws) come first.
     seed : int
-        Of draws from q.
+        Seed of draws from q.
 
     Returns
     -------
     TopicModel
-        ``proportions`` L (n, K), ``components`` F (K, m), ``totals`` s (n,) and ``sums`` u (K,). Under
-        dirichlet_poisson the totals are the given ones. A component of zeros becomes even shares; so do the
-        proportions of a sample of zeros, save where the model has some (dirichlet_poisson, dirichlet_gamma).
+        Tuple of ``proportions`` L (n, K), ``components`` F (K, m), ``totals`` s (n,), in counts, and ``sums`` u (K,).
+        Under dirichlet_poisson the totals are the given row totals. A component of zeros becomes equal shares; so do
+        the proportions of a sample of zeros, except under dirichlet_poisson and dirichlet_gamma, which have their own.
 
     Raises
     ------
     TypeError, ValueError
-        Arrays that are negative or do not fit together; draws of arrays.
+        Arrays that are negative or have shapes that do not match; draws requested from arrays.
     AttributeError
-        Draws of a MAP, which has no posterior.
+        Draws requested from a point estimate, which has no posterior.
 
     Examples
     --------
@@ -114,13 +114,13 @@ def to_topic_model(
         check_no_draws(draws, chains)
         return topic_model_of(*check_factors(source))
     if draws is None and chains is None:
-        return _of_factors(source, source.loadings, source.components, source.scale)
+        return _topic_model_of_fit(source, source.loadings, source.components, source.scale)
     drawn = sample_posterior(source, draws, chains, seed)
-    return _of_factors(source, drawn.loadings, drawn.components, drawn.scale)
+    return _topic_model_of_fit(source, drawn.loadings, drawn.components, drawn.scale)
 
 
-def _of_factors(fit: FitRecord, loadings: Array, components: Array, scale: Array | None) -> TopicModel:
-    """View factors of a fit; proportions come before the scale or the given totals, which may be 0."""
+def _topic_model_of_fit(fit: FitRecord, loadings: Array, components: Array, scale: Array | None) -> TopicModel:
+    """Return the topic model of a fit's factors; proportions are computed without scale or totals, which may be 0."""
     model = topic_model_of(np.asarray(loadings, np.float64), np.asarray(components, np.float64))
     if scale is None and MODELS[fit.model].given_totals:
         scale = fit.counts.row_totals
@@ -128,23 +128,24 @@ def _of_factors(fit: FitRecord, loadings: Array, components: Array, scale: Array
 
 
 def from_topic_model(topic_model: TopicModel) -> tuple[Array, Array]:
-    """Return the Poisson factors of a topic model: β = diag(u) F and θ = diag(s) L diag(u)⁻¹ ([C] lemma 1).
+    """Return the Poisson factors of a topic model, β = diag(u) F and θ = diag(s) L diag(u)⁻¹ ([C] lemma 1).
 
     Parameters
     ----------
     topic_model : TopicModel
-        Or a tuple (proportions, components, totals, sums) with any leading axes; sums of 1 leave the components on
-        the simplex.
+        Topic model, or a tuple (proportions, components, totals, sums) with any leading axes. With sums of 1 the
+        components stay on the simplex.
 
     Returns
     -------
     loadings : ndarray (..., n, K)
-        0 for components whose sum is 0, whose loadings nothing determines.
+        Loadings θ, in counts per unit of a component; 0 for components with sum 0, which do not determine them.
     components : ndarray (..., K, m)
+        Components β, with the given sums.
 
     Raises
     ------
     TypeError, ValueError
-        Not a topic model, or arrays that do not fit together.
+        An argument that is not a topic model, or arrays with shapes that do not match.
     """
     return factors_of(TopicModel(*check_topic_model(topic_model)))

@@ -24,7 +24,7 @@ import numpy as np
 
 from bayesnmf.checks import check_count, check_instance, check_rank
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.fitting.progress import ProgressReport, reporting
+from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.theorems import evidence, likelihoods, optima, programs, updates
 from bayesnmf.theorems.checks import check_some_counts
 from bayesnmf.theorems.study import Effort, Study
@@ -101,7 +101,7 @@ def equivalences(
     check_some_counts(data)
     rows: list[Row] = []
     interrupted = False
-    with reporting(progress) as report:
+    with progress_context(progress) as report:
         study = Study(data, rank, iterations, seed, effort)
         try:
             for done, statement in enumerate(STATEMENTS):

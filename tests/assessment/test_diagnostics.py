@@ -92,7 +92,7 @@ def test_switches_are_counted_exactly():
     noise = rng.normal(scale=0.01, size=(2, 8, 2, 5))
     drawn = alignment.reorder(np.abs(PROFILES + noise), orders, axis=-2)
     loadings = rng.gamma(2.0, 1.0, (2, 8, 4, 2))
-    matched, components, found = relabelling.match(loadings, drawn)
+    matched, components, found = relabelling.match_all_draws(loadings, drawn)
     np.testing.assert_array_equal(components, alignment.reorder(drawn, found, axis=-2))
     np.testing.assert_array_equal(matched, alignment.reorder(loadings, found, axis=-1))
     diagnosed = label_switching.label_switching(components, found)
@@ -108,7 +108,7 @@ def test_a_cycle_of_three_components_counts_as_switches():
     """A cycle of three, which no swap makes."""
     profiles = np.eye(3) + 0.05
     orders = np.array([[[0, 1, 2], [1, 2, 0], [1, 2, 0], [0, 1, 2], [0, 2, 1]]])
-    _, components, found = relabelling.match(
+    _, components, found = relabelling.match_all_draws(
         np.ones((1, 5, 2, 3)), alignment.reorder(np.tile(profiles, (1, 5, 1, 1)), orders, -2)
     )
     assert np.ptp(components, axis=1).max() < 1e-15
@@ -335,7 +335,7 @@ def test_interrupted_checks_keep_the_replicates_that_are_done():
 def test_what_predictive_checks_refuse():
     with pytest.raises(ValueError, match="draws must be at most 120"):
         bayesnmf.predictive_checks(small(method="gibbs"), 121)
-    with pytest.raises(TypeError, match=r"fit must be what bayesnmf\.fit returns: found DataFrame; make one with"):
+    with pytest.raises(TypeError, match=r"fit must be a result of bayesnmf\.fit: found DataFrame; make one with"):
         bayesnmf.predictive_checks(COUNTS)
     with pytest.raises(ValueError, match="side must be one of 'rows', 'features'"):
         bayesnmf.predictive_checks(small(), 5).worst("columns")

@@ -533,7 +533,7 @@ def test_ctrl_c_in_the_second_method_leaves_both_and_no_more(tmp_path):
     assert list(result.fits) == list(result.table.index) == ["map", "vi"]
     assert result.fits["vi"].status.reason == "interrupted"
     assert result.fits["vi"].status.iterations <= 2
-    assert "vi was interrupted; its numbers are of what it had reached" in result.cautions
+    assert "vi was interrupted; its numbers describe the state at that point" in result.cautions
     assert "gibbs is left out: interrupted before it had a result" in result.cautions
     assert "interrupted: no run from another start for map, vi" in result.cautions
     assert np.isfinite(result.table["heldout_withheld"].to_numpy()).all()
@@ -569,7 +569,7 @@ def test_ctrl_c_while_chains_draw_keeps_the_draws_there_are():
     result = interrupted(("map", "gibbs"), "gibbs gamma_poisson", after=60, options=options)
     assert list(result.fits) == ["map", "gibbs"]
     assert 40 <= result.fits["gibbs"].posterior.draws <= 50
-    assert "gibbs was interrupted; its numbers are of what it had reached" in result.cautions
+    assert "gibbs was interrupted; its numbers describe the state at that point" in result.cautions
 
 
 def test_ctrl_c_in_a_run_from_another_start_leaves_all_fits():

@@ -200,7 +200,7 @@ def test_ctrl_c_while_chains_are_judged_keeps_their_draws(monkeypatch, place):
 
 
 def test_judging_many_entries_is_left_within_a_block(monkeypatch):
-    judged, real = [], mixing.judge_entries
+    judged, real = [], mixing.r_hat_and_ess_of_block
 
     def one_block(draws):
         judged.append(None)
@@ -209,7 +209,7 @@ def test_judging_many_entries_is_left_within_a_block(monkeypatch):
         time.sleep(0.01)
         return real(draws)
 
-    monkeypatch.setattr(mixing, "judge_entries", one_block)
+    monkeypatch.setattr(mixing, "r_hat_and_ess_of_block", one_block)
     monkeypatch.setattr(mixing, "BLOCK", 40)
     with pytest.raises(KeyboardInterrupt):
         mixing.r_hat_and_ess(np.random.default_rng(0).normal(size=(2, 20, 2_000)), threads=2)
@@ -255,14 +255,14 @@ def test_a_stride_of_any_length_gives_what_a_scan_does():
 
 def test_ctrl_c_in_the_last_moment_of_threads_is_not_lost(monkeypatch):
     """One block is judged, and has begun: nothing ends early, and what calls must know all the same."""
-    real = mixing.judge_entries
+    real = mixing.r_hat_and_ess_of_block
 
     def signalled(draws):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.2)
         return real(draws)
 
-    monkeypatch.setattr(mixing, "judge_entries", signalled)
+    monkeypatch.setattr(mixing, "r_hat_and_ess_of_block", signalled)
     with pytest.raises(KeyboardInterrupt):
         mixing.r_hat_and_ess(np.random.default_rng(0).normal(size=(2, 20, 3)))
 

@@ -145,7 +145,7 @@ def test_interruption_before_the_first_iterate_of_a_later_start(monkeypatch):
 def test_a_start_that_is_not_a_number_is_never_the_best(monkeypatch):
     from bayesnmf.fitting import closed_form
 
-    climb = closed_form.climb_from
+    climb = closed_form.run_from_start
     whole = run(NASTY, "gamma_poisson", "vi", SPARSE, restarts=3)
 
     for lost in range(3):
@@ -155,7 +155,7 @@ def test_a_start_that_is_not_a_number_is_never_the_best(monkeypatch):
             broke = label.endswith(f"start {lost + 1}")
             return ascent._replace(trace=[*ascent.trace[:-1], np.nan]) if broke else ascent
 
-        monkeypatch.setattr(closed_form, "climb_from", broken)
+        monkeypatch.setattr(closed_form, "run_from_start", broken)
         fit = run(NASTY, "gamma_poisson", "vi", SPARSE, restarts=3)
         assert np.isfinite(fit.trace[-1])
         assert fit.trace[-1] <= whole.trace[-1]

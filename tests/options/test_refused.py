@@ -254,12 +254,12 @@ ARGUMENTS = {
     "elbo_augmented('x')": (
         lambda fit: bayesnmf.elbo_augmented("x"),
         TypeError,
-        "fit must be what bayesnmf.fit returns: found str",
+        "fit must be a result of bayesnmf.fit: found str",
     ),
     "elbo_marginal(None)": (
         lambda fit: bayesnmf.elbo_marginal(None),
         TypeError,
-        "fit must be what bayesnmf.fit returns",
+        "fit must be a result of bayesnmf.fit",
     ),
     "elbo_marginal(draws=1)": (
         lambda fit: bayesnmf.elbo_marginal(fit, 1),
@@ -309,7 +309,7 @@ ARGUMENTS = {
     ),
     "summary(rows='x')": (lambda fit: fit.summary(rows="x"), TypeError, "rows must be a list of names, not 'x'"),
     "top_features(0)": (lambda fit: fit.top_features(0), ValueError, "n must be at least 1"),
-    "loo('x')": (lambda fit: bayesnmf.loo("x"), TypeError, "fit must be what bayesnmf.fit returns"),
+    "loo('x')": (lambda fit: bayesnmf.loo("x"), TypeError, "fit must be a result of bayesnmf.fit"),
     "predictive_checks(draws=nan)": (
         lambda fit: bayesnmf.predictive_checks(fit, np.nan),
         TypeError,

@@ -133,7 +133,7 @@ def test_every_component_has_its_own_colour():
 
 
 def test_senseless_groups_are_refused():
-    with pytest.raises(TypeError, match=r"fit must be what bayesnmf\.fit returns"):
+    with pytest.raises(TypeError, match=r"fit must be a result of bayesnmf\.fit"):
         plots.structure({"vi": fit()})
     with pytest.raises(ValueError, match="one entry for each of 12 rows: found 2"):
         plots.structure(fit(), ["a", "b"])

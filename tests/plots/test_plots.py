@@ -377,7 +377,7 @@ def test_refusals_name_the_cure(fits):
         (lambda: plots.chains(fits["vi"]), ValueError, "method='gibbs' or method='nuts'"),
         (lambda: plots.components([fits["vi"]]), TypeError, "put several fits in a dict"),
         (lambda: plots.agreement(fits["vi"]), TypeError, "found a single fit"),
-        (lambda: plots.chains(vi), TypeError, "fit must be what bayesnmf.fit returns"),
+        (lambda: plots.chains(vi), TypeError, "fit must be a result of bayesnmf.fit"),
         (lambda: plots.top_features(vi, 0), ValueError, "n must be at least 1"),
         (lambda: plots.components(vi, n_features=0), ValueError, "n_features must be at least 1"),
         (lambda: plots.top_features(vi, order="lft"), ValueError, "did you mean 'lift'"),

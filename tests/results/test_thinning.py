@@ -11,7 +11,7 @@ from smallfits import COUNTS, K, M, N, fit, quietly
 import bayesnmf
 from bayesnmf import Gibbs
 from bayesnmf.comparison.running import Settings, compare
-from bayesnmf.results.thinning import components_table, draws_within, loadings_table, thinned
+from bayesnmf.results.thinning import components_table, draws_within, loadings_table, thin_fit
 
 pytestmark = quietly
 
@@ -19,7 +19,7 @@ pytestmark = quietly
 def test_thinned_fits_know_what_all_draws_say():
     whole = fit("dirichlet_gamma", "gibbs")
     draws = whole.posterior
-    few = thinned(whole, 8 * 7 * (K * (N + M) + N) * draws.chains)
+    few = thin_fit(whole, 8 * 7 * (K * (N + M) + N) * draws.chains)
     every = int(few.diagnostics["kept_every"])
     assert few.posterior.draws <= 7 < draws.draws
     np.testing.assert_array_equal(few.posterior.components, draws.components[:, ::every])
@@ -29,16 +29,16 @@ def test_thinned_fits_know_what_all_draws_say():
     np.testing.assert_allclose(few.moments["loadings_sd"], pooled.std(axis=0, ddof=1), rtol=1e-8)
     tree = few.to_datatree()
     np.testing.assert_array_equal(tree["sample_stats"]["lp"], whole.trace[:, ::every])
-    again = thinned(few, 1)
+    again = thin_fit(few, 1)
     assert again.posterior.draws == 1
     np.testing.assert_array_equal(again.posterior.components, draws.components[:, :1])
     np.testing.assert_array_equal(again.moments["loadings_sd"], few.moments["loadings_sd"])
-    assert thinned(whole, 2**40) is whole
+    assert thin_fit(whole, 2**40) is whole
 
 
 def test_fits_without_draws_are_left_alone():
     for method in ("map", "vi"):
-        assert thinned(fit("gamma_poisson", method), 1) is fit("gamma_poisson", method)
+        assert thin_fit(fit("gamma_poisson", method), 1) is fit("gamma_poisson", method)
     assert draws_within(fit("gamma_poisson", "vi"), 8 * K * (N + M) * 3) == 3
     assert draws_within(fit("gamma_poisson", "vi"), 1) == 1
 
@@ -64,7 +64,7 @@ def test_tables_of_factors_hold_means_and_standard_deviations():
 
 @pytest.mark.parametrize("draws", ["thinned", "all"])
 def test_comparisons_leave_few_draws_unless_all_are_asked_for(draws, tmp_path, monkeypatch):
-    monkeypatch.setattr(thinned, "__defaults__", (20_000,))
+    monkeypatch.setattr(thin_fit, "__defaults__", (20_000,))
     options = {"gibbs": Gibbs(start="random", chains=2, draws=100, warmup=20, threads=1)}
     settings = Settings(withhold=0.0, options=options, dispersed=False, draws=draws)
     found = compare(COUNTS, rank=K, methods=("gibbs",), settings=settings, out=tmp_path)

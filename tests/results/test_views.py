@@ -157,7 +157,7 @@ def test_senseless_views_are_refused():
         to_topic_model((loadings, np.ones(3)))
     with pytest.raises(TypeError, match="components must be an array of numbers"):
         to_topic_model((loadings, "components"))
-    with pytest.raises(TypeError, match="Fit or of"):
+    with pytest.raises(TypeError, match="made from a Fit or"):
         to_topic_model(loadings[0])
     with pytest.raises(ValueError, match="draws and chains need a Fit"):
         to_topic_model((loadings, components), draws=3)
