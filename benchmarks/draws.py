@@ -17,6 +17,7 @@ import argparse
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -94,6 +95,7 @@ def begun(way: int, seed: int) -> Any:
     return np.random.Generator(np.random.PCG64(seed)) if way == 1 else np.array([seed], dtype=np.uint64)
 
 
+@cache
 def sum_of(draw: Any, parameters: int) -> Any:
     """Return what adds up many draws of a law with so many parameters."""
 

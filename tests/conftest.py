@@ -27,6 +27,27 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (getattr(si
         signal.signal(number, handler)
 
 
+# Files that take longest come first, so that no process is left with one of them while the other has nothing to do.
+LONGEST = (
+    "test_programs.py",
+    "test_certificates.py",
+    "test_gpu.py",
+    "test_two_statements.py",
+    "test_benchmarks.py",
+    "test_damaged_files.py",
+    "test_comparison.py",
+    "test_posteriors.py",
+    "test_coordinate_ascent.py",
+    "test_cli.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Put the longest files first; within a file the order stays."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
+
+
 @pytest.fixture(scope="module")
 def quick_compilation():
     """Without a GPU, compile without optimisation: compiling is most of what these tests take."""

@@ -71,9 +71,8 @@ def test_bound_is_that_of_smoothed_lda_at_the_best_q_of_the_documents(problem: d
     value = objectives.evaluate(problem, "lda", {"nu": nu})
     log_beta = digamma(nu) - digamma(nu.sum(axis=1, keepdims=True))
     for _ in range(2000):
-        log_theta = digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True))
-        weights = np.exp(log_theta[:, :, None] + log_beta)
-        gamma = problem.alpha + np.einsum("ij,ikj->ik", X, weights / weights.sum(axis=1, keepdims=True))
+        theta, beta = np.exp(digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True))), np.exp(log_beta)
+        gamma = problem.alpha + theta * ((X / (theta @ beta)) @ beta.T)
 
     def kl(q: np.ndarray, p: float, expected: np.ndarray) -> float:
         same = gammaln(q.sum(axis=1)) - gammaln(q).sum(axis=1) - gammaln(p * q.shape[1]) + q.shape[1] * gammaln(p)

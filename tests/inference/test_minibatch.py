@@ -10,7 +10,8 @@ from bayesnmf import VI, ConvergenceWarning, Gamma, Start
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent import minibatch
-from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
+from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend, plain_steps
+from bayesnmf.inference.ascent.extrapolation import extrapolated
 from bayesnmf.inference.ascent.minibatch import Batching, Components, minibatch_ascent, step_on_batch, with_counts
 from bayesnmf.inference.ascent.settled_loadings import full_size, rows_of_problem
 
@@ -59,7 +60,8 @@ def test_whole_steps_of_all_rows_are_coordinate_ascent(entry, free, counts, swee
 def test_a_fixed_point_of_coordinate_ascent_is_one_of_the_expected_step(entry, free):
     """The mean over equal batches of where steps of length 1 go is where they start."""
     problem, state = begin(entry, free, COUNTS)
-    state = ascend(problem, state, Schedule(max_iter=20_000, tol=1e-15, window=20, threads=1)).state
+    schedule = Schedule(max_iter=20_000, tol=1e-15, window=20, threads=1)
+    state = ascend(problem, state, schedule, extrapolated(plain_steps(schedule))).state
     n = len(COUNTS)
     q = full_size(state.loadings.conditional, (n, RANK))
     here = Components(problem, state.components, n)
