@@ -25,8 +25,8 @@ pytestmark = quietly
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 # Single bits flipped in the values of each of four files, and as many anywhere. If a changed file were loaded after one
-# flip in ten, 40 flips would show it with a chance of 98 %; the many show one in a hundred with that chance.
-FLIPS, MANY = 10, 100
+# flip in ten, 40 flips would show it with a chance of 98 %; the many show one in thirty with that chance.
+FLIPS, MANY = 10, 30
 
 
 @cache
