@@ -367,7 +367,8 @@ def test_new_rows_have_no_prior_where_each_row_has_its_own(name):
     options = plain_vi(priors=entry.priors(COUNTS.shape, K), max_iter=5)
     fitted = bayesnmf.fit(COUNTS, entry.model, K, "vi", options=options)
     with pytest.raises(
-        ValueError, match=r"priors.loadings.\w+ differs between rows, so new samples have none; give one of shape"
+        ValueError,
+        match=r"priors.loadings.\w+ differs between rows, so new samples have none; give a parameter of shape",
     ):
         fitted.transform(NEW)
 

@@ -163,7 +163,7 @@ def test_senseless_views_are_refused():
         to_topic_model((loadings, components), draws=3)
     with pytest.raises(AttributeError, match="no posterior"):
         to_topic_model(fit("poisson", "map"), draws=3)
-    with pytest.raises(TypeError, match="what to_topic_model returns"):
+    with pytest.raises(TypeError, match="topic_model must be a result of to_topic_model"):
         from_topic_model((loadings, components))
     with pytest.raises(ValueError, match=r"totals must have shape \(4,\)"):
         from_topic_model((loadings, components, np.ones(3), np.ones(2)))
