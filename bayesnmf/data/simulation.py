@@ -12,9 +12,10 @@ from scipy.sparse import csr_array
 from bayesnmf.checks import check_choice, check_count, check_instance, check_rank, check_size
 from bayesnmf.data.checks import check_drawable, check_shape, check_simulated_components, check_totals
 from bayesnmf.data.counts import Counts
-from bayesnmf.priors import Dirichlet, Priors, matrix
+from bayesnmf.priors import Priors, matrix
 from bayesnmf.priors.checks import check_family, check_proper_loadings
-from bayesnmf.priors.specification import MODELS, default_loadings
+from bayesnmf.priors.pair import with_defaults
+from bayesnmf.priors.specification import MODELS
 from bayesnmf.priors.values import separate_scale
 
 Array = NDArray[Any]
@@ -123,7 +124,8 @@ def simulate(
     given = Priors() if priors is None else priors
     check_instance(given, Priors, "priors")
     row_totals = check_totals(totals, n, MODELS[model].given_totals, given.loadings is None, MEAN_TOTAL)
-    filled = _fill_in(model, given, (n, m), rank, float(np.mean(row_totals)))
+    filled = with_defaults(given, model, float(np.mean(row_totals)), rank, m)
+    _check_drawable_priors(model, filled, (n, m), rank)
     value: Any = filled.loadings.broadcast((n, rank)).draw(rng)  # type: ignore[union-attr]
     components: Any = filled.components.broadcast((rank, m)).draw(rng)  # type: ignore[union-attr]
     if MODELS[model].given_totals:
@@ -138,14 +140,9 @@ def simulate(
     return Simulation(counts, loadings, components, scale, model, filled)
 
 
-def _fill_in(model: str, given: Priors, size: tuple[int, int], rank: int, mean_total: float) -> Priors:
-    """Return the priors with defaults filled in; refuse improper ones."""
-    components = Dirichlet(1.0) if given.components is None else given.components
-    check_simulated_components(components)
-    loadings = given.loadings
-    if loadings is None:
-        loadings = default_loadings(model, mean_total, rank, components, size[1])  # type: ignore[arg-type]
-    check_proper_loadings(loadings, "a simulation")
-    check_family(model, "loadings", loadings, (size[0], rank))
-    check_family(model, "components", components, (rank, size[1]))
-    return Priors(loadings, components)
+def _check_drawable_priors(model: str, priors: Priors, size: tuple[int, int], rank: int) -> None:
+    """Refuse priors that are improper or that the model does not allow."""
+    check_simulated_components(priors.components)
+    check_proper_loadings(priors.loadings, "a simulation")
+    check_family(model, "loadings", priors.loadings, (size[0], rank))
+    check_family(model, "components", priors.components, (rank, size[1]))

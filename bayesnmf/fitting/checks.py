@@ -10,7 +10,7 @@ from bayesnmf.checks import as_numbers
 from bayesnmf.options import METHODS, Start
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.checks import check_start
-from bayesnmf.options.defaults import regression_fault
+from bayesnmf.options.defaults import chooses_basis, has_sparse_prior, regression_fault
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.checks import check_has_part, check_parameter
 from bayesnmf.priors.specification import PARAMETER, on_simplex
@@ -30,16 +30,17 @@ def check_served(method: str, model: str) -> None:
         raise ValueError(f"method={method!r} needs {listed}: found {model!r}; use {listed}, or method='map'")
 
 
-def check_regression(options: Any, loadings: Any, components: Any) -> None:
+def check_regression(options: Any) -> None:
     """Refuse coordinate descent if the priors have no interior mode or couple the scales of both sides."""
-    if options.algorithm in (None, "em"):
+    algorithm = getattr(options, "algorithm", None)
+    if algorithm is None or "regression" not in ALGORITHMS[algorithm].needs:
         return
-    fault = regression_fault(loadings, components)
+    fault = regression_fault(options.priors.loadings, options.priors.components)
     if fault:
-        raise ValueError(f"algorithm={options.algorithm!r} needs {fault}")
+        raise ValueError(f"algorithm={algorithm!r} needs {fault}")
 
 
-def check_families(options: Any, method: str, natural: bool) -> None:
+def check_families(options: Any, method: str) -> None:
     """Refuse methods, algorithms and settings that need an optional part which the family of a prior lacks."""
     asked = [(part, f"method={method!r}", "method='vi'") for part in METHODS[method].needs]
     algorithm = getattr(options, "algorithm", None)
@@ -51,10 +52,9 @@ def check_families(options: Any, method: str, natural: bool) -> None:
         asked.append(("device", "device='gpu'", "device='cpu'"))
     if getattr(options, "collapsed", False):
         asked.append(("marginal", "collapsed Gibbs", "Gibbs(collapsed=False)"))
-    if method == "map" and not natural:
-        sides = (options.priors.loadings, options.priors.components)
-        bounded = all(prior == PARAMETER or prior.smallest_shape >= 1 for prior in sides)
-        asked.append(("log_basis", "the mode in the log basis", "basis='natural'" if bounded else "method='vi'"))
+    if chooses_basis(options, "log"):
+        cure = "method='vi'" if has_sparse_prior(options.priors) else "basis='natural'"
+        asked.append(("log_basis", "the mode in the log basis", cure))
     for part, what, cure in asked:
         check_has_part(options.priors.loadings, "loadings", part, what, cure)
         check_has_part(options.priors.components, "components", part, what, cure)
@@ -75,11 +75,12 @@ def check_learnable(learn: Any, loadings: Any, components: Any) -> None:
 
 def _check_groups(side: str, prior: Any) -> None:
     shapes = {name: np.shape(value) for name, value in prior.parameters.items()}
-    pair = [shapes[name] for name in ("shape", "rate") if name in shapes]
-    if len(set(pair)) > 1:
+    together = prior.learned_together
+    found = [shapes[name] for name in together]
+    if len(set(found)) > 1:
         raise ValueError(
-            f"learn estimates shape and rate of priors.{side} together, so they must have one size: found shapes "
-            f"{pair[0]} and {pair[1]}; give both as numbers, or both for each component"
+            f"learn estimates {' and '.join(together)} of priors.{side} together, so they must have one size: found "
+            f"shapes {' and '.join(map(str, found))}; give both as numbers, or both for each component"
         )
     for name, size in shapes.items():
         if (side == "loadings" and len(size) == 2 and size[0] > 1) or (
@@ -137,7 +138,7 @@ def _check_range(value: Any, name: str, limits: tuple[float, float], dtype: str)
 def _check_ranges(given: Any, name: str, dtype: str, ranges: dict[str, tuple[float, float, float]]) -> None:
     least, shape, rate = ranges[dtype]
     for parameter, value in given.parameters.items() if isinstance(given, Distribution) else ():
-        limits = (least, rate if parameter == "rate" else shape)
+        limits = (least, rate if parameter == given.exposed else shape)
         _check_range(value, f"{name}.{parameter}", limits, dtype)
 
 
@@ -152,15 +153,16 @@ def check_ranges(options: Any, dtype: str) -> None:
             _check_ranges(getattr(options.start, side), f"start.{side}", dtype, RANGE_OF_STARTS)
 
 
-def check_posterior_exists(model: str, method: str, loadings: Any, components: Any, natural_mode: bool) -> None:
+def check_posterior_exists(options: Any, model: str, method: str) -> None:
     """Refuse improper posteriors, and components without a prior under methods that need one."""
+    loadings, components = options.priors.loadings, options.priors.components
     if components == PARAMETER and not METHODS[method].takes_parameter:
         raise ValueError(
             f"components='parameter' has no posterior to sample: method={method!r} needs a prior; "
             "give priors.components, or use method='vi'"
         )
     flat_components = components != PARAMETER and components.flat
-    if not natural_mode and (flat_components or (loadings.flat and not on_simplex(components))):
+    if not chooses_basis(options, "natural") and (flat_components or (loadings.flat and not on_simplex(components))):
         side = "components" if flat_components else "loadings"
         raise ValueError(
             f"priors.{side} is flat, Gamma(1, 0), and the posterior of model={model!r} is improper; give it a "

@@ -39,7 +39,7 @@ from bayesnmf.inference.starts.racing import (
     work_of,
 )
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER
-from bayesnmf.options import MAP, VI
+from bayesnmf.options import MAP, METHODS, VI
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Priors
 from bayesnmf.priors.pair import replace_sides
@@ -80,11 +80,15 @@ def _settle_and_report(job: Job, ascent: Ascent) -> Ascent:
 
 def _settle_unless_stopped(job: Job, ascent: Ascent) -> Ascent:
     """Settle the loadings of vi given the components, unless the ascent stopped early or needs no settling."""
-    if not isinstance(job.options, VI) or not job.options.tol or ascent.status.reason in (INTERRUPTED, NOT_A_NUMBER):
-        return ascent
-    if job.options.algorithm == "minibatch" or not ascent.status.iterations:  # settled already, or only a start
+    status, finished = ascent.status, ALGORITHMS[job.options.algorithm].ends_settled
+    stopped = status.reason in (INTERRUPTED, NOT_A_NUMBER) or not status.iterations
+    if not _is_mean_field(job) or not job.options.tol or stopped or finished:
         return ascent
     return with_settled_loadings(ascent, job.options.threads)
+
+
+def _is_mean_field(job: Job) -> bool:
+    return METHODS[job.method].posterior == "mean field"
 
 
 def _limit_threads(threads: int | None) -> AbstractContextManager[Any]:
@@ -110,7 +114,8 @@ def run_from_start(job: Job, problem: Problem, device: Any, start: Any, rng: np.
     if not isinstance(start, str) or start != "race":
         return climber(problem, start_state(problem, start, job.rank, rng))(schedule, show)
     work = work_of(job.counts, job.rank)
-    begins = choose_contestants(options, number_of_starts(work) if job.rank > 1 else 1)
+    number = number_of_starts(work) if job.rank > 1 else 1
+    begins = choose_contestants(options.priors, number, mean_field=_is_mean_field(job))
 
     def show_stage(stage: str) -> Show:
         return lambda done, total, value: job.report(f"{label}, {stage}", done, total, value)
@@ -147,9 +152,8 @@ def _ascent_of_options(
         return lambda problem, held, schedule, show: minibatch_ascent(
             problem, held.pop(), schedule, batching, rng, show
         )
-    steps, learn = steps_of(problem, options, schedule_of(options)), None
-    if isinstance(options, VI) and options.learn:
-        learn = prior_learner(options.learn)
+    steps, learned = steps_of(problem, options, schedule_of(options)), getattr(options, "learn", ())
+    learn = prior_learner(learned) if learned else None
 
     def climb(schedule: Schedule, show: Show, problem: Problem, state: State) -> Ascent:
         return ascend(problem, state, schedule, steps, learn, show)
@@ -173,7 +177,7 @@ def schedule_of(options: MAP | VI) -> Schedule:
         max_iter=options.max_iter,
         tol=algorithm.tol if options.tol is None else options.tol,
         window=WINDOW if options.extrapolate or algorithm.uneven else 1,
-        kkt_tol=options.kkt_tol if isinstance(options, MAP) else None,
+        kkt_tol=getattr(options, "kkt_tol", None),
         threads=options.threads,
     )
 

@@ -23,12 +23,10 @@ from bayesnmf.fitting.checks import (
 from bayesnmf.fitting.keeping import size_kept
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.status import Status
-from bayesnmf.options import MAP, METHODS, NUTS, VI, Gibbs, Options
-from bayesnmf.options.defaults import uses_natural_basis
-from bayesnmf.priors import Dirichlet, Priors
+from bayesnmf.options import METHODS
+from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_family, check_integrates_out, check_natural_basis
-from bayesnmf.priors.pair import replace_sides
-from bayesnmf.priors.specification import PARAMETER, default_loadings
+from bayesnmf.priors.pair import with_defaults
 from bayesnmf.results.record import FitRecord
 
 Array = NDArray[Any]
@@ -38,16 +36,11 @@ LARGEST_FACTORS, LARGEST_DRAWS, LARGEST_TOKENS = 4 * 2**30, 4 * 2**30, 4 * 2**30
 def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors) -> Priors:
     """Return the priors with the model's defaults in place of None."""
     check_instance(priors, Priors, "priors")
-    components = Dirichlet(1.0) if priors.components is None else priors.components
-    prior_of_sums = Dirichlet(1.0) if components == PARAMETER else components
-    loadings = priors.loadings
-    if loadings is None:
-        n, m = counts.shape
-        loadings = default_loadings(model, max(counts.total, 1.0) / n, rank, prior_of_sums, m)
-    return replace_sides(priors, loadings=loadings, components=components)
+    n, m = counts.shape
+    return with_defaults(priors, model, max(counts.total, 1.0) / n, rank, m)
 
 
-def check_combination(model: str, method: str, rank: int, counts: Counts, options: Options) -> None:
+def check_combination(model: str, method: str, rank: int, counts: Counts, options: Any) -> None:
     """Refuse combinations of model, method, rank, counts and options that cannot be fitted."""
     n, m = counts.shape
     priors = options.priors
@@ -55,23 +48,20 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     check_ranges(options, getattr(options, "dtype", "float64"))
     check_family(model, "loadings", priors.loadings, (n, rank))
     check_family(model, "components", priors.components, (rank, m))
-    natural = isinstance(options, MAP) and uses_natural_basis(options)
-    check_families(options, method, natural)
-    check_posterior_exists(model, method, priors.loadings, priors.components, natural)
-    if isinstance(options, MAP):
-        if options.basis == "natural":
-            check_natural_basis(priors.loadings, priors.components)
-        check_regression(options, priors.loadings, priors.components)
-    if isinstance(options, VI):
-        check_learnable(options.learn, priors.loadings, priors.components)
+    check_families(options, method)
+    check_posterior_exists(options, model, method)
+    if getattr(options, "basis", None) == "natural":
+        check_natural_basis(priors.loadings, priors.components)
+    check_regression(options)
+    check_learnable(getattr(options, "learn", ()), priors.loadings, priors.components)
     if METHODS[method].whole_counts:
         check_integer_counts(counts, f"method={method!r}", "round them or use method='vi'")
-    if isinstance(options, Gibbs) and options.collapsed:
+    if getattr(options, "collapsed", False):
         check_integrates_out(priors.components, "collapsed Gibbs", "use Gibbs(collapsed=False)")
         size_of_tokens = np.min_scalar_type(rank - 1).itemsize * options.chains * int(counts.total)
         check_size(size_of_tokens, LARGEST_TOKENS, "every single count in every chain", "use Gibbs(collapsed=False)")
-    if isinstance(options, Gibbs | NUTS):
-        all_draws = isinstance(options, Gibbs) and options.keep == "draws"
+    if METHODS[method].posterior == "draws":
+        all_draws = getattr(options, "keep", "auto") == "draws"
         cure = "ask for Gibbs(keep='moments')" if all_draws else "ask for fewer draws or chains, fit fewer rows"
         size = size_kept(options, rank, counts.shape)
         check_size(size, LARGEST_DRAWS, f"the draws of {method}", f"{cure}, or leave {method} out")

@@ -1,26 +1,26 @@
-"""Compute the memory of a sampler's draws, and decide whether Gibbs keeps only some of them."""
+"""Compute the memory of a sampler's draws, and decide whether it keeps only some of them."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from bayesnmf.inference.sampling.running_moments import BATCHES
-from bayesnmf.options import NUTS, Gibbs
 
 ALL, THINNED = 2**30, 2**29  # bytes: largest size of all draws under keep="auto", and size of thinned draws
 
 
-def size_of_draws(options: Gibbs | NUTS, rank: int, shape: tuple[int, int]) -> int:
+def size_of_draws(options: Any, rank: int, shape: tuple[int, int]) -> int:
     """Return the size of all draws of all chains, in bytes."""
     return 8 * options.chains * options.draws * rank * sum(shape)
 
 
-def keeps_moments(options: Gibbs | NUTS, rank: int, shape: tuple[int, int]) -> bool:
+def keeps_moments(options: Any, rank: int, shape: tuple[int, int]) -> bool:
     """Return whether to keep running moments of all draws, and to thin the draws if there are many."""
-    if not isinstance(options, Gibbs):
-        return False
-    return options.keep == "moments" or (options.keep == "auto" and size_of_draws(options, rank, shape) > ALL)
+    keep = getattr(options, "keep", "draws")
+    return keep == "moments" or (keep == "auto" and size_of_draws(options, rank, shape) > ALL)
 
 
-def size_kept(options: Gibbs | NUTS, rank: int, shape: tuple[int, int]) -> int:
+def size_kept(options: Any, rank: int, shape: tuple[int, int]) -> int:
     """Return the size of the kept draws of all chains and of the running sums of batches, in bytes."""
     size = size_of_draws(options, rank, shape)
     if not keeps_moments(options, rank, shape):

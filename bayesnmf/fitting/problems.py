@@ -14,10 +14,10 @@ from bayesnmf.inference.sides import Draw, MeanField, Mode, Problem, State, Summ
 from bayesnmf.inference.starts.from_data import state_from_word
 from bayesnmf.inference.starts.states import Given, given_state
 from bayesnmf.options import BLD, MAP, VI, Options, Start
-from bayesnmf.options.defaults import uses_natural_basis
-from bayesnmf.priors import Dirichlet, Distribution, Priors, ScaledProportions
+from bayesnmf.options.defaults import basis_of_mode
+from bayesnmf.priors import Distribution, Priors, ScaledProportions
 from bayesnmf.priors.simplex import component_sums, rows_to_shares
-from bayesnmf.priors.specification import PARAMETER
+from bayesnmf.priors.specification import PARAMETER, stated_components
 from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.record import FitRecord
 
@@ -26,17 +26,16 @@ Array = NDArray[Any]
 
 def build_problem(counts: Counts, priors: Priors, loadings: Summary, components: Summary) -> Problem:
     """Return the problem of counts, priors and summaries; components without a prior are modes under Dirichlet(1)."""
+    if priors.components == PARAMETER:
+        components = Mode(estimated=True)
     prior: Any = priors.loadings
-    other: Any = priors.components
-    if other == PARAMETER:
-        return Problem(counts, prior, Dirichlet(1.0), loadings, Mode(estimated=True))
-    return Problem(counts, prior, other, loadings, components)
+    return Problem(counts, prior, stated_components(priors.components), loadings, components)
 
 
 def point_or_mean_field(counts: Counts, options: MAP | VI) -> Problem:
     """Return the problem of map or vi."""
     if isinstance(options, MAP):
-        mode = Mode("natural" if uses_natural_basis(options) else "log")
+        mode = Mode(basis_of_mode(options))
         return build_problem(counts, options.priors, mode, mode)
     sides = (MeanField(component_axis=axis, threads=options.threads) for axis in (1, 0))
     return build_problem(counts, options.priors, *sides)
@@ -72,8 +71,7 @@ def with_own_start(options: Options) -> Options:
     if isinstance(options, BLD) and start.multipliers is not None:
         return replace(options, start=Start(*start.multipliers))
     priors = options.priors
-    components = Dirichlet(1.0) if priors.components == PARAMETER else priors.components
-    taken: Any = given_start(start, priors.loadings, components)
+    taken: Any = given_start(start, priors.loadings, stated_components(priors.components))
     return replace(options, start=Start(*taken))
 
 

@@ -21,11 +21,9 @@ from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loa
 from bayesnmf.inference.sampling.gibbs import sweep
 from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State, objective
 from bayesnmf.inference.status import Status
-from bayesnmf.options import MAP
-from bayesnmf.options.defaults import uses_natural_basis
-from bayesnmf.priors import Dirichlet
+from bayesnmf.options.defaults import basis_of_mode
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
-from bayesnmf.priors.specification import PARAMETER
+from bayesnmf.priors.specification import PARAMETER, stated_components
 from bayesnmf.priors.values import separate_scale, stack_values
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.record import FitRecord
@@ -71,16 +69,15 @@ def project(fit: FitRecord, counts: Any, seed: int) -> FitRecord:
 def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
     loadings_summary: Any = MeanField(component_axis=1)
     components: Side
-    prior = Dirichlet(1.0) if fit.priors.components == PARAMETER else fit.priors.components
+    prior = stated_components(fit.priors.components)
     given = np.asfortranarray(fit.components)
     if fit.estimate.kind == "point":
-        options = fit.options if isinstance(fit.options, MAP) else MAP(priors=fit.priors)
-        loadings_summary = Mode("natural" if uses_natural_basis(options) else "log")
-        components = Mode(estimated=fit.priors.components == PARAMETER).at(prior, given)  # type: ignore[arg-type]
+        loadings_summary = Mode(basis_of_mode(fit.options))
+        components = Mode(estimated=fit.priors.components == PARAMETER).at(prior, given)
     elif fit.estimate.components is not None:
         components = MeanField(component_axis=0).of(prior, fit.estimate.components)  # type: ignore[arg-type]
     else:
-        components = Mode(estimated=True).at(prior, given)  # type: ignore[arg-type]
+        components = Mode(estimated=True).at(prior, given)
     problem = Problem(data, fit.priors.loadings, prior, loadings_summary, Mode(), fixed_components=True)  # type: ignore[arg-type]
     state = State(even_loadings(problem, components, fit.rank), components)
     job = Job(data, fit.model, fit.rank, fit.method, fit.seed, fit.options, lambda *_: None)

@@ -29,6 +29,10 @@ class Algorithm:
         Whether several starts may race; other algorithms would copy the counts for each start.
     extrapolates : bool
         Whether the steps can be extrapolated.
+    ends_settled : bool
+        Whether the loadings of every row have settled given the components when it ends.
+    device : bool
+        Whether it runs on a GPU.
     allocation_steps : int
         Approximate cost of an iteration, in allocation steps.
     why : str
@@ -43,17 +47,19 @@ class Algorithm:
     uneven: bool = False
     races: bool = True
     extrapolates: bool = True
+    ends_settled: bool = False
+    device: bool = False
     allocation_steps: int = 3
     why: str = ""
 
 
 ALGORITHMS: dict[str, Algorithm] = {
-    "em": Algorithm(("map",), allocation_steps=2),
+    "em": Algorithm(("map",), device=True, allocation_steps=2),
     # Coordinate descent needs only a few more iterations to bring the whole gradient near 0: on newsgroups, K = 10,
     # the distance was 0.02 at tol 1e-8 after 112 iterations, and 0.0004 at 1e-9 after 28 more.
     "scd": Algorithm(("map",), ("regression",), tol=1e-9, sweeps=3, alternates=True, allocation_steps=5),
     "ccd": Algorithm(("map",), ("regression",), tol=1e-9, alternates=True, allocation_steps=5),
-    "coordinate": Algorithm(("vi",)),
+    "coordinate": Algorithm(("vi",), device=True),
     "settled": Algorithm(
         ("vi",), alternates=True, uneven=True, allocation_steps=8, why="loadings settle, then the components move"
     ),
@@ -71,6 +77,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         tol=1e-4,  # its elbo fluctuates
         races=False,
         extrapolates=False,
+        ends_settled=True,
         why="batches settle their loadings, then take one step of the components",
     ),
 }

@@ -158,16 +158,16 @@ def check_options(options: Any, method: str, expected: type) -> None:
         )
 
 
-def check_device(options: Any) -> None:
-    """Check the device of map and vi against their other options; the fit itself checks that there is a GPU."""
+def check_device(options: Any, method: str) -> None:
+    """Check the device of a closed-form method against its other options; the fit checks that there is a GPU."""
     check_choice(options.device, "device", ("cpu", "gpu"))
     if options.device == "cpu":
         return
-    only = algorithms_of("map" if hasattr(options, "basis") else "vi")[0]
-    if options.algorithm not in (None, only):
+    able = [name for name in algorithms_of(method) if ALGORITHMS[name].device]
+    if options.algorithm not in (None, *able):
         raise ValueError(
-            f"device='gpu' needs algorithm={only!r}: found {options.algorithm!r}, which runs only on the CPU; "
-            "leave device or algorithm out"
+            f"device='gpu' needs algorithm={' or '.join(map(repr, able))}: found {options.algorithm!r}, which runs "
+            "only on the CPU; leave device or algorithm out"
         )
     if options.threads is not None:
         raise ValueError(f"threads needs device='cpu': found threads={options.threads}; leave threads out")

@@ -103,7 +103,7 @@ class MAP:
         if self.basis is not None:
             check_choice(self.basis, "basis", ("natural", "log"))
         check_map_algorithm(self)
-        check_device(self)
+        check_device(self, "map")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -166,7 +166,7 @@ class VI:
     def __post_init__(self) -> None:
         check_coordinate_ascent(self)
         check_vi_algorithm(self)
-        check_device(self)
+        check_device(self, "vi")
         object.__setattr__(self, "learn", tuple(self.learn))  # files store it as a list
 
 

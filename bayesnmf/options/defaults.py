@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.options.closed_form import MAP, VI
@@ -45,12 +45,15 @@ def _best_algorithm(options: MAP | VI) -> str:
     return "em" if stated_for_em or fault else "scd"
 
 
-def uses_natural_basis(options: MAP) -> bool:
-    """Return whether to take the mode in the natural basis: on request, else if all priors are at least 1."""
-    if options.basis is not None:
-        return options.basis == "natural"
-    sides = (options.priors.loadings, options.priors.components)
-    return all(prior == PARAMETER or prior.smallest_shape >= 1 for prior in sides)  # type: ignore[union-attr]
+def basis_of_mode(options: Any) -> Literal["natural", "log"]:
+    """Return the basis in which a method takes the mode: as requested, else natural if the priors allow it."""
+    stated = getattr(options, "basis", None)
+    return stated or ("log" if has_sparse_prior(options.priors) else "natural")
+
+
+def chooses_basis(options: Any, basis: str) -> bool:
+    """Return whether a method has the option `basis`, and takes the mode in this one."""
+    return hasattr(options, "basis") and basis_of_mode(options) == basis
 
 
 def regression_fault(loadings: Any, components: Any) -> str:

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from bayesnmf.fitting.fit import Fit
-from bayesnmf.options import MAP, METHODS, methods_with
-from bayesnmf.options.defaults import uses_natural_basis
+from bayesnmf.options import METHODS, methods_with
+from bayesnmf.options.defaults import basis_of_mode
 from bayesnmf.plots.checks import check_any_objective, check_fits
 from bayesnmf.plots.style import SMALL, Look, hide_frame, looks_of_fits, make_panels
 
@@ -75,9 +75,7 @@ def by_kind(fits: Mapping[str, Fit], methods: tuple[str, ...]) -> dict[str, list
 
 def kind_of_objective(fit: Fit) -> str:
     """Return a name for the objective of a fit, and its model."""
-    basis = ""
-    if isinstance(fit.options, MAP):
-        basis = f", {'natural' if uses_natural_basis(fit.options) else 'log'} basis"
+    basis = f", {basis_of_mode(fit.options)} basis" if hasattr(fit.options, "basis") else ""
     return f"{fit.objective.rstrip(',')}{basis}\n{fit.model}"
 
 

@@ -35,19 +35,26 @@ class Distribution(ABC):
         which models can use the family, and for which side.
     counted : str
         Name of the parameter to which a conditional adds the total.
+    exposed : str
+        Name of the parameter to which a conditional adds the exposure, in inverse units of the value; "" for rows on
+        the simplex, whose exposure is a constant.
     optional : frozenset of str
         Optional parts of the interface that the family has, from `OPTIONAL`. Options that need another are refused.
     by_row : tuple of str
         Names of the parameters with one number per row, (n, 1).
     may_be_zero : tuple of str
-        Names of the parameters that may be 0.
+        Names of the parameters that may be 0; all others must be positive.
+    learned_together : tuple of str
+        Names of the parameters that `learned` estimates together, so that they must have one shape.
     """
 
     support: ClassVar[Support]
     counted: ClassVar[str]
+    exposed: ClassVar[str] = ""
     optional: ClassVar[frozenset[str]] = frozenset()
     by_row: ClassVar[tuple[str, ...]] = ()
     may_be_zero: ClassVar[tuple[str, ...]] = ()
+    learned_together: ClassVar[tuple[str, ...]] = ()
 
     # --- methods that every family has ----------------------------------------------------------------
 
@@ -171,6 +178,11 @@ class Distribution(ABC):
         raise NotImplementedError
 
     # --- methods that follow from the parameters --------------------------------------------------------
+
+    @property
+    def exposed_parameter(self) -> Any:
+        """The parameter to which a conditional adds the exposure; 0 for rows on the simplex."""
+        return self.parameters[self.exposed] if self.exposed else 0.0
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -82,9 +82,10 @@ class Gamma(Distribution):
     rate: ArrayLike
 
     support = "positive"
-    counted = "shape"
+    counted, exposed = "shape", "rate"
     optional = frozenset(OPTIONAL)
     may_be_zero = ("rate",)
+    learned_together = ("shape", "rate")
 
     @property
     def flat(self) -> bool:

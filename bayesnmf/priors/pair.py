@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesnmf.priors.arrays import on_host
 from bayesnmf.priors.checks import check_priors
 from bayesnmf.priors.families import Distribution
-from bayesnmf.priors.specification import PARAMETER
+from bayesnmf.priors.specification import MODELS, PARAMETER, default_loadings
 from bayesnmf.priors.values import ScaledProportions
 
 Array = NDArray[Any]
@@ -60,6 +60,16 @@ def components_exchangeable(priors: Priors) -> bool:
             if not np.all(array == np.take(array, [0], axis=axis)):
                 return False
     return True
+
+
+def with_defaults(priors: Priors, model: str, mean_total: float, rank: int, m: int) -> Priors:
+    """Return the priors with the model's defaults in place of None, given the mean row total and m features."""
+    loadings, components = priors.loadings, priors.components
+    if components is None:
+        components = MODELS[model].default_components
+    if loadings is None:
+        loadings = default_loadings(model, mean_total, rank, components, m)
+    return replace_sides(priors, loadings=loadings, components=components)
 
 
 def replace_sides(priors: Priors, **sides: Any) -> Priors:

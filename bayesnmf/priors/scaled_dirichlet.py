@@ -41,10 +41,11 @@ class ScaledDirichlet(Distribution):
 
     flat = False
     support = "scaled simplex"
-    counted = "concentration"
+    counted, exposed = "concentration", "rate"
     optional = frozenset(OPTIONAL)
     by_row = ("shape", "rate")
     may_be_zero = ("rate",)
+    learned_together = ("shape", "rate")
 
     @property
     def proportions(self) -> Dirichlet:

@@ -29,6 +29,7 @@ from bayesnmf.priors.gamma import Gamma
 from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet
 
 PARAMETER: Literal["parameter"] = "parameter"
+EVEN = Dirichlet(1.0)
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Specification:
     default_loadings : callable
         Function that returns the default prior of the loadings. Its arguments are the prior mean of a row's total for
         loadings with mean 1, and the mean row total of the counts.
+    default_components : Distribution
+        Default prior of the components.
     given_totals : bool
         Whether row totals are given, not modelled: simulation and prediction then draw multinomials of these totals.
     """
@@ -54,6 +57,7 @@ class Specification:
     loadings: Support
     components: tuple[Support, ...]
     default_loadings: Callable[[float, float], Distribution]
+    default_components: Distribution = EVEN
     given_totals: bool = False
 
 
@@ -64,7 +68,7 @@ MODELS = {
         Specification(
             "gamma_poisson", "positive", ("simplex", "positive"), lambda unit, total: Gamma(1.0, unit / total)
         ),
-        Specification("dirichlet_poisson", "simplex", ("simplex",), lambda *_: Dirichlet(1.0), given_totals=True),
+        Specification("dirichlet_poisson", "simplex", ("simplex",), lambda *_: EVEN, given_totals=True),
         Specification(
             "dirichlet_gamma",
             "scaled simplex",
@@ -75,9 +79,14 @@ MODELS = {
 }
 
 
-def default_loadings(model: str, mean_total: float, rank: int, components: Distribution, m: int) -> Distribution:
+def stated_components(components: Any) -> Any:
+    """Return the prior of the components, or Dirichlet(1) for components without one: their mode is the same."""
+    return EVEN if components == PARAMETER else components
+
+
+def default_loadings(model: str, mean_total: float, rank: int, components: Any, m: int) -> Distribution:
     """Return the default prior of a model's loadings, given the mean row total and the prior of the components."""
-    return MODELS[model].default_loadings(rank * _prior_sum(components, m), mean_total)
+    return MODELS[model].default_loadings(rank * _prior_sum(stated_components(components), m), mean_total)
 
 
 def _prior_sum(components: Distribution, m: int) -> float:

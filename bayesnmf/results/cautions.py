@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bayesnmf.inference.ascent.optimality import cure_of_mode
 from bayesnmf.inference.status import INTERRUPTED
-from bayesnmf.options import MAP, METHODS
+from bayesnmf.options import METHODS
 from bayesnmf.results.label_switching import AMBIGUOUS_LIMIT
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
 from bayesnmf.results.record import FitRecord
@@ -14,11 +16,12 @@ from bayesnmf.results.record import FitRecord
 
 def cure_of(result: FitRecord) -> str:
     """Return advice on the options of a fit that has not converged."""
-    options = result.options
-    if isinstance(options, MAP) and result.status.iterations < options.max_iter:  # at rest, but not at an optimum
+    options: Any = result.options
+    by_kkt = hasattr(options, "kkt_tol")
+    if by_kkt and result.status.iterations < options.max_iter:  # at rest, but not at an optimum
         return cure_of_mode(options)
     change = METHODS[result.method].cure
-    if isinstance(options, MAP) and not options.tol:  # only the KKT residual can end the fit
+    if by_kkt and not options.tol:  # only the KKT residual can end the fit
         change = change.replace("tol", "kkt_tol")
     return f"{change} in bayesnmf.{type(options).__name__}(...)"
 

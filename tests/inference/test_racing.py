@@ -189,15 +189,16 @@ def test_restarts_after_a_race_are_random():
 def test_sparse_priors_are_led_up_to():
     """From poor loadings rows keep to poor components: contestants fit without priors, or settle rows, before."""
     flat, sparse = Priors(Gamma(1.0, 0.1), Dirichlet(1.0)), Priors(Gamma(0.3, 0.1), Dirichlet(0.2))
-    assert [each.word for each in choose_contestants(VI(priors=flat), 3)] == ["svd", "random", "random"]
-    assert not any(each.flat or each.explored or each.settled for each in choose_contestants(VI(priors=flat), 9))
-    led = choose_contestants(VI(priors=sparse), 16)
+    assert [each.word for each in choose_contestants(flat, 3, mean_field=True)] == ["svd", "random", "random"]
+    assert not any(each.flat or each.explored or each.settled for each in choose_contestants(flat, 9, mean_field=True))
+    led = choose_contestants(sparse, 16, mean_field=True)
     assert led[0] == ("svd", 0, False, 0)  # the quickest is first
     assert sum(each.explored for each in led) == 1
     assert {each.flat for each in led} == {0, 5, 20, 50}
     assert {each.settled for each in led} == {0, 15, 100}
-    assert not any(each.settled for each in choose_contestants(MAP(priors=sparse), 16))  # what settles is a mean field
-    assert all(len(choose_contestants(VI(priors=sparse), number)) == number for number in range(3, 17))
+    modes = choose_contestants(sparse, 16, mean_field=False)
+    assert not any(each.settled for each in modes)  # what settles is a mean field
+    assert all(len(choose_contestants(sparse, number, mean_field=True)) == number for number in range(3, 17))
 
 
 def test_sparse_priors_end_higher_than_from_a_random_start():

@@ -100,7 +100,7 @@ class RunningComponents:
         else:
             counted = self.prior.counted
             total = np.asarray(q.parameters[counted]) - self.prior.parameters[counted]
-            exposure = np.atleast_2d(q.parameters.get("rate", 0.0) - np.asarray(self.prior.parameters.get("rate", 0.0)))
+            exposure = np.atleast_2d(q.exposed_parameter - np.asarray(self.prior.exposed_parameter))
         if np.all(exposure == exposure[:, :1]):
             exposure = exposure[:, :1]
         dtype = problem.counts.dtype
@@ -142,7 +142,7 @@ class RunningComponents:
     @cached_property
     def mergeable(self) -> bool:
         """Whether sums of features have a distribution of the same family, that is, their rates are equal."""
-        rate = np.atleast_1d(self.prior.parameters.get("rate", 0.0))
+        rate = np.atleast_1d(self.prior.exposed_parameter)
         return rate.shape[-1] == 1 and self.exposure.shape[-1] == 1
 
     def _prior_of(self, features: Array) -> Distribution:

@@ -30,9 +30,9 @@ from bayesnmf.inference.starts.from_data import (
 from bayesnmf.inference.starts.racing import Climb, Show, make_climb
 from bayesnmf.inference.starts.states import random_state
 from bayesnmf.inference.status import INTERRUPTED
-from bayesnmf.options import MAP, VI
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.options.defaults import has_sparse_prior
+from bayesnmf.priors import Priors
 
 # Iterations without priors, before sparse priors are used: few were best on small counts, many on large counts.
 FLAT_FROM_SVD, FLAT_FROM_RANDOM = (0, 5), (5, 20, 50)
@@ -64,14 +64,14 @@ class Contestant(NamedTuple):
     settled: int = 0
 
 
-def choose_contestants(options: MAP | VI, number: int) -> list[Contestant]:
+def choose_contestants(priors: Priors, number: int, *, mean_field: bool) -> list[Contestant]:
     """Return the starts that race: "svd", then random ones; with preparations under sparse priors."""
-    if not has_sparse_prior(options.priors):
+    if not has_sparse_prior(priors):
         return [Contestant("svd" if place == 0 else "random") for place in range(number)]
     begun = [Contestant("svd", flat) for flat in FLAT_FROM_SVD] + [Contestant("svd", explored=True)]
     others: list[Contestant] = []
     for place, flat in enumerate(FLAT_FROM_RANDOM):
-        if isinstance(options, VI):  # only mean fields can be settled
+        if mean_field:  # only mean fields can be settled
             others.append(Contestant("even", settled=QUICK if place == 2 else THOROUGH))
         others.append(Contestant("random", flat))
     return (begun + others * number)[:number]
