@@ -22,6 +22,8 @@ from benchmarks.__main__ import arguments, main, measure, options_of_the_command
 from benchmarks.race import Checkpoint, Run, Terms, Worker, grid  # noqa: E402
 from benchmarks.tools import TOOLS  # noqa: E402
 
+pytestmark = pytest.mark.long
+
 NAME, RANK = "80x30", 3
 CHOSEN = {
     "ours SCD, extrapolated float64", "scikit-learn NMF mu float32", "ours VI float32", "scikit-learn LDA batch",

@@ -86,6 +86,7 @@ def test_gibbs_and_nuts_agree_within_monte_carlo_error(model):
     assert np.all(np.abs(table["mass"] - 0.9) < 0.06)
 
 
+@pytest.mark.long
 @every_model
 def test_mean_fields_are_too_sure_of_themselves(model):
     table = agreement(model).table

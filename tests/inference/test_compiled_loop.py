@@ -18,7 +18,7 @@ from bayesnmf.inference.device import compiled_loop
 from bayesnmf.inference.sides import MeanField, Mode
 from bayesnmf.inference.status import NOT_A_NUMBER
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("quick_compilation")]
 
 # --- the sides --------------------------------------------------------------------------------------
 

@@ -214,6 +214,7 @@ def test_one_component_has_one_allocation_however_many_counts():
     assert few.note == "needs at most 2,000,000 counts in all"
 
 
+@pytest.mark.long
 def test_svi_holds_on_few_counts():
     """Where a climb is short beside the noise of the steps, and optima are many."""
     counts = np.random.default_rng(0).poisson(4.0, (10, 8))
@@ -375,6 +376,7 @@ def test_a_fall_is_found():
     assert "no number" in row.note
 
 
+@pytest.mark.long
 def test_svi_that_stops_short_or_above_is_found(monkeypatch):
     """Steps too few to climb, and a bound that counts too much of where they end."""
     close = "gamma_poisson: coordinate ascent − SVI ≤ a tenth of the rough start's loss"
