@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from bayesnmf.options import Start as Start
     from bayesnmf.priors import Dirichlet as Dirichlet
     from bayesnmf.priors import Gamma as Gamma
+    from bayesnmf.priors import HierarchicalGamma as HierarchicalGamma
     from bayesnmf.priors import Priors as Priors
     from bayesnmf.priors import ScaledDirichlet as ScaledDirichlet
     from bayesnmf.results.topic_model import TopicModel as TopicModel
@@ -69,6 +70,7 @@ _HOMES = {
     "Equivalences": "theorems.table",
     "Fit": "fitting.fit",
     "Gamma": "priors",
+    "HierarchicalGamma": "priors",
     "Gibbs": "options",
     "LeaveOneOut": "assessment.leave_one_out",
     "MAP": "options",

@@ -4,12 +4,14 @@ A prior is a plain mapping of hyperparameters, whose keys identify the family:
 
 =========================================  =====================================================
 ``{"shape": a, "rate": b}``                Gamma(a, b) for every entry; a = 1, b = 0 is flat
+``{"shape": a, "rate_shape", "rate_rate"}``  Gamma(a, ξ) with sites ``rate_of_…`` ξ ~ Gamma(c, d)
 ``{"concentration": α}``                   Dirichlet(α) over the last axis
 ``{"concentration", "shape", "rate"}``     a Dirichlet times a site ``scale`` ~ Gamma(a, b) per row
 ``"parameter"``                            ``numpyro.param`` on the simplex, no prior
 =========================================  =====================================================
 
-Hyperparameters broadcast to the shape of the site.
+Hyperparameters broadcast to the shape of the site. Those of shared rates ξ have the shape of the rates, with length 1
+along the axes of the factor that share them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +32,8 @@ Start = Callable[[jax.Array], jax.Array]
 
 _FAMILIES = {
     frozenset({"shape", "rate"}): "gamma",
+    frozenset({"shape", "rate_shape", "rate_rate"}): "gamma",
+    frozenset({"shape", "rate", "rate_shape", "rate_rate"}): "gamma",  # its mean field
     frozenset({"concentration"}): "dirichlet",
     frozenset({"concentration", "shape", "rate"}): "scaled dirichlet",
     frozenset({"parameter"}): "parameter",
@@ -67,6 +71,9 @@ def draw(name: str, prior: Prior, *families: str, **sizes: int) -> jax.Array:
             return _gamma("scale", shape, rate, {row: size})[:, None] * proportions
         case {"concentration": concentration}:
             return _dirichlet(name, concentration, sizes)
+        case {"shape": shape, "rate_shape": rate_shape, "rate_rate": rate_rate, **own}:
+            rates = _shared_rates(name, rate_shape, rate_rate, sizes)
+            return _gamma(name, shape, own.get("rate", rates), sizes)
     return _gamma(name, prior["shape"], prior["rate"], sizes)
 
 
@@ -79,10 +86,16 @@ def free(name: str, prior: Prior, shape: tuple[int, ...]) -> Prior:
     """Return hyperparameters of the prior's own family as ``numpyro.param``: its mean-field posterior.
 
     Their names are ``{name}_shape``, ``{name}_rate``, ``{name}_concentration``, and for a scaled Dirichlet also
-    ``scale_shape`` and ``scale_rate``; each has one number for every element of its site.
+    ``scale_shape`` and ``scale_rate``; each has one number for every element of its site. Those of shared rates are
+    ``rate_of_{name}_shape`` and ``rate_of_{name}_rate``.
     """
     if isinstance(prior, str):
         return prior
+    if "rate_shape" in prior:
+        shared = jnp.shape(prior["rate_shape"])
+        entries = free(name, {"shape": prior["shape"], "rate": 1.0}, shape)
+        rates = free(f"rate_of_{name}", {"shape": 1.0, "rate": 1.0}, shared)
+        return {**entries, "rate_shape": rates["shape"], "rate_rate": rates["rate"]}  # type: ignore[index]
     scaled = family(prior) == "scaled dirichlet"
     posterior = {}
     for key in prior:
@@ -114,6 +127,13 @@ def _gamma(name: str, shape: ArrayLike, rate: ArrayLike, sizes: Mapping[str, int
         prior = dist.Gamma(_filled(shape, size), _filled(rate, size))
     with _plates(sizes):
         return numpyro.sample(name, prior)
+
+
+def _shared_rates(name: str, shape: ArrayLike, rate: ArrayLike, sizes: Mapping[str, int]) -> jax.Array:
+    shared = jnp.shape(shape)
+    axes = {axis: size for (axis, size), length in zip(sizes.items(), shared, strict=True) if length > 1}
+    of_site = (jnp.reshape(each, tuple(axes.values())) for each in (shape, rate))
+    return _gamma(f"rate_of_{name}", *of_site, axes).reshape(shared)
 
 
 def _dirichlet(name: str, concentration: ArrayLike, sizes: Mapping[str, int]) -> jax.Array:

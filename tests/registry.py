@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from bayesnmf import Dirichlet, Gamma, Priors, ScaledDirichlet
+from bayesnmf import Dirichlet, Gamma, HierarchicalGamma, Priors, ScaledDirichlet
 from bayesnmf.inference.sides import Draw, State
 from bayesnmf.priors import ScaledProportions
 
@@ -68,6 +68,17 @@ def _asymmetric_scaled(n: int, m: int, K: int) -> Priors:
     return Priors(loadings, Dirichlet(spread(1.0, 2.0, m)))
 
 
+def _hierarchical(n: int, m: int, K: int) -> Priors:
+    loadings = HierarchicalGamma(1.3, Gamma(3.5, 2.5), "row")
+    return Priors(loadings, HierarchicalGamma(1.2, Gamma(3.0, 1.8), "feature"))
+
+
+def _asymmetric_hierarchical(n: int, m: int, K: int) -> Priors:
+    rates = Gamma(spread(3.0, 6.0, n, 1), spread(1.0, 2.0, n, 1))
+    loadings = HierarchicalGamma(spread(1.1, 3.0, n, K), rates, "row")
+    return Priors(loadings, HierarchicalGamma(spread(1.0, 2.0, m), Gamma(spread(3.0, 4.0, K, 1), 1.5), "component"))
+
+
 MODELS_AND_PRIORS = [
     Entry("poisson", "poisson", lambda n, m, K: Priors(Gamma(1.0, 0.0), Dirichlet(1.0))),
     Entry("poisson-gammas", "poisson", lambda n, m, K: Priors(Gamma(1.2, 0.3), Gamma(1.5, 2.0))),
@@ -91,6 +102,18 @@ MODELS_AND_PRIORS = [
         "dirichlet_gamma",
         lambda n, m, K: Priors(ScaledDirichlet(0.3, 0.8, 0.1), Dirichlet(0.2)),
     ),
+    Entry("hierarchical_poisson", "hierarchical_poisson", _hierarchical),
+    Entry("hierarchical_poisson-asymmetric", "hierarchical_poisson", _asymmetric_hierarchical),
+    Entry(
+        "relevance-sparse",
+        "gamma_poisson",
+        lambda n, m, K: Priors(HierarchicalGamma(0.4, Gamma(2.5, 0.3), "component"), Dirichlet(0.3)),
+    ),
+    Entry(
+        "one_rate",
+        "gamma_poisson",
+        lambda n, m, K: Priors(HierarchicalGamma(1.4, Gamma(3.0, 2.0), "all"), Gamma(1.2, 0.7)),
+    ),
 ]
 
 
@@ -99,9 +122,18 @@ def over(entries: list[Entry]) -> Any:
     return pytest.mark.parametrize("entry", entries, ids=[entry.id for entry in entries])
 
 
+def having(*parts: str) -> list[Entry]:
+    """Return the entries with these optional parts in the families of both priors."""
+    return [
+        entry
+        for entry in MODELS_AND_PRIORS
+        if all(set(parts) <= prior.optional for prior in vars(entry.priors()).values())
+    ]
+
+
 every_entry = over(MODELS_AND_PRIORS)
 proper_entries = over([entry for entry in MODELS_AND_PRIORS if entry.proper])
-simplex_entries = over([entry for entry in MODELS_AND_PRIORS if isinstance(entry.priors().components, Dirichlet)])
+simplex_entries = over([entry for entry in MODELS_AND_PRIORS if entry.priors().components.support == "simplex"])
 
 
 def nasty_counts(seed: int = 0, size: tuple[int, int] = SIZE) -> np.ndarray:

@@ -138,7 +138,7 @@ def _check_range(value: Any, name: str, limits: tuple[float, float], dtype: str)
 def _check_ranges(given: Any, name: str, dtype: str, ranges: dict[str, tuple[float, float, float]]) -> None:
     least, shape, rate = ranges[dtype]
     for parameter, value in given.parameters.items() if isinstance(given, Distribution) else ():
-        limits = (least, rate if parameter == given.exposed else shape)
+        limits = (least, rate if parameter in given.with_unit else shape)
         _check_range(value, f"{name}.{parameter}", limits, dtype)
 
 
@@ -193,9 +193,9 @@ def check_on_simplex(array: np.ndarray, name: str) -> None:
 
 def check_start_distribution(value: Any, prior: Any, name: str, size: tuple[int, int]) -> Any:
     """Return a starting q of full size; refuse a family other than the conditional's, and invalid parameters."""
-    if type(value) is not type(prior):
+    if type(value) is not prior.conditional_family:
         raise ValueError(
-            f"start.{name} must be a {type(prior).__name__}, the family of its posterior, or an array: "
+            f"start.{name} must be a {prior.conditional_family.__name__}, the family of its posterior, or an array: "
             f"found {type(value).__name__}"
         )
     for parameter, given in value.parameters.items():

@@ -48,8 +48,9 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     check_ranges(options, getattr(options, "dtype", "float64"))
     check_family(model, "loadings", priors.loadings, (n, rank))
     check_family(model, "components", priors.components, (rank, m))
-    check_families(options, method)
     check_posterior_exists(options, model, method)
+    check_served(method, model)
+    check_families(options, method)
     if getattr(options, "basis", None) == "natural":
         check_natural_basis(priors.loadings, priors.components)
     check_regression(options)
@@ -65,7 +66,6 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
         cure = "ask for Gibbs(keep='moments')" if all_draws else "ask for fewer draws or chains, fit fewer rows"
         size = size_kept(options, rank, counts.shape)
         check_size(size, LARGEST_DRAWS, f"the draws of {method}", f"{cure}, or leave {method} out")
-    check_served(method, model)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
@@ -39,25 +40,22 @@ def program_arguments(counts: Counts, rank: int, priors: Priors, dense: bool | N
         "counts": as_observation(counts.matrix.toarray() if dense else counts.matrix),
         "size": (n, m),
         "rank": rank,
-        "loadings": hyperparameters(priors.loadings),
-        "components": hyperparameters(priors.components),
+        "loadings": hyperparameters(priors.loadings, (n, rank)),
+        "components": hyperparameters(priors.components, (rank, m)),
     }
 
 
-def hyperparameters(prior: Any) -> Any:
-    """Return a prior as the mapping for programs, with parameters of the scale as (n,) instead of (n, 1)."""
-    if prior == PARAMETER:
-        return PARAMETER
-    values = {name: np.asarray(value, np.float64) for name, value in prior.parameters.items()}
-    for name in prior.by_row:
-        values[name] = values[name].ravel() if values[name].size > 1 else values[name].reshape(())
-    return values
+def hyperparameters(prior: Any, size: tuple[int, int]) -> Any:
+    """Return the prior of a factor of the given size as the mapping for programs."""
+    return PARAMETER if prior == PARAMETER else prior.program_parameters(size)
 
 
-def sites_of(state: State) -> dict[str, Array]:
+def sites_of(state: State, priors: Priors) -> dict[str, Array]:
     """Return the values of a state by site, moved slightly away from the boundary, where NUTS cannot start."""
     loadings, scale = separate_scale(state.loadings.value)
     sites = {"components": move_inside(state.components.matrix), "loadings": move_inside(loadings)}
+    for side, prior in vars(priors).items():
+        sites |= prior.sites_of_shared(side, sites[side])
     return sites if scale is None else {**sites, "scale": move_inside(scale[:, None])[:, 0]}
 
 
@@ -74,6 +72,7 @@ def guide_parameters(state: State, problem: Problem) -> dict[str, Array]:
             named[name] = move_inside(side.matrix)
             continue
         q = side.conditional.broadcast(side.matrix.shape)
+        named |= getattr(problem, f"{name}_prior").guide_of_shared(name, q)
         for parameter, value in q.parameters.items():
             by_row = parameter in q.by_row
             named[_guide_name(q, name, parameter)] = np.ascontiguousarray(value[:, 0] if by_row else value)
@@ -89,8 +88,9 @@ def state_of_parameters(parameters: dict[str, Array], problem: Problem) -> State
         if name in doubles:
             sides[name] = summary.at(prior, doubles[name])
             continue
-        found = {each: doubles[_guide_name(prior, name, each)] for each in prior.parameters}
-        q = type(prior)(**{each: value[:, None] if each in prior.by_row else value for each, value in found.items()})
+        family = prior.conditional_family
+        found = {each.name: doubles[_guide_name(prior, name, each.name)] for each in fields(family)}
+        q = family(**{each: value[:, None] if each in prior.by_row else value for each, value in found.items()})
         sides[name] = summary.of(prior, q)
     return State(**sides)
 

@@ -83,10 +83,10 @@ def given_start(start: Start | FitRecord, loadings_prior: Any, components_prior:
     if not isinstance(start, FitRecord):
         return start.loadings, start.components
     q: Any = start.estimate
-    if q.kind == "mean field" and type(q.loadings) is type(loadings_prior):
+    if q.kind == "mean field" and type(q.loadings) is loadings_prior.conditional_family:
         if q.components is None:
             return q.loadings, start.components
-        if type(q.components) is type(components_prior):
+        if type(q.components) is components_prior.conditional_family:
             return q.loadings, q.components
     return _points_of(start, loadings_prior, components_prior)
 

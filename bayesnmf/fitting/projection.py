@@ -78,7 +78,8 @@ def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
         components = MeanField(component_axis=0).of(prior, fit.estimate.components)  # type: ignore[arg-type]
     else:
         components = Mode(estimated=True).at(prior, given)
-    problem = Problem(data, fit.priors.loadings, prior, loadings_summary, Mode(), fixed_components=True)  # type: ignore[arg-type]
+    of_rows = fit.priors.loadings.of_new_rows(fit.loadings)  # type: ignore[union-attr]
+    problem = Problem(data, of_rows, prior, loadings_summary, Mode(), fixed_components=True)
     state = State(even_loadings(problem, components, fit.rank), components)
     job = Job(data, fit.model, fit.rank, fit.method, fit.seed, fit.options, lambda *_: None)
     found = settle_loadings(problem, state, TOL, MAX_ITER, None)
@@ -109,15 +110,17 @@ def _monte_carlo_errors(loadings: Any) -> dict[str, float]:
 def _project_draws(fit: FitRecord, posterior: Draws, data: Counts, seed: int) -> FitRecord:
     rng = np.random.default_rng(seed)
     doubles = data.with_matrix(data.matrix.astype(np.float64))
-    problem = replace(draws_problem(doubles, fit.priors, rng), fixed_components=True)
+    common = replace(draws_problem(doubles, fit.priors, rng), fixed_components=True)
     total = posterior.chains * posterior.draws
     chosen = np.unique(np.linspace(0, total - 1, min(COMPONENT_DRAWS, total)).astype(int))
     components = posterior.components.reshape(total, *posterior.components.shape[2:])[chosen]
-    prior, summary = problem.components_prior, problem.components_summary
+    fitted = posterior.loadings.reshape(total, *posterior.loadings.shape[2:])[chosen]
+    prior, summary = common.components_prior, common.components_summary
     start = None
     kept: list[Any] = []
     log_joint = np.empty((1, len(chosen)))
     for s, draw in enumerate(components):
+        problem = replace(common, loadings_prior=common.loadings_prior.of_new_rows(fitted[s], rng))
         side = summary.at(prior, np.asfortranarray(draw))  # type: ignore[attr-defined]
         state = State(even_loadings(problem, side, fit.rank) if start is None else start, side)
         for _ in range(SWEEPS if s else BURN_IN):

@@ -179,8 +179,11 @@ class MeanField:
     def of(self, prior: Distribution, conditional: Distribution) -> Side:
         """Return a side with exp E log for the allocations and the mean for the exposure."""
         given: Any = conditional
-        found = given.moments(prior if self.penalised else None, self.component_axis, self.threads)
-        return Field(conditional, self.component_axis, found)
+        if not self.penalised:
+            return Field(conditional, self.component_axis, given.moments(None, self.component_axis, self.threads))
+        plain, more = prior.averaged(conditional)
+        found = given.moments(plain, self.component_axis, self.threads)
+        return Field(conditional, self.component_axis, found._replace(divergence=found.divergence + more))
 
 
 @dataclass(frozen=True)
@@ -195,8 +198,9 @@ class Draw:
     def carry(
         self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
     ) -> Side:
-        """Return a draw from the conditional."""
-        return self.of(prior, prior.conditional(total, exposure, reuse=reuse))
+        """Return a draw from the conditional; parameters that entries share are drawn first, given the entries."""
+        given = prior if previous is None else prior.drawn(previous.matrix, self.rng)
+        return self.of(prior, given.conditional(total, exposure, reuse=reuse))
 
     def of(self, prior: Distribution, conditional: Distribution) -> Side:
         """Return a draw from a given distribution."""

@@ -121,7 +121,8 @@ def read_program(model: str, priors: Priors, augmented: bool) -> dict[str, Node]
     from numpyro.infer import init_to_uniform
     from numpyro.infer.inspect import get_model_relations
 
-    sides = {side: hyperparameters(prior) for side, prior in scalar_priors(model, priors).items()}
+    sizes = {"loadings": (ROWS, RANK), "components": (RANK, FEATURES)}
+    sides = {side: hyperparameters(prior, sizes[side]) for side, prior in scalar_priors(model, priors).items()}
     arguments = {"size": (ROWS, FEATURES), "rank": RANK, **sides}
     relations = get_model_relations(program, (observation,), arguments)
     started = substitute(seed(program, 0), substitute_fn=init_to_uniform)  # a flat prior cannot be sampled
@@ -149,7 +150,7 @@ def scalar_priors(model: str, priors: Priors) -> dict[str, Any]:
     for side, size in (("loadings", (ROWS, RANK)), ("components", (RANK, FEATURES))):
         prior: Any = getattr(filled, side)
         if prior != PARAMETER:
-            prior = type(prior)(**{name: float(np.ravel(value)[0]) for name, value in vars(prior).items()})
+            prior = prior.mapped(lambda value: np.ravel(value)[0])
         check_family(model, side, prior, size)
         sides[side] = prior
     return sides

@@ -44,7 +44,8 @@ def same_prior(one: Any, other: Any) -> bool:
     """Return whether two priors of one side are equal."""
     if type(one) is not type(other) or isinstance(one, str):
         return type(one) is type(other) and bool(one == other)
-    return all(np.array_equal(value, getattr(other, name)) for name, value in one.parameters.items())
+    same = [np.array_equal(value, other.parameters[name]) for name, value in one.parameters.items()]
+    return all(same) and one.settings == other.settings
 
 
 def same_priors(one: Any, other: Any) -> bool:
@@ -62,6 +63,11 @@ def check_priors(priors: Any) -> None:
             allowed = names_of("positive", "simplex")
             allowed += names_of("scaled simplex") if side == "loadings" else ["'parameter'"]
             raise TypeError(f"priors.{side} must be one of {', '.join(allowed)} or None: found {shown(prior)}")
+        if side not in prior.sides:
+            raise ValueError(
+                f"priors.{side} must be a prior for {side}: found {type(prior).__name__} with {prior.settings}, which "
+                f"is for {' and '.join(prior.sides)}"
+            )
         for name, value in prior.parameters.items():
             check_parameter(value, f"priors.{side}.{name}", name in prior.may_be_zero)
         if not prior.proper and not prior.flat:

@@ -2,20 +2,20 @@
 
 Every family is conjugate to the Poisson likelihood of allocated counts: given a total A and an exposure E, the
 likelihood is ``x^A exp(−E x)``, and the conditional is a member of the same family. Priors, conditionals and mean
-fields are therefore instances of one class. Algorithms use a family only through the methods of this class.
+fields are therefore instances of one class. A family with parameters that are drawn, too, is conjugate given these;
+its conditionals are then of another family. Algorithms use a family only through the methods of this class.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.priors.arrays import as_array, namespace_of
+from bayesnmf.priors.arrays import namespace_of
+from bayesnmf.priors.parameters import Parameters
 from bayesnmf.priors.values import Value
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Array = NDArray[Any]
 Support = Literal["positive", "simplex", "scaled simplex"]
 
 
-class Distribution(ABC):
+class Distribution(Parameters, ABC):
     """Interface of a family of priors: a frozen dataclass with the parameters as fields, which broadcast.
 
     Attributes
@@ -35,13 +35,10 @@ class Distribution(ABC):
         which models can use the family, and for which side.
     counted : str
         Name of the parameter to which a conditional adds the total.
-    exposed : str
-        Name of the parameter to which a conditional adds the exposure, in inverse units of the value; "" for rows on
-        the simplex, whose exposure is a constant.
+    with_unit : tuple of str
+        Names of the parameters whose size depends on the unit of the counts.
     optional : frozenset of str
         Optional parts of the interface that the family has, from `OPTIONAL`. Options that need another are refused.
-    by_row : tuple of str
-        Names of the parameters with one number per row, (n, 1).
     may_be_zero : tuple of str
         Names of the parameters that may be 0; all others must be positive.
     learned_together : tuple of str
@@ -50,9 +47,8 @@ class Distribution(ABC):
 
     support: ClassVar[Support]
     counted: ClassVar[str]
-    exposed: ClassVar[str] = ""
+    with_unit: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[frozenset[str]] = frozenset()
-    by_row: ClassVar[tuple[str, ...]] = ()
     may_be_zero: ClassVar[tuple[str, ...]] = ()
     learned_together: ClassVar[tuple[str, ...]] = ()
 
@@ -95,6 +91,10 @@ class Distribution(ABC):
     def mean(self) -> Any:
         """Return the expectation."""
 
+    def typical(self) -> Array:
+        """Return the expectation, or another typical value if that may be infinite."""
+        return np.asarray(self.mean())
+
     @abstractmethod
     def variance(self) -> Any:
         """Return the variance."""
@@ -124,19 +124,57 @@ class Distribution(ABC):
         """Return the log Jacobian of the log (softmax) basis at a value, in nats."""
 
     @abstractmethod
+    def value_of(self, parts: list[Array]) -> Value:
+        """Return the value made of these positive arrays; rows on the simplex are normalised."""
+
+    # --- methods of a family of conditionals ------------------------------------------------------------
+
     def moments(self, prior: Self | None, component_axis: int, threads: int | None = None) -> Moments:
         """Return Σ E[x] per component, exp(E log x − shift), the shift and KL(self ‖ prior), for an update.
 
         The shift is the largest E log x over the components. Without a prior the divergence is NaN.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def kl(self, prior: Self) -> float:
         """Return KL(self ‖ prior), summed over entries or rows, in nats."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def value_of(self, parts: list[Array]) -> Value:
-        """Return the value made of these positive arrays; rows on the simplex are normalised."""
+    # --- methods of a family with parameters that are drawn, too, and shared by entries ------------------
+
+    @property
+    def conditional_family(self) -> type[Distribution]:
+        """Family of the conditionals."""
+        return type(self)
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Sides on which the prior can stand."""
+        return ("loadings", "components")
+
+    def on_side(self, side: str) -> Self:
+        """Return the prior for one of the sides."""
+        return self
+
+    def averaged(self, q: Any) -> tuple[Distribution, float]:
+        """Return a prior p of the family of q, and a number c, for which KL(q ‖ self) is KL(q ‖ p) + c."""
+        return self, 0.0
+
+    def drawn(self, value: Array, rng: np.random.Generator) -> Distribution:
+        """Return the prior with its shared parameters drawn given the entries."""
+        return self
+
+    def of_new_rows(self, fitted: Array, rng: np.random.Generator | None = None) -> Distribution:
+        """Return the prior of new rows: what rows share is expected, or drawn by `rng`, given the fitted loadings."""
+        return self
+
+    def sites_of_shared(self, side: str, value: Array) -> dict[str, Array]:
+        """Return values of the program's sites of shared parameters, given the entries of a side."""
+        return {}
+
+    def guide_of_shared(self, side: str, q: Any) -> dict[str, Array]:
+        """Return the parameters of the program's guide for shared parameters, given the q of the entries."""
+        return {}
 
     # --- methods of the parts that `optional` names -----------------------------------------------------
 
@@ -176,47 +214,6 @@ class Distribution(ABC):
     def log_beside_urn(self, row_totals: Array, rank: int) -> float:
         """Return the log of what `urn_terms` leave out of the probability of the tokens, summed over rows."""
         raise NotImplementedError
-
-    # --- methods that follow from the parameters --------------------------------------------------------
-
-    @property
-    def exposed_parameter(self) -> Any:
-        """The parameter to which a conditional adds the exposure; 0 for rows on the simplex."""
-        return self.parameters[self.exposed] if self.exposed else 0.0
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-
-    def mapped(self, function: Callable[[Array], Array]) -> Self:
-        """Return the distribution with a function applied to every parameter."""
-        return type(self)(**{name: function(as_array(value)) for name, value in self.parameters.items()})
-
-    def sizes(self, size: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-        """Return the full size of every parameter, for a factor of the given size."""
-        return {name: (size[0], 1) if name in self.by_row else size for name in self.parameters}
-
-    def broadcast(self, size: tuple[int, ...]) -> Self:
-        """Return the same distribution with its parameters as arrays of full size (views)."""
-        sizes, xp = self.sizes(size), namespace_of(*self.parameters.values()).xp
-        return type(self)(**{name: xp.broadcast_to(value, sizes[name]) for name, value in self.parameters.items()})
-
-    def reordered(self, order: Array, axis: int) -> Self:
-        """Return the distribution with its components in the given order along `axis`.
-
-        Parameters shared by all components stay as they are.
-        """
-
-        def along(value: Any) -> bool:
-            return np.ndim(value) >= -axis and np.shape(value)[axis] == len(order) and len(order) > 1
-
-        named = self.parameters.items()
-        return type(self)(**{name: np.take(v, order, axis=axis) if along(v) else v for name, v in named})
-
-    def rows(self, rows: Any) -> Self:
-        """Return the distribution of the chosen rows; parameters shared by all rows stay as they are."""
-        return self.mapped(lambda value: value[rows] if value.ndim == 2 and len(value) > 1 else value)
 
 
 def plain_moments(q: Any, prior: Any, component_axis: int) -> Moments:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import Distribution, Support
 from bayesnmf.priors.gamma import Gamma
+from bayesnmf.priors.hierarchical_gamma import HierarchicalGamma
 from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet
 
-FAMILIES: dict[str, type[Distribution]] = {family.__name__: family for family in (Gamma, Dirichlet, ScaledDirichlet)}
+FAMILIES: dict[str, type[Distribution]] = {
+    family.__name__: family for family in (Gamma, HierarchicalGamma, Dirichlet, ScaledDirichlet)
+}
 
 
 def names_of(*supports: Support) -> list[str]:

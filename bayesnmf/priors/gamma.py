@@ -84,7 +84,7 @@ class Gamma(Distribution):
     support = "positive"
     counted, exposed = "shape", "rate"
     optional = frozenset(OPTIONAL)
-    may_be_zero = ("rate",)
+    with_unit = may_be_zero = ("rate",)
     learned_together = ("shape", "rate")
 
     @property

@@ -48,6 +48,8 @@ class Priors:
     def __post_init__(self) -> None:
         check_priors(self)
         copy_sides(self)
+        for side in ("loadings", "components"):
+            object.__setattr__(self, side, _on_side(getattr(self, side), side))
 
 
 def components_exchangeable(priors: Priors) -> bool:
@@ -76,8 +78,12 @@ def replace_sides(priors: Priors, **sides: Any) -> Priors:
     """Return the priors with some sides replaced, without a copy: no other code may write into the given arrays."""
     changed = copy(priors)
     for side, prior in sides.items():
-        object.__setattr__(changed, side, prior)
+        object.__setattr__(changed, side, _on_side(prior, side))
     return changed
+
+
+def _on_side(prior: Any, side: str) -> Any:
+    return prior.on_side(side) if isinstance(prior, Distribution) else prior
 
 
 def copy_sides(pair: Any) -> None:
@@ -92,7 +98,7 @@ def copy_sides(pair: Any) -> None:
 def _copied(value: Any) -> Any:
     """Return a copy whose arrays are those of NumPy: arrays of JAX would be taken for arrays on a device."""
     if isinstance(value, Distribution):
-        return type(value)(**{name: _copied(part) for name, part in value.parameters.items()})
+        return value.with_parameters({name: _copied(part) for name, part in value.parameters.items()})
     if isinstance(value, ScaledProportions):
         return ScaledProportions(*map(_copied, value))
     return deepcopy(value) if on_host(value) else np.array(value)

@@ -44,7 +44,7 @@ class ScaledDirichlet(Distribution):
     counted, exposed = "concentration", "rate"
     optional = frozenset(OPTIONAL)
     by_row = ("shape", "rate")
-    may_be_zero = ("rate",)
+    with_unit = may_be_zero = ("rate",)
     learned_together = ("shape", "rate")
 
     @property

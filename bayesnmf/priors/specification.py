@@ -8,6 +8,8 @@ gamma_poisson        Gamma(1, K / mean row total)       Dirichlet(1)
 dirichlet_poisson    Dirichlet(1)                       Dirichlet(1)
 dirichlet_gamma      Dirichlet(1), scale                Dirichlet(1)
                      Gamma(1, 1 / mean row total)
+hierarchical_poisson HierarchicalGamma(0.3, …, "row")   HierarchicalGamma(0.3,
+                                                        Gamma(0.3, 0.3), "feature")
 ===================  =================================  ============================
 
 With these rates, the prior mean of a sample's total is the mean row total of the counts; if the components have a Gamma
@@ -26,10 +28,11 @@ import numpy as np
 from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import Distribution, Support
 from bayesnmf.priors.gamma import Gamma
+from bayesnmf.priors.hierarchical_gamma import HierarchicalGamma
 from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet
 
 PARAMETER: Literal["parameter"] = "parameter"
-EVEN = Dirichlet(1.0)
+EVEN, SPARSE = Dirichlet(1.0), 0.3
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,13 @@ MODELS = {
             ("simplex",),
             lambda _, total: ScaledDirichlet(1.0, 1.0, 1.0 / total),
         ),
+        Specification(
+            "hierarchical_poisson",
+            "positive",
+            ("positive",),
+            lambda unit, total: HierarchicalGamma(SPARSE, Gamma(SPARSE, total / unit), "row"),
+            HierarchicalGamma(SPARSE, Gamma(SPARSE, SPARSE), "feature"),
+        ),
     )
 }
 
@@ -93,7 +103,7 @@ def _prior_sum(components: Distribution, m: int) -> float:
     """Return the prior mean of a component's sum over its m features; 1 if the prior is improper."""
     if components.support == "simplex" or not components.proper:
         return 1.0
-    return float(m * np.mean(components.mean()))
+    return float(m * np.mean(components.typical()))
 
 
 def on_simplex(components: Any) -> bool:

@@ -180,6 +180,8 @@ def _encode_value(value: Any) -> xr.Dataset:
     """Return the dataset of a distribution, draws, proportions with a scale, an array, a word or None."""
     kind = type(value).__name__
     if kind in FAMILIES or kind in RECORDS:
+        if kind in FAMILIES:
+            return _encode_arrays(value.parameters).assign_attrs(kind=kind, **value.settings)
         parts = value._asdict() if isinstance(value, ScaledProportions) else _fields(value)
         return _encode_arrays(parts).assign_attrs(kind=kind)
     if value is None or isinstance(value, str):
@@ -198,7 +200,9 @@ def _decode_value(group: Any) -> Any:
     parts = _decode_arrays(group)
     if kind not in {**FAMILIES, **RECORDS, "array": None}:
         raise ValueError(f"the prior {kind} is not in bayesnmf.priors.families.FAMILIES; add it there before loading")
-    return parts["value"] if kind == "array" else (FAMILIES | RECORDS)[kind](**parts)
+    if kind in FAMILIES:
+        return FAMILIES[kind].of_parameters(parts, {name: v for name, v in group.attrs.items() if name != "kind"})
+    return parts["value"] if kind == "array" else RECORDS[kind](**parts)
 
 
 # --- arrays ----------------------------------------------------------------------------------------

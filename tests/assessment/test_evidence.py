@@ -320,7 +320,7 @@ def test_both_bounds_stay_below_the_evidence(model):
         ("must be a proper prior for the evidence", {"model": "poisson"}),
         ("model must be one of", {"model": "lda"}),
         ("method must be one of 'smc', 'exact'", {"method": "vi"}),
-        ("must be Gamma for model='gamma_poisson'", {"priors": Priors(Dirichlet(1.0))}),
+        ("must be Gamma or HierarchicalGamma for model='gamma_poisson'", {"priors": Priors(Dirichlet(1.0))}),
         ("must broadcast to", {"priors": Priors(Gamma([1, 2, 3], 1))}),
         ("particles must be at least 1", {"particles": 0}),
         ("runs must be at least 1", {"runs": 0}),

@@ -463,7 +463,7 @@ def refused(error, rule, monkeypatch):
          {"settings": Settings(priors=Priors(components="parameter"))}),
         (ValueError, r"priors.components is flat, Gamma\(1, 0\), and the posterior of model='gamma_poisson' is improp",
          {"settings": Settings(priors=Priors(components=Gamma(1.0, 0.0)))}),
-        (ValueError, "priors.loadings must be Gamma for model='gamma_poisson'",
+        (ValueError, "priors.loadings must be Gamma or HierarchicalGamma for model='gamma_poisson'",
          {"settings": Settings(priors=Priors(Dirichlet(1.0)))}),
         (ValueError, r"priors.components.concentration must broadcast to \(2, 12\): found shape \(5,\)",
          {"settings": Settings(priors=Priors(components=Dirichlet(np.ones(5))))}),

@@ -34,7 +34,8 @@ def test_draws_are_those_of_the_program(entry):
     sides = ("loadings", "components") if drawn[0].scale is None else ("loadings", "components", "scale")
     counts = np.array([one.counts.matrix.toarray() for one in drawn])
     ours = moments([counts] + [np.array([getattr(one, side) for one in drawn]) for side in sides])
-    arguments = {side: hyperparameters(getattr(priors, side)) for side in ("loadings", "components")}
+    sizes = {"loadings": (SIZE[0], RANK), "components": (RANK, SIZE[1])}
+    arguments = {side: hyperparameters(getattr(priors, side), size) for side, size in sizes.items()}
     with jax.enable_x64(True):
         if given:
             arguments["totals"] = totals.astype(np.float64)

@@ -15,7 +15,8 @@ from bayesnmf.priors.specification import MODELS
 COUNTS = plain_counts(size=(6, 5))
 OPTIONS = {name: method.options for name, method in METHODS.items()}
 FLAT = Gamma(1.0, 0.0)
-ONE = {"gamma_poisson": Gamma, "dirichlet_poisson": Dirichlet, "dirichlet_gamma": ScaledDirichlet, "poisson": Gamma}
+ONE = {"dirichlet_poisson": Dirichlet, "dirichlet_gamma": ScaledDirichlet}
+ONE |= dict.fromkeys(("poisson", "gamma_poisson", "hierarchical_poisson"), Gamma)
 
 
 def refused(error, rule, counts=COUNTS, model="gamma_poisson", rank=2, method="vi", **settings):
@@ -182,7 +183,8 @@ def test_loadings_have_the_family_of_the_model(model, loadings):
         fit = bayesnmf.fit(COUNTS, model, 2, "vi", seed=0, options=VI(priors=priors, max_iter=2, tol=0))
         assert fit.priors.loadings is loadings
         return
-    rule = rf"^priors\.loadings must be {ONE[model].__name__} for model='{model}'.* found {type(loadings).__name__}"
+    names = "Gamma or HierarchicalGamma" if ONE[model] is Gamma else ONE[model].__name__
+    rule = rf"^priors\.loadings must be {names} for model='{model}'.* found {type(loadings).__name__}"
     refused(ValueError, rule, model=model, options=VI(priors=priors))
 
 
@@ -224,11 +226,26 @@ def test_components_with_a_scale_are_refused():
         ("loadings", ScaledDirichlet(1.0, 1.0, 0.0), ValueError, r"priors\.loadings\.rate must be positive"),
         ("components", Dirichlet([1.0, -1.0]), ValueError, r"priors\.components\.concentration must be positive"),
         ("components", Gamma(1.0, np.inf), ValueError, r"priors\.components\.rate must be nonnegative and finite"),
-        ("loadings", 1.0, TypeError, r"priors\.loadings must be one of Gamma, Dirichlet, ScaledDirichlet or None"),
+        (
+            "loadings",
+            1.0,
+            TypeError,
+            r"priors\.loadings must be one of Gamma, HierarchicalGamma, Dirichlet, ScaledDirichlet or None",
+        ),
         ("loadings", "parameter", TypeError, r"priors\.loadings must be one of .*found 'parameter'"),
         ("loadings", Gamma, TypeError, r"priors\.loadings must be one of"),
-        ("components", "free", TypeError, r"priors\.components must be one of Gamma, Dirichlet, 'parameter' or None"),
-        ("components", np.ones(5), TypeError, r"priors\.components must be one of Gamma, Dirichlet, 'parameter'"),
+        (
+            "components",
+            "free",
+            TypeError,
+            r"priors\.components must be one of Gamma, HierarchicalGamma, Dirichlet, 'parameter' or None",
+        ),
+        (
+            "components",
+            np.ones(5),
+            TypeError,
+            r"priors\.components must be one of Gamma, HierarchicalGamma, Dirichlet, 'parameter'",
+        ),
         ("components", {"concentration": 1.0}, TypeError, r"priors\.components must be one of"),
     ],
 )

@@ -11,7 +11,7 @@ from devices import (
     compare_ascents,
     some_entries,
 )
-from registry import MODELS_AND_PRIORS, RANK, SIZE, every_entry, plain_counts, with_parameter
+from registry import MODELS_AND_PRIORS, RANK, SIZE, having, over, plain_counts, with_parameter
 
 from bayesnmf import Dirichlet, Gamma, Priors
 from bayesnmf.inference.device import compiled_loop
@@ -37,7 +37,7 @@ def kinds(carried):
 
 
 @pytest.mark.parametrize("carried", ["natural", "log", "mean field"])
-@every_entry
+@over(having("device"))
 def test_sides_are_those_of_the_priors(entry, carried):
     """Every formula of the device against the priors' own: what a side carries, given totals and an exposure."""
     priors = entry.priors()

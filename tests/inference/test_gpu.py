@@ -17,7 +17,7 @@ from devices import (
     some_entries,
 )
 from plain import plain_vi
-from registry import MODELS_AND_PRIORS, RANK, SIZE, every_entry, heavy_tailed, over, plain_counts, with_parameter
+from registry import MODELS_AND_PRIORS, RANK, SIZE, having, heavy_tailed, over, plain_counts, with_parameter
 
 import bayesnmf
 from bayesnmf import MAP, VI, ConvergenceWarning, Dirichlet, Gamma, Priors, Start
@@ -40,7 +40,7 @@ SINGLE = 1e-5  # rounding of float32, amplified by a dozen steps
 
 @pytest.mark.parametrize(("schedule", "order"), [("joint", "loadings"), ("alternating", "components")])
 @by_method
-@every_entry
+@over(having("device"))
 def test_iterates_are_those_of_the_host(entry, method, schedule, order, device):
     compare_ascents(*ascents(NASTY, method, entry.priors(), device, schedule=schedule, order=order), SAME)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from plain import plain_vi
-from registry import MODELS_AND_PRIORS, RANK, nasty_counts, over, plain_counts
+from registry import RANK, having, nasty_counts, over, plain_counts
 from scipy.optimize import minimize
 from scipy.special import digamma, gammaln
 
@@ -47,7 +47,7 @@ def pooled(entry, size=(9, 7)):
     return Priors(one(priors.loadings, 1), one(priors.components, 0))
 
 
-proper_entries = over([entry for entry in MODELS_AND_PRIORS if entry.proper])
+proper_entries = over([entry for entry in having("gradient") if entry.proper])
 
 
 # --- each prior -------------------------------------------------------------------------------------

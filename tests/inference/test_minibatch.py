@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from plain import plain_vi
-from registry import MODELS_AND_PRIORS, nasty_counts, over, plain_counts, with_parameter
+from registry import MODELS_AND_PRIORS, having, nasty_counts, over, plain_counts, with_parameter
 
 import bayesnmf
 from bayesnmf import VI, ConvergenceWarning, Gamma, Start
@@ -24,7 +24,7 @@ from bayesnmf.inference.ascent.settled_loadings import copy_of_full_size, rows_o
 RANK = 3
 COUNTS = plain_counts(size=(24, 15))
 WHOLE = {"forgetting": 0.0, "delay": 0.0}  # steps all the way: outside what options allow, where steps must shrink
-every_entry = over(MODELS_AND_PRIORS)
+every_entry = over(having("merged"))
 by_parameter = pytest.mark.parametrize("free", [False, True], ids=["prior", "parameter"])
 ignore_unfinished = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")
 

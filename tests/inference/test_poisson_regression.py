@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from golden import reference
 from plain import plain_map
-from registry import MODELS_AND_PRIORS, RANK, interior_value, nasty_counts, over, plain_counts, with_parameter
+from registry import MODELS_AND_PRIORS, RANK, having, interior_value, nasty_counts, over, plain_counts, with_parameter
 from scipy import stats
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
@@ -37,7 +37,7 @@ def flat_loadings(entry):
     return prior.flat if isinstance(prior, Gamma) else np.all(np.asarray(prior.concentration) == 1)
 
 
-natural = [entry for entry in MODELS_AND_PRIORS if entry.natural]
+natural = [entry for entry in having("regression") if entry.natural]
 allowed_entries = over([e for e in natural if flat_loadings(e) or isinstance(e.priors().components, Gamma)])
 refused_entries = over([e for e in natural if not flat_loadings(e) and isinstance(e.priors().components, Dirichlet)])
 

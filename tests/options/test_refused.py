@@ -199,7 +199,7 @@ ARGUMENTS = {
     "Priors(loadings='flat')": (
         lambda fit: Priors("flat"),
         TypeError,
-        "priors.loadings must be one of Gamma, Dirichlet",
+        "priors.loadings must be one of Gamma, HierarchicalGamma, Dirichlet",
     ),
     "Gamma('1', 1)": (
         lambda fit: Priors(Gamma("1", 1.0)),

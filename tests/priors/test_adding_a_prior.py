@@ -211,7 +211,9 @@ def test_what_the_family_lacks_is_refused_by_name(method, options, message):
 
 
 def test_models_name_it_among_the_families_that_they_allow():
-    with pytest.raises(ValueError, match="must be Gamma or InverseGaussian for model='gamma_poisson'"):
+    with pytest.raises(
+        ValueError, match="must be Gamma or HierarchicalGamma or InverseGaussian for model='gamma_poisson'"
+    ):
         bayesnmf.fit(COUNTS, rank=K, options=VI(priors=Priors(loadings=Dirichlet(1.0))))
     with pytest.raises(ValueError, match="must be Dirichlet for model='dirichlet_poisson'"):
         bayesnmf.fit(COUNTS, "dirichlet_poisson", K, options=VI(priors=PRIORS))

@@ -108,7 +108,9 @@ def parameters(distribution, size):
     if isinstance(distribution, ScaledDirichlet):
         scale = [np.broadcast_to(value, (size[0], 1)) for value in (distribution.shape, distribution.rate)]
         return [np.broadcast_to(distribution.concentration, size)], scale
-    return list(vars(distribution.broadcast(size)).values()), []
+    found = list(distribution.broadcast(size).parameters.values())
+    axis = 1 if size[1] == K else 0
+    return [each for each in found if each.shape[axis] == K], [each for each in found if each.shape[axis] != K]
 
 
 @brief

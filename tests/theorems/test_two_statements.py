@@ -24,9 +24,10 @@ from registry import (
     simplex_entries,
     with_parameter,
 )
+from scipy import stats
 
 import bayesnmf
-from bayesnmf import Start
+from bayesnmf import HierarchicalGamma, Start
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.numpyro_bridge import (
     guide_parameters,
@@ -56,13 +57,30 @@ def _double():
         yield
 
 
-def sites(state):
-    """The values of a state by site of the program."""
+def sites(state, priors):
+    """The values of a state by site of the program, with shared rates at their means."""
     value = state.loadings.value
     named = {"components": state.components.value}
+    for side in ("loadings", "components"):
+        named |= getattr(priors, side).sites_of_shared(side, getattr(state, side).matrix)
     if isinstance(value, ScaledProportions):
         return {**named, "loadings": value.proportions, "scale": value.scale[:, 0]}
     return {**named, "loadings": value}
+
+
+def shared_density(state, priors):
+    """Log density of the shared rates at those sites, given the entries: ours has them integrated out."""
+    total = 0.0
+    for side in ("loadings", "components"):
+        prior, entries = getattr(priors, side), getattr(state, side).matrix
+        if isinstance(prior, HierarchicalGamma):
+            axes = {"row": (1,), "feature": (0,), "all": (0, 1)}.get(prior.over) or (
+                (0,) if side == "loadings" else (1,)
+            )
+            a = np.broadcast_to(prior.shape, entries.shape).sum(axis=axes, keepdims=True)
+            shape, rate = prior.rate.shape + a, prior.rate.rate + entries.sum(axis=axes, keepdims=True)
+            total += stats.gamma.logpdf(shape / rate, shape, scale=1 / rate).sum()
+    return total
 
 
 # --- the log joint ----------------------------------------------------------------------------------
@@ -79,7 +97,8 @@ def test_log_joint_is_that_of_the_program(entry, data):
         state = interior_state(priors, SIZE, RANK, rng)
         totals = expected_allocations(counts.matrix, state.loadings.geometric, state.components.geometric)
         found = objective(problem, state, totals.loglik)
-        expected, _ = log_density(load_program(entry.model).program, (), arguments, sites(state))
+        joint, _ = log_density(load_program(entry.model).program, (), arguments, sites(state, priors))
+        expected = joint - shared_density(state, priors)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
         value = state.loadings.value
         one = ScaledProportions(*(x[None, None] for x in value)) if isinstance(value, tuple) else value[None, None]
@@ -94,7 +113,8 @@ def test_log_joint_with_components_as_a_parameter(entry):
     counts, priors = as_counts(plain_counts()), entry.priors()
     state = interior_state(priors, SIZE, RANK, rng)
     arguments = program_arguments(counts, RANK, with_parameter(priors))
-    expected, _ = log_density(load_program(entry.model).program, (), arguments, sites(state))
+    joint, _ = log_density(load_program(entry.model).program, (), arguments, sites(state, priors))
+    expected = joint - shared_density(state, priors)
     problem = draws_problem(counts, priors, rng)
     ell = expected_allocations(counts.matrix, state.loadings.geometric, state.components.geometric).loglik
     found = objective(problem, state, ell) - state.components.penalty
@@ -140,7 +160,7 @@ def bounds(fit, priors, counts):
         if prior == "parameter" or prior.flat:
             fixed[side] = prior if prior == "parameter" else "flat"
             continue
-        traced[side] = hyperparameters(prior.broadcast(size))
+        traced[side] = hyperparameters(prior.broadcast(size), size)
     run = compiled_bounds(fit.model, tuple(traced), tuple(fixed.items()))
     draws = run(guide_parameters(state, problem), traced)
     return draws.mean(axis=0), draws.std(axis=0, ddof=1) / np.sqrt(len(draws))

@@ -201,15 +201,20 @@ def settle_blocks(
 def with_settled_loadings(ascent: Ascent, threads: int | None) -> Ascent:
     """Return an ascent with the loadings of every row settled given its components, and with their elbo.
 
-    An ascent stops when its objective settles, but some rows may not have settled by then.
+    An ascent stops when its objective settles, but some rows may not have settled by then. Parameters of the prior that
+    rows share keep their q meanwhile, so that rows settle by themselves.
     """
     problem, (loadings, components) = ascent.problem, ascent.state
+    prior, summary = problem.loadings_prior, problem.loadings_summary
     q = copy_of_full_size(loadings.conditional, (problem.counts.shape[0], len(components.matrix)))
-    bound, _ = settle_blocks(problem, components, q, FINAL_TOL, FINAL_ITER, threads)
+    plain, _ = prior.averaged(loadings.conditional)
+    bound, _ = settle_blocks(replace(problem, loadings_prior=plain), components, q, FINAL_TOL, FINAL_ITER, threads)
+    settled = summary.of(prior, q)
+    if plain is not prior:
+        bound += settled.penalty - summary.of(plain, q).penalty
     if not bound >= ascent.trace[-1]:  # the rows had settled except for rounding
         return ascent
-    state = State(problem.loadings_summary.of(problem.loadings_prior, q), components)
-    return ascent._replace(state=state, trace=[*ascent.trace[:-1], bound])
+    return ascent._replace(state=State(settled, components), trace=[*ascent.trace[:-1], bound])
 
 
 # --- some of the rows --------------------------------------------------------------------------------
