@@ -27,7 +27,6 @@ from bayesnmf.priors.learning import learned_gamma
 
 Array = NDArray[Any]
 Axis = Literal["row", "feature", "component", "all"]
-MOST_STEPS, TOL, LEAST_RATE = 100, 1e-13, 1e-200
 SUMMED = {"row": (-1,), "feature": (-2,), "all": (-2, -1)}
 SUMMED_OF_COMPONENT = {"loadings": (-2,), "components": (-1,)}
 
@@ -133,26 +132,25 @@ class HierarchicalGamma(Distribution):
     def _solved_rates(self, peak: Array, exposure: Any) -> Array:
         """Return the rates ξ with ξ = (c + Σ a) / (d + Σ_S peak / (ξ + exposure)), in the type of `peak`.
 
-        Entries and rates are then updated together. The left side of ``ξ d + Σ_S peak ξ / (ξ + exposure) = c + Σ a``
-        is increasing and concave, so there is one solution, and Newton's steps approach it from below.
+        Entries and rates are then updated together: this is where updates of both in turn would end.
         """
-        spent, size = np.asarray(exposure, np.float64), peak.shape
-        target = np.asarray(self.rate.shape + self._sum(self.shape, size), np.float64)
-        d = np.asarray(self.rate.rate, np.float64)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            most = np.nan_to_num(peak / spent, nan=0.0, posinf=np.inf)
-            rates = target / (d + most.sum(axis=self._summed, keepdims=True))
-        rates = np.maximum(rates, LEAST_RATE)
-        for _ in range(MOST_STEPS):
-            share = peak / (rates + spent)
-            value = d * rates + rates * share.sum(axis=self._summed, keepdims=True)
-            share *= spent / (rates + spent)
-            slope = d + share.sum(axis=self._summed, keepdims=True)
-            step = (target - value) / slope
-            rates = np.maximum(rates + step, rates / 2)
-            if np.all(np.abs(step) <= TOL * rates):
-                break
-        return rates.astype(peak.dtype)
+        from bayesnmf.kernels.cpu.shared_rates import solve_shared_rates
+
+        size = peak.shape
+        target = self._sum(self.shape, size) + self.rate.shape
+        rows = self._as_rows(peak)
+        spent = self._as_rows(np.broadcast_to(exposure, size)) if self.over == "all" else self._turned(exposure)
+        target, d = (np.broadcast_to(np.ravel(value), len(rows)) for value in (target, self.rate.rate))
+        rates = solve_shared_rates(rows, spent, target, d)
+        return rates.reshape(self.sizes(size)["rate_shape"]).astype(peak.dtype)
+
+    def _as_rows(self, values: Array) -> Array:
+        """Return values of the factor's size as a matrix in which the entries of each row share a rate."""
+        return values.reshape(1, -1) if self.over == "all" else self._turned(values)
+
+    def _turned(self, values: Any) -> Array:
+        values = np.atleast_2d(values)
+        return values.T if self._summed == (-2,) else values
 
     # --- conditionals -----------------------------------------------------------------------------------
 
@@ -162,7 +160,8 @@ class HierarchicalGamma(Distribution):
         With `reuse` the total may be overwritten.
         """
         shape = add_to_total(self.shape, total, reuse)
-        return Gamma(shape, self._solved_rates(shape, exposure) + exposure)
+        rate = np.add(self._solved_rates(shape, exposure), exposure, out=np.empty_like(shape))  # in the order of memory
+        return Gamma(shape, rate)
 
     def mode(
         self, total: Array | float = 0.0, exposure: Array | float = 0.0, previous: Any = None, *, reuse: bool = False
@@ -180,11 +179,15 @@ class HierarchicalGamma(Distribution):
 
         The rates have their optimal q given the q of the entries.
         """
-        mean = q.mean()
-        rates = self.rates_given(mean)
+        from bayesnmf.kernels.cpu.shared_rates import sum_ratios
+
+        shape, rate = np.asarray(q.shape), np.asarray(q.rate)
+        rate = self._as_rows(np.broadcast_to(rate, shape.shape)) if self.over == "all" else self._turned(rate)
+        sums = sum_ratios(self._as_rows(shape), rate).reshape(self.sizes(shape.shape)["rate_shape"])
+        rates = self._rates(sums, shape.shape)
         expected, expected_log = rates.mean(), rates.expected_log()
-        more = (self._sum(self.shape, mean.shape) * (np.log(expected) - expected_log)).sum()
-        return Gamma(self.shape, expected.astype(mean.dtype)), float(more + rates.kl(self.rate))
+        more = (self._sum(self.shape, shape.shape) * (np.log(expected) - expected_log)).sum()
+        return Gamma(self.shape, expected.astype(shape.dtype)), float(more + rates.kl(self.rate))
 
     def drawn(self, value: Array, rng: np.random.Generator) -> Gamma:
         """Return the Gamma prior at rates drawn given the entries."""
