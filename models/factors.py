@@ -10,6 +10,7 @@ A prior is a plain mapping of hyperparameters, whose keys identify the family:
 ``"parameter"``                            ``numpyro.param`` on the simplex, no prior
 =========================================  =====================================================
 
+With ``"known"`` (r, m) and ``"order"`` (K,) besides, components are the known rows and those of the site, reordered.
 Hyperparameters broadcast to the shape of the site. Those of shared rates ξ have the shape of the rates, with length 1
 along the axes of the factor that share them.
 """
@@ -65,6 +66,12 @@ def draw(name: str, prior: Prior, *families: str, **sizes: int) -> jax.Array:
         start = _near_even(tuple(sizes.values()))
         return numpyro.param(name, start, constraint=constraints.simplex)
     match prior:
+        case {"known": known, "order": order, **others}:
+            (axis, rows), (feature, columns) = sizes.items()
+            left = rows - len(known)
+            plates = {f"free_{axis}": left, feature: columns}
+            drawn = [draw(name, others, *families, **plates)] if left else []
+            return jnp.concatenate([jnp.asarray(known), *drawn])[jnp.asarray(order)]
         case {"concentration": concentration, "shape": shape, "rate": rate}:
             row, size = next(iter(sizes.items()))
             proportions = _dirichlet(name, concentration, sizes)
@@ -79,7 +86,8 @@ def draw(name: str, prior: Prior, *families: str, **sizes: int) -> jax.Array:
 
 def family(prior: Prior) -> str | None:
     """Return the name of a prior's family, or None if its keys match no family."""
-    return _FAMILIES.get(frozenset([prior] if isinstance(prior, str) else prior))
+    keys = frozenset([prior] if isinstance(prior, str) else prior)
+    return _FAMILIES.get(keys - {"known", "order"})
 
 
 def free(name: str, prior: Prior, shape: tuple[int, ...]) -> Prior:
@@ -91,6 +99,11 @@ def free(name: str, prior: Prior, shape: tuple[int, ...]) -> Prior:
     """
     if isinstance(prior, str):
         return prior
+    if "known" in prior:
+        known, rest = _separate_known(prior)
+        rows = shape[0] - len(prior["known"])
+        posterior = free(name, rest, (rows, *shape[1:])) if rows else rest
+        return {**posterior, **known}  # type: ignore[dict-item]
     if "rate_shape" in prior:
         shared = jnp.shape(prior["rate_shape"])
         entries = free(name, {"shape": prior["shape"], "rate": 1.0}, shape)
@@ -109,6 +122,11 @@ def mean_log(prior: Prior, value: jax.Array) -> jax.Array:
     """Return E log of a factor under these hyperparameters, or the log of its value for a free parameter."""
     if isinstance(prior, str):
         return jnp.log(value)
+    if "known" in prior:
+        known, rest = _separate_known(prior)
+        left = len(value) - len(known["known"])
+        logs = [jnp.log(jnp.maximum(jnp.asarray(known["known"]), jnp.finfo(value.dtype).tiny))]
+        return jnp.concatenate([*logs, *([mean_log(rest, value[:left])] if left else [])])[jnp.asarray(known["order"])]
     logs = jnp.zeros_like(value)
     if "concentration" in prior:
         concentration = prior["concentration"]
@@ -127,6 +145,12 @@ def _gamma(name: str, shape: ArrayLike, rate: ArrayLike, sizes: Mapping[str, int
         prior = dist.Gamma(_filled(shape, size), _filled(rate, size))
     with _plates(sizes):
         return numpyro.sample(name, prior)
+
+
+def _separate_known(prior: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the known components with their order, and the prior of the others."""
+    known = {key: prior[key] for key in ("known", "order")}
+    return known, {key: value for key, value in prior.items() if key not in known}
 
 
 def _shared_rates(name: str, shape: ArrayLike, rate: ArrayLike, sizes: Mapping[str, int]) -> jax.Array:

@@ -181,14 +181,12 @@ def check_start_factor(value: Any, name: str, size: tuple[int, int]) -> np.ndarr
     return array
 
 
-def check_on_simplex(array: np.ndarray, name: str) -> None:
-    """Refuse a start with rows that do not sum to 1, as its prior requires."""
+def check_on_simplex(array: np.ndarray, name: str, of: str = "start.") -> None:
+    """Refuse an array with rows that do not sum to 1, as its prior requires."""
     sums = array.sum(axis=-1)
     if not np.allclose(sums, 1, rtol=0, atol=1e-6):
         worst = int(np.argmax(np.abs(sums - 1)))
-        raise ValueError(
-            f"start.{name} must have rows that sum to 1: row {worst} sums to {sums[worst]:g}; divide by it"
-        )
+        raise ValueError(f"{of}{name} must have rows that sum to 1: row {worst} sums to {sums[worst]:g}; divide by it")
 
 
 def check_start_distribution(value: Any, prior: Any, name: str, size: tuple[int, int]) -> Any:
@@ -204,3 +202,59 @@ def check_start_distribution(value: Any, prior: Any, name: str, size: tuple[int,
         return value.broadcast(size)
     except ValueError as error:
         raise ValueError(f"start.{name} must broadcast to {size}") from error
+
+
+def check_known_features(given: Any, names: np.ndarray) -> None:
+    """Refuse known components whose features are not those of the counts, in any order."""
+    columns = list(given)
+    repeated = len(columns) != len(set(columns))
+    missing = [name for name in names if name not in set(columns)]
+    extra = [name for name in columns if name not in set(names)]
+    if missing or extra or repeated:
+        found = [f"without {missing[0]!r} and {len(missing) - 1} more"] * bool(missing)
+        found += [f"with {extra[0]!r} and {len(extra) - 1} more, which the counts lack"] * bool(extra)
+        found += ["with repeated names"] * repeated
+        raise ValueError(
+            f"fixed_components must have the {len(names)} features of the counts as columns, in any order: found "
+            f"{len(columns)} columns, {', '.join(found)}; select and rename the columns, or give an array"
+        )
+
+
+def check_known_components(given: Any, m: int, prior: Any) -> np.ndarray:
+    """Return known components as an array (r, m); refuse values that no component of this prior could have."""
+    array = np.array(as_numbers(given, "fixed_components", "an array or a frame, (components, features)"), np.float64)
+    if array.ndim != 2 or array.shape[1] != m or not len(array):
+        raise ValueError(f"fixed_components must have shape (r, {m}), one row for each component: found {array.shape}")
+    if not np.all(np.isfinite(array)) or np.any(array < 0):
+        raise ValueError("fixed_components must be nonnegative and finite; clip it at 0")
+    empty = np.flatnonzero(~array.any(axis=1))
+    if len(empty):
+        raise ValueError(f"fixed_components must have a positive entry in every row: row {empty[0]} has none; drop it")
+    if on_simplex(prior):
+        check_on_simplex(array, "fixed_components", "")
+    return array
+
+
+def check_room_for_known(known: np.ndarray, counts: Any, rank: int, prior: Any) -> None:
+    """Refuse a rank below the number of known components, and counts that known components alone cannot make."""
+    if len(known) > rank:
+        raise ValueError(
+            f"rank must be at least the number of fixed_components, {len(known)}: found {rank}; raise rank or drop rows"
+        )
+    if len(known) < rank:
+        if prior == PARAMETER:
+            raise ValueError(
+                "priors.components='parameter' needs all components in fixed_components: found "
+                f"{len(known)} of {rank}; give the others a prior, such as Dirichlet(1)"
+            )
+        return
+    impossible = ~known.any(axis=0)
+    cells = counts.matrix.tocoo()
+    found = np.flatnonzero(impossible[cells.coords[1]])
+    if len(found):
+        row, feature = (cells.coords[axis][found[0]] for axis in (0, 1))
+        raise ValueError(
+            f"fixed_components must have a positive entry wherever there are counts, as rank={rank} leaves no other "
+            f"component: row {counts.row_names[row]!r} has {cells.data[found[0]]:g} of feature "
+            f"{counts.feature_names[feature]!r}, where all are 0; add a small number, or raise rank"
+        )

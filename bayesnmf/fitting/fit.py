@@ -16,6 +16,7 @@ from bayesnmf.checks import check_choice, check_count, check_rank, check_seed
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting import projection
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
+from bayesnmf.fitting.known import with_known_components
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, ConvergenceWarning
@@ -173,6 +174,7 @@ def fit(
     *,
     seed: int | None = None,
     options: Options | None = None,
+    fixed_components: Any = None,
     progress: ProgressReport | bool = False,
 ) -> Fit:
     """Fit a Bayesian non-negative matrix factorisation of counts; issue a `ConvergenceWarning` if it did not converge.
@@ -182,7 +184,7 @@ def fit(
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
         Nonnegative counts with samples in rows; whole numbers for gibbs. The fit keeps a copy (12 bytes per nonzero in
         float64), but `Counts` are not copied.
-    model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"}
+    model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"}
         Name of the model; `bayesnmf.priors.specification` lists the priors of each.
     rank : int
         Number of components, K.
@@ -195,6 +197,11 @@ def fit(
         starts; use ``start="random"`` to see the effect of the start.
     options : MAP, VI, Gibbs, NUTS, SVI or BLD, optional
         Settings of the method: priors, start, schedule, stopping rule. ``fit.options`` contains them with defaults.
+    fixed_components : array or DataFrame (r, m), optional
+        Known components, which stay as they are: the first r of the K components of the fit. The other components, if
+        r is below `rank`, are estimated beside them. Features of a frame are matched by name with those of the counts.
+        Rows must sum to 1 where components are on the simplex. Not for bld, collapsed Gibbs, coordinate descent,
+        gradient steps and minibatches.
     progress : bool or callable
         True shows a progress bar; a callable is called with (label, done, total, objective).
 
@@ -222,7 +229,10 @@ def fit(
     options = METHODS[method].options() if options is None else options
     check_options(options, method, METHODS[method].options)
     data = as_counts(counts, dtype=getattr(options, "dtype", "float64"))
-    options = resolve_options(replace(options, priors=resolve_priors(model, data, rank, options.priors)))
+    priors = resolve_priors(model, data, rank, options.priors)
+    if fixed_components is not None:
+        priors = with_known_components(priors, fixed_components, data, rank)
+    options = resolve_options(replace(options, priors=priors))
     check_combination(model, method, rank, data, options)
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
@@ -53,9 +52,11 @@ def hyperparameters(prior: Any, size: tuple[int, int]) -> Any:
 def sites_of(state: State, priors: Priors) -> dict[str, Array]:
     """Return the values of a state by site, moved slightly away from the boundary, where NUTS cannot start."""
     loadings, scale = separate_scale(state.loadings.value)
-    sites = {"components": move_inside(state.components.matrix), "loadings": move_inside(loadings)}
+    values = {"components": move_inside(state.components.matrix), "loadings": move_inside(loadings)}
+    sites: dict[str, Array] = {}
     for side, prior in vars(priors).items():
-        sites |= prior.sites_of_shared(side, sites[side])
+        site = prior.sites_of_value(values[side])
+        sites |= ({side: site} if site.size else {}) | prior.sites_of_shared(side, values[side])
     return sites if scale is None else {**sites, "scale": move_inside(scale[:, None])[:, 0]}
 
 
@@ -88,9 +89,9 @@ def state_of_parameters(parameters: dict[str, Array], problem: Problem) -> State
         if name in doubles:
             sides[name] = summary.at(prior, doubles[name])
             continue
-        family = prior.conditional_family
-        found = {each.name: doubles[_guide_name(prior, name, each.name)] for each in fields(family)}
-        q = family(**{each: value[:, None] if each in prior.by_row else value for each, value in found.items()})
+        none = np.ones((0, problem.counts.shape[1]))  # the guide has no parameters if all components are known
+        found = {each: doubles.get(_guide_name(prior, name, each), none) for each in prior.conditional_names}
+        q = prior.conditional_of({k: value[:, None] if k in prior.by_row else value for k, value in found.items()})
         sides[name] = summary.of(prior, q)
     return State(**sides)
 

@@ -58,7 +58,9 @@ def fit_nuts(job: Job) -> FitRecord:
             lambda done, total: job.report(f"nuts {job.model}", done, total, np.nan),
         )
     drawn = {name: values.astype(np.float64) for name, values in run.draws.items()}
-    loadings, components = attach_scale(drawn["loadings"], drawn.get("scale")), drawn["components"]
+    loadings = attach_scale(drawn["loadings"], drawn.get("scale"))
+    site = drawn.get("components", np.empty((*drawn["loadings"].shape[:2], 0, job.counts.shape[1])))
+    components = priors.components.value_of_sites(site)
     statistics = {
         "divergences": float(run.statistics["diverging"].sum()),
         "mean_steps": float(run.statistics["num_steps"].mean()),

@@ -228,7 +228,8 @@ def parameters_of(side: Side) -> tuple[Array, ...]:
 def side_of(prior: Distribution, summary: Any, like: Side, parameters: list[Array]) -> Side:
     """Return a side of the kind of `like` with other parameters; a mode on the simplex is normalised."""
     if like.conditional is not None:
-        return summary.of(prior, type(like.conditional)(*parameters))
+        named = dict(zip(like.conditional.parameters, parameters, strict=True))
+        return summary.of(prior, like.conditional.with_parameters(named))
     return summary.at(prior, prior.value_of(parameters))
 
 

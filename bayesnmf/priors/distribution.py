@@ -9,6 +9,7 @@ its conditionals are then of another family. Algorithms use a family only throug
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -148,6 +149,15 @@ class Distribution(Parameters, ABC):
         return type(self)
 
     @property
+    def conditional_names(self) -> tuple[str, ...]:
+        """Names of the parameters of a conditional."""
+        return tuple(field.name for field in fields(self.conditional_family))  # type: ignore[arg-type]
+
+    def conditional_of(self, parameters: dict[str, Any]) -> Distribution:
+        """Return a conditional with these parameters."""
+        return self.conditional_family.of_parameters(parameters, {})
+
+    @property
     def sides(self) -> tuple[str, ...]:
         """Sides on which the prior can stand."""
         return ("loadings", "components")
@@ -167,6 +177,14 @@ class Distribution(Parameters, ABC):
     def of_new_rows(self, fitted: Array, rng: np.random.Generator | None = None) -> Distribution:
         """Return the prior of new rows: what rows share is expected, or drawn by `rng`, given the fitted loadings."""
         return self
+
+    def sites_of_value(self, value: Array) -> Array:
+        """Return the value of the program's site, given the loadings or components."""
+        return value
+
+    def value_of_sites(self, sites: Array) -> Array:
+        """Return the loadings or components, given draws of the program's site: the inverse of `sites_of_value`."""
+        return sites
 
     def sites_of_shared(self, side: str, value: Array) -> dict[str, Array]:
         """Return values of the program's sites of shared parameters, given the entries of a side."""

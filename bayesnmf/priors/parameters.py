@@ -46,12 +46,17 @@ class Parameters:
 
     @classmethod
     def of_parameters(cls, parameters: dict[str, Any], settings: dict[str, Any]) -> Self:
-        """Return the distribution with these parameters and settings."""
+        """Return the distribution with these parameters and constants, and these settings."""
         return cls(**parameters, **settings)
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """Arrays that describe the distribution besides its parameters, by name."""
+        return {}
 
     def with_parameters(self, parameters: dict[str, Any]) -> Self:
         """Return the same distribution with other parameters."""
-        return self.of_parameters(parameters, self.settings)
+        return self.of_parameters({**parameters, **self.constants}, self.settings)
 
     def mapped(self, function: Callable[[Array], Array]) -> Self:
         """Return the distribution with a function applied to every parameter."""

@@ -181,7 +181,7 @@ def _encode_value(value: Any) -> xr.Dataset:
     kind = type(value).__name__
     if kind in FAMILIES or kind in RECORDS:
         if kind in FAMILIES:
-            return _encode_arrays(value.parameters).assign_attrs(kind=kind, **value.settings)
+            return _encode_arrays({**value.parameters, **value.constants}).assign_attrs(kind=kind, **value.settings)
         parts = value._asdict() if isinstance(value, ScaledProportions) else _fields(value)
         return _encode_arrays(parts).assign_attrs(kind=kind)
     if value is None or isinstance(value, str):

@@ -60,9 +60,9 @@ def _check_posterior_shape(side: Any, shape: tuple[int, int], name: str) -> None
     if isinstance(side, np.ndarray):
         _check_shape(side, (*side.shape[:2], *shape), name)
     for parameter, value in side.parameters.items() if isinstance(side, Distribution) else ():
-        given = np.shape(value)
-        if len(given) != 2 or any(length not in (1, full) for length, full in zip(given, shape, strict=True)):
-            raise ValueError(f"{name}.{parameter} must broadcast to {shape}: found shape {given}")
+        given, size = np.shape(value), side.sizes(shape)[parameter]
+        if len(given) != 2 or any(length not in (1, full) for length, full in zip(given, size, strict=True)):
+            raise ValueError(f"{name}.{parameter} must broadcast to {size}: found shape {given}")
 
 
 def _check_shape(array: Any, shape: tuple[int, ...] | None, name: str) -> None:

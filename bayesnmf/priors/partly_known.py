@@ -1,0 +1,344 @@
+"""Components of which some are known: fixed rows beside rows with a prior.
+
+Known rows are constants. They have no prior, no update and no uncertainty; the others have the prior, the conditionals
+and the mean fields of their own family, so that everything else is as without known rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.priors.distribution import Distribution
+
+if TYPE_CHECKING:
+    from bayesnmf.kernels.cpu.mean_field import Moments
+
+Array = NDArray[Any]
+KEPT = frozenset({"learned", "log_basis", "program"})
+
+
+def joined(known: Array, free: Array, at: Array) -> Array:
+    """Return all rows (K, m), known ones at their places, in the type of the others and in padded memory."""
+    from bayesnmf.kernels.cpu.vectors import padded
+
+    rank = len(at) + len(free)
+    out = padded((known.shape[1], rank), free.dtype).T
+    out[at] = known
+    out[others(at, rank)] = free
+    return out
+
+
+def others(at: Array, rank: int) -> Array:
+    """Return the places among `rank` rows that are not in `at`."""
+    return np.setdiff1d(np.arange(rank), at)
+
+
+@dataclass(frozen=True, eq=False)
+class PartlyKnown(Distribution):
+    """Prior or posterior of components of which some are known.
+
+    `bayesnmf.fit` makes it from `fixed_components` and the prior of the components.
+
+    Parameters
+    ----------
+    known : ndarray (r, m)
+        Known components.
+    free : Distribution
+        Prior or posterior of the other components, with parameters broadcastable to (K − r, m).
+    at : ndarray (r,)
+        Places of the known components among all K.
+    """
+
+    known: Array
+    free: Distribution
+    at: Array
+
+    # --- what it is ---------------------------------------------------------------------------------------
+
+    @property
+    def support(self) -> Any:  # type: ignore[override]
+        """Support of the other components, and of the known ones."""
+        return self.free.support
+
+    @property
+    def counted(self) -> str:  # type: ignore[override]
+        """Name of the parameter of the other components to which a conditional adds the total."""
+        return self.free.counted
+
+    @property
+    def optional(self) -> frozenset[str]:  # type: ignore[override]
+        """Optional parts that the family of the other components has, and that known rows allow."""
+        return self.free.optional & KEPT
+
+    @property
+    def with_unit(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Names of the parameters of the other components whose size depends on the unit of the counts."""
+        return self.free.with_unit
+
+    @property
+    def may_be_zero(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Names of the parameters of the other components that may be 0."""
+        return self.free.may_be_zero
+
+    @property
+    def learned_together(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Names of the parameters of the other components that are learned together."""
+        return self.free.learned_together
+
+    @property
+    def flat(self) -> bool:
+        """Whether the prior of the other components is the improper prior with density 1."""
+        return self.free.flat
+
+    @property
+    def proper(self) -> bool:
+        """Whether the density of the other components integrates to one."""
+        return self.free.proper
+
+    @property
+    def smallest_shape(self) -> float:
+        """Smallest shape or concentration of the other components."""
+        return self.free.smallest_shape
+
+    @property
+    def conditional_family(self) -> type[Distribution]:
+        """Itself: known rows stay known."""
+        return PartlyKnown
+
+    @property
+    def conditional_names(self) -> tuple[str, ...]:
+        """Names of the parameters of a conditional of the other components."""
+        return self.free.conditional_names
+
+    def conditional_of(self, parameters: dict[str, Any]) -> PartlyKnown:
+        """Return a conditional with these parameters of the other components."""
+        return self._with(self.free.conditional_of(parameters))
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Components only."""
+        return ("components",)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of the other components."""
+        return self.free.parameters
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The known components, and their places."""
+        return {"known": self.known, "at": self.at}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Family of the other components, and its settings."""
+        return {"free": type(self.free).__name__, **self.free.settings}
+
+    @classmethod
+    def of_parameters(cls, parameters: dict[str, Any], settings: dict[str, Any]) -> Self:
+        """Return the distribution with these parameters, constants and settings."""
+        given, about = dict(parameters), dict(settings)
+        families = {family.__name__: family for family in Distribution.__subclasses__()}
+        known, at, family = given.pop("known"), given.pop("at"), families[about.pop("free")]
+        return cls(known, family.of_parameters(given, about), at)
+
+    def sizes(self, size: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+        """Return the full size of every parameter, for all K components."""
+        return self.free.sizes((max(size[0] - len(self.known), 0), *size[1:]))
+
+    def reordered(self, order: Array, axis: int) -> PartlyKnown:
+        """Return the distribution with its components in the given order."""
+        places = np.argsort(order)[self.at]
+        free = others(self.at, len(order))
+        rank_of = np.argsort(np.argsort(order[others(places, len(order))]))
+        return PartlyKnown(self.known, self.free.reordered(rank_of, axis) if len(free) else self.free, places)
+
+    def on_side(self, side: str) -> PartlyKnown:
+        """Return the prior with the prior of the other components for this side."""
+        return PartlyKnown(self.known, self.free.on_side(side), self.at)
+
+    # --- parts of whole matrices ----------------------------------------------------------------------------
+
+    def _free(self, value: Any, rank: int) -> Any:
+        """Return the rows of the other components; a value shared by all components stays as it is."""
+        whole = np.ndim(value) >= 2 and np.shape(value)[-2] == rank
+        return np.asarray(value)[..., others(self.at, rank), :] if whole else value
+
+    def _all(self, free: Any) -> Array:
+        """Return all rows of a matrix of the other components."""
+        return joined(self.known, np.asarray(free), self.at)
+
+    def _none(self, value: Any) -> bool:
+        """Return whether all components are known, given a matrix with a row for each."""
+        return np.shape(value)[-2] == len(self.known)
+
+    def _with(self, free: Distribution) -> PartlyKnown:
+        return PartlyKnown(self.known, free, self.at)
+
+    @property
+    def _of_none(self) -> bool:
+        """Whether this is a posterior of which all components are known."""
+        return np.ndim(self.parameters[self.counted]) == 2 and len(self.parameters[self.counted]) == 0
+
+    # --- conditionals -----------------------------------------------------------------------------------------
+
+    def conditional(self, total: Array, exposure: Array, *, reuse: bool = False) -> PartlyKnown:
+        """Return the conditional of the other components given totals and exposures of all."""
+        rank = len(total)
+        if self._none(total):
+            empty = np.ones((0, total.shape[1]), total.dtype)
+            return self.conditional_of(dict.fromkeys(self.conditional_names, empty))
+        return self._with(self.free.conditional(self._free(total, rank), self._free(exposure, rank)))
+
+    def mode(self, total: Any, exposure: Any, previous: Any = None, *, reuse: bool = False) -> Array:
+        """Return the known components, and the mode of the others."""
+        if self._none(total):
+            return self._all(np.empty((0, total.shape[1]), total.dtype))
+        rank = len(total)
+        kept = None if previous is None else self._free(previous, rank)
+        return self._all(self.free.mode(self._free(total, rank), self._free(exposure, rank), kept))
+
+    def balance(self, value: Array, total: Array, exposure: Any, less: float = 1.0) -> tuple[Array, Array]:
+        """Return f and g for which value × f = total + g at a mode; it holds for known components."""
+        weight, added, rank = np.zeros(value.shape), -np.asarray(total, np.float64), len(value)
+        free = others(self.at, rank)
+        if len(free):
+            of_free = [self._free(each, rank) for each in (value, total, exposure)]
+            weight[free], added[free] = self.free.balance(of_free[0], of_free[1], of_free[2], less)
+        return weight, added
+
+    def averaged(self, q: Any) -> tuple[PartlyKnown, float]:
+        """Return the same with what the prior of the others says."""
+        if q._of_none:
+            return self, 0.0
+        plain, more = self.free.averaged(q.free)
+        return self._with(plain), more
+
+    def drawn(self, value: Array, rng: np.random.Generator) -> PartlyKnown:
+        """Return the prior with shared parameters of the other components drawn."""
+        return self if self._none(value) else self._with(self.free.drawn(self._free(value, len(value)), rng))
+
+    def learned(self, q: Any) -> PartlyKnown:
+        """Return the prior with learned parameters of the other components."""
+        return self if q._of_none else self._with(self.free.learned(q.free))
+
+    # --- the distribution of all components -------------------------------------------------------------------
+
+    def mean(self) -> Array:
+        """Return the known components, and the expectations of the others."""
+        return self._all(self.free.mean() if not self._of_none else self.parameters[self.counted])
+
+    def variance(self) -> Array:
+        """Return 0 for the known components, and the variances of the others."""
+        if self._of_none:
+            return np.zeros(self.known.shape)
+        return joined(np.zeros_like(self.known), self.free.variance(), self.at)
+
+    def expected_log(self) -> Array:
+        """Return the logarithms of the known components, and the expectations for the others."""
+        with np.errstate(divide="ignore"):
+            known = np.log(self.known)
+        return known if self._of_none else joined(known, self.free.expected_log(), self.at)
+
+    def quantiles(self, at: tuple[Array, Array], levels: Array) -> Array:
+        """Return quantiles of the chosen entries, (levels, …); known ones are their own quantiles."""
+        full = self.known if self._of_none else self.mean()
+        out = np.broadcast_to(full[at].astype(np.float64), (len(levels), *full[at].shape)).copy()
+        free = others(self.at, len(full))
+        open_rows = np.isin(at[0], free)
+        if open_rows.any():
+            rows, columns = (
+                np.broadcast_to(each, full[at].shape)[np.broadcast_to(open_rows, full[at].shape)] for each in at
+            )
+            found = self.free.quantiles((np.searchsorted(free, rows)[None], columns[None]), levels)
+            out[:, np.broadcast_to(open_rows, full[at].shape)] = found[:, 0]
+        return out
+
+    def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> Array:
+        """Return independent draws, (*draws, K, m), of which the known rows are all the same."""
+        known = np.broadcast_to(self.known, (*draws, *self.known.shape))
+        if self._of_none:
+            return known.copy()
+        return self._spread(self.free.draw(rng, draws, threads), known)
+
+    def draw_features(self, rng: np.random.Generator, draws: tuple[int, ...], features: Array) -> Array:
+        """Return independent draws of the components at the chosen features, (*draws, K, features)."""
+        known = np.broadcast_to(self.known[:, features], (*draws, len(self.known), len(features)))
+        return known.copy() if self._of_none else self._spread(self.free.draw_features(rng, draws, features), known)
+
+    def _spread(self, free: Array, known: Array) -> Array:
+        rank = free.shape[-2] + known.shape[-2]
+        if free.ndim == 2:
+            return joined(known, free, self.at)
+        out = np.empty((*free.shape[:-2], rank, free.shape[-1]), free.dtype)
+        out[..., self.at, :], out[..., others(self.at, rank), :] = known, free
+        return out
+
+    def log_density(self, value: Any) -> float:
+        """Return the log density of the other components."""
+        return 0.0 if self._none(value) else self.free.log_density(self._free(value, len(value)))
+
+    def log_jacobian(self, value: Any) -> float:
+        """Return the log Jacobian of the log basis of the other components."""
+        return 0.0 if self._none(value) else self.free.log_jacobian(self._free(value, len(value)))
+
+    def kl(self, prior: Any) -> float:
+        """Return KL(self ‖ prior) of the other components."""
+        return 0.0 if self._of_none else self.free.kl(prior.free)
+
+    def moments(self, prior: Any, component_axis: int, threads: int | None = None) -> Moments:
+        """Return Σ E[x] per component, exp(E log x − shift), the shift and the divergence of the other components."""
+        from bayesnmf.kernels.cpu.mean_field import Moments
+
+        with np.errstate(divide="ignore"):
+            log_known = np.log(self.known)
+        top = log_known.max(axis=0, keepdims=True)
+        if self._of_none:
+            shift = np.where(np.isfinite(top), top, 0.0)
+            geometric = joined(np.exp(log_known - shift), self.parameters[self.counted], self.at)
+            return Moments(self.known.sum(axis=1)[np.argsort(self.at)], geometric, shift, 0.0)
+        found = self.free.moments(None if prior is None else prior.free, component_axis, threads)
+        shift = np.maximum(found.shift, top)
+        geometric = joined(
+            np.exp(log_known - shift),
+            (found.geometric * np.exp(found.shift - shift)).astype(found.geometric.dtype),
+            self.at,
+        )
+        sums = np.empty(len(geometric))
+        sums[self.at], sums[others(self.at, len(geometric))] = self.known.sum(axis=1), found.sums
+        return Moments(sums, geometric, shift.astype(found.shift.dtype), found.divergence)
+
+    def value_of(self, parts: list[Array]) -> Array:
+        """Return the known components, and the value that the others make of their part."""
+        (whole,) = parts
+        if self._none(whole):
+            return self._all(np.empty((0, whole.shape[1]), whole.dtype))
+        return self._all(self.free.value_of([self._free(whole, len(whole))]))
+
+    # --- the NumPyro program ----------------------------------------------------------------------------------
+
+    def program_parameters(self, size: tuple[int, int]) -> dict[str, Array]:
+        """Return the hyperparameters of the other components, the known components, and the order of both."""
+        free = self.free.program_parameters((size[0] - len(self.known), size[1]))
+        order = np.argsort(np.concatenate([self.at, others(self.at, size[0])]))
+        return {**free, "known": np.asarray(self.known, np.float64), "order": order}
+
+    def sites_of_value(self, value: Array) -> Array:
+        """Return the rows of the other components: the program's site."""
+        return np.asarray(self._free(value, np.shape(value)[-2]))
+
+    def value_of_sites(self, sites: Array) -> Array:
+        """Return all components, (..., K, m), given the program's site."""
+        return self._spread(sites, np.broadcast_to(self.known, (*sites.shape[:-2], *self.known.shape)))
+
+    def sites_of_shared(self, side: str, value: Array) -> dict[str, Array]:
+        """Return values of the sites of shared parameters, given all components."""
+        return {} if self._none(value) else self.free.sites_of_shared(side, self._free(value, len(value)))
+
+    def guide_of_shared(self, side: str, q: Any) -> dict[str, Array]:
+        """Return the parameters of the guide for shared parameters."""
+        return {} if q._of_none else self.free.guide_of_shared(side, q.free)
