@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from bayesnmf.assessment.evidence import log_p_allocation as log_p_allocation
     from bayesnmf.assessment.leave_one_out import LeaveOneOut as LeaveOneOut
     from bayesnmf.assessment.leave_one_out import loo as loo
+    from bayesnmf.assessment.matching import Match as Match
+    from bayesnmf.assessment.matching import match as match
     from bayesnmf.assessment.predictive_checks import PredictiveChecks as PredictiveChecks
     from bayesnmf.assessment.predictive_checks import predictive_checks as predictive_checks
     from bayesnmf.assessment.selection import Selection as Selection
@@ -74,6 +76,7 @@ _HOMES = {
     "Gibbs": "options",
     "LeaveOneOut": "assessment.leave_one_out",
     "MAP": "options",
+    "Match": "assessment.matching",
     "MinibatchVI": "fitting.streaming",
     "NUTS": "options",
     "PredictiveChecks": "assessment.predictive_checks",
@@ -97,6 +100,7 @@ _HOMES = {
     "log_evidence": "assessment.evidence",
     "log_p_allocation": "assessment.evidence",
     "loo": "assessment.leave_one_out",
+    "match": "assessment.matching",
     "posterior_agreement": "assessment.agreement",
     "predictive_checks": "assessment.predictive_checks",
     "read_counts": "data.reading",

@@ -102,6 +102,14 @@ def check_fraction(value: Any, name: str) -> float:
     return number
 
 
+def check_share(value: Any, name: str) -> float:
+    """Return a number from 0 to 1."""
+    number = check_nonnegative(value, name)
+    if number > 1:
+        raise ValueError(f"{name} must be at most 1: found {shown(value)}")
+    return number
+
+
 def check_nonnegative(value: Any, name: str) -> float:
     """Return a finite number of at least 0."""
     if isinstance(value, (bool, np.bool)) or not isinstance(value, Real):

@@ -15,6 +15,8 @@ import pytest
 from bayesnmf import Dirichlet, Gamma, HierarchicalGamma, Priors, ScaledDirichlet
 from bayesnmf.inference.sides import Draw, State
 from bayesnmf.priors import ScaledProportions
+from bayesnmf.priors.partly_known import PartlyKnown
+from bayesnmf.priors.values import joined
 
 SIZE, RANK = (9, 7), 3
 
@@ -79,6 +81,20 @@ def _asymmetric_hierarchical(n: int, m: int, K: int) -> Priors:
     return Priors(loadings, HierarchicalGamma(spread(1.0, 2.0, m), Gamma(spread(3.0, 4.0, K, 1), 1.5), "component"))
 
 
+def _known(m: int, at: list[int]) -> PartlyKnown:
+    known = np.eye(len(at), m) + spread(0.1, 1.0, len(at), m)
+    return PartlyKnown(known / known.sum(axis=1, keepdims=True), Dirichlet(1.2), np.array(at))
+
+
+def _partly_known(n: int, m: int, K: int) -> Priors:
+    return Priors(Gamma(1.3, 0.2), _known(m, [0]))
+
+
+def _partly_known_gammas(n: int, m: int, K: int) -> Priors:
+    known = replace(_known(m, [K - 1]), free=HierarchicalGamma(1.2, Gamma(3.0, 0.5), "feature"))
+    return Priors(HierarchicalGamma(1.3, Gamma(3.5, 2.5), "row"), known)
+
+
 MODELS_AND_PRIORS = [
     Entry("poisson", "poisson", lambda n, m, K: Priors(Gamma(1.0, 0.0), Dirichlet(1.0))),
     Entry("poisson-gammas", "poisson", lambda n, m, K: Priors(Gamma(1.2, 0.3), Gamma(1.5, 2.0))),
@@ -109,6 +125,8 @@ MODELS_AND_PRIORS = [
         "gamma_poisson",
         lambda n, m, K: Priors(HierarchicalGamma(0.4, Gamma(2.5, 0.3), "component"), Dirichlet(0.3)),
     ),
+    Entry("partly_known", "gamma_poisson", _partly_known),
+    Entry("partly_known-gammas", "poisson", _partly_known_gammas),
     Entry(
         "one_rate",
         "gamma_poisson",
@@ -133,7 +151,7 @@ def having(*parts: str) -> list[Entry]:
 
 every_entry = over(MODELS_AND_PRIORS)
 proper_entries = over([entry for entry in MODELS_AND_PRIORS if entry.proper])
-simplex_entries = over([entry for entry in MODELS_AND_PRIORS if entry.priors().components.support == "simplex"])
+simplex_entries = over([entry for entry in MODELS_AND_PRIORS if isinstance(entry.priors().components, Dirichlet)])
 
 
 def nasty_counts(seed: int = 0, size: tuple[int, int] = SIZE) -> np.ndarray:
@@ -162,6 +180,9 @@ def interior_value(prior: Any, size: tuple[int, int], rng: np.random.Generator) 
     """Random values of one side away from the boundary, not drawn from the prior, so that flat ones have them too."""
     if isinstance(prior, ScaledDirichlet):
         return ScaledProportions(rng.dirichlet(np.full(size[1], 2.0), size[0]), rng.gamma(3.0, 2.0, (size[0], 1)))
+    if isinstance(prior, PartlyKnown):
+        free = interior_value(prior.free, (size[0] - len(prior.known), size[1]), rng)
+        return joined(prior.known, free, prior.at)
     if isinstance(prior, Dirichlet):
         return rng.dirichlet(np.full(size[1], 2.0), size[0])
     return rng.gamma(2.0, 1.0, size)

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import as_numbers, check_count, check_size, shown
+from bayesnmf.data.checks import check_same_features
+from bayesnmf.fitting.known import in_order_of
 from bayesnmf.options import methods_with
+from bayesnmf.results.record import FitRecord
 
 LARGEST_DRAWS = 2**30  # bytes
 
@@ -77,3 +80,20 @@ def check_draws_of_bound(draws: Any) -> int:
     number = check_count(draws, "draws", minimum=2)
     check_size(8 * number, LARGEST_DRAWS, "the log-likelihoods of all draws", "ask for fewer draws")
     return number
+
+
+def check_catalogue(reference: Any, fit: FitRecord) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels and values (r, m) of reference components, with the features in the order of the fit."""
+    if isinstance(reference, FitRecord):
+        check_same_features(fit.feature_names, reference.feature_names)
+        return np.arange(reference.rank), reference.components
+    values = in_order_of(fit.counts, reference, "reference")
+    labels = np.asarray(reference.index) if hasattr(reference, "columns") else None
+    array = np.array(as_numbers(values, "reference", "an array, a frame (components, features) or a fit"), np.float64)
+    if array.ndim != 2 or array.shape[1] != len(fit.feature_names) or not len(array):
+        raise ValueError(
+            f"reference must have shape (r, {len(fit.feature_names)}), one row for each component: found {array.shape}"
+        )
+    if not np.all(np.isfinite(array)) or np.any(array < 0):
+        raise ValueError("reference must be nonnegative and finite; clip it at 0")
+    return np.arange(len(array)) if labels is None else labels, array

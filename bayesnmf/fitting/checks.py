@@ -204,25 +204,27 @@ def check_start_distribution(value: Any, prior: Any, name: str, size: tuple[int,
         raise ValueError(f"start.{name} must broadcast to {size}") from error
 
 
-def check_known_features(given: Any, names: np.ndarray) -> None:
+def check_known_features(given: Any, names: np.ndarray, argument: str) -> None:
     """Refuse known components whose features are not those of the counts, in any order."""
     columns = list(given)
     repeated = len(columns) != len(set(columns))
     missing = [name for name in names if name not in set(columns)]
     extra = [name for name in columns if name not in set(names)]
     if missing or extra or repeated:
-        found = [f"without {missing[0]!r} and {len(missing) - 1} more"] * bool(missing)
-        found += [f"with {extra[0]!r} and {len(extra) - 1} more, which the counts lack"] * bool(extra)
-        found += ["with repeated names"] * repeated
+        found = [f"without {missing[0]!r} and {len(missing) - 1} more"] if missing else []
+        found += [f"with {extra[0]!r} and {len(extra) - 1} more, which the counts lack"] if extra else []
+        found += ["with repeated names"] if repeated else []
         raise ValueError(
-            f"fixed_components must have the {len(names)} features of the counts as columns, in any order: found "
+            f"{argument} must have the {len(names)} features of the counts as columns, in any order: found "
             f"{len(columns)} columns, {', '.join(found)}; select and rename the columns, or give an array"
         )
 
 
 def check_known_components(given: Any, m: int, prior: Any) -> np.ndarray:
     """Return known components as an array (r, m); refuse values that no component of this prior could have."""
-    array = np.array(as_numbers(given, "fixed_components", "an array or a frame, (components, features)"), np.float64)
+    array = np.array(
+        as_numbers(given, "fixed_components", "an array or a frame, (components, features)"), np.float64, order="C"
+    )
     if array.ndim != 2 or array.shape[1] != m or not len(array):
         raise ValueError(f"fixed_components must have shape (r, {m}), one row for each component: found {array.shape}")
     if not np.all(np.isfinite(array)) or np.any(array < 0):
@@ -255,6 +257,6 @@ def check_room_for_known(known: np.ndarray, counts: Any, rank: int, prior: Any) 
         row, feature = (cells.coords[axis][found[0]] for axis in (0, 1))
         raise ValueError(
             f"fixed_components must have a positive entry wherever there are counts, as rank={rank} leaves no other "
-            f"component: row {counts.row_names[row]!r} has {cells.data[found[0]]:g} of feature "
-            f"{counts.feature_names[feature]!r}, where all are 0; add a small number, or raise rank"
+            f"component: row {counts.row_names.tolist()[row]!r} has {cells.data[found[0]]:g} of feature "
+            f"{counts.feature_names.tolist()[feature]!r}, where all are 0; add a small number, or raise rank"
         )

@@ -33,12 +33,12 @@ def with_known_components(priors: Priors, given: Any, counts: Counts, rank: int)
     return replace_sides(priors, components=PartlyKnown(known, free, np.arange(len(known))))
 
 
-def in_order_of(counts: Counts, given: Any) -> Any:
+def in_order_of(counts: Counts, given: Any, argument: str = "fixed_components") -> Any:
     """Return the values of given components with the features in the order of the counts."""
     if not hasattr(given, "columns"):
         return given
     names = counts.feature_names
     if np.array_equal(names, np.arange(len(names))):
         return given.to_numpy()
-    check_known_features(given.columns, names)
+    check_known_features(given.columns, names, argument)
     return given[list(names)].to_numpy()

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.priors.distribution import Distribution
+from bayesnmf.priors.values import joined, others
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
@@ -21,20 +22,8 @@ Array = NDArray[Any]
 KEPT = frozenset({"learned", "log_basis", "program"})
 
 
-def joined(known: Array, free: Array, at: Array) -> Array:
-    """Return all rows (K, m), known ones at their places, in the type of the others and in padded memory."""
-    from bayesnmf.kernels.cpu.vectors import padded
-
-    rank = len(at) + len(free)
-    out = padded((known.shape[1], rank), free.dtype).T
-    out[at] = known
-    out[others(at, rank)] = free
-    return out
-
-
-def others(at: Array, rank: int) -> Array:
-    """Return the places among `rank` rows that are not in `at`."""
-    return np.setdiff1d(np.arange(rank), at)
+def _of_free(name: str) -> property:
+    return property(lambda self: getattr(self.free, name), doc=f"The `{name}` of the other components.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,17 +46,18 @@ class PartlyKnown(Distribution):
     free: Distribution
     at: Array
 
-    # --- what it is ---------------------------------------------------------------------------------------
+    # --- what it is: as the other components, except where known rows matter ----------------------------------
 
-    @property
-    def support(self) -> Any:  # type: ignore[override]
-        """Support of the other components, and of the known ones."""
-        return self.free.support
-
-    @property
-    def counted(self) -> str:  # type: ignore[override]
-        """Name of the parameter of the other components to which a conditional adds the total."""
-        return self.free.counted
+    support = _of_free("support")
+    counted = _of_free("counted")
+    with_unit = _of_free("with_unit")
+    may_be_zero = _of_free("may_be_zero")
+    learned_together = _of_free("learned_together")
+    flat = _of_free("flat")
+    proper = _of_free("proper")
+    smallest_shape = _of_free("smallest_shape")
+    parameters = _of_free("parameters")
+    conditional_names = _of_free("conditional_names")
 
     @property
     def optional(self) -> frozenset[str]:  # type: ignore[override]
@@ -75,44 +65,9 @@ class PartlyKnown(Distribution):
         return self.free.optional & KEPT
 
     @property
-    def with_unit(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Names of the parameters of the other components whose size depends on the unit of the counts."""
-        return self.free.with_unit
-
-    @property
-    def may_be_zero(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Names of the parameters of the other components that may be 0."""
-        return self.free.may_be_zero
-
-    @property
-    def learned_together(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Names of the parameters of the other components that are learned together."""
-        return self.free.learned_together
-
-    @property
-    def flat(self) -> bool:
-        """Whether the prior of the other components is the improper prior with density 1."""
-        return self.free.flat
-
-    @property
-    def proper(self) -> bool:
-        """Whether the density of the other components integrates to one."""
-        return self.free.proper
-
-    @property
-    def smallest_shape(self) -> float:
-        """Smallest shape or concentration of the other components."""
-        return self.free.smallest_shape
-
-    @property
     def conditional_family(self) -> type[Distribution]:
         """Itself: known rows stay known."""
         return PartlyKnown
-
-    @property
-    def conditional_names(self) -> tuple[str, ...]:
-        """Names of the parameters of a conditional of the other components."""
-        return self.free.conditional_names
 
     def conditional_of(self, parameters: dict[str, Any]) -> PartlyKnown:
         """Return a conditional with these parameters of the other components."""
@@ -122,11 +77,6 @@ class PartlyKnown(Distribution):
     def sides(self) -> tuple[str, ...]:
         """Components only."""
         return ("components",)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Parameters of the other components."""
-        return self.free.parameters
 
     @property
     def constants(self) -> dict[str, Any]:

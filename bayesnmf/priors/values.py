@@ -54,3 +54,19 @@ def as_scaled_proportions(loadings: Array) -> ScaledProportions:
     scale = loadings.sum(axis=-1, keepdims=True)
     even = np.full_like(loadings, 1 / loadings.shape[-1])
     return ScaledProportions(np.divide(loadings, scale, out=even, where=scale > 0), scale)
+
+
+def joined(some: Array, free: Array, at: Array) -> Array:
+    """Return a matrix with some rows at given places and the others in order, in the type of the others and padded."""
+    from bayesnmf.kernels.cpu.vectors import padded
+
+    rank = len(at) + len(free)
+    out = padded((some.shape[1], rank), free.dtype).T
+    out[at] = some
+    out[others(at, rank)] = free
+    return out
+
+
+def others(at: Array, rank: int) -> Array:
+    """Return the places among `rank` rows that are not in `at`."""
+    return np.setdiff1d(np.arange(rank), at)

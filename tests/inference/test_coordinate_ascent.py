@@ -20,6 +20,7 @@ from scipy.special import gammaln, logsumexp
 
 import bayesnmf
 from bayesnmf import ConvergenceWarning, Dirichlet, Gamma, HierarchicalGamma, Priors, ScaledDirichlet, Start
+from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.results.cautions import cautions_of
 
 FLAT = Gamma(1.0, 0.0)
@@ -326,6 +327,8 @@ def dense_log_joint(entry, counts, loadings, scale, components):
 
 
 def dense_log_prior(prior, value, scale):
+    if isinstance(prior, PartlyKnown):
+        return dense_log_prior(prior.free, np.delete(value, prior.at, axis=0), scale)
     if isinstance(prior, Gamma):
         flat = prior.flat
         return 0.0 if flat else stats.gamma.logpdf(value, prior.shape, scale=1 / np.asarray(prior.rate)).sum()
@@ -368,6 +371,7 @@ def test_map_is_a_maximum(entry, schedule):
     step = 1e-4
     for _ in range(30):
         directions = [step * rng.normal(size=factor.shape) for factor in (fit.loadings, fit.components)]
+        directions[1][getattr(fit.priors.components, "at", [])] = 0  # known rows stay
         about = None if fit.scale is None else step * rng.normal(size=fit.scale.shape)
 
         def at(sign, directions=directions, about=about):

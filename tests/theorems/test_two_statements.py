@@ -60,7 +60,7 @@ def _double():
 def sites(state, priors):
     """The values of a state by site of the program, with shared rates at their means."""
     value = state.loadings.value
-    named = {"components": state.components.value}
+    named = {"components": priors.components.sites_of_value(state.components.value)}
     for side in ("loadings", "components"):
         named |= getattr(priors, side).sites_of_shared(side, getattr(state, side).matrix)
     if isinstance(value, ScaledProportions):
@@ -72,7 +72,9 @@ def shared_density(state, priors):
     """Log density of the shared rates at those sites, given the entries: ours has them integrated out."""
     total = 0.0
     for side in ("loadings", "components"):
-        prior, entries = getattr(priors, side), getattr(state, side).matrix
+        prior = getattr(priors, side)
+        entries = prior.sites_of_value(getattr(state, side).matrix)
+        prior = getattr(prior, "free", prior)
         if isinstance(prior, HierarchicalGamma):
             axes = {"row": (1,), "feature": (0,), "all": (0, 1)}.get(prior.over) or (
                 (0,) if side == "loadings" else (1,)

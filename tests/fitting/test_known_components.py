@@ -1,0 +1,189 @@
+"""Known components: they stay as they are, the others and the loadings are fitted beside them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from registry import nasty_counts, plain_counts
+from scipy.optimize import minimize
+
+import bayesnmf
+from bayesnmf import BLD, MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet
+
+N, M, K = 40, 12, 4
+TRUTH = bayesnmf.simulate("gamma_poisson", (N, M), K, priors=Priors(Gamma(1.0, 0.02), Dirichlet(0.3)), seed=1)
+KNOWN = TRUTH.components
+FRAME = pd.DataFrame(TRUTH.counts.matrix.toarray(), columns=[f"g{j}" for j in range(M)])
+FEW = {"chains": 2, "draws": 40, "warmup": 40}
+OPTIONS = {"map": MAP(), "vi": VI(), "gibbs": Gibbs(**FEW), "nuts": NUTS(**FEW), "svi": SVI(max_iter=50)}
+MODELS = ["poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"]
+quiet = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")
+
+
+def fit(known, model="gamma_poisson", method="vi", rank=K, counts=TRUTH.counts, options=None):
+    options = options or OPTIONS[method]
+    return bayesnmf.fit(counts, model, rank, method, seed=0, options=options, fixed_components=known)
+
+
+# --- what is known stays, and the rest is fitted ----------------------------------------------------
+
+
+@quiet
+@pytest.mark.parametrize("rows", [2, K], ids=["some", "all"])
+@pytest.mark.parametrize("method", OPTIONS)
+@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_gamma"])
+def test_known_components_stay_in_every_method(model, method, rows, tmp_path):
+    fitted = fit(KNOWN[:rows], model, method)
+    np.testing.assert_allclose(fitted.components[:rows], KNOWN[:rows], rtol=1e-12)
+    np.testing.assert_allclose(fitted.components.sum(axis=1), 1)
+    if method != "map":
+        drawn = fitted.sample_posterior(30, chains=1, seed=0).components
+        np.testing.assert_allclose(drawn[..., :rows, :], np.broadcast_to(KNOWN[:rows], (1, 30, rows, M)), rtol=1e-12)
+        assert rows == K or drawn[..., rows:, :].std(axis=1).max() > 1e-4
+    fitted.save(tmp_path / "fit.nc")
+    again = bayesnmf.load(tmp_path / "fit.nc")
+    np.testing.assert_array_equal(again.components, fitted.components)
+    np.testing.assert_array_equal(again.priors.components.known, fitted.priors.components.known)
+    np.testing.assert_array_equal(again.transform(TRUTH.counts), fitted.transform(TRUTH.counts))
+
+
+@pytest.mark.parametrize("method", ["map", "vi"])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("counts", [plain_counts(), nasty_counts()], ids=["plain", "nasty"])
+def test_the_objective_never_falls(model, method, counts):
+    known = (np.eye(2, 7) + 0.1) / 1.7
+    options = {"map": MAP, "vi": VI}[method](max_iter=60, tol=0, start="random", extrapolate=False)
+    fitted = fit(known, model, method, 3, counts, options)
+    assert np.all(np.diff(fitted.trace) >= -1e-9 * np.abs(fitted.trace[1:]))
+    np.testing.assert_allclose(fitted.components[:2], known)
+
+
+def test_loadings_given_all_components_maximise_the_log_joint():
+    """The problem is concave, with one optimum: SciPy finds the same for two rows."""
+    fitted = fit(KNOWN, "gamma_poisson", "map", options=MAP(tol=1e-12, priors=Priors(Gamma(1.5, 0.03))))
+    counts = TRUTH.counts.matrix.toarray()
+    for row in (0, 7):
+
+        def loss(log_loadings, row=row):
+            loadings = np.exp(log_loadings)
+            means = loadings @ KNOWN
+            return means.sum() - counts[row] @ np.log(means) - (0.5 * log_loadings - 0.03 * loadings).sum()
+
+        best = minimize(loss, np.zeros(K), options={"gtol": 1e-9})
+        np.testing.assert_allclose(fitted.loadings[row], np.exp(best.x), rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["map", "vi"])
+@pytest.mark.parametrize("model", MODELS)
+def test_transform_is_a_fit_with_all_components_known(model, method):
+    """Of new rows, without a prior that the counts set: `transform` of a fit with the same components."""
+    priors = {
+        "poisson": Priors(Gamma(1.0, 0.0)),
+        "gamma_poisson": Priors(Gamma(1.2, 0.05)),
+        "dirichlet_poisson": Priors(Dirichlet(1.3)),
+        "dirichlet_gamma": Priors(ScaledDirichlet(1.3, 2.0, 0.01)),
+    }[model]
+    options = {"map": MAP, "vi": VI}[method](priors=priors, tol=1e-12)
+    old = fit(KNOWN, model, method, options=options, counts=TRUTH.counts.matrix[:25])
+    new = fit(KNOWN, model, method, options=options, counts=TRUTH.counts.matrix[25:])
+    np.testing.assert_allclose(old.transform(TRUTH.counts.matrix[25:]), new.loadings, rtol=2e-3, atol=1e-3)
+
+
+def test_known_components_are_found_among_the_others():
+    """Two known of four: the two free ones become the two that are left out, and the loadings are the true ones."""
+    fitted = fit(KNOWN[:2])
+    found = bayesnmf.match(fitted, KNOWN)
+    assert found.table["cosine"].min() > 0.9
+    assert sorted(found.table["reference"]) == [0, 1, 2, 3]
+    np.testing.assert_array_equal(found.table["reference"][:2], [0, 1])
+
+
+@pytest.mark.long
+@quiet
+def test_intervals_of_loadings_hold_the_truth():
+    """All components known: 90 % intervals of Gibbs hold 87 to 93 % of 1,200 true loadings, of VI fewer."""
+    truth = Priors(Gamma(1.0, 0.02), Dirichlet(0.3))
+    held = {"gibbs": [], "vi": []}
+    for seed in range(10):
+        drawn = bayesnmf.simulate("gamma_poisson", (40, M), 3, priors=truth, seed=seed)
+        for method, options in (("gibbs", Gibbs(priors=truth, draws=400, warmup=200)), ("vi", VI(priors=truth))):
+            fitted = fit(drawn.components, "gamma_poisson", method, 3, drawn.counts, options)
+            draws = fitted.sample_posterior(400, chains=1, seed=0).loadings[0]
+            low, high = np.quantile(draws, [0.05, 0.95], axis=0)
+            held[method].append(np.mean((low <= drawn.loadings) & (drawn.loadings <= high)))
+    assert 0.87 < np.mean(held["gibbs"]) < 0.93
+    assert np.mean(held["vi"]) < 0.9
+
+
+# --- names ------------------------------------------------------------------------------------------
+
+
+def test_features_are_matched_by_name():
+    named = pd.DataFrame(KNOWN, columns=FRAME.columns, index=list("abcd"))
+    shuffled = named[list(np.random.default_rng(0).permutation(FRAME.columns))]
+    plain, matched = fit(KNOWN[:3], counts=FRAME), fit(shuffled.iloc[:3], counts=FRAME)
+    np.testing.assert_array_equal(plain.components, matched.components)
+    found = bayesnmf.match(matched, shuffled)
+    assert found.table["reference"].tolist()[:3] == ["a", "b", "c"]
+    np.testing.assert_allclose(found.table["cosine"][:3], 1)
+
+
+def test_a_match_says_what_is_left_on_both_sides():
+    fitted = fit(KNOWN)
+    found = bayesnmf.match(fitted, KNOWN[[2, 0]], least=0.99)
+    assert found.table["component"].tolist() == [0, 2]
+    assert found.table["reference"].tolist() == [1, 0]
+    assert found.unmatched.tolist() == [1, 3]
+    assert len(found.leftover) == 0
+    assert "components without a match: 1, 3" in str(found)
+    more = bayesnmf.match(fitted, pd.DataFrame(np.vstack([KNOWN, np.eye(1, M)])))
+    assert more.leftover.tolist() == [4]
+    assert bayesnmf.match(fitted, fitted).table["cosine"].min() == pytest.approx(1)
+
+
+# --- what is refused --------------------------------------------------------------------------------
+
+
+BAD = {
+    "too many": (KNOWN, {"rank": 3}, "rank must be at least the number of fixed_components, 4: found 3"),
+    "sums": (2 * KNOWN, {}, "fixed_components must have rows that sum to 1: row 0 sums to 2"),
+    "negative": (-KNOWN, {}, "fixed_components must be nonnegative"),
+    "not finite": (KNOWN * np.nan, {}, "fixed_components must be nonnegative and finite"),
+    "shape": (KNOWN[:, :5], {}, rf"fixed_components must have shape \(r, {M}\)"),
+    "words": ("SBS1", {}, "fixed_components must be an array or a frame"),
+    "empty row": (np.vstack([KNOWN[:1], np.zeros((1, M))]), {}, "positive entry in every row: row 1 has none"),
+    "impossible": (
+        np.full((1, M), 1 / (M - 1)) * (np.arange(M) > 0),
+        {"rank": 1},
+        r"positive entry wherever there are counts.*row \d+ has \d+ of feature 0",
+    ),
+    "parameter": (
+        KNOWN[:2],
+        {"options": VI(priors=Priors(components="parameter"))},
+        "'parameter' needs all components in fixed_components: found 2 of 4",
+    ),
+    "collapsed": (KNOWN, {"method": "gibbs", "options": Gibbs(collapsed=True)}, "collapsed Gibbs needs allocations"),
+    "bld": (KNOWN, {"method": "bld", "model": "dirichlet_gamma", "options": BLD()}, "method='bld' needs allocations"),
+    "scd": (KNOWN, {"method": "map", "options": MAP(algorithm="scd")}, "algorithm='scd' needs modes"),
+    "minibatch": (KNOWN, {"options": VI(algorithm="minibatch")}, "algorithm='minibatch' needs sums"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_is_refused(name):
+    known, settings, message = BAD[name]
+    with pytest.raises((TypeError, ValueError), match=message):
+        fit(known, **settings)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([f"g{j}" for j in range(1, M + 1)], "without 'g0' and 0 more, with 'g12' and 0 more, which the counts lack"),
+        (["g0"] * 2 + [f"g{j}" for j in range(2, M)], "without 'g1' and 0 more, with repeated names"),
+    ],
+)
+def test_features_must_be_those_of_the_counts(columns, message):
+    with pytest.raises(ValueError, match=f"^fixed_components must have the 12 features.*{message}"):
+        fit(pd.DataFrame(KNOWN, columns=columns), counts=FRAME)
+    with pytest.raises(ValueError, match=r"^reference must have the 12 features"):
+        bayesnmf.match(fit(None, counts=FRAME), pd.DataFrame(KNOWN, columns=columns))
