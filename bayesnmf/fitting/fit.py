@@ -16,7 +16,6 @@ from bayesnmf.checks import check_choice, check_count, check_rank, check_seed
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting import projection
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
-from bayesnmf.fitting.known import with_known_components
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, ConvergenceWarning
@@ -198,10 +197,8 @@ def fit(
     options : MAP, VI, Gibbs, NUTS, SVI or BLD, optional
         Settings of the method: priors, start, schedule, stopping rule. ``fit.options`` contains them with defaults.
     fixed_components : array or DataFrame (r, m), optional
-        Known components, which stay as they are: the first r of the K components of the fit. The other components, if
-        r is below `rank`, are estimated beside them. Features of a frame are matched by name with those of the counts.
-        Rows must sum to 1 where components are on the simplex. Not for bld, collapsed Gibbs, coordinate descent,
-        gradient steps and minibatches.
+        Known components, which stay as they are: the first r of all K. Features of a frame are matched by name; rows
+        sum to 1 where components are on the simplex. Not for bld, collapsed Gibbs, "scd", "gradient" and "minibatch".
     progress : bool or callable
         True shows a progress bar; a callable is called with (label, done, total, objective).
 
@@ -229,9 +226,7 @@ def fit(
     options = METHODS[method].options() if options is None else options
     check_options(options, method, METHODS[method].options)
     data = as_counts(counts, dtype=getattr(options, "dtype", "float64"))
-    priors = resolve_priors(model, data, rank, options.priors)
-    if fixed_components is not None:
-        priors = with_known_components(priors, fixed_components, data, rank)
+    priors = resolve_priors(model, data, rank, options.priors, fixed_components)
     options = resolve_options(replace(options, priors=priors))
     check_combination(model, method, rank, data, options)
     if seed is None:

@@ -21,6 +21,7 @@ from bayesnmf.fitting.checks import (
     check_served,
 )
 from bayesnmf.fitting.keeping import size_kept
+from bayesnmf.fitting.known import with_known_components
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS
@@ -33,11 +34,12 @@ Array = NDArray[Any]
 LARGEST_FACTORS, LARGEST_DRAWS, LARGEST_TOKENS = 4 * 2**30, 4 * 2**30, 4 * 2**30
 
 
-def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors) -> Priors:
-    """Return the priors with the model's defaults in place of None."""
+def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors, known: Any = None) -> Priors:
+    """Return the priors with the model's defaults in place of None, and with known components if there are any."""
     check_instance(priors, Priors, "priors")
     n, m = counts.shape
-    return with_defaults(priors, model, max(counts.total, 1.0) / n, rank, m)
+    filled = with_defaults(priors, model, max(counts.total, 1.0) / n, rank, m)
+    return filled if known is None else with_known_components(filled, known, counts, rank)
 
 
 def check_combination(model: str, method: str, rank: int, counts: Counts, options: Any) -> None:
