@@ -1,13 +1,13 @@
-"""The four models, each declared by hand as a NumPyro program.
+"""The models, each declared by hand as a NumPyro program.
 
-`poisson`, `gamma_poisson`, `dirichlet_poisson` and `dirichlet_gamma` each offer
+`poisson`, `gamma_poisson`, `dirichlet_poisson`, `dirichlet_gamma` and `hierarchical_poisson` each offer
 
 - ``program``: the model, with the allocations summed out;
 - ``guide``: the mean field in the closed-form family, with free parameters;
 - ``augmented`` and ``augmented_guide``: the same with explicit allocations;
 - ``augmented_bound``: the same with the allocations integrated over their optimal distribution.
 
-Notation and citation keys of all four:
+Notation and citation keys of all:
 
 - X counts (n, m), θ loadings (n, K), β components (K, m), S allocations (n, m, K); Gamma(shape, rate);
 - [GP] Geiger & Park, *On the Connection Between NMF and LDA*;

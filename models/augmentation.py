@@ -1,4 +1,4 @@
-"""Programs with explicit allocations, and the guides of all four models.
+"""Programs with explicit allocations, and the guides of all models.
 
 Let S_ijk ~ Poisson(θ_ik β_kj) and X_ij = Σ_k S_ijk. Then X is Poisson with rate θβ, and given X the allocations are
 S_ij ~ Multinomial(X_ij, φ_ij) with φ_ijk ∝ θ_ik β_kj  ([P] 16–17, [GP] D.1, [K] 5). For a mean field over θ, β and S

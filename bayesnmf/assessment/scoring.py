@@ -4,7 +4,7 @@ There are two kinds. *Thinned*: every count is kept for training with probabilit
 λ(1 − p)/p. *Withheld*: whole samples are set aside; `transform` is given half of their counts, and predicts the others.
 
 Scores are conditional on the held-out row totals: the prediction is then multinomial with probabilities
-λ_ij / Σ_j λ_ij. The factor (1 − p)/p and the scale of a row cancel, so all four models are comparable.
+λ_ij / Σ_j λ_ij. The factor (1 − p)/p and the scale of a row cancel, so all models are comparable.
 """
 
 from __future__ import annotations

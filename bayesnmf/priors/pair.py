@@ -30,9 +30,9 @@ class Priors:
 
     Attributes
     ----------
-    loadings : Gamma, Dirichlet, ScaledDirichlet or None
+    loadings : Gamma, HierarchicalGamma, Dirichlet, ScaledDirichlet or None
         Prior of the loadings, with parameters broadcastable to (n, K).
-    components : Gamma, Dirichlet, "parameter" or None
+    components : Gamma, HierarchicalGamma, Dirichlet, "parameter" or None
         Prior of the components, with parameters broadcastable to (K, m). "parameter" means no prior: the components
         are estimated, with rows on the simplex, by variational EM under vi and svi, by maximum likelihood under map.
 

@@ -1,20 +1,21 @@
-"""The four models as pairs of priors, and the default priors of each.
+"""The models as pairs of priors, and the default priors of each.
 
-===================  =================================  ============================
-model                loadings                           components
-===================  =================================  ============================
-poisson              Gamma(1, 0): flat                  Dirichlet(1)
-gamma_poisson        Gamma(1, K / mean row total)       Dirichlet(1)
-dirichlet_poisson    Dirichlet(1)                       Dirichlet(1)
-dirichlet_gamma      Dirichlet(1), scale                Dirichlet(1)
-                     Gamma(1, 1 / mean row total)
-hierarchical_poisson HierarchicalGamma(0.3, …, "row")   HierarchicalGamma(0.3,
-                                                        Gamma(0.3, 0.3), "feature")
-===================  =================================  ============================
+====================  =======================================  =======================================
+model                 loadings                                 components
+====================  =======================================  =======================================
+poisson               Gamma(1, 0): flat                        Dirichlet(1)
+gamma_poisson         Gamma(1, K / mean row total)             Dirichlet(1)
+dirichlet_poisson     Dirichlet(1)                             Dirichlet(1)
+dirichlet_gamma       Dirichlet(1), scale                      Dirichlet(1)
+                      Gamma(1, 1 / mean row total)
+hierarchical_poisson  HierarchicalGamma(0.3, Gamma(0.3, mean   HierarchicalGamma(0.3, Gamma(0.3, 0.3),
+                      row total / (0.3 K m)), "row")           "feature")
+====================  =======================================  =======================================
 
 With these rates, the prior mean of a sample's total is the mean row total of the counts; if the components have a Gamma
 prior, the rate of the loadings is multiplied by the prior mean of a component's sum. All default shapes and
-concentrations are at least 1, so that the MAP exists in the natural basis; choose values below 1 for sparse priors.
+concentrations but those of hierarchical_poisson are at least 1, so that the MAP exists in the natural basis; choose
+values below 1 for sparse priors.
 """
 
 from __future__ import annotations

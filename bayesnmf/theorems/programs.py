@@ -26,7 +26,7 @@ QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes
 
 
 def bounds_of_programs(study: Study) -> Iterator[Row]:
-    """Compare the bounds of all four models with NumPyro's `TraceMeanField_ELBO`, given its standard errors."""
+    """Compare the bounds of all models with NumPyro's `TraceMeanField_ELBO`, given its standard errors."""
     note = study.small[1]
     for model in MODELS:
         options = plain_vi(max_iter=study.iterations, tol=0)

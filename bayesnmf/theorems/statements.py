@@ -89,7 +89,7 @@ def equivalences(
 
     Notes
     -----
-    On small counts, most of the time is spent on compiling the NumPyro programs of the four models. No array of size
+    On small counts, most of the time is spent on compiling the NumPyro programs of all models. No array of size
     n × m or nonzeros × K is formed.
     """
     rank = check_rank(rank)
