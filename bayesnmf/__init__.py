@@ -13,6 +13,7 @@ import numpy as np  # noqa: F401  what everything rests on, loaded here so that 
 
 if TYPE_CHECKING:
     from bayesnmf import datasets as datasets
+    from bayesnmf.assessment.absence import absence as absence
     from bayesnmf.assessment.agreement import Agreement as Agreement
     from bayesnmf.assessment.agreement import posterior_agreement as posterior_agreement
     from bayesnmf.assessment.bounds import elbo_augmented as elbo_augmented
@@ -89,6 +90,7 @@ _HOMES = {
     "Start": "options",
     "TopicModel": "results.topic_model",
     "VI": "options",
+    "absence": "assessment.absence",
     "calibrate": "calibration",
     "compare": "comparison.running",
     "elbo_augmented": "assessment.bounds",

@@ -11,6 +11,7 @@ from bayesnmf.checks import as_numbers, check_count, check_size, shown
 from bayesnmf.data.checks import check_same_features
 from bayesnmf.fitting.known import in_order_of
 from bayesnmf.options import methods_with
+from bayesnmf.results.checks import check_fit
 from bayesnmf.results.record import FitRecord
 
 LARGEST_DRAWS = 2**30  # bytes
@@ -97,3 +98,24 @@ def check_catalogue(reference: Any, fit: FitRecord) -> tuple[np.ndarray, np.ndar
     if not np.all(np.isfinite(array)) or np.any(array < 0):
         raise ValueError("reference must be nonnegative and finite; clip it at 0")
     return np.arange(len(array)) if labels is None else labels, array
+
+
+def check_can_be_absent(fit: Any) -> None:
+    """Refuse a fit without a mean field, or of one component only."""
+    check_fit(fit)
+    if fit.estimate.kind != "mean field":
+        methods = " or ".join(f"method={name!r}" for name in methods_with("mean field"))
+        raise ValueError(f"absence needs a fit by {methods}: found {fit.method!r}; fit the same model by vi")
+    if fit.rank < 2:
+        raise ValueError("absence needs a fit of at least two components: found one, without which no count can be")
+
+
+def check_component_numbers(numbers: Any, rank: int) -> list[int]:
+    """Return numbers of components as a list; None means all."""
+    if numbers is None:
+        return list(range(rank))
+    listed = list(numbers) if isinstance(numbers, Iterable) and not isinstance(numbers, str | bytes) else [numbers]
+    for number in listed:
+        if check_count(number, "components", minimum=0) >= rank:
+            raise ValueError(f"components must be below the rank of the fit, {rank}: found {number}")
+    return listed

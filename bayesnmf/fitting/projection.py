@@ -68,16 +68,9 @@ def project(fit: FitRecord, counts: Any, seed: int) -> FitRecord:
 
 def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
     loadings_summary: Any = MeanField(component_axis=1)
-    components: Side
-    prior = stated_components(fit.priors.components)
-    given = np.asfortranarray(fit.components)
     if fit.estimate.kind == "point":
         loadings_summary = Mode(basis_of_mode(fit.options))
-        components = Mode(estimated=fit.priors.components == PARAMETER).at(prior, given)
-    elif fit.estimate.components is not None:
-        components = MeanField(component_axis=0).of(prior, fit.estimate.components)  # type: ignore[arg-type]
-    else:
-        components = Mode(estimated=True).at(prior, given)
+    prior, components = stated_components(fit.priors.components), components_of(fit)
     of_rows = fit.priors.loadings.of_new_rows(fit.loadings)  # type: ignore[union-attr]
     problem = Problem(data, of_rows, prior, loadings_summary, Mode(), fixed_components=True)
     state = State(even_loadings(problem, components, fit.rank), components)
@@ -85,6 +78,15 @@ def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
     found = settle_loadings(problem, state, TOL, MAX_ITER, None)
     trace = [_objective(problem, at) for at in (state, found.state)]
     return fit_of_ascent(job, Ascent(problem, found.state, trace, [], found.status))
+
+
+def components_of(fit: FitRecord) -> Side:
+    """Return the components of a fit by map, vi, svi or bld as a side."""
+    prior = stated_components(fit.priors.components)
+    q = getattr(fit.estimate, "components", None)
+    if q is not None:
+        return MeanField(component_axis=0).of(prior, q)
+    return Mode(estimated=fit.priors.components == PARAMETER).at(prior, np.asfortranarray(fit.components))
 
 
 def _objective(problem: Problem, state: State) -> float:

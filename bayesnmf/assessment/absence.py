@@ -1,0 +1,109 @@
+"""The chance that a component is absent from a sample, by a refit of the sample without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from bayesnmf.assessment.checks import check_can_be_absent, check_component_numbers
+from bayesnmf.checks import check_fraction
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.projection import components_of
+from bayesnmf.inference.ascent.settled_loadings import even_loadings, row_blocks_of, settle_loadings
+from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State
+from bayesnmf.priors import Distribution
+from bayesnmf.results.record import FitRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[Any]
+TOL, MAX_ITER = 1e-8, 2000
+NONZEROS = 200_000  # in a block
+
+
+def absence(fit: FitRecord, components: Iterable[int] | None = None, *, prior: float = 0.5) -> pd.DataFrame:
+    """Return the posterior chance that a component is absent from a sample, for samples and components.
+
+    The models here give every component a positive loading in every sample, so this compares two models of a sample:
+    with all components, and without one of them. Both have the prior of the loadings of the fit, and the components of
+    the fit as they are. The Bayes factor is estimated by variational bounds: the elbo of the sample's loadings, fitted
+    with and without it. A bound that is less tight with more components favours absence slightly.
+
+    Parameters
+    ----------
+    fit : Fit
+        Fit by vi or svi, of at least two components.
+    components : iterable of int, optional
+        Numbers of components; by default all.
+    prior : float
+        Prior chance that a component is absent, between 0 and 1.
+
+    Returns
+    -------
+    DataFrame
+        Chance from 0 to 1, with the names of the rows, and a column for each component.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A fit by another method or of one component, or a component that it does not have.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> known = [[0.9, 0.1, 0.0], [0.0, 0.2, 0.8]]
+    >>> fit = bayesnmf.fit([[40, 6, 0], [18, 9, 21]], rank=2, seed=0, fixed_components=known)
+    >>> bayesnmf.absence(fit).round(1)
+         0    1
+    0  0.0  1.0
+    1  0.0  0.0
+    """
+    import pandas as pd
+
+    check_can_be_absent(fit)
+    numbers = check_component_numbers(components, fit.rank)
+    odds = logit(check_fraction(prior, "prior"))
+    of_rows: Any = fit.priors.loadings.of_new_rows(fit.loadings)  # type: ignore[union-attr]
+    whole = components_of(fit)
+    with_all = row_bounds(fit.counts, of_rows, whole)
+    chances = {}
+    for number in numbers:
+        left = np.delete(np.arange(fit.rank), number)
+        part = Side(whole.matrix[left], whole.geometric[left], whole.log_shift, 0.0)
+        without = row_bounds(fit.counts, of_rows.mapped(lambda value, left=left: _chosen(value, left)), part)
+        chances[number] = expit(odds + without - with_all)
+    return pd.DataFrame(chances, index=fit.row_names)
+
+
+def _chosen(value: Array, left: Array) -> Array:
+    """Return a parameter of the loadings for some components; one that all components share stays as it is."""
+    return value[..., left] if value.ndim and value.shape[-1] == len(left) + 1 else value
+
+
+def row_bounds(counts: Counts, prior: Distribution, components: Side) -> Array:
+    """Return the elbo of every row's loadings given the components, (n,), without Σ log X!.
+
+    Loadings start from equal shares and settle row by row.
+    """
+    summary, rank = MeanField(component_axis=1), len(components.geometric)
+    bounds = np.empty(counts.shape[0])
+    for block, part in row_blocks_of(counts, NONZEROS):
+        problem = Problem(part, prior.rows(block), prior, summary, Mode(), fixed_components=True)
+        state = State(even_loadings(problem, components, rank), components)
+        loadings: Any = settle_loadings(problem, state, TOL, MAX_ITER, None).state.loadings
+        cells = part.matrix.tocoo()
+        means = np.einsum("ck,kc->c", loadings.geometric[cells.row], components.geometric[:, cells.col])
+        logs = np.log(means) + loadings.log_shift[cells.row, 0]
+        if components.log_shift is not None:
+            logs += components.log_shift[0, cells.col]
+        fitted = np.bincount(cells.row, cells.data * logs, minlength=part.shape[0])
+        q = loadings.conditional.broadcast((part.shape[0], rank))
+        own = problem.loadings_prior.broadcast((part.shape[0], rank))
+        divergence = [summary.of(own.rows([i]), q.rows([i])).penalty for i in range(part.shape[0])]
+        bounds[block] = fitted - loadings.matrix @ components.sums(0) + divergence
+    return bounds

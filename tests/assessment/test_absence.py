@@ -1,0 +1,69 @@
+"""The chance that a component is absent from a sample: its bounds, what it finds, and what is refused."""
+
+import numpy as np
+import pytest
+from plain import plain_vi
+
+import bayesnmf
+from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors
+from bayesnmf.assessment.absence import row_bounds
+from bayesnmf.fitting.projection import components_of
+
+N, M, K = 200, 30, 5
+RNG = np.random.default_rng(0)
+KNOWN = RNG.dirichlet(np.full(M, 0.3), K)
+LOADINGS = RNG.gamma(1.0, 50.0, (N, K))
+GONE = RNG.random((N, K)) < 0.4
+COUNTS = RNG.poisson(np.where(GONE, 0, LOADINGS) @ KNOWN)
+FIT = bayesnmf.fit(COUNTS, rank=K, seed=0, fixed_components=KNOWN)
+
+
+@pytest.mark.parametrize("model", ["poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"])
+def test_the_bounds_of_rows_add_up_to_that_of_the_fit(model):
+    drawn = bayesnmf.simulate("gamma_poisson", (20, 12), 3, priors=Priors(Gamma(1.0, 0.02), Dirichlet(0.3)), seed=1)
+    fit = bayesnmf.fit(drawn.counts, model, 3, seed=0, options=VI(tol=1e-12), fixed_components=drawn.components)
+    bounds = row_bounds(fit.counts, fit.priors.loadings, components_of(fit))
+    assert bounds.sum() - fit.counts.log_factorial == pytest.approx(fit.trace[-1], rel=1e-9)
+
+
+def test_chances_are_near_the_shares_that_are_absent():
+    """1,000 loadings of which 40 % are 0: of those with a chance above 0.9, 80 to 100 % are; below 0.1, under 3 %."""
+    found = bayesnmf.absence(FIT).to_numpy()
+    sure, present = found > 0.9, found < 0.1
+    assert sure.sum() > 250
+    assert 0.8 < GONE[sure].mean() <= 1.0
+    assert present.sum() > 400
+    assert GONE[present].mean() < 0.03
+    assert abs(found.mean() - GONE.mean()) < 0.1
+
+
+def test_prior_chances_move_the_odds():
+    even, rare = bayesnmf.absence(FIT, [1]), bayesnmf.absence(FIT, [1], prior=0.1)
+    np.testing.assert_allclose(rare / (1 - rare), even / (1 - even) / 9, rtol=1e-6)
+    np.testing.assert_array_equal(even[1], bayesnmf.absence(FIT)[1])
+
+
+def test_an_empty_row_says_that_every_component_may_be_absent():
+    counts = np.vstack([COUNTS[:5], np.zeros(M, int)])
+    found = bayesnmf.absence(bayesnmf.fit(counts, rank=K, seed=0, fixed_components=KNOWN)).to_numpy()
+    assert np.all(found[-1] > 0.5)
+    assert np.all(np.isfinite(found))
+
+
+@pytest.mark.parametrize(
+    ("fit", "arguments", "message"),
+    [
+        (lambda: "a fit", {}, "fit must be a result of bayesnmf.fit"),
+        (
+            lambda: bayesnmf.fit(COUNTS[:9], rank=2, method="map", seed=0, options=MAP(start="svd")),
+            {},
+            "needs a fit by",
+        ),
+        (lambda: bayesnmf.fit(COUNTS[:9], rank=1, seed=0, options=plain_vi()), {}, "at least two components"),
+        (lambda: FIT, {"components": [5]}, "components must be below the rank of the fit, 5: found 5"),
+        (lambda: FIT, {"components": [0], "prior": 1.0}, "prior must be below 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(fit, arguments, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        bayesnmf.absence(fit(), **arguments)
