@@ -97,6 +97,8 @@ def check_catalogue(reference: Any, fit: FitRecord) -> tuple[np.ndarray, np.ndar
         )
     if not np.all(np.isfinite(array)) or np.any(array < 0):
         raise ValueError("reference must be nonnegative and finite; clip it at 0")
+    if not array.any(axis=1).all():
+        raise ValueError("reference must have a positive entry in every row; drop the rows of zeros")
     return np.arange(len(array)) if labels is None else labels, array
 
 

@@ -140,6 +140,9 @@ def _check_ranges(given: Any, name: str, dtype: str, ranges: dict[str, tuple[flo
     for parameter, value in given.parameters.items() if isinstance(given, Distribution) else ():
         limits = (least, rate if parameter in given.with_unit else shape)
         _check_range(value, f"{name}.{parameter}", limits, dtype)
+    for value in given.constants.values() if isinstance(given, Distribution) else ():
+        if np.asarray(value).dtype.kind == "f":
+            _check_range(value, "fixed_components", (least, RANGE_OF_STARTS[dtype][1]), dtype)
 
 
 def check_ranges(options: Any, dtype: str) -> None:
@@ -223,7 +226,9 @@ def check_known_features(given: Any, names: np.ndarray, argument: str) -> None:
 def check_known_components(given: Any, m: int, prior: Any) -> np.ndarray:
     """Return known components as an array (r, m); refuse values that no component of this prior could have."""
     array = np.array(
-        as_numbers(given, "fixed_components", "an array or a frame, (components, features)"), np.float64, order="C"
+        as_numbers(given, "fixed_components", "an array or a frame (of a fit, give fit.components)"),
+        np.float64,
+        order="C",
     )
     if array.ndim != 2 or array.shape[1] != m or not len(array):
         raise ValueError(f"fixed_components must have shape (r, {m}), one row for each component: found {array.shape}")
@@ -237,20 +242,24 @@ def check_known_components(given: Any, m: int, prior: Any) -> np.ndarray:
     return array
 
 
-def check_room_for_known(known: np.ndarray, counts: Any, rank: int, prior: Any) -> None:
-    """Refuse a rank below the number of known components, and counts that known components alone cannot make."""
+def check_room_for_known(known: np.ndarray, rank: int, prior: Any) -> None:
+    """Refuse a rank below the number of known components, and others without a prior."""
     if len(known) > rank:
         raise ValueError(
             f"rank must be at least the number of fixed_components, {len(known)}: found {rank}; raise rank or drop rows"
         )
-    if len(known) < rank:
-        if prior == PARAMETER:
-            raise ValueError(
-                "priors.components='parameter' needs all components in fixed_components: found "
-                f"{len(known)} of {rank}; give the others a prior, such as Dirichlet(1)"
-            )
+    if len(known) < rank and prior == PARAMETER:
+        raise ValueError(
+            "priors.components='parameter' needs all components in fixed_components: found "
+            f"{len(known)} of {rank}; give the others a prior, such as Dirichlet(1)"
+        )
+
+
+def check_possible(counts: Any, rank: int, prior: Any) -> None:
+    """Refuse counts that known components alone cannot make."""
+    impossible = np.zeros(0, bool) if prior == PARAMETER else prior.impossible(rank)
+    if not impossible.any():
         return
-    impossible = ~known.any(axis=0)
     cells = counts.matrix.tocoo()
     found = np.flatnonzero(impossible[cells.coords[1]])
     if len(found):

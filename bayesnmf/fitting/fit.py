@@ -197,8 +197,8 @@ def fit(
     options : MAP, VI, Gibbs, NUTS, SVI or BLD, optional
         Settings of the method: priors, start, schedule, stopping rule. ``fit.options`` contains them with defaults.
     fixed_components : array or DataFrame (r, m), optional
-        Known components, which stay as they are: the first r of all K. Features of a frame are matched by name; rows
-        sum to 1 where components are on the simplex. Not for bld, collapsed Gibbs, "scd", "gradient" and "minibatch".
+        Known components: the first r of all K. Features of a frame are matched by name; rows sum to 1 if components are
+        on the simplex; arrays in `priors.components` are then for the others. Not for bld, collapsed Gibbs and GPUs.
     progress : bool or callable
         True shows a progress bar; a callable is called with (label, done, total, objective).
 

@@ -15,6 +15,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.checks import (
     check_families,
     check_learnable,
+    check_possible,
     check_posterior_exists,
     check_ranges,
     check_regression,
@@ -50,6 +51,7 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     check_ranges(options, getattr(options, "dtype", "float64"))
     check_family(model, "loadings", priors.loadings, (n, rank))
     check_family(model, "components", priors.components, (rank, m))
+    check_possible(counts, rank, priors.components)
     check_posterior_exists(options, model, method)
     check_served(method, model)
     check_families(options, method)

@@ -23,11 +23,12 @@ def with_known_components(priors: Priors, given: Any, counts: Counts, rank: int)
     Parameters
     ----------
     given : array or DataFrame (r, m)
-        Known components. Features of a frame are matched by name if the counts have names.
+        Known components. Features of a frame are matched by name if the counts have names. They replace components that
+        the priors know already.
     """
     known = check_known_components(in_order_of(counts, given), counts.shape[1], priors.components)
-    check_room_for_known(known, counts, rank, priors.components)
-    free: Any = stated_components(priors.components)
+    check_room_for_known(known, rank, priors.components)
+    free: Any = stated_components(priors.components).of_unknown
     if free.support == "simplex":
         known = known / known.sum(axis=1, keepdims=True)  # to rounding
     return replace_sides(priors, components=PartlyKnown(known, free, np.arange(len(known))))
@@ -38,7 +39,8 @@ def in_order_of(counts: Counts, given: Any, argument: str = "fixed_components") 
     if not hasattr(given, "columns"):
         return given
     names = counts.feature_names
-    if np.array_equal(names, np.arange(len(names))):
+    unnamed = np.array_equal(names, np.arange(len(names)))
+    if unnamed and set(given.columns) != set(names):  # the counts have no names
         return given.to_numpy()
     check_known_features(given.columns, names, argument)
     return given[list(names)].to_numpy()

@@ -15,6 +15,8 @@ from bayesnmf.priors.specification import MODELS, PARAMETER, on_simplex
 def check_has_part(prior: Any, side: str, part: str, what: str, cure: str) -> None:
     """Refuse `what` if the family of a prior lacks an optional part."""
     if prior != PARAMETER and part not in prior.optional:
+        if prior.constants:
+            raise ValueError(f"{what} does not work with fixed_components; use {cure}, or leave fixed_components out")
         raise ValueError(
             f"{what} needs {OPTIONAL[part]}, which {type(prior).__name__} in priors.{side} does not have; "
             f"use {cure}, or another prior"
@@ -65,8 +67,8 @@ def check_priors(priors: Any) -> None:
             raise TypeError(f"priors.{side} must be one of {', '.join(allowed)} or None: found {shown(prior)}")
         if side not in prior.sides:
             raise ValueError(
-                f"priors.{side} must be a prior for {side}: found {type(prior).__name__} with {prior.settings}, which "
-                f"is for {' and '.join(prior.sides)}"
+                f"priors.{side} must be a prior for {side}: found {shown(prior)}, which is for "
+                f"{' and '.join(prior.sides)}; share its rates over another axis"
             )
         for name, value in prior.parameters.items():
             check_parameter(value, f"priors.{side}.{name}", name in prior.may_be_zero)
@@ -101,6 +103,9 @@ def check_family(model: str, side: str, prior: Any, size: tuple[int, int]) -> No
 def check_broadcast(prior: Distribution, side: str, size: tuple[int, int]) -> None:
     """Refuse a prior with parameters that do not broadcast to (n, K) or (K, m)."""
     sizes = prior.sizes(size)
+    if misfit := prior.misfit(size):
+        raise ValueError(f"priors.{side} {misfit}; give fixed_components for these counts and this rank")
+    of = f", for the {sizes[prior.counted][0]} components besides the known ones" if prior.constants else ""
     for name, value in prior.parameters.items():
         shape, full = np.shape(value), sizes[name]
         try:
@@ -108,7 +113,7 @@ def check_broadcast(prior: Distribution, side: str, size: tuple[int, int]) -> No
         except ValueError:
             fits = False
         if not fits:
-            raise ValueError(f"priors.{side}.{name} must broadcast to {full}: found shape {shape}")
+            raise ValueError(f"priors.{side}.{name} must broadcast to {full}{of}: found shape {shape}")
 
 
 def check_natural_basis(loadings: Any, components: Any) -> None:
@@ -124,9 +129,10 @@ def check_natural_basis(loadings: Any, components: Any) -> None:
 def check_one_prior_for_all_rows(prior: Any) -> None:
     """Refuse a prior of the loadings that differs between rows, since new rows would have none."""
     for name, value in prior.parameters.items():
-        shape = np.shape(value)
+        shape, shared = np.shape(value), prior.sizes((2, 3))[name][1] > 1
         if len(shape) == 2 and shape[0] > 1:
             raise ValueError(
-                f"priors.loadings.{name} differs between rows, so new samples have none; "
-                "give a parameter of shape (K,), or use neither transform nor withheld samples (Settings(withhold=0))"
+                f"priors.loadings.{name} differs between rows, so new samples have none; give a number"
+                f"{' or a parameter of shape (K,)' * shared}, or use neither transform nor withheld samples "
+                "(Settings(withhold=0))"
             )

@@ -166,6 +166,23 @@ class Distribution(Parameters, ABC):
         """Return the prior for one of the sides."""
         return self
 
+    @property
+    def of_unknown(self) -> Distribution:
+        """The prior of what is not known."""
+        return self
+
+    def with_known(self, given: Any) -> Any:
+        """Return a given value or distribution with what the prior knows in its place."""
+        return given
+
+    def misfit(self, size: tuple[int, ...]) -> str:
+        """Return why no factor of this size has the prior, apart from its parameters; "" if one may."""
+        return ""
+
+    def impossible(self, rank: int) -> Array:
+        """Return the features in which no count is possible, (m,), or none of them, (0,)."""
+        return np.zeros(0, bool)
+
     def averaged(self, q: Any) -> tuple[Distribution, float]:
         """Return a prior p of the family of q, and a number c, for which KL(q ‖ self) is KL(q ‖ p) + c."""
         return self, 0.0

@@ -50,7 +50,11 @@ class HierarchicalGamma(Distribution):
         What has a rate of its own: each row (of loadings), each feature (of components), each component, or all entries
         together.
     side : {"loadings", "components"}, optional
-        Side of the factorisation, which `bayesnmf.Priors` states.
+        Side of the factorisation, which `bayesnmf.Priors` states; without it, that of the loadings.
+
+    In messages and files, c and d are `rate_shape` and `rate_rate`. They can be learned (`VI(learn=…)`), unless all
+    entries share one rate; if the rates differ no more than chance alone would have it, the best c and d are infinite,
+    and learning stops somewhere on the way.
 
     Raises
     ------
@@ -67,13 +71,19 @@ class HierarchicalGamma(Distribution):
     support = "positive"
     counted = "shape"
     with_unit = ("rate_rate",)
-    optional = frozenset({"learned", "log_basis", "program"})
     learned_together = ("rate_shape", "rate_rate")
     conditional_family: ClassVar[type[Distribution]] = Gamma
 
     def __post_init__(self) -> None:
         check_instance(self.rate, Gamma, "rate")
         check_choice(self.over, "over", ("row", "feature", "component", "all"))
+        if self.side is not None:
+            check_choice(self.side, "side", ("loadings", "components"))
+
+    @property
+    def optional(self) -> frozenset[str]:  # type: ignore[override]
+        """Optional parts of the interface; nothing can be learned from a single rate."""
+        return frozenset({"log_basis", "program"} | ({"learned"} if self.over != "all" else set()))
 
     # --- parameters -----------------------------------------------------------------------------------
 

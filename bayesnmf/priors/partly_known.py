@@ -6,7 +6,7 @@ and the mean fields of their own family, so that everything else is as without k
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -58,6 +58,7 @@ class PartlyKnown(Distribution):
     smallest_shape = _of_free("smallest_shape")
     parameters = _of_free("parameters")
     conditional_names = _of_free("conditional_names")
+    sides = ("components",)
 
     @property
     def optional(self) -> frozenset[str]:  # type: ignore[override]
@@ -71,12 +72,29 @@ class PartlyKnown(Distribution):
 
     def conditional_of(self, parameters: dict[str, Any]) -> PartlyKnown:
         """Return a conditional with these parameters of the other components."""
-        return self._with(self.free.conditional_of(parameters))
+        return replace(self, free=self.free.conditional_of(parameters))
 
     @property
-    def sides(self) -> tuple[str, ...]:
-        """Components only."""
-        return ("components",)
+    def of_unknown(self) -> Distribution:
+        """The prior of the other components."""
+        return self.free
+
+    def with_known(self, given: Any) -> Any:
+        """Return given components, or a given posterior, with the known rows in place of theirs."""
+        if isinstance(given, PartlyKnown) and np.array_equal(given.at, self.at):
+            return replace(self, free=given.free)
+        rows = given.mean() if isinstance(given, Distribution) else given
+        return self._all(self._free(rows, len(rows)))
+
+    def misfit(self, size: tuple[int, ...]) -> str:
+        """Return why the known components cannot be among K components of m features."""
+        if self.known.shape[1] != size[1]:
+            return f"has known components of {self.known.shape[1]} features, for {size[1]} features"
+        return f"has {len(self.known)} known components, for rank {size[0]}" if len(self.known) > size[0] else ""
+
+    def impossible(self, rank: int) -> Array:
+        """Return the features where all known components are 0, if there are no others."""
+        return ~self.known.any(axis=0) if len(self.known) == rank else np.zeros(0, bool)
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -109,7 +127,7 @@ class PartlyKnown(Distribution):
 
     def on_side(self, side: str) -> PartlyKnown:
         """Return the prior with the prior of the other components for this side."""
-        return PartlyKnown(self.known, self.free.on_side(side), self.at)
+        return replace(self, free=self.free.on_side(side))
 
     # --- parts of whole matrices ----------------------------------------------------------------------------
 
@@ -119,15 +137,11 @@ class PartlyKnown(Distribution):
         return np.asarray(value)[..., others(self.at, rank), :] if whole else value
 
     def _all(self, free: Any) -> Array:
-        """Return all rows of a matrix of the other components."""
-        return joined(self.known, np.asarray(free), self.at)
+        return joined(self.known, free, self.at)
 
     def _none(self, value: Any) -> bool:
         """Return whether all components are known, given a matrix with a row for each."""
         return np.shape(value)[-2] == len(self.known)
-
-    def _with(self, free: Distribution) -> PartlyKnown:
-        return PartlyKnown(self.known, free, self.at)
 
     @property
     def _of_none(self) -> bool:
@@ -142,7 +156,7 @@ class PartlyKnown(Distribution):
         if self._none(total):
             empty = np.ones((0, total.shape[1]), total.dtype)
             return self.conditional_of(dict.fromkeys(self.conditional_names, empty))
-        return self._with(self.free.conditional(self._free(total, rank), self._free(exposure, rank)))
+        return replace(self, free=self.free.conditional(self._free(total, rank), self._free(exposure, rank)))
 
     def mode(self, total: Any, exposure: Any, previous: Any = None, *, reuse: bool = False) -> Array:
         """Return the known components, and the mode of the others."""
@@ -166,15 +180,15 @@ class PartlyKnown(Distribution):
         if q._of_none:
             return self, 0.0
         plain, more = self.free.averaged(q.free)
-        return self._with(plain), more
+        return replace(self, free=plain), more
 
     def drawn(self, value: Array, rng: np.random.Generator) -> PartlyKnown:
         """Return the prior with shared parameters of the other components drawn."""
-        return self if self._none(value) else self._with(self.free.drawn(self._free(value, len(value)), rng))
+        return self if self._none(value) else replace(self, free=self.free.drawn(self._free(value, len(value)), rng))
 
     def learned(self, q: Any) -> PartlyKnown:
         """Return the prior with learned parameters of the other components."""
-        return self if q._of_none else self._with(self.free.learned(q.free))
+        return self if q._of_none else replace(self, free=self.free.learned(q.free))
 
     # --- the distribution of all components -------------------------------------------------------------------
 
@@ -196,16 +210,14 @@ class PartlyKnown(Distribution):
 
     def quantiles(self, at: tuple[Array, Array], levels: Array) -> Array:
         """Return quantiles of the chosen entries, (levels, …); known ones are their own quantiles."""
+        rows, columns = np.broadcast_arrays(*at)
         full = self.known if self._of_none else self.mean()
-        out = np.broadcast_to(full[at].astype(np.float64), (len(levels), *full[at].shape)).copy()
+        out = np.tile(full[rows, columns].astype(np.float64), (len(levels), *[1] * rows.ndim))
         free = others(self.at, len(full))
-        open_rows = np.isin(at[0], free)
-        if open_rows.any():
-            rows, columns = (
-                np.broadcast_to(each, full[at].shape)[np.broadcast_to(open_rows, full[at].shape)] for each in at
-            )
-            found = self.free.quantiles((np.searchsorted(free, rows)[None], columns[None]), levels)
-            out[:, np.broadcast_to(open_rows, full[at].shape)] = found[:, 0]
+        unknown = np.isin(rows, free)
+        if unknown.any():
+            chosen = np.searchsorted(free, rows[unknown])[None], columns[unknown][None]
+            out[:, unknown] = self.free.quantiles(chosen, levels)[:, 0]
         return out
 
     def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> Array:
@@ -221,12 +233,9 @@ class PartlyKnown(Distribution):
         return known.copy() if self._of_none else self._spread(self.free.draw_features(rng, draws, features), known)
 
     def _spread(self, free: Array, known: Array) -> Array:
-        rank = free.shape[-2] + known.shape[-2]
-        if free.ndim == 2:
-            return joined(known, free, self.at)
-        out = np.empty((*free.shape[:-2], rank, free.shape[-1]), free.dtype)
-        out[..., self.at, :], out[..., others(self.at, rank), :] = known, free
-        return out
+        out = np.empty((*free.shape[:-2], free.shape[-2] + known.shape[-2], free.shape[-1]), free.dtype)
+        out[..., self.at, :], out[..., others(self.at, out.shape[-2]), :] = known, free
+        return out if free.ndim > 2 else joined(known, free, self.at)
 
     def log_density(self, value: Any) -> float:
         """Return the log density of the other components."""
@@ -253,11 +262,8 @@ class PartlyKnown(Distribution):
             return Moments(self.known.sum(axis=1)[np.argsort(self.at)], geometric, shift, 0.0)
         found = self.free.moments(None if prior is None else prior.free, component_axis, threads)
         shift = np.maximum(found.shift, top)
-        geometric = joined(
-            np.exp(log_known - shift),
-            (found.geometric * np.exp(found.shift - shift)).astype(found.geometric.dtype),
-            self.at,
-        )
+        free = (found.geometric * np.exp(found.shift - shift)).astype(found.geometric.dtype)
+        geometric = joined(np.exp(log_known - shift), free, self.at)
         sums = np.empty(len(geometric))
         sums[self.at], sums[others(self.at, len(geometric))] = self.known.sum(axis=1), found.sums
         return Moments(sums, geometric, shift.astype(found.shift.dtype), found.divergence)

@@ -74,11 +74,11 @@ def worst_figures(judged: Sequence[tuple[Array, Array]]) -> dict[str, float]:
     r_hats, effective = (np.concatenate([each.ravel() for each in side]) for side in zip(*judged, strict=True))
     if np.isnan(effective).any():  # chains too short; for constant entries it is the number of draws instead
         return dict(UNJUDGED)
-    own = judged[-1][0].item(), judged[-1][1].item()
+    own, varying = (judged[-1][0].item(), judged[-1][1].item()), r_hats[:-1][~np.isnan(r_hats[:-1])]
     return {
         "max_r_hat": float(np.fmax.reduce(r_hats, initial=1.0)),
         "min_ess": float(np.fmin.reduce(effective)),
-        "share_above": float(np.mean(r_hats[:-1] > R_HAT_LIMIT)) if len(r_hats) > 1 else 0.0,
+        "share_above": float(np.mean(varying > R_HAT_LIMIT)) if len(varying) else 0.0,
         "r_hat_log_joint": 1.0 if np.isnan(own[0]) else own[0],  # NaN for a constant log joint
         "ess_log_joint": own[1],
     }

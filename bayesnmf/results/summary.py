@@ -108,9 +108,11 @@ def _draws_to_summarise(fit: FitRecord, rows: Array | None, entries: tuple[Array
 
 
 def _top_entries(fit: FitRecord) -> tuple[Array, Array]:
-    """Return the components and features of the largest weights, component by component."""
-    top = np.argsort(-fit.components, axis=1, kind="stable")[:, :TOP]
-    return np.repeat(np.arange(fit.rank), top.shape[1]), top.ravel()
+    """Return the components and features of the largest weights, component by component, without known components."""
+    known = getattr(fit.priors.components, "constants", {}).get("at", ())
+    numbers = np.setdiff1d(np.arange(fit.rank), known)
+    top = np.argsort(-fit.components[numbers], axis=1, kind="stable")[:, :TOP]
+    return np.repeat(numbers, top.shape[1]), top.ravel()
 
 
 def _all_entries(rank: int, columns: Array) -> tuple[Array, Array]:

@@ -1,5 +1,8 @@
 """Known components: they stay as they are, the others and the loadings are fitted beside them."""
 
+import warnings
+
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,12 +10,13 @@ from registry import nasty_counts, plain_counts
 from scipy.optimize import minimize
 
 import bayesnmf
-from bayesnmf import BLD, MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet
+from bayesnmf import BLD, MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet, Start, plots
 
 N, M, K = 40, 12, 4
 TRUTH = bayesnmf.simulate("gamma_poisson", (N, M), K, priors=Priors(Gamma(1.0, 0.02), Dirichlet(0.3)), seed=1)
 KNOWN = TRUTH.components
 FRAME = pd.DataFrame(TRUTH.counts.matrix.toarray(), columns=[f"g{j}" for j in range(M)])
+COUNTS = TRUTH.counts.matrix.toarray()
 FEW = {"chains": 2, "draws": 40, "warmup": 40}
 OPTIONS = {"map": MAP(), "vi": VI(), "gibbs": Gibbs(**FEW), "nuts": NUTS(**FEW), "svi": SVI(max_iter=50)}
 MODELS = ["poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"]
@@ -140,6 +144,49 @@ def test_a_match_says_what_is_left_on_both_sides():
     assert bayesnmf.match(fitted, fitted).table["cosine"].min() == pytest.approx(1)
 
 
+def test_frames_of_counts_without_names_are_matched_by_their_numbers():
+    order = np.random.default_rng(0).permutation(M)
+    shuffled = pd.DataFrame(KNOWN)[list(order)]
+    np.testing.assert_array_equal(fit(shuffled).components, KNOWN / KNOWN.sum(axis=1, keepdims=True))
+    named = pd.DataFrame(KNOWN, columns=FRAME.columns)  # names that the counts do not have: by position
+    np.testing.assert_array_equal(fit(named).components, fit(KNOWN).components)
+
+
+@pytest.mark.parametrize("method", ["map", "vi"])
+def test_a_start_does_not_change_what_is_known(method):
+    other = fit(KNOWN[2:], "gamma_poisson", method)
+    for start in (other, Start(np.ones((N, K)), KNOWN[::-1])):
+        options = {"map": MAP, "vi": VI}[method](start=start, max_iter=0, tol=0)
+        found = fit(KNOWN[:2], "gamma_poisson", method, options=options)
+        np.testing.assert_allclose(found.components[:2], KNOWN[:2], rtol=1e-12)
+
+
+def test_known_components_replace_those_of_a_fit():
+    old = fit(KNOWN[:2])
+    new = fit(KNOWN[2:], options=old.options)
+    np.testing.assert_allclose(new.components[:2], KNOWN[2:], rtol=1e-12)
+
+
+def test_priors_with_known_components_fit_their_size_only():
+    priors = fit(KNOWN[:2]).priors
+    for counts, rank, message in ((COUNTS[:, :9], 3, "of 12 features, for 9"), (COUNTS, 1, "2 known .*, for rank 1")):
+        with pytest.raises(ValueError, match=rf"^priors\.components has .*{message}"):
+            fit(None, rank=rank, counts=counts, options=VI(priors=priors))
+
+
+def test_a_fit_with_known_components_is_drawn_and_summarised():
+    plots.model_graph(fit(KNOWN[:2]))
+    plt.close("all")
+    few = Gibbs(chains=2, draws=60, warmup=60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bayesnmf.ConvergenceWarning)
+        fitted = fit(KNOWN[:2], method="gibbs", options=few)
+        table = fitted.summary()
+    assert not any(name.startswith(("components[0", "components[1")) for name in table.index)
+    assert (table["median"] > 0).all()
+    assert np.isfinite(fitted.diagnostics["max_r_hat"])
+
+
 # --- what is refused --------------------------------------------------------------------------------
 
 
@@ -161,10 +208,33 @@ BAD = {
         {"options": VI(priors=Priors(components="parameter"))},
         "'parameter' needs all components in fixed_components: found 2 of 4",
     ),
-    "collapsed": (KNOWN, {"method": "gibbs", "options": Gibbs(collapsed=True)}, "collapsed Gibbs needs allocations"),
-    "bld": (KNOWN, {"method": "bld", "model": "dirichlet_gamma", "options": BLD()}, "method='bld' needs allocations"),
-    "scd": (KNOWN, {"method": "map", "options": MAP(algorithm="scd")}, "algorithm='scd' needs modes"),
-    "minibatch": (KNOWN, {"options": VI(algorithm="minibatch")}, "algorithm='minibatch' needs sums"),
+    "collapsed": (
+        KNOWN,
+        {"method": "gibbs", "options": Gibbs(collapsed=True)},
+        "collapsed Gibbs does not work with fixed_comp",
+    ),
+    "bld": (
+        KNOWN,
+        {"method": "bld", "model": "dirichlet_gamma", "options": BLD()},
+        "method='bld' does not work with fixed_comp",
+    ),
+    "scd": (
+        KNOWN,
+        {"method": "map", "options": MAP(algorithm="scd")},
+        "algorithm='scd' does not work with fixed_components",
+    ),
+    "minibatch": (KNOWN, {"options": VI(algorithm="minibatch")}, "algorithm='minibatch' does not work with fixed_"),
+    "other priors": (
+        KNOWN[:2],
+        {"options": VI(priors=Priors(components=Dirichlet(np.ones((K, M)))))},
+        r"must broadcast to \(2, 12\), for the 2 components besides the known ones: found shape \(4, 12\)",
+    ),
+    "a fit": (bayesnmf.fit(plain_counts(), rank=2, seed=0), {}, r"of a fit, give fit\.components"),
+    "too large": (
+        KNOWN * 1e120,
+        {"options": VI(priors=Priors(components=Gamma(1.0, 1.0)))},
+        "must be between 1e-100 and",
+    ),
 }
 
 
