@@ -368,7 +368,7 @@ def test_new_rows_have_no_prior_where_each_row_has_its_own(name):
     fitted = bayesnmf.fit(COUNTS, entry.model, K, "vi", options=options)
     with pytest.raises(
         ValueError,
-        match=r"priors.loadings.\w+ differs between rows, so new samples have none; give a number or a parameter of shape",
+        match=r"priors.loadings.\w+ differs between rows, so new samples have none; give a number or a parameter of",
     ):
         fitted.transform(NEW)
 
