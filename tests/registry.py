@@ -70,11 +70,6 @@ def _asymmetric_scaled(n: int, m: int, K: int) -> Priors:
     return Priors(loadings, Dirichlet(spread(1.0, 2.0, m)))
 
 
-def _hierarchical(n: int, m: int, K: int) -> Priors:
-    loadings = HierarchicalGamma(1.3, Gamma(3.5, 2.5), "row")
-    return Priors(loadings, HierarchicalGamma(1.2, Gamma(3.0, 1.8), "feature"))
-
-
 def _asymmetric_hierarchical(n: int, m: int, K: int) -> Priors:
     rates = Gamma(spread(3.0, 6.0, n, 1), spread(1.0, 2.0, n, 1))
     loadings = HierarchicalGamma(spread(1.1, 3.0, n, K), rates, "row")
@@ -118,7 +113,6 @@ MODELS_AND_PRIORS = [
         "dirichlet_gamma",
         lambda n, m, K: Priors(ScaledDirichlet(0.3, 0.8, 0.1), Dirichlet(0.2)),
     ),
-    Entry("hierarchical_poisson", "hierarchical_poisson", _hierarchical),
     Entry("hierarchical_poisson-asymmetric", "hierarchical_poisson", _asymmetric_hierarchical),
     Entry(
         "relevance-sparse",
@@ -127,11 +121,6 @@ MODELS_AND_PRIORS = [
     ),
     Entry("partly_known", "gamma_poisson", _partly_known),
     Entry("partly_known-gammas", "poisson", _partly_known_gammas),
-    Entry(
-        "one_rate",
-        "gamma_poisson",
-        lambda n, m, K: Priors(HierarchicalGamma(1.4, Gamma(3.0, 2.0), "all"), Gamma(1.2, 0.7)),
-    ),
 ]
 
 

@@ -53,12 +53,9 @@ def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generato
         return state_from_word(problem, start, rank, rng)
     n, m = problem.counts.shape
     loadings, components = given_start(start, problem.loadings_prior, problem.components_prior)
+    loadings = _check_given(loadings, problem.loadings_prior, "loadings", (n, rank))
     components = _check_given(components, problem.components_prior, "components", (rank, m))
-    return given_state(
-        problem,
-        _check_given(loadings, problem.loadings_prior, "loadings", (n, rank)),
-        problem.components_prior.with_known(components),
-    )
+    return given_state(problem, loadings, problem.components_prior.with_known(components))
 
 
 def with_own_start(options: Options) -> Options:
