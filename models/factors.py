@@ -102,13 +102,13 @@ def free(name: str, prior: Prior, shape: tuple[int, ...]) -> Prior:
     if "known" in prior:
         known, rest = _separate_known(prior)
         rows = shape[0] - len(prior["known"])
-        posterior = free(name, rest, (rows, *shape[1:])) if rows else rest
-        return {**posterior, **known}  # type: ignore[dict-item]
+        posterior: Any = free(name, rest, (rows, *shape[1:])) if rows else rest
+        return {**posterior, **known}
     if "rate_shape" in prior:
         shared = jnp.shape(prior["rate_shape"])
-        entries = free(name, {"shape": prior["shape"], "rate": 1.0}, shape)
-        rates = free(f"rate_of_{name}", {"shape": 1.0, "rate": 1.0}, shared)
-        return {**entries, "rate_shape": rates["shape"], "rate_rate": rates["rate"]}  # type: ignore[index]
+        entries: Any = free(name, {"shape": prior["shape"], "rate": 1.0}, shape)
+        rates: Any = free(f"rate_of_{name}", {"shape": 1.0, "rate": 1.0}, shared)
+        return {**entries, "rate_shape": rates["shape"], "rate_rate": rates["rate"]}
     scaled = family(prior) == "scaled dirichlet"
     posterior = {}
     for key in prior:
@@ -125,8 +125,10 @@ def mean_log(prior: Prior, value: jax.Array) -> jax.Array:
     if "known" in prior:
         known, rest = _separate_known(prior)
         left = len(value) - len(known["known"])
-        logs = [jnp.log(jnp.maximum(jnp.asarray(known["known"]), jnp.finfo(value.dtype).tiny))]
-        return jnp.concatenate([*logs, *([mean_log(rest, value[:left])] if left else [])])[jnp.asarray(known["order"])]
+        parts = [jnp.log(jnp.maximum(jnp.asarray(known["known"]), jnp.finfo(value.dtype).tiny))]
+        if left:
+            parts.append(mean_log(rest, value[:left]))
+        return jnp.concatenate(parts)[jnp.asarray(known["order"])]
     logs = jnp.zeros_like(value)
     if "concentration" in prior:
         concentration = prior["concentration"]
@@ -156,8 +158,8 @@ def _separate_known(prior: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
 def _shared_rates(name: str, shape: ArrayLike, rate: ArrayLike, sizes: Mapping[str, int]) -> jax.Array:
     shared = jnp.shape(shape)
     axes = {axis: size for (axis, size), length in zip(sizes.items(), shared, strict=True) if length > 1}
-    of_site = (jnp.reshape(each, tuple(axes.values())) for each in (shape, rate))
-    return _gamma(f"rate_of_{name}", *of_site, axes).reshape(shared)
+    shape, rate = (jnp.reshape(jnp.asarray(each), tuple(axes.values())) for each in (shape, rate))
+    return _gamma(f"rate_of_{name}", shape, rate, axes).reshape(shared)
 
 
 def _dirichlet(name: str, concentration: ArrayLike, sizes: Mapping[str, int]) -> jax.Array:
