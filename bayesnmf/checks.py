@@ -94,6 +94,12 @@ def check_seed(seed: Any) -> int | None:
     return check_count(seed, "seed", minimum=0)
 
 
+def seed_or_new(seed: Any) -> int:
+    """Return a seed, or a new one if it is None."""
+    given = check_seed(seed)
+    return int(np.random.SeedSequence().generate_state(1)[0]) if given is None else given
+
+
 def check_fraction(value: Any, name: str) -> float:
     """Return a number strictly between 0 and 1."""
     number = check_positive(value, name)

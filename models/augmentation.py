@@ -20,7 +20,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from .factors import Prior, free, mean_log
-from .likelihood import Triplets, as_triplets, rates_at, total_rate
+from .likelihood import Triplets, as_triplets, rates_at, total_rate, with_exposures
 
 Factors = Callable[..., tuple[jax.Array, jax.Array]]
 Program = Callable[..., Any]
@@ -74,11 +74,11 @@ def mean_field(factors: Factors) -> Program:
         rank: int,
         loadings: Prior,
         components: Prior,
-        totals: Any = None,
+        **others: Any,
     ) -> None:
         """Sample from the mean field in the closed-form family; `factors.free` names its parameters.
 
-        It has the signature of `program`, but does not use counts and totals.
+        It has the signature of `program`, but does not use counts, totals and exposures.
         """
         factors(size=size, rank=rank, **_posterior(size, rank, loadings, components))
 
@@ -88,10 +88,10 @@ def mean_field(factors: Factors) -> Program:
 def with_allocations(factors: Factors) -> Program:
     """Return the model with the allocations of the nonzero cells as a site of shape (nnz, K)."""
 
-    def augmented(counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> None:
-        """Sample S_ijk ~ Poisson(θ_ik β_kj) with X_ij = Σ_k S_ijk."""
+    def augmented(counts: Any, *, row_exposure: Any = None, feature_exposure: Any = None, **given: Any) -> None:
+        """Sample S_ijk ~ Poisson(r_i c_j θ_ik β_kj) with X_ij = Σ_k S_ijk; arguments are those of `program`."""
         cells = as_triplets(counts)
-        theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
+        theta, beta = with_exposures(factors(**given), row_exposure, feature_exposure)
         rates = rates_at(cells, theta, beta)
         allocations = numpyro.sample("allocations", dist.Poisson(rates).to_event(2))
         numpyro.sample("counts", dist.Delta(allocations.sum(-1), event_dim=1), obs=cells.values)
@@ -103,8 +103,13 @@ def with_allocations(factors: Factors) -> Program:
 def mean_field_with_allocations(factors: Factors) -> Program:
     """Return the guide of the augmented model, with allocations at the best φ for the parameters of the factors."""
 
-    def augmented_guide(counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> None:
-        """Sample from the mean field, and S_ij ~ Multinomial(X_ij, φ_ij). Counts are whole numbers, and concrete."""
+    def augmented_guide(
+        counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior, **others: Any
+    ) -> None:
+        """Sample from the mean field, and S_ij ~ Multinomial(X_ij, φ_ij). Counts are whole numbers, and concrete.
+
+        Exposures cancel from φ.
+        """
         cells = as_triplets(counts)
         posterior = _posterior(size, rank, loadings, components)
         theta, beta = factors(size=size, rank=rank, **posterior)
@@ -122,13 +127,14 @@ def with_expected_allocations(factors: Factors) -> Program:
     program reads the guide's parameters by name.
     """
 
-    def augmented_bound(counts: Any, *, size: tuple[int, int], rank: int, loadings: Prior, components: Prior) -> None:
+    def augmented_bound(counts: Any, *, row_exposure: Any = None, feature_exposure: Any = None, **given: Any) -> None:
         """Compute a lower bound of the program for every θ and β; for use with `guide`."""
         cells = as_triplets(counts)
-        theta, beta = factors(size=size, rank=rank, loadings=loadings, components=components)
-        posterior = _posterior(size, rank, loadings, components)
+        drawn = factors(**given)
+        theta, beta = with_exposures(drawn, row_exposure, feature_exposure)
+        posterior = _posterior(**given)
         # The bound is stationary at the optimal φ: without the gradient through φ it has the same mean and less noise.
-        log_chances = jax.lax.stop_gradient(_log_chances(cells, posterior, theta, beta))
+        log_chances = jax.lax.stop_gradient(_log_chances(cells, posterior, *drawn))
         log_rates = _log_rates(cells, _log(theta), _log(beta))
         gain = jnp.exp(log_chances) * (log_rates - jnp.where(jnp.isfinite(log_chances), log_chances, 0))
         seen = cells.values @ gain.sum(-1) - gammaln(cells.values + 1).sum()

@@ -2,7 +2,8 @@
 
     X_ij ~ Poisson(λ_ij),  λ = θβ,        log p(X) = Σ [X log λ − log X!] − (Σ_i θ_i)·(Σ_j β_j)
 
-The last term sums λ over all cells without forming λ, so zero counts cost nothing.
+The last term sums λ over all cells without forming λ, so zero counts cost nothing. With exposures r of rows and c of
+features, λ_ij = r_i c_j (θβ)_ij: the factors of the product are then rθ and βc.
 """
 
 from collections.abc import Callable
@@ -80,6 +81,16 @@ def rates_at(cells: Triplets, loadings: jax.Array, components: jax.Array) -> jax
 def total_rate(loadings: jax.Array, components: jax.Array) -> jax.Array:
     """Return Σ_ij λ_ij, in O((n + m) K)."""
     return jnp.sum(loadings.sum(-2) * components.sum(-1), -1)
+
+
+def with_exposures(
+    factors: tuple[jax.Array, jax.Array], rows: ArrayLike | None, features: ArrayLike | None
+) -> tuple[jax.Array, jax.Array]:
+    """Return loadings (n, K) and components (K, m) times the exposures of rows (n,) and of features (m,)."""
+    theta, beta = factors
+    if rows is not None:
+        theta = theta * jnp.asarray(rows)[:, None]
+    return theta, beta if features is None else beta * jnp.asarray(features)
 
 
 class _NonnegativeCounts(type(constraints.nonnegative)):  # type: ignore[misc]
@@ -164,7 +175,14 @@ def _log_of_seen(counts: jax.Array, rate: jax.Array) -> jax.Array:
 def poisson_product(factors: Callable[..., tuple[jax.Array, jax.Array]]) -> Callable[..., jax.Array]:
     """Return the program of a model, whose ``factors`` sample θ and β from their priors."""
 
-    def program(counts: Any = None, *, totals: ArrayLike | None = None, **given: Any) -> jax.Array:
+    def program(
+        counts: Any = None,
+        *,
+        totals: ArrayLike | None = None,
+        row_exposure: ArrayLike | None = None,
+        feature_exposure: ArrayLike | None = None,
+        **given: Any,
+    ) -> jax.Array:
         """Sample or observe the counts.
 
         Parameters
@@ -173,6 +191,8 @@ def poisson_product(factors: Callable[..., tuple[jax.Array, jax.Array]]) -> Call
             None to simulate.
         totals : array (n,), optional
             Row totals N_i to simulate under; they do not enter the density.
+        row_exposure, feature_exposure : array (n,) and (m,), optional
+            Exposures of rows and features, by which the means are multiplied.
         **given
             What ``factors`` takes: size, rank, and hyperparameters of loadings and components.
 
@@ -180,7 +200,7 @@ def poisson_product(factors: Callable[..., tuple[jax.Array, jax.Array]]) -> Call
         -------
         counts, given or drawn
         """
-        theta, beta = factors(**given)
+        theta, beta = with_exposures(factors(**given), row_exposure, feature_exposure)
         dims = {"event_dims": ["row", "feature"]}
         return numpyro.sample("counts", PoissonProduct(theta, beta, totals), obs=counts, infer=dims)
 

@@ -81,6 +81,7 @@ def test_files_and_functions_are_short(path: Path) -> None:
             "log_evidence",
             "select",
             "calibrate",
+            "simulate",
         )
         assert free or len(given) <= MOST_PARAMETERS, f"{function.name} takes {len(given)} parameters"
 

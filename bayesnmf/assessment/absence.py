@@ -14,7 +14,7 @@ from bayesnmf.checks import check_fraction
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.projection import components_of
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, row_blocks_of, settle_loadings
-from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State
+from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State, exposure_of_loadings
 from bayesnmf.priors import Distribution
 from bayesnmf.results.record import FitRecord
 
@@ -86,7 +86,7 @@ def _chosen(value: Array, left: Array) -> Array:
 
 
 def row_bounds(counts: Counts, prior: Distribution, components: Side) -> Array:
-    """Return the elbo of every row's loadings given the components, (n,), without Σ log X!.
+    """Return the elbo of every row's loadings given the components, (n,), without Σ log X! and Σ X log(r c).
 
     Loadings start from equal shares and settle row by row.
     """
@@ -105,5 +105,6 @@ def row_bounds(counts: Counts, prior: Distribution, components: Side) -> Array:
         q = loadings.conditional.broadcast((part.shape[0], rank))
         own = problem.loadings_prior.broadcast((part.shape[0], rank))
         divergence = [summary.of(own.rows([i]), q.rows([i])).penalty for i in range(part.shape[0])]
-        bounds[block] = fitted - loadings.matrix @ components.sums(0) + divergence
+        expected = (loadings.matrix * exposure_of_loadings(problem, components)).sum(axis=1)
+        bounds[block] = fitted - expected + divergence
     return bounds

@@ -61,6 +61,7 @@ def elbo_marginal(fit: FitRecord, draws: int = 200, seed: int = 0) -> Estimate:
         loadings = matrix(state.loadings.conditional.draw(rng))  # type: ignore[union-attr]
         q = state.components.conditional
         components = state.components.matrix if q is None else matrix(q.draw(rng))
-        logliks[s] = poisson_loglik(counts.matrix, loadings, components, counts.log_factorial)
+        means = counts.exposed_loadings(loadings), counts.exposed_components(components)
+        logliks[s] = poisson_loglik(counts.matrix, *means, counts.log_factorial)
     penalty = state.loadings.penalty + state.components.penalty
     return Estimate(float(logliks.mean() + penalty), float(logliks.std(ddof=1) / np.sqrt(draws)))

@@ -19,6 +19,7 @@ from bayesnmf.checks import check_choice, check_count, check_fraction, check_ran
 from bayesnmf.data.conversion import as_counts, check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.chains import closed_form_fit
+from bayesnmf.fitting.checks import check_unexposed
 from bayesnmf.fitting.job import Job, resolve_priors
 from bayesnmf.inference.marginal import allocation_model
 from bayesnmf.inference.marginal.evidence import count_allocations, enumerated_log_evidence, estimated_log_evidence
@@ -176,6 +177,7 @@ def log_evidence(
     particles, runs = check_count(particles, "particles"), check_count(runs, "runs", most=MOST_RUNS)
     data = as_counts(counts)
     check_integer_counts(data, "the evidence", "round them")
+    check_unexposed(data, "the evidence", "elbo_marginal of a fit by method='vi'")
     sides: Any = _resolved_sides(model, data, rank, Priors() if priors is None else priors)
     if method == "exact":
         return _evidence_by_enumeration(data, rank, sides)

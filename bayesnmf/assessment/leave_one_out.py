@@ -173,13 +173,14 @@ class _Cells:
         self.features = take_features(fit.feature_names, features)
         self.draws = fit.estimate.take(fit, fit.estimate.held, 0, features)  # type: ignore[arg-type]
         self.loadings = effective_loadings(fit, self.draws.loadings, self.draws.scale)
+        self.components = fit.counts.exposed_components(self.draws.components, features)
 
     def log_likelihood(self, chosen: Array) -> Array:
         """Return log p(count | draw) of some cells, (chains, draws, cells)."""
         i, j = np.divmod(chosen, self.counts.shape[1])
         means = np.zeros((self.draws.chains, self.draws.draws, len(chosen)))
         for k in range(self.fit.rank):
-            means += self.loadings[:, :, i, k] * self.draws.components[:, :, k, j]
+            means += self.loadings[:, :, i, k] * self.components[:, :, k, j]
         return log_poisson(self.counts_at(chosen), means)
 
     def counts_at(self, chosen: Array) -> Array:
@@ -190,7 +191,7 @@ class _Cells:
     def plug_in(self, chosen: Array) -> tuple[Array, float]:
         """Return log p(count | posterior means) of some cells, and its sum over all cells."""
         i, j = np.divmod(chosen, self.counts.shape[1])
-        loadings, components = (side.mean(axis=(0, 1)) for side in (self.loadings, self.draws.components))
+        loadings, components = (side.mean(axis=(0, 1)) for side in (self.loadings, self.components))
         means = np.einsum("ck,kc->c", loadings[i], components[:, j])
         constant = float(gammaln(self.counts.data + 1).sum())
         return log_poisson(self.counts_at(chosen), means), poisson_loglik(self.counts, loadings, components, constant)

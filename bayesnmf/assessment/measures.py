@@ -43,7 +43,9 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
     fitted, train = fits[name], split.train
     frequencies = background(train)
     row: dict[str, Any] = {"seconds": fitted.seconds}
-    row["loglik"] = poisson_loglik(train.matrix, fitted.expected_loadings, fitted.components, train.log_factorial)
+    row["loglik"] = poisson_loglik(
+        train.matrix, fitted.expected_loadings, fitted.exposed_components, train.log_factorial
+    )
     if METHODS[fitted.method].posterior == "mean field":
         marginal = elbo_marginal(fitted, seed=seed)
         row.update(elbo_augmented=elbo_augmented(fitted), elbo_marginal=marginal.mean, elbo_marginal_se=marginal.se)
@@ -70,7 +72,9 @@ def agreement(fitted: Fit, reference: Fit) -> dict[str, float]:
     """Return mean and smallest cosine of matched components, and the correlation of loadings on the scale of counts."""
     order = alignment.match_components(fitted.components, reference.components)
     cosines = np.diag(alignment.cosine(fitted.components[order], reference.components))
-    ours, theirs = (fit.expected_loadings * simplex.component_sums(fit.components) for fit in (fitted, reference))
+    ours, theirs = (
+        fit.expected_loadings * simplex.component_sums(fit.exposed_components) for fit in (fitted, reference)
+    )
     with np.errstate(invalid="ignore", divide="ignore"):  # constant loadings have no correlation
         correlation = np.corrcoef(ours[:, order].ravel(), theirs.ravel())[0, 1] if ours.size > 1 else np.nan
     return {"cosine": float(cosines.mean()), "cosine_min": float(cosines.min()), "loadings_corr": float(correlation)}

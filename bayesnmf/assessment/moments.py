@@ -73,7 +73,8 @@ def draw_sides(fit: Fit, reference: Fit, at: tuple[Array, Array], seed: int) -> 
     normalised = on_simplex(fit.priors.components)
     part = restrict_rows(fit, rows)
     drawn = part.estimate.take(part, number, seed, features if normalised else None)  # a sum needs all features
-    loadings, components = effective_loadings(part, drawn.loadings, drawn.scale), drawn.components
+    loadings = effective_loadings(part, drawn.loadings, drawn.scale)
+    components = drawn.components if normalised else part.counts.exposed_components(drawn.components)
     if not normalised:
         loadings, components = _on_simplex(loadings, components)
         components = components[..., features]
@@ -85,7 +86,7 @@ def draw_sides(fit: Fit, reference: Fit, at: tuple[Array, Array], seed: int) -> 
 
 def values_of_truth(truth: Simulation, reference: Fit, chosen: Entries) -> dict[str, Array]:
     """Return the true value of every quantity, (entries,), in the reference's order."""
-    loadings, components = _on_simplex(effective(truth), truth.components)
+    loadings, components = _on_simplex(effective(truth), truth.counts.exposed_components(truth.components))
     order = alignment.match_components(truth.components, reference.components)
     return _quantities(loadings[chosen.rows][:, order], components[order][:, chosen.features], chosen)
 

@@ -16,6 +16,7 @@ from bayesnmf.assessment.scoring import background, score
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_words
 from bayesnmf.data.conversion import as_counts, check_integer_counts
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.splitting import Split, split_counts
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.job import check_combination, resolve_priors
@@ -134,11 +135,13 @@ def select(
     keep: float = 0.8,
     seed: int = 0,
     options: Options | None = None,
+    row_exposure: Any = None,
+    feature_exposure: Any = None,
     progress: ProgressReport | bool = False,
 ) -> Selection:
     """Rank models and numbers of components by the log-likelihood of held-out counts.
 
-    For each split, every count is kept for training with probability `keep`. Every model and rank is fitted to the same
+    For each split, a count is kept for training with probability `keep`. Every model and rank is fitted to the same
     training counts, and predicts the others, given the row totals and averaged over the posterior.
 
     Parameters
@@ -153,6 +156,7 @@ def select(
         Number of random splits, each with its own fits.
     keep : float
     seed : int
+    row_exposure, feature_exposure : array or Series, optional
     options : MAP, VI, Gibbs, NUTS, SVI or BLD, optional
         Options of the fits. Local optima make scores jump from rank to rank; `restarts` helps.
     progress : bool or callable
@@ -165,7 +169,7 @@ def select(
     Raises
     ------
     TypeError, ValueError
-        Invalid arguments; they are refused before the first fit.
+        Invalid arguments, before the first fit.
 
     Examples
     --------
@@ -177,12 +181,11 @@ def select(
     names = [check_choice(model, "models", MODELS) for model in check_words(models, "models")]
     candidates = [Candidate(model, rank) for model in names for rank in check_ranks(ranks)]
     check_choice(method, "method", METHODS)
-    splits = check_count(splits, "splits")
+    splits, seed = check_count(splits, "splits"), check_count(seed, "seed", minimum=0)
     keep = check_fraction(keep, "keep")
-    seed = check_count(seed, "seed", minimum=0)
     options = METHODS[method].options() if options is None else options
     check_options(options, method, METHODS[method].options)
-    data = as_counts(counts)
+    data = with_exposures(as_counts(counts), row_exposure, feature_exposure)
     check_integer_counts(data, "select, which thins them", "round them")
     for model, rank in candidates:  # before the first fit, not after hours of fits
         filled = replace(options, priors=resolve_priors(model, data, rank, options.priors))

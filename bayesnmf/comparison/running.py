@@ -24,6 +24,7 @@ from bayesnmf.checks import (
 from bayesnmf.comparison.report import as_text, write
 from bayesnmf.data.conversion import as_counts, check_integer_counts
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.splitting import Split, split_counts
 from bayesnmf.fitting.fit import Fit, fit
 from bayesnmf.fitting.job import check_combination, resolve_priors
@@ -144,6 +145,8 @@ def compare(
     *,
     seed: int = 0,
     settings: Settings | None = None,
+    row_exposure: Any = None,
+    feature_exposure: Any = None,
     out: str | Path | None = None,
     progress: ProgressReport | bool = False,
 ) -> Comparison:
@@ -158,6 +161,8 @@ def compare(
     methods : sequence of {"map", "vi", "svi", "gibbs", "nuts", "bld"}
     settings : Settings, optional
         Priors, held-out fractions, and options of single methods.
+    row_exposure, feature_exposure : array or Series, optional
+        Exposures, as for `bayesnmf.fit`.
     out : path, optional
         Folder in which each fit is saved as soon as it is done (`fits/METHOD.nc`, or `.zarr` above 1 GiB). A folder
         that cannot be written to is refused before the first fit; later failures to save are reported as cautions.
@@ -175,7 +180,7 @@ def compare(
     seed = check_count(seed, "seed", minimum=0)
     settings = Settings() if settings is None else settings
     check_instance(settings, Settings, "settings")
-    data = as_counts(counts)
+    data = with_exposures(as_counts(counts), row_exposure, feature_exposure)
     check_integer_counts(data, "compare, which thins them", "round them")
     split = split_counts(data, settings.keep, settings.withhold, np.random.default_rng(seed))
     settings = replace(settings, priors=resolve_priors(model, split.train, rank, settings.priors))

@@ -50,6 +50,43 @@ def check_totals(totals: Any, n: int, given_totals: bool, by_default: bool, usua
     return np.broadcast_to(values, n)
 
 
+def check_exposure(values: np.ndarray, argument: str, length: int) -> np.ndarray:
+    """Return a copy of exposures; refuse another length than that of the counts, and values that are not above 0."""
+    side = argument.removesuffix("_exposure")
+    if values.shape != (length,):
+        raise ValueError(
+            f"{argument} must have one number for each {side}, shape ({length},): found shape {values.shape}"
+        )
+    wrong = np.flatnonzero(~((values > 0) & np.isfinite(values)))
+    if len(wrong):
+        raise ValueError(
+            f"{argument} must be above 0 and finite: found {values[wrong[0]]:g} at position {wrong[0]}; leave a {side} "
+            "that was not observed out of the counts"
+        )
+    return np.array(values, np.float64)
+
+
+def check_has_names(index: Any, names: np.ndarray, argument: str) -> None:
+    """Refuse a Series that lacks one of the names of the counts, or has it twice."""
+    given = list(index)
+    missing = [name for name in names if name not in set(given)]
+    if missing:
+        raise ValueError(
+            f"{argument} must have a value for each of the {len(names)} names of the counts: {missing[0]!r} and "
+            f"{len(missing) - 1} more are missing; add them, or give an array in the order of the counts"
+        )
+    if len(set(given)) < len(given):
+        raise ValueError(f"{argument} must not repeat a name in its index; drop duplicates")
+
+
+def check_new_exposure(fitted: np.ndarray | None, new: np.ndarray | None, row_exposure: Any) -> None:
+    """Refuse new rows without exposures, of their counts or given, if the rows of the fit had exposures."""
+    if fitted is not None and new is None and row_exposure is None:
+        raise ValueError(
+            "row_exposure is missing: loadings of this fit are per unit of exposure; give the exposures of the new rows"
+        )
+
+
 def check_drawable(means: np.ndarray, cure: str) -> None:
     """Refuse to draw counts that may be too large for exact whole numbers."""
     if not np.all(means <= LARGEST_INTEGER):

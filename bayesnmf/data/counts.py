@@ -34,11 +34,18 @@ class Counts:
         Names of the samples; 0 … n-1 if the user gave none.
     feature_names : array, (m,)
         Names of the features; 0 … m-1 if the user gave none.
+    row_exposure : array, (n,), or None
+        Exposure r_i > 0 of every sample, in float64: its expected counts are r_i times loadings times components. None
+        is 1 for all.
+    feature_exposure : array, (m,), or None
+        Exposure c_j > 0 of every feature, in the same way.
     """
 
     matrix: csr_array
     row_names: np.ndarray
     feature_names: np.ndarray
+    row_exposure: np.ndarray | None = None
+    feature_exposure: np.ndarray | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -95,13 +102,42 @@ class Counts:
         blocks = (data[first : first + BLOCK] for first in range(0, len(data), BLOCK))
         return float(sum(gammaln(block.astype(np.float64) + 1.0).sum() for block in blocks))
 
+    @property
+    def exposed(self) -> bool:
+        """Whether the rows or the features have exposures."""
+        return self.row_exposure is not None or self.feature_exposure is not None
+
+    @cached_property
+    def log_exposure(self) -> float:
+        """Σ X log(r c), the term of the Poisson log-likelihood that exposures add; 0 without them."""
+        totals = ((self.row_exposure, self.row_totals), (self.feature_exposure, self.feature_totals))
+        return sum(float(counted @ np.log(exposure)) for exposure, counted in totals if exposure is not None)
+
+    @property
+    def total_exposures(self) -> tuple[float, float]:
+        """Σ r_i of the rows and Σ c_j of the features; their numbers without exposures."""
+        given = (self.row_exposure, self.feature_exposure)
+        each = [float(size) if exposure is None else float(exposure.sum())
+                for size, exposure in zip(self.shape, given, strict=True)]  # fmt: skip
+        return each[0], each[1]
+
+    def exposed_loadings(self, loadings: Any) -> Any:
+        """Return loadings (..., n, K) times the exposure of their rows."""
+        return loadings if self.row_exposure is None else loadings * self.row_exposure[:, None]
+
+    def exposed_components(self, components: Any, features: Any = None) -> Any:
+        """Return components (..., K, m) times the exposure of their features, which may be some at given positions."""
+        if self.feature_exposure is None:
+            return components
+        return components * (self.feature_exposure if features is None else self.feature_exposure[features])
+
     @cached_property
     def is_integer(self) -> bool:
         """Whether every count is a whole number."""
         return bool(np.all(self.matrix.data == np.floor(self.matrix.data)))
 
     def rows(self, index: Any) -> Counts:
-        """Return the chosen rows, with their names.
+        """Return the chosen rows, with their names and exposures.
 
         Parameters
         ----------
@@ -109,7 +145,12 @@ class Counts:
             Positions of the rows, in the order wanted.
         """
         chosen = np.atleast_1d(np.arange(self.shape[0])[index])
-        return Counts(self.matrix[chosen], self.row_names[chosen], self.feature_names)
+        return replace(
+            self,
+            matrix=self.matrix[chosen],
+            row_names=self.row_names[chosen],
+            row_exposure=None if self.row_exposure is None else self.row_exposure[chosen],
+        )
 
     def block(self, first: int, last: int) -> Counts:
         """Return the rows from `first` to `last` (excluded), in memory shared with these counts."""
@@ -117,12 +158,20 @@ class Counts:
         inside = slice(starts[0], starts[-1])
         arrays = (self.matrix.data[inside], self.matrix.indices[inside], starts - starts[0])
         view = csr_array(arrays, shape=(last - first, self.shape[1]))
-        part = Counts(view, self.row_names[first:last], self.feature_names)
+        exposure = None if self.row_exposure is None else self.row_exposure[first:last]
+        part = replace(self, matrix=view, row_names=self.row_names[first:last], row_exposure=exposure)
         vars(part)["row_totals"] = self.row_totals[first:last]  # where the cached property stores its value
         return part
 
+    def with_exposure(self, row_exposure: np.ndarray | None, feature_exposure: np.ndarray | None) -> Counts:
+        """Return the same counts with other exposures; those that are all 1 are left out."""
+        if row_exposure is None and feature_exposure is None and not self.exposed:
+            return self
+        each = [None if given is None or np.all(given == 1) else given for given in (row_exposure, feature_exposure)]
+        return replace(self, row_exposure=each[0], feature_exposure=each[1])
+
     def with_matrix(self, matrix: csr_array) -> Counts:
-        """Return counts with the same names and another canonical matrix of the same shape."""
+        """Return counts with the same names and exposures, and another canonical matrix of the same shape."""
         return replace(self, matrix=matrix)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from scipy.sparse import csr_array
 from bayesnmf.checks import check_choice, check_count, check_instance, check_rank, check_size
 from bayesnmf.data.checks import check_drawable, check_shape, check_simulated_components, check_totals
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.exposures import with_exposures
 from bayesnmf.priors import Priors, matrix
-from bayesnmf.priors.checks import check_family, check_proper_loadings
+from bayesnmf.priors.checks import check_exposures, check_family, check_proper_loadings
 from bayesnmf.priors.pair import with_defaults
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.priors.values import separate_scale
@@ -55,19 +56,19 @@ class Simulation:
     @property
     def means(self) -> Array:
         """Expected counts (n, m), given the row totals under dirichlet_poisson."""
-        return effective(self) @ self.components
+        return effective(self) @ self.counts.exposed_components(self.components)
 
     def __repr__(self) -> str:
         return f"<bayesnmf.Simulation {self.model}, rank {self.rank}: {self.counts!r}>"
 
 
 def effective(simulation: Simulation) -> Array:
-    """Return the loadings (n, K) on the scale of the counts: multiplied by the scale, or by the given totals."""
-    if simulation.scale is not None:
-        return simulation.scale[:, None] * simulation.loadings
+    """Return the loadings (n, K) on the scale of the counts: times the scale, or the given totals, and the exposure."""
+    loadings = simulation.loadings
     if MODELS[simulation.model].given_totals:
-        return simulation.counts.row_totals[:, None] * simulation.loadings
-    return simulation.loadings
+        return simulation.counts.row_totals[:, None] * loadings
+    scaled = loadings if simulation.scale is None else simulation.scale[:, None] * loadings
+    return np.asarray(simulation.counts.exposed_loadings(scaled))
 
 
 def simulate(
@@ -77,6 +78,8 @@ def simulate(
     *,
     priors: Priors | None = None,
     totals: ArrayLike | None = None,
+    row_exposure: ArrayLike | None = None,
+    feature_exposure: ArrayLike | None = None,
     seed: int = 0,
 ) -> Simulation:
     """Draw parameters from their priors, and counts given the parameters.
@@ -88,7 +91,6 @@ def simulate(
     size : (n, m)
         Number of rows and of features.
     rank : int
-        Number of components, K.
     priors : Priors, optional
         Proper priors. The defaults are those of a fit to counts with these totals. The default prior of `poisson` is
         flat, so it cannot be drawn from.
@@ -96,8 +98,9 @@ def simulate(
         Under dirichlet_poisson, the row totals, whole numbers. Otherwise one number, the mean row total for the default
         prior of the loadings; not allowed together with `priors.loadings`, which already sets the scale. The default
         is 200.
+    row_exposure, feature_exposure : array_like (n,) and (m,), optional
+        Exposures as for `bayesnmf.fit`; the counts carry them to a fit.
     seed : int
-        Seed of the parameters and the counts.
 
     Returns
     -------
@@ -124,20 +127,30 @@ def simulate(
     given = Priors() if priors is None else priors
     check_instance(given, Priors, "priors")
     row_totals = check_totals(totals, n, MODELS[model].given_totals, given.loadings is None, MEAN_TOTAL)
-    filled = with_defaults(given, model, float(np.mean(row_totals)), rank, m)
+    exposed = with_exposures(_empty_counts(n, m), row_exposure, feature_exposure)
+    rows, features = exposed.total_exposures
+    filled = with_defaults(given, model, float(np.mean(row_totals) / (rows / n)), rank, features)
     _check_drawable_priors(model, filled, (n, m), rank)
+    check_exposures(exposed, model, filled.components)
     value: Any = filled.loadings.broadcast((n, rank)).draw(rng)  # type: ignore[union-attr]
     components: Any = filled.components.broadcast((rank, m)).draw(rng)  # type: ignore[union-attr]
     if MODELS[model].given_totals:
         shares = value @ components
         drawn = rng.multinomial(row_totals.astype(np.int64), shares / shares.sum(axis=1, keepdims=True))
     else:
-        means = matrix(value) @ components
-        check_drawable(means, "lower totals, or give priors with smaller means")
-        drawn = rng.poisson(means)
-    counts = Counts(csr_array(drawn.astype(np.float64)), np.arange(n), np.arange(m))
+        drawn = _poisson(exposed.exposed_loadings(matrix(value)) @ exposed.exposed_components(components), rng)
+    counts = exposed.with_matrix(csr_array(drawn.astype(np.float64)))
     loadings, scale = separate_scale(value)
     return Simulation(counts, loadings, components, scale, model, filled)
+
+
+def _empty_counts(n: int, m: int) -> Counts:
+    return Counts(csr_array((n, m)), np.arange(n), np.arange(m))
+
+
+def _poisson(means: Array, rng: np.random.Generator) -> Array:
+    check_drawable(means, "lower totals, or give priors with smaller means")
+    return rng.poisson(means)
 
 
 def _check_drawable_priors(model: str, priors: Priors, size: tuple[int, int], rank: int) -> None:

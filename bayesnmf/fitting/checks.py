@@ -156,6 +156,12 @@ def check_ranges(options: Any, dtype: str) -> None:
             _check_ranges(getattr(options.start, side), f"start.{side}", dtype, RANGE_OF_STARTS)
 
 
+def check_unexposed(counts: Any, what: str, cure: str) -> None:
+    """Refuse exposures where all exposures are taken to be 1."""
+    if counts.exposed:
+        raise ValueError(f"{what} does not work with row_exposure or feature_exposure; use {cure}")
+
+
 def check_posterior_exists(options: Any, model: str, method: str) -> None:
     """Refuse improper posteriors, and components without a prior under methods that need one."""
     loadings, components = options.priors.loadings, options.priors.components

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.checks import check_choice, check_count, check_rank, check_seed
+from bayesnmf.checks import check_choice, check_count, check_rank, seed_or_new
 from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.exposures import with_exposures
 from bayesnmf.fitting import projection
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
 from bayesnmf.fitting.problems import with_own_start
@@ -97,18 +98,19 @@ class Fit(FitRecord):
         """Return a `Fit` with the data of a record."""
         return cls(**vars(record))
 
-    def transform(self, counts: Any, *, seed: int = 0) -> Array:
+    def transform(self, counts: Any, *, row_exposure: Any = None, seed: int = 0) -> Array:
         """Return the loadings of new samples given the components, (rows, K), on the scale of `loadings`.
 
         They are the mode under map and bld, and the mean of the closed-form q under vi and svi. Under gibbs and nuts,
         they are the mean of loadings sampled, with `seed`, for each of several draws of the components; counts must
-        then be whole numbers. Raises TypeError or ValueError for counts that `fit` would refuse or with other features.
+        then be whole numbers. A fit with `row_exposure` needs those of the new samples. Raises TypeError or ValueError
+        for counts and exposures that `fit` would refuse, or with other features.
         """
-        return self.project(counts, seed=seed).loadings
+        return self.project(counts, row_exposure=row_exposure, seed=seed).loadings
 
-    def project(self, counts: Any, *, seed: int = 0) -> Fit:
+    def project(self, counts: Any, *, row_exposure: Any = None, seed: int = 0) -> Fit:
         """Return the fit of new samples with the components fixed; parameters and errors as for `transform`."""
-        return Fit.of(projection.project(self, counts, seed))
+        return Fit.of(projection.project(self, counts, row_exposure, seed))
 
     def sample_posterior(self, draws: int | None = None, *, chains: int | None = None, seed: int = 0) -> Draws:
         """Return draws from q, by default 4 × 1000, or the draws of gibbs and nuts, evenly thinned to `draws`.
@@ -174,6 +176,8 @@ def fit(
     seed: int | None = None,
     options: Options | None = None,
     fixed_components: Any = None,
+    row_exposure: Any = None,
+    feature_exposure: Any = None,
     progress: ProgressReport | bool = False,
 ) -> Fit:
     """Fit a Bayesian non-negative matrix factorisation of counts; issue a `ConvergenceWarning` if it did not converge.
@@ -195,10 +199,13 @@ def fit(
         the starts that race is made from the counts, so fits with different seeds agree more than fits from random
         starts; use ``start="random"`` to see the effect of the start.
     options : MAP, VI, Gibbs, NUTS, SVI or BLD, optional
-        Settings of the method: priors, start, schedule, stopping rule. ``fit.options`` contains them with defaults.
+        Settings of the method: priors, start, schedule, stopping rule; in ``fit.options`` with defaults.
     fixed_components : array or DataFrame (r, m), optional
         Known components: the first r of all K. Features of a frame are matched by name; rows sum to 1 if components are
         on the simplex; arrays in `priors.components` are then for the others. Not for bld, collapsed Gibbs and GPUs.
+    row_exposure, feature_exposure : array or Series (n,) and (m,), optional
+        Exposures above 0, by which expected counts are multiplied: of samples, such as sequencing depth (not under
+        dirichlet_poisson); of features, such as gene length (only for Gamma components). Series are matched by name.
     progress : bool or callable
         True shows a progress bar; a callable is called with (label, done, total, objective).
 
@@ -221,16 +228,13 @@ def fit(
     """
     check_choice(model, "model", MODELS)
     check_choice(method, "method", METHODS)
-    rank = check_rank(rank)
-    seed = check_seed(seed)
+    rank, seed = check_rank(rank), seed_or_new(seed)
     options = METHODS[method].options() if options is None else options
     check_options(options, method, METHODS[method].options)
-    data = as_counts(counts, dtype=getattr(options, "dtype", "float64"))
+    data = with_exposures(as_counts(counts, dtype=getattr(options, "dtype", "float64")), row_exposure, feature_exposure)
     priors = resolve_priors(model, data, rank, options.priors, fixed_components)
     options = resolve_options(replace(options, priors=priors))
     check_combination(model, method, rank, data, options)
-    if seed is None:
-        seed = int(np.random.SeedSequence().generate_state(1)[0])
     with progress_context(progress) as report:
         job = Job(data, model, rank, method, seed, with_own_start(options), report)
         result = Fit.of(METHODS[method].run(job))

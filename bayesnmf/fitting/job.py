@@ -20,6 +20,7 @@ from bayesnmf.fitting.checks import (
     check_ranges,
     check_regression,
     check_served,
+    check_unexposed,
 )
 from bayesnmf.fitting.keeping import size_kept
 from bayesnmf.fitting.known import with_known_components
@@ -27,7 +28,7 @@ from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS
 from bayesnmf.priors import Priors
-from bayesnmf.priors.checks import check_family, check_integrates_out, check_natural_basis
+from bayesnmf.priors.checks import check_exposures, check_family, check_integrates_out, check_natural_basis
 from bayesnmf.priors.pair import with_defaults
 from bayesnmf.results.record import FitRecord
 
@@ -38,8 +39,8 @@ LARGEST_FACTORS, LARGEST_DRAWS, LARGEST_TOKENS = 4 * 2**30, 4 * 2**30, 4 * 2**30
 def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors, known: Any = None) -> Priors:
     """Return the priors with the model's defaults in place of None, and with known components if there are any."""
     check_instance(priors, Priors, "priors")
-    n, m = counts.shape
-    filled = with_defaults(priors, model, max(counts.total, 1.0) / n, rank, m)
+    rows, features = counts.total_exposures
+    filled = with_defaults(priors, model, max(counts.total, 1.0) / rows, rank, features)
     return filled if known is None else with_known_components(filled, known, counts, rank)
 
 
@@ -52,6 +53,7 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     check_family(model, "loadings", priors.loadings, (n, rank))
     check_family(model, "components", priors.components, (rank, m))
     check_possible(counts, rank, priors.components)
+    check_exposures(counts, model, priors.components)
     check_posterior_exists(options, model, method)
     check_served(method, model)
     check_families(options, method)
@@ -61,7 +63,10 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     check_learnable(getattr(options, "learn", ()), priors.loadings, priors.components)
     if METHODS[method].whole_counts:
         check_integer_counts(counts, f"method={method!r}", "round them or use method='vi'")
+    if "marginal" in METHODS[method].needs:
+        check_unexposed(counts, f"method={method!r}", "method='map' or 'vi'")
     if getattr(options, "collapsed", False):
+        check_unexposed(counts, "collapsed Gibbs", "Gibbs(collapsed=False)")
         check_integrates_out(priors.components, "collapsed Gibbs", "use Gibbs(collapsed=False)")
         size_of_tokens = np.min_scalar_type(rank - 1).itemsize * options.chains * int(counts.total)
         check_size(size_of_tokens, LARGEST_TOKENS, "every single count in every chain", "use Gibbs(collapsed=False)")

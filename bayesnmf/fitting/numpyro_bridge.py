@@ -35,7 +35,9 @@ def program_arguments(counts: Counts, rank: int, priors: Priors, dense: bool | N
 
     n, m = counts.shape
     dense = n * m <= DENSE_CELLS if dense is None else dense
+    exposures = {name: getattr(counts, name) for name in ("row_exposure", "feature_exposure")}
     return {
+        **{name: values for name, values in exposures.items() if values is not None},
         "counts": as_observation(counts.matrix.toarray() if dense else counts.matrix),
         "size": (n, m),
         "rank": rank,

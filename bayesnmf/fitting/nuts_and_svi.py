@@ -80,7 +80,12 @@ def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array)
     for at in np.ndindex(chains, draws):
         value = attach_scale(shares[at], None if scale is None else scale[at])
         out[at] = (
-            poisson_loglik(counts.matrix, matrix(value), components[at], counts.log_factorial)
+            poisson_loglik(
+                counts.matrix,
+                counts.exposed_loadings(matrix(value)),
+                counts.exposed_components(components[at]),
+                counts.log_factorial,
+            )
             + prior.log_density(value)
             + other.log_density(components[at])
         )

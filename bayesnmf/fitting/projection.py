@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import check_count
-from bayesnmf.data.checks import check_same_features
+from bayesnmf.data.checks import check_new_exposure, check_same_features
 from bayesnmf.data.conversion import as_counts, check_integer_counts
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.exposures import with_exposures
 from bayesnmf.fitting.closed_form import fit_of_ascent
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem
@@ -22,7 +23,7 @@ from bayesnmf.inference.sampling.gibbs import sweep
 from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State, objective
 from bayesnmf.inference.status import Status
 from bayesnmf.options.defaults import basis_of_mode
-from bayesnmf.priors.checks import check_one_prior_for_all_rows
+from bayesnmf.priors.checks import check_exposures, check_one_prior_for_all_rows
 from bayesnmf.priors.specification import PARAMETER, stated_components
 from bayesnmf.priors.values import separate_scale, stack_values
 from bayesnmf.results.estimates import Draws
@@ -35,7 +36,7 @@ SWEEPS = 10
 ERROR_BATCHES = 20
 
 
-def project(fit: FitRecord, counts: Any, seed: int) -> FitRecord:
+def project(fit: FitRecord, counts: Any, row_exposure: Any, seed: int) -> FitRecord:
     """Fit new samples with the components of `fit`, by the method of `fit`.
 
     Under map, vi and svi: coordinate ascent over the loadings alone, from equal shares, until each row settles, so that
@@ -50,6 +51,8 @@ def project(fit: FitRecord, counts: Any, seed: int) -> FitRecord:
     fit : Fit
     counts : array-like, (rows, m)
         Counts of new samples, with the features of the fit in the same order.
+    row_exposure : array-like or None
+        Exposure of the new samples, needed if the fit has exposures of rows.
     seed : int
         Seed of the Gibbs sweeps.
     """
@@ -57,6 +60,9 @@ def project(fit: FitRecord, counts: Any, seed: int) -> FitRecord:
     check_count(seed, "seed", minimum=0)
     data = as_counts(counts, dtype=fit.counts.dtype)
     check_same_features(fit.feature_names, data.feature_names)
+    check_new_exposure(fit.counts.row_exposure, data.row_exposure, row_exposure)
+    data = with_exposures(data, row_exposure, fit.counts.feature_exposure)
+    check_exposures(data, fit.model, fit.priors.components)
     check_one_prior_for_all_rows(fit.priors.loadings)
     if fit.estimate.kind == "draws":
         check_integer_counts(data, "transform with posterior draws", "round them, or use a fit by method='vi'")

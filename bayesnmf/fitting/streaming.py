@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.checks import check_choice, check_count, check_rank, check_seed
-from bayesnmf.data.checks import check_same_features
+from bayesnmf.checks import check_choice, check_count, check_rank, seed_or_new
+from bayesnmf.data.checks import check_new_exposure, check_same_features
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts, DataWarning
+from bayesnmf.data.exposures import with_exposures
 from bayesnmf.fitting.checks import check_has_learned, check_stream
 from bayesnmf.fitting.closed_form import batching_of, fit_of_ascent
 from bayesnmf.fitting.fit import Fit
@@ -58,6 +59,8 @@ class MinibatchVI:
         ``VI(algorithm="minibatch", ...)``: priors, batch_size, forgetting, delay, sweeps, dtype, threads, and "svd",
         "descent" or "random" as start. The start and default priors, which depend on the mean row total, are computed
         from the first block. All rows must have the same prior.
+    feature_exposure : array or Series (m,), optional
+        Exposure of each feature, as for `bayesnmf.fit`.
     seed : int, optional
         Seed of the start; by default a new one. Steps are not random.
 
@@ -92,6 +95,7 @@ class MinibatchVI:
         *,
         total_rows: int | None = None,
         options: VI | None = None,
+        feature_exposure: Any = None,
         seed: int | None = None,
     ) -> None:
         check_choice(model, "model", MODELS)
@@ -102,27 +106,29 @@ class MinibatchVI:
         self.model, self.rank = model, check_rank(rank)
         self.total_rows = None if total_rows is None else check_count(total_rows, "total_rows")
         self.options = options
-        given = check_seed(seed)
-        self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if given is None else given
+        self.seed = seed_or_new(seed)
         self.n_seen = self.steps = 0
         self.priors: Priors | None = None
+        self.feature_exposure = feature_exposure
         self._names: Array | None = None
+        self._first_exposure: Array | None = None
         self._components: RunningComponents | None = None
         self._first_rows: Array | None = None
 
-    def partial_fit(self, counts: Any) -> MinibatchVI:
+    def partial_fit(self, counts: Any, *, row_exposure: Any = None) -> MinibatchVI:
         """Take one step for each batch of a block of rows, (rows, m), in their order, and return the stream.
 
         A block of more than batch_size rows is cut into batches of equal size. A smaller batch moves the components by
         the same step size with more noise, so give blocks of at least batch_size rows, in random order. After Ctrl-C
-        the finished batches have been learned from.
+        the finished batches have been learned from. `row_exposure` is that of the block's rows, as for `bayesnmf.fit`;
+        all blocks have it, or none.
 
         Raises
         ------
         TypeError, ValueError
             Counts that `fit` would refuse, or with features that differ from earlier blocks.
         """
-        data = self._checked(counts)
+        data = self._checked(counts, row_exposure)
         if self._components is None:
             self._begin(data)
         self._warn_of_rows_that_come_again(data)
@@ -152,31 +158,31 @@ class MinibatchVI:
         """The q of the components, with parameters (K, m); None if they have no prior."""
         return self._side("components_posterior").conditional
 
-    def transform(self, counts: Any) -> Array:
+    def transform(self, counts: Any, *, row_exposure: Any = None) -> Array:
         """Return the loadings of rows given the current components, (rows, K), on the scale of `Fit.loadings`."""
-        return self.result(counts).loadings
+        return self.result(counts, row_exposure=row_exposure).loadings
 
-    def result(self, counts: Any) -> Fit:
+    def result(self, counts: Any, *, row_exposure: Any = None) -> Fit:
         """Return the fit of the given rows with the current components.
 
         Every row's loadings settle as in `Fit.transform`, block by block. The trace is the elbo, in nats, as if these
         were all rows; the status contains the number of rows that settled.
         """
         started = time.perf_counter()
-        problem, state, bound, rows = self._settled("result", counts, TOL, MAX_ITER)
+        problem, state, bound, rows = self._settled("result", counts, row_exposure, TOL, MAX_ITER)
         data = problem.counts
         reason = f"{rows} of {data.shape[0]} rows settled, components after {self.steps} steps"
         status = Status(rows == data.shape[0], reason, self.steps)
         job = Job(data, self.model, self.rank, "vi", self.seed, self._options, lambda *_: None, started)
         return Fit.of(fit_of_ascent(job, Ascent(problem, state, [bound], [], status)))
 
-    def elbo(self, counts: Any) -> float:
+    def elbo(self, counts: Any, *, row_exposure: Any = None) -> float:
         """Return an estimate of the elbo of all rows from the given rows, in nats.
 
         The terms of the given rows are scaled up to `total_rows` rows or, by default, to the rows seen so far. The
         estimate is exact if `counts` are all of these rows. Loadings settle to 1e-4, less than in `result`.
         """
-        problem, state, bound, _ = self._settled("elbo", counts, FINAL_TOL, FINAL_ITER)
+        problem, state, bound, _ = self._settled("elbo", counts, row_exposure, FINAL_TOL, FINAL_ITER)
         share = (self.total_rows or self.n_seen) / problem.counts.shape[0]
         penalty = state.components.penalty
         return float(share * (bound - penalty) + penalty)
@@ -184,10 +190,12 @@ class MinibatchVI:
     def __repr__(self) -> str:
         return f"<bayesnmf.MinibatchVI {self.model}, rank {self.rank}: {self.n_seen:,} rows in {self.steps:,} steps>"
 
-    def _settled(self, what: str, counts: Any, tol: float, most: int) -> tuple[Problem, State, float, int]:
+    def _settled(
+        self, what: str, counts: Any, row_exposure: Any, tol: float, most: int
+    ) -> tuple[Problem, State, float, int]:
         """Settle the loadings of some rows; return their problem, state and elbo, and the number of settled rows."""
         components = self._side(what)
-        problem = self._problem(self._checked(counts))
+        problem = self._problem(self._checked(counts, row_exposure))
         size = (problem.counts.shape[0], self.rank)
         q = copy_of_full_size(even_loadings(problem, components, self.rank).conditional, size)
         bound, rows = settle_blocks(problem, components, q, tol, most, self.options.threads)
@@ -199,11 +207,12 @@ class MinibatchVI:
         assert self.priors is not None
         return resolve_options(replace(self.options, priors=self.priors))  # type: ignore[return-value]
 
-    def _checked(self, counts: Any) -> Counts:
+    def _checked(self, counts: Any, row_exposure: Any) -> Counts:
         data = as_counts(counts, dtype=self.options.dtype)
         if self._names is not None:
             check_same_features(self._names, data.feature_names)
-        return data
+            check_new_exposure(self._first_exposure, data.row_exposure, row_exposure)
+        return with_exposures(data, row_exposure, self.feature_exposure)
 
     def _warn_of_rows_that_come_again(self, data: Counts) -> None:
         """Warn if a block has the same rows as the first block, in any order, and `total_rows` is not given.
@@ -231,7 +240,7 @@ class MinibatchVI:
         problem = point_or_mean_field(data, self._options)
         start = start_state(problem, self._options.start, self.rank, np.random.default_rng(self.seed))
         self._components = RunningComponents(problem, start.components, data.shape[0])
-        self._names = data.feature_names
+        self._names, self._first_exposure = data.feature_names, data.row_exposure
 
     def _problem(self, data: Counts) -> Problem:
         return replace(point_or_mean_field(data, self._options), fixed_components=True)

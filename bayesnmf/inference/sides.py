@@ -21,7 +21,7 @@ from bayesnmf.kernels.cpu.mean_field import Moments
 from bayesnmf.kernels.cpu.sums import sum_rows
 from bayesnmf.priors import Distribution, matrix
 from bayesnmf.priors.arrays import as_number, float64_on_device, namespace_of, on_host
-from bayesnmf.priors.values import Value, parts_of, separate_scale
+from bayesnmf.priors.values import Value, separate_scale
 
 Array = NDArray[Any]
 Basis = Literal["natural", "log"]
@@ -51,6 +51,7 @@ class Side:
         self.value, self.geometric, self.log_shift, self.penalty = value, geometric, log_shift, penalty
         self.dtype = geometric.dtype
         self._sums: dict[int, Array] = {}
+        self._exposed_sums: dict[int, tuple[Array, Array]] = {}
 
     @property
     def matrix(self) -> Array:
@@ -65,6 +66,15 @@ class Side:
             self._sums[component_axis] = sum_rows(rows) if on_host(rows) else rows.sum(axis=0, dtype=np.float64)
         return self._sums[component_axis]
 
+    def exposed_sums(self, component_axis: int, exposure: Array | None) -> Array:
+        """Return Σ of the value times the exposure of its rows or features, for each component, (K,), float64."""
+        if exposure is None:
+            return self.sums(component_axis)
+        if component_axis not in self._exposed_sums or self._exposed_sums[component_axis][0] is not exposure:
+            rows = (self.matrix if component_axis == 1 else self.matrix.T) * exposure[:, None]
+            self._exposed_sums[component_axis] = exposure, sum_rows(rows) if on_host(rows) else rows.sum(axis=0)
+        return self._exposed_sums[component_axis][1]
+
     def forget(self) -> None:
         """Free cached arrays, which can be computed again."""
 
@@ -76,6 +86,7 @@ class Field(Side):
         self.conditional, self._component_axis = conditional, component_axis
         self.log_shift, self.penalty = found.shift, -found.divergence
         self._sums = {} if found.sums is None else {component_axis: found.sums}
+        self._exposed_sums = {}
         self._geometric: Array | None = found.geometric
         self.dtype = found.geometric.dtype
 
@@ -218,21 +229,6 @@ class State(NamedTuple):
     components: Side
 
 
-def parameters_of(side: Side) -> tuple[Array, ...]:
-    """Return the positive arrays that define a side: the parameters of its mean field, or its value."""
-    if side.conditional is not None:
-        return tuple(side.conditional.parameters.values())
-    return parts_of(side.value)
-
-
-def side_of(prior: Distribution, summary: Any, like: Side, parameters: list[Array]) -> Side:
-    """Return a side of the kind of `like` with other parameters; a mode on the simplex is normalised."""
-    if like.conditional is not None:
-        named = dict(zip(like.conditional.parameters, parameters, strict=True))
-        return summary.of(prior, like.conditional.with_parameters(named))
-    return summary.at(prior, prior.value_of(parameters))
-
-
 @dataclass(frozen=True)
 class Problem:
     """Counts, and the prior and summary of each side.
@@ -252,14 +248,18 @@ class Problem:
     cells: Any = None
 
 
-def exposure_of_loadings(state: State) -> Array:
-    """Return Σ_j β_kj, (1, K)."""
-    return state.components.sums(0)[None, :].astype(state.components.dtype)
+def exposure_of_loadings(problem: Problem, components: Side) -> Array:
+    """Return r_i Σ_j c_j β_kj, (1 or n, K); r_i, (1 or n, 1), for loadings with a scale, as components sum to 1."""
+    sums = np.ones((1, 1))
+    if problem.loadings_prior.support != "scaled simplex":
+        sums = components.exposed_sums(0, problem.counts.feature_exposure)[None, :]
+    return problem.counts.exposed_loadings(sums).astype(components.dtype)
 
 
-def exposure_of_components(state: State) -> Array:
-    """Return Σ_i θ_ik, (K, 1)."""
-    return state.loadings.sums(1)[:, None].astype(state.loadings.dtype)
+def exposure_of_components(problem: Problem, loadings: Side) -> Array:
+    """Return c_j Σ_i r_i θ_ik, (K, 1 or m), with the exposures r of rows and c of features."""
+    sums = loadings.exposed_sums(1, problem.counts.row_exposure)[:, None]
+    return problem.counts.exposed_components(sums).astype(loadings.dtype)
 
 
 def update_loadings(problem: Problem, state: State, total: Array, *, reuse: bool = False) -> State:
@@ -267,7 +267,7 @@ def update_loadings(problem: Problem, state: State, total: Array, *, reuse: bool
 
     With `reuse` the total may be overwritten by the new loadings.
     """
-    given = problem.loadings_prior, total, exposure_of_loadings(state), state.loadings
+    given = problem.loadings_prior, total, exposure_of_loadings(problem, state.components), state.loadings
     return state._replace(loadings=problem.loadings_summary.carry(*given, reuse=reuse))
 
 
@@ -275,15 +275,15 @@ def update_components(problem: Problem, state: State, total: Array, *, reuse: bo
     """Return the state with the components replaced by the summary of their conditional, given their total (K, m)."""
     if problem.fixed_components:
         return state
-    given = problem.components_prior, total, exposure_of_components(state), state.components
+    given = problem.components_prior, total, exposure_of_components(problem, state.loadings), state.components
     return state._replace(components=problem.components_summary.carry(*given, reuse=reuse))
 
 
 def objective(problem: Problem, state: State, loglik: float) -> float:
     """Return the objective, the log joint or the elbo, on the Poisson scale, in nats.
 
-    It is ``ℓ − Σ_k (Σ_i Eθ_ik)(Σ_j Eβ_kj) − Σ log X! + penalty(θ) + penalty(β)``, with ℓ = Σ X log(UV) from the
-    allocation step at `state`. The penalty is the log prior density of a mode or a draw, and −KL of a mean field.
+    It is ``ℓ − Σ_k (Σ_i r_i Eθ_ik)(Σ_j c_j Eβ_kj) − Σ log X! + penalty(θ) + penalty(β)``, with ℓ = Σ X log(r c UV) and
+    UV from the allocation step at `state`. The penalty is the log prior density of a mode or a draw, −KL of a q.
     """
     counts, (loadings, components) = problem.counts, state
     if loadings.log_shift is not None:
@@ -291,6 +291,8 @@ def objective(problem: Problem, state: State, loglik: float) -> float:
         loglik += float(counts.row_totals @ shift)
     if components.log_shift is not None:
         loglik += float(counts.feature_totals @ components.log_shift.ravel())
-    exposure = float(loadings.sums(1) @ components.sums(0))
+    loglik += counts.log_exposure
+    sums = loadings.exposed_sums(1, counts.row_exposure), components.exposed_sums(0, counts.feature_exposure)
+    exposure = float(sums[0] @ sums[1])
     constant = counts.log_factorial if problem.constant else 0.0
     return float(loglik - exposure - constant + loadings.penalty + components.penalty)

@@ -189,7 +189,7 @@ def loadings_scatter(
         check_fraction(interval, "interval")
     target = fits[x]
     orders = {x: np.arange(target.rank), y: alignment.match_components(fits[y].components, target.components)}
-    values = [(fits[label].expected_loadings * simplex.component_sums(fits[label].components))[:, orders[label]]
+    values = [(fits[label].expected_loadings * simplex.component_sums(fits[label].exposed_components))[:, orders[label]]
               for label in (x, y)]  # fmt: skip
     ends = [None if interval is None else _intervals(fits[label], target, interval) for label in (x, y)]
     rank = target.rank

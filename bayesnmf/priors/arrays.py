@@ -114,8 +114,3 @@ def sum_of_logs(value: Array) -> Any:
     """Return Σ log value in float64."""
     xp = namespace_of(value).xp
     return as_number(xp.log(value).sum(dtype=np.float64))
-
-
-def unit_exposure(total: Array) -> Array:
-    """Return the exposure 1, of shape (1, 1), in the type of the total."""
-    return namespace_of(total).xp.ones((1, 1), total.dtype)

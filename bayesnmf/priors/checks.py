@@ -100,6 +100,21 @@ def check_family(model: str, side: str, prior: Any, size: tuple[int, int]) -> No
     check_broadcast(prior, side, size)
 
 
+def check_exposures(counts: Any, model: str, components: Any) -> None:
+    """Refuse exposures of rows whose totals are given, and exposures of features of components on the simplex."""
+    if counts.row_exposure is not None and MODELS[model].given_totals:
+        raise ValueError(
+            f"row_exposure has no effect under model={model!r}, where row totals are given; leave it out, or use "
+            "model='dirichlet_gamma' or 'gamma_poisson'"
+        )
+    if counts.feature_exposure is not None and on_simplex(components):
+        found = repr(PARAMETER) if components == PARAMETER else components.of_unknown.__class__.__name__
+        raise ValueError(
+            f"feature_exposure needs a Gamma prior of the components: with {found} the updates have no closed form; "
+            "give priors=Priors(components=Gamma(...)), or leave it out and divide fit.components by it afterwards"
+        )
+
+
 def check_broadcast(prior: Distribution, side: str, size: tuple[int, int]) -> None:
     """Refuse a prior with parameters that do not broadcast to (n, K) or (K, m)."""
     sizes = prior.sizes(size)

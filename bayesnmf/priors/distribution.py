@@ -234,8 +234,8 @@ class Distribution(Parameters, ABC):
         """Return c − 1 and d of the Gamma(c, d) that coordinate descent uses to find the mode of `length` entries."""
         raise NotImplementedError
 
-    def with_best_scale(self, loadings: Array, totals: Array) -> Value:
-        """Return the value with these loadings and, if the family has a scale, the best scale for the row totals."""
+    def with_best_scale(self, loadings: Array, totals: Array, exposure: Array) -> Value:
+        """Return the value with these loadings and, if there is a scale, the best one for totals and exposures."""
         return loadings
 
     def log_marginal(self, total: Array) -> float:

@@ -64,13 +64,16 @@ def components_exchangeable(priors: Priors) -> bool:
     return True
 
 
-def with_defaults(priors: Priors, model: str, mean_total: float, rank: int, m: int) -> Priors:
-    """Return the priors with the model's defaults in place of None, given the mean row total and m features."""
+def with_defaults(priors: Priors, model: str, mean_total: float, rank: int, width: float) -> Priors:
+    """Return the priors with the model's defaults in place of None.
+
+    `mean_total` is the mean row total per unit of exposure, `width` the sum of the features' exposures, by default m.
+    """
     loadings, components = priors.loadings, priors.components
     if components is None:
         components = MODELS[model].default_components
     if loadings is None:
-        loadings = default_loadings(model, mean_total, rank, components, m)
+        loadings = default_loadings(model, mean_total, rank, components, width)
     return replace_sides(priors, loadings=loadings, components=components)
 
 

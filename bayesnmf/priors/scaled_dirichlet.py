@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bayesnmf.priors.arrays import row_sums, unit_exposure
+from bayesnmf.priors.arrays import row_sums
 from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import OPTIONAL, Distribution
 from bayesnmf.priors.gamma import Gamma
@@ -68,11 +68,12 @@ class ScaledDirichlet(Distribution):
         return min(self.proportions.smallest_shape, self.scale.smallest_shape)
 
     def conditional(self, total: Array, exposure: Array, *, reuse: bool = False) -> ScaledDirichlet:
-        """Return the conditional: scale Gamma(a + N_i, b + 1), proportions Dirichlet(α + A) ([K] 5-6).
+        """Return the conditional: scale Gamma(a + N_i, b + r_i), proportions Dirichlet(α + A) ([K] 5-6).
 
-        The exposure is 1 because components are on the simplex. With `reuse` the total may be overwritten.
+        The exposure, (1 or n, 1), is that of the rows alone, because components are on the simplex. With `reuse` the
+        total may be overwritten.
         """
-        scale = self.scale.conditional(row_sums(total), unit_exposure(total))
+        scale = self.scale.conditional(row_sums(total), exposure)
         proportions = self.proportions.conditional(total, exposure, reuse=reuse)
         return ScaledDirichlet(proportions.concentration, scale.shape, scale.rate)
 
@@ -84,13 +85,13 @@ class ScaledDirichlet(Distribution):
         *,
         reuse: bool = False,
     ) -> ScaledProportions:
-        """Return the modes of both conditionals, given the total (n, K).
+        """Return the modes of both conditionals, given the total (n, K) and the exposure of the rows, (1 or n, 1).
 
         Where the mode of the proportions is not unique, those of `previous` are returned. With `reuse` the total may be
         overwritten.
         """
         kept = None if previous is None else previous.proportions
-        scale = self.scale.mode(row_sums(total), unit_exposure(total))
+        scale = self.scale.mode(row_sums(total), exposure)
         return ScaledProportions(self.proportions.mode(total, exposure, kept, reuse=reuse), scale)
 
     def balance(self, value: Array, total: Array, exposure: Any, less: float = 1.0) -> tuple[Array, Array]:
@@ -171,9 +172,9 @@ class ScaledDirichlet(Distribution):
         """Return the terms of the proportions."""
         return self.proportions.regression_terms(length)
 
-    def with_best_scale(self, loadings: Array, totals: Array) -> ScaledProportions:
-        """Return these proportions with the mode of the scale given row totals (n, 1)."""
-        return ScaledProportions(loadings, self.scale.mode(totals, unit_exposure(totals)))
+    def with_best_scale(self, loadings: Array, totals: Array, exposure: Array) -> ScaledProportions:
+        """Return these proportions with the mode of the scale given totals (n, 1) and exposures (1 or n, 1) of rows."""
+        return ScaledProportions(loadings, self.scale.mode(totals, exposure))
 
     def log_marginal(self, total: Array) -> float:
         """Return log ∫ p(s, θ) s^N exp(−s) θ^total ds dθ, summed over rows; N is the sum of a row's total."""

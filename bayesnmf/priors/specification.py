@@ -12,10 +12,10 @@ hierarchical_poisson  HierarchicalGamma(0.3, Gamma(0.3, mean   HierarchicalGamma
                       row total / (0.3 K m)), "row")           "feature")
 ====================  =======================================  =======================================
 
-With these rates, the prior mean of a sample's total is the mean row total of the counts; if the components have a Gamma
-prior, the rate of the loadings is multiplied by the prior mean of a component's sum. All default shapes and
-concentrations but those of hierarchical_poisson are at least 1, so that the MAP exists in the natural basis; choose
-values below 1 for sparse priors.
+With these rates, the prior mean of a sample's total is the mean row total of the counts; with exposures of rows, the
+mean row total is per unit of exposure. If the components have a Gamma prior, the rate of the loadings is multiplied by
+the prior mean of a component's sum. All default shapes and concentrations but those of hierarchical_poisson are at
+least 1, so that the MAP exists in the natural basis; choose values below 1 for sparse priors.
 """
 
 from __future__ import annotations
@@ -95,16 +95,16 @@ def stated_components(components: Any) -> Any:
     return EVEN if components == PARAMETER else components
 
 
-def default_loadings(model: str, mean_total: float, rank: int, components: Any, m: int) -> Distribution:
+def default_loadings(model: str, mean_total: float, rank: int, components: Any, width: float) -> Distribution:
     """Return the default prior of a model's loadings, given the mean row total and the prior of the components."""
-    return MODELS[model].default_loadings(rank * _prior_sum(stated_components(components), m), mean_total)
+    return MODELS[model].default_loadings(rank * _prior_sum(stated_components(components), width), mean_total)
 
 
-def _prior_sum(components: Distribution, m: int) -> float:
-    """Return the prior mean of a component's sum over its m features; 1 if the prior is improper."""
+def _prior_sum(components: Distribution, width: float) -> float:
+    """Return the prior mean of a component's sum over features, whose exposures sum to `width`; 1 if it is improper."""
     if components.support == "simplex" or not components.proper:
         return 1.0
-    return float(m * np.mean(components.typical()))
+    return float(width * np.mean(components.typical()))
 
 
 def on_simplex(components: Any) -> bool:

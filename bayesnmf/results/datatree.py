@@ -76,11 +76,11 @@ class Contents:
 def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = None, **contents: Any) -> xr.DataTree:
     """Convert a fit to an ArviZ `DataTree`.
 
-    Groups: `posterior` (loadings, components and scale by chain and draw) and `observed_data`; `sample_stats` with
-    the log joint `lp` under gibbs and nuts, and the statistics of NUTS by ArviZ's names; `optimization` with the
-    objective under the other methods, and the KKT residual under map; `all_draws` with means, standard deviations,
-    R-hat and effective sample sizes, if the posterior contains only some of the draws; on request `log_likelihood`
-    and `posterior_predictive`.
+    Groups: `posterior` (loadings, components and scale by chain and draw), `observed_data`, `constant_data` with any
+    exposures; `sample_stats` with the log joint `lp` under gibbs and nuts, and the statistics of NUTS by ArviZ's names;
+    `optimization` with the objective under the other methods, and the KKT residual under map; `all_draws` with means,
+    standard deviations, R-hat and effective sample sizes, if the posterior contains only some of the draws; on request
+    `log_likelihood` and `posterior_predictive`.
 
     Parameters
     ----------
@@ -124,16 +124,29 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
         "feature": _labels(take_features(part.feature_names, features)),
         "component": np.arange(fit.rank),
     }
-    groups = {"posterior": _posterior_group(fit, values), **_trace_group(fit, number)}
-    if fit.moments is not None:
-        groups["all_draws"] = _moments_group(part, features)
+    tree = _tree(
+        fit,
+        {
+            "posterior": _posterior_group(fit, values),
+            **_trace_group(fit, number),
+            **_groups_of_part(part, values, features, asked, coords),
+        },
+        coords,
+    )
+    return tree.map_over_datasets(_by_cell) if asked.cells else tree
+
+
+def _groups_of_part(
+    part: FitRecord, values: Draws, features: Array | None, asked: Contents, coords: dict[Hashable, Array]
+) -> dict[str, xr.Dataset]:
+    """Return the groups of the chosen rows and features besides the posterior."""
+    groups = {} if part.moments is None else {"all_draws": _moments_group(part, features)}
     if asked.log_likelihood:
         groups["log_likelihood"] = _log_likelihood_group(part, values, features)
     if asked.posterior_predictive:
-        groups["posterior_predictive"] = _predictive_group(part, values, asked.seed)
+        groups["posterior_predictive"] = _predictive_group(part, values, features, asked.seed)
     groups["observed_data"] = _observed_group(part, features, asked.limit, coords)
-    tree = _tree(fit, groups, coords)
-    return tree.map_over_datasets(_by_cell) if asked.cells else tree
+    return {**groups, **_exposures_group(part, features)}
 
 
 def _by_cell(group: xr.Dataset) -> xr.Dataset:
@@ -225,27 +238,34 @@ def _observed_group(fit: FitRecord, features: Array | None, limit: float, coords
     return group.assign_attrs(note=TRIPLETS)
 
 
-def _cells(fit: FitRecord, values: Draws) -> Iterator[tuple[tuple[int, ...], Array]]:
+def _exposures_group(fit: FitRecord, features: Array | None) -> dict[str, xr.Dataset]:
+    """Return the group of exposures, if there are any."""
+    given = {"row": fit.counts.row_exposure, "feature": take_features(fit.counts.feature_exposure, features)}
+    values = {f"{dim}_exposure": (dim, value) for dim, value in given.items() if value is not None}
+    return {"constant_data": xr.Dataset(values)} if values else {}
+
+
+def _cells(fit: FitRecord, values: Draws, features: Array | None) -> Iterator[tuple[tuple[int, ...], Array]]:
     """Yield the position (chain, draw) and the means (n, m) of every draw."""
     loadings = effective_loadings(fit, values.loadings, values.scale)
     for at in np.ndindex(values.chains, values.draws):
-        yield at, loadings[at] @ values.components[at]
+        yield at, loadings[at] @ fit.counts.exposed_components(values.components[at], features)
 
 
 def _log_likelihood_group(fit: FitRecord, values: Draws, features: Array | None) -> xr.Dataset:
     counts = take_features(fit.counts.matrix, features).toarray().astype(np.float64)
     constant = gammaln(counts + 1)
     out = np.empty((values.chains, values.draws, *counts.shape))
-    for at, means in _cells(fit, values):
+    for at, means in _cells(fit, values, features):
         out[at] = xlogy(counts, means) - means - constant
     group = xr.Dataset({"counts": (("chain", "draw", "row", "feature"), out)})
     return group.assign_attrs(note=GIVEN_TOTALS) if MODELS[fit.model].given_totals else group
 
 
-def _predictive_group(fit: FitRecord, values: Draws, seed: int) -> xr.Dataset:
+def _predictive_group(fit: FitRecord, values: Draws, features: Array | None, seed: int) -> xr.Dataset:
     rng = replication_rng(seed)
     n, m = fit.counts.shape[0], values.components.shape[-1]
     out = np.empty((values.chains, values.draws, n, m), np.int64)
-    for at, means in _cells(fit, values):
+    for at, means in _cells(fit, values, features):
         out[at] = replicate(fit, means, rng)
     return xr.Dataset({"counts": (("chain", "draw", "row", "feature"), out)})

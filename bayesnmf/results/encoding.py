@@ -35,6 +35,7 @@ Groups = dict[str, xr.Dataset]
 FORMAT, VERSION = "bayesnmf.Fit", 2
 RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (ScaledProportions, Draws)}  # beside the families of priors
 CSR = ("data", "indices", "indptr")
+EXPOSURES = ("row_exposure", "feature_exposure")
 NUMBER, SINGLE_ENTRY = 1, 2  # type of a value without axes: a Python number, an array; 0 is a NumPy number
 
 
@@ -211,14 +212,15 @@ def _decode_value(group: Any) -> Any:
 def _encode_counts(counts: Counts) -> xr.Dataset:
     parts = {name: getattr(counts.matrix, name) for name in CSR}
     names = {"row_names": counts.row_names, "feature_names": counts.feature_names}
-    return _encode_arrays({**parts, **names})
+    exposures = {name: getattr(counts, name) for name in EXPOSURES}
+    return _encode_arrays({**parts, **names, **exposures})
 
 
 def _decode_counts(group: Any) -> Counts:
     parts = _decode_arrays(group)
     rows, features = parts["row_names"], parts["feature_names"]
     matrix = csr_array(tuple(parts[name] for name in CSR), shape=(len(rows), len(features)))
-    return Counts(matrix, rows, features)
+    return Counts(matrix, rows, features, **{name: parts.get(name) for name in EXPOSURES})
 
 
 def _encode_arrays(values: dict[str, Any]) -> xr.Dataset:

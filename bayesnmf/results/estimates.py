@@ -66,7 +66,7 @@ class Estimate(ABC):
 
 def take_features(values: Any, features: Array | None) -> Any:
     """Return the values of the features at some positions on the last axis; None means all."""
-    return values if features is None else values[..., features]
+    return values if features is None or values is None else values[..., features]
 
 
 def evenly_spaced(number: int, available: int) -> Array:

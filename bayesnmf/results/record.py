@@ -66,8 +66,16 @@ class FitRecord:
 
     @property
     def expected_loadings(self) -> Array:
-        """Loadings on the scale of the counts, (n, K); their product with `components` gives the fitted means."""
+        """Loadings on the scale of the counts, (n, K): times scale, given totals and exposure.
+
+        Their product with `exposed_components` gives the fitted means.
+        """
         return effective_loadings(self, self.loadings, self.scale)
+
+    @property
+    def exposed_components(self) -> Array:
+        """Components times the exposure of the features, (K, m); the components themselves without exposures."""
+        return self.counts.exposed_components(self.components)
 
     @property
     def objective(self) -> str:
@@ -98,12 +106,10 @@ class FitRecord:
 
 
 def effective_loadings(fit: FitRecord, loadings: Array, scale: Array | None) -> Array:
-    """Return loadings on the scale of the counts: multiplied by the scale, or by the given row totals."""
-    if scale is not None:
-        return loadings * scale[..., None]
+    """Return loadings on the scale of the counts: times the scale, or the given row totals, and the exposure."""
     if MODELS[fit.model].given_totals:
         return loadings * fit.counts.row_totals[:, None]
-    return loadings
+    return fit.counts.exposed_loadings(loadings if scale is None else loadings * scale[..., None])
 
 
 def trace_of_kept(fit: FitRecord) -> Array:
@@ -112,11 +118,12 @@ def trace_of_kept(fit: FitRecord) -> Array:
 
 
 def iterate_draws(fit: FitRecord, draws: int, seed: int, *, shares: bool = False) -> Iterator[tuple[Array, Array]]:
-    """Yield pairs of draws: loadings on the scale of the counts (n, K) and components (K, m), one at a time.
+    """Yield pairs of draws, one at a time: loadings on the scale of the counts (n, K) and exposed components (K, m).
 
-    With `shares`, loadings are not multiplied by the scale or the given row totals, so that rows with total 0 are
+    With `shares`, loadings are not multiplied by scale, given row totals and exposure, so that rows with total 0 are
     included. Draws from q are independent; those of gibbs and nuts are evenly spaced among all chains; a point estimate
     yields its point.
     """
     for loadings, scale, components in fit.estimate.iterate(fit, draws, seed):
-        yield loadings if shares else effective_loadings(fit, loadings, scale), components
+        exposed = fit.counts.exposed_components(components)
+        yield loadings if shares else effective_loadings(fit, loadings, scale), exposed

@@ -42,9 +42,9 @@ def sample_posterior_predictive(
 
 
 def pairs_to_replicate(fit: FitRecord, draws: int, seed: int) -> Iterator[tuple[Array, Array]]:
-    """Return pairs of loadings on the scale of the counts and components: draws, or the same point repeated."""
+    """Return pairs of factors whose products are the means of the counts: draws, or the same point repeated."""
     if fit.estimate.kind == "point":
-        return repeat((fit.expected_loadings, fit.components), draws)
+        return repeat((fit.expected_loadings, fit.exposed_components), draws)
     held = fit.estimate.held
     if held is not None:
         check_available(draws, held[0] * held[1], "draws")

@@ -121,9 +121,12 @@ def to_topic_model(
 
 def _topic_model_of_fit(fit: FitRecord, loadings: Array, components: Array, scale: Array | None) -> TopicModel:
     """Return the topic model of a fit's factors; proportions are computed without scale or totals, which may be 0."""
-    model = topic_model_of(np.asarray(loadings, np.float64), np.asarray(components, np.float64))
+    exposed = fit.counts.exposed_components(np.asarray(components, np.float64))
+    model = topic_model_of(np.asarray(loadings, np.float64), exposed)
     if scale is None and MODELS[fit.model].given_totals:
         scale = fit.counts.row_totals
+    if fit.counts.row_exposure is not None:
+        scale = fit.counts.row_exposure * (1.0 if scale is None else scale)
     return model if scale is None else model._replace(totals=model.totals * scale)
 
 

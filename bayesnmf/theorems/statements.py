@@ -24,6 +24,7 @@ import numpy as np
 
 from bayesnmf.checks import check_count, check_instance, check_rank
 from bayesnmf.data.conversion import as_counts
+from bayesnmf.fitting.checks import check_unexposed
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.theorems import evidence, likelihoods, optima, programs, updates
 from bayesnmf.theorems.checks import check_some_counts
@@ -98,6 +99,7 @@ def equivalences(
     effort = Effort() if effort is None else effort
     check_instance(effort, Effort, "effort")
     data = as_counts(counts, dtype="float64")
+    check_unexposed(data, "equivalences", "the counts without exposures, for which the statements are proved")
     check_some_counts(data)
     rows: list[Row] = []
     interrupted = False

@@ -13,7 +13,7 @@ from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent import extrapolation
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Schedule, ascend, evaluate_state, plain_steps
 from bayesnmf.inference.ascent.extrapolation import CUT, GROWTH, LIMIT, START, extrapolated_steps
-from bayesnmf.inference.sides import parameters_of
+from bayesnmf.inference.ascent.parameters import parameters_of
 
 FLAT = Gamma(1.0, 0.0)
 NASTY = nasty_counts()

@@ -11,7 +11,7 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, evaluate_state
 from bayesnmf.inference.ascent.gradient_ascent import gradient_ascent, gradient_of_logs, logs_of_state, state_of_logs
-from bayesnmf.inference.sides import parameters_of
+from bayesnmf.inference.ascent.parameters import parameters_of
 
 SIZE, RANK = (9, 7), 2
 every_entry = over(having("gradient"))

@@ -193,10 +193,11 @@ def test_conditionals_add_totals_to_shapes_and_exposures_to_rates():
     np.testing.assert_allclose(gamma.shape, SHAPE + TOTAL)
     np.testing.assert_allclose(gamma.rate, RATE + exposure)
     np.testing.assert_allclose(DIRICHLET.conditional(TOTAL, exposure).concentration, ALPHA + TOTAL)
-    scaled = SCALED.conditional(TOTAL, exposure)
+    of_rows = np.array([[2.0], [0.5]])
+    scaled = SCALED.conditional(TOTAL, of_rows)
     np.testing.assert_allclose(scaled.concentration, ALPHA + TOTAL)
     np.testing.assert_allclose(scaled.shape, SCALE_SHAPE + TOTAL.sum(axis=1, keepdims=True))
-    np.testing.assert_allclose(scaled.rate, SCALE_RATE + 1)
+    np.testing.assert_allclose(scaled.rate, SCALE_RATE + of_rows)
 
 
 def test_conditional_is_prior_times_likelihood():
@@ -210,9 +211,11 @@ def test_conditional_is_prior_times_likelihood():
     ]
     np.testing.assert_allclose(evidence, evidence[0], rtol=1e-10)
     points = [ScaledProportions(rng.dirichlet(np.ones(3), 2), rng.gamma(2.0, size=(2, 1))) for _ in range(3)]
-    posterior = SCALED.conditional(TOTAL, exposure)
+    of_rows = np.array([[2.0], [0.5]])
+    posterior = SCALED.conditional(TOTAL, of_rows)
     evidence = [
-        SCALED.log_density(x) + (TOTAL * np.log(matrix(x)) - matrix(x)).sum() - posterior.log_density(x) for x in points
+        SCALED.log_density(x) + (TOTAL * np.log(matrix(x)) - of_rows * matrix(x)).sum() - posterior.log_density(x)
+        for x in points
     ]
     np.testing.assert_allclose(evidence, evidence[0], rtol=1e-10)
 

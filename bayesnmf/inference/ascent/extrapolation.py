@@ -13,7 +13,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Steps
-from bayesnmf.inference.sides import Problem, State, parameters_of, side_of
+from bayesnmf.inference.ascent.parameters import parameters_of, side_of
+from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
 from bayesnmf.priors.arrays import namespace_of, on_host
 

@@ -16,14 +16,13 @@ from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Progress, Schedule, evaluate_state
+from bayesnmf.inference.ascent.parameters import parameters_of, side_of
 from bayesnmf.inference.sides import (
     Problem,
     Side,
     State,
     exposure_of_components,
     exposure_of_loadings,
-    parameters_of,
-    side_of,
 )
 from bayesnmf.priors import Distribution
 
@@ -108,7 +107,7 @@ def state_of_logs(problem: Problem, like: State, logs: Array) -> State:
 def gradient_of_logs(here: Iterate) -> Array:
     """Return the gradient of the elbo with respect to the logarithms of all parameters."""
     problem, state, totals, _ = here
-    exposures = (exposure_of_loadings(state), exposure_of_components(state))
+    exposures = exposure_of_loadings(problem, state.components), exposure_of_components(problem, state.loadings)
     priors = (problem.loadings_prior, problem.components_prior)
     parts: list[Array] = []
     for side, prior, total, exposure in zip(state, priors, totals[:2], exposures, strict=True):

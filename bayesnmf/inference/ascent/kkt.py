@@ -70,10 +70,9 @@ def _without_zeros(value: Any, component_axis: int) -> Side:
 def _mode_sides(problem: Problem, state: State, totals: Totals) -> list[Any]:
     """Return prior, summary, side, total and exposure of each side that is a mode."""
     loadings, components = problem.loadings_summary, problem.components_summary
-    sides: list[Any] = [
-        (problem.loadings_prior, loadings, state.loadings, totals.loadings, exposure_of_loadings(state))
-    ]
+    exposure = exposure_of_loadings(problem, state.components)
+    sides: list[Any] = [(problem.loadings_prior, loadings, state.loadings, totals.loadings, exposure)]
     if not problem.fixed_components:
-        prior, exposure = problem.components_prior, exposure_of_components(state)
+        prior, exposure = problem.components_prior, exposure_of_components(problem, state.loadings)
         sides.append((prior, components, state.components, totals.components, exposure))
     return [side for side in sides if side[1].basis is not None]

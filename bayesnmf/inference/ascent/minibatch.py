@@ -76,7 +76,7 @@ class Batching:
 
 
 class RunningComponents:
-    """Components as running means over rows: totals (K, m), in counts per row, and exposures (K, 1).
+    """Components as running means over rows: totals (K, m), in counts per row, and exposures (K, 1 or m).
 
     Totals are stored as a factor times an array, so that a step writes only the features of its batch.
 
@@ -105,6 +105,7 @@ class RunningComponents:
             exposure = exposure[:, :1]
         dtype = problem.counts.dtype
         self.exposure = np.asarray(exposure / rows, dtype)
+        self.equal_features = problem.counts.feature_exposure is None
         self.factor = 1.0
         self.values = np.asarray(total / rows, dtype).T.copy()
         self.sums = self.values.sum(axis=0, dtype=np.float64)
@@ -130,7 +131,7 @@ class RunningComponents:
         return summary.carry(prior, total.T, self.rows * self.exposure, None)
 
     def step(self, features: Array, total: Array, exposure: Array, rate: float) -> None:
-        """Move by the fraction `rate` towards a batch's means: totals (K, features) and exposures (K, 1)."""
+        """Move by the fraction `rate` towards a batch's means: totals (K, features) and exposures (K, 1 or m)."""
         factor = (1 - rate) * self.factor
         if factor < LEAST_FACTOR:
             self.values, self.factor, factor = self.values * factor, 1.0, 1.0
@@ -143,7 +144,7 @@ class RunningComponents:
     def mergeable(self) -> bool:
         """Whether sums of features have a distribution of the same family, that is, their rates are equal."""
         rate = np.atleast_1d(self.prior.exposed_parameter)
-        return rate.shape[-1] == 1 and self.exposure.shape[-1] == 1
+        return rate.shape[-1] == 1 and self.exposure.shape[-1] == 1 and self.equal_features
 
     def _prior_of(self, features: Array) -> Distribution:
         """Return the prior of the chosen features and of the sum of all others."""
@@ -168,7 +169,8 @@ def merge_empty_features(counts: Counts, mergeable: bool) -> tuple[Counts, Array
     places = np.cumsum(present, dtype=matrix.indices.dtype) - 1
     arrays = (matrix.data, places[matrix.indices], matrix.indptr)
     merged = csr_array(arrays, shape=(counts.shape[0], len(features) + 1))
-    return Counts(merged, counts.row_names, np.append(counts.feature_names[features], "others")), features
+    names = np.append(counts.feature_names[features], "others")
+    return replace(counts, matrix=merged, feature_names=names), features
 
 
 def step_on_batch(
@@ -208,7 +210,7 @@ def step_on_batch(
     totals = allocate(part, state, threads)
     state = update_loadings(part, state, totals.loadings)
     rows = counts.shape[0]
-    means = totals.components[:, : len(features)] / rows, exposure_of_components(state) / rows
+    means = totals.components[:, : len(features)] / rows, exposure_of_components(part, state.loadings) / rows
     components.step(features, *means, batching.rate(step))
     return state.loadings.conditional  # type: ignore[return-value]
 

@@ -2,8 +2,9 @@
 
 Each side is regressed on the other. Coordinate descent gets stuck less often than EM. Dirichlet sides are fitted
 without the constraint and then normalised ([C] lemma 1, cor. 2): if the prior of the loadings is flat, the scale of a
-component may move between the sides. A rate τ shared by all loadings of a row only divides them by 1 + τ
-([GP] lemma 6.1), so these loadings are fitted with a flat prior and divided at the end.
+component may move between the sides. A rate τ shared by all loadings of a row only divides them by r + τ, with the
+exposure r of the row ([GP] lemma 6.1), so these loadings are fitted with a flat prior and divided at the end. In
+between, both sides are times their exposures, and rates are divided by them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.regression import poisson_regression
 from bayesnmf.kernels.cpu.sums import scale_rows, sum_rows
 from bayesnmf.kernels.cpu.vectors import is_padded, padded_copy
-from bayesnmf.priors import Distribution
 from bayesnmf.priors.values import separate_scale
 
 Array = NDArray[Any]
@@ -78,6 +78,10 @@ def _gamma_terms(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
     pairs: list[tuple[Any, Any]] = [(0.0, 0.0), (less.T, rate.T)]
     if _both_positive(problem):
         pairs[0] = loadings.regression_terms(n)
+    given = problem.counts.row_exposure, problem.counts.feature_exposure
+    for side, exposure in enumerate(given):
+        if exposure is not None and (side or _both_positive(problem)):
+            pairs[side] = (pairs[side][0], pairs[side][1] / exposure[:, None])
 
     def rows(each: Any) -> Array:
         each = np.atleast_2d(each)
@@ -88,12 +92,12 @@ def _gamma_terms(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
 
 def unnormalised_factors(problem: Problem, state: State, totals: Totals) -> tuple[Array, Array]:
     """Return copies of both factors on the scale of the counts, at least `FLOOR`; they may overwrite the totals."""
-    loadings, _ = separate_scale(state.loadings.value)
+    counts, (loadings, _) = problem.counts, separate_scale(state.loadings.value)
     if problem.loadings_prior.support != "positive":
-        loadings = loadings * problem.counts.row_totals[:, None].astype(loadings.dtype)
-    elif not (_both_positive(problem) or problem.loadings_prior.flat):
-        loadings = loadings * _shrinkage(problem.loadings_prior, loadings.dtype)
-    components = state.components.matrix
+        loadings = loadings * counts.row_totals[:, None].astype(loadings.dtype)
+    else:
+        loadings = _scaled(loadings, _shrinkage(problem))
+    components = counts.exposed_components(state.components.matrix)
     own = [
         total if total.shape == factor.shape and is_padded(total, axis) else padded_copy(factor, axis)
         for factor, total, axis in ((loadings, totals.loadings, 1), (components, totals.components, 0))
@@ -150,21 +154,32 @@ def _both_positive(problem: Problem) -> bool:
     return problem.loadings_prior.support == problem.components_prior.support == "positive"
 
 
-def _shrinkage(prior: Distribution, dtype: Any) -> Array:
-    """Return 1 + τ, (1, 1) or (n, 1): rates τ of the prior divide the loadings by this ([GP] lemma 6.1)."""
-    _, rate = prior.regression_terms(1)
-    return 1 + rate[:, :1].astype(dtype)
+def _shrinkage(problem: Problem) -> Array:
+    """Return r + τ, (1 or n, 1), which divides the loadings ([GP] lemma 6.1); r if τ is part of the regression."""
+    exposure = problem.counts.exposed_loadings(np.ones((1, 1)))
+    if _both_positive(problem):
+        return exposure
+    _, rate = problem.loadings_prior.regression_terms(1)
+    return exposure + rate[:, :1]
+
+
+def _scaled(loadings: Array, by: Array) -> Array:
+    """Return the loadings times `by`, or themselves, in their own memory, if it is 1."""
+    return loadings if np.all(by == 1) else loadings * by.astype(loadings.dtype)
 
 
 def _state_of_factors(problem: Problem, before: State, loadings: Array, components: Array) -> State:
     """Return the state with the modes that correspond to unnormalised factors."""
-    prior, totals = problem.loadings_prior, problem.counts.row_totals[:, None]
+    prior, counts, totals = problem.loadings_prior, problem.counts, problem.counts.row_totals[:, None]
+    if counts.feature_exposure is not None:
+        components = (components / counts.feature_exposure).astype(components.dtype)
     if prior.support != "positive":
         kept, _ = separate_scale(before.loadings.value)
         loadings = np.where(totals > 0, loadings / loadings.sum(axis=1, keepdims=True), kept)
-    elif not (_both_positive(problem) or prior.flat):
-        loadings = loadings / _shrinkage(prior, loadings.dtype)
-    value = prior.with_best_scale(loadings, totals.astype(loadings.dtype))
+    elif np.any(_shrinkage(problem) != 1):
+        loadings = loadings / _shrinkage(problem).astype(loadings.dtype)
+    exposure = counts.exposed_loadings(np.ones((1, 1))).astype(loadings.dtype)
+    value = prior.with_best_scale(loadings, totals.astype(loadings.dtype), exposure)
     return State(
         problem.loadings_summary.at(prior, value),  # type: ignore[attr-defined]
         problem.components_summary.at(problem.components_prior, components),  # type: ignore[attr-defined]

@@ -64,8 +64,8 @@ def even_loadings(problem: Problem, components: Side, rank: int) -> Side:
     """Return the loadings with each row's counts divided equally between components: a start without randomness."""
     dtype = problem.counts.dtype
     total = np.repeat(problem.counts.row_totals[:, None] / rank, rank, axis=1).astype(dtype)
-    exposure = components.sums(0)[None, :].astype(dtype)
-    return problem.loadings_summary.carry(problem.loadings_prior, total, exposure, None, reuse=True)
+    given = problem.loadings_prior, total, exposure_of_loadings(problem, components), None
+    return problem.loadings_summary.carry(*given, reuse=True)
 
 
 def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, threads: int | None) -> Settled:
@@ -121,7 +121,7 @@ def _added_and_rate(problem: Problem, state: State) -> tuple[Array, Array | None
         given = np.atleast_2d(given)
         return np.broadcast_to(given, (len(given), rank))
 
-    added, rate = prior.settled_terms(exposure_of_loadings(state))
+    added, rate = prior.settled_terms(exposure_of_loadings(problem, state.components))
     return rows(added) - less, None if rate is None else rows(rate)
 
 

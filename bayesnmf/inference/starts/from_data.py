@@ -71,8 +71,8 @@ def flattened_state(
 
 
 def flat_problem(counts: Counts) -> Problem:
-    """Return the problem whose objective is the log-likelihood of these counts."""
-    return Problem(counts, Gamma(1.0, 0.0), Dirichlet(1.0), Mode(), Mode(estimated=True))
+    """Return the problem whose objective is the log-likelihood of these counts; its factors include exposures."""
+    return Problem(counts.with_exposure(None, None), Gamma(1.0, 0.0), Dirichlet(1.0), Mode(), Mode(estimated=True))
 
 
 def state_at_factors(problem: Problem, fitted: State, threads: int | None) -> State:

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.inference.sides import MeanField, Problem, Side, State, update_components, update_loadings
+from bayesnmf.inference.sides import (
+    MeanField,
+    Problem,
+    Side,
+    State,
+    exposure_of_components,
+    update_components,
+    update_loadings,
+)
 from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.priors import Distribution, ScaledProportions, matrix
 from bayesnmf.priors.values import as_scaled_proportions
@@ -36,15 +44,12 @@ def shared_out(totals: Array, concentration: Array, rng: np.random.Generator) ->
 def state_from_totals(problem: Problem, loadings_total: Array, components_total: Array) -> State:
     """Return the state of the conditionals given totals (n, K) and (K, m).
 
-    The exposure of the loadings is that of components with sum 1. The totals may be overwritten.
+    The exposure of the loadings is that of components whose expected counts sum to 1. The totals may be overwritten.
     """
-    one = np.ones((1, 1), dtype=loadings_total.dtype)
+    one = problem.counts.exposed_loadings(np.ones((1, 1))).astype(loadings_total.dtype)
     loadings = problem.loadings_summary.carry(problem.loadings_prior, loadings_total, one, None, reuse=True)
-    exposure = loadings.sums(1)[:, None].astype(loadings.dtype)
-    components = problem.components_summary.carry(
-        problem.components_prior, components_total, exposure, None, reuse=True
-    )
-    return State(loadings, components)
+    given = problem.components_prior, components_total, exposure_of_components(problem, loadings), None
+    return State(loadings, problem.components_summary.carry(*given, reuse=True))
 
 
 def given_state(problem: Problem, loadings: Given, components: Given) -> State:

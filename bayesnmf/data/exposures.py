@@ -1,0 +1,52 @@
+"""Exposures of rows and features: how much of each was observed, and so how many counts to expect.
+
+A sample that was sequenced twice as deeply has row exposure 2, and a gene of twice the length feature exposure 2: their
+expected counts are r_i c_j (θβ)_ij, and loadings and components are per unit of exposure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.checks import as_numbers
+from bayesnmf.data.checks import check_exposure, check_has_names
+from bayesnmf.data.counts import Counts
+
+Array = NDArray[Any]
+
+
+def with_exposures(counts: Counts, row_exposure: Any = None, feature_exposure: Any = None) -> Counts:
+    """Return the counts with the given exposures in place of their own; None keeps those that the counts have.
+
+    Parameters
+    ----------
+    row_exposure : array or Series (n,), optional
+        Exposure of each sample, above 0. A Series is matched by name if the counts have names.
+    feature_exposure : array or Series (m,), optional
+        Exposure of each feature, in the same way.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Exposures of another length, not above 0 or without one of the names.
+    """
+    rows, features = counts.row_exposure, counts.feature_exposure
+    if row_exposure is not None:
+        rows = _as_exposure(row_exposure, "row_exposure", counts.row_names)
+    if feature_exposure is not None:
+        features = _as_exposure(feature_exposure, "feature_exposure", counts.feature_names)
+    return counts.with_exposure(rows, features)
+
+
+def _as_exposure(given: Any, argument: str, names: Array) -> Array:
+    """Return given exposures in the order of the names, as an array of float64."""
+    if hasattr(given, "index") and hasattr(given, "to_numpy"):
+        unnamed = np.array_equal(names, np.arange(len(names)))
+        if not unnamed or set(given.index) >= set(names):
+            check_has_names(given.index, names, argument)
+            given = given.loc[list(names)]
+        given = given.to_numpy()
+    return check_exposure(as_numbers(given, argument, "an array or a Series of numbers"), argument, len(names))
