@@ -44,17 +44,16 @@ def broadcast_to_size(array: Array, size: tuple[int, ...]) -> Array:
     return array if array.shape == size else np.broadcast_to(array, size)
 
 
-def kernel_moments(
-    component_axis: int, shape: ArrayLike, others: tuple[ArrayLike, ...], threads: int | None
-) -> Moments:
+def kernel_moments(component_axis: int, shape: ArrayLike, others: tuple[Any, ...], threads: int | None) -> Moments:
     """Return the moments from the kernel, which needs the components in columns."""
 
-    def transposed(each: Array) -> Array:
+    def transposed(each: Any) -> Any:
         return each.T if component_axis == 0 else each
 
     from bayesnmf.kernels.cpu.mean_field import Moments, mean_field_moments
 
-    first, *rest = (transposed(np.atleast_2d(each)) for each in (shape, *others))
+    given: Any = (None if each is None else transposed(np.atleast_2d(each)) for each in (shape, *others))
+    first, *rest = given
     scale, log_scale, prior, weight = rest
     sums, geometric, shift, divergence = mean_field_moments(first, scale, log_scale, prior, weight, threads)
     return Moments(sums, transposed(geometric), transposed(shift), divergence)
@@ -175,6 +174,11 @@ class Gamma(Distribution):
         """
         if not on_host(self.shape, self.rate):
             return plain_moments(self, prior, component_axis)
+        if np.ndim(self.rate) == 2 and np.shape(self.shape) == np.shape(self.rate):  # logarithms are taken in passing
+            given = (self.rate, None, *((0.0, 0.0) if prior is None else (prior.shape, prior.rate)))
+            found = kernel_moments(component_axis, self.shape, given, threads)
+            constant = np.nan if prior is None else prior.log_normaliser(found.geometric.shape)
+            return found._replace(divergence=found.divergence - constant)
         rate = np.asarray(self.rate, np.float64)
         log_rate = np.log(rate)
         if prior is None:

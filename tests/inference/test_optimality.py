@@ -7,7 +7,7 @@ import pytest
 from plain import plain_map
 
 import bayesnmf
-from bayesnmf import MAP, Dirichlet, Gamma, Priors, Start
+from bayesnmf import MAP, Dirichlet, Gamma, HierarchicalGamma, Priors, Start
 from bayesnmf.inference.ascent.optimality import COUNTS, LEAST_GRADIENT, SHARE, checked_status, cure_of_mode
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning, Status
 from bayesnmf.results.cautions import cautions_of
@@ -129,3 +129,30 @@ def test_the_best_of_several_starts_is_judged():
     with pytest.warns(ConvergenceWarning, match="but one more EM update"):
         fit = bayesnmf.fit(counts, "poisson", 3, "map", seed=0, options=options)
     assert not fit.status.converged
+
+
+def test_emptied_components_are_not_judged_by_their_entries():
+    """Automatic relevance empties components; what their entries are then does not matter to any count."""
+    priors = Priors(Gamma(0.5, 0.005), Dirichlet(0.3))
+    counts = bayesnmf.simulate("gamma_poisson", (200, 60), 5, priors=priors, seed=0).counts
+    relevance = Priors(HierarchicalGamma(1.0, Gamma(1e-3, 1e-3), "component"), Dirichlet(1.0))
+    fit = bayesnmf.fit(counts, rank=15, method="map", seed=0, options=MAP(priors=relevance))
+    sums = fit.loadings.sum(axis=0)
+    assert np.sum(sums > 1e-3 * sums.max()) == 5
+    assert fit.status.converged
+
+
+def test_a_component_wrongly_without_loadings_is_found():
+    """Its entries do not matter, but its loadings do: an EM update would bring them back."""
+    counts = counts_of_three()
+    priors = Priors(FLAT, FLAT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        free = bayesnmf.fit(counts, "poisson", 3, "map", seed=1, options=MAP(priors=priors, max_iter=200))
+        loadings = free.loadings.copy()
+        loadings[:, 0] = 0
+        options = MAP(priors=priors, start=Start(loadings, free.components), max_iter=20, tol=1e-5, algorithm="em")
+        stuck = bayesnmf.fit(counts, "poisson", 3, "map", seed=1, options=options)
+    assert stuck.loadings[:, 0].max() == 0
+    assert stuck.diagnostics["least_gradient"] < -0.05
+    assert not stuck.status.converged

@@ -47,14 +47,17 @@ def least_gradient(problem: Problem, state: State) -> float:
     minus the objective: 1 − (a − 1 + A) / (θ (b + Σβ)) for a Gamma side (shape a, rate b), and 1 − p / (θ Σp) with
     p = α − 1 + A for a side on the simplex; in the log basis the −1 is left out. Zeros are first replaced by a small
     positive value. At an optimum the result is 0, to the accuracy of the fit. During a fit, it tends to 0 along with
-    the residual, except for an entry wrongly stuck at 0.
+    the residual, except for an entry wrongly stuck at 0. Components without any loading have no effect, whatever their
+    entries are: only their loadings count, which tell whether they should have one.
     """
     inside = State(_without_zeros(state.loadings.value, 1), _without_zeros(state.components.value, 0))
     totals = allocate(problem, inside, None)
+    used = (separate_scale(state.loadings.value)[0] >= separate_scale(inside.loadings.value)[0]).any(axis=0)
     least = np.inf
     for prior, summary, side, total, exposure in _mode_sides(problem, inside, totals):
         update, _ = separate_scale(summary.carry(prior, total, exposure, side, reuse=True).value)
         growth = np.divide(update, separate_scale(side.value)[0], out=update)
+        growth = growth[used] if side is inside.components else growth
         least = min(least, 1.0 - float(growth.max(initial=-np.inf)))
     return least
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
-from bayesnmf.kernels.cpu.special import digamma_and_excess, exponentials
+from bayesnmf.kernels.cpu.special import digamma_and_excess, exponentials, logarithms
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, padded, rows_in_memory
 
@@ -73,26 +73,36 @@ def _moments(
     shape: Array, scale: Array, log_scale: Array, prior: Array, weight: Array, start: int, stop: int, sums: Array,
     geometric: Array, shift: Array,
 ) -> float:  # fmt: skip
-    """Fill the moments of rows `start` to `stop` (excluded), and add to the sums; return their divergence."""
+    """Fill the moments of rows `start` to `stop` (excluded), and add to the sums; return their divergence.
+
+    Without logarithms of the scale, (0, 0), they are taken here, and the weight is divided by the scale.
+    """
     rank = geometric.shape[1]
     step = VECTOR_BYTES // 8
     at_once = max(BLOCK // rank, 1)
     longest = (at_once * rank + step - 1) // step * step
     a, b, c, d = int(len(scale) > 1), int(len(log_scale) > 1), int(len(prior) > 1), int(len(weight) > 1)
+    e = int(weight.shape[1] > 1)
     s, psi, excess, expected = np.ones(longest), np.empty(longest), np.empty(longest), np.zeros(longest)
-    divergence = 0.0
+    divergence, own = 0.0, len(log_scale) == 0
+    logs, ratios = np.ones(longest if own else 0), np.empty(longest if own else 0)
     for first in range(start, stop, at_once):
         rows = min(at_once, stop - first)
         length = (rows * rank + step - 1) // step * step
         for r in range(rows):
             for k in range(rank):  # one by one: an array set to an array takes 2 s to compile
                 s[r * rank + k] = shape[first + r, k]
+                if own:
+                    logs[r * rank + k] = scale[first + r, k]
+                    ratios[r * rank + k] = weight[(first + r) * d, k * e] / logs[r * rank + k]
         digamma_and_excess(length, s, psi, excess)
+        if own:
+            logarithms(length, logs)
         for r in range(rows):
             i, here = first + r, slice(r * rank, (r + 1) * rank)
             top, part = _row_moments(
-                s[here], psi[here], excess[here], scale[i * a], log_scale[i * b], prior[i * c], weight[i * d],
-                expected[here], sums,
+                s[here], psi[here], excess[here], scale[i * a], logs[here] if own else log_scale[i * b], prior[i * c],
+                ratios[here] if own else weight[i * d], expected[here], sums,
             )  # fmt: skip
             shift[i, 0] = top
             divergence += part
@@ -106,7 +116,7 @@ def _moments(
 
 
 def mean_field_moments(
-    shape: Array, scale: Array, log_scale: Array, prior: Array, weight: Array, threads: int | None = None
+    shape: Array, scale: Array, log_scale: Array | None, prior: Array, weight: Array, threads: int | None = None
 ) -> Moments:
     """Return the moments of a factor with K components in columns.
 
@@ -115,11 +125,12 @@ def mean_field_moments(
     shape : ndarray of shape (r, K)
         s > 0: shapes of Gammas, or concentrations of Dirichlets.
     scale, log_scale : ndarray, (1 or r, 1 or K)
-        b and log b of Gammas; Σ s and ψ(Σ s) of Dirichlets, summed over the axis of the simplex.
+        b and log b of Gammas; Σ s and ψ(Σ s) of Dirichlets, summed over the axis of the simplex. Where b has full size,
+        log_scale may be None: logarithms are then taken in passing, without memory of their own.
     prior : ndarray, (1 or r, 1 or K)
         Prior shape or concentration.
     weight : ndarray, (1 or r, 1 or K)
-        b0 / b for Gammas, 0 for Dirichlets.
+        b0 / b for Gammas (b0 itself without log_scale), 0 for Dirichlets.
     threads : int, optional
         Number of row blocks to work on at once; it changes only the rounding of the divergence.
     """
@@ -129,7 +140,10 @@ def mean_field_moments(
     bounds = even_bounds(rows, blocks)
     geometric, sums = padded(shape.shape, shape.dtype), np.zeros((blocks, rank))
     shift = np.empty((rows, 1), shape.dtype)
-    given = [np.ascontiguousarray(each, dtype=np.float64) for each in (scale, log_scale, prior, weight)]
+    own = log_scale is None
+    others = (np.empty((0, 0)) if log_scale is None else log_scale, prior, weight)
+    given = [np.ascontiguousarray(scale, dtype=None if own else np.float64)]
+    given += [np.ascontiguousarray(each, dtype=np.float64) for each in others]
     whole = rows_in_memory(shape)
     parts = in_blocks(
         bounds, lambda block, first, last: _moments(whole, *given, first, last, sums[block], geometric, shift), threads

@@ -149,6 +149,21 @@ def exponentials(typing: Any, length: Any, x: Any) -> Any:
 
 
 @instruction
+def logarithms(typing: Any, length: Any, x: Any) -> Any:
+    """Replace the first `length` numbers of x, normal and above 0, a multiple of a vector, by log x."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        length, given = arguments
+        array = context.make_array(x)(context, builder, value=given)
+        on = Vectors(context, builder, types.float64)
+        with cgutils.for_range_slice(builder, LONG(0), length, LONG(on.lanes), LONG) as (at, _):
+            on.store(on.log(on.load(array, at)), array, at)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, x), generate
+
+
+@instruction
 def powers(typing: Any, length: Any, x: Any, exponent: Any) -> Any:
     """Replace the first `length` numbers of x, normal and above 0, a multiple of a vector, by x ** exponent."""
 
