@@ -156,7 +156,7 @@ def select(
         Number of random splits, each with its own fits.
     keep : float
     seed : int
-    row_exposure, feature_exposure : array or Series, optional
+    row_exposure, feature_exposure : array or Series, as for `bayesnmf.fit`
     options : MAP, VI, Gibbs, NUTS, SVI or BLD, optional
         Options of the fits. Local optima make scores jump from rank to rank; `restarts` helps.
     progress : bool or callable

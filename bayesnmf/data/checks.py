@@ -10,6 +10,8 @@ from bayesnmf.checks import as_numbers, check_count, check_positive, shown
 from bayesnmf.data.conversion import LARGEST_INTEGER
 from bayesnmf.priors.specification import PARAMETER
 
+LIMITS = {"float64": (1e-50, 1e50), "float32": (1e-10, 1e10)}  # of exposures, so that products of two are in range
+
 
 def check_shape(size: Any, name: str) -> tuple[int, int]:
     """Return a size as two whole numbers of at least 1."""
@@ -50,8 +52,11 @@ def check_totals(totals: Any, n: int, given_totals: bool, by_default: bool, usua
     return np.broadcast_to(values, n)
 
 
-def check_exposure(values: np.ndarray, argument: str, length: int) -> np.ndarray:
-    """Return a copy of exposures; refuse another length than that of the counts, and values that are not above 0."""
+def check_exposure(values: np.ndarray, argument: str, length: int, dtype: Any) -> np.ndarray:
+    """Return a copy of exposures; refuse another length than that of the counts, and values that are not above 0.
+
+    Refuse values that are too small or too large for arithmetic in `dtype`, too.
+    """
     side = argument.removesuffix("_exposure")
     if values.shape != (length,):
         raise ValueError(
@@ -63,27 +68,49 @@ def check_exposure(values: np.ndarray, argument: str, length: int) -> np.ndarray
             f"{argument} must be above 0 and finite: found {values[wrong[0]]:g} at position {wrong[0]}; leave a {side} "
             "that was not observed out of the counts"
         )
+    least, most = LIMITS[np.dtype(dtype).name]
+    wrong = np.flatnonzero((values < least) | (values > most))
+    if len(wrong):
+        raise ValueError(
+            f"{argument} must be between {least:g} and {most:g} in {np.dtype(dtype).name}: found "
+            f"{values[wrong[0]]:g}; choose another unit"
+        )
     return np.array(values, np.float64)
 
 
 def check_has_names(index: Any, names: np.ndarray, argument: str) -> None:
     """Refuse a Series that lacks one of the names of the counts, or has it twice."""
-    given = list(index)
-    missing = [name for name in names if name not in set(given)]
+    given = set(index)
+    missing = [name for name in names if name not in given]
     if missing:
+        more = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
         raise ValueError(
-            f"{argument} must have a value for each of the {len(names)} names of the counts: {missing[0]!r} and "
-            f"{len(missing) - 1} more are missing; add them, or give an array in the order of the counts"
+            f"{argument} must have a value for each of the {len(names)} names of the counts: {missing[0]!r}{more} "
+            "missing; add them, or give an array in the order of the counts"
         )
-    if len(set(given)) < len(given):
-        raise ValueError(f"{argument} must not repeat a name in its index; drop duplicates")
+    if len(given) < len(index):
+        raise ValueError(f"{argument} must not repeat a name in its index; give an array in the order of the counts")
 
 
-def check_new_exposure(fitted: np.ndarray | None, new: np.ndarray | None, row_exposure: Any) -> None:
-    """Refuse new rows without exposures, of their counts or given, if the rows of the fit had exposures."""
-    if fitted is not None and new is None and row_exposure is None:
+def check_new_exposure(fitted: Any, new: Any) -> None:
+    """Refuse new rows without exposures if the fitted rows have them, and other exposures of the features."""
+    if fitted.row_exposure is not None and new.row_exposure is None:
         raise ValueError(
             "row_exposure is missing: loadings of this fit are per unit of exposure; give the exposures of the new rows"
+        )
+    if new.feature_exposure is not None and not np.array_equal(new.feature_factor, fitted.feature_factor):
+        raise ValueError(
+            "counts must have the feature exposures of the fit, for which its components are: found others; leave them "
+            "out, or fit again with these"
+        )
+
+
+def check_exposed_alike(first: Any, new: Any) -> None:
+    """Refuse exposures of the rows of a block if the first block of a stream had none."""
+    if first.row_exposure is None and new.row_exposure is not None:
+        raise ValueError(
+            "row_exposure must be given for all blocks or for none: the first block had none; leave it out, or begin "
+            "again with np.ones(rows) for blocks without exposures"
         )
 
 

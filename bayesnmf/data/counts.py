@@ -108,28 +108,45 @@ class Counts:
         return self.row_exposure is not None or self.feature_exposure is not None
 
     @cached_property
-    def log_exposure(self) -> float:
-        """Σ X log(r c), the term of the Poisson log-likelihood that exposures add; 0 without them."""
-        totals = ((self.row_exposure, self.row_totals), (self.feature_exposure, self.feature_totals))
-        return sum(float(counted @ np.log(exposure)) for exposure, counted in totals if exposure is not None)
+    def row_weights(self) -> np.ndarray | None:
+        """Exposure of the rows, (n,), or None if it is 1 for all."""
+        return _unless_all_one(self.row_exposure)
+
+    @cached_property
+    def feature_weights(self) -> np.ndarray | None:
+        """Exposure of the features, (m,), or None if it is 1 for all."""
+        return _unless_all_one(self.feature_exposure)
 
     @property
-    def total_exposures(self) -> tuple[float, float]:
-        """Σ r_i of the rows and Σ c_j of the features; their numbers without exposures."""
-        given = (self.row_exposure, self.feature_exposure)
-        each = [float(size) if exposure is None else float(exposure.sum())
-                for size, exposure in zip(self.shape, given, strict=True)]  # fmt: skip
-        return each[0], each[1]
+    def row_factor(self) -> np.ndarray:
+        """Exposure of the rows as a column, (1 or n, 1)."""
+        return np.ones((1, 1)) if self.row_weights is None else self.row_weights[:, None]
+
+    @property
+    def feature_factor(self) -> np.ndarray:
+        """Exposure of the features, (1 or m,)."""
+        return np.ones(1) if self.feature_weights is None else self.feature_weights
+
+    @cached_property
+    def log_exposure(self) -> float:
+        """Σ X log(r c), the term of the Poisson log-likelihood that exposures add; 0 without them."""
+        totals = ((self.row_weights, self.row_totals), (self.feature_weights, self.feature_totals))
+        return sum(float(counted @ np.log(weights)) for weights, counted in totals if weights is not None)
 
     def exposed_loadings(self, loadings: Any) -> Any:
         """Return loadings (..., n, K) times the exposure of their rows."""
-        return loadings if self.row_exposure is None else loadings * self.row_exposure[:, None]
+        return loadings if self.row_weights is None else loadings * self.row_factor
 
     def exposed_components(self, components: Any, features: Any = None) -> Any:
         """Return components (..., K, m) times the exposure of their features, which may be some at given positions."""
-        if self.feature_exposure is None:
+        if self.feature_weights is None:
             return components
-        return components * (self.feature_exposure if features is None else self.feature_exposure[features])
+        return components * (self.feature_weights if features is None else self.feature_weights[features])
+
+    def exposed_like(self, other: Counts) -> bool:
+        """Return whether rows and features have the same exposures as those of other counts of this size."""
+        pairs = ((self.row_factor, other.row_factor), (self.feature_factor, other.feature_factor))
+        return all(np.array_equal(one, two) for one, two in pairs)
 
     @cached_property
     def is_integer(self) -> bool:
@@ -164,11 +181,10 @@ class Counts:
         return part
 
     def with_exposure(self, row_exposure: np.ndarray | None, feature_exposure: np.ndarray | None) -> Counts:
-        """Return the same counts with other exposures; those that are all 1 are left out."""
+        """Return the same counts with other exposures."""
         if row_exposure is None and feature_exposure is None and not self.exposed:
             return self
-        each = [None if given is None or np.all(given == 1) else given for given in (row_exposure, feature_exposure)]
-        return replace(self, row_exposure=each[0], feature_exposure=each[1])
+        return replace(self, row_exposure=row_exposure, feature_exposure=feature_exposure)
 
     def with_matrix(self, matrix: csr_array) -> Counts:
         """Return counts with the same names and exposures, and another canonical matrix of the same shape."""
@@ -180,7 +196,14 @@ class Counts:
 
     def __repr__(self) -> str:
         n, m = self.shape
-        return f"Counts({n:,} rows × {m:,} features, {self.nnz:,} nonzeros, total {self.total:,.12g})"
+        given = {"rows": self.row_exposure, "features": self.feature_exposure}
+        exposed = " and ".join(side for side, exposure in given.items() if exposure is not None)
+        more = f", with exposures of {exposed}" if exposed else ""
+        return f"Counts({n:,} rows × {m:,} features, {self.nnz:,} nonzeros, total {self.total:,.12g}{more})"
+
+
+def _unless_all_one(exposure: np.ndarray | None) -> np.ndarray | None:
+    return None if exposure is None or np.all(exposure == 1) else exposure
 
 
 def _sums(places: np.ndarray, values: np.ndarray, length: int) -> np.ndarray:

@@ -35,18 +35,20 @@ def with_exposures(counts: Counts, row_exposure: Any = None, feature_exposure: A
     """
     rows, features = counts.row_exposure, counts.feature_exposure
     if row_exposure is not None:
-        rows = _as_exposure(row_exposure, "row_exposure", counts.row_names)
+        rows = _as_exposure(row_exposure, "row_exposure", counts.row_names, counts.dtype)
     if feature_exposure is not None:
-        features = _as_exposure(feature_exposure, "feature_exposure", counts.feature_names)
+        features = _as_exposure(feature_exposure, "feature_exposure", counts.feature_names, counts.dtype)
     return counts.with_exposure(rows, features)
 
 
-def _as_exposure(given: Any, argument: str, names: Array) -> Array:
+def _as_exposure(given: Any, argument: str, names: Array, dtype: Any) -> Array:
     """Return given exposures in the order of the names, as an array of float64."""
     if hasattr(given, "index") and hasattr(given, "to_numpy"):
+        by_position = np.array_equal(given.index, names)
         unnamed = np.array_equal(names, np.arange(len(names)))
-        if not unnamed or set(given.index) >= set(names):
+        if not by_position and (not unnamed or set(given.index) >= set(names)):
             check_has_names(given.index, names, argument)
             given = given.loc[list(names)]
         given = given.to_numpy()
-    return check_exposure(as_numbers(given, argument, "an array or a Series of numbers"), argument, len(names))
+    values = as_numbers(given, argument, "an array or a Series of numbers")
+    return check_exposure(values, argument, len(names), dtype)

@@ -128,8 +128,8 @@ def simulate(
     check_instance(given, Priors, "priors")
     row_totals = check_totals(totals, n, MODELS[model].given_totals, given.loadings is None, MEAN_TOTAL)
     exposed = with_exposures(_empty_counts(n, m), row_exposure, feature_exposure)
-    rows, features = exposed.total_exposures
-    filled = with_defaults(given, model, float(np.mean(row_totals) / (rows / n)), rank, features)
+    mean_total = float(np.mean(row_totals) / exposed.row_factor.mean())
+    filled = with_defaults(given, model, mean_total, rank, exposed.feature_factor * np.ones(m))
     _check_drawable_priors(model, filled, (n, m), rank)
     check_exposures(exposed, model, filled.components)
     value: Any = filled.loadings.broadcast((n, rank)).draw(rng)  # type: ignore[union-attr]

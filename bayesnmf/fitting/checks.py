@@ -215,10 +215,11 @@ def check_start_distribution(value: Any, prior: Any, name: str, size: tuple[int,
 
 def check_known_features(given: Any, names: np.ndarray, argument: str) -> None:
     """Refuse known components whose features are not those of the counts, in any order."""
-    columns = list(given)
-    repeated = len(columns) != len(set(columns))
-    missing = [name for name in names if name not in set(columns)]
-    extra = [name for name in columns if name not in set(names)]
+    columns, wanted = list(given), set(names)
+    found_names = set(columns)
+    repeated = len(columns) != len(found_names)
+    missing = [name for name in names if name not in found_names]
+    extra = [name for name in columns if name not in wanted]
     if missing or extra or repeated:
         found = [f"without {missing[0]!r} and {len(missing) - 1} more"] if missing else []
         found += [f"with {extra[0]!r} and {len(extra) - 1} more, which the counts lack"] if extra else []

@@ -236,7 +236,7 @@ def fit(
     options = resolve_options(replace(options, priors=priors))
     check_combination(model, method, rank, data, options)
     with progress_context(progress) as report:
-        job = Job(data, model, rank, method, seed, with_own_start(options), report)
+        job = Job(data, model, rank, method, seed, with_own_start(options, data), report)
         result = Fit.of(METHODS[method].run(job))
     _warn_if_not_converged(result)
     return result

@@ -39,8 +39,10 @@ LARGEST_FACTORS, LARGEST_DRAWS, LARGEST_TOKENS = 4 * 2**30, 4 * 2**30, 4 * 2**30
 def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors, known: Any = None) -> Priors:
     """Return the priors with the model's defaults in place of None, and with known components if there are any."""
     check_instance(priors, Priors, "priors")
-    rows, features = counts.total_exposures
-    filled = with_defaults(priors, model, max(counts.total, 1.0) / rows, rank, features)
+    rows = counts.shape[0] * float(counts.row_factor.mean())
+    filled = with_defaults(
+        priors, model, max(counts.total, 1.0) / rows, rank, counts.feature_factor * np.ones(counts.shape[1])
+    )
     return filled if known is None else with_known_components(filled, known, counts, rank)
 
 

@@ -52,13 +52,13 @@ def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generato
     if isinstance(start, str):
         return state_from_word(problem, start, rank, rng)
     n, m = problem.counts.shape
-    loadings, components = given_start(start, problem.loadings_prior, problem.components_prior)
+    loadings, components = given_start(start, problem.counts, problem.loadings_prior, problem.components_prior)
     loadings = _check_given(loadings, problem.loadings_prior, "loadings", (n, rank))
     components = _check_given(components, problem.components_prior, "components", (rank, m))
     return given_state(problem, loadings, problem.components_prior.with_known(components))
 
 
-def with_own_start(options: Options) -> Options:
+def with_own_start(options: Options, counts: Counts) -> Options:
     """Return the options with a fit given as start replaced by a `Start`.
 
     Otherwise each fit in a chain of continued fits would keep all earlier ones in memory.
@@ -69,37 +69,42 @@ def with_own_start(options: Options) -> Options:
     if isinstance(options, BLD) and start.multipliers is not None:
         return replace(options, start=Start(*start.multipliers))
     priors = options.priors
-    taken: Any = given_start(start, priors.loadings, stated_components(priors.components))
+    taken: Any = given_start(start, counts, priors.loadings, stated_components(priors.components))
     return replace(options, start=Start(*taken))
 
 
-def given_start(start: Start | FitRecord, loadings_prior: Any, components_prior: Any) -> tuple[Given, Given]:
-    """Return the loadings and components of a start.
+def given_start(
+    start: Start | FitRecord, counts: Counts, loadings_prior: Any, components_prior: Any
+) -> tuple[Given, Given]:
+    """Return the loadings and components of a start for these counts.
 
-    The q of a fit is used if it has the families of these priors, else its point estimates.
+    The q of a fit is used if it has the families of these priors and the same exposures, else its point estimates.
     """
     if not isinstance(start, FitRecord):
         return start.loadings, start.components
     q: Any = start.estimate
-    if q.kind == "mean field" and type(q.loadings) is loadings_prior.conditional_family:
+    same_unit = start.counts.exposed_like(counts)
+    if q.kind == "mean field" and same_unit and type(q.loadings) is loadings_prior.conditional_family:
         if q.components is None:
             return q.loadings, start.components
         if type(q.components) is components_prior.conditional_family:
             return q.loadings, q.components
-    return _points_of(start, loadings_prior, components_prior)
+    return _points_of(start, counts, loadings_prior, components_prior)
 
 
-def _points_of(start: FitRecord, loadings_prior: Any, components_prior: Any) -> tuple[Given, Given]:
+def _points_of(start: FitRecord, counts: Counts, loadings_prior: Any, components_prior: Any) -> tuple[Given, Given]:
     """Return both sides of a fit of any model as points on the scale of these priors, with the same fitted shares."""
-    components = np.asarray(start.components, dtype=np.float64)
+    components = np.asarray(start.exposed_components, dtype=np.float64)
     loadings = np.asarray(start.expected_loadings, dtype=np.float64)
     if components_prior.support == "simplex":
         loadings, components = loadings * component_sums(components), _normalise_rows(components)
+    components = components / counts.feature_factor
     if loadings_prior.support == "scaled simplex" and start.scale is not None:
-        return attach_scale(start.loadings, start.scale), components  # proportions of empty rows too
+        scale = start.counts.exposed_loadings(start.scale[:, None]) / counts.row_factor
+        return attach_scale(start.loadings, scale[:, 0]), components  # proportions of empty rows too
     if loadings_prior.support == "simplex":
         return start.loadings if np.allclose(start.loadings.sum(axis=1), 1) else _normalise_rows(loadings), components
-    return loadings, components
+    return loadings / counts.row_factor, components
 
 
 def _normalise_rows(rows: Array) -> Array:

@@ -60,8 +60,9 @@ def project(fit: FitRecord, counts: Any, row_exposure: Any, seed: int) -> FitRec
     check_count(seed, "seed", minimum=0)
     data = as_counts(counts, dtype=fit.counts.dtype)
     check_same_features(fit.feature_names, data.feature_names)
-    check_new_exposure(fit.counts.row_exposure, data.row_exposure, row_exposure)
-    data = with_exposures(data, row_exposure, fit.counts.feature_exposure)
+    data = with_exposures(data, row_exposure)
+    check_new_exposure(fit.counts, data)
+    data = data.with_exposure(data.row_exposure, fit.counts.feature_exposure)
     check_exposures(data, fit.model, fit.priors.components)
     check_one_prior_for_all_rows(fit.priors.loadings)
     if fit.estimate.kind == "draws":

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.checks import check_choice, check_count, check_rank, seed_or_new
-from bayesnmf.data.checks import check_new_exposure, check_same_features
+from bayesnmf.data.checks import check_exposed_alike, check_new_exposure, check_same_features
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts, DataWarning
 from bayesnmf.data.exposures import with_exposures
@@ -110,8 +110,7 @@ class MinibatchVI:
         self.n_seen = self.steps = 0
         self.priors: Priors | None = None
         self.feature_exposure = feature_exposure
-        self._names: Array | None = None
-        self._first_exposure: Array | None = None
+        self._first: Counts | None = None  # the first row: names, and which exposures there are
         self._components: RunningComponents | None = None
         self._first_rows: Array | None = None
 
@@ -145,8 +144,8 @@ class MinibatchVI:
     def feature_names(self) -> Array:
         """Names of the features, (m,), from the first block."""
         check_has_learned(self.n_seen, "feature_names")
-        assert self._names is not None
-        return self._names
+        assert self._first is not None
+        return self._first.feature_names
 
     @property
     def components(self) -> Array:
@@ -165,8 +164,8 @@ class MinibatchVI:
     def result(self, counts: Any, *, row_exposure: Any = None) -> Fit:
         """Return the fit of the given rows with the current components.
 
-        Every row's loadings settle as in `Fit.transform`, block by block. The trace is the elbo, in nats, as if these
-        were all rows; the status contains the number of rows that settled.
+        Every row's loadings settle as in `Fit.transform`, block by block; `row_exposure` is that of these rows. The
+        trace is the elbo, in nats, as if these were all rows; the status contains the number of rows that settled.
         """
         started = time.perf_counter()
         problem, state, bound, rows = self._settled("result", counts, row_exposure, TOL, MAX_ITER)
@@ -209,10 +208,13 @@ class MinibatchVI:
 
     def _checked(self, counts: Any, row_exposure: Any) -> Counts:
         data = as_counts(counts, dtype=self.options.dtype)
-        if self._names is not None:
-            check_same_features(self._names, data.feature_names)
-            check_new_exposure(self._first_exposure, data.row_exposure, row_exposure)
-        return with_exposures(data, row_exposure, self.feature_exposure)
+        if self._first is None:
+            return with_exposures(data, row_exposure, self.feature_exposure)
+        check_same_features(self._first.feature_names, data.feature_names)
+        data = with_exposures(data, row_exposure)
+        check_new_exposure(self._first, data)
+        check_exposed_alike(self._first, data)
+        return data.with_exposure(data.row_exposure, self._first.feature_exposure)
 
     def _warn_of_rows_that_come_again(self, data: Counts) -> None:
         """Warn if a block has the same rows as the first block, in any order, and `total_rows` is not given.
@@ -240,7 +242,7 @@ class MinibatchVI:
         problem = point_or_mean_field(data, self._options)
         start = start_state(problem, self._options.start, self.rank, np.random.default_rng(self.seed))
         self._components = RunningComponents(problem, start.components, data.shape[0])
-        self._names, self._first_exposure = data.feature_names, data.row_exposure
+        self._first = data.rows(slice(0, 1))
 
     def _problem(self, data: Counts) -> Problem:
         return replace(point_or_mean_field(data, self._options), fixed_components=True)

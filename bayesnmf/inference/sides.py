@@ -252,14 +252,14 @@ def exposure_of_loadings(problem: Problem, components: Side) -> Array:
     """Return r_i Σ_j c_j β_kj, (1 or n, K); r_i, (1 or n, 1), for loadings with a scale, as components sum to 1."""
     sums = np.ones((1, 1))
     if problem.loadings_prior.support != "scaled simplex":
-        sums = components.exposed_sums(0, problem.counts.feature_exposure)[None, :]
-    return problem.counts.exposed_loadings(sums).astype(components.dtype)
+        sums = components.exposed_sums(0, problem.counts.feature_weights)[None, :]
+    return (sums * problem.counts.row_factor).astype(components.dtype)
 
 
 def exposure_of_components(problem: Problem, loadings: Side) -> Array:
     """Return c_j Σ_i r_i θ_ik, (K, 1 or m), with the exposures r of rows and c of features."""
-    sums = loadings.exposed_sums(1, problem.counts.row_exposure)[:, None]
-    return problem.counts.exposed_components(sums).astype(loadings.dtype)
+    sums = loadings.exposed_sums(1, problem.counts.row_weights)[:, None]
+    return (sums * problem.counts.feature_factor).astype(loadings.dtype)
 
 
 def update_loadings(problem: Problem, state: State, total: Array, *, reuse: bool = False) -> State:
@@ -292,7 +292,7 @@ def objective(problem: Problem, state: State, loglik: float) -> float:
     if components.log_shift is not None:
         loglik += float(counts.feature_totals @ components.log_shift.ravel())
     loglik += counts.log_exposure
-    sums = loadings.exposed_sums(1, counts.row_exposure), components.exposed_sums(0, counts.feature_exposure)
+    sums = loadings.exposed_sums(1, counts.row_weights), components.exposed_sums(0, counts.feature_weights)
     exposure = float(sums[0] @ sums[1])
     constant = counts.log_factorial if problem.constant else 0.0
     return float(loglik - exposure - constant + loadings.penalty + components.penalty)

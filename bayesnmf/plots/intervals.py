@@ -40,7 +40,8 @@ def loadings_intervals(
     """Draw posterior medians and central intervals of the loadings of chosen rows, one panel for each row.
 
     A point estimate has no interval. Loadings are counts under Gamma priors (on the scale on which components sum to
-    1), and proportions under Dirichlet priors; the two cannot be drawn together. Quantiles are those of q, in closed
+    1; per unit of exposure if there are exposures), and proportions under Dirichlet priors; the two cannot be drawn
+    together. Quantiles are those of q, in closed
     form, for vi and svi, and those of the draws for gibbs and nuts.
 
     Parameters
@@ -80,7 +81,9 @@ def loadings_intervals(
         offset = (turn - (len(fits) - 1) / 2) * 0.7 / len(fits)
         for i, ax in enumerate(chosen):
             _draw(ax, found, i, (label, look), offset)
-    _dress(chosen, names, rank, has_proportions(fits[reference]))
+    unit = "proportion" if has_proportions(fits[reference]) else "counts"
+    unit += " per unit of exposure" if unit == "counts" and fits[reference].counts.exposed else ""
+    _dress(chosen, names, rank, unit)
     if figure is not None:
         figure.suptitle(f"Loadings: posterior median and central {100 * interval:g} % interval", fontsize=11)
     share_legend(chosen, figure)
@@ -102,7 +105,7 @@ def _draw(ax: Axes, found: Interval, row: int, named: tuple[str, Look], offset: 
     ax.plot(places, found.middle[row], look.marker, color=look.colour, markersize=4, linestyle="none", label=label)
 
 
-def _dress(axes: Array, names: Array, rank: int, shares: bool) -> None:
+def _dress(axes: Array, names: Array, rank: int, unit: str) -> None:
     for name, ax in zip(names, axes, strict=True):
         ax.set_title(shorten(name), fontsize=10)
         ax.set_xticks(np.arange(rank))
@@ -113,5 +116,5 @@ def _dress(axes: Array, names: Array, rank: int, shares: bool) -> None:
         ax.set_xlim(-0.5, rank - 0.5)
         ax.set_ylim(bottom=-0.03 * ax.get_ylim()[1])  # room for markers at 0
         ax.set_xlabel("component", fontsize=9)
-        ax.set_ylabel("loading (proportion)" if shares else "loading (counts)", fontsize=9)
+        ax.set_ylabel(f"loading ({unit})", fontsize=9)
         hide_frame(ax)

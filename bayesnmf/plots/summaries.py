@@ -45,7 +45,7 @@ def component_sums(fit: Fit) -> Array:
     """Return the sum of each component, (K,), by which figures multiply loadings and divide components.
 
     It is 1 for components on the simplex; under a Gamma prior it fixes the scale, which the likelihood leaves
-    undetermined.
+    undetermined. Exposures of features do not enter: components are per unit of exposure.
     """
     total = simplex.component_sums(fit.components.astype(np.float64))
     return np.where(total > 0, total, 1.0)

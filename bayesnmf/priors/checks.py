@@ -111,7 +111,8 @@ def check_exposures(counts: Any, model: str, components: Any) -> None:
         found = repr(PARAMETER) if components == PARAMETER else components.of_unknown.__class__.__name__
         raise ValueError(
             f"feature_exposure needs a Gamma prior of the components: with {found} the updates have no closed form; "
-            "give priors=Priors(components=Gamma(...)), or leave it out and divide fit.components by it afterwards"
+            "give Priors(components=Gamma(...)), in the priors of the options, or leave feature_exposure out and "
+            "divide the components by it afterwards"
         )
 
 

@@ -64,16 +64,16 @@ def components_exchangeable(priors: Priors) -> bool:
     return True
 
 
-def with_defaults(priors: Priors, model: str, mean_total: float, rank: int, width: float) -> Priors:
+def with_defaults(priors: Priors, model: str, mean_total: float, rank: int, exposure: Array) -> Priors:
     """Return the priors with the model's defaults in place of None.
 
-    `mean_total` is the mean row total per unit of exposure, `width` the sum of the features' exposures, by default m.
+    `mean_total` is the mean row total per unit of the rows' exposure, `exposure` (m,) that of the features.
     """
     loadings, components = priors.loadings, priors.components
     if components is None:
         components = MODELS[model].default_components
     if loadings is None:
-        loadings = default_loadings(model, mean_total, rank, components, width)
+        loadings = default_loadings(model, mean_total, rank, components, exposure)
     return replace_sides(priors, loadings=loadings, components=components)
 
 

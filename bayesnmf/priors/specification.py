@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import Distribution, Support
@@ -32,6 +33,7 @@ from bayesnmf.priors.gamma import Gamma
 from bayesnmf.priors.hierarchical_gamma import HierarchicalGamma
 from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet
 
+Array = NDArray[Any]
 PARAMETER: Literal["parameter"] = "parameter"
 EVEN, SPARSE = Dirichlet(1.0), 0.3
 
@@ -95,16 +97,19 @@ def stated_components(components: Any) -> Any:
     return EVEN if components == PARAMETER else components
 
 
-def default_loadings(model: str, mean_total: float, rank: int, components: Any, width: float) -> Distribution:
-    """Return the default prior of a model's loadings, given the mean row total and the prior of the components."""
-    return MODELS[model].default_loadings(rank * _prior_sum(stated_components(components), width), mean_total)
+def default_loadings(model: str, mean_total: float, rank: int, components: Any, exposure: Array) -> Distribution:
+    """Return the default prior of the loadings, given the mean row total, and prior and exposure of the components."""
+    return MODELS[model].default_loadings(rank * _prior_sum(stated_components(components), exposure), mean_total)
 
 
-def _prior_sum(components: Distribution, width: float) -> float:
-    """Return the prior mean of a component's sum over features, whose exposures sum to `width`; 1 if it is improper."""
+def _prior_sum(components: Distribution, exposure: Array) -> float:
+    """Return the prior mean of a component's sum over features, times their exposure (m,); 1 if it is improper."""
     if components.support == "simplex" or not components.proper:
         return 1.0
-    return float(width * np.mean(components.typical()))
+    typical = components.typical()
+    if np.all(exposure == exposure[0]):
+        return float(len(exposure) * np.mean(typical) * exposure[0])
+    return float((typical * exposure).sum(axis=-1).mean())
 
 
 def on_simplex(components: Any) -> bool:

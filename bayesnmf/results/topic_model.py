@@ -90,8 +90,10 @@ def to_topic_model(
     -------
     TopicModel
         Tuple of ``proportions`` L (n, K), ``components`` F (K, m), ``totals`` s (n,), in counts, and ``sums`` u (K,).
-        Under dirichlet_poisson the totals are the given row totals. A component of zeros becomes equal shares; so do
-        the proportions of a sample of zeros, except under dirichlet_poisson and dirichlet_gamma, which have their own.
+        Of a fit with exposures, it is the model of the expected counts: F has the exposures of features, s those of
+        rows. Under dirichlet_poisson the totals are the given row totals. A component of zeros becomes equal shares; so
+        do the proportions of a sample of zeros, except under dirichlet_poisson and dirichlet_gamma, which have their
+        own.
 
     Raises
     ------
@@ -120,13 +122,16 @@ def to_topic_model(
 
 
 def _topic_model_of_fit(fit: FitRecord, loadings: Array, components: Array, scale: Array | None) -> TopicModel:
-    """Return the topic model of a fit's factors; proportions are computed without scale or totals, which may be 0."""
+    """Return the topic model of a fit's expected counts; proportions are computed without scale or totals.
+
+    Exposures of features are part of the components, those of rows of the totals.
+    """
     exposed = fit.counts.exposed_components(np.asarray(components, np.float64))
     model = topic_model_of(np.asarray(loadings, np.float64), exposed)
     if scale is None and MODELS[fit.model].given_totals:
         scale = fit.counts.row_totals
-    if fit.counts.row_exposure is not None:
-        scale = fit.counts.row_exposure * (1.0 if scale is None else scale)
+    if fit.counts.row_weights is not None:
+        scale = fit.counts.row_weights * (1.0 if scale is None else scale)
     return model if scale is None else model._replace(totals=model.totals * scale)
 
 

@@ -99,7 +99,7 @@ def equivalences(
     effort = Effort() if effort is None else effort
     check_instance(effort, Effort, "effort")
     data = as_counts(counts, dtype="float64")
-    check_unexposed(data, "equivalences", "the counts without exposures, for which the statements are proved")
+    check_unexposed(data, "equivalences", "counts without exposures: an array or a frame")
     check_some_counts(data)
     rows: list[Row] = []
     interrupted = False

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from numpyro.infer.util import log_density
 from scipy.special import gammaln
 
@@ -347,6 +348,11 @@ def test_exposures_are_saved_and_loaded(tmp_path):
         np.testing.assert_array_equal(again.counts.feature_exposure, FEATURES)
         np.testing.assert_array_equal(again.transform(COUNTS), FITTED.transform(COUNTS))
         assert bayesnmf.elbo_augmented(again) == bayesnmf.elbo_augmented(FITTED)
+    versions = {}
+    for name, counts in (("exposed", COUNTS), ("plain", PLAIN)):
+        bayesnmf.fit(counts, rank=K, seed=0, options=VI(max_iter=2, tol=0, priors=GAMMAS)).save(tmp_path / f"{name}.nc")
+        versions[name] = xr.open_datatree(tmp_path / f"{name}.nc").attrs["format_version"]
+    assert versions == {"exposed": 3, "plain": 2}  # a reader without exposures opens only files without them
 
 
 @pytest.mark.parametrize("features", [FEATURES, np.full(M, 2.0)], ids=["different", "equal"])
@@ -367,6 +373,48 @@ def test_a_stream_takes_the_exposure_of_every_block(features):
     assert one.elbo(PLAIN, row_exposure=fours) == pytest.approx(other.elbo(PLAIN), rel=1e-9)
     with pytest.raises(ValueError, match="row_exposure is missing"):
         one.partial_fit(PLAIN)
+
+
+def test_all_blocks_of_a_stream_have_exposures_or_none():
+    options = VI(priors=Priors(Gamma(1.0, 0.1), Dirichlet(1.0)), algorithm="minibatch", batch_size=30)
+    stream = bayesnmf.MinibatchVI(rank=K, seed=0, options=options).partial_fit(PLAIN)
+    with pytest.raises(ValueError, match="for all blocks or for none"):
+        stream.partial_fit(PLAIN, row_exposure=ROWS)
+    with pytest.raises(ValueError, match="the feature exposures of the fit"):
+        stream.partial_fit(COUNTS.with_exposure(None, FEATURES))
+    exposed = bayesnmf.MinibatchVI(rank=K, seed=0, options=options).partial_fit(PLAIN, row_exposure=np.ones(N))
+    with pytest.raises(ValueError, match="row_exposure is missing"):
+        exposed.partial_fit(PLAIN)
+
+
+@pytest.mark.parametrize("run", ["map", "map, log basis", "map, descent", "vi"])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_fit_goes_on_where_another_stopped(pair, run):
+    if (pair, run) == ("hierarchical", "map, descent"):
+        pytest.skip("coordinate descent does not fit hierarchical priors")
+    model, priors = PAIRS[pair]
+    features = in_units_of_counts(priors)[1]
+    options = replace(RUNS[run], priors=priors, extrapolate=False)
+    exposures = {"row_exposure": ROWS, "feature_exposure": features}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        first = bayesnmf.fit(PLAIN, model, K, run.split(",")[0], seed=0, options=options, **exposures)
+        options = replace(options, start=first, max_iter=1)
+        on = bayesnmf.fit(PLAIN, model, K, run.split(",")[0], seed=0, options=options, **exposures)
+    assert on.trace[0] == pytest.approx(first.trace[-1], rel=1e-9)
+
+
+def test_a_fit_without_exposures_starts_one_with_them():
+    """The means stay as they were, in other units."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = bayesnmf.fit(PLAIN, rank=K, method="map", seed=0, options=MAP(priors=GAMMAS, max_iter=20))
+        options = MAP(priors=GAMMAS, start=plain, max_iter=0, tol=0)
+        on = bayesnmf.fit(COUNTS, rank=K, method="map", seed=0, options=options)
+        options = VI(priors=GAMMAS, start=bayesnmf.fit(PLAIN, rank=K, seed=0, options=VI(priors=GAMMAS)), max_iter=5)
+        vi = bayesnmf.fit(COUNTS, rank=K, seed=0, options=options)
+    np.testing.assert_allclose(on.expected_loadings @ on.exposed_components, plain.loadings @ plain.components)
+    assert vi.trace[0] > 2 * FITTED.trace[-1]
 
 
 @pytest.mark.parametrize("method", ["map", "vi"])
@@ -418,6 +466,11 @@ def test_exposures_without_effect_or_closed_form_are_refused():
         bayesnmf.log_evidence(drawn, "gamma_poisson", 2)
     with pytest.raises(ValueError, match="equivalences does not work with row_exposure"):
         bayesnmf.equivalences(drawn, 2)
+    with pytest.raises(ValueError, match="the feature exposures of the fit"):
+        bayesnmf.fit(PLAIN, rank=K, seed=0, options=VI(max_iter=3, tol=0)).transform(COUNTS)
+    other = COUNTS.with_exposure(ROWS, 2 * FEATURES)
+    with pytest.raises(ValueError, match="the feature exposures of the fit"):
+        FITTED.transform(other)
     with pytest.raises(ValueError, match="row_exposure has no effect"):
         bayesnmf.simulate("dirichlet_poisson", (3, 3), 2, row_exposure=[1.0, 2.0, 3.0])
 
@@ -431,6 +484,7 @@ def test_exposures_without_effect_or_closed_form_are_refused():
         (np.r_[0.0, np.ones(N - 1)], "above 0 and finite: found 0 at position 0"),
         (np.r_[np.ones(N - 1), np.nan], f"found nan at position {N - 1}"),
         (np.r_[np.inf, np.ones(N - 1)], "above 0 and finite"),
+        (np.r_[1e60, np.ones(N - 1)], "between 1e-50 and 1e\\+50 in float64: found 1e\\+60; choose another unit"),
     ],
 )
 def test_bad_exposures_are_refused(given, message):
@@ -453,5 +507,8 @@ def test_a_series_is_matched_by_name():
     np.testing.assert_array_equal(one.counts.row_exposure, ROWS)
     by_position = bayesnmf.fit(PLAIN, rank=K, seed=0, options=options, row_exposure=depth)
     np.testing.assert_array_equal(by_position.counts.row_exposure, ROWS)
-    refused("'s4' and 0 more are missing", counts=frame, row_exposure=depth.drop("s4"))
+    refused("'s4' is missing", counts=frame, row_exposure=depth.drop("s4"))
+    same = frame.set_axis([f"s{i // 2}" for i in range(N)])
+    repeated = bayesnmf.fit(same, rank=K, seed=0, options=options, row_exposure=pd.Series(ROWS, index=same.index))
+    np.testing.assert_array_equal(repeated.counts.row_exposure, ROWS)
     refused("must not repeat a name", counts=frame, row_exposure=pd.concat([depth, depth.iloc[:1]]))

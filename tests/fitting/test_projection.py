@@ -183,6 +183,8 @@ def test_vi_given_the_components_is_vi_of_the_loadings_alone(name):
     new = fitted.project(NEW)
     q = fitted.posterior.components
     log_beta, exposure = q.expected_log(), q.mean().sum(axis=1)[None, :]
+    if entry.model == "dirichlet_gamma":
+        exposure = np.ones((1, 1))  # of the scale
     theta = priors.loadings.conditional(np.repeat(NEW.sum(1)[:, None] / K, K, axis=1), exposure)
     for _ in range(3_000):
         weights = np.exp(theta.expected_log()[:, :, None] + log_beta)

@@ -105,7 +105,7 @@ class RunningComponents:
             exposure = exposure[:, :1]
         dtype = problem.counts.dtype
         self.exposure = np.asarray(exposure / rows, dtype)
-        self.equal_features = problem.counts.feature_exposure is None
+        self.equal_features = problem.counts.feature_weights is None
         self.factor = 1.0
         self.values = np.asarray(total / rows, dtype).T.copy()
         self.sums = self.values.sum(axis=0, dtype=np.float64)

@@ -78,7 +78,7 @@ def _gamma_terms(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
     pairs: list[tuple[Any, Any]] = [(0.0, 0.0), (less.T, rate.T)]
     if _both_positive(problem):
         pairs[0] = loadings.regression_terms(n)
-    given = problem.counts.row_exposure, problem.counts.feature_exposure
+    given = problem.counts.row_weights, problem.counts.feature_weights
     for side, exposure in enumerate(given):
         if exposure is not None and (side or _both_positive(problem)):
             pairs[side] = (pairs[side][0], pairs[side][1] / exposure[:, None])
@@ -96,7 +96,8 @@ def unnormalised_factors(problem: Problem, state: State, totals: Totals) -> tupl
     if problem.loadings_prior.support != "positive":
         loadings = loadings * counts.row_totals[:, None].astype(loadings.dtype)
     else:
-        loadings = _scaled(loadings, _shrinkage(problem))
+        factor = _shrinkage(problem).astype(loadings.dtype)
+        loadings = loadings if np.all(factor == 1) else loadings * factor
     components = counts.exposed_components(state.components.matrix)
     own = [
         total if total.shape == factor.shape and is_padded(total, axis) else padded_copy(factor, axis)
@@ -156,29 +157,24 @@ def _both_positive(problem: Problem) -> bool:
 
 def _shrinkage(problem: Problem) -> Array:
     """Return r + τ, (1 or n, 1), which divides the loadings ([GP] lemma 6.1); r if τ is part of the regression."""
-    exposure = problem.counts.exposed_loadings(np.ones((1, 1)))
     if _both_positive(problem):
-        return exposure
+        return problem.counts.row_factor
     _, rate = problem.loadings_prior.regression_terms(1)
-    return exposure + rate[:, :1]
-
-
-def _scaled(loadings: Array, by: Array) -> Array:
-    """Return the loadings times `by`, or themselves, in their own memory, if it is 1."""
-    return loadings if np.all(by == 1) else loadings * by.astype(loadings.dtype)
+    return problem.counts.row_factor + rate[:, :1]
 
 
 def _state_of_factors(problem: Problem, before: State, loadings: Array, components: Array) -> State:
     """Return the state with the modes that correspond to unnormalised factors."""
     prior, counts, totals = problem.loadings_prior, problem.counts, problem.counts.row_totals[:, None]
-    if counts.feature_exposure is not None:
-        components = (components / counts.feature_exposure).astype(components.dtype)
+    if counts.feature_weights is not None:
+        components = (components / counts.feature_weights).astype(components.dtype)
     if prior.support != "positive":
         kept, _ = separate_scale(before.loadings.value)
         loadings = np.where(totals > 0, loadings / loadings.sum(axis=1, keepdims=True), kept)
-    elif np.any(_shrinkage(problem) != 1):
-        loadings = loadings / _shrinkage(problem).astype(loadings.dtype)
-    exposure = counts.exposed_loadings(np.ones((1, 1))).astype(loadings.dtype)
+    else:
+        divisor = _shrinkage(problem).astype(loadings.dtype)
+        loadings = loadings if np.all(divisor == 1) else loadings / divisor
+    exposure = counts.row_factor.astype(loadings.dtype)
     value = prior.with_best_scale(loadings, totals.astype(loadings.dtype), exposure)
     return State(
         problem.loadings_summary.at(prior, value),  # type: ignore[attr-defined]

@@ -5,6 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 
+def check_no_exposures(counts: Any) -> None:
+    """Refuse counts with exposures, which the compiled loop does not know."""
+    if counts.exposed:
+        raise ValueError("the compiled loop does not know exposures; use bayesnmf.inference.device.placing")
+
+
 def first_gpu() -> Any:
     """Return JAX's first GPU; refuse device="gpu" if JAX has none."""
     import jax

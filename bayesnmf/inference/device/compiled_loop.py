@@ -25,6 +25,7 @@ from scipy.sparse import csr_array
 from bayesnmf.inference import sides
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
 from bayesnmf.inference.ascent.extrapolation import CUT, GROWTH, LIMIT, START
+from bayesnmf.inference.device.checks import check_no_exposures
 from bayesnmf.inference.sides import MeanField, Problem, State
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
 from bayesnmf.inference.strides import next_length
@@ -294,6 +295,7 @@ def plan_of(problem: Problem, schedule: Schedule, extrapolate: bool) -> Plan:
 
 def data_of(device: Any, problem: Problem, state: State, schedule: Schedule) -> Data:
     """Put the counts, the priors and the tolerances on the device."""
+    check_no_exposures(problem.counts)
     counts = problem.counts
     rank = state.components.geometric.shape[0]
     numbers = (

@@ -46,7 +46,7 @@ def state_from_totals(problem: Problem, loadings_total: Array, components_total:
 
     The exposure of the loadings is that of components whose expected counts sum to 1. The totals may be overwritten.
     """
-    one = problem.counts.exposed_loadings(np.ones((1, 1))).astype(loadings_total.dtype)
+    one = problem.counts.row_factor.astype(loadings_total.dtype)
     loadings = problem.loadings_summary.carry(problem.loadings_prior, loadings_total, one, None, reuse=True)
     given = problem.components_prior, components_total, exposure_of_components(problem, loadings), None
     return State(loadings, problem.components_summary.carry(*given, reuse=True))
