@@ -18,6 +18,7 @@ from bayesnmf.fitting.keeping import THINNED, keeps_moments, size_of_draws
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.sampling.collapsed_gibbs import collapsed_gibbs_chain
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule, choose_chains, gibbs_chain
+from bayesnmf.inference.sampling.marginal_gibbs import marginal_gibbs_chain
 from bayesnmf.inference.sampling.running_moments import Running
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.sides import State
@@ -91,12 +92,19 @@ def _warn_of_thinning(job: Job, state: State, schedule: Schedule) -> None:
     )
 
 
+def chain_function(options: Gibbs) -> Any:
+    """Return the function that runs one chain."""
+    if options.collapsed:
+        return collapsed_gibbs_chain
+    return marginal_gibbs_chain if options.algorithm == "marginal" else gibbs_chain
+
+
 def _seconds_of_a_sweep(job: Job, state: State) -> float:
     """Return the time of one sweep of a chain, measured after compilation and without changing the chains."""
     options: Gibbs = job.options
     rng = np.random.default_rng(0)
     problem = draws_problem(job.counts, options.priors, rng, 1)
-    run_chain = collapsed_gibbs_chain if options.collapsed else gibbs_chain
+    run_chain = chain_function(options)
     blocks = options.threads if options.chains == 1 else 1
     seconds = []
     for _ in range(2):
@@ -137,7 +145,7 @@ def run_chains(
             job.report(f"gibbs {job.model}", sum(done), options.chains * schedules[number].sweeps, value)
 
         problem = draws_problem(job.counts, options.priors, streams[number], blocks)
-        run_chain = collapsed_gibbs_chain if options.collapsed else gibbs_chain
+        run_chain = chain_function(options)
         chain = run_chain(problem, states[number], streams[number], schedules[number], blocks, show)
         if chain.interrupted:
             stop.set()

@@ -80,6 +80,8 @@ ALGORITHMS: dict[str, Algorithm] = {
         ends_settled=True,
         why="batches settle their loadings, then take one step of the components",
     ),
+    "allocations": Algorithm(("gibbs",)),
+    "marginal": Algorithm(("gibbs",), ("entries",), why="allocations are summed out"),
 }
 
 

@@ -171,3 +171,11 @@ def check_device(options: Any, method: str) -> None:
         )
     if options.threads is not None:
         raise ValueError(f"threads needs device='cpu': found threads={options.threads}; leave threads out")
+
+
+def check_one_sampler(collapsed: bool, algorithm: Any) -> None:
+    """Refuse collapsed Gibbs together with another algorithm."""
+    if collapsed and algorithm not in (None, "allocations"):
+        raise ValueError(
+            f"collapsed=True is an algorithm of its own: found algorithm={algorithm!r}; leave one of them out"
+        )

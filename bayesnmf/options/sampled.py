@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from bayesnmf.checks import check_choice, check_count, check_flag, check_fraction, check_positive
-from bayesnmf.options.checks import check_sampler, check_settings, check_start, check_threads
+from bayesnmf.options.algorithms import algorithms_of
+from bayesnmf.options.checks import check_one_sampler, check_sampler, check_settings, check_start, check_threads
 from bayesnmf.options.start import Start
 from bayesnmf.priors.pair import Priors
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Gibbs:
-    """Options of Gibbs sampling: multinomial allocations, then loadings, then components from their conditionals.
+    """Options of Gibbs sampling.
 
     Attributes
     ----------
@@ -38,6 +39,10 @@ class Gibbs:
         Whether to draw the component of every single count given all other counts, with loadings and components
         integrated out; these are then drawn only for the kept draws. This needs Dirichlet components. A sweep costs
         O(total count · K) on one thread, and mixes better if counts are small.
+    algorithm : {"allocations", "marginal"} or None
+        "allocations" draws multinomial allocations, then loadings, then components from their conditionals. "marginal"
+        sums the allocations out and draws one entry at a time, with shears and scales of components between: chains
+        mix several times to many times better on large counts. None is "allocations".
     keep : {"auto", "draws", "moments"}
         "draws" keeps every draw, up to 4 GiB (8 bytes · chains · draws · K · (n + m)). "moments" keeps evenly thinned
         draws, up to 512 MiB, and the means, standard deviations, R-hat and effective sample sizes of all draws
@@ -59,6 +64,7 @@ class Gibbs:
     thin: int = 1
     threads: int | None = None
     collapsed: bool = False
+    algorithm: Literal["marginal", "allocations"] | None = None
     keep: Literal["auto", "draws", "moments"] = "auto"
 
     def __post_init__(self) -> None:
@@ -67,6 +73,9 @@ class Gibbs:
         check_count(self.thin, "thin")
         check_threads(self.threads)
         check_flag(self.collapsed, "collapsed")
+        if self.algorithm is not None:
+            check_choice(self.algorithm, "algorithm", algorithms_of("gibbs"))
+        check_one_sampler(self.collapsed, self.algorithm)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

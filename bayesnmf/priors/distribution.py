@@ -272,6 +272,7 @@ OPTIONAL = {
     "log_basis": "the mean as the mode in the log basis",
     "merged": "sums of features in the same family",
     "marginal": "allocations whose factors integrate out",
+    "entries": "densities of single entries with allocations summed out",
     "program": "a NumPyro program",
     "device": "updates on a GPU",
 }

@@ -64,6 +64,7 @@ RUNS = {
     "vi, gradient": VI(max_iter=8, tol=0, algorithm="gradient"),
     "vi, minibatches": VI(max_iter=3, tol=0, algorithm="minibatch", batch_size=8),
     "gibbs": Gibbs(chains=1, draws=5, warmup=0, start="random"),
+    "gibbs, marginal": Gibbs(chains=1, draws=5, warmup=0, start="random", algorithm="marginal"),
 }
 OF_GAMMAS = ("map, descent", "vi, gradient", "vi, settled", "vi, minibatches")
 

@@ -1,7 +1,8 @@
 """Gibbs sampling: draw allocations given both sides, then each side given its totals.
 
 S_i:j | θ, β ~ Multinomial(X_ij, φ_i:j). Then θ is drawn from its conditional given S and β, and β given S and the new θ
-([K] section 3; mathematics.md section 4). Only the totals of the allocations are kept.
+([K] section 3; mathematics.md section 4). Only the totals of the allocations are kept. If both sides have Gamma priors,
+the scale of every component is then drawn, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
 from bayesnmf.inference.sampling.running_moments import Running
+from bayesnmf.inference.sampling.scales import moves_scales, with_scale_moves
 from bayesnmf.inference.sides import Problem, State, Value, objective, update_components, update_loadings
 from bayesnmf.kernels.cpu.sampling import sampled_allocations
 
@@ -77,7 +79,10 @@ def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int
     )
     log_joint = objective(problem, state, totals.loglik)
     state = update_loadings(problem, state, totals.loadings)
-    return update_components(problem, state, totals.components), log_joint
+    state = update_components(problem, state, totals.components)
+    if not problem.fixed_components and moves_scales(problem):
+        state = with_scale_moves(problem, state, rng)
+    return state, log_joint
 
 
 def record_chain(step: Callable[[bool], tuple[State, float]], schedule: Schedule, progress: Progress | None) -> Chain:

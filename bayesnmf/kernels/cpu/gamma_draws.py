@@ -24,7 +24,7 @@ LEAST_DRAWS = 4_000  # draws in a block: fewer are done sooner than a thread wak
 
 
 @compiled_on_disk(inline="always")
-def _at_least_one(state: Array, shape: float) -> float:
+def gamma_at_least_one(state: Array, shape: float) -> float:
     """Draw from Gamma(shape, 1), shape ≥ 1 (Marsaglia & Tsang 2000); return NaN and infinity unchanged.
 
     The log of the density ratio is x²/2 + d(1 − v + log v) with v = (1 + y)³. Its terms cancel, so it is computed
@@ -54,11 +54,11 @@ def _draw_row(shape: Array, seed: Any, first: int, step: int, logarithms: bool, 
         state[0] = stream(seed, first + k * step)
         a = shape[k]
         if a >= 1.0:
-            drawn = _at_least_one(state, a)
+            drawn = gamma_at_least_one(state, a)
             out[k] = math.log(drawn) if logarithms else drawn
             continue
         # G(a) = G(a + 1) U^(1/a) in distribution; its logarithm is finite even where G(a) underflows.
-        drawn = _at_least_one(state, a + 1.0)
+        drawn = gamma_at_least_one(state, a + 1.0)
         boost = math.log(uniform(state)) / a
         if logarithms:
             out[k] = math.log(drawn) + boost

@@ -1,0 +1,62 @@
+"""Scale moves of Gibbs sampling: β_k ← e^v β_k, θ_k ← e^−v θ_k, where both sides have Gamma priors.
+
+The counts say nothing about the scale of a component, and updates of one side at a time change it slowly. Given both
+sides, v has the log density p v − e^v Σ_j d_kj β_kj − e^−v Σ_i b_ik θ_ik with p = Σ_j c_kj − Σ_i a_ik, for priors
+Gamma(a, b) of the loadings and Gamma(c, d) of the components.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.inference.sides import Problem, State
+from bayesnmf.kernels.cpu.orbits import log_scales
+from bayesnmf.priors.values import others
+
+Array = NDArray[Any]
+Terms = tuple[Array, Array]
+
+
+def terms_of(prior: Any) -> Terms:
+    """Return shape and rate of the Gamma priors of the entries that are not known, as matrices; 0 for no rate."""
+    shape, rate = prior.of_unknown.settled_terms(np.zeros((1, 1)))
+    return np.atleast_2d(np.asarray(shape, np.float64)), np.atleast_2d(np.asarray(0.0 if rate is None else rate))
+
+
+def free_components(prior: Any, rank: int) -> Array:
+    """Return the components that are not known, as indices."""
+    return others(prior.constants.get("at", np.zeros(0, np.int64)), rank)
+
+
+def log_scales_of(loadings: Array, components: Array, of_loadings: Terms, of_components: Terms, seed: int) -> Array:
+    """Return draws of v, (K,), given loadings (n, K), transposed components (m, K) and the terms of their priors."""
+    (a, b), (c, d) = of_loadings, of_components
+    power = np.broadcast_to(c, components.shape).sum(axis=0) - np.broadcast_to(a, loadings.shape).sum(axis=0)
+    return log_scales(power, (d * components).sum(axis=0), (b * loadings).sum(axis=0), seed)
+
+
+def moves_scales(problem: Problem) -> bool:
+    """Return whether both sides are positive, with Gamma priors given their shared parameters."""
+    priors = problem.loadings_prior, problem.components_prior
+    return all(prior.support == "positive" and "entries" in prior.optional for prior in priors)
+
+
+def with_scale_moves(problem: Problem, state: State, rng: np.random.Generator) -> State:
+    """Return the state with a new scale for every component that is not known; shared rates are drawn before."""
+    theta, beta = state.loadings.matrix, state.components.matrix
+    free = free_components(problem.components_prior, len(beta))
+    if not len(free):
+        return state
+    loadings = terms_of(problem.loadings_prior.drawn(theta, rng))
+    components = terms_of(problem.components_prior.drawn(beta, rng))
+    given = [each[:, free] if each.shape[1] > 1 else each for each in loadings]
+    v = np.zeros(len(beta))
+    of_components = components[0].T, components[1].T
+    seed = int(rng.integers(2**63))
+    v[free] = log_scales_of(theta[:, free], beta[free].T, (given[0], given[1]), of_components, seed)
+    summaries: Any = problem.loadings_summary, problem.components_summary
+    moved = theta * np.exp(-v), np.asfortranarray(beta * np.exp(v)[:, None])
+    return State(summaries[0].at(problem.loadings_prior, moved[0]), summaries[1].at(problem.components_prior, moved[1]))

@@ -1,0 +1,260 @@
+"""Draw one entry of a factor at a time, given the counts and all other entries, with allocations summed out.
+
+Let a row have counts x_j, entries b_k and means λ_j = Σ_k b_k w_kj. Given the others, u = log b_k has log density ::
+
+    f(u) = Σ_j x_j log(λ_j + (e^u − b_k) w_kj) + shape · u − linear · e^u + power · log(Z_k + e^u − b_k)
+
+up to a constant. The last term is there for components on the simplex, whose sum Z_k ties the rows together; they are
+then drawn in order. Each entry is drawn by independence Metropolis. The proposal is a Gamma with nearly the mode and
+the curvature of f, mixed 9 : 1 with one that has heavier tails on both sides. It must not depend on the current entry,
+so the search for the mode starts from a place that does not depend on it either.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.kernels.cpu.allocation import row_blocks
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.gamma_draws import gamma_at_least_one
+from bayesnmf.kernels.cpu.regression_row import gather_cells
+from bayesnmf.kernels.cpu.special import logarithms
+from bayesnmf.kernels.cpu.streams import stream, uniform
+from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, whole_vectors
+
+Array = NDArray[Any]
+
+LEAST = 1e-300  # of entries and means: logarithms of these are finite
+HEAVY, HEAVY_RATE = 0.1, 0.7  # share of the proposal with heavier tails, and its rate in units of shape / mode
+STEPS, CLOSE = 30, 0.3  # most steps to the mode, and their length, in standard deviations, that is short enough
+WORK = 12  # cost of one entry's cell, in multiply-adds
+
+
+@compiled_on_disk(nogil=True, fastmath=FAST)
+def _slopes(x: float, counts: Array, base: Array, w: Array) -> tuple[float, float]:
+    """Return Σ x_j w / λ and Σ x_j w² / λ² with λ = base + x w."""
+    first = second = 0.0
+    for p in range(len(counts)):
+        ratio = w[p] / (base[p] + x * w[p])
+        part = counts[p] * ratio
+        first += part
+        second += part * ratio
+    return first, second
+
+
+@compiled_on_disk(nogil=True, fastmath=FAST)
+def _fill_base(
+    b: float, counts: Array, trust: Array, means: Array, w: Array, base: Array
+) -> tuple[float, float, float]:
+    """Write the means without this entry; return the sum of the counts that it can make, and what gives a guess.
+
+    The guess is the entry that fits the counts by least squares with the weights `trust`.
+    """
+    total = fitted = squares = 0.0
+    for p in range(len(counts)):
+        base[p] = max(means[p] - b * w[p], LEAST)
+        total += counts[p] if w[p] > 0.0 else 0.0
+        part = trust[p] * w[p]
+        fitted += part * (counts[p] - base[p]) + w[p]
+        squares += part * w[p]
+    return total, fitted, squares
+
+
+@compiled_on_disk(nogil=True, fastmath=FAST)
+def _fill_means(b: Array, gathered: Array, means: Array) -> None:
+    for p in range(len(means)):
+        means[p] = 0.0
+    for k in range(len(b)):
+        for p in range(len(means)):
+            means[p] += b[k] * gathered[k, p]
+    for p in range(len(means)):
+        means[p] = max(means[p], LEAST)
+
+
+@compiled_on_disk(nogil=True)
+def _mode(
+    total: float, guess: float, counts: Array, base: Array, w: Array, shape: float, linear: float, power: float,
+    rest: float,
+) -> tuple[float, float]:  # fmt: skip
+    """Return nearly the mode of f in u, and −f″ there; neither depends on the current entry."""
+    low, high = math.log(shape / linear), math.log((shape + total + power) / linear)
+    u = min(max(math.log(max(guess, LEAST)), low), high)
+    curvature = shape
+    for _ in range(STEPS):
+        x = math.exp(u)
+        first, second = _slopes(x, counts, base, w)
+        of_power = x / (rest + x)
+        slope = shape + x * (first - linear) + power * of_power
+        curvature = x * (linear - first) + x * x * second - power * of_power * (1.0 - of_power)
+        if slope > 0.0:
+            low = u
+        else:
+            high = u
+        new = u + slope / curvature if curvature > 0.0 else 0.5 * (low + high)
+        if not low <= new <= high:
+            new = 0.5 * (low + high)
+        moved = abs(new - u)
+        u = new
+        if moved * moved * curvature <= CLOSE * CLOSE and curvature > 0.0:
+            break
+    return u, max(curvature, shape)
+
+
+@compiled_on_disk(nogil=True)
+def log_gamma_draw(state: Array, shape: float) -> float:
+    """Draw the logarithm of a Gamma(shape, 1), which is finite for any shape."""
+    if shape >= 1.0:
+        return math.log(gamma_at_least_one(state, shape))
+    return math.log(gamma_at_least_one(state, shape + 1.0)) + math.log(uniform(state)) / shape
+
+
+@compiled_on_disk(nogil=True)
+def _log_proposal_ratio(old: float, new: float, mode: float, h: float, shape: float) -> float:
+    """Return the log density of the proposal at `old` minus that at `new`, both in u."""
+    rate = HEAVY_RATE * shape
+    share = math.log(HEAVY / (1.0 - HEAVY)) + shape * math.log(rate) - math.lgamma(shape)
+    share -= h * math.log(h) - math.lgamma(h)
+    found = 0.0
+    for sign, u in ((1.0, old - mode), (-1.0, new - mode)):
+        size = math.exp(u)
+        near, heavy = h * (u - size), share + shape * u - rate * size
+        top = max(near, heavy)
+        found += sign * (top + math.log1p(math.exp(min(near, heavy) - top)))
+    return found
+
+
+@compiled_on_disk(nogil=True, fastmath=FAST)
+def _fill_ratios(x: float, means: Array, base: Array, w: Array, ratios: Array) -> None:
+    for p in range(len(means)):
+        ratios[p] = max((base[p] + x * w[p]) / means[p], LEAST)
+
+
+@compiled_on_disk(nogil=True, fastmath=FAST)
+def _dot(a: Array, b: Array) -> float:
+    total = 0.0
+    for p in range(len(a)):
+        total += a[p] * b[p]
+    return total
+
+
+@compiled_on_disk(nogil=True, fastmath=FAST)
+def _accept(x: float, base: Array, w: Array, means: Array) -> None:
+    for p in range(len(means)):
+        means[p] = base[p] + x * w[p]
+
+
+@compiled_on_disk(nogil=True)
+def _draw_entry(
+    state: Array, b: float, counts: Array, trust: Array, means: Array, w: Array, shape: float, linear: float,
+    power: float, whole: float, base: Array, ratios: Array,
+) -> float:  # fmt: skip
+    """Return the next value of an entry b, and update the means."""
+    total, fitted, squares = _fill_base(b, counts, trust, means, w, base)
+    rest = max(whole - b, LEAST)
+    if total == 0.0 and power == 0.0:
+        x = max(math.exp(log_gamma_draw(state, shape) - math.log(linear)), LEAST)
+        _accept(x, base, w, means)
+        return x
+    guess = (fitted - linear) / squares if squares > 0.0 else 0.0
+    mode, h = _mode(total, guess, counts, base, w, shape, linear, power, rest)
+    if uniform(state) < HEAVY:
+        new = mode + log_gamma_draw(state, shape) - math.log(HEAVY_RATE * shape)
+    else:
+        new = mode + log_gamma_draw(state, h) - math.log(h)
+    x, u = max(math.exp(min(new, 700.0)), LEAST), math.log(b)
+    _fill_ratios(x, means, base, w, ratios)
+    logarithms(len(ratios), ratios)
+    gain = _dot(counts, ratios) + shape * (new - u) - linear * (x - b)
+    if power > 0.0:
+        gain += power * math.log((rest + x) / (rest + b))
+    gain += _log_proposal_ratio(u, new, mode, h, shape)
+    if math.log(uniform(state)) < gain:
+        _accept(x, base, w, means)
+        return x
+    return b
+
+
+@compiled_on_disk(nogil=True, fastmath=FAST)
+def _draw_rows(
+    indptr: Array, indices: Array, values: Array, V: Array, shape: Array, linear: Array, power: Array, free: Array,
+    seed: Any, start: int, stop: int, whole: Array, out: Array,
+) -> None:  # fmt: skip
+    step = VECTOR_BYTES // 8
+    longest = 0
+    for i in range(start, stop):
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    longest = max((longest + step - 1) // step, 1) * step
+    space, counts = np.empty(V.shape[1] * longest), np.zeros(longest)
+    means, base, ratios, trust = np.empty(longest), np.empty(longest), np.empty(longest), np.empty(longest)
+    state = np.empty(1, dtype=np.uint64)
+    rank = len(free)
+    a, b, c, d = int(shape.shape[0] > 1), int(shape.shape[1] > 1), int(linear.shape[0] > 1), int(linear.shape[1] > 1)
+    for i in range(start, stop):
+        first, last = indptr[i], indptr[i + 1]
+        cells = max((last - first + step - 1) // step, 1) * step
+        gathered = space[: V.shape[1] * cells].reshape((V.shape[1], cells))
+        for p in range(0, last - first, step):
+            gather_cells(first + p, min(step, last - first - p), p, indices, values, V, counts, gathered)
+        for p in range(cells):
+            seen = p < last - first
+            trust[p] = 1.0 / (counts[p] + 1.0) if seen else 0.0
+            if not seen:  # cells beyond the last one have no counts and no means
+                counts[p] = 0.0
+                for k in range(rank):
+                    gathered[k, p] = 0.0
+        _fill_means(out[i, :rank], gathered, means[:cells])
+        state[0] = stream(seed, i)
+        for k in range(rank):
+            if free[k]:
+                old = out[i, k]
+                new = _draw_entry(
+                    state, old, counts[:cells], trust[:cells], means[:cells], gathered[k], shape[i * a, k * b],
+                    linear[i * c, k * d], power[k], whole[k], base[:cells], ratios[:cells],
+                )  # fmt: skip
+                out[i, k] = new
+                whole[k] += new - old
+
+
+def draw_entries(
+    matrix: csr_array, factor: Array, other: Array, terms: tuple[Array, Array], seed: int,
+    tied: tuple[Array, Array] | None = None, free: Array | None = None, threads: int | None = None,
+) -> None:  # fmt: skip
+    """Draw every entry of a factor once, in place, given the counts and the other factor.
+
+    Parameters
+    ----------
+    matrix : csr_array of shape (r, s)
+        Counts; to draw components, pass the transpose and exchange the factors.
+    factor : ndarray of shape (r, K)
+        Entries, positive, float64, in C order.
+    other : ndarray of shape (s, K)
+        The other factor, nonnegative; the means are ``factor @ other.T``.
+    terms : pair of ndarray, (1 or r, 1 or K)
+        Shapes, and the linear coefficients: rates of the prior plus exposures.
+    seed : int
+        Seed of this sweep, below 2**64. The draws do not depend on `threads`.
+    tied : pair of ndarray (K,), optional
+        Powers, and the sums Z of the entries over rows, which are updated in place. Rows are then drawn in order.
+    free : ndarray (K,) of bool, optional
+        Which components to draw; by default all.
+    threads : int, optional
+        Number of row blocks to work on at once.
+    """
+    rank = factor.shape[1]
+    shape, linear = (np.ascontiguousarray(np.atleast_2d(each), dtype=np.float64) for each in terms)
+    power, whole = (np.zeros(rank), np.ones(rank)) if tied is None else tied
+    drawn = np.ones(rank, bool) if free is None else free
+    given = matrix.indptr, matrix.indices, matrix.data, whole_vectors(other), shape, linear, power, drawn
+    threads = 1 if tied is not None else threads_or_default(threads, WORK * matrix.nnz * rank)
+    bounds = row_blocks(matrix.indptr, block_count(threads))
+
+    def draw(_: int, first: int, last: int) -> None:
+        _draw_rows(*given, np.uint64(seed), first, last, whole if tied is not None else whole.copy(), factor)
+
+    in_blocks(bounds, draw, threads)

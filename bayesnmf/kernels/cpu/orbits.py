@@ -1,0 +1,193 @@
+"""Moves along directions in which the means of the counts do not change: shears and scales of components.
+
+For two components k ≠ l, the shear b_k ← b_k + τ b_l, t_l ← t_l − τ t_k leaves every mean Σ_k t_ik b_kj as it is, and
+its Jacobian is 1. The scale b_k ← e^v b_k, t_k ← e^−v t_k does, too. τ and v are drawn from their densities under the
+prior, by slice sampling: generalised Gibbs steps along an orbit (Liu & Sabatti 2000). No counts are touched.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.special import logarithms
+from bayesnmf.kernels.cpu.streams import stream, uniform
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
+
+Array = NDArray[Any]
+
+LEAST = 1e-300
+SHRINKINGS = 200  # most shrinkings of a slice; the current value, which is always inside, is kept after these
+
+
+@compiled_on_disk(nogil=True)
+def _sum_of_logs(weight: Array, value: Array, other: Array, tau: float, buffer: Array) -> float:
+    """Return Σ weight · log(value + τ other); a single weight is broadcast, and nothing is computed if it is 0."""
+    if len(weight) == 1 and weight[0] == 0.0:
+        return 0.0
+    length, each = len(value), int(len(weight) > 1)
+    for i in range(length):
+        buffer[i] = max(value[i] + tau * other[i], LEAST)
+    for i in range(length, len(buffer)):
+        buffer[i] = 1.0
+    logarithms(len(buffer), buffer)
+    total = 0.0
+    for i in range(length):
+        total += weight[i * each] * buffer[i]
+    return total
+
+
+@compiled_on_disk(nogil=True, fastmath=FAST)
+def _weighted_sum(weight: Array, value: Array) -> float:
+    total, each = 0.0, int(len(weight) > 1)
+    for i in range(len(value)):
+        total += weight[i * each] * value[i]
+    return total
+
+
+@compiled_on_disk(nogil=True)
+def _range(t_k: Array, t_l: Array, b_k: Array, b_l: Array) -> tuple[float, float]:
+    """Return the open interval of the shears that keep all entries positive."""
+    low, high = -math.inf, math.inf
+    for j in range(len(b_k)):
+        low = max(low, -b_k[j] / b_l[j])
+    for i in range(len(t_k)):
+        high = min(high, t_l[i] / t_k[i])
+    return low, high
+
+
+@compiled_on_disk(nogil=True)
+def _shear(
+    state: Array, t_k: Array, t_l: Array, b_k: Array, b_l: Array, less_t: Array, less_b: Array, power: float,
+    sums: tuple[float, float], slope: float, buffers: tuple[Array, Array],
+) -> float:  # fmt: skip
+    """Draw τ from its density."""
+    low, high = _range(t_k, t_l, b_k, b_l)
+    level = math.log(uniform(state)) + _sum_of_logs(less_b, b_k, b_l, 0.0, buffers[0])
+    level += _sum_of_logs(less_t, t_l, t_k, 0.0, buffers[1]) + power * math.log(sums[0])
+    for _ in range(SHRINKINGS):
+        tau = low + uniform(state) * (high - low)
+        if not low < tau < high:
+            return 0.0
+        value = _sum_of_logs(less_b, b_k, b_l, tau, buffers[0]) + _sum_of_logs(less_t, t_l, t_k, -tau, buffers[1])
+        value += slope * tau + (power * math.log(sums[0] + tau * sums[1]) if power > 0.0 else 0.0)
+        if value > level:
+            return tau
+        if tau < 0.0:
+            low = tau
+        else:
+            high = tau
+    return 0.0
+
+
+@compiled_on_disk(nogil=True)
+def _shears(
+    seed: Any, t: Array, b: Array, less_t: Array, less_b: Array, rate_t: Array, rate_b: Array, power: Array,
+    free: Array, rounds: int,
+) -> None:  # fmt: skip
+    state = np.empty(1, dtype=np.uint64)
+    state[0] = stream(seed, 0)
+    step = VECTOR_BYTES // 8
+    buffers = (
+        np.empty((b.shape[1] + step - 1) // step * step),
+        np.empty((t.shape[1] + step - 1) // step * step),
+    )
+    tied, sums = len(power) > 0, np.ones(len(t))
+    if tied:
+        for k in range(len(sums)):
+            sums[k] = b[k].sum()
+    a, c, d, e = int(len(less_t) > 1), int(len(less_b) > 1), int(len(rate_t) > 1), int(len(rate_b) > 1)
+    for move in range(rounds * len(free)):
+        at = move % len(free)
+        k = free[at]
+        place = int(uniform(state) * (len(free) - 1))
+        other = free[place + 1 if place >= at else place]
+        slope = sums[other] * _weighted_sum(rate_t[other * d], t[k]) - _weighted_sum(rate_b[k * e], b[other])
+        if tied:
+            slope -= sums[other] * _weighted_sum(rate_t[k * d], t[k])
+        tau = _shear(
+            state, t[k], t[other], b[k], b[other], less_t[other * a], less_b[k * c], power[k] if tied else 0.0,
+            (sums[k], sums[other]), slope, buffers,
+        )  # fmt: skip
+        for j in range(b.shape[1]):
+            b[k, j] = max(b[k, j] + tau * b[other, j], LEAST)
+        for i in range(t.shape[1]):
+            t[other, i] = max(t[other, i] - tau * t[k, i], LEAST)
+        if tied:
+            sums[k] += tau * sums[other]
+
+
+def shear_components(
+    loadings: Array, components: Array, shapes: tuple[Array, Array], rates: tuple[Array, Array],
+    power: Array | None, free: Array, seed: int, rounds: int = 1,
+) -> None:  # fmt: skip
+    """Shear every free component k by another free one, l, chosen at random, in place.
+
+    Parameters
+    ----------
+    loadings, components : ndarray of shape (K, n) and (K, m)
+        Positive factors t and b, in C order.
+    shapes, rates : pair of ndarray, (1 or K, 1 or n) and (1 or K, 1 or m)
+        Shapes and rates of the Gamma priors of both. With `power`, the rate of t_ik is this one times Σ_j b_kj.
+    power : ndarray (K,) or None
+        Powers of Σ_j b_kj in the density: Σ_i of the shapes of t, if b are components on the simplex times their sums.
+    free : ndarray of int
+        Components that may move.
+    seed : int
+        Seed below 2**64.
+    rounds : int
+        Number of shears of each component.
+    """
+    if len(free) < 2:
+        return
+    parts = [np.ascontiguousarray(np.atleast_2d(each), dtype=np.float64) for each in (*shapes, *rates)]
+    given = parts[0] - 1, parts[1] - 1, parts[2], parts[3]
+    _shears(np.uint64(seed), loadings, components, *given, np.empty(0) if power is None else power, free, rounds)
+
+
+@compiled_on_disk(nogil=True)
+def _log_scale(seed: Any, number: int, power: float, up: float, down: float) -> float:
+    """Draw v from the density exp(power v − up e^v − down e^−v) by slice sampling from 0; it is log-concave."""
+    state = np.empty(1, dtype=np.uint64)
+    state[0] = stream(seed, number)
+    level = math.log(uniform(state)) - up - down
+    width = 3.0 / math.sqrt(max(up + down, 1e-12))
+    low = -uniform(state) * width
+    high = low + width
+    while power * low - up * math.exp(low) - down * math.exp(-low) > level:
+        low -= width
+    while power * high - up * math.exp(high) - down * math.exp(-high) > level:
+        high += width
+    while True:
+        v = low + uniform(state) * (high - low)
+        if power * v - up * math.exp(v) - down * math.exp(-v) > level:
+            return v
+        if v < 0.0:
+            low = v
+        else:
+            high = v
+
+
+@compiled_on_disk(nogil=True)
+def _log_scales(seed: Any, power: Array, up: Array, down: Array, out: Array) -> None:
+    for k in range(len(out)):
+        out[k] = _log_scale(seed, k, power[k], up[k], down[k])
+
+
+def log_scales(power: Array, up: Array, down: Array, seed: int) -> Array:
+    """Draw one v for each component, (K,), from the density exp(power v − up e^v − down e^−v), given v = 0 before.
+
+    Parameters
+    ----------
+    power, up, down : ndarray (K,)
+        Σ_j shapes − Σ_i shapes, Σ_j rate · b_kj and Σ_i rate · t_ik.
+    seed : int
+        Seed below 2**64.
+    """
+    out = np.empty(len(power))
+    _log_scales(np.uint64(seed), *(np.ascontiguousarray(each, np.float64) for each in (power, up, down)), out)
+    return out
