@@ -22,15 +22,16 @@ brief = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.Convergenc
 
 
 def chain_of(counts, priors, rank, sweeps, seed=0):
-    """Return draws of loadings, scale and components, one for each sweep."""
+    """Return draws of loadings, or of their shares, and of components, one for each sweep."""
     rng = np.random.default_rng(seed)
     problem = draws_problem(as_counts(counts), priors, rng)
     factors = Factors(problem, random_state(problem, rank, rng), rng)
     drawn = []
     for _ in range(sweeps):
         factors.sweep(1)
-        drawn.append(drawn_state(factors, 1)[0])
-    return problem, drawn
+        loadings, components = factors.value()
+        drawn.append((getattr(loadings, "proportions", loadings), components))
+    return [np.array(each) for each in zip(*drawn, strict=True)]
 
 
 # --- one entry ------------------------------------------------------------------------------------------
@@ -47,9 +48,18 @@ def density_on_grid(counts, w, other, shape, linear, power, rest):
     return u, np.cumsum(p) / p.sum()
 
 
-@pytest.mark.parametrize("counts", [[3, 0, 1], [200, 50, 7], [0, 0, 0], [1, 0, 0]], ids=str)
-@pytest.mark.parametrize("shape", [5.0, 1.0, 0.3, 0.03])
-def test_an_entry_has_its_conditional(counts, shape):
+SHAPES, SEEN = [5.0, 1.0, 0.3, 0.03], [[3, 0, 1], [200, 50, 7], [0, 0, 0], [1, 0, 0]]
+QUICK = [(1.0, [200, 50, 7]), (0.3, [3, 0, 1]), (0.03, [1, 0, 0])]
+
+
+@pytest.mark.parametrize(
+    ("shape", "counts"),
+    [
+        pytest.param(*case, marks=[] if case in QUICK else [pytest.mark.long], id=str(case))
+        for case in itertools.product(SHAPES, SEEN)
+    ],
+)
+def test_an_entry_has_its_conditional(shape, counts):
     """2,000 rows with the same counts are independent chains; a density off by 5 % would give p-values below 1e-3."""
     rng = np.random.default_rng(1)
     w, rows = rng.gamma(1.0, 1.0, (3, 2)), 2000
@@ -64,8 +74,7 @@ def test_an_entry_has_its_conditional(counts, shape):
     assert found.pvalue > 1e-3, found
 
 
-@pytest.mark.parametrize("power", [2.0, 80.0])
-@pytest.mark.parametrize("shape", [1.2, 0.3])
+@pytest.mark.parametrize(("shape", "power"), [(0.3, 2.0), (1.2, 80.0), pytest.param(0.1, 30.0, marks=pytest.mark.long)])
 def test_an_entry_tied_to_others_by_their_sum_has_its_conditional(shape, power):
     rng = np.random.default_rng(2)
     w, counts, rest = rng.gamma(1.0, 1.0, (3, 2)), np.array([2.0, 0.0, 9.0]), 0.8
@@ -166,39 +175,41 @@ def exact_moments(priors, rank=2):
     return np.tensordot(weights, loadings, 1), np.tensordot(weights, components, 1)
 
 
+EXACT = {
+    "gamma": Priors(Gamma(np.array([1.0, 2.0]), 0.5), Dirichlet(np.array([[1.0, 1.0, 2.0], [0.5, 1.0, 1.0]]))),
+    "gamma, sparse": Priors(Gamma(np.array([0.3, 0.1]), 0.2), Dirichlet(np.array([[0.1, 0.1, 0.2], [0.3, 0.1, 0.1]]))),
+    "dirichlet": Priors(Dirichlet(np.array([1.0, 0.4])), Dirichlet(np.array([[1.0, 1.0, 2.0], [0.3, 1.0, 1.0]]))),
+    "scaled dirichlet": Priors(
+        ScaledDirichlet(np.array([1.0, 0.3]), 2.0, 0.5), Dirichlet(np.array([[0.2, 1.0, 2.0], [0.5, 1.0, 1.0]]))
+    ),
+}
+
+
 @pytest.mark.parametrize(
-    "priors",
+    ("priors", "sweeps"),
     [
-        Priors(Gamma(np.array([1.0, 2.0]), 0.5), Dirichlet(np.array([[1.0, 1.0, 2.0], [0.5, 1.0, 1.0]]))),
-        Priors(Gamma(np.array([0.3, 0.1]), 0.2), Dirichlet(np.array([[0.1, 0.1, 0.2], [0.3, 0.1, 0.1]]))),
-        Priors(Dirichlet(np.array([1.0, 0.4])), Dirichlet(np.array([[1.0, 1.0, 2.0], [0.3, 1.0, 1.0]]))),
-        Priors(
-            ScaledDirichlet(np.array([1.0, 0.3]), 2.0, 0.5), Dirichlet(np.array([[0.2, 1.0, 2.0], [0.5, 1.0, 1.0]]))
-        ),
+        pytest.param(priors, 12_000 if name == "gamma" else 48_000, marks=marks, id=name)
+        for name, priors in EXACT.items()
+        for marks in [[] if name == "gamma" else [pytest.mark.long]]
     ],
-    ids=["gamma", "gamma, sparse", "dirichlet", "scaled dirichlet"],
 )
-def test_the_posterior_is_exact(priors):
+def test_the_posterior_is_exact(priors, sweeps):
     """All 96 allocations of a tiny matrix are summed; priors differ between components, so that labels are fixed."""
-    _, drawn = chain_of(TINY, priors, 2, 30_000)
-    loadings, components = exact_moments(priors)
-    for expected, values in (
-        (loadings, [getattr(state.loadings.value, "proportions", state.loadings.value) for state in drawn]),
-        (components, [state.components.matrix for state in drawn]),
-    ):
-        batches = np.array(values).reshape(60, -1, *expected.shape).mean(axis=1)
+    for expected, values in zip(exact_moments(priors), chain_of(TINY, priors, 2, sweeps), strict=True):
+        batches = values.reshape(60, -1, *expected.shape).mean(axis=1)
         error = batches.std(axis=0, ddof=1) / np.sqrt(60)
         assert (np.abs(batches.mean(axis=0) - expected) < 4.2 * error + 1e-4).all()
         assert error.max() < 0.03
 
 
+@brief
 def test_sums_of_loadings_are_gamma_whatever_the_components():
     """Σ_k θ_ik | N_i ~ Gamma(K a + N_i, b + r_i) exactly: an exposure that is 5 % wrong shifts it by one sd."""
     rng = np.random.default_rng(4)
     rates = 500 * rng.dirichlet(np.ones(8), 12)
     counts, exposure = rng.poisson(rates), rng.uniform(0.5, 2.0, 12)
     priors = Priors(Gamma(0.7, 0.3), Dirichlet(0.5))
-    options = Gibbs(priors=priors, algorithm="marginal", chains=1, draws=400, warmup=50, thin=5)
+    options = Gibbs(priors=priors, algorithm="marginal", chains=1, draws=300, warmup=50, thin=5)
     fit = bayesnmf.fit(counts, rank=3, method="gibbs", seed=0, options=options, row_exposure=exposure)
     sums = fit.posterior.loadings[0].sum(axis=-1)
     uniform = stats.gamma.cdf(sums, 3 * 0.7 + counts.sum(axis=1), scale=1 / (0.3 + exposure))
@@ -229,7 +240,7 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(entry):
 @pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"])
 def test_every_model_can_be_sampled(model):
     drawn = bayesnmf.simulate("gamma_poisson", (30, 12), 2, seed=0).counts
-    options = Gibbs(algorithm="marginal", chains=2, draws=200, warmup=100, threads=1)
+    options = Gibbs(algorithm="marginal", chains=2, draws=200, warmup=100, threads=1, start="random")
     fit = bayesnmf.fit(drawn, model, 2, "gibbs", seed=0, options=options)
     again = bayesnmf.fit(drawn, model, 2, "gibbs", seed=0, options=replace(options, threads=2))
     np.testing.assert_array_equal(fit.posterior.loadings, again.posterior.loadings)
@@ -256,10 +267,10 @@ def test_known_components_stay_and_empty_counts_are_legal():
 def test_chains_mix_where_allocations_hold_them():
     """On all counts of a large matrix; allocations take some ten times as many sweeps."""
     priors = Priors(Gamma(1.0, 0.01), Dirichlet(1.0))
-    counts = bayesnmf.simulate("gamma_poisson", (60, 30), 3, priors=priors, seed=2).counts
+    counts = bayesnmf.simulate("gamma_poisson", (40, 20), 3, priors=priors, seed=2).counts
     sizes = {}
     for algorithm in ("marginal", "allocations"):
-        options = Gibbs(algorithm=algorithm, chains=2, draws=400, warmup=100)
+        options = Gibbs(algorithm=algorithm, chains=2, draws=300, warmup=100)
         sizes[algorithm] = bayesnmf.fit(counts, rank=3, method="gibbs", seed=0, options=options).diagnostics["min_ess"]
     assert sizes["marginal"] > 2 * sizes["allocations"]
 
@@ -276,7 +287,7 @@ def test_scales_of_components_mix_in_gibbs_over_allocations():
     """Without scale moves the autocorrelation of a component's sum is 0.95 at lag 5 here; with them, 0.2."""
     priors = Priors(Gamma(2.0, 0.1), Gamma(2.0, 1.0))
     counts = bayesnmf.simulate("gamma_poisson", (12, 8), 2, priors=priors, seed=1).counts
-    options = Gibbs(priors=priors, chains=1, draws=4000, warmup=200, algorithm="allocations")
+    options = Gibbs(priors=priors, chains=1, draws=2000, warmup=200, start="random")
     fit = bayesnmf.fit(counts, rank=2, method="gibbs", seed=0, options=options)
     sums = np.log(fit.posterior.components[0].sum(axis=-1)).T
     assert max(np.corrcoef(each[:-5], each[5:])[0, 1] for each in sums) < 0.5
