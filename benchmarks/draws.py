@@ -73,7 +73,7 @@ def _gamma(at_least_one: Any) -> Any:
 _numpy_binomial, _numpy_poisson = distributions.random_binomial, distributions.random_poisson
 LAWS = {  # by way
     "gamma": (
-        _gamma(gamma_draws._at_least_one),
+        _gamma(gamma_draws.gamma_at_least_one),
         inlined(lambda generator, shape: generator.standard_gamma(shape)),
         _gamma(distributions.random_standard_gamma),
     ),
