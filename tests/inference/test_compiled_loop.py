@@ -57,6 +57,8 @@ def test_sides_are_those_of_the_priors(entry, carried):
     for prior, size, column, summary, kind in both:
         total, exposure = rng.gamma(1.0, 5.0, size), rng.gamma(2.0, 3.0, column)
         total[0] = 0
+        if prior.support == "scaled simplex":
+            exposure = np.ones((1, 1))  # of the scale, beside components that sum to 1
         before = summary.carry(prior, total + 1.0, exposure, None)
         wanted = summary.carry(prior, total, exposure, before)
         with jax.enable_x64(True):
