@@ -32,7 +32,7 @@ def absence(fit: FitRecord, components: Iterable[int] | None = None, *, prior: f
     The models here give every component a positive loading in every sample, so this compares two models of a sample:
     with all components, and without one of them. Both have the prior of the loadings of the fit, and the components of
     the fit as they are. The Bayes factor is estimated by variational bounds: the elbo of the sample's loadings, fitted
-    with and without it. A bound that is less tight with more components favours absence slightly.
+    with and without it. Where the bound is less tight with the component than without, the chance is too high.
 
     Parameters
     ----------

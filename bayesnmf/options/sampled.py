@@ -41,8 +41,8 @@ class Gibbs:
         O(total count · K) on one thread, and mixes better if counts are small.
     algorithm : {"allocations", "marginal"} or None
         "allocations" draws multinomial allocations, then loadings, then components from their conditionals. "marginal"
-        sums the allocations out and draws one entry at a time, with shears and scales of components between: chains
-        mix several times to many times better on large counts. None is "allocations".
+        sums the allocations out and draws one entry at a time, with shears and scales of components between, for
+        chains that mix on large counts (benchmarks/README.md, "Chains"). None is "allocations".
     keep : {"auto", "draws", "moments"}
         "draws" keeps every draw, up to 4 GiB (8 bytes · chains · draws · K · (n + m)). "moments" keeps evenly thinned
         draws, up to 512 MiB, and the means, standard deviations, R-hat and effective sample sizes of all draws

@@ -88,7 +88,7 @@ def both(pair, run):
 def test_a_fit_with_exposures_is_one_with_rates_divided_by_them(pair, run):
     """If θ ~ Gamma(a, b), then r θ ~ Gamma(a, b / r): a model of the counts without exposures, with r θ and c β.
 
-    Every place that forgets an exposure, or takes that of another row, moves the fit by more than a per cent.
+    Forgetting an exposure in one of the updates, in the objective or in the start makes it fail.
     """
     one, other, features = both(pair, run)
     order = [int(np.argmin(np.abs(other.components - each).sum(axis=1))) for each in one.exposed_components]

@@ -60,7 +60,7 @@ QUICK = [(1.0, [200, 50, 7]), (0.3, [3, 0, 1]), (0.03, [1, 0, 0])]
     ],
 )
 def test_an_entry_has_its_conditional(shape, counts):
-    """2,000 rows with the same counts are independent chains; a density off by 5 % would give p-values below 1e-3."""
+    """2,000 rows with the same counts are independent chains; p is below 1e-3 if the draws are off by 0.044."""
     rng = np.random.default_rng(1)
     w, rows = rng.gamma(1.0, 1.0, (3, 2)), 2000
     matrix = csr_array(np.tile(np.array(counts, float), (rows, 1)))
@@ -265,7 +265,7 @@ def test_known_components_stay_and_empty_counts_are_legal():
 
 @brief
 def test_chains_mix_where_allocations_hold_them():
-    """On all counts of a large matrix; allocations take some ten times as many sweeps."""
+    """Simulated counts, 40 × 20: the smallest effective sample size of as many draws."""
     priors = Priors(Gamma(1.0, 0.01), Dirichlet(1.0))
     counts = bayesnmf.simulate("gamma_poisson", (40, 20), 3, priors=priors, seed=2).counts
     sizes = {}

@@ -36,7 +36,7 @@ from bayesnmf.priors.values import ScaledProportions, separate_scale
 Array = NDArray[Any]
 SHEARED = 0.3  # least shape for which shears pay: below it, entries near 0 leave them no room
 # Most shears of a component a sweep. On all counts of pcawg_breast_sbs96, K = 5, the smallest effective sample size of
-# 8,000 draws was 26, 49, 130, 187 and 194 with 1, 5, 20, 60 and 150; 60 took a quarter of the time.
+# 8,000 draws was 26, 49, 130, 187 and 194 with 1, 5, 20, 60 and 150, in 38, 36, 42, 48 and 68 s.
 MOST_SHEARS = 60
 
 

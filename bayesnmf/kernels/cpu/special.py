@@ -133,34 +133,30 @@ def scaled_exp_digamma(typing: Any, length: Any, x: Any, scale: Any, shift: Any,
     return types.void(types.int64, x, scale, types.float64, out), generate
 
 
-@instruction
-def exponentials(typing: Any, length: Any, x: Any) -> Any:
-    """Replace the first `length` numbers of x, a multiple of a vector, by exp(x), clipped to 3e-308 and 8e307."""
+def _in_place(x: Any, function: Any) -> Any:
+    """Return the instruction that replaces the first numbers of x, a multiple of a vector, by a function of them."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         length, given = arguments
         array = context.make_array(x)(context, builder, value=given)
         on = Vectors(context, builder, types.float64)
         with cgutils.for_range_slice(builder, LONG(0), length, LONG(on.lanes), LONG) as (at, _):
-            on.store(_exp(on, on.load(array, at)), array, at)
+            on.store(function(on, on.load(array, at)), array, at)
         return context.get_dummy_value()
 
     return types.void(types.int64, x), generate
+
+
+@instruction
+def exponentials(typing: Any, length: Any, x: Any) -> Any:
+    """Replace the first `length` numbers of x, a multiple of a vector, by exp(x), clipped to 3e-308 and 8e307."""
+    return _in_place(x, _exp)
 
 
 @instruction
 def logarithms(typing: Any, length: Any, x: Any) -> Any:
     """Replace the first `length` numbers of x, normal and above 0, a multiple of a vector, by log x."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        length, given = arguments
-        array = context.make_array(x)(context, builder, value=given)
-        on = Vectors(context, builder, types.float64)
-        with cgutils.for_range_slice(builder, LONG(0), length, LONG(on.lanes), LONG) as (at, _):
-            on.store(on.log(on.load(array, at)), array, at)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, x), generate
+    return _in_place(x, Vectors.log)
 
 
 @instruction
