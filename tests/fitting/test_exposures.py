@@ -358,9 +358,9 @@ def test_exposures_are_saved_and_loaded(tmp_path):
 
 @pytest.mark.parametrize("features", [FEATURES, np.full(M, 2.0)], ids=["different", "equal"])
 def test_a_stream_takes_the_exposure_of_every_block(features):
-    """With r = 4 for all rows, the stream is that of rates divided by 4; one feature is empty in the first block."""
+    """With r = 4 for all rows, the stream is that of rates divided by 4; two features are empty in the first block."""
     counts = PLAIN.copy()
-    counts[:15, 4] = 0
+    counts[:15, [4, 7]] = 0
     options = VI(priors=GAMMAS, algorithm="minibatch", batch_size=10)
     scaled = replace(options, priors=Priors(Gamma(1.5, 0.1 / 4), Gamma(1.2, 4.0 / features)))
     one = bayesnmf.MinibatchVI(rank=K, seed=0, options=options, feature_exposure=features)
