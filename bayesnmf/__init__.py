@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from bayesnmf.assessment.absence import absence as absence
     from bayesnmf.assessment.agreement import Agreement as Agreement
     from bayesnmf.assessment.agreement import posterior_agreement as posterior_agreement
+    from bayesnmf.assessment.allocation_marginal import log_p_allocation as log_p_allocation
     from bayesnmf.assessment.bounds import elbo_augmented as elbo_augmented
     from bayesnmf.assessment.bounds import elbo_marginal as elbo_marginal
     from bayesnmf.assessment.evidence import log_evidence as log_evidence
-    from bayesnmf.assessment.evidence import log_p_allocation as log_p_allocation
     from bayesnmf.assessment.leave_one_out import LeaveOneOut as LeaveOneOut
     from bayesnmf.assessment.leave_one_out import loo as loo
+    from bayesnmf.assessment.linear_response import linear_response as linear_response
     from bayesnmf.assessment.matching import Match as Match
     from bayesnmf.assessment.matching import match as match
     from bayesnmf.assessment.predictive_checks import PredictiveChecks as PredictiveChecks
     from bayesnmf.assessment.predictive_checks import predictive_checks as predictive_checks
-    from bayesnmf.assessment.selection import Selection as Selection
-    from bayesnmf.assessment.selection import select as select
+    from bayesnmf.assessment.response_tables import LinearResponse as LinearResponse
     from bayesnmf.calibration import Calibration as Calibration
     from bayesnmf.calibration import calibrate as calibrate
     from bayesnmf.comparison.running import Settings as Settings
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from bayesnmf.options import BLD as BLD
     from bayesnmf.options import MAP as MAP
     from bayesnmf.options import NUTS as NUTS
+    from bayesnmf.options import SMC as SMC
     from bayesnmf.options import SVI as SVI
     from bayesnmf.options import VI as VI
     from bayesnmf.options import Gibbs as Gibbs
@@ -56,6 +57,11 @@ if TYPE_CHECKING:
     from bayesnmf.results.topic_model import TopicModel as TopicModel
     from bayesnmf.results.topic_model import from_topic_model as from_topic_model
     from bayesnmf.results.topic_model import to_topic_model as to_topic_model
+    from bayesnmf.selection.result import Selection as Selection
+    from bayesnmf.selection.selecting import select as select
+    from bayesnmf.stability.consensus import Consensus as Consensus
+    from bayesnmf.stability.modes import modes as modes
+    from bayesnmf.stability.result import Modes as Modes
     from bayesnmf.theorems.statements import equivalences as equivalences
     from bayesnmf.theorems.study import Effort as Effort
     from bayesnmf.theorems.table import Equivalences as Equivalences
@@ -66,6 +72,7 @@ _HOMES = {
     "Agreement": "assessment.agreement",
     "BLD": "options",
     "Calibration": "calibration",
+    "Consensus": "stability.consensus",
     "ConvergenceWarning": "inference.status",
     "DataWarning": "data.counts",
     "Dirichlet": "priors",
@@ -76,15 +83,18 @@ _HOMES = {
     "HierarchicalGamma": "priors",
     "Gibbs": "options",
     "LeaveOneOut": "assessment.leave_one_out",
+    "LinearResponse": "assessment.response_tables",
     "MAP": "options",
     "Match": "assessment.matching",
     "MinibatchVI": "fitting.streaming",
+    "Modes": "stability.result",
     "NUTS": "options",
     "PredictiveChecks": "assessment.predictive_checks",
     "Priors": "priors",
+    "SMC": "options",
     "SVI": "options",
     "ScaledDirichlet": "priors",
-    "Selection": "assessment.selection",
+    "Selection": "selection.result",
     "Settings": "comparison.running",
     "Simulation": "data.simulation",
     "Start": "options",
@@ -98,15 +108,17 @@ _HOMES = {
     "equivalences": "theorems.statements",
     "fit": "fitting.fit",
     "from_topic_model": "results.topic_model",
+    "linear_response": "assessment.linear_response",
     "load": "fitting.fit",
     "log_evidence": "assessment.evidence",
-    "log_p_allocation": "assessment.evidence",
+    "log_p_allocation": "assessment.allocation_marginal",
     "loo": "assessment.leave_one_out",
     "match": "assessment.matching",
+    "modes": "stability.modes",
     "posterior_agreement": "assessment.agreement",
     "predictive_checks": "assessment.predictive_checks",
     "read_counts": "data.reading",
-    "select": "assessment.selection",
+    "select": "selection.selecting",
     "simulate": "data.simulation",
     "to_topic_model": "results.topic_model",
 }

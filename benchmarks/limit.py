@@ -2,8 +2,8 @@
 
     python -m benchmarks.limit [--data newsgroups pbmc_facs] [--rank 10 20 50] [--repeats 9]
 
-prints both, measured alternately: one step with both totals and ℓ = Σ X log(UV), the minimum of several repeats. It
-needs a C compiler.
+prints both, measured alternately: one step with both totals and ℓ = Σ X log(UV), the minimum of several repeats. Beside
+them stands a product with the tangent of the step, with which linear response is solved for. It needs a C compiler.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import expected_allocations, gathers_columns
+from bayesnmf.kernels.cpu.tangent import Tangent
 
 AHEAD = 16  # as in limit.c, which reads indices this far beyond the end
 MOST_VECTORS = 8  # the cases of limit.c
@@ -119,8 +120,8 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def compare(matrix: csr_array, rank: int, repeats: int, rng: np.random.Generator) -> tuple[float, float, float]:
-    """Return the minimum seconds of the C loop and of our step, with one thread and with two."""
+def compare(matrix: csr_array, rank: int, repeats: int, rng: np.random.Generator) -> list[float]:
+    """Return the minimum seconds of the C loop, of our step with one thread and with two, and of a tangent with one."""
     n, m = matrix.shape
     U, V = rng.gamma(1.0, size=(n, rank)) + 0.01, rng.gamma(1.0, size=(rank, m)) + 0.01
     U, V = U.astype(matrix.dtype), np.asfortranarray(V.astype(matrix.dtype))
@@ -130,9 +131,15 @@ def compare(matrix: csr_array, rank: int, repeats: int, rng: np.random.Generator
         apart = gathers_columns(matrix, rank, threads)
         expected_allocations(matrix, U, V, threads, transposed=transposed if apart else None)
 
-    ways = (limit.half_passes, limit.one_pass, lambda: ours(1), lambda: ours(2))
+    totals = np.zeros((n, rank)), np.zeros((rank, m))  # of no consequence for the time
+    tangent, change, inverse = Tangent(matrix, U, V, totals), np.ones((rank, m)), np.tile(np.eye(rank), (n, 1, 1))
+
+    def product() -> None:
+        tangent.row_responses(change, totals[0], inverse, 1)
+
+    ways = (limit.half_passes, limit.one_pass, lambda: ours(1), lambda: ours(2), product)
     least = np.min([[seconds_of(way) for way in ways] for _ in range(repeats)], axis=0)
-    return float(least[:2].min()), float(least[2]), float(least[3])
+    return [float(least[:2].min()), *(float(each) for each in least[2:])]
 
 
 def main() -> None:
@@ -144,16 +151,21 @@ def main() -> None:
     parser.add_argument("--rank", nargs="+", type=int, default=[10, 20, 50])
     parser.add_argument("--repeats", type=int, default=9)
     given = parser.parse_args()
-    print("| data | dtype | K | C loop, 1 thread, ms | ours, 1 thread | ours / C | ours, 2 threads | 1 → 2 threads |")
-    print("|---|---|--:|--:|--:|--:|--:|--:|")
+    ours = "ours, 1 thread | ours / C | ours, 2 threads | 1 → 2 threads | tangent, 1 thread | / ours"
+    print(f"| data | dtype | K | C loop, 1 thread, ms | {ours} |")
+    print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|")
     rng = np.random.default_rng(0)
     for name in given.data:
         counts = read(name, max(given.rank), 0).matrix
         for dtype in REALS:
             matrix = counts.astype(np.dtype(dtype))
             for rank in given.rank:
-                limit, one, two = compare(matrix, rank, given.repeats, rng)
+                limit, one, two, product = compare(matrix, rank, given.repeats, rng)
                 times = f"{limit * 1e3:.1f} | {one * 1e3:.1f} | {one / limit:.2f} | {two * 1e3:.1f} | {one / two:.2f}"
+                tangent = (
+                    f"{product * 1e3:.1f} | {product / one:.2f}" if dtype == "float64" else "– | –"
+                )  # float64 only
+                times += f" | {tangent}"
                 print(f"| {name} | {dtype} | {rank} | {times} |", flush=True)
 
 

@@ -17,7 +17,19 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 import benchmarks.__main__  # noqa: E402
-from benchmarks import anchors, blocks, data, draws, formulas, limit, objectives, report, svd  # noqa: E402
+from benchmarks import (  # noqa: E402
+    anchors,
+    blocks,
+    chains,
+    data,
+    draws,
+    formulas,
+    limit,
+    modes,
+    objectives,
+    report,
+    svd,
+)
 from benchmarks.__main__ import arguments, main, measure, options_of_the_command  # noqa: E402
 from benchmarks.race import Checkpoint, Run, Terms, Worker, grid  # noqa: E402
 from benchmarks.tools import TOOLS  # noqa: E402
@@ -351,3 +363,55 @@ def test_draws_by_numpy_s_functions_on_our_streams_are_those_of_their_laws():
         for way, draw in enumerate(draws.LAWS[name]):
             found = draws.sum_of(draw, len(given))(draws.begun(way, 3), 20_000, *given) / 20_000
             assert abs(found - mean) < 5 * np.sqrt(variance / 20_000), (name, given, way)
+
+
+# --- chains ------------------------------------------------------------------------------------------------
+
+
+def test_seconds_to_the_means_of_a_reference() -> None:
+    """Errors of 1.2, 0.4, 0.05, 0.2 and 0.05 sd after 1 to 5 s, with components in another order: 5 s."""
+    rng = np.random.default_rng(0)
+    right, sd = rng.gamma(1.0, 1.0, (1, 3, 12)), rng.uniform(0.5, 2.0, (3, 12))
+    off = np.array([1.2, 0.4, 0.05, 0.2, 0.05])
+    wrong = right + off[:, None, None] * sd * rng.choice([-1.0, 1.0], (5, 3, 12))
+    done = {"means": wrong[:, [2, 0, 1]], "components": 5, "at": np.arange(1.0, 6.0), "seconds": 5.0}
+    reference = {"means": right, "sd": sd}
+    np.testing.assert_allclose(chains.errors(done, reference), off, rtol=1e-9)
+    assert chains.when_close(done, reference) == "5.0"
+    assert chains.when_close({**done, "means": done["means"][:4], "at": done["at"][:4]}, reference) == "> 5"
+
+
+def test_a_clock_ends_a_run_and_knows_when_steps_were_done() -> None:
+    clock = chains.Clock(np.inf)
+    clock.steps, clock.seconds = [0, 8, 4, 12], [1.0, 3.0, 2.0, 5.0]  # steps of all four chains together
+    np.testing.assert_allclose(clock.at([0, 1, 2, 2.5, 3]), [1, 2, 3, 4, 5])
+    with pytest.raises(KeyboardInterrupt):
+        chains.Clock(0.0)("gibbs", 1, 10, 0.0)
+
+
+def test_samplers_run_as_long_as_planned(tmp_path: Path) -> None:
+    case = chains.Case(NAME, RANK)
+    for sampler in ("marginal", "collapsed"):
+        chains.run(case, sampler, 3.0, 1, tmp_path / f"{sampler}.npz")
+    done = {sampler: np.load(tmp_path / f"{sampler}.npz") for sampler in ("marginal", "collapsed")}
+    for each in done.values():
+        assert each["seconds"] >= 2.0
+        assert np.all(np.diff(each["at"]) >= 0)
+        assert each["means"].shape[1:] == (RANK, 110)
+    row = chains.row_of(case, "marginal", done["marginal"], {**done["collapsed"], "r_hat": np.array([1.2])})
+    assert row["s to 0.1 sd"] == "no reference"
+    assert row["reference"].startswith("1.200, ")
+
+
+def test_modes_prints_a_row_for_each_start_and_draws(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ["--data", "80x30:3:4", "--start", "random", "race", "--full", "--plots", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["modes", *given])
+    modes.main()
+    printed = capsys.readouterr().out
+    rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| 80x30 |")]
+    assert [row[2] for row in rows] == ["vi, random", "vi, race"]
+    assert all(len(row) == len(modes.HEADINGS) for row in rows)
+    assert "gamma_poisson by vi, rank 3" in printed
+    assert (tmp_path / "80x30_3_random_modes.png").is_file()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks import as_numbers, check_count, check_size, shown
+from bayesnmf.checks import as_numbers, check_count, check_flag, check_method, check_size, places_of, shown
 from bayesnmf.data.checks import check_same_features
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.simulation import Simulation
 from bayesnmf.fitting.known import in_order_of
+from bayesnmf.fitting.projection import HELD
 from bayesnmf.options import methods_with
+from bayesnmf.priors import Priors
+from bayesnmf.priors.checks import check_has_part, same_priors
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.record import FitRecord
 
@@ -51,9 +56,9 @@ def check_visits(total: float, each: int, most: int) -> None:
     work = max(int(total), 1) * each
     if work > most:
         raise ValueError(
-            f"method='smc' takes every particle of every run through every single count: {total:,.0f} counts times "
+            f"method='tokens' takes every particle of every run through every single count: {total:,.0f} counts times "
             f"rank, particles and runs must be at most {most:.0e}: found {min(work, 10**300):.3g}; give fewer rows, "
-            "particles or runs, or bound the evidence by elbo_marginal of a fit by method='vi'"
+            "particles or runs, or use method='tempered'"
         )
 
 
@@ -62,8 +67,35 @@ def check_enumerable(allocations: float, most: int) -> None:
     if allocations > most:
         raise ValueError(
             f"method='exact' sums over at most {most:,} allocations: these counts and rank have "
-            f"{allocations:.3g}; use method='smc'"
+            f"{allocations:.3g}; use method='tempered'"
         )
+
+
+def check_untempered(method: str, efficiency: Any, truth: Any) -> None:
+    """Refuse settings that only tempered runs have."""
+    for name, given in (("efficiency", efficiency), ("truth", truth)):
+        if given is not None:
+            raise ValueError(f"{name} needs method='tempered': found method={method!r}; leave {name} out")
+
+
+def check_truth(truth: Any, counts: Counts, model: str, rank: int, priors: Priors) -> None:
+    """Refuse a simulation that is not an exact draw from the posterior of these counts."""
+    if truth is None:
+        return
+    if not isinstance(truth, Simulation):
+        raise TypeError(f"truth must be what bayesnmf.simulate returned: found {type(truth).__name__}")
+    one, other = truth.counts.matrix, counts.matrix
+    parts = ("data", "indices", "indptr")
+    same = one.shape == other.shape and all(np.array_equal(getattr(one, p), getattr(other, p)) for p in parts)
+    faults = {
+        "its own counts": same and truth.counts.exposed_like(counts),
+        f"model={truth.model!r}": truth.model == model,
+        f"rank={truth.rank}": truth.rank == rank,
+        "priors=truth.priors": same_priors(truth.priors, priors),
+    }
+    for needed, met in faults.items():
+        if not met:
+            raise ValueError(f"truth needs {needed}, since its parameters are a draw from that posterior; give these")
 
 
 def check_allocation(value: Any) -> np.ndarray:
@@ -121,3 +153,62 @@ def check_component_numbers(numbers: Any, rank: int) -> list[int]:
         if check_count(number, "components", minimum=0) >= rank:
             raise ValueError(f"components must be below the rank of the fit, {rank}: found {number}")
     return listed
+
+
+def has_response(fit: Any) -> bool:
+    """Return whether `bayesnmf.linear_response` works for a fit as it is."""
+    priors = fit.priors.loadings, fit.priors.components
+    with_q = fit.method == "vi" and fit.posterior.components is not None and HELD not in fit.diagnostics
+    return with_q and all("response" in prior.optional for prior in priors)
+
+
+def check_response(fit: Any, given_components: bool) -> None:
+    """Refuse fits without linear response: other methods, other families, components without a posterior."""
+    check_fit(fit)
+    check_method(fit.method, ("vi",), "linear response")
+    check_flag(given_components, "given_components")
+    for side in ("loadings", "components"):
+        check_has_part(getattr(fit.priors, side), side, "response", "linear response", "method='gibbs'")
+    if given_components:
+        return
+    if fit.posterior.components is None:
+        raise ValueError(
+            "linear response needs a posterior of the components: found priors.components='parameter'; give the "
+            "components a prior, or ask for intervals given the components, with given_components=True"
+        )
+    if HELD in fit.diagnostics:
+        raise ValueError(
+            "linear response of new rows needs given_components=True: these components were held, and are those of "
+            "another fit"
+        )
+
+
+def check_some(given: Any, names: str) -> None:
+    """Refuse to give none of several arguments."""
+    if not given:
+        raise ValueError(f"give {names}: found neither")
+
+
+def check_weights(given: Any, names: tuple[Any, Any], what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return places and weights of a mapping from pairs of names to weights."""
+    if hasattr(given, "to_dict"):
+        given = given.to_dict()
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what} must map pairs to weights, as in {{('a', 0): 1.0}}: found {type(given).__name__}")
+    places: list[list[int]] = [[], []]
+    known = [places_of(np.asarray(each)) for each in names]
+    for pair in given:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise ValueError(f"{what} must map pairs of names to weights: found {shown(pair)}; give a tuple of two")
+        for side, name in enumerate(pair):
+            found = known[side].get(str(name), [])
+            if len(found) != 1:
+                raise ValueError(
+                    f"{what} must name single rows, components or features of the fit: found {shown(name)} "
+                    f"{len(found)} times; choose from fit.row_names, fit.feature_names and 0 … K − 1"
+                )
+            places[side] += found
+    weights = as_numbers([given[pair] for pair in given], what) if len(given) else np.zeros(0)
+    if not np.all(np.isfinite(weights)):
+        raise ValueError(f"{what} must map pairs to finite weights: found {shown(weights)}")
+    return np.array(places[0], int), np.array(places[1], int), weights

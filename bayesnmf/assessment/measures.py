@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.assessment.bounds import elbo_augmented, elbo_marginal
+from bayesnmf.assessment.checks import has_response
+from bayesnmf.assessment.linear_response import linear_response
 from bayesnmf.assessment.scoring import Score, background, pit_coverage, score
 from bayesnmf.data.splitting import Split
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.inference import alignment
+from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.options import METHODS
 from bayesnmf.priors import simplex
+from bayesnmf.priors.specification import on_simplex
 from bayesnmf.results.cautions import cautions_of, mixing_of, with_label
 from bayesnmf.results.relabelling import relabel
 
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
 
 
 Array = NDArray[Any]
+ROWS_HELD, MOST_NUMBERS = 20, 10**7  # rows; numbers that linear response keeps, K² a row
 SCORE_DRAWS, MOST_SCORE_DRAWS, PIT_DRAWS = 200, 1600, 100
 
 
@@ -56,7 +62,7 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
         scored["withheld"] = score(projected, split.withheld, frequencies, SCORE_DRAWS, seed, MOST_SCORE_DRAWS)
     row.update(_scores(scored))
     row.update({name: value for name, value in mixing_of(fitted).items() if name in ("min_ess", "max_r_hat")})
-    row.update(agreement(fitted, fits[reference_of(fits)]))
+    row.update(agreement(fitted, fits[reference_of(fits)]) | held_by_intervals(fitted, fits[reference_of(fits)], seed))
     if other is not None:
         row["cosine_other_start"] = agreement(other, fitted)["cosine"]
     return row
@@ -78,6 +84,32 @@ def agreement(fitted: Fit, reference: Fit) -> dict[str, float]:
     with np.errstate(invalid="ignore", divide="ignore"):  # constant loadings have no correlation
         correlation = np.corrcoef(ours[:, order].ravel(), theirs.ravel())[0, 1] if ours.size > 1 else np.nan
     return {"cosine": float(cosines.mean()), "cosine_min": float(cosines.min()), "loadings_corr": float(correlation)}
+
+
+def held_by_intervals(fitted: Fit, reference: Fit, seed: int) -> dict[str, float]:
+    """Return the share of the reference's draws of loadings in the 90 % intervals of a fit with the same order.
+
+    It is computed for up to 20 rows, chosen at random. For a mean field it is returned for the intervals of linear
+    response, too. Loadings whose scale the counts do not determine are left out, and so are point estimates.
+    """
+    kinds, unit = (fitted.estimate.kind, reference.estimate.kind), on_simplex(fitted.priors.components)
+    if fitted is reference or kinds[0] == "point" or kinds[1] != "draws" or not unit:
+        return {}
+    n, rank = fitted.loadings.shape
+    rows = np.sort(np.random.default_rng(seed).choice(n, min(n, ROWS_HELD), replace=False))
+    posterior: Any = reference.posterior
+    draws, at = posterior.loadings[:, :, rows], (rows[:, None], np.arange(rank)[None])
+
+    def share(estimate: Any) -> float:
+        low, high = estimate.quantiles("loadings", at, np.array([0.05, 0.95]))
+        return float(((draws >= low) & (draws <= high)).mean())
+
+    found = {"held": share(fitted.estimate)}
+    if has_response(fitted) and n * rank**2 <= MOST_NUMBERS:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # NaN is not inside, and is shown
+            found["held_response"] = share(linear_response(fitted))
+    return found
 
 
 def as_table(rows: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
@@ -105,6 +137,8 @@ COLUMNS = {
     "cosine": "mean cosine of matched components with the reference",
     "cosine_min": "smallest cosine of matched components",
     "loadings_corr": "correlation of loadings with the reference",
+    "held": "share of the reference's draws of loadings inside the fit's 90 % intervals",
+    "held_response": "the same for the intervals of linear response",
     "cosine_other_start": "mean cosine with a run of the same method from a random start",
 }
 

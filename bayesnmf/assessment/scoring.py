@@ -35,7 +35,7 @@ class Score(NamedTuple):
     exp(−per_count) is the perplexity. `cells` is the number of held-out nonzeros; `floored` of them had a predictive
     probability below the background that is mixed in. `error` is the Monte Carlo error of `per_count` when averaging
     over `draws` draws: the root of its variance plus its squared bias, as the log of a mean of draws is too low; 0 for
-    a point.
+    a point. `rows` are the logs of each row, (n,), whose sum for each count is `per_count`.
     """
 
     per_count: float
@@ -43,6 +43,7 @@ class Score(NamedTuple):
     cells: int
     error: float
     draws: int
+    rows: Array
 
 
 def background(train: Counts) -> Array:
@@ -83,10 +84,10 @@ def score(fit: Fit, held_out: Counts, frequencies: Array, draws: int, seed: int,
         if means.used % draws == 0 and not means.in_order and means.error() <= TARGET * held_out.total:
             break
     floored = int(np.sum((1 - MIXED) * mean_probability / means.used < mixed_in))
-    total, error = means.total(), 0.0 if fit.estimate.kind == "point" else means.error()
+    by_row, error = means.log_means(), 0.0 if fit.estimate.kind == "point" else means.error()
     if not held_out.total:
-        return Score(np.nan, floored, matrix.nnz, np.nan, means.used)
-    return Score(total / held_out.total, floored, matrix.nnz, error / held_out.total, means.used)
+        return Score(np.nan, floored, matrix.nnz, np.nan, means.used, by_row)
+    return Score(float(by_row.sum()) / held_out.total, floored, matrix.nnz, error / held_out.total, means.used, by_row)
 
 
 class _LogMeans:
@@ -108,23 +109,20 @@ class _LogMeans:
         self.counts[batch] += 1
         self.used += 1
 
-    def total(self) -> float:
-        """Return the sum over rows."""
-        return float(np.sum(self._log_means()))
-
     def error(self) -> float:
-        """Return the root mean square error of `total`, to first order; infinite for a single draw."""
+        """Return the root mean square error of the sum over rows, to first order; infinite for a single draw."""
         number = int(np.count_nonzero(self.counts))
         if number < 2:
             return np.inf
         batches = self.batches[:number] - np.log(self.counts[:number, None])
         with np.errstate(invalid="ignore"):  # rows that are impossible under all draws
-            ratios = np.nan_to_num(np.exp(batches - self._log_means()), nan=1.0)
+            ratios = np.nan_to_num(np.exp(batches - self.log_means()), nan=1.0)
         bias = ratios.var(axis=0, ddof=1).sum() / number / 2
         variance = (ratios - 1).sum(axis=1).var(ddof=1) / number
         return float(np.sqrt(variance + bias**2))
 
-    def _log_means(self) -> Array:
+    def log_means(self) -> Array:
+        """Return the log of the mean over draws of every row, (rows,)."""
         return np.logaddexp.reduce(self.batches, axis=0) - np.log(self.used)
 
 

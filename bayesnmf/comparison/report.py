@@ -43,6 +43,8 @@ MEASURES = {
     "cosine": ("components, mean cosine", "{:.4f}"),
     "cosine_min": ("components, min cosine", "{:.4f}"),
     "loadings_corr": ("loadings, correlation", "{:.4f}"),
+    "held": ("draws in 90 % interval", "{:.3f}"),
+    "held_response": ("  by linear response", "{:.3f}"),
 }
 
 
@@ -57,7 +59,7 @@ def rich_table(comparison: Comparison) -> Any:
     train = comparison.split.train
     table = Table(
         title=f"{first.model}, rank {first.rank}: {train.shape[0]:,} samples × {train.shape[1]:,} features",
-        caption=f"in nats; held-out given row totals; reference of the last three rows: {reference_of(fits)}",
+        caption=f"in nats; held-out given row totals; reference of the last rows: {reference_of(fits)}",
     )
     table.add_column("")
     for name in fits:

@@ -8,7 +8,6 @@ import numpy as np
 
 from bayesnmf.checks import as_numbers, check_count, check_positive, shown
 from bayesnmf.data.conversion import LARGEST_INTEGER
-from bayesnmf.priors.specification import PARAMETER
 
 LIMITS = {"float64": (1e-50, 1e50), "float32": (1e-10, 1e10)}  # of exposures, so that products of two are in range
 
@@ -20,15 +19,6 @@ def check_shape(size: Any, name: str) -> tuple[int, int]:
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be (rows, features): found {shown(size)}; give two whole numbers") from error
     return check_count(n, f"{name}[0]"), check_count(m, f"{name}[1]")
-
-
-def check_simulated_components(components: Any) -> None:
-    """Refuse to simulate components without a proper prior."""
-    if components == PARAMETER or not components.proper:
-        raise ValueError(
-            f"priors.components must be a proper prior for a simulation: found {shown(components)}; "
-            "give one, with a rate above 0 if it is a Gamma"
-        )
 
 
 def check_totals(totals: Any, n: int, given_totals: bool, by_default: bool, usual: float) -> np.ndarray:

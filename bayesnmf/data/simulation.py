@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.checks import check_choice, check_count, check_instance, check_rank, check_size
-from bayesnmf.data.checks import check_drawable, check_shape, check_simulated_components, check_totals
+from bayesnmf.data.checks import check_drawable, check_shape, check_totals
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.priors import Priors, matrix
-from bayesnmf.priors.checks import check_exposures, check_family, check_proper_loadings
+from bayesnmf.priors.checks import check_exposures, check_family, check_proper_components, check_proper_loadings
 from bayesnmf.priors.pair import with_defaults
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.priors.values import separate_scale
@@ -155,7 +155,7 @@ def _poisson(means: Array, rng: np.random.Generator) -> Array:
 
 def _check_drawable_priors(model: str, priors: Priors, size: tuple[int, int], rank: int) -> None:
     """Refuse priors that are improper or that the model does not allow."""
-    check_simulated_components(priors.components)
+    check_proper_components(priors.components, "a simulation")
     check_proper_loadings(priors.loadings, "a simulation")
     check_family(model, "loadings", priors.loadings, (size[0], rank))
     check_family(model, "components", priors.components, (rank, size[1]))

@@ -25,6 +25,8 @@ class Split:
         Two halves of the counts of samples that are not in `train`.
     keep : float
         Probability with which a count stays in `train`.
+    rows, withheld_rows : ndarray
+        Positions of the rows of `train` and of those of `withheld` among all.
     """
 
     train: Counts
@@ -32,6 +34,8 @@ class Split:
     seen: Counts | None
     withheld: Counts | None
     keep: float
+    rows: Array
+    withheld_rows: Array
 
 
 def split_counts(counts: Counts, keep: float, withhold: float, rng: np.random.Generator) -> Split:
@@ -39,10 +43,11 @@ def split_counts(counts: Counts, keep: float, withhold: float, rng: np.random.Ge
     n = counts.shape[0]
     aside = min(round(withhold * n), n - 1)
     order = rng.permutation(n)
-    train, thinned = thin_counts(counts.rows(np.sort(order[aside:])), keep, rng)
+    rows, others = np.sort(order[aside:]), np.sort(order[:aside])
+    train, thinned = thin_counts(counts.rows(rows), keep, rng)
     if aside == 0:
-        return Split(train, thinned, None, None, keep)
-    return Split(train, thinned, *thin_counts(counts.rows(np.sort(order[:aside])), 0.5, rng), keep)
+        return Split(train, thinned, None, None, keep, rows, others)
+    return Split(train, thinned, *thin_counts(counts.rows(others), 0.5, rng), keep, rows, others)
 
 
 def thin_counts(counts: Counts, keep: float, rng: np.random.Generator) -> tuple[Counts, Counts]:

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from bayesnmf.fitting.closed_form import fit_closed_form
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem, start_state
+from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.inference.sides import State
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.options import VI
 from bayesnmf.options.defaults import resolve_options
 from bayesnmf.priors.pair import components_exchangeable
+from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.label_switching import label_switching
@@ -92,8 +94,12 @@ def fit_of_draws(
 
 
 def matched_draws(job: Job, loadings: Array, components: Array) -> tuple[Array, Array, dict[str, float]]:
-    """Return draws with matched components, if their priors are equal, and diagnostics of the matching."""
+    """Return draws with matched components, if their priors are equal, and diagnostics of the matching.
+
+    Known components keep their places.
+    """
     if not components_exchangeable(job.options.priors):
         return loadings, components, {}
-    loadings, components, orders = match_all_draws(loadings, components)
+    free = free_components(stated_components(job.options.priors.components), job.rank)
+    loadings, components, orders = match_all_draws(loadings, components, free)
     return loadings, components, label_switching(components, orders)

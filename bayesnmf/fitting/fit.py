@@ -62,7 +62,7 @@ class Fit(FitRecord):
         Convergence, reason for the stop and number of iterations.
     priors : Priors
         Priors of the fit, with defaults filled in; learned priors under VI(learn=...).
-    options : MAP, VI, Gibbs, NUTS, SVI or BLD
+    options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD
         Options of the fit, with defaults filled in.
     counts : Counts
         Fitted counts.
@@ -185,20 +185,20 @@ def fit(
     Parameters
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
-        Nonnegative counts with samples in rows; whole numbers for gibbs. The fit keeps a copy (12 bytes per nonzero in
-        float64), but `Counts` are not copied.
+        Nonnegative counts with samples in rows; whole numbers for gibbs and smc. The fit keeps a copy (12 bytes per
+        nonzero in float64), but `Counts` are not copied.
     model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"}
         Name of the model; `bayesnmf.priors.specification` lists the priors of each.
     rank : int
         Number of components, K.
-    method : {"map", "vi", "gibbs", "nuts", "svi", "bld"}
-        Point estimate, closed-form variational inference, Gibbs sampling, Hamiltonian Monte Carlo, stochastic
-        variational inference, or best latent decomposition (only for dirichlet_gamma).
+    method : {"map", "vi", "gibbs", "nuts", "smc", "svi", "bld"}
+        Point estimate, closed-form variational inference, Gibbs sampling, Hamiltonian Monte Carlo, sequential Monte
+        Carlo, stochastic variational inference, or best latent decomposition (only for dirichlet_gamma).
     seed : int, optional
         Seed that makes the run reproducible; by default a new one, which the result contains. Under map and vi, one of
         the starts that race is made from the counts, so fits with different seeds agree more than fits from random
         starts; use ``start="random"`` to see the effect of the start.
-    options : MAP, VI, Gibbs, NUTS, SVI or BLD, optional
+    options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         Settings of the method: priors, start, schedule, stopping rule; in ``fit.options`` with defaults.
     fixed_components : array or DataFrame (r, m), optional
         Known components: the first r of all K. Features of a frame are matched by name; rows sum to 1 if components are

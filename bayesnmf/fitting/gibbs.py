@@ -7,7 +7,7 @@ import time
 import warnings
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numba
 import numpy as np
@@ -20,18 +20,26 @@ from bayesnmf.inference.sampling.collapsed_gibbs import collapsed_gibbs_chain
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule, choose_chains, gibbs_chain
 from bayesnmf.inference.sampling.marginal_gibbs import marginal_gibbs_chain
 from bayesnmf.inference.sampling.running_moments import Running
+from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.sides import State
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import Gibbs
 from bayesnmf.priors.pair import components_exchangeable
+from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import stack_values
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.thinning import with_moments
 
+# Counts for each entry of loadings and components from which on the marginal sampler is the default. Above, it was
+# sooner on all data sets and simulations but two of shape 0.03 (up to 92 times sooner, at most 1.9 times
+# later); below, it was later (up to 3.3 times) but on toys: benchmarks/README.md, "Chains".
+MANY_COUNTS = 16
+
 
 def fit_gibbs(job: Job) -> FitRecord:
     """Run the chains of Gibbs sampling and return their fit."""
+    job = replace(job, options=replace(job.options, algorithm=sampler_of(job)))
     states, streams = chain_starts(job)
     schedules = schedules_of(job)
     if job.options.keep == "auto" and schedules[0].running is not None:
@@ -71,7 +79,9 @@ def schedules_of(job: Job) -> list[Schedule]:
     if moments:
         every = min(-(-size_of_draws(options, job.rank, job.counts.shape) // THINNED), options.draws)
     parts = (options.warmup, options.draws, options.thin, every)
-    return [Schedule(*parts, Running(options.draws, matching) if moments else None) for _ in range(options.chains)]
+    free = free_components(stated_components(options.priors.components), job.rank)
+    running = [Running(options.draws, matching, free) if moments else None for _ in range(options.chains)]
+    return [Schedule(*parts, each) for each in running]
 
 
 def _warn_of_thinning(job: Job, state: State, schedule: Schedule) -> None:
@@ -90,6 +100,21 @@ def _warn_of_thinning(job: Job, state: State, schedule: Schedule) -> None:
         UserWarning,
         stacklevel=5,
     )
+
+
+def sampler_of(job: Job) -> Literal["marginal", "allocations"] | None:
+    """Return the sampler that the options name, or else the one that is quicker for counts of this size.
+
+    A chain over allocations moves an entry by about the root of its count at most, so it needs more sweeps the more
+    counts there are; a sweep that sums them out costs more.
+    """
+    options: Gibbs = job.options
+    if options.algorithm is not None or options.collapsed:
+        return options.algorithm
+    sides: Any = options.priors.loadings, stated_components(options.priors.components)
+    entries = job.rank * sum(job.counts.shape)
+    many = job.counts.total >= MANY_COUNTS * entries and all("entries" in prior.optional for prior in sides)
+    return "marginal" if many else "allocations"
 
 
 def chain_function(options: Gibbs) -> Any:

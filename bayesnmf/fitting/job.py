@@ -28,7 +28,14 @@ from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS
 from bayesnmf.priors import Priors
-from bayesnmf.priors.checks import check_exposures, check_family, check_integrates_out, check_natural_basis
+from bayesnmf.priors.checks import (
+    check_exposures,
+    check_family,
+    check_integrates_out,
+    check_natural_basis,
+    check_proper_components,
+    check_proper_loadings,
+)
 from bayesnmf.priors.pair import with_defaults
 from bayesnmf.results.record import FitRecord
 
@@ -63,6 +70,9 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
         check_natural_basis(priors.loadings, priors.components)
     check_regression(options)
     check_learnable(getattr(options, "learn", ()), priors.loadings, priors.components)
+    if METHODS[method].proper:
+        check_proper_loadings(priors.loadings, f"method={method!r}")
+        check_proper_components(priors.components, f"method={method!r}")
     if METHODS[method].whole_counts:
         check_integer_counts(counts, f"method={method!r}", "round them or use method='vi'")
     if "marginal" in METHODS[method].needs:

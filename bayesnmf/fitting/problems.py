@@ -13,7 +13,7 @@ from bayesnmf.fitting.checks import check_on_simplex, check_start_distribution, 
 from bayesnmf.inference.sides import Draw, MeanField, Mode, Problem, State, Summary
 from bayesnmf.inference.starts.from_data import state_from_word
 from bayesnmf.inference.starts.states import Given, given_state
-from bayesnmf.options import BLD, MAP, VI, Options, Start
+from bayesnmf.options import BLD, MAP, SMC, VI, Options, Start
 from bayesnmf.options.defaults import basis_of_mode
 from bayesnmf.priors import Distribution, Priors, ScaledProportions
 from bayesnmf.priors.simplex import component_sums, rows_to_shares
@@ -64,7 +64,7 @@ def with_own_start(options: Options, counts: Counts) -> Options:
     Otherwise each fit in a chain of continued fits would keep all earlier ones in memory.
     """
     start = getattr(options, "start", None)
-    if not isinstance(start, FitRecord):
+    if isinstance(options, SMC) or not isinstance(start, FitRecord):
         return options
     if isinstance(options, BLD) and start.multipliers is not None:
         return replace(options, start=Start(*start.multipliers))

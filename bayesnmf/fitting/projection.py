@@ -34,6 +34,7 @@ COMPONENT_DRAWS = 200
 BURN_IN = 100
 SWEEPS = 10
 ERROR_BATCHES = 20
+HELD = "components_held"  # diagnostic of fits of new rows: their components are those of another fit
 
 
 def project(fit: FitRecord, counts: Any, row_exposure: Any, seed: int) -> FitRecord:
@@ -84,7 +85,7 @@ def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
     job = Job(data, fit.model, fit.rank, fit.method, fit.seed, fit.options, lambda *_: None)
     found = settle_loadings(problem, state, TOL, MAX_ITER, None)
     trace = [_objective(problem, at) for at in (state, found.state)]
-    return fit_of_ascent(job, Ascent(problem, found.state, trace, [], found.status))
+    return fit_of_ascent(job, Ascent(problem, found.state, trace, [], found.status), {HELD: 1.0})
 
 
 def components_of(fit: FitRecord) -> Side:

@@ -21,31 +21,53 @@ def cosine(components: Array, reference: Array) -> Array:
     return normalise_rows(components) @ normalise_rows(reference).T
 
 
-def match_components(components: Array, reference: Array) -> Array:
+def match_components(components: Array, reference: Array, among: Array | None = None) -> Array:
     """Return the order of `components` that agrees best with `reference`: the one with the largest total cosine.
 
     Parameters
     ----------
     components, reference : ndarray of shape (K, m)
         Components to reorder, and components to match.
+    among : ndarray of int, optional
+        Places of the components that may change places with each other; by default all.
 
     Returns
     -------
     ndarray of shape (K,)
         `components[order]` is matched to `reference`.
     """
+    return assign_components(cosine(components, reference), among)
+
+
+def assign_components(similarity: Array, among: Array | None = None) -> Array:
+    """Return the order of components with the largest total similarity to reference components.
+
+    Parameters
+    ----------
+    similarity : ndarray of shape (K, K)
+        Similarity of each component (rows) to each reference component (columns).
+    among : ndarray of int, optional
+        Places of the components that may change places with each other; by default all.
+
+    Returns
+    -------
+    ndarray of shape (K,)
+        Component `order[k]` is assigned to reference component k.
+    """
     from scipy.optimize import linear_sum_assignment  # slow to import, and most fits do not need it
 
-    similarity = cosine(components, reference)
-    return linear_sum_assignment(similarity.T, maximize=True)[1]
+    places = np.arange(len(similarity)) if among is None else among
+    order = np.arange(len(similarity))
+    order[places] = places[linear_sum_assignment(similarity[np.ix_(places, places)].T, maximize=True)[1]]
+    return order
 
 
-def match_draws(components: Array, reference: Array) -> Array:
-    """Match every draw (..., K, m) to one reference (K, m); return orders (..., K)."""
+def match_draws(components: Array, reference: Array, among: Array | None = None) -> Array:
+    """Match every draw (..., K, m) to one reference (K, m), as `match_components` does; return orders (..., K)."""
     leading = components.shape[:-2]
     orders = np.empty((*leading, len(reference)), dtype=np.intp)
     for index in np.ndindex(leading):
-        orders[index] = match_components(components[index], reference)
+        orders[index] = match_components(components[index], reference, among)
     return orders
 
 

@@ -7,9 +7,9 @@ from importlib import import_module
 from typing import Any, Literal
 
 from bayesnmf.options.closed_form import BLD, MAP, VI
-from bayesnmf.options.sampled import NUTS, SVI, Gibbs
+from bayesnmf.options.sampled import NUTS, SMC, SVI, Gibbs
 
-Options = MAP | VI | BLD | Gibbs | NUTS | SVI
+Options = MAP | VI | BLD | Gibbs | NUTS | SMC | SVI
 Posterior = Literal["point", "mean field", "draws"]
 
 
@@ -44,6 +44,10 @@ class Method:
         Optional parts that the families of both priors must have (`bayesnmf.priors.distribution.OPTIONAL`).
     objective_of_rows : str
         Name of the objective of fits of new rows by `transform`, if it is another.
+    resampled : bool
+        Whether draws are resampled particles, to which diagnostics of chains do not apply.
+    proper : bool
+        Whether both priors must be proper.
     """
 
     options: type[Any]
@@ -58,6 +62,8 @@ class Method:
     takes_parameter: bool = False
     needs: tuple[str, ...] = ()
     objective_of_rows: str = ""
+    resampled: bool = False
+    proper: bool = False
 
     def run(self, job: Any) -> Any:
         """Run a job and return the record of its fit."""
@@ -69,17 +75,29 @@ _CLOSED, _PROGRAMS = "bayesnmf.fitting.closed_form:fit_closed_form", "bayesnmf.f
 _MORE_DRAWS = "raise warmup and draws"
 
 METHODS: dict[str, Method] = {
-    "map": Method(MAP, _CLOSED, "point", "log joint", "raise max_iter or tol", 4, takes_parameter=True),
-    "vi": Method(VI, _CLOSED, "mean field", "elbo_augmented", "raise max_iter or tol", 2, takes_parameter=True),
+    "map": Method(MAP, _CLOSED, "point", "log joint", "raise max_iter or tol", 5, takes_parameter=True),
+    "vi": Method(VI, _CLOSED, "mean field", "elbo_augmented", "raise max_iter or tol", 3, takes_parameter=True),
     "gibbs": Method(Gibbs, "bayesnmf.fitting.gibbs:fit_gibbs", "draws", "log joint", _MORE_DRAWS, 1, whole_counts=True),
     "nuts": Method(NUTS, f"{_PROGRAMS}:fit_nuts", "draws", "log joint", _MORE_DRAWS, 0, needs=("program",)),
+    "smc": Method(
+        SMC,
+        "bayesnmf.fitting.smc:fit_smc",
+        "draws",
+        "log joint",
+        "raise efficiency, particles or runs",
+        2,
+        whole_counts=True,
+        needs=("entries",),
+        resampled=True,
+        proper=True,
+    ),
     "svi": Method(
         SVI,
         f"{_PROGRAMS}:fit_svi",
         "mean field",
         "elbo_{bound}, estimated,",
         "raise max_iter or particles, or lower learning_rate,",
-        3,
+        4,
         estimated=True,
         takes_parameter=True,
         needs=("program",),
@@ -90,7 +108,7 @@ METHODS: dict[str, Method] = {
         "point",
         "log p(S)",
         "raise max_iter or tol",
-        5,
+        6,
         models=("dirichlet_gamma",),
         needs=("marginal",),
         objective_of_rows="log joint",

@@ -12,6 +12,7 @@ from bayesnmf.plots.factors import components, top_features
 from bayesnmf.plots.graph import model_graph
 from bayesnmf.plots.intervals import loadings_intervals
 from bayesnmf.plots.mixing import chains
+from bayesnmf.plots.modes import consensus, modes
 from bayesnmf.plots.posteriors import loadings_scatter, posterior_agreement
 from bayesnmf.plots.predictive import predictive_checks
 from bayesnmf.plots.selection import selection
@@ -26,10 +27,12 @@ __all__ = [
     "calibration",
     "chains",
     "components",
+    "consensus",
     "convergence",
     "loadings_intervals",
     "loadings_scatter",
     "model_graph",
+    "modes",
     "objectives",
     "posterior_agreement",
     "predictive_checks",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.calibration import Calibration
 from bayesnmf.checks import check_choice
 from bayesnmf.data.checks import same_counts
@@ -27,6 +28,18 @@ def check_fits(fits: Any) -> Mapping[str, Fit]:
     if not fits:
         raise ValueError("fits must not be empty; give at least one fit, as in {'vi': fit}")
     return fits
+
+
+def check_fits_and_responses(fits: Any) -> tuple[dict[str, Fit], dict[str, Any]]:
+    """Return fits by label, and what gives the quantiles of each: its estimate, or a linear response."""
+    if isinstance(fits, LinearResponse):
+        fits = {"vi": fits}
+    given = dict(fits) if isinstance(fits, Mapping) else fits
+    if not isinstance(given, dict):
+        given = dict(check_fits(given))
+    plain = {label: each.fit if isinstance(each, LinearResponse) else each for label, each in given.items()}
+    checked = dict(check_fits(plain))
+    return checked, {label: fit.estimate if given[label] is fit else given[label] for label, fit in checked.items()}
 
 
 def check_mapping(fits: Any) -> None:
@@ -179,6 +192,12 @@ def check_selection(given: Any, kind: type) -> None:
     """Refuse anything but the result of `bayesnmf.select`."""
     if not isinstance(given, kind):
         raise TypeError(f"selection must be a result of bayesnmf.select: found {type(given).__name__}")
+
+
+def check_result(given: Any, kind: type, argument: str, function: str) -> None:
+    """Refuse anything but the result of a function."""
+    if not isinstance(given, kind):
+        raise TypeError(f"{argument} must be a result of {function}: found {type(given).__name__}; call it first")
 
 
 def check_calibrations(results: Any) -> Mapping[str, Calibration]:

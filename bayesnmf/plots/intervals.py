@@ -9,9 +9,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.checks import check_fraction, check_names
 from bayesnmf.fitting.fit import Fit
-from bayesnmf.plots.checks import check_fits, check_same_unit
+from bayesnmf.plots.checks import check_fits_and_responses, check_same_unit
 from bayesnmf.plots.style import (
     SMALL,
     Look,
@@ -29,7 +30,7 @@ Array = NDArray[Any]
 
 
 def loadings_intervals(
-    fits: Mapping[str, Fit] | Fit,
+    fits: Mapping[str, Fit | LinearResponse] | Fit | LinearResponse,
     rows: Iterable[Any],
     interval: float = 0.9,
     *,
@@ -41,12 +42,12 @@ def loadings_intervals(
 
     A point estimate has no interval. Loadings are counts under Gamma priors (on the scale on which components sum to
     1; per unit of exposure if there are exposures), and proportions under Dirichlet priors; the two cannot be drawn
-    together. Quantiles are those of q, in closed
-    form, for vi and svi, and those of the draws for gibbs and nuts.
+    together. Quantiles are those of q, in closed form, for vi and svi (the legend says mean field), those of
+    `bayesnmf.linear_response` if one is given, and those of the draws for gibbs and nuts.
 
     Parameters
     ----------
-    fits : mapping of str to Fit, or Fit
+    fits : mapping of str to Fit or LinearResponse, or a single one
         Fits of the same rank and features. Their components are matched to those of the reference.
     rows : iterable of names
         Names in ``fit.row_names``, compared as text, or a single name.
@@ -64,7 +65,7 @@ def loadings_intervals(
     ndarray of Axes
         One for each row.
     """
-    fits = check_fits(fits)
+    fits, estimates = check_fits_and_responses(fits)
     reference, orders = match_fits(fits, reference)
     check_fraction(interval, "interval")
     check_same_unit({label: has_proportions(fit) for label, fit in fits.items()})
@@ -77,10 +78,11 @@ def loadings_intervals(
                           figsize, axes)  # fmt: skip
     chosen = hide_spare(grid, len(names))
     for turn, (label, look) in enumerate(looks_of_fits(fits).items()):
-        found = summarise(fits[label], "loadings", (places[label][:, None], orders[label][None, :]), interval)
+        found = summarise(fits[label], "loadings", (places[label][:, None], orders[label][None, :]), interval,
+                          estimates[label])  # fmt: skip
         offset = (turn - (len(fits) - 1) / 2) * 0.7 / len(fits)
         for i, ax in enumerate(chosen):
-            _draw(ax, found, i, (label, look), offset)
+            _draw(ax, found, i, (f"{label}{found.kind}", look), offset)
     unit = "proportion" if has_proportions(fits[reference]) else "counts"
     unit += " per unit of exposure" if unit == "counts" and fits[reference].counts.exposed else ""
     _dress(chosen, names, rank, unit)
@@ -98,9 +100,7 @@ def _places(fit: Fit, rows: Iterable[Any]) -> Array:
 def _draw(ax: Axes, found: Interval, row: int, named: tuple[str, Look], offset: float) -> None:
     label, look = named
     places = np.arange(found.middle.shape[1]) + offset
-    if found.low is None or found.high is None:
-        label = f"{label} (point)"
-    else:
+    if found.low is not None and found.high is not None:
         ax.vlines(places, found.low[row], found.high[row], color=look.colour, linewidth=1.6)
     ax.plot(places, found.middle[row], look.marker, color=look.colour, markersize=4, linestyle="none", label=label)
 

@@ -34,6 +34,7 @@ from bayesnmf.plots.style import (
     share_legend,
     shorten,
 )
+from bayesnmf.plots.summaries import KINDS
 from bayesnmf.priors import simplex
 from bayesnmf.results.checks import check_comparable, check_reference
 
@@ -204,9 +205,11 @@ def loadings_scatter(
         _scatter(
             ax, (values[0][:, k], values[1][:, k]), [None if e is None else e[..., k] for e in ends], k, colours[k]
         )
+    kinds = ["" if end is None else KINDS[fits[label].estimate.kind] for label, end in zip((x, y), ends, strict=True)]
+    names = f"{shorten(x, 20)}{kinds[0]}", f"{shorten(y, 20)}{kinds[1]}"
     for k, ax in enumerate(chosen):
         pair = [value if together else value[:, k] for value in values]
-        _dress(ax, pair, "all components" if together else f"component {k}", (shorten(x, 20), shorten(y, 20)))
+        _dress(ax, pair, "all components" if together else f"component {k}", names)
     if together:
         chosen[0].legend(fontsize=SMALL, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     if figure is not None:

@@ -18,12 +18,19 @@ Array = NDArray[Any]
 Side = Literal["loadings", "components"]
 
 
+KINDS = {"point": " (point)", "mean field": " (mean field)", "linear response": " (linear response)", "draws": ""}
+
+
 class Interval(NamedTuple):
-    """Medians and ends of central intervals; for a point estimate its values, with ends None."""
+    """Medians and ends of central intervals; for a point estimate its values, with ends None.
+
+    `kind` follows the label of a fit in legends: what the intervals are.
+    """
 
     middle: Array
     low: Array | None
     high: Array | None
+    kind: str = KINDS["point"]
 
 
 def match_fits(fits: Mapping[str, Fit], reference: str | None) -> tuple[str, dict[str, Array]]:
@@ -56,13 +63,17 @@ def normalised_components(fit: Fit) -> Array:
     return fit.components / component_sums(fit)[:, None]
 
 
-def summarise(fit: Fit, side: Side, at: tuple[Array, Array], interval: float) -> Interval:
-    """Return median and central interval of some entries, on the scale on which components sum to 1."""
+def summarise(fit: Fit, side: Side, at: tuple[Array, Array], interval: float, estimate: Any = None) -> Interval:
+    """Return median and central interval of some entries, on the scale on which components sum to 1.
+
+    Quantiles are those of the fit's estimate, or of another one of the same fit.
+    """
     component = at[1] if side == "loadings" else at[0]
     unit = component_sums(fit)[component] if side == "loadings" else 1 / component_sums(fit)[component]
     tail = (1 - interval) / 2
-    found = fit.estimate.quantiles(side, at, np.array([tail, 0.5, 1 - tail]))
+    source = estimate or fit.estimate
+    found = source.quantiles(side, at, np.array([tail, 0.5, 1 - tail]))
     if found is None:
         return Interval(getattr(fit, side)[at] * unit, None, None)
     low, middle, high = found * unit
-    return Interval(middle, low, high)
+    return Interval(middle, low, high, KINDS[source.kind])

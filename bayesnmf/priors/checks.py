@@ -42,6 +42,25 @@ def check_proper_loadings(loadings: Any, what: str) -> None:
         )
 
 
+def check_proper_components(components: Any, what: str) -> None:
+    """Refuse `what` if the components have no prior, or one that does not integrate to one."""
+    if components == PARAMETER or not components.proper:
+        raise ValueError(
+            f"priors.components must be a proper prior for {what}: found {shown(components)}; "
+            "give one, with a rate above 0 if it is a Gamma"
+        )
+
+
+def check_collapsible(
+    loadings: Any, components: Any, what: str, cure: str = "elbo_marginal of a fit by method='vi'"
+) -> None:
+    """Refuse `what` if loadings and components do not integrate out given the allocations."""
+    check_integrates_out(components, what, f"use {cure}")
+    check_proper_loadings(loadings, what)
+    for side, prior in (("loadings", loadings), ("components", components)):
+        check_has_part(prior, side, "marginal", what, cure)
+
+
 def same_prior(one: Any, other: Any) -> bool:
     """Return whether two priors of one side are equal."""
     if type(one) is not type(other) or isinstance(one, str):
@@ -150,5 +169,5 @@ def check_one_prior_for_all_rows(prior: Any) -> None:
             raise ValueError(
                 f"priors.loadings.{name} differs between rows, so new samples have none; give a number"
                 f"{' or a parameter of shape (K,)' * shared}, or use neither transform nor withheld samples "
-                "(Settings(withhold=0))"
+                "(withhold=0)"
             )

@@ -21,6 +21,7 @@ from bayesnmf.priors.values import Value
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
+    from bayesnmf.priors.fisher import Fisher
 
 Array = NDArray[Any]
 Support = Literal["positive", "simplex", "scaled simplex"]
@@ -211,7 +212,15 @@ class Distribution(Parameters, ABC):
         """Return the parameters of the program's guide for shared parameters, given the q of the entries."""
         return {}
 
+    def rates_given(self, mean: Array) -> Any:
+        """Return the Gamma distribution of the rates that entries share, given their means; None without such rates."""
+        return None
+
     # --- methods of the parts that `optional` names -----------------------------------------------------
+
+    def fisher(self) -> Fisher:
+        """Return the Fisher information of the entries, or of the proportions if there is a scale."""
+        raise NotImplementedError
 
     def learned(self, q: Self) -> Self:
         """Return the member of the family that maximises E_q log p, with parameters of the shapes of `self`."""
@@ -274,6 +283,7 @@ OPTIONAL = {
     "marginal": "allocations whose factors integrate out",
     "entries": "densities of single entries with allocations summed out",
     "program": "a NumPyro program",
+    "response": "linear response",
     "device": "updates on a GPU",
 }
 """The optional parts of a family, with their descriptions for messages."""

@@ -83,7 +83,9 @@ class HierarchicalGamma(Distribution):
     @property
     def optional(self) -> frozenset[str]:  # type: ignore[override]
         """Optional parts of the interface; nothing can be learned from a single rate."""
-        return frozenset({"log_basis", "program", "entries"} | ({"learned"} if self.over != "all" else set()))
+        return frozenset(
+            {"log_basis", "program", "entries", "response"} | ({"learned"} if self.over != "all" else set())
+        )
 
     # --- parameters -----------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
 
 Array = NDArray[Any]
-KEPT = frozenset({"learned", "log_basis", "program", "entries"})
+KEPT = frozenset({"learned", "log_basis", "program", "entries", "response"})
 
 
 def _of_free(name: str) -> property:

@@ -126,14 +126,14 @@ def _as_python(value: Any) -> Any:
 def _encode_options(options: Options) -> dict[str, Any]:
     values = _fields(options)
     del values["priors"]
-    if not isinstance(options.start, str | None):
+    if not isinstance(values.get("start"), str | None):
         del values["start"]
     return {"kind": type(options).__name__, "values": values}
 
 
 def _decode_options(settings: dict[str, Any], tree: xr.DataTree, priors: Priors) -> Options:
     values = dict(settings.pop("options")["values"])
-    if "start" not in values:
+    if "start" in tree.children:
         values["start"] = Start(**_decode_sides(tree["start"]))
     if "options" in tree.children:
         priors = Priors(**_decode_sides(tree["options/priors"]))
@@ -142,7 +142,7 @@ def _decode_options(settings: dict[str, Any], tree: xr.DataTree, priors: Priors)
 
 def _encode_start(fit: FitRecord) -> Groups:
     """Return the groups of a given start; a start given as a word is stored with the options."""
-    start = fit.options.start
+    start = getattr(fit.options, "start", None)
     return _encode_sides("/start", start) if isinstance(start, Start) else {}
 
 

@@ -92,7 +92,10 @@ class FitRecord:
             chains, draws = self.trace.shape
             every = self.diagnostics.get("kept_every", 1)
             kept = f", every {every:.0f}th kept" if every > 1 else ""
-            objective = f"{chains} chains × {draws} draws{kept}, mean {unit} {self.trace.mean():,.1f}"
+            made = f"{chains} chains × {draws} draws{kept}"
+            if METHODS[self.method].resampled:
+                made = f"{self.trace.size} draws from {chains} run{'s' if chains > 1 else ''}"
+            objective = f"{made}, mean {unit} {self.trace.mean():,.1f}"
             if switches := self.diagnostics.get("label_switches"):
                 objective += f"; labels switched {switches:.0f} times within chains, undone by matching"
         else:

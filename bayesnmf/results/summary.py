@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.checks import check_fraction, check_names, check_size
 from bayesnmf.inference.status import ConvergenceWarning
+from bayesnmf.options import METHODS
 from bayesnmf.results.cautions import cautions_of, with_label
 from bayesnmf.results.checks import check_components_have_posterior
 from bayesnmf.results.datatree import INDEPENDENT
@@ -36,8 +37,8 @@ def summary(
     Parameters
     ----------
     fit : Fit
-        Fit with a posterior. For gibbs and nuts, the table has effective sample sizes, R-hat and Monte Carlo standard
-        errors. For vi and svi, it uses 4 × 1000 independent draws from q without these columns (`attrs["note"]`).
+        Fit with a posterior. For vi and svi, the table is of 4 × 1000 independent draws from q, a mean field, whose
+        intervals are too narrow (`bayesnmf.linear_response` gives wider ones), without the columns for chains.
     rows : iterable of names, optional
         Rows with the loadings, and scales if there are any, to summarise.
     features : iterable of names, optional
@@ -78,13 +79,13 @@ def summary(
         check_components_have_posterior(posterior.components)
         entries = _top_entries(fit) if columns is None else _all_entries(fit.rank, columns)
     group = _draws_to_summarise(fit, asked, entries)
-    chains = isinstance(posterior, Draws)
+    chains = isinstance(posterior, Draws) and not METHODS[fit.method].resampled
     with np.errstate(invalid="ignore", divide="ignore"):  # constant parameters have neither ESS nor R-hat
         table: Any = az.summary(
             xr.Dataset(group), kind="all_median" if chains else "stats_median", ci_kind="eti", ci_prob=interval
         )
-    if not chains:
-        table.attrs["note"] = INDEPENDENT
+    if not isinstance(posterior, Draws):
+        table.attrs |= {"uncertainty": "mean field", "note": f"mean field; {INDEPENDENT}"}
     table.attrs["cautions"] = cautions_of(fit)
     for caution in table.attrs["cautions"]:
         warnings.warn(with_label(f"{fit.model} by {fit.method}", caution), ConvergenceWarning, stacklevel=3)

@@ -60,7 +60,9 @@ def _by_particles(study: Study, claim: Claim, priors: Priors, exact: float) -> R
         return claim.not_computed(f"needs at most {MOST_WORK / study.rank / number / RUNS:,.0f} counts in all")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # its standard error is in the table
-        found = log_evidence(counts, MODEL, study.rank, priors=priors, particles=number, runs=RUNS, seed=study.seed)
+        found = log_evidence(
+            counts, MODEL, study.rank, "tokens", priors=priors, particles=number, runs=RUNS, seed=study.seed
+        )
     if len(found.estimates) < RUNS:  # after Ctrl-C
         raise KeyboardInterrupt
     note = joined_notes(note, f"{RUNS} runs of {number:,} particles, ± {found.se:.2g}")

@@ -173,7 +173,7 @@ def test_runs_that_disagree_warn_that_the_estimate_is_too_low():
     rng = np.random.default_rng(0)
     counts = rng.poisson(120 * rng.dirichlet(np.full(2, 0.3), 8) @ rng.dirichlet(np.full(20, 0.3), 2))
     with pytest.warns(bayesnmf.ConvergenceWarning, match="deviation of .* too low and its error is unknown") as caught:
-        result = log_evidence(counts, rank=2, particles=100, seed=0)
+        result = log_evidence(counts, rank=2, method="tokens", particles=100, runs=4, seed=0)
     assert caught[0].filename == __file__
     assert np.std(result.estimates, ddof=1) > 1
     assert result.log_evidence == pytest.approx(np.log(np.mean(np.exp(result.estimates))), rel=1e-12)
@@ -196,16 +196,16 @@ def test_runs_that_agree_below_the_bound_have_no_standard_error(monkeypatch):
 
 @every_case
 def test_the_bound_is_below_the_evidence_and_intervals_hold_it(model):
-    """Of four runs: 95 % intervals by Student's t; the normal ones would be 40 % shorter."""
+    """Of eight runs: 95 % intervals by Student's t; the normal ones would be 17 % shorter."""
     truth = exact(model)
     result = log_evidence(COUNTS, model, 2, priors=CASES[model], seed=1)
     assert truth - 5 < result.bound < truth
     low, high = result.interval(0.999)
     assert low < truth < high
     low, high = result.interval()
-    np.testing.assert_allclose(high - result.log_evidence, 3.182446 * result.se, rtol=1e-6)
-    np.testing.assert_allclose(result.log_evidence - low, 3.182446 * result.se, rtol=1e-6)
-    assert f"± {result.se:.3f} nats, 95 % from {low:,.3f} to {high:,.3f}; 4 runs of 1,000" in repr(result)
+    np.testing.assert_allclose(high - result.log_evidence, 2.364624 * result.se, rtol=1e-6)
+    np.testing.assert_allclose(result.log_evidence - low, 2.364624 * result.se, rtol=1e-6)
+    assert f"± {result.se:.3f} nats, 95 % from {low:,.3f} to {high:,.3f}; 8 runs of 1,000" in repr(result)
 
 
 def test_a_single_run_has_a_lower_end_alone():
@@ -223,7 +223,7 @@ def test_runs_that_agree_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = log_evidence(COUNTS, priors=CASES["gamma_poisson"], rank=2, seed=0)
-    assert len(result.estimates) == 4
+    assert len(result.estimates) == 8
     assert np.std(result.estimates, ddof=1) < 0.5
 
 
@@ -291,7 +291,7 @@ def test_pieces_of_a_pass_estimate_what_the_whole_pass_does(tokens_at_once, monk
 
 def test_what_would_take_days_is_refused():
     with pytest.raises(ValueError, match=r"must be at most 1e\+12: found 4e\+12; give fewer rows"):
-        log_evidence([[1e12, 2]], rank=2, particles=2, runs=1)
+        log_evidence([[1e12, 2]], rank=2, method="tokens", particles=2, runs=1)
     with pytest.raises(ValueError, match="at most 100,000 allocations: these counts and rank have 1e\\+300"):
         log_evidence(np.full((2_000, 1_000), 50), rank=20, method="exact")
 
@@ -315,17 +315,17 @@ def test_both_bounds_stay_below_the_evidence(model):
 @pytest.mark.parametrize(
     ("message", "arguments"),
     [
-        ("must be Dirichlet for the evidence", {"priors": Priors(Gamma(1, 1), Gamma(1, 1))}),
-        ("must be Dirichlet for the evidence", {"priors": Priors(components="parameter")}),
-        ("must be a proper prior for the evidence", {"model": "poisson"}),
+        ("must be Dirichlet for method='tokens'", {"priors": Priors(Gamma(1, 1), Gamma(1, 1)), "method": "tokens"}),
+        ("method='smc' needs a prior", {"priors": Priors(components="parameter")}),
+        ("must be a proper prior for method='tokens'", {"model": "poisson"}),
         ("model must be one of", {"model": "lda"}),
-        ("method must be one of 'smc', 'exact'", {"method": "vi"}),
+        ("method must be one of 'tempered', 'tokens', 'exact'", {"method": "vi"}),
         ("must be Gamma or HierarchicalGamma for model='gamma_poisson'", {"priors": Priors(Dirichlet(1.0))}),
         ("must broadcast to", {"priors": Priors(Gamma([1, 2, 3], 1))}),
         ("particles must be at least 1", {"particles": 0}),
         ("runs must be at least 1", {"runs": 0}),
         ("whole numbers", {"counts": COUNTS + 0.5}),
-        ("at most 100,000 allocations.* method='smc'", {"counts": COUNTS * 30, "method": "exact"}),
+        ("at most 100,000 allocations.* method='tempered'", {"counts": COUNTS * 30, "method": "exact"}),
         ("the particles would take", {"particles": 10**9}),
     ],
 )

@@ -463,8 +463,8 @@ def test_exposures_without_effect_or_closed_form_are_refused():
     refused("collapsed Gibbs does not work with row_exposure", method="gibbs", options=collapsed, row_exposure=ROWS)
     refused("method='bld' does not work", model="dirichlet_gamma", method="bld", options=BLD(), row_exposure=ROWS)
     drawn = bayesnmf.simulate("gamma_poisson", (3, 3), 2, row_exposure=[1.0, 2.0, 3.0], seed=0).counts
-    with pytest.raises(ValueError, match="the evidence does not work with row_exposure"):
-        bayesnmf.log_evidence(drawn, "gamma_poisson", 2)
+    with pytest.raises(ValueError, match="method='tokens' does not work with row_exposure"):
+        bayesnmf.log_evidence(drawn, "gamma_poisson", 2, "tokens")
     with pytest.raises(ValueError, match="equivalences does not work with row_exposure"):
         bayesnmf.equivalences(drawn, 2)
     with pytest.raises(ValueError, match="the feature exposures of the fit"):

@@ -148,7 +148,7 @@ def test_a_long_pass_of_the_evidence_is_left(monkeypatch):
     monkeypatch.setattr(urn, "PIECE", 2**12)
     monkeypatch.setattr(evidence, "filter_row", filtered)
     with pytest.raises(KeyboardInterrupt):
-        bayesnmf.log_evidence([[10_000_000, 1]], rank=2, particles=2, runs=1)
+        bayesnmf.log_evidence([[10_000_000, 1]], rank=2, method="tokens", particles=2, runs=1)
     assert len(heard) < 20_000
     assert threads_end()
 

@@ -13,7 +13,7 @@ import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import draws_problem
-from bayesnmf.inference.sampling.marginal_gibbs import Factors, drawn_state
+from bayesnmf.inference.sampling.marginal_gibbs import drawn_state, factors_of
 from bayesnmf.inference.starts.states import random_state
 from bayesnmf.kernels.cpu.entries import draw_entries
 from bayesnmf.kernels.cpu.orbits import log_scales, shear_components
@@ -25,7 +25,7 @@ def chain_of(counts, priors, rank, sweeps, seed=0):
     """Return draws of loadings, or of their shares, and of components, one for each sweep."""
     rng = np.random.default_rng(seed)
     problem = draws_problem(as_counts(counts), priors, rng)
-    factors = Factors(problem, random_state(problem, rank, rng), rng)
+    factors = factors_of(problem, random_state(problem, rank, rng), rng)
     drawn = []
     for _ in range(sweeps):
         factors.sweep(1)
@@ -112,7 +112,7 @@ def test_shears_leave_the_means_and_their_density(tied):
     rng = np.random.default_rng(3)
     t0, b0 = rng.gamma(2.0, 1.0, (2, 6)), rng.gamma(2.0, 1.0, (2, 4))
     shapes = rng.uniform(0.8, 2.5, (2, 6)), rng.uniform(0.8, 2.5, (2, 4))
-    rates = rng.uniform(0.2, 1.5, (2, 6)), np.ones((1, 1)) if tied else rng.uniform(0.2, 1.5, (2, 4))
+    rates = rng.uniform(0.2, 1.5, (2, 6)), np.ones((2, 1)) if tied else rng.uniform(0.2, 1.5, (2, 4))
     power = shapes[0].sum(axis=1) if tied else None
     low, high = -(b0[0] / b0[1]).min(), (t0[1] / t0[0]).min()
     grid = np.linspace(low, high, 200_001)[1:-1]
@@ -131,7 +131,8 @@ def test_shears_leave_the_means_and_their_density(tied):
     for seed, tau in enumerate(before):
         t, b = t0.copy(), b0.copy()
         b[0], t[1] = b[0] + tau * b[1], t[1] - tau * t[0]
-        shear_components(t, b, shapes, rates, power, np.array([0, 1]), seed)
+        terms = [tuple(each[None] for each in pair) for pair in (shapes, rates)]
+        shear_components(t[None], b[None], *terms, None if power is None else power[None], np.array([0, 1]), seed)
         np.testing.assert_allclose(t.T @ b, t0.T @ b0)
         after.append(((b[0] - b0[0]) / b0[1])[0])  # component 0 is sheared first, by component 1 as it was
     assert np.mean(np.abs(after - before) > 1e-3 * (high - low)) > 0.9
@@ -224,7 +225,7 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(entry):
     from test_sampling import LARGEST_Z, geweke_scores
 
     def one_sweep(problem, state, rng):
-        factors = Factors(problem, state, rng)
+        factors = factors_of(problem, state, rng)
         factors.sweep(1)
         return drawn_state(factors, 1)[0]
 
@@ -291,3 +292,16 @@ def test_scales_of_components_mix_in_gibbs_over_allocations():
     fit = bayesnmf.fit(counts, rank=2, method="gibbs", seed=0, options=options)
     sums = np.log(fit.posterior.components[0].sum(axis=-1)).T
     assert max(np.corrcoef(each[:-5], each[5:])[0, 1] for each in sums) < 0.5
+
+
+@pytest.mark.filterwarnings("ignore:gibbs did not converge")
+@pytest.mark.parametrize(("times", "chosen"), [(1, "allocations"), (200, "marginal")])
+def test_the_default_sampler_is_chosen_by_the_counts(times: int, chosen: str) -> None:
+    """From 16 counts for each entry of loadings and components on, and never where collapsed or named otherwise."""
+    counts = np.full((6, 5), times)
+    options = Gibbs(chains=1, draws=20, warmup=5)
+    assert bayesnmf.fit(counts, rank=2, method="gibbs", seed=0, options=options).options.algorithm == chosen
+    named = replace(options, algorithm="allocations")
+    assert bayesnmf.fit(counts, rank=2, method="gibbs", seed=0, options=named).options.algorithm == "allocations"
+    collapsed = replace(options, collapsed=True)
+    assert bayesnmf.fit(counts, rank=2, method="gibbs", seed=0, options=collapsed).options.algorithm is None

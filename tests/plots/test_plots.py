@@ -156,7 +156,7 @@ def test_top_features_have_the_quantiles_of_q(fits):
         np.testing.assert_allclose(points.get_xdata(), fits["map"].components[order[k], top])
         widths = [bar.get_width() for bar in ax.patches]
         np.testing.assert_allclose(widths, beta.ppf(0.5, alpha[k, top], rest[top]))
-    assert [text.get_text() for text in axes[0].figure.legends[0].get_texts()] == ["map (point)", "vi"]
+    assert [text.get_text() for text in axes[0].figure.legends[0].get_texts()] == ["map (point)", "vi (mean field)"]
 
 
 def test_features_of_greatest_lift_are_common_here_and_rare_elsewhere(fits):

@@ -222,7 +222,7 @@ def test_models_name_it_among_the_families_that_they_allow():
 
 def test_the_evidence_asks_whether_allocations_integrate_out():
     counts, asked = [[3, 1], [1, 1]], "needs allocations whose factors integrate out"
-    for method in ("exact", "smc"):
+    for method in ("exact", "tokens"):
         with pytest.raises(ValueError, match=asked):
             bayesnmf.log_evidence(counts, "gamma_poisson", 2, method, priors=PRIORS)
     with pytest.raises(ValueError, match=asked):

@@ -133,7 +133,7 @@ def test_a_fit_saved_before_parameters_were_judged_is_judged_when_read():
 def test_mutation_counts_that_do_not_mix_are_said_not_to():
     """The log joint of these chains mixes (R-hat 1.01), and the components are in different modes."""
     counts = real_counts("pcawg_breast_sbs96")
-    options = Gibbs(warmup=400, draws=400)
+    options = Gibbs(warmup=400, draws=400, algorithm="allocations")
     with pytest.warns(ConvergenceWarning, match=r"R-hat at most .* raise warmup and draws in bayesnmf\.Gibbs"):
         fit = bayesnmf.fit(counts, "gamma_poisson", 5, "gibbs", seed=0, options=options)
     assert not fit.status.converged

@@ -403,7 +403,7 @@ def test_a_marginal_bound_that_falls_is_found(monkeypatch):
 def test_particles_that_are_off_are_found(monkeypatch):
     def wrong(*arguments, **settings):
         found = bayesnmf.log_evidence(*arguments, **settings)
-        return found._replace(log_evidence=found.log_evidence + 0.2 * (found.method == "smc"))
+        return found._replace(log_evidence=found.log_evidence + 0.2 * (found.method == "tokens"))
 
     monkeypatch.setattr(evidence, "log_evidence", wrong)
     assert failing(rows_of([evidence.evidence], TINY, rank=2)) == {"particles estimate log Σ_S p(S)"}

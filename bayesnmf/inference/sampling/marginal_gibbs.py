@@ -22,10 +22,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule, record_chain
-from bayesnmf.inference.sampling.scales import free_components, log_scales_of, terms_of
+from bayesnmf.inference.sampling.scales import Terms, free_components, log_scales_of, terms_of
 from bayesnmf.inference.sides import Problem, State, objective
 from bayesnmf.kernels.cpu.entries import LEAST, draw_entries
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
@@ -41,31 +42,44 @@ MOST_SHEARS = 60
 
 
 class Factors:
-    """Both factors of a chain, (n, K) and (m, K), positive, whose product gives the means of the counts.
+    """Both factors of S independent states, (S, n, K) and (S, m, K), positive, whose products give the means.
+
+    The likelihood may be raised to a power, for tempering.
 
     Parameters
     ----------
     problem : Problem
         Problem with draws as the summaries of both sides.
-    state : State
-        State to start from.
+    loadings, components : ndarray of shape (S, n, K) and (S, K, m)
+        Values to start from, without the scale of a scaled simplex.
     rng : Generator
-        Generator of the chain.
+        Generator of the states.
     """
 
-    def __init__(self, problem: Problem, state: State, rng: np.random.Generator) -> None:
-        self.problem, self.rng, self.counts = problem, rng, problem.counts
-        loadings, _ = separate_scale(state.loadings.value)
+    def __init__(self, problem: Problem, loadings: Array, components: Array, rng: np.random.Generator) -> None:
+        self.problem, self.rng, counts = problem, rng, problem.counts
         self.shares = problem.loadings_prior.support != "positive"  # loadings on the simplex
-        self.rows = np.ones((1, 1)) if self.shares else self.counts.row_factor
-        self.features = self.counts.feature_factor[:, None]
+        self.rows = np.ones((1, 1)) if self.shares else counts.row_factor
+        self.features = counts.feature_factor[:, None]
         self.theta = np.maximum(np.ascontiguousarray(loadings * self.rows), LEAST)
-        self.beta = np.maximum(np.ascontiguousarray(state.components.matrix.T * self.features), LEAST)
-        rank = self.theta.shape[1]
+        self.beta = np.maximum(np.ascontiguousarray(np.swapaxes(components, 1, 2) * self.features), LEAST)
+        rank = self.theta.shape[2]
         self.free = free_components(problem.components_prior, rank)
-        self.shears = int(np.clip(self.counts.nnz // sum(self.counts.shape), 1, MOST_SHEARS))
-        self.totals = self.counts.row_totals[:, None]
+        self.is_free = np.isin(np.arange(rank), self.free)
+        self.shears = int(np.clip(counts.nnz // sum(counts.shape), 1, MOST_SHEARS))
         self.simplex = problem.components_prior.support == "simplex"
+        self.power, self.matrix, self.transposed = 1.0, counts.matrix, counts.transposed
+        self.totals = counts.row_totals[:, None]
+
+    def raise_to(self, power: float) -> None:
+        """Raise the likelihood to a power from now on."""
+        counts = self.problem.counts
+        self.power, self.totals = power, power * counts.row_totals[:, None]
+        self.matrix, self.transposed = scaled(counts.matrix, power), scaled(counts.transposed, power)
+
+    def take(self, order: Array) -> None:
+        """Take the states at the given places."""
+        self.theta, self.beta = self.theta[order], self.beta[order]
 
     def seed(self) -> int:
         """Return a new seed for a compiled loop."""
@@ -80,93 +94,112 @@ class Factors:
         if not len(self.free):
             return
         if self.simplex:
-            self._draw_simplex(loadings, components)
+            self._draw_simplex(loadings, components, threads)
         else:
             self._draw_components(loadings, components, threads)
 
-    def _terms(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """Return shapes and rates of loadings, (1 or n, 1 or K), and components, (1 or m, 1 or K).
+    def _terms(self) -> tuple[Terms, Terms]:
+        """Return shapes and rates of loadings, (S, 1 or n, 1 or K), and components, (S, 1 or m, 1 or K).
 
         Shared rates are drawn. Without rates of their own, loadings on the simplex have any; see ρ above.
         """
-        problem, rank = self.problem, self.theta.shape[1]
-        shape, rate = terms_of(problem.loadings_prior.drawn(self.theta / self.rows, self.rng))
+        rank = self.theta.shape[2]
+        shape, rate = self._drawn_terms(self.problem.loadings_prior, self.theta / self.rows)
         rate = rate / self.rows
         if self.shares:
-            rate = shape.sum(axis=1, keepdims=True) * (rank / shape.shape[1]) / np.maximum(self.totals, 1.0)
-        prior = problem.components_prior.drawn((self.beta / self.features).T, self.rng)
-        of_components = [self._of_free(each).T for each in terms_of(prior)]
+            rate = shape.sum(axis=2, keepdims=True) * (rank / shape.shape[2]) / np.maximum(self.totals, 1.0)
+        values = np.swapaxes(self.beta / self.features, 1, 2)
+        of_components = [
+            np.swapaxes(self._of_free(each), 1, 2) for each in self._drawn_terms(self.problem.components_prior, values)
+        ]
         return (shape, rate), (of_components[0], of_components[1] / self.features)
 
+    def _drawn_terms(self, prior: Any, values: Array) -> Terms:
+        """Return shapes and rates of a prior for every state, with shared rates drawn."""
+        shapes, rates = zip(*[terms_of(prior.drawn(value, self.rng)) for value in values], strict=True)
+        return np.stack(shapes), np.stack(rates)
+
     def _of_free(self, values: Array) -> Array:
-        """Return terms of the free components, (1 or free, 1 or m), as terms of all; known ones have none."""
-        if len(values) == 1:
+        """Return terms of the free components, (S, 1 or free, 1 or m), as terms of all; known ones have none."""
+        if values.shape[1] == 1:
             return values
-        whole = np.ones((self.theta.shape[1], values.shape[1]))
-        whole[self.free] = values
+        whole = np.ones((len(values), self.theta.shape[2], values.shape[2]))
+        whole[:, self.free] = values
         return whole
 
-    def _draw_totals(self, terms: tuple[Array, Array]) -> None:
+    def _draw_totals(self, terms: Terms) -> None:
         shape, rate = terms
-        whole = np.broadcast_to(shape, self.theta.shape).sum(axis=1, keepdims=True) + self.totals
-        drawn = gamma_draws(whole, self.seed()) / (rate + 1.0)
-        self.theta *= drawn / self.theta.sum(axis=1, keepdims=True)
+        whole = np.broadcast_to(shape, self.theta.shape).sum(axis=2, keepdims=True) + self.totals
+        drawn = gamma_draws(whole, self.seed()) / (rate + self.power)
+        self.theta *= drawn / self.theta.sum(axis=2, keepdims=True)
         np.maximum(self.theta, LEAST, out=self.theta)
 
-    def _draw_loadings(self, terms: tuple[Array, Array], threads: int | None) -> None:
-        given = terms[0], terms[1] + self.beta.sum(axis=0)
-        draw_entries(self.counts.matrix, self.theta, self.beta, given, self.seed(), threads=threads)
+    def _draw_loadings(self, terms: Terms, threads: int | None) -> None:
+        given = terms[0], terms[1] + self.power * self.beta.sum(axis=1, keepdims=True)
+        draw_entries(self.matrix, self.theta, self.beta, given, self.seed(), threads=threads)
 
-    def _draw_components(self, loadings: Any, components: Any, threads: int | None) -> None:
+    def _draw_components(self, loadings: Terms, components: Terms, threads: int | None) -> None:
         """Draw components with Gamma priors, then shears and scales."""
-        given = components[0], components[1] + self.theta.sum(axis=0)
-        drawn = np.isin(np.arange(self.theta.shape[1]), self.free)
-        draw_entries(self.counts.transposed, self.beta, self.theta, given, self.seed(), free=drawn, threads=threads)
-        self._shear(self.theta, self.beta, loadings, components, None)
-        log_scale = log_scales_of(self.theta, self.beta, loadings, components, self.seed())
-        self.theta *= np.exp(-np.where(drawn, log_scale, 0.0))
-        self.beta *= np.exp(np.where(drawn, log_scale, 0.0))
+        given = components[0], components[1] + self.power * self.theta.sum(axis=1, keepdims=True)
+        draw_entries(self.transposed, self.beta, self.theta, given, self.seed(), free=self.is_free, threads=threads)
+        self._shear(self.theta, self.beta, loadings, components, None, threads)
+        log_scale = log_scales_of(self.theta, self.beta, loadings, components, self.seed())[:, None]
+        self.theta *= np.exp(-np.where(self.is_free, log_scale, 0.0))
+        self.beta *= np.exp(np.where(self.is_free, log_scale, 0.0))
 
-    def _draw_simplex(self, loadings: Any, components: Any) -> None:
+    def _draw_simplex(self, loadings: Terms, components: Terms, threads: int | None) -> None:
         """Draw components on the simplex times their sums, then shears, and normalise."""
         (a, r), (shape, _) = loadings, components
-        rank, m = self.theta.shape[1], len(self.beta)
-        sums = np.ones(rank)
-        whole = np.broadcast_to(shape, (m, rank)).sum(axis=0)
-        sums[self.free] = np.maximum(gamma_draws(whole[self.free][None], self.seed())[0], LEAST)
+        whole = np.broadcast_to(shape, self.beta.shape).sum(axis=1, keepdims=True)
+        drawn = np.maximum(gamma_draws(whole[..., self.free], self.seed()), LEAST)
+        sums = np.ones((len(self.beta), 1, len(self.is_free)))
+        sums[..., self.free] = drawn
         b, t = self.beta * sums, self.theta / sums
-        drawn = np.isin(np.arange(rank), self.free)
-        linear = 1.0 + ((r + 1.0) * t).sum(axis=0)
-        power = np.broadcast_to(a, t.shape).sum(axis=0)
+        linear = 1.0 + ((r + self.power) * t).sum(axis=1, keepdims=True)
+        power = np.broadcast_to(a, t.shape).sum(axis=1)
         draw_entries(
-            self.counts.transposed, b, t, (shape, linear[None]), self.seed(), (power, b.sum(axis=0)), drawn
+            self.transposed, b, t, (shape, linear), self.seed(), (power, b.sum(axis=1)), self.is_free, threads
         )  # fmt: skip
-        self._shear(t, b, loadings, (shape, np.ones((1, 1))), power)
-        sums = np.where(drawn, b.sum(axis=0), sums)
+        self._shear(t, b, loadings, (shape, np.ones((1, 1, 1))), power, threads)
+        sums = np.where(self.is_free, b.sum(axis=1, keepdims=True), sums)
         self.beta, self.theta = np.maximum(b / sums, LEAST), np.maximum(t * sums, LEAST)
 
-    def _shear(self, t: Array, b: Array, loadings: Any, components: Any, power: Array | None) -> None:
+    def _shear(
+        self, t: Array, b: Array, loadings: Terms, components: Terms, power: Array | None, threads: int | None
+    ) -> None:
         """Shear the components, in place, if entries near 0 leave room."""
-        shapes = loadings[0].T, components[0].T
+        shapes, rates = ((np.swapaxes(loadings[place], 1, 2), np.swapaxes(components[place], 1, 2)) for place in (0, 1))
         if min(each.min() for each in shapes) < SHEARED:
             return
-        rows = np.ascontiguousarray(t.T), np.ascontiguousarray(b.T)
-        rates = loadings[1].T, components[1].T
-        shear_components(*rows, shapes, rates, power, self.free, self.seed(), self.shears)
-        t[:], b[:] = rows[0].T, rows[1].T
+        rows = [np.ascontiguousarray(np.swapaxes(each, 1, 2)) for each in (t, b)]
+        shear_components(rows[0], rows[1], shapes, rates, power, self.free, self.seed(), self.shears, threads)
+        t[:], b[:] = (np.swapaxes(each, 1, 2) for each in rows)
 
-    def value(self) -> tuple[Any, Array]:
-        """Return loadings and components as values of the problem's sides; a scale is drawn."""
-        components = self.problem.components_prior.with_known((self.beta / self.features).T)
+    def value(self, place: int = 0) -> tuple[Any, Array]:
+        """Return loadings and components of one state as values of the problem's sides; a scale is drawn."""
+        theta = self.theta[place]
+        components = self.problem.components_prior.with_known((self.beta[place] / self.features).T)
         components = np.asfortranarray(components)
         if not self.shares:
-            return self.theta / self.rows, components
-        shares = self.theta / self.theta.sum(axis=1, keepdims=True)
+            return theta / self.rows, components
+        shares = theta / theta.sum(axis=1, keepdims=True)
         prior: Any = self.problem.loadings_prior
         if prior.support == "simplex":
             return shares, components
-        scale = prior.scale.conditional(self.totals, self.counts.row_factor).draw(self.rng)
+        counts = self.problem.counts
+        scale = prior.scale.conditional(counts.row_totals[:, None], counts.row_factor).draw(self.rng)
         return ScaledProportions(shares, scale), components
+
+
+def scaled(matrix: csr_array, by: float) -> csr_array:
+    """Return a matrix of counts times a number, which shares its pattern."""
+    return csr_array((matrix.data * by, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def factors_of(problem: Problem, state: State, rng: np.random.Generator) -> Factors:
+    """Return the factors of one state."""
+    loadings, _ = separate_scale(state.loadings.value)
+    return Factors(problem, loadings[None], np.asarray(state.components.matrix)[None], rng)
 
 
 def marginal_gibbs_chain(
@@ -186,7 +219,7 @@ def marginal_gibbs_chain(
     def step(keep: bool) -> tuple[State, float]:
         nonlocal factors
         if factors is None:
-            factors = Factors(problem, state, rng)
+            factors = factors_of(problem, state, rng)
             return state, np.nan
         factors.sweep(threads)
         return drawn_state(factors, threads) if keep else (state, np.nan)
@@ -194,11 +227,11 @@ def marginal_gibbs_chain(
     return record_chain(step, schedule, progress)
 
 
-def drawn_state(factors: Factors, threads: int | None) -> tuple[State, float]:
-    """Return the current draw as a state, and its log joint."""
+def drawn_state(factors: Factors, threads: int | None, place: int = 0) -> tuple[State, float]:
+    """Return the current draw of one of the states, as a `State`, and its log joint."""
     problem = factors.problem
     summaries: Any = problem.loadings_summary, problem.components_summary
-    loadings, components = factors.value()
+    loadings, components = factors.value(place)
     state = State(
         summaries[0].at(problem.loadings_prior, loadings), summaries[1].at(problem.components_prior, components)
     )

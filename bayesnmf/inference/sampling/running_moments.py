@@ -55,11 +55,13 @@ class Running:
         Expected number of draws; there may be fewer.
     matching : bool
         Whether to match the components of each draw to the mean of earlier draws, since labels may switch.
+    among : ndarray of int, optional
+        Places of the components that may change places with each other; by default all.
     """
 
-    def __init__(self, draws: int, matching: bool) -> None:
+    def __init__(self, draws: int, matching: bool, among: Array | None = None) -> None:
         self.length = -(-draws // BATCHES)  # of a batch
-        self.matching = matching
+        self.matching, self.among = matching, among
         self.counts: list[int] = []
         self.sums: list[tuple[Array, ...]] = []  # one for each batch
         self.squares: tuple[Array, ...] = ()
@@ -69,7 +71,7 @@ class Running:
         """Add one draw to the sums."""
         drawn = entries_of(loadings, components)
         if self.matching and self.counts:
-            drawn = drawn.reordered(alignment.match_components(drawn.components, self._mean_side(1)))
+            drawn = drawn.reordered(alignment.match_components(drawn.components, self._mean_side(1), self.among))
         values = tuple(value for value in drawn if value is not None)
         if not self.counts:
             self.first = tuple(np.array(value) for value in values)
@@ -95,9 +97,10 @@ class Running:
 def summarise_chains(chains: Sequence[Running], components: Array) -> Summary:
     """Return the summary of all chains, each in the order of components that best matches the given ones (K, m)."""
     means = [chain.mean() for chain in chains]
-    matching = chains[0].matching
-    rank = len(components)
-    orders = [alignment.match_components(m.components, components) if matching else np.arange(rank) for m in means]
+    matching, among, rank = chains[0].matching, chains[0].among, len(components)
+    orders = [
+        alignment.match_components(m.components, components, among) if matching else np.arange(rank) for m in means
+    ]
     found = []
     for side, name in enumerate(("loadings", "components", "scale")[: len(chains[0].first)]):
         parts = [_Part(chain, side, _axis_order(name, order)) for chain, order in zip(chains, orders, strict=True)]

@@ -32,10 +32,11 @@ def free_components(prior: Any, rank: int) -> Array:
 
 
 def log_scales_of(loadings: Array, components: Array, of_loadings: Terms, of_components: Terms, seed: int) -> Array:
-    """Return draws of v, (K,), given loadings (n, K), transposed components (m, K) and the terms of their priors."""
+    """Return draws of v, (..., K), given loadings (..., n, K), transposed components (..., m, K) and their terms."""
     (a, b), (c, d) = of_loadings, of_components
-    power = np.broadcast_to(c, components.shape).sum(axis=0) - np.broadcast_to(a, loadings.shape).sum(axis=0)
-    return log_scales(power, (d * components).sum(axis=0), (b * loadings).sum(axis=0), seed)
+    power = np.broadcast_to(c, components.shape).sum(axis=-2) - np.broadcast_to(a, loadings.shape).sum(axis=-2)
+    up, down = (d * components).sum(axis=-2), (b * loadings).sum(axis=-2)
+    return log_scales(power.ravel(), up.ravel(), down.ravel(), seed).reshape(power.shape)
 
 
 def moves_scales(problem: Problem) -> bool:

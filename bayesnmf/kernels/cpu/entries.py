@@ -25,7 +25,7 @@ from bayesnmf.kernels.cpu.gamma_draws import gamma_at_least_one
 from bayesnmf.kernels.cpu.regression_row import gather_cells
 from bayesnmf.kernels.cpu.special import logarithms
 from bayesnmf.kernels.cpu.streams import stream, uniform
-from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, whole_vectors
 
 Array = NDArray[Any]
@@ -185,22 +185,25 @@ def _draw_rows(
     indptr: Array, indices: Array, values: Array, V: Array, shape: Array, linear: Array, power: Array, free: Array,
     seed: Any, start: int, stop: int, whole: Array, out: Array,
 ) -> None:  # fmt: skip
-    step = VECTOR_BYTES // 8
+    step, rows = VECTOR_BYTES // 8, out.shape[1]
     longest = 0
-    for i in range(start, stop):
+    for at in range(min(stop - start, rows)):
+        i = (start + at) % rows
         longest = max(longest, indptr[i + 1] - indptr[i])
     longest = max((longest + step - 1) // step, 1) * step
-    space, counts = np.empty(V.shape[1] * longest), np.zeros(longest)
+    space, counts = np.empty(V.shape[2] * longest), np.zeros(longest)
     means, base, ratios, trust = np.empty(longest), np.empty(longest), np.empty(longest), np.empty(longest)
     state = np.empty(1, dtype=np.uint64)
     rank = len(free)
-    a, b, c, d = int(shape.shape[0] > 1), int(shape.shape[1] > 1), int(linear.shape[0] > 1), int(linear.shape[1] > 1)
-    for i in range(start, stop):
+    a, b, c = int(shape.shape[0] > 1), int(shape.shape[1] > 1), int(shape.shape[2] > 1)
+    d, e, f = int(linear.shape[0] > 1), int(linear.shape[1] > 1), int(linear.shape[2] > 1)
+    for at in range(start, stop):
+        s, i = at // rows, at % rows
         first, last = indptr[i], indptr[i + 1]
         cells = max((last - first + step - 1) // step, 1) * step
-        gathered = space[: V.shape[1] * cells].reshape((V.shape[1], cells))
+        gathered = space[: V.shape[2] * cells].reshape((V.shape[2], cells))
         for p in range(0, last - first, step):
-            gather_cells(first + p, min(step, last - first - p), p, indices, values, V, counts, gathered)
+            gather_cells(first + p, min(step, last - first - p), p, indices, values, V[s], counts, gathered)
         for p in range(cells):
             seen = p < last - first
             trust[p] = 1.0 / (counts[p] + 1.0) if seen else 0.0
@@ -208,53 +211,65 @@ def _draw_rows(
                 counts[p] = 0.0
                 for k in range(rank):
                     gathered[k, p] = 0.0
-        _fill_means(out[i, :rank], gathered, means[:cells])
-        state[0] = stream(seed, i)
+        _fill_means(out[s, i, :rank], gathered, means[:cells])
+        state[0] = stream(seed, at)
         for k in range(rank):
             if free[k]:
-                old = out[i, k]
+                old = out[s, i, k]
                 new = _draw_entry(
-                    state, old, counts[:cells], trust[:cells], means[:cells], gathered[k], shape[i * a, k * b],
-                    linear[i * c, k * d], power[k], whole[k], base[:cells], ratios[:cells],
+                    state, old, counts[:cells], trust[:cells], means[:cells], gathered[k],
+                    shape[s * a, i * b, k * c], linear[s * d, i * e, k * f], power[s, k], whole[s, k], base[:cells],
+                    ratios[:cells],
                 )  # fmt: skip
-                out[i, k] = new
-                whole[k] += new - old
+                out[s, i, k] = new
+                whole[s, k] += new - old
+
+
+def _stacked(values: Array) -> Array:
+    """Return an array of one state with an axis of states before."""
+    return values if values.ndim == 3 else np.atleast_2d(values)[None]
 
 
 def draw_entries(
     matrix: csr_array, factor: Array, other: Array, terms: tuple[Array, Array], seed: int,
     tied: tuple[Array, Array] | None = None, free: Array | None = None, threads: int | None = None,
 ) -> None:  # fmt: skip
-    """Draw every entry of a factor once, in place, given the counts and the other factor.
+    """Draw every entry of a factor once, in place, given the counts and the other factor, for one state or several.
 
     Parameters
     ----------
     matrix : csr_array of shape (r, s)
         Counts; to draw components, pass the transpose and exchange the factors.
-    factor : ndarray of shape (r, K)
-        Entries, positive, float64, in C order.
-    other : ndarray of shape (s, K)
+    factor : ndarray of shape (r, K) or (S, r, K)
+        Entries, positive, float64, in C order; of S independent states.
+    other : ndarray of shape (s, K) or (S, s, K)
         The other factor, nonnegative; the means are ``factor @ other.T``.
-    terms : pair of ndarray, (1 or r, 1 or K)
+    terms : pair of ndarray, (1 or r, 1 or K) or (1 or S, 1 or r, 1 or K)
         Shapes, and the linear coefficients: rates of the prior plus exposures.
     seed : int
         Seed of this sweep, below 2**64. The draws do not depend on `threads`.
-    tied : pair of ndarray (K,), optional
+    tied : pair of ndarray (K,) or (S, K), optional
         Powers, and the sums Z of the entries over rows, which are updated in place. Rows are then drawn in order.
     free : ndarray (K,) of bool, optional
         Which components to draw; by default all.
     threads : int, optional
-        Number of row blocks to work on at once.
+        Number of blocks, of states or else of rows, to work on at once.
     """
-    rank = factor.shape[1]
-    shape, linear = (np.ascontiguousarray(np.atleast_2d(each), dtype=np.float64) for each in terms)
-    power, whole = (np.zeros(rank), np.ones(rank)) if tied is None else tied
+    rank, states = factor.shape[-1], _stacked(factor)
+    shape, linear = (np.ascontiguousarray(_stacked(each), dtype=np.float64) for each in terms)
+    empty = np.zeros((len(states), rank)), np.ones((len(states), rank))
+    power, whole = empty if tied is None else (np.atleast_2d(tied[0]), tied[1].reshape(len(states), rank))
     drawn = np.ones(rank, bool) if free is None else free
-    given = matrix.indptr, matrix.indices, matrix.data, whole_vectors(other), shape, linear, power, drawn
-    threads = 1 if tied is not None else threads_or_default(threads, WORK * matrix.nnz * rank)
-    bounds = row_blocks(matrix.indptr, block_count(threads))
+    others = whole_vectors(other.reshape(-1, rank)).reshape(len(states), other.shape[-2], -1)
+    given = matrix.indptr, matrix.indices, matrix.data, others, shape, linear, power, drawn
+    if len(states) == 1:
+        threads = 1 if tied is not None else threads_or_default(threads, WORK * matrix.nnz * rank)
+        bounds = row_blocks(matrix.indptr, block_count(threads))
+    else:
+        threads = threads_or_default(threads, WORK * matrix.nnz * rank * len(states))
+        bounds = even_bounds(len(states), min(block_count(threads), len(states))) * states.shape[1]
 
     def draw(_: int, first: int, last: int) -> None:
-        _draw_rows(*given, np.uint64(seed), first, last, whole if tied is not None else whole.copy(), factor)
+        _draw_rows(*given, np.uint64(seed), first, last, whole if tied is not None else whole.copy(), states)
 
     in_blocks(bounds, draw, threads)

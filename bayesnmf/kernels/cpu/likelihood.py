@@ -10,9 +10,12 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
-from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.special import logarithms
+from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 
 Array = NDArray[Any]
+LEAST = 1e-300  # of means: their logarithms are finite
 
 
 @compiled_on_disk(nogil=True, fastmath=FAST)
@@ -34,6 +37,50 @@ def cell_rates(pattern: csr_array, loadings: Array, components: Array, threads: 
     threads = threads_or_default(threads, len(out) * U.shape[1])
     bounds, given = row_blocks(pattern.indptr, block_count(threads)), (pattern.indptr, pattern.indices, U, Vt)
     in_blocks(bounds, lambda _, first, last: _cell_rates(*given, first, last, out), threads)
+    return out
+
+
+@compiled_on_disk(nogil=True, fastmath=FAST)
+def _log_likelihoods(
+    indptr: Array, indices: Array, counts: Array, U: Array, Vt: Array, first: int, last: int, out: Array
+) -> None:
+    rows, step = U.shape[1], VECTOR_BYTES // 8
+    longest = 0
+    for i in range(rows):
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    buffer = np.empty((longest + step - 1) // step * step)
+    for s in range(first, last):
+        total = 0.0
+        for i in range(rows):
+            u, start, cells = U[s, i], indptr[i], indptr[i + 1] - indptr[i]
+            for p in range(cells):
+                v, mean = Vt[s, indices[start + p]], 0.0
+                for k in range(len(u)):
+                    mean += u[k] * v[k]
+                buffer[p] = max(mean, LEAST)
+            whole = (cells + step - 1) // step * step
+            for p in range(cells, whole):
+                buffer[p] = 1.0
+            logarithms(whole, buffer)
+            for p in range(cells):
+                total += counts[start + p] * buffer[p]
+        out[s] = total
+
+
+def log_likelihoods(matrix: csr_array, loadings: Array, components: Array, threads: int | None = None) -> Array:
+    """Return Σ X log(loadings @ components.T) over the nonzeros of X, in nats, for each of S states, (S,).
+
+    Parameters
+    ----------
+    loadings, components : ndarray (S, n, K) and (S, m, K)
+        Factors in float64; means below 1e-300 count as that.
+    """
+    U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components)
+    out = np.empty(len(U))
+    threads = threads_or_default(threads, matrix.nnz * U.shape[2] * len(U))
+    bounds = even_bounds(len(U), min(block_count(threads), len(U)))
+    given = matrix.indptr, matrix.indices, matrix.data, U, Vt
+    in_blocks(bounds, lambda _, first, last: _log_likelihoods(*given, first, last, out), threads)
     return out
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.special import logarithms
 from bayesnmf.kernels.cpu.streams import stream, uniform
+from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 
 Array = NDArray[Any]
@@ -86,11 +87,11 @@ def _shear(
 
 @compiled_on_disk(nogil=True)
 def _shears(
-    seed: Any, t: Array, b: Array, less_t: Array, less_b: Array, rate_t: Array, rate_b: Array, power: Array,
-    free: Array, rounds: int,
+    seed: Any, number: int, t: Array, b: Array, less_t: Array, less_b: Array, rate_t: Array, rate_b: Array,
+    power: Array, free: Array, rounds: int,
 ) -> None:  # fmt: skip
     state = np.empty(1, dtype=np.uint64)
-    state[0] = stream(seed, 0)
+    state[0] = stream(seed, number)
     step = VECTOR_BYTES // 8
     buffers = (
         np.empty((b.shape[1] + step - 1) // step * step),
@@ -121,19 +122,31 @@ def _shears(
             sums[k] += tau * sums[other]
 
 
+@compiled_on_disk(nogil=True)
+def _shear_states(
+    seed: Any, t: Array, b: Array, less_t: Array, less_b: Array, rate_t: Array, rate_b: Array, power: Array,
+    free: Array, rounds: int, start: int, stop: int,
+) -> None:  # fmt: skip
+    a, c, d, e = int(len(less_t) > 1), int(len(less_b) > 1), int(len(rate_t) > 1), int(len(rate_b) > 1)
+    for s in range(start, stop):
+        _shears(
+            seed, s, t[s], b[s], less_t[s * a], less_b[s * c], rate_t[s * d], rate_b[s * e], power[s], free, rounds
+        )  # fmt: skip
+
+
 def shear_components(
     loadings: Array, components: Array, shapes: tuple[Array, Array], rates: tuple[Array, Array],
-    power: Array | None, free: Array, seed: int, rounds: int = 1,
+    power: Array | None, free: Array, seed: int, rounds: int = 1, threads: int | None = 1,
 ) -> None:  # fmt: skip
-    """Shear every free component k by another free one, l, chosen at random, in place.
+    """Shear every free component k by another free one, l, chosen at random, in place, in each of S states.
 
     Parameters
     ----------
-    loadings, components : ndarray of shape (K, n) and (K, m)
+    loadings, components : ndarray of shape (S, K, n) and (S, K, m)
         Positive factors t and b, in C order.
-    shapes, rates : pair of ndarray, (1 or K, 1 or n) and (1 or K, 1 or m)
+    shapes, rates : pair of ndarray, (1 or S, 1 or K, 1 or n) and (1 or S, 1 or K, 1 or m)
         Shapes and rates of the Gamma priors of both. With `power`, the rate of t_ik is this one times Σ_j b_kj.
-    power : ndarray (K,) or None
+    power : ndarray (S, K) or None
         Powers of Σ_j b_kj in the density: Σ_i of the shapes of t, if b are components on the simplex times their sums.
     free : ndarray of int
         Components that may move.
@@ -141,12 +154,20 @@ def shear_components(
         Seed below 2**64.
     rounds : int
         Number of shears of each component.
+    threads : int, optional
+        Number of blocks of states to work on at once.
     """
     if len(free) < 2:
         return
-    parts = [np.ascontiguousarray(np.atleast_2d(each), dtype=np.float64) for each in (*shapes, *rates)]
-    given = parts[0] - 1, parts[1] - 1, parts[2], parts[3]
-    _shears(np.uint64(seed), loadings, components, *given, np.empty(0) if power is None else power, free, rounds)
+    parts = [np.ascontiguousarray(each, dtype=np.float64) for each in (*shapes, *rates)]
+    given = parts[0] - 1, parts[1] - 1, parts[2], parts[3], np.empty((len(loadings), 0)) if power is None else power
+    threads = threads_or_default(threads, rounds * loadings.size)
+    bounds = even_bounds(len(loadings), min(block_count(threads), len(loadings)))
+
+    def shear(_: int, first: int, last: int) -> None:
+        _shear_states(np.uint64(seed), loadings, components, *given, free, rounds, first, last)
+
+    in_blocks(bounds, shear, threads)
 
 
 @compiled_on_disk(nogil=True)

@@ -38,39 +38,31 @@ def share_block(scatter: bool, take_log: bool) -> Any:
             made = [context.make_array(kind)(context, builder, value=value) for kind, value in pairs]
             on = Vectors(context, builder, V.dtype)
             index = ir.VectorType(context.get_value_type(indices.dtype), on.lanes)
-            return _Block(on, index, values.dtype, made, scatter, take_log).emit(first, cells, least)
+            return _ShareBlock(on, index, values.dtype, made, scatter, take_log).emit(first, cells, least)
 
         return types.int64(types.int64, types.int64, *arrays, least), generate
 
     return block
 
 
-class _Block:
-    """Emits the block; loops over its nonzeros are unrolled, loops over vectors of components are not."""
+class NonzeroBlock:
+    """Emits code for one vector of nonzeros; loops over these are unrolled, loops over components are not.
 
-    def __init__(self, on: Vectors, index: Any, given: Any, arrays: list[Any], scatter: bool, take_log: bool) -> None:
-        self.on, self.builder, self.index, self.given = on, on.builder, index, given
-        self.indices, self.values, self.u, self.V, self.kept, self.received, self.sums = arrays
-        self.scatter, self.take_log = scatter, take_log
-        self.width = cgutils.unpack_tuple(self.builder, self.V.shape, 2)[1]
+    Attributes
+    ----------
+    indices, values : array structures
+        Features of all nonzeros, and their counts of type `given`.
+    width : int64
+        Length of a factor row, padded to whole vectors.
+    """
 
-    def emit(self, first: Any, cells: Any, least: Any) -> Any:
-        on, b = self.on, self.builder
-        mask = on.first_lanes(cells)
-        index, x = self._nonzeros(first, cells, mask)
-        rows = [self._row_offset(index, q) for q in range(on.lanes)]
-        self._prefetch(first)
-        mean = self._means(rows)
-        low = b.fcmp_ordered("<", mean, on.splat(least))
-        mean = b.select(low, on.constant(1.0), mean)
-        ratio = b.select(low, on.constant(0.0), b.fdiv(x, mean))
-        if self.take_log:
-            term = b.fmul(x, on.log(mean))
-            if on.bits == 32:
-                term = b.fpext(term, ir.VectorType(ir.DoubleType(), on.lanes))
-            on.store(b.fadd(on.load(self.sums, LONG(0), term.type), term), self.sums, LONG(0))
-        self._add_shares(rows, [on.splat(on.lane(ratio, q)) for q in range(on.lanes)])
-        return b.zext(b.bitcast(b.and_(low, mask), ir.IntType(on.lanes)), LONG)
+    indices: Any
+    values: Any
+    given: Any
+    width: Any
+
+    def __init__(self, on: Vectors, index: Any) -> None:
+        self.on, self.builder, self.index = on, on.builder, index
 
     def _nonzeros(self, first: Any, cells: Any, mask: Any) -> tuple[Any, Any]:
         """Read indices and values; after the last nonzero, fill up with the first index and the value 0."""
@@ -91,8 +83,8 @@ class _Block:
         at = self.on.lane(index, position)
         return self.builder.mul(self.builder.sext(at, LONG) if self.index.element.width < 64 else at, self.width)
 
-    def _prefetch(self, first: Any) -> None:
-        """Prefetch the factor rows of a later block, which may belong to another row of the matrix."""
+    def _prefetch(self, first: Any, factors: list[Any]) -> None:
+        """Prefetch the rows of the factors of a later block, which may belong to another row of the matrix."""
         on, b = self.on, self.builder
         ahead = b.add(first, LONG(AHEAD))
         (length,) = cgutils.unpack_tuple(b, self.indices.shape, 1)
@@ -100,21 +92,56 @@ class _Block:
             index = on.load(self.indices, ahead, self.index)
             for q in range(on.lanes):
                 row = self._row_offset(index, q)
-                on.prefetch(self.V, row)
-                if self.scatter:
-                    on.prefetch(self.received, row)
+                for factor in factors:
+                    on.prefetch(factor, row)
 
-    def _means(self, rows: list[Any]) -> Any:
-        """Return u · V of each nonzero."""
+    def _products(self, rows: list[Any], pairs: list[tuple[Any, Any]]) -> list[Any]:
+        """Return, for pairs of a vector and a matrix, the vector times the matrix's row of each nonzero."""
         on, b = self.on, self.builder
-        dots = [cgutils.alloca_once(b, on.type) for _ in rows]
-        for dot in dots:
+        dots = [[cgutils.alloca_once(b, on.type) for _ in rows] for _ in pairs]
+        for dot in (each for of_pair in dots for each in of_pair):
             b.store(on.constant(0.0), dot)
         with self._each_vector() as at:
-            u = on.load(self.u, at)
-            for dot, row in zip(dots, rows, strict=True):
-                b.store(on.multiply_add(u, on.load(self.V, b.add(row, at)), b.load(dot)), dot)
-        return on.sums([b.load(dot) for dot in dots])
+            for (vector, matrix), of_pair in zip(pairs, dots, strict=True):
+                u = on.load(vector, at)
+                for dot, row in zip(of_pair, rows, strict=True):
+                    b.store(on.multiply_add(u, on.load(matrix, b.add(row, at)), b.load(dot)), dot)
+        return [on.sums([b.load(dot) for dot in of_pair]) for of_pair in dots]
+
+    @contextmanager
+    def _each_vector(self) -> Iterator[Any]:
+        """Yield inside a loop over the offsets of the vectors of a factor row."""
+        with cgutils.for_range_slice(self.builder, LONG(0), self.width, LONG(self.on.lanes), LONG) as (at, _):
+            yield at
+
+
+class _ShareBlock(NonzeroBlock):
+    """Emits the block of the allocation step."""
+
+    def __init__(self, on: Vectors, index: Any, given: Any, arrays: list[Any], scatter: bool, take_log: bool) -> None:
+        super().__init__(on, index)
+        self.given = given
+        self.indices, self.values, self.u, self.V, self.kept, self.received, self.sums = arrays
+        self.scatter, self.take_log = scatter, take_log
+        self.width = cgutils.unpack_tuple(self.builder, self.V.shape, 2)[1]
+
+    def emit(self, first: Any, cells: Any, least: Any) -> Any:
+        on, b = self.on, self.builder
+        mask = on.first_lanes(cells)
+        index, x = self._nonzeros(first, cells, mask)
+        rows = [self._row_offset(index, q) for q in range(on.lanes)]
+        self._prefetch(first, [self.V, self.received] if self.scatter else [self.V])
+        (mean,) = self._products(rows, [(self.u, self.V)])
+        low = b.fcmp_ordered("<", mean, on.splat(least))
+        mean = b.select(low, on.constant(1.0), mean)
+        ratio = b.select(low, on.constant(0.0), b.fdiv(x, mean))
+        if self.take_log:
+            term = b.fmul(x, on.log(mean))
+            if on.bits == 32:
+                term = b.fpext(term, ir.VectorType(ir.DoubleType(), on.lanes))
+            on.store(b.fadd(on.load(self.sums, LONG(0), term.type), term), self.sums, LONG(0))
+        self._add_shares(rows, [on.splat(on.lane(ratio, q)) for q in range(on.lanes)])
+        return b.zext(b.bitcast(b.and_(low, mask), ir.IntType(on.lanes)), LONG)
 
     def _add_shares(self, rows: list[Any], ratios: list[Any]) -> None:
         """Add R V to `kept`, and R u to `received`."""
@@ -129,9 +156,3 @@ class _Block:
                 for row, ratio in zip(rows, ratios, strict=True):
                     place = b.add(row, at)
                     on.store(on.multiply_add(ratio, u, on.load(self.received, place)), self.received, place)
-
-    @contextmanager
-    def _each_vector(self) -> Iterator[Any]:
-        """Yield inside a loop over the offsets of the vectors of a factor row."""
-        with cgutils.for_range_slice(self.builder, LONG(0), self.width, LONG(self.on.lanes), LONG) as (at, _):
-            yield at

@@ -1,0 +1,117 @@
+"""Sample by sequential Monte Carlo: independent runs from the prior to the posterior, weighted by their evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from bayesnmf.fitting.chains import matched_draws
+from bayesnmf.fitting.job import Job
+from bayesnmf.fitting.problems import draws_problem
+from bayesnmf.inference.sides import State, objective
+from bayesnmf.inference.status import INTERRUPTED, Status
+from bayesnmf.inference.tempering.annealing import Run, systematic
+from bayesnmf.inference.tempering.combining import WIDEST_SPREAD, log_of_mean, spread_of
+from bayesnmf.inference.tempering.running import tempered_runs
+from bayesnmf.inference.tempering.target import Target, target_of
+from bayesnmf.kernels.cpu.likelihood import cell_rates
+from bayesnmf.priors.values import separate_scale, stack_values
+from bayesnmf.results.estimates import Draws
+from bayesnmf.results.record import FitRecord
+
+Array = NDArray[Any]
+FEWEST_ANCESTORS = 4  # effective number of draws from the prior that the draws must descend from
+
+
+def fit_smc(job: Job) -> FitRecord:
+    """Run the samplers and return a fit with draws of all of them."""
+    target = target_of(job.counts, job.options.priors, job.rank)
+
+    def report(label: str, done: int, total: int, power: float) -> None:
+        job.report(f"smc {job.model}, {label}", done, total, power)
+
+    ladder, runs, interrupted = tempered_runs(target, job.options, job.seed, report)
+    places, particles = _resampled(runs, np.random.default_rng([job.seed, 1]))
+    values, log_joint = _values(job, target, runs, places, particles)
+    loadings, scale = separate_scale(values[0])
+    loadings, components, switching = matched_draws(job, loadings, values[1])
+    ambiguous = {name: value for name, value in switching.items() if name == "ambiguous_draws"}  # draws are no chains
+    figures, reason, enough = _judged(runs, places, particles)
+    status = Status(enough and not interrupted, INTERRUPTED if interrupted else reason, len(ladder) - 1)
+    logs = np.array([run.log_estimate for run in runs])
+    return job.record(
+        loadings.mean(axis=(0, 1)),
+        components.mean(axis=(0, 1)),
+        None if scale is None else scale.mean(axis=(0, 1)),
+        trace=log_joint,
+        status=status,
+        diagnostics={**ambiguous, **figures},
+        statistics={
+            "log_estimate": np.broadcast_to(logs[:, None], places.shape).copy(),
+            "run": places.astype(np.float64),
+            "ancestor": _ancestors(runs, places, particles).astype(np.float64),
+        },
+        estimate=Draws(loadings, components, scale),
+    )
+
+
+def _resampled(runs: list[Run], rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return run and particle of each draw, (runs, particles) each, resampled by evidence and weight.
+
+    Draws are in the order of the runs: where all runs have the same evidence, each chain contains one run.
+    """
+    logs = np.concatenate([run.log_estimate + run.log_weights for run in runs])
+    chosen = systematic(np.exp(logs - logs.max()), len(logs), rng)
+    number = len(logs) // len(runs)
+    places, particles = np.divmod(chosen, number)
+    return places.reshape(len(runs), number), particles.reshape(len(runs), number)
+
+
+def _values(job: Job, target: Target, runs: list[Run], places: Array, particles: Array) -> tuple[list[Any], Array]:
+    """Return the draws of loadings and components, (chains, draws, …), and their log joint, (chains, draws)."""
+    problem = draws_problem(job.counts, job.options.priors, np.random.default_rng(0))
+    summaries: Any = problem.loadings_summary, problem.components_summary
+    priors = problem.loadings_prior, problem.components_prior
+    chains, log_joint = [], np.empty(places.shape)
+    for chain in range(len(places)):
+        drawn = []
+        for draw, (place, particle) in enumerate(zip(places[chain], particles[chain], strict=True)):
+            value = target.value(runs[place].factors, particle)
+            state = State(*(summaries[side].at(priors[side], value[side]) for side in (0, 1)))
+            rates = cell_rates(job.counts.matrix, state.loadings.geometric, value[1])
+            log_joint[chain, draw] = objective(problem, state, float(job.counts.matrix.data @ np.log(rates)))
+            drawn.append(value)
+        chains.append([stack_values([value[side] for value in drawn]) for side in (0, 1)])
+    return [stack_values([chain[side] for chain in chains]) for side in (0, 1)], log_joint
+
+
+def _ancestors(runs: list[Run], places: Array, particles: Array) -> Array:
+    """Return the draw from the prior that each draw descends from, numbered over all runs."""
+    number = len(runs[0].ancestors)
+    return places * number + np.stack([run.ancestors for run in runs])[places, particles]
+
+
+def _judged(runs: list[Run], places: Array, particles: Array) -> tuple[dict[str, float], str, bool]:
+    """Return diagnostics, a text with the figures, and whether runs and ancestors are many and even enough."""
+    logs = np.array([run.log_estimate for run in runs])
+    mean, error = log_of_mean(logs)
+    spread = spread_of(logs)
+    _, counted = np.unique(_ancestors(runs, places, particles), return_counts=True)
+    effective = float(counted.sum() ** 2 / np.sum(counted**2))
+    weights = np.exp(logs - logsumexp(logs))
+    figures = {
+        "log_p": mean,
+        "log_p_se": error,
+        "log_p_spread": spread,
+        "effective_runs": float(1.0 / np.sum(weights**2)),
+        "ancestors": float(len(counted)),
+        "effective_ancestors": effective,
+    }
+    text = (
+        f"{len(runs)} runs, whose log estimates of p(X) have a standard deviation of {spread:.2f} nats; "
+        f"{len(counted)} distinct ancestors, {effective:.1f} by weight"
+    )
+    return figures, text, bool(spread <= WIDEST_SPREAD and effective >= FEWEST_ANCESTORS)

@@ -1,0 +1,156 @@
+"""Sequential Monte Carlo over powers κ of the likelihood: 0 is the prior, 1 the posterior (mathematics.md section 9).
+
+Particles are independent draws from the prior. At each power of a fixed ladder they are weighted by the change of the
+likelihood, resampled if the weights have become too uneven, and moved by one sweep of marginal Gibbs sampling. The
+product of the mean weights is an unbiased estimate of the integral: the ladder comes from a pilot run, and no move
+depends on other particles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from bayesnmf.inference.sampling.marginal_gibbs import Factors
+from bayesnmf.inference.tempering.target import Target
+
+Array = NDArray[Any]
+Report = Callable[[int, float], None]  # rungs done, and the power
+
+RESAMPLED = 0.5  # share of the particles; they are resampled if the effective number falls below it
+BISECTIONS = 60
+
+
+@dataclass
+class Run:
+    """Particles at power 1, and the estimate of the integral.
+
+    Attributes
+    ----------
+    factors : Factors
+        States of the particles.
+    log_weights : ndarray (S,)
+        Logarithms of their normalised weights.
+    log_estimate : float
+        Logarithm of the estimate of p(X), in nats.
+    ancestors : ndarray (S,)
+        Draw from the prior that each particle descends from.
+    """
+
+    factors: Factors
+    log_weights: Array
+    log_estimate: float
+    ancestors: Array
+
+
+class Particles:
+    """Weighted particles on their way from the prior to the posterior, or back.
+
+    Parameters
+    ----------
+    factors : Factors
+        States that follow the target at the power given.
+    """
+
+    def __init__(
+        self, target: Target, factors: Factors, power: float, rng: np.random.Generator, threads: int | None
+    ) -> None:
+        self.target, self.factors, self.power, self.rng, self.threads = target, factors, power, rng, threads
+        number = len(factors.theta)
+        self.log_weights = np.full(number, -np.log(number))
+        self.ancestors = np.arange(number)
+        self.log_ratio = 0.0  # log of the estimated integral at this power over that at the start
+
+    def log_likelihoods(self) -> Array:
+        """Return the log-likelihood of each particle, (S,)."""
+        return self.target.log_likelihoods(self.factors, self.threads)
+
+    def move_to(self, power: float, log_likelihoods: Array) -> None:
+        """Weight the particles for another power, resample them if necessary, and move them."""
+        raised = self.log_weights + (power - self.power) * log_likelihoods
+        total = float(logsumexp(raised))
+        self.log_ratio += total
+        self.log_weights, self.power = raised - total, power
+        if np.exp(-logsumexp(2 * self.log_weights)) < RESAMPLED * len(raised):
+            chosen = systematic(np.exp(self.log_weights), len(raised), self.rng)
+            self.factors.take(chosen)
+            self.ancestors = self.ancestors[chosen]
+            self.log_weights = np.full(len(raised), -np.log(len(raised)))
+        self.factors.raise_to(power)
+        self.factors.sweep(self.threads)
+
+
+def systematic(weights: Array, number: int, rng: np.random.Generator) -> Array:
+    """Return places drawn with probabilities proportional to weights, in order, each about number × share times."""
+    edges = np.cumsum(weights)
+    points = (rng.random() + np.arange(number)) / number * edges[-1]
+    return np.minimum(np.searchsorted(edges, points, side="right"), len(weights) - 1)
+
+
+def pilot_ladder(
+    target: Target, particles: int, efficiency: float, rng: np.random.Generator, threads: int | None, report: Report
+) -> Array:
+    """Return powers from 0 to 1 at which the conditional effective share of the particles is `efficiency`."""
+    at, ladder = Particles(target, target.draw(particles, rng), 0.0, rng, threads), [0.0]
+    while at.power < 1.0:
+        logs = at.log_likelihoods()
+        at.move_to(next_power(at.power, logs, at.log_weights, efficiency), logs)
+        ladder.append(at.power)
+        report(len(ladder) - 1, at.power)
+    return np.array(ladder)
+
+
+def next_power(power: float, log_likelihoods: Array, log_weights: Array, efficiency: float) -> float:
+    """Return the next power at which the conditional effective share of the particles is `efficiency`, at most 1."""
+    spread = log_likelihoods - log_likelihoods.max()
+
+    def share(step: float) -> float:
+        one, two = (logsumexp(log_weights + times * step * spread) for times in (1, 2))
+        return float(np.exp(2 * one - two))
+
+    low, high = 0.0, 1.0 - power
+    if share(high) >= efficiency:
+        return 1.0
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if share(middle) >= efficiency else (low, middle)
+    return max(power + low, np.nextafter(power, 1.0))
+
+
+def climb_ladder(
+    target: Target, ladder: Array, particles: int, rng: np.random.Generator, threads: int | None, report: Report
+) -> Run:
+    """Take particles from the prior up a fixed ladder to the posterior."""
+    at = Particles(target, target.draw(particles, rng), 0.0, rng, threads)
+    for rung, power in enumerate(ladder[1:], start=1):
+        at.move_to(power, at.log_likelihoods())
+        report(rung, power)
+    return Run(at.factors, at.log_weights, target.constant + at.log_ratio, at.ancestors)
+
+
+def descend_ladder(
+    target: Target, ladder: Array, truth: tuple[Array, Array], particles: int, rng: np.random.Generator, report: Report
+) -> float:
+    """Return the log of an estimate of p(X) whose reciprocal is unbiased: it is too high on average.
+
+    The particles need not be independent at the start: the estimate is linear in their distribution there, so it is
+    enough that each of them is a draw from the posterior.
+
+    Parameters
+    ----------
+    truth : tuple of ndarray (n, K) and (K, m)
+        Loadings (proportions if there is a scale) and components that were drawn together with the counts, from the
+        priors: an exact draw from the posterior, with which all particles start.
+    """
+    loadings, components = (np.repeat(each[None], particles, axis=0) for each in truth)
+    at = Particles(target, target.factors(loadings, components, rng), 1.0, rng, None)
+    at.factors.sweep(None)
+    for rung, power in enumerate(ladder[-2::-1], start=1):
+        at.move_to(power, at.log_likelihoods())
+        report(rung, power)
+    return target.constant - at.log_ratio

@@ -1,0 +1,163 @@
+"""The tangent of the allocation step: how its totals change with the logarithms of the factors.
+
+With U, V, R = X / (UV), A and B as in `bayesnmf.kernels.cpu.allocation`, and for small changes du of log U and dv of
+log V, D = ((U du) V + U (V dv)) / (UV) on the nonzeros and::
+
+    dA = A du + U [R (V dv)ᵀ − (R D) Vᵀ]        dB = B dv + V [(U du)ᵀ R − Uᵀ (R D)]        (mathematics.md section 10)
+
+`row_responses` computes both from dv alone, with du = P (dA_v + g) of each row from a matrix P (K, K) of the row and
+given g: the loadings respond to the components row by row. Nothing is stored for nonzeros but three numbers for those
+of the row at hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.tangent_block import answer_cells, weigh_cells
+from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, aligned, padded, padded_copy, whole_vectors
+
+Array = NDArray[Any]
+
+
+@compiled_on_disk(nogil=True, fastmath=FAST)
+def _respond(
+    indptr: Array, indices: Array, values: Array, U: Array, V: Array, W: Array, given: Array, inverse: Array,
+    start: int, stop: int, du: Array, received: Array,
+) -> None:  # fmt: skip
+    """Fill rows of du, and add (U du)ᵀ R − Uᵀ (R D) of these rows to `received`; factors are padded.
+
+    Where `inverse` has no matrices, du is the tangent of the row's totals itself, and nothing is received.
+    """
+    width, rank = V.shape[1], given.shape[1]
+    step = VECTOR_BYTES // V.itemsize
+    least = U.dtype.type(least_mean(U.dtype))
+    longest = 0
+    for i in range(start, stop):
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    ratios, shifts, inverses = np.empty(longest + step), np.empty(longest + step), np.empty(longest + step)
+    kept, change = np.empty(width), np.zeros(width)
+    for i in range(start, stop):
+        u, first, last = U[i], indptr[i], indptr[i + 1]
+        kept[:] = 0
+        for p in range(first, last, step):
+            weigh_cells(
+                p, min(step, last - p), p - first, least, indices, values, u, V, W, kept, ratios, shifts, inverses
+            )
+        for k in range(rank):
+            kept[k] = u[k] * kept[k] + given[i, k]
+        if not len(inverse):
+            for k in range(rank):
+                du[i, k] = kept[k]
+            continue
+        for k in range(rank):
+            moved = 0.0
+            for other in range(rank):
+                moved += inverse[i, k, other] * kept[other]
+            du[i, k] = moved
+            change[k] = u[k] * moved
+        for p in range(first, last, step):
+            answer_cells(
+                p, min(step, last - p), p - first, indices, u, change, V, ratios, shifts, inverses, received
+            )  # fmt: skip
+
+
+@compiled_on_disk(nogil=True, fastmath=FAST)
+def _curve(
+    indptr: Array, indices: Array, values: Array, U: Array, V: Array, start: int, stop: int, curvature: Array
+) -> None:
+    """Fill rows of the curvature with Σ_j X p pᵀ, p the shares of the components."""
+    rank = U.shape[1]
+    least = least_mean(U.dtype)
+    share = np.empty(rank)
+    for i in range(start, stop):
+        curvature[i] = 0
+        for p in range(indptr[i], indptr[i + 1]):
+            j, mean = indices[p], 0.0
+            for k in range(rank):
+                share[k] = U[i, k] * V[j, k]
+                mean += share[k]
+            if mean < least:
+                continue
+            weight = values[p] / (mean * mean)
+            for k in range(rank):
+                scaled = weight * share[k]
+                for other in range(k + 1):
+                    curvature[i, k, other] += scaled * share[other]
+        for k in range(rank):
+            for other in range(k):
+                curvature[i, other, k] = curvature[i, k, other]
+
+
+class Tangent:
+    """The tangent of the allocation step at fixed factors, in float64.
+
+    Parameters
+    ----------
+    matrix : csr_array (n, m)
+        Counts.
+    U, V : ndarray (n, K) and (K, m)
+        Geometric means of loadings and components, up to factors of rows and of features.
+    totals : tuple of ndarray (n, K) and (K, m)
+        Totals A and B of the allocations there.
+    """
+
+    def __init__(self, matrix: csr_array, U: Array, V: Array, totals: tuple[Array, Array]) -> None:
+        self.matrix, self.totals = matrix, totals
+        self.U, self.V = (padded_copy(np.asarray(each, np.float64)) for each in (U, V.T))
+        data = matrix.data if matrix.data.dtype.kind == "u" else matrix.data.astype(np.float64, copy=False)
+        self.of_counts = matrix.indptr, matrix.indices, data
+
+    def curvature(self, threads: int | None = None) -> Array:
+        """Return Σ_j X p pᵀ of every row, (n, K, K), with the shares p of the components in a cell."""
+        rank = self.U.shape[1]
+        out = np.empty((len(self.U), rank, rank))
+        threads = threads_or_default(threads, self.matrix.nnz * rank**2)
+        bounds = row_blocks(self.matrix.indptr, block_count(threads))
+        in_blocks(bounds, lambda _, *rows: _curve(*self.of_counts, self.U, self.V, *rows, out), threads)
+        return out
+
+    def row_changes(self, dv: Array, threads: int | None = None) -> Array:
+        """Return the tangent of the loadings' totals for a change dv (K, m) of log V, (n, K)."""
+        n, rank = self.U.shape
+        return self._respond(dv, np.zeros((n, rank)), np.empty((0, rank, rank)), threads)[0]
+
+    def row_responses(self, dv: Array, given: Array, inverse: Array, threads: int | None = None) -> tuple[Array, Array]:
+        """Return du = P (dA_v + g), (n, K), and the tangent of the components' totals for du and dv, (K, m).
+
+        Parameters
+        ----------
+        dv : ndarray (K, m)
+            Change of log V.
+        given : ndarray (n, K)
+            What else changes the totals of the loadings, g.
+        inverse : ndarray (n, K, K)
+            P of every row.
+        threads : int, optional
+            Number of threads; by default the fastest.
+        """
+        du, received = self._respond(dv, given, inverse, threads)
+        return du, self.totals[1] * dv + (self.V * received).T
+
+    def _respond(self, dv: Array, given: Array, inverse: Array, threads: int | None) -> tuple[Array, Array]:
+        n, rank = self.U.shape
+        W = padded(self.V.shape, np.float64)
+        np.multiply(self.V, dv.T, out=W)
+        factors = [whole_vectors(each) for each in (self.U, self.V, W)]
+        bounds = row_blocks(self.matrix.indptr, threads_or_default(threads, self.matrix.nnz * rank))
+        du, blocks = np.empty((n, rank)), len(bounds) - 1
+        m, width = factors[1].shape if len(inverse) else (0, factors[1].shape[1])
+        received = aligned(blocks * m, width, np.float64).reshape(blocks, m, width)
+        received[:] = 0
+        in_blocks(
+            bounds,
+            lambda block, *rows: _respond(*self.of_counts, *factors, given, inverse, *rows, du, received[block]),
+        )
+        return du, received.sum(axis=0)[:, :rank] if blocks > 1 else received[0][:, :rank]

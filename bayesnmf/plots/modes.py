@@ -1,0 +1,175 @@
+"""Draw the modes of many runs, and the consensus of their components."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from bayesnmf.plots.checks import check_result
+from bayesnmf.plots.style import MARKERS, PALETTE, QUIET, SMALL, colours_of, hide_frame, make_panels
+from bayesnmf.stability.consensus import Consensus
+from bayesnmf.stability.result import Modes
+
+Array = NDArray[Any]
+FARTHEST = np.sqrt(2)  # distance of components of length 1 that share no feature
+MOST_IN_LEGEND = 10
+BINS = 40
+MANY = 40  # runs above which dots are smaller
+
+
+def modes(found: Modes, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Array:
+    """Draw how far each run is behind the best, and in which runs the components of the best mode come back.
+
+    Left: one point for each run, by falling objective, with a colour for each mode; crosses have not converged. The
+    scale is linear below one nat and logarithmic above. Right: the cosine of each component of the best mode with its
+    match in each run, by mode and objective, with a dot where it comes back; beside it, in how many runs that is. White
+    lines separate the runs of different modes.
+
+    Parameters
+    ----------
+    found : Modes
+        Result of `bayesnmf.modes`.
+    axes : array of two Axes, optional
+        Axes to draw on instead of new ones.
+    figsize : tuple of float, optional
+        Width and height in inches.
+
+    Returns
+    -------
+    ndarray of Axes
+    """
+    check_result(found, Modes, "found", "bayesnmf.modes")
+    rank = found.best.rank
+    grid, _ = make_panels((1, 2), (11.0, max(3.6, 1.6 + 0.22 * rank)), figsize, axes)
+    left, right = grid.flat
+    runs = found.runs.sort_values(["behind", "mode"], kind="stable")
+    _draw_distances(left, found, runs)
+    _draw_returns(right, found, runs.sort_values(["mode", "behind"], kind="stable"))
+    return grid[0]
+
+
+def _draw_distances(ax: Axes, found: Modes, runs: Any) -> None:
+    """Draw the distance of each run from the best objective."""
+    colours = colours_of(max(len(found.table), len(PALETTE)))
+    for mode in found.table.index:
+        places = np.flatnonzero(runs["mode"] == mode)
+        part = runs.iloc[places]
+        for converged, marker in ((True, MARKERS[mode % len(MARKERS)]), (False, "x")):
+            chosen = part["converged"].to_numpy() == converged
+            if chosen.any():
+                label = f"mode {mode}: {len(part)} run{'s' if len(part) > 1 else ''}"
+                ax.plot(
+                    places[chosen] + 1, part["behind"].to_numpy()[chosen], marker, color=colours[mode], markersize=5,
+                    label=label if (converged or not part["converged"].any()) and mode < MOST_IN_LEGEND else None,
+                )  # fmt: skip
+    ax.set_yscale("symlog", linthresh=1.0)
+    ax.set_ylim(bottom=-0.3, top=max(2.0, 2 * float(runs["behind"].max())))
+    ax.axhline(0, color=QUIET, linewidth=1, zorder=0)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlabel("run, by objective")
+    ax.set_ylabel(f"{found.best.objective},\nnats behind the best run")
+    more = f", {MOST_IN_LEGEND} of them named" if len(found.table) > MOST_IN_LEGEND else ""
+    number = len(found.table)
+    ax.set_title(f"{len(runs)} runs end in {number} mode{'s' if number > 1 else ''}{more}", fontsize=10)
+    ax.tick_params(labelsize=SMALL)
+    ax.legend(fontsize=SMALL, frameon=False)
+    hide_frame(ax)
+
+
+def _draw_returns(ax: Axes, found: Modes, runs: Any) -> None:
+    """Draw the cosines of the components of the best mode with their matches in each run."""
+    cosines = found.cosines().loc[runs.index].to_numpy().T
+    image = ax.imshow(cosines, cmap="cividis", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    back = np.argwhere(cosines > found.threshold)
+    ax.plot(back[:, 1], back[:, 0], "o", color="black", markersize=2.5 if len(runs) <= MANY else 1.0)
+    for edge in np.flatnonzero(np.diff(runs["mode"])):
+        ax.axvline(edge + 0.5, color="white", linewidth=1.5)
+    counts = found.components.loc[0]["runs"]
+    ax.set_yticks(np.arange(len(counts)), [f"{k}: {count} of {len(runs)}" for k, count in enumerate(counts)])
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xticks([])
+    ax.set_xlabel("run, by mode and objective")
+    ax.set_ylabel("component of mode 0")
+    ax.set_title(f"runs in which it comes back (dots): cosine above {found.threshold:g}", fontsize=10)
+    ax.tick_params(labelsize=SMALL, length=0)
+    bar = ax.figure.colorbar(image, ax=ax, fraction=0.05)
+    bar.set_label("cosine with the match in the run", fontsize=9)
+    bar.ax.tick_params(labelsize=SMALL)
+
+
+def consensus(consensus: Consensus, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Array:
+    """Draw the distances between the components of all runs, by cluster, and their local densities.
+
+    Left, as the clustergram of cNMF: dark squares on the diagonal are components that come back alike. Components are
+    sorted by cluster and, within one, by local density; outliers come last. White lines separate clusters. Right: the
+    local densities, and the threshold from which on components are outliers.
+
+    Parameters
+    ----------
+    consensus : Consensus
+        Result of `bayesnmf.Modes.consensus`.
+    axes : array of two Axes, optional
+        Axes to draw on instead of new ones.
+    figsize : tuple of float, optional
+        Width and height in inches.
+
+    Returns
+    -------
+    ndarray of Axes
+    """
+    check_result(consensus, Consensus, "consensus", "bayesnmf.modes(...).consensus()")
+    grid, _ = make_panels((1, 2), (10.5, 4.4), figsize, axes)
+    left, right = grid.flat
+    _draw_clusters(left, consensus)
+    _draw_densities(right, consensus)
+    return grid[0]
+
+
+def _draw_clusters(ax: Axes, consensus: Consensus) -> None:
+    """Draw the distances of all components, sorted by cluster."""
+    members = consensus.members
+    cluster = np.where(members["kept"], members["cluster"], len(consensus.components))
+    order = np.lexsort((members["local_density"].to_numpy(), cluster))
+    distances = consensus.distances[np.ix_(order, order)]
+    image = ax.imshow(distances, cmap="cividis", vmin=0, vmax=FARTHEST, interpolation="nearest")
+    sorted_cluster = cluster[order]
+    edges = np.flatnonzero(np.diff(sorted_cluster)) + 0.5
+    for edge in edges:
+        ax.axhline(edge, color="white", linewidth=0.8)
+        ax.axvline(edge, color="white", linewidth=0.8)
+    numbers = np.unique(sorted_cluster)
+    middles = [float(np.flatnonzero(sorted_cluster == number).mean()) for number in numbers]
+    labels = ["outliers" if number == len(consensus.components) else f"{number}" for number in numbers]
+    ax.set_yticks(middles, labels)
+    ax.set_xticks([])
+    ax.set_ylabel("consensus component")
+    ax.set_xlabel(f"{len(members)} components of all runs")
+    value = "–" if np.isnan(consensus.silhouette) else f"{consensus.silhouette:.3f}"
+    ax.set_title(f"mean silhouette {value}", fontsize=10)
+    ax.tick_params(labelsize=SMALL, length=0)
+    bar = ax.figure.colorbar(image, ax=ax, fraction=0.05)
+    bar.set_label("Euclidean distance of components of length 1", fontsize=9)
+    bar.ax.tick_params(labelsize=SMALL)
+
+
+def _draw_densities(ax: Axes, consensus: Consensus) -> None:
+    """Draw a histogram of the local densities, with the threshold."""
+    values, kept = consensus.members["local_density"].to_numpy(), consensus.members["kept"].to_numpy()
+    edges = np.linspace(0, 1.05 * max(float(values.max()), min(consensus.density, FARTHEST)), BINS + 1)
+    parts = {f"kept: {kept.sum()}": values[kept], f"outliers: {(~kept).sum()}": values[~kept]}
+    ax.hist(list(parts.values()), edges.tolist(), stacked=True, color=[PALETTE[0], PALETTE[1]], label=list(parts))
+    if consensus.density <= edges[-1]:
+        ax.axvline(
+            consensus.density, color="black", linestyle="--", linewidth=1, label=f"density={consensus.density:g}"
+        )
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlabel("local density: mean distance to the nearest components")
+    ax.set_ylabel("components")
+    ax.set_title(f"{consensus.kept:.0%} of the components are kept", fontsize=10)
+    ax.tick_params(labelsize=SMALL)
+    ax.legend(fontsize=SMALL, frameon=False)
+    hide_frame(ax)

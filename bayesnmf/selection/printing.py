@@ -1,0 +1,72 @@
+"""The lines of a printed selection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from bayesnmf.selection.result import Selection
+
+Line = list[str]
+
+
+def headings_and_lines(found: Selection) -> tuple[str, Line, list[Line]]:
+    """Return title, headings and lines of the table."""
+    make = {"heldout": _held_out, "evidence": _evidence, "stability": _stability}[found.criterion]
+    title, headings, cells = make(found)
+    lines = []
+    for place, (model, rank) in enumerate(found.table.index):
+        lines.append([model, str(rank), *cells[place], ", ".join(_marks(found, (model, rank)))])
+    return title, ["model", "rank", *headings, ""], lines
+
+
+def _marks(found: Selection, here: tuple[str, int]) -> list[str]:
+    marks = ["best"] if here == found.best else []
+    if found.criterion == "heldout":
+        marks += ["one se"] if here == found.one_standard_error != found.best else []
+        marks += ["one se, rows"] if here == found.one_standard_error_for_rows else []
+    return marks
+
+
+def plus_minus(value: float, se: float, digits: int = 4) -> str:
+    """Return a value with its standard error."""
+    return f"{value:,.{digits}f} ± {'–' if np.isnan(se) else f'{se:.{digits}f}'}"
+
+
+def _held_out(found: Selection) -> tuple[str, Line, list[Line]]:
+    splits, table, cells = int(found.table["splits"].iloc[0]), found.table, []
+    rows = found.best_for_rows is not None
+    each: Any
+    for each in table.itertuples():
+        line = [plus_minus(each.mean, each.se)]
+        line += [plus_minus(each.difference, each.difference_se) if each.difference else ""]
+        if rows:
+            line += [plus_minus(each.rows_difference, each.rows_difference_se) if each.rows_difference else "0"]
+        cells.append([*line, f"{each.converged} of {each.splits}"])
+    title = f"by {found.method}, trained on {found.keep:.0%} of the counts, {splits} split{'s' if splits > 1 else ''}"
+    headings = ["held-out nats per count", "minus the best"]
+    headings += ["withheld rows, minus their best"] if rows else []
+    return title, [*headings, "converged"], cells
+
+
+def _evidence(found: Selection) -> tuple[str, Line, list[Line]]:
+    cells = []
+    each: Any
+    for each in found.table.itertuples():
+        value = plus_minus(each.log_evidence, each.se, 2) if each.known else f"unknown, at least {each.at_least:,.1f}"
+        probability = f"{each.probability:.3f}" if np.isfinite(each.probability) else ""
+        cells.append([value, f"{each.spread:.2f}", probability])
+    return "by the evidence", ["log p(X)", "sd of the runs", "probability"], cells
+
+
+def _stability(found: Selection) -> tuple[str, Line, list[Line]]:
+    cells = []
+    each: Any
+    for each in found.table.itertuples():
+        cells.append(
+            [f"{each.least:.0%}", f"{each.closeness:.3f}", str(each.empty), str(each.modes), f"{each.converged}"]
+        )
+    starts = len(found.scores)
+    return f"by {found.method}, {starts} starts", ["runs", "closeness", "empty", "modes", "converged"], cells

@@ -1,0 +1,140 @@
+"""`select`: which model, and how many components."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Literal
+
+from bayesnmf.assessment.checks import check_ranks
+from bayesnmf.assessment.predictive_checks import predictive_checks
+from bayesnmf.checks import check_choice, check_count, check_flag, check_words
+from bayesnmf.data.conversion import as_counts, check_integer_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.exposures import with_exposures
+from bayesnmf.fitting.fit import fit
+from bayesnmf.fitting.job import check_combination, resolve_priors
+from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.inference.status import ConvergenceWarning
+from bayesnmf.options import METHODS, VI, Options
+from bayesnmf.options.checks import check_options
+from bayesnmf.priors.checks import check_one_prior_for_all_rows
+from bayesnmf.priors.specification import MODELS
+from bayesnmf.selection.by_evidence import by_evidence
+from bayesnmf.selection.by_stability import by_stability
+from bayesnmf.selection.checks import check_criterion, check_settings_of
+from bayesnmf.selection.held_out import Study, by_held_out_counts
+from bayesnmf.selection.result import Candidate, Selection
+
+REPLICATES = 200  # of the predictive checks
+
+
+def select(
+    counts: Any,
+    models: Iterable[str] | str = ("gamma_poisson",),
+    ranks: Iterable[int] | int = (2, 3, 4, 5, 6, 8, 10),
+    method: str | None = None,
+    *,
+    criterion: Literal["heldout", "evidence", "stability"] = "heldout",
+    splits: int | None = None,
+    keep: float | None = None,
+    withhold: float | None = None,
+    starts: int | None = None,
+    check: bool = True,
+    seed: int = 0,
+    options: Options | None = None,
+    row_exposure: Any = None,
+    feature_exposure: Any = None,
+    progress: ProgressReport | bool = False,
+) -> Selection:
+    """Rank models and numbers of components by held-out counts, evidence or stability.
+
+    Parameters
+    ----------
+    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
+        Whole-number counts.
+    models : iterable of str
+        Names of models, as for `bayesnmf.fit`.
+    ranks : iterable of int
+    method : str, optional
+        Method of the fits: "vi" by default, and "smc" with "evidence".
+    criterion : {"heldout", "evidence", "stability"}
+        "heldout": log-likelihood of held-out counts (`bayesnmf.selection.held_out`). "evidence": probability of the
+        counts (`bayesnmf.selection.by_evidence`), for small data. "stability": the largest rank whose components come
+        back from other starts (`bayesnmf.selection.by_stability`).
+    splits : int, optional
+        With "heldout", the number of random splits, by default 3, each with its own fits.
+    keep, withhold : float, optional
+        With "heldout", the probability with which a count is a training count, by default 0.8, and the share of the
+        rows that are withheld, by default 0.2; 0 for none.
+    starts : int, optional
+        With "stability", the number of runs from random starts, by default 10.
+    check : bool
+        Whether to fit the best candidate to all counts and to warn if the model is misfitted (`Selection.checks`).
+    seed : int
+    options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
+        Options of the fits. Local optima make scores jump from rank to rank; `restarts` helps.
+    row_exposure, feature_exposure : array or Series, as for `bayesnmf.fit`
+    progress : bool or callable
+        Progress report, as for `bayesnmf.fit`. Ctrl-C keeps what can be compared.
+
+    Returns
+    -------
+    Selection
+
+    Raises
+    ------
+    TypeError, ValueError
+        Invalid arguments, before the first fit.
+    """
+    names = [check_choice(model, "models", MODELS) for model in check_words(models, "models")]
+    candidates = [Candidate(model, rank) for model in names for rank in check_ranks(ranks)]
+    method = check_criterion(criterion, method)
+    check_flag(check, "check")
+    given = {"splits": splits, "keep": keep, "withhold": withhold, "starts": starts}
+    settings, seed = check_settings_of(criterion, given), check_count(seed, "seed", minimum=0)
+    options = METHODS[method].options() if options is None else options
+    check_options(options, method, METHODS[method].options)
+    data = with_exposures(as_counts(counts), row_exposure, feature_exposure)
+    check_integer_counts(data, "select", "round them")
+    of_rows = settings["withhold"] if criterion == "heldout" else 0.0
+    _check_candidates(candidates, data, method, options, of_rows)
+    with progress_context(progress) as report, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the table reports it
+        study = Study(
+            data, candidates, method, options, settings["splits"], settings["keep"], of_rows, seed, report
+        )  # fmt: skip
+        found = _by(criterion, study, settings["starts"])
+        return _checked(found, study) if check and not found.interrupted else found
+
+
+def _check_candidates(candidates: list[Candidate], data: Counts, method: str, options: Any, withhold: float) -> None:
+    """Refuse candidates that cannot be fitted, before the first fit and not after hours of fits."""
+    for model, rank in candidates:
+        filled = replace(options, priors=resolve_priors(model, data, rank, options.priors))
+        check_combination(model, method, rank, data, filled)
+        if withhold:
+            check_one_prior_for_all_rows(filled.priors.loadings)
+
+
+def _by(criterion: str, study: Study, starts: int) -> Selection:
+    if criterion == "heldout":
+        return by_held_out_counts(study)
+    return by_evidence(study) if criterion == "evidence" else by_stability(study, starts)
+
+
+def _checked(found: Selection, study: Study) -> Selection:
+    """Return the selection with predictive checks of the best candidate's fit to all counts."""
+    if found.best is None:
+        return found
+    options: Any = study.options
+    if found.criterion == "evidence":
+        method, options = "vi", VI(priors=options.priors)
+    else:
+        method = study.method
+    try:
+        fitted = fit(study.counts, *found.best, method, seed=study.seed, options=options)
+        return replace(found, checks=predictive_checks(fitted, fitted.estimate.length(REPLICATES), seed=study.seed))
+    except KeyboardInterrupt:
+        return replace(found, interrupted=True)

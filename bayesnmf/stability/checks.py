@@ -1,0 +1,145 @@
+"""Checks of the arguments of `bayesnmf.modes` and of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.assessment.checks import check_catalogue
+from bayesnmf.checks import LONGEST_SHOWN, check_choice, check_count, check_positive, check_share, shown
+from bayesnmf.data.conversion import check_integer_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.options import METHODS
+
+STARTS = ("random", "race", "fit", "map", "vi")  # those that depend on the seed
+SCORED = 10  # modes that are scored by held-out counts by default
+
+
+def methods_with_an_objective() -> tuple[str, ...]:
+    """Return the names of the methods that end at an exact objective, by which fits can be compared."""
+    return tuple(name for name, each in METHODS.items() if each.posterior != "draws" and not each.estimated)
+
+
+def check_has_objective(method: Any) -> str:
+    """Return the name of a method; refuse those whose fits cannot be compared by an objective."""
+    check_choice(method, "method", METHODS)
+    able = methods_with_an_objective()
+    if method not in able:
+        listed = " or ".join(f"method={name!r}" for name in able)
+        raise ValueError(
+            f"modes needs {listed}, which climb to an optimum of an exact objective: found {method!r}; use "
+            "method='vi'. Chains can then start from a mode, as with Gibbs(start=found.fits[0])"
+        )
+    return str(method)
+
+
+def check_varied_start(start: Any) -> None:
+    """Refuse a start that is the same for every seed."""
+    if not isinstance(start, str):
+        raise ValueError(
+            f"options.start must differ from run to run: found {shown(start)}, the same for every run; leave start out "
+            "of the options"
+        )
+    if start not in STARTS:
+        raise ValueError(
+            f"options.start must differ from run to run: found {start!r}, which is made from the counts; leave start "
+            "out of the options, or use 'random' or 'race'"
+        )
+
+
+def check_scored(scored: Any, counts: Counts) -> int:
+    """Return how many modes to score; by default ten, and none for counts that cannot be thinned."""
+    if scored is None:
+        return SCORED if counts.is_integer else 0
+    number = check_count(scored, "scored", minimum=0)
+    if number:
+        check_integer_counts(counts, "held-out scores, which thin them", "round them, or give scored=0")
+    return number
+
+
+def check_same_settings(saved: Any, settings: Mapping[str, str], path: Path) -> None:
+    """Refuse a folder with fits of other counts or settings, and one whose settings cannot be read."""
+    if not isinstance(saved, Mapping):
+        raise ValueError(
+            f"folder must be new, or one of an earlier call of modes: {path} has a damaged modes.json, so its fits "
+            "cannot be told from others; give another folder, or delete this one"
+        )
+    different = [name for name in {**settings, **saved} if saved.get(name) != settings.get(name)]
+    if "counts" in different:  # default priors depend on the counts
+        different = [name for name in different if not name.startswith("priors.")]
+    if different:
+        listed = ", ".join(_difference(name, saved.get(name), settings.get(name)) for name in different)
+        raise ValueError(
+            f"folder must contain fits of the same counts and settings: {path} differs in {listed}; give another "
+            "folder, or the settings of this one"
+        )
+
+
+def _difference(name: str, there: Any, here: Any) -> str:
+    """Return the name of a setting that differs, with both values if they can be read."""
+    if name == "counts" or there is None or here is None:
+        return name
+    return f"{name} ({_in_short(there)} there, {_in_short(here)} here)"
+
+
+def _in_short(text: Any) -> str:
+    line = str(text)
+    return line if len(line) <= LONGEST_SHOWN else line[: LONGEST_SHOWN - 3] + "..."
+
+
+def check_factorisation(given: Any, best: Fit) -> np.ndarray:
+    """Return components of the rank and with the features of the best fit, (K, m)."""
+    _, values = check_catalogue(given, best)
+    if len(values) != best.rank:
+        raise ValueError(
+            f"components must be {best.rank}, as many as those of the fits: found {len(values)}; give all of them"
+        )
+    return np.asarray(values)
+
+
+def check_mode(mode: Any, modes: int) -> int:
+    """Return the number of a mode; refuse one that was not found."""
+    number = check_count(mode, "mode", minimum=0)
+    if number >= modes:
+        raise ValueError(f"mode must be below {modes}, the number of modes: found {number}; choose from found.table")
+    return number
+
+
+def check_consensus(density: Any, neighbourhood: Any, runs: int, movable: int, free: int) -> None:
+    """Check the settings of a consensus; refuse one of a single run, or of components that cannot be exchanged."""
+    check_positive(density, "density")
+    if not check_share(neighbourhood, "neighbourhood"):
+        raise ValueError("neighbourhood must be above 0, the share of the runs that are neighbours: found 0; give 0.3")
+    if runs < 2:
+        raise ValueError("a consensus needs at least two runs: found one; raise starts in bayesnmf.modes")
+    if not free:
+        raise ValueError("a consensus needs components that are estimated: all are known here; lower fixed_components")
+    if movable < free:
+        raise ValueError(
+            "a consensus needs equal priors of all components, as clusters have no order: found priors that differ "
+            "from component to component; give both priors one number for all components"
+        )
+
+
+def check_enough_kept(densities: np.ndarray, density: float, rank: int) -> None:
+    """Refuse to form `rank` clusters of fewer components, as all others were filtered out."""
+    kept = int(np.sum(densities < density))
+    if kept < rank:
+        raise ValueError(
+            f"density={density:g} must keep at least {rank} components, one for each cluster: found {kept} of "
+            f"{len(densities)}, and the smallest local density is {densities.min():.3g}; raise density (2 keeps all), "
+            "or raise starts in bayesnmf.modes"
+        )
+
+
+def check_enough_clusters(found: int, rank: int) -> None:
+    """Refuse clusters that have no members, as there are fewer distinct components than clusters."""
+    if found < rank:
+        raise ValueError(
+            f"a consensus of {rank} components needs as many distinct ones: found {found}; lower the rank, or raise "
+            "density"
+        )

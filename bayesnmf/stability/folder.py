@@ -1,0 +1,126 @@
+"""Keep the fits of many starts in a folder, so that the same call goes on where an earlier one ended.
+
+The folder contains `modes.json`, the settings with a digest of the counts, and a fit for each start that has ended,
+`start-0000.nc`, … (`bayesnmf.load` reads them). Fits of other counts or settings are refused by name of what differs. A
+file that is damaged, or is not the fit of its start, is replaced by a new fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.data.checks import same_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.options import Options
+from bayesnmf.places import check_folder
+from bayesnmf.priors import Distribution
+from bayesnmf.results.storage import read_fit, save_by_size
+from bayesnmf.stability.checks import check_same_settings
+from bayesnmf.writing import write_text
+
+SETTINGS, FORMAT, VERSION = "modes.json", "bayesnmf.modes", 1
+NOT_SETTINGS = ("priors", "threads")  # priors are described by side; threads do not say what is fitted
+
+
+def describe_settings(
+    counts: Counts, model: str, rank: int, method: str, seed: int, options: Options
+) -> dict[str, str]:
+    """Return everything that determines the fits, as texts by name; arrays as digests."""
+    settings = {"counts": _digest_of_counts(counts), "model": model, "rank": str(rank), "method": method}
+    settings["seed"] = str(seed)
+    for each in fields(options):
+        if each.name not in NOT_SETTINGS:
+            settings[f"options.{each.name}"] = repr(getattr(options, each.name))
+    for side in ("loadings", "components"):
+        settings[f"priors.{side}"] = _describe(getattr(options.priors, side))
+    return settings
+
+
+def _digest_of_counts(counts: Counts) -> str:
+    matrix, exposures = counts.matrix, (counts.row_exposure, counts.feature_exposure)
+    parts = [np.asarray(counts.shape), matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)]
+    return " ".join([*map(_digest, parts), *("none" if each is None else _digest(each) for each in exposures)])
+
+
+def _digest(values: Any) -> str:
+    array = np.ascontiguousarray(values)
+    about = f"{array.dtype.str}{array.shape}".encode()
+    return hashlib.sha256(about + array.tobytes()).hexdigest()[:16]
+
+
+def _describe(value: Any) -> str:
+    """Return a prior, or one of its parameters, as text."""
+    if isinstance(value, Distribution):
+        parts = {**value.parameters, **value.constants, **value.settings}
+        return f"{type(value).__name__}({', '.join(f'{name}={_describe(part)}' for name, part in parts.items())})"
+    if np.ndim(value):
+        return f"array {np.shape(value)} {_digest(value)}"
+    return repr(value.item() if hasattr(value, "item") else value)
+
+
+class Folder:
+    """Fits of many starts in a folder.
+
+    Reading and writing happen one at a time, since not every HDF5 library may be used by several threads.
+
+    Parameters
+    ----------
+    path : str or path
+        Folder, created if necessary.
+    settings : dict of str
+        Settings of the fits.
+
+    Raises
+    ------
+    ValueError
+        The folder cannot be written to, or contains fits of other settings.
+    """
+
+    def __init__(self, path: Any, settings: dict[str, str]) -> None:
+        self.path, self.lock = check_folder(path, "folder", [SETTINGS]), Lock()
+        file = self.path / SETTINGS
+        if file.is_file():
+            check_same_settings(_read_settings(file), settings, self.path)
+        else:
+            about = {"format": FORMAT, "format_version": VERSION, "settings": settings}
+            write_text(file, json.dumps(about, indent=1) + "\n")
+
+    def read(self, start: int, counts: Counts, seed: int) -> tuple[Fit | None, bool]:
+        """Return the fit of a start, with these counts, or None; and whether there is a file that is not this fit."""
+        with self.lock:
+            places = [path for path in (self._path(start, suffix) for suffix in (".nc", ".zarr")) if path.exists()]
+            if not places:
+                return None, False
+            try:
+                record = read_fit(places[0])
+            except ValueError:
+                return None, True
+        if record.seed != seed or not same_counts(record.counts, counts):
+            return None, True
+        return Fit.of(replace(record, counts=counts)), False
+
+    def write(self, start: int, fit: Fit) -> None:
+        """Write the fit of a start; an older file is replaced only once the new one is complete."""
+        with self.lock:
+            save_by_size(fit, self._path(start, ".nc"))
+
+    def _path(self, start: int, suffix: str) -> Path:
+        return self.path / f"start-{start:04d}{suffix}"
+
+
+def _read_settings(file: Path) -> Any:
+    """Return the settings in a file; None if it is not such a file."""
+    try:
+        about = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:  # not JSON, or not text
+        return None
+    known = isinstance(about, dict) and about.get("format") == FORMAT and about.get("format_version") == VERSION
+    return about.get("settings") if known else None

@@ -1,0 +1,162 @@
+"""Fit from many starts, side by side."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from threading import Event, Lock
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.fit import Fit, fit
+from bayesnmf.fitting.progress import ProgressReport
+from bayesnmf.inference.side_by_side import side_by_side
+from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
+from bayesnmf.options import Options
+from bayesnmf.stability.folder import Folder
+
+
+def seed_of(seed: int, start: int) -> int:
+    """Return the seed of a start; it does not depend on the number of starts."""
+    state = np.random.SeedSequence(seed, spawn_key=(start,)).generate_state(1, np.uint64)
+    return int(state[0]) >> 1
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What is fitted from every start, and how many fits run at once.
+
+    Attributes
+    ----------
+    counts : Counts
+    model : str
+    rank : int
+    method : str
+    options : MAP, VI or BLD
+        Options with defaults filled in, and `start` and `threads` given.
+    seed : int
+    jobs : int
+        Number of fits at once.
+    folder : Folder or None
+        Folder that keeps the fits.
+    """
+
+    counts: Counts
+    model: str
+    rank: int
+    method: str
+    options: Options
+    seed: int
+    jobs: int
+    folder: Folder | None = None
+
+    def fit(self, counts: Counts, seed: int, options: Options, stop: Event) -> Fit | None:
+        """Fit counts of the same shape; return None if `stop` ended the fit early."""
+
+        def report(*_: Any) -> None:
+            if stop.is_set():
+                raise KeyboardInterrupt
+
+        found: Fit | None
+        try:
+            found = fit(counts, self.model, self.rank, self.method, seed=seed, options=options, progress=report)
+        except KeyboardInterrupt:
+            found = None
+        if found is None or found.status.reason == INTERRUPTED:
+            stop.set()
+            return None
+        return found
+
+
+@dataclass(eq=False)
+class Runs:
+    """Fits from the starts that have ended, by number of the start.
+
+    Attributes
+    ----------
+    fits : dict of int to Fit
+    damaged : list of int
+        Starts that were fitted again, as their files were damaged.
+    interrupted : bool
+        Whether Ctrl-C came while the starts were fitted.
+    """
+
+    fits: dict[int, Fit] = field(default_factory=dict)
+    damaged: list[int] = field(default_factory=list)
+    interrupted: bool = False
+
+
+def fit_from_starts(study: Study, starts: int, report: ProgressReport) -> Runs:
+    """Fit from every start that the folder has no fit of; after Ctrl-C return the fits that have ended.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C before the first fit has ended.
+    """
+    runs, stop = Runs(), Event()
+    told = Report(report, "fits from starts", starts, stop)
+
+    def run(start: int) -> None:
+        seed = seed_of(study.seed, start)
+        found, damaged = (None, False) if study.folder is None else study.folder.read(start, study.counts, seed)
+        if found is None and not stop.is_set():
+            found = study.fit(study.counts, seed, study.options, stop)
+            if found is not None and study.folder is not None:
+                study.folder.write(start, found)
+        if found is not None:
+            with told.lock:
+                runs.fits[start] = found
+                runs.damaged += [start] * damaged
+            told.one_more(found.trace[-1])
+
+    run_tasks([partial(run, start) for start in range(starts)], study.jobs, stop)
+    runs.interrupted = stop.is_set()
+    if not runs.fits:
+        raise KeyboardInterrupt
+    return runs
+
+
+@dataclass(eq=False)
+class Report:
+    """Progress of tasks that end on several threads."""
+
+    report: ProgressReport
+    label: str
+    total: int
+    stop: Event
+    done: int = 0
+    highest: float = -np.inf
+    lock: Any = field(default_factory=Lock)
+
+    def one_more(self, value: float = np.nan) -> None:
+        """Report that a task has ended, with the highest value so far; Ctrl-C in the report sets `stop`."""
+        with self.lock:
+            self.done += 1
+            self.highest = max(self.highest, float(np.nan_to_num(value, nan=-np.inf)))
+            try:
+                self.report(self.label, self.done, self.total, self.highest)
+            except KeyboardInterrupt:
+                self.stop.set()
+
+
+def run_tasks(tasks: Sequence[Callable[[], None]], jobs: int, stop: Event) -> None:
+    """Run tasks on threads, `jobs` at once, without warnings about convergence, which the results report.
+
+    Matrix products are limited to one thread around all tasks: each fit sets and restores that limit, and one that ends
+    while another runs would leave it changed.
+    """
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        side_by_side(tasks, jobs, stop)
+
+
+def with_one_thread(options: Any) -> Any:
+    """Return options with one thread for each fit, unless they say otherwise or name a GPU."""
+    free = options.threads is None and getattr(options, "device", "cpu") == "cpu"
+    return replace(options, threads=1) if free else options

@@ -1,0 +1,123 @@
+"""Compare criteria for the number of components on simulated counts whose rank is known.
+
+    python -m benchmarks.ranks [--seconds 600] [--kinds well weak over] [--part 0/2] [--report]
+
+None of the data sets is drawn from the priors of the fits, which are the defaults of gamma_poisson:
+
+- well: 50 sets of 40 × 20, rank 2 to 6, 300 counts a row;
+- weak: 20 sets of 60 × 30, rank 5, 100 counts a row;
+- over: 20 sets of 40 × 20, rank 3, 300 counts a row, whose rates are multiplied by Gamma noise of mean 1, variance 0.2.
+
+Ranks 1 to 8. Each data set is a file in benchmarks/ranks/, so that a run can be stopped and continued; --part 0/2 and
+1/2 share the work of two processes. --report prints how often each criterion finds the rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import bayesnmf
+from bayesnmf.inference.status import ConvergenceWarning
+from bayesnmf.writing import write_text
+
+FOLDER = Path(__file__).parent / "ranks"
+RANKS = tuple(range(1, 9))
+SIZES = {"well": (40, 20), "weak": (60, 30), "over": (40, 20)}
+KINDS = {"well": 50, "weak": 20, "over": 20}
+
+
+def simulated(kind: str, seed: int) -> tuple[np.ndarray, int]:
+    """Return counts and their rank."""
+    rng = np.random.default_rng([sum(map(ord, kind)), seed])
+    rank = {"well": 2 + seed % 5, "weak": 5, "over": 3}[kind]
+    total, size = 100.0 if kind == "weak" else 300.0, SIZES[kind]
+    loadings = rng.gamma(0.7, total / (0.7 * rank), (size[0], rank))
+    means = loadings @ rng.dirichlet(np.full(size[1], 0.4), rank)
+    if kind == "over":
+        means = means * rng.gamma(5.0, 0.2, size)
+    return rng.poisson(means), rank
+
+
+def measured(counts: np.ndarray, seed: int) -> pd.DataFrame:
+    """Return one row for each rank with what all criteria say of it."""
+    held_out = bayesnmf.select(counts, ranks=RANKS, seed=seed, check=False)
+    stable = bayesnmf.select(counts, ranks=RANKS, criterion="stability", seed=seed, check=False)
+    evidence = bayesnmf.select(counts, ranks=RANKS, criterion="evidence", seed=seed, check=False)
+    table = pd.concat(
+        [held_out.table, stable.table.add_prefix("stability_"), evidence.table.add_prefix("evidence_")], axis=1
+    )
+    fits = [bayesnmf.fit(counts, rank=rank, seed=seed) for rank in RANKS]
+    table["elbo"] = [fit.trace[-1] for fit in fits]
+    table["misfit"] = [bayesnmf.predictive_checks(fit).table.loc["misfit", "p_value"] for fit in fits]
+    chosen = {
+        "heldout": held_out.best, "heldout_one_se": held_out.one_standard_error, "rows": held_out.best_for_rows,
+        "rows_one_se": held_out.one_standard_error_for_rows, "stability": stable.best, "evidence": evidence.best,
+    }  # fmt: skip
+    for name, candidate in chosen.items():
+        table[f"chosen_{name}"] = 0 if candidate is None else candidate.rank
+    table["chosen_elbo"] = RANKS[int(np.argmax(table["elbo"]))]
+    return table.reset_index()
+
+
+def run(kinds: list[str], seconds: float, part: tuple[int, int]) -> None:
+    """Measure data sets that have no file, one kind after another, for some seconds."""
+    started, most = time.perf_counter(), max(KINDS.values())
+    FOLDER.mkdir(exist_ok=True)
+    tasks = sorted((seed / KINDS[kind] * most, kind, seed) for kind in kinds for seed in range(KINDS[kind]))
+    for place, (_, kind, seed) in enumerate(tasks):
+        path = FOLDER / f"{kind}-{seed:02d}.csv"
+        if place % part[1] != part[0] or path.exists():
+            continue
+        if time.perf_counter() - started > seconds:
+            return
+        counts, rank = simulated(kind, seed)
+        begun = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            table = measured(counts, seed)
+        table.insert(0, "true_rank", rank)
+        table["seconds"] = time.perf_counter() - begun
+        write_text(path, table.to_csv(index=False))
+        print(path.stem, rank, {name: int(table[name][0]) for name in table if name.startswith("chosen")}, flush=True)
+
+
+def report() -> None:
+    """Print how often each criterion names the rank, a smaller one, a larger one, or none."""
+    for kind in KINDS:
+        tables = [pd.read_csv(path) for path in sorted(FOLDER.glob(f"{kind}-*.csv"))]
+        if not tables:
+            continue
+        print(
+            f"\n{kind}: {len(tables)} data sets\n\n"
+            "| criterion | right | smaller | larger | of these the largest tried | none |"
+        )
+        print("|---|--:|--:|--:|--:|--:|")
+        for name in [column for column in tables[0] if column.startswith("chosen")]:
+            chosen = np.array([table[name][0] for table in tables])
+            true = np.array([table["true_rank"][0] for table in tables])
+            cells = [chosen == true, (chosen < true) & (chosen > 0), chosen > true, chosen == RANKS[-1], chosen == 0]
+            print(f"| {name.removeprefix('chosen_')} | " + " | ".join(f"{each.sum()}" for each in cells) + " |")
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--part", default="0/1")
+    parser.add_argument("--report", action="store_true")
+    asked = parser.parse_args()
+    if not asked.report:
+        number, parts = map(int, asked.part.split("/"))
+        run(asked.kinds, asked.seconds, (number, parts))
+    report()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,368 @@
+"""Models and ranks ranked by held-out counts."""
+
+import warnings
+from dataclasses import replace
+from functools import cache
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from smallfits import COUNTS
+
+import bayesnmf
+from bayesnmf import MAP, SMC, VI, Dirichlet, Gamma, Gibbs, Priors, plots
+from bayesnmf.assessment.scoring import background, score
+from bayesnmf.data.splitting import split_counts
+from bayesnmf.inference.status import ConvergenceWarning
+from bayesnmf.selection import by_evidence
+from bayesnmf.selection.result import Candidate
+
+RANKS, MODELS = (1, 2, 3, 4), ("gamma_poisson", "dirichlet_poisson")
+OPTIONS = VI(max_iter=300, threads=1, start="svd")  # a race of starts is six times as long
+
+
+@cache
+def drawn():
+    priors = Priors(Gamma(1.0, 0.02), Dirichlet(0.3))
+    return bayesnmf.simulate("gamma_poisson", (60, 15), 3, priors=priors, seed=2)
+
+
+@cache
+def selected():
+    return bayesnmf.select(drawn().counts, MODELS, RANKS, options=OPTIONS, seed=5)
+
+
+def test_the_rank_that_was_simulated_is_found():
+    found = selected()
+    assert found.best.rank == 3
+    assert found.one_standard_error.rank == 3
+    assert not found.interrupted
+    fitted = bayesnmf.fit(drawn().counts, *found.best, seed=0)
+    assert (fitted.model, fitted.rank) == found.best
+
+
+def test_scores_are_those_of_fits_to_the_same_thinned_counts():
+    found = selected()
+    counts = bayesnmf.data.conversion.as_counts(drawn().counts)
+    for number in range(2):
+        split = split_counts(counts, 0.8, 0.2, np.random.default_rng([5, number]))
+        for model, rank in (("gamma_poisson", 2), ("dirichlet_poisson", 3)):
+            fitted = bayesnmf.fit(split.train, model, rank, seed=5 + number, options=OPTIONS)
+            wanted = score(fitted, split.thinned, background(split.train), 200, 5 + number, 1600)
+            np.testing.assert_allclose(found.scores.loc[number, (model, rank)], wanted.per_count, rtol=1e-14)
+
+
+def pooled(logs, counted):
+    """Return a ratio of sums over rows and its standard error, by resampling formulas written out."""
+    value = sum(logs) / sum(counted)
+    left = [log - value * count for log, count in zip(logs, counted, strict=True) if count]
+    return value, np.sqrt(len(left) / (len(left) - 1) * sum(x * x for x in left)) / sum(counted)
+
+
+def test_the_table_pools_rows_over_splits_and_pairs_differences():
+    found, counts = selected(), bayesnmf.data.conversion.as_counts(drawn().counts)
+    chosen = {found.best: [], ("gamma_poisson", 1): []}
+    for number in range(3):
+        split = split_counts(counts, 0.8, 0.2, np.random.default_rng([5, number]))
+        for candidate, by_split in chosen.items():
+            fitted = bayesnmf.fit(split.train, *candidate, seed=5 + number, options=OPTIONS)
+            parts = {"": (fitted, split.thinned, split.rows)}
+            parts["rows_"] = fitted.project(split.seen, seed=5 + number), split.withheld, split.withheld_rows
+            one = {}
+            for name, (by, held_out, rows) in parts.items():
+                scored = score(by, held_out, background(split.train), 200, 5 + number, 1600)
+                one[name] = np.zeros((2, 60))
+                one[name][:, rows] = scored.rows, held_out.row_totals
+            by_split.append(one)
+    for name in ("", "rows_"):
+        best, other = (np.sum([one[name] for one in by_split], axis=0) for by_split in chosen.values())
+        line = found.table.loc[("gamma_poisson", 1)]
+        np.testing.assert_allclose(line[[f"{name}mean", f"{name}se"]].astype(float), pooled(*other))
+        if not name or found.best == found.best_for_rows:
+            gap = pooled(other[0] - best[0], other[1])
+            shown = line[[f"{name}difference", f"{name}difference_se"]].astype(float)
+            np.testing.assert_allclose(shown, gap, rtol=1e-9)
+    assert found.table["difference"].max() == 0
+    others = found.table.drop(found.best)  # paired differences vary less than scores do, which is what pairing is for
+    assert np.median(others["difference_se"]) < 0.5 * np.median(others["se"])
+    text = repr(found)
+    assert "best" in text
+    assert "3 splits" in text
+    assert "one se: the smallest rank that falls short of the best by at most one standard error of the paired" in text
+    assert f"{found.table.loc[found.best, 'mean']:.4f} ± {found.table.loc[found.best, 'se']:.4f}" in text
+
+
+def test_no_row_is_withheld_if_none_is_asked_for():
+    found = bayesnmf.select(drawn().counts, ranks=[1, 2], options=OPTIONS, splits=1, withhold=0, check=False)
+    assert found.table["rows_mean"].isna().all()
+    assert found.best_for_rows is None
+    assert "withheld rows" not in repr(found)
+    rows = Priors(Gamma(np.full((60, 1), 1.0), 0.02), Dirichlet(0.3))
+    options = VI(priors=rows, start="svd", max_iter=50)
+    with pytest.raises(ValueError, match=r"differs between rows.*withhold=0"):
+        bayesnmf.select(drawn().counts, ranks=2, options=options)
+    assert bayesnmf.select(drawn().counts, ranks=2, options=options, withhold=0, splits=1, check=False).best.rank == 2
+
+
+def test_one_standard_error_prefers_the_smaller_rank():
+    import pandas as pd
+
+    index = pd.MultiIndex.from_tuples([("a", 2), ("a", 5), ("b", 2), ("b", 3)], names=["model", "rank"])
+    mean = np.array([-3.0, -2.0, -2.2, -2.05])
+    table = pd.DataFrame(
+        {"mean": mean, "se": 1.0, "difference": mean + 2.0, "difference_se": [0.1, 0.0, 0.1, 0.1]}, index
+    )
+    make = bayesnmf.Selection
+    # every mean is within the standard error of the best mean: the differences are what is known better
+    assert make(table, pd.DataFrame(), ("a", 5), "vi", 0.8, False).one_standard_error == ("b", 3)
+    table["difference_se"] = [0.1, 0.0, 0.3, 0.1]
+    assert make(table, pd.DataFrame(), ("a", 5), "vi", 0.8, False).one_standard_error == ("b", 2)
+    table["difference_se"] = np.nan  # of a single split
+    assert make(table, pd.DataFrame(), ("a", 5), "vi", 0.8, False).one_standard_error == ("a", 5)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("map", MAP(max_iter=50, threads=1)), ("gibbs", Gibbs(chains=1, draws=30, warmup=30, threads=1))],
+)
+def test_one_split_by_another_method_has_scores(method, options):
+    found = bayesnmf.select(COUNTS, "dirichlet_gamma", [2], method, splits=1, options=options)
+    assert found.best == ("dirichlet_gamma", 2)
+    assert (found.table["se"] > 0).all()  # over rows
+    text = repr(found)
+    assert (
+        f"by {method}, trained on 80% of the counts, 1 split\n" in "\n".join(map(str.strip, text.splitlines())) + "\n"
+    )
+    assert f"{found.table['mean'].iloc[0]:.4f} ± {found.table['se'].iloc[0]:.4f}" in text
+    assert "nan" not in text
+    one = bayesnmf.select(COUNTS[:1] + 1, ranks=[1, 2], method=method, splits=1, options=options, check=False)
+    assert np.isnan(one.table["se"]).all()
+    assert "a single row has no standard error" in repr(one)
+
+
+def interrupted(at, **settings):
+    def stop(label, done, total, objective):
+        if done == at:
+            raise KeyboardInterrupt
+
+    return bayesnmf.select(COUNTS, ranks=[1, 2, 3], options=OPTIONS, progress=stop, **settings)
+
+
+def test_interruption_keeps_complete_splits():
+    found = interrupted(4)
+    assert found.interrupted
+    assert found.scores.shape == (1, 3)
+    assert list(found.table["splits"]) == [1, 1, 1]
+    assert "interrupted" in repr(found)
+    first = interrupted(2)  # of the first split, what there is
+    assert list(first.scores.columns) == [("gamma_poisson", 1), ("gamma_poisson", 2)]
+    np.testing.assert_array_equal(first.scores, found.scores.iloc[:, :2])
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(0)
+    assert not interrupted(10).interrupted
+    last = interrupted(9)  # nothing is left to fit, and nothing is lost
+    assert last.interrupted
+    assert last.scores.shape == (3, 3)
+
+
+@pytest.mark.parametrize("method", ["map", "vi"])
+def test_interruption_in_the_last_report_of_a_fit_ends_the_loop(method):
+    """The fit has converged, and its result is kept all the same."""
+
+    def stop(label, done, total, objective):
+        if done == total:
+            raise KeyboardInterrupt
+
+    options = (VI if method == "vi" else MAP)(max_iter=3000, tol=1e-4, threads=1)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        fitted = bayesnmf.fit(COUNTS, rank=2, method=method, seed=0, options=options, progress=stop)
+    assert not fitted.status.converged
+    assert fitted.status.reason == "interrupted"
+    uninterrupted = bayesnmf.fit(COUNTS, rank=2, method=method, seed=0, options=options)
+    np.testing.assert_array_equal(fitted.loadings, uninterrupted.loadings)
+
+
+def test_a_best_rank_at_the_edge_of_those_tried_is_told_of():
+    found = selected()
+    assert found.cautions == []
+    assert "CAUTION" not in repr(found)
+    largest, smallest = (replace(found, best=Candidate(MODELS[0], rank)) for rank in (max(RANKS), min(RANKS)))
+    (caution,) = largest.cautions
+    assert caution.startswith(f"the best rank, {max(RANKS)}, is the largest that was tried: try larger ones")
+    assert "CAUTION the best rank" in " ".join(repr(largest).split())
+    assert plots.selection(largest).get_title().endswith(f"the best rank, {max(RANKS)}, is the largest that was tried")
+    assert bool(smallest.cautions) == (min(RANKS) > 1)
+    inner = replace(found, table=found.table.loc[[found.best]])
+    assert inner.cautions == []  # a single rank was no choice
+    plt.close("all")
+
+
+def test_counts_models_ranks_and_options_that_cannot_be_are_refused():
+    fractions = COUNTS + 0.5
+    priors = VI(priors=Priors(Gamma(1.0, 1.0)))
+    cases = [
+        (ValueError, "counts must be whole numbers for select", fractions, {}),
+        (ValueError, "models must be one of", COUNTS, {"models": "lda"}),
+        (ValueError, "ranks must name at least one", COUNTS, {"ranks": []}),
+        (ValueError, "none twice", COUNTS, {"ranks": [2, 2]}),
+        (ValueError, "ranks must be at least 1", COUNTS, {"ranks": 0}),
+        (TypeError, "ranks must be a whole number", COUNTS, {"ranks": "3"}),
+        (TypeError, r"options must be bayesnmf.VI\(...\)", COUNTS, {"options": MAP()}),
+        (ValueError, "keep must be below 1", COUNTS, {"keep": 1.0}),
+        (ValueError, "splits must be at least 1", COUNTS, {"splits": 0}),
+        (ValueError, "priors.loadings must be Dirichlet", COUNTS, {"models": MODELS, "options": priors}),
+        (ValueError, "bld", COUNTS, {"method": "bld"}),
+    ]
+    for error, message, counts, settings in cases:
+        with pytest.raises(error, match=message):
+            bayesnmf.select(counts, **{"ranks": [2], **settings})
+
+
+def test_the_figure_shows_every_score():
+    found = selected()
+    ax = plots.selection(found)
+    assert [text.get_text() for text in ax.get_legend().get_texts()][:2] == ["best", "smallest within one se"]
+    drawn_lines = {bars.get_label(): bars.lines[0] for bars in ax.containers}
+    for model in MODELS:
+        np.testing.assert_allclose(drawn_lines[model].get_ydata(), found.table["mean"].loc[model])
+        np.testing.assert_allclose(drawn_lines[model].get_xdata(), RANKS, atol=0.3)
+    rings = [line for line in ax.lines if line.get_label() == "best"]
+    assert rings[0].get_ydata()[0] == found.table.loc[found.best, "mean"]
+    given = plt.subplots()[1]
+    assert plots.selection(found, axes=given) is given
+    plt.close("all")
+    with pytest.raises(TypeError, match=r"selection must be a result of bayesnmf\.select"):
+        plots.selection(found.table)
+
+
+# --- the other criteria -----------------------------------------------------------------------------------
+
+
+def test_the_evidence_finds_the_rank_and_shares_runs_between_models(monkeypatch):
+    calls = []
+    run = by_evidence.tempered_runs
+
+    def counted(target, *more):
+        calls.append(target)
+        return run(target, *more)
+
+    monkeypatch.setattr(by_evidence, "tempered_runs", counted)
+    counts = drawn().counts.rows(slice(25))
+    options = SMC(particles=24, runs=4)
+    models = ("gamma_poisson", "dirichlet_gamma")
+    found = bayesnmf.select(counts, models, (1, 2, 3), criterion="evidence", options=options, seed=1)
+    assert len(calls) == 3  # one for each rank
+    for model in models:
+        for rank in (1, 3):
+            alone = evidence_of(counts, model, rank, options)
+            np.testing.assert_allclose(found.scores[model, rank], alone.estimates, rtol=1e-12)
+    gaps = found.scores["gamma_poisson"] - found.scores["dirichlet_gamma"]
+    np.testing.assert_allclose(gaps, np.broadcast_to(gaps.iloc[0], gaps.shape), atol=1e-6)  # by log p(N) alone
+    if found.best is not None:
+        assert found.best.rank == 3
+        np.testing.assert_allclose(found.table["probability"].sum(), 1.0)
+    plots.selection(found)
+    plt.close("all")
+
+
+def evidence_of(counts, model, rank, options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return bayesnmf.log_evidence(
+            counts, model, rank, "tempered", particles=options.particles, runs=options.runs, seed=1
+        )
+
+
+def evidence_table(logs, spread):
+    import pandas as pd
+
+    index = pd.MultiIndex.from_tuples([("a", rank) for rank in range(1, 1 + len(logs))], names=["model", "rank"])
+    known = np.array(spread) <= 1
+    return pd.DataFrame({"log_evidence": logs, "spread": spread, "known": known, "at_least": logs}, index=index)
+
+
+def test_no_candidate_is_best_while_an_unknown_one_could_win():
+    could = by_evidence.could_win
+    assert not could(evidence_table([-10.0, -5.0, -60.0], [0.1, 0.5, 3.0])).any()  # 4.5 + 15 nats are not enough
+    assert could(evidence_table([-10.0, -5.0, -20.0], [0.1, 0.5, 3.0])).tolist() == [False, False, True]
+    assert could(evidence_table([-10.0, -5.0, 3.0], [0.1, 0.5, 1.2])).tolist() == [False, False, True]
+    assert could(evidence_table([-10.0, -50.0], [2.0, 2.0])).all()
+    assert could(evidence_table([-10.0, -50.0], [0.2, np.nan])).tolist() == [False, True]  # a single run
+
+
+def test_unknown_evidence_is_said_and_names_no_best():
+    counts = np.random.default_rng(0).poisson(60.0 * np.eye(6) + 2)
+    options = SMC(particles=2, runs=3, efficiency=0.5)
+    found = bayesnmf.select(counts, ranks=(1, 2, 3), criterion="evidence", options=options)
+    assert found.best is None
+    assert found.one_standard_error is None
+    assert found.checks is None
+    assert "is unknown and could be the largest" in found.cautions[0]
+    assert "unknown, at least" in repr(found)
+    assert plots.selection(found).get_title().count("unknown") == 1
+    plt.close("all")
+
+
+def test_stability_counts_how_often_components_come_back():
+    found = bayesnmf.select(drawn().counts, ranks=(2, 3, 6), criterion="stability", starts=5, seed=3)
+    for rank in (2, 6):
+        alone = bayesnmf.modes(drawn().counts, rank=rank, starts=5, scored=0, seed=3)
+        assert found.table.loc[("gamma_poisson", rank), "least"] == alone.components.loc[0]["recurrence"].min()
+        assert found.table.loc[("gamma_poisson", rank), "modes"] == len(alone.table)
+    good = found.table[(found.table["least"] >= 0.8) & (found.table["empty"] == 0)]
+    assert found.best.rank == good.index.get_level_values("rank").max() >= 3
+    assert found.one_standard_error == found.best
+    assert "5 starts" in repr(found)
+    plots.selection(found)
+    plt.close("all")
+
+
+def test_a_misfit_at_the_best_rank_is_told():
+    rng = np.random.default_rng(0)
+    noisy = rng.poisson(drawn().means * rng.gamma(2.0, 0.5, drawn().means.shape))
+    found = bayesnmf.select(noisy, ranks=(2, 3), options=OPTIONS, splits=1)
+    assert any("the model is misfitted at rank" in caution for caution in found.cautions)
+    assert found.checks.table.loc["misfit", "p_value"] < 0.01
+    assert bayesnmf.select(noisy, ranks=(2, 3), options=OPTIONS, splits=1, check=False).checks is None
+    fine = selected()
+    assert fine.checks.table.loc["misfit", "p_value"] > 0.01
+    assert not any("misfitted" in caution for caution in fine.cautions)
+
+
+def test_held_out_rows_that_prefer_fewer_components_are_told():
+    table = selected().table.copy()
+    table["rows_difference"], table["rows_difference_se"] = -0.01, 0.02
+    caution = replace(selected(), table=table).cautions[-1]
+    assert caution.startswith("withheld rows are predicted as well with rank 1 as with any other")
+
+
+@pytest.mark.parametrize(
+    ("message", "settings"),
+    [
+        ("criterion must be one of 'heldout', 'evidence', 'stability'", {"criterion": "elbo"}),
+        ("criterion='evidence' needs method='smc': found method='vi'", {"criterion": "evidence", "method": "vi"}),
+        ("splits needs criterion='heldout': found criterion='evidence'", {"criterion": "evidence", "splits": 3}),
+        ("starts needs criterion='stability'", {"starts": 3}),
+        ("withhold must be", {"withhold": 1.0}),
+        ("a proper prior for method='smc'", {"models": "poisson", "criterion": "evidence"}),
+        ("modes needs method='map'", {"criterion": "stability", "method": "gibbs"}),
+    ],
+)
+def test_settings_of_other_criteria_are_refused(message, settings):
+    with pytest.raises(ValueError, match=message):
+        bayesnmf.select(COUNTS, **{"ranks": [2], **settings})
+
+
+def test_ctrl_c_keeps_the_ranks_that_are_done():
+    for criterion, options in (("stability", None), ("evidence", SMC(particles=4, runs=2, efficiency=0.8))):
+
+        def stop(label, done, total, objective):
+            if done == 2:
+                raise KeyboardInterrupt
+
+        found = bayesnmf.select(
+            COUNTS, ranks=[1, 2, 3], criterion=criterion, options=options, progress=stop,
+            **({"starts": 2} if criterion == "stability" else {}),
+        )  # fmt: skip
+        assert found.interrupted
+        assert len(found.table) == 2

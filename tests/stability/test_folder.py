@@ -1,0 +1,162 @@
+"""A folder keeps the fits: the same call goes on where an earlier one ended, and others are refused."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from blocks import BLOCKS, same
+from smallfits import COUNTS, quietly
+
+import bayesnmf
+from bayesnmf import VI, Dirichlet, Gamma, HierarchicalGamma, Priors
+from bayesnmf.stability import running
+
+pytestmark = quietly
+SHORT = VI(start="random", max_iter=30)
+
+
+@pytest.fixture
+def fits_made(monkeypatch):
+    """Seeds of the fits to all counts that were run."""
+    made, fit = [], running.fit
+
+    def counted(counts, *arguments, seed, **more):
+        if counts.total == BLOCKS.sum():
+            made.append(seed)
+        return fit(counts, *arguments, seed=seed, **more)
+
+    monkeypatch.setattr(running, "fit", counted)
+    return made
+
+
+def run(folder, starts=6, counts=BLOCKS, **more):
+    return bayesnmf.modes(counts, rank=2, starts=starts, seed=1, folder=folder, **more)
+
+
+def test_an_interrupted_call_goes_on_and_ends_with_the_same_bits(tmp_path, fits_made):
+    def stop(label, done, *_):
+        if done == 3:
+            raise KeyboardInterrupt
+
+    stopped = run(tmp_path / "kept", jobs=1, progress=stop)
+    assert len(stopped.runs) == 3
+    assert len(fits_made) == 3
+    fits_made.clear()
+    resumed = run(tmp_path / "kept", jobs=2)
+    assert sorted(fits_made) == sorted(resumed.runs["seed"][3:])
+    assert not resumed.interrupted
+    same(resumed, bayesnmf.modes(BLOCKS, rank=2, starts=6, seed=1))
+    fits_made.clear()
+    same(run(tmp_path / "kept"), resumed)
+    assert fits_made == []
+    more = run(tmp_path / "kept", starts=8, threshold=0.9, scored=1, keep=0.8)
+    assert len(fits_made) == 2
+    np.testing.assert_array_equal(more.run_components[:6], resumed.run_components)
+    assert len(run(tmp_path / "kept", starts=2).runs) == 2
+
+
+def test_every_fit_can_be_loaded_by_itself(tmp_path):
+    found = run(tmp_path, starts=3, scored=0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "modes.json", "start-0000.nc", "start-0001.nc", "start-0002.nc",
+    ]  # fmt: skip
+    for start, seed in found.runs["seed"].items():
+        loaded = bayesnmf.load(tmp_path / f"start-{start:04d}.nc")
+        assert loaded.seed == seed
+        np.testing.assert_array_equal(loaded.components, found.run_components[start])
+
+
+@pytest.mark.parametrize("damage", ["cut", "other", "empty"])
+def test_a_damaged_file_is_fitted_again(tmp_path, fits_made, damage):
+    first = run(tmp_path)
+    file = tmp_path / "start-0002.nc"
+    content = {"cut": file.read_bytes()[:2000], "empty": b"", "other": (tmp_path / "start-0003.nc").read_bytes()}
+    file.write_bytes(content[damage])
+    fits_made.clear()
+    again = run(tmp_path)
+    assert fits_made == [first.runs["seed"][2]]
+    same(again, first)
+    assert again.damaged == (2,)
+    assert "fitted again, as the file was damaged: start 2" in again.cautions
+    assert run(tmp_path).damaged == ()
+
+
+def test_other_counts_and_settings_are_refused_by_name(tmp_path):
+    run(tmp_path, starts=2, options=SHORT, scored=0)
+    kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    changed = BLOCKS.copy()
+    changed[0, 0] += 1
+    exposure = np.linspace(1, 2, len(BLOCKS))
+    twos = Priors(components=Dirichlet(2.0))
+    cases = [
+        (r"differs in counts;", {"counts": changed}),
+        (r"rank \(2 there, 3 here\)", {"rank": 3}),
+        (r"seed \(1 there, 2 here\)", {"seed": 2}),
+        (r"options.max_iter \(30 there, 31 here\)", {"options": replace(SHORT, max_iter=31)}),
+        (r"options.start \('random' there, 'race' here\)", {"options": replace(SHORT, start="race")}),
+        (r"options.dtype", {"options": replace(SHORT, dtype="float32")}),
+        (r"model \(gamma_poisson there, dirichlet_poisson here\)", {"model": "dirichlet_poisson"}),
+        (r"differs in priors.components \(Dirichlet.*2.0", {"options": replace(SHORT, priors=twos)}),
+        (r"differs in counts;", {"row_exposure": exposure}),
+        (r"differs in priors.components", {"fixed_components": np.full((1, 12), 1 / 12)}),
+        (r"method \(vi there, map here\)", {"method": "map", "options": None}),
+    ]  # fmt: skip
+    for message, change in cases:
+        settings = {"counts": BLOCKS, "rank": 2, "seed": 1, "options": SHORT, **change}
+        with pytest.raises(ValueError, match=message) as refused:
+            bayesnmf.modes(**settings, starts=2, scored=0, folder=tmp_path)
+        assert "give another folder, or the settings of this one" in str(refused.value)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
+
+
+def test_priors_that_hold_arrays_are_told_apart(tmp_path):
+    def settings(prior):
+        return {"options": replace(SHORT, priors=Priors(loadings=prior)), "starts": 1, "scored": 0}
+
+    rates = np.linspace(0.1, 0.2, len(BLOCKS))[:, None]
+    shared = HierarchicalGamma(1.0, Gamma(1.0, 1.0), "row")
+    for number, (prior, other) in enumerate(
+        [(Gamma(1.0, rates), Gamma(1.0, rates[::-1])), (shared, replace(shared, over="all"))]
+    ):
+        run(tmp_path / str(number), **settings(prior))
+        run(tmp_path / str(number), **settings(replace(prior)))
+        with pytest.raises(ValueError, match=r"priors\.loadings"):
+            run(tmp_path / str(number), **settings(other))
+
+
+def test_names_may_change_and_are_those_of_the_call(tmp_path):
+    frame = pd.DataFrame(BLOCKS, columns=[f"a{j}" for j in range(12)])
+    run(tmp_path, starts=2, scored=0, counts=frame)
+    again = run(tmp_path, starts=2, scored=0, counts=frame.rename(columns=lambda name: f"b{name}"))
+    assert again.best.feature_names[0] == "ba0"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": "bayesnmf.modes", "format_version": 99}'])
+def test_a_folder_without_readable_settings_is_refused(tmp_path, content):
+    (tmp_path / "modes.json").write_text(content)
+    with pytest.raises(ValueError, match=r"damaged modes\.json.*give another folder, or delete this one"):
+        run(tmp_path)
+
+
+def test_the_folder_must_be_a_place_to_write_to(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="folder must be a folder that can be written to"):
+        run(tmp_path / "file")
+
+
+def test_the_settings_are_plain_text(tmp_path):
+    run(tmp_path, starts=1, scored=0)
+    about = json.loads((tmp_path / "modes.json").read_text())
+    assert about["format"] == "bayesnmf.modes"
+    assert about["settings"]["rank"] == "2"
+    assert about["settings"]["options.start"] == "'random'"
+
+
+def test_large_and_float32_fits_come_back_in_their_type(tmp_path):
+    options = VI(start="random", dtype="float32", max_iter=20)
+    first = bayesnmf.modes(COUNTS, rank=2, starts=2, options=options, folder=tmp_path)
+    again = bayesnmf.modes(COUNTS, rank=2, starts=2, options=options, folder=tmp_path)
+    same(first, again)
+    assert again.best.components.dtype == np.float32
