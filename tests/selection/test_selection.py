@@ -15,6 +15,8 @@ from bayesnmf.assessment.scoring import background, score
 from bayesnmf.data.splitting import split_counts
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.selection import by_evidence
+from bayesnmf.selection.held_out import HIDDEN
+from bayesnmf.selection.new_rows import hidden_features, predict_hidden
 from bayesnmf.selection.result import Candidate
 
 RANKS, MODELS = (1, 2, 3, 4), ("gamma_poisson", "dirichlet_poisson")
@@ -66,13 +68,12 @@ def test_the_table_pools_rows_over_splits_and_pairs_differences():
         split = split_counts(counts, 0.8, 0.2, np.random.default_rng([5, number]))
         for candidate, by_split in chosen.items():
             fitted = bayesnmf.fit(split.train, *candidate, seed=5 + number, options=OPTIONS)
-            parts = {"": (fitted, split.thinned, split.rows)}
-            parts["rows_"] = fitted.project(split.seen, seed=5 + number), split.withheld, split.withheld_rows
-            one = {}
-            for name, (by, held_out, rows) in parts.items():
-                scored = score(by, held_out, background(split.train), 200, 5 + number, 1600)
-                one[name] = np.zeros((2, 60))
-                one[name][:, rows] = scored.rows, held_out.row_totals
+            frequencies, one = background(split.train), {name: np.zeros((2, 60)) for name in ("", "rows_")}
+            thinned = score(fitted, split.thinned, frequencies, 200, 5 + number, 1600)
+            one[""][:, split.rows] = thinned.rows, split.thinned.row_totals
+            hidden = hidden_features(fitted.components.shape[1], np.random.default_rng([5 + number, HIDDEN]))
+            rows = counts.rows(split.withheld_rows)
+            one["rows_"][:, split.withheld_rows] = predict_hidden(fitted, rows, hidden, frequencies, 5 + number)
             by_split.append(one)
     for name in ("", "rows_"):
         best, other = (np.sum([one[name] for one in by_split], axis=0) for by_split in chosen.values())
@@ -333,7 +334,7 @@ def test_held_out_rows_that_prefer_fewer_components_are_told():
     table = selected().table.copy()
     table["rows_difference"], table["rows_difference_se"] = -0.01, 0.02
     caution = replace(selected(), table=table).cautions[-1]
-    assert caution.startswith("withheld rows are predicted as well with rank 1 as with any other")
+    assert caution.startswith("features of withheld rows are predicted as well with rank 1 as with any other")
 
 
 @pytest.mark.parametrize(
