@@ -4,9 +4,9 @@
 
 None of the data sets is drawn from the priors of the fits, which are the defaults of gamma_poisson:
 
-- well: 50 sets of 40 × 20, rank 2 to 6, 300 counts a row;
+- well: 50 sets of 30 × 15, rank 2 to 6, 300 counts a row;
 - weak: 20 sets of 60 × 30, rank 5, 100 counts a row;
-- over: 20 sets of 40 × 20, rank 3, 300 counts a row, whose rates are multiplied by Gamma noise of mean 1, variance 0.2.
+- over: 20 sets of 30 × 15, rank 3, 300 counts a row, whose rates are multiplied by Gamma noise of mean 1, variance 0.2.
 
 Ranks 1 to 8. Each data set is a file in benchmarks/ranks/, so that a run can be stopped and continued; --part 0/2 and
 1/2 share the work of two processes. --report prints how often each criterion finds the rank.
@@ -28,7 +28,7 @@ from bayesnmf.writing import write_text
 
 FOLDER = Path(__file__).parent / "ranks"
 RANKS = tuple(range(1, 9))
-SIZES = {"well": (40, 20), "weak": (60, 30), "over": (40, 20)}
+SIZES = {"well": (30, 15), "weak": (60, 30), "over": (30, 15)}
 KINDS = {"well": 50, "weak": 20, "over": 20}
 
 

@@ -71,9 +71,9 @@ def check_enumerable(allocations: float, most: int) -> None:
         )
 
 
-def check_untempered(method: str, efficiency: Any, truth: Any) -> None:
+def check_untempered(method: str, settings: dict[str, Any]) -> None:
     """Refuse settings that only tempered runs have."""
-    for name, given in (("efficiency", efficiency), ("truth", truth)):
+    for name, given in settings.items():
         if given is not None:
             raise ValueError(f"{name} needs method='tempered': found method={method!r}; leave {name} out")
 

@@ -50,6 +50,7 @@ def log_evidence(
     particles: int | None = None,
     runs: int = 8,
     efficiency: float | None = None,
+    refinement: int | None = None,
     truth: Simulation | None = None,
     seed: int | None = None,
     progress: ProgressReport | bool = False,
@@ -68,8 +69,8 @@ def log_evidence(
     method : {"tempered", "tokens", "exact"}, optional
         "tempered": sequential Monte Carlo through powers of the likelihood (`bayesnmf.SMC`), for all models. "tokens":
         through the Pólya urn, one single count after another; it needs Dirichlet components and time O(ΣX · K) for each
-        particle. "exact": the sum over all allocations, at most 100,000. The default is "tokens" up to a total of 300
-        where it is possible, else "tempered".
+        particle. "exact": the sum over all allocations, at most 100,000. Where they are possible, the default is
+        "exact" for rank 1, which has one allocation, and "tokens" up to a total of 300, else "tempered".
     priors : Priors, optional
         Proper priors; None means the model's default, which depends on the mean row total and the rank.
     particles : int, optional
@@ -78,7 +79,7 @@ def log_evidence(
         Number of independent estimates to average. Ctrl-C keeps the finished ones. A ConvergenceWarning is given if
         their logs have a standard deviation above 1, or if their mean is below the bound of a variational fit: the
         evidence is then too low, and its standard error infinite.
-    efficiency : float, optional
+    efficiency, refinement : float and int, optional
         As in `bayesnmf.SMC`, with "tempered".
     truth : Simulation, optional
         Simulation that made the counts, for an upper estimate (`Evidence.upper`) with "tempered". The priors are its
@@ -104,14 +105,14 @@ def log_evidence(
     check_integer_counts(data, "the evidence", "round them")
     given = truth.priors if priors is None and isinstance(truth, Simulation) else priors
     job = _job(data, model, check_rank(rank), given, lambda *_: None)
-    chosen = method or ("tokens" if data.total <= FEW_COUNTS and _is_collapsible(job) else "tempered")
+    chosen = method or _default_method(job, particles)
     number = PARTICLES[chosen] if particles is None else check_count(particles, "particles")
     runs = check_count(runs, "runs", most=MOST_RUNS)
+    of_ladder = {"efficiency": efficiency, "refinement": refinement}
     if chosen != "tempered":
-        check_untempered(chosen, efficiency, truth)
+        check_untempered(chosen, {**of_ladder, "truth": truth})
         return _by_allocations(job, chosen, number, runs, seed)
-    share = SMC().efficiency if efficiency is None else efficiency
-    options = SMC(priors=job.options.priors, particles=number, runs=runs, efficiency=share)
+    options = replace(SMC(priors=job.options.priors, particles=number, runs=runs), **_given(of_ladder))
     with progress_context(progress) as report:
         return _tempered(replace(job, method="smc", options=options, report=report), seed, truth)
 
@@ -139,6 +140,19 @@ def _by_allocations(job: Job, method: str, particles: int, runs: int, seed: int 
     return average("tokens", estimates, particles, bound)
 
 
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _default_method(job: Job, particles: int | None) -> str:
+    """Return the method that is used unless another is named."""
+    if not _is_collapsible(job):
+        return "tempered"
+    if job.rank == 1 and particles is None:
+        return "exact"
+    return "tokens" if job.counts.total <= FEW_COUNTS else "tempered"
+
+
 def _is_collapsible(job: Job) -> bool:
     """Return whether single counts can be added one after another."""
     priors = job.options.priors
@@ -156,12 +170,12 @@ def _tempered(job: Job, seed: int | None, truth: Simulation | None) -> Evidence:
     def report(label: str, done: int, total: int, power: float) -> None:
         job.report(f"evidence, {label}", done, total, power)
 
-    ladder, runs, _ = tempered_runs(target, job.options, seed, report)
+    found = tempered_runs(target, job.options, seed, report)
+    ladder = found.ladder
     if truth is not None:
         rng, show = np.random.default_rng([0 if seed is None else seed, 2]), partial(_report_descent, report, ladder)
         upper = descend_ladder(target, ladder, (truth.loadings, truth.components), job.options.particles, rng, show)
-    estimates = [run.log_estimate for run in runs]
-    return average("tempered", estimates, job.options.particles, bound, len(ladder) - 1, upper)
+    return average("tempered", found.logs.tolist(), job.options.particles, bound, len(ladder) - 1, upper)
 
 
 def _report_descent(report: Any, ladder: Any, done: int, power: float) -> None:

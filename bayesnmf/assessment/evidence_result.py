@@ -13,7 +13,7 @@ from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.inference.tempering.combining import WIDEST_SPREAD, log_of_mean, spread_of
 
 CURES = {
-    "tempered": "ask for more runs, particles or a higher efficiency, or read at_least",
+    "tempered": "raise refinement, particles or efficiency, or read at_least",
     "tokens": "ask for more particles, take method='tempered', or read at_least",
 }
 

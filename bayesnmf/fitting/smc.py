@@ -33,15 +33,15 @@ def fit_smc(job: Job) -> FitRecord:
     def report(label: str, done: int, total: int, power: float) -> None:
         job.report(f"smc {job.model}, {label}", done, total, power)
 
-    ladder, runs, interrupted = tempered_runs(target, job.options, job.seed, report)
+    found = tempered_runs(target, job.options, job.seed, report)
+    runs, interrupted = found.runs, found.interrupted
     places, particles = _resampled(runs, np.random.default_rng([job.seed, 1]))
     values, log_joint = _values(job, target, runs, places, particles)
     loadings, scale = separate_scale(values[0])
     loadings, components, switching = matched_draws(job, loadings, values[1])
     ambiguous = {name: value for name, value in switching.items() if name == "ambiguous_draws"}  # draws are no chains
     figures, reason, enough = _judged(runs, places, particles)
-    status = Status(enough and not interrupted, INTERRUPTED if interrupted else reason, len(ladder) - 1)
-    logs = np.array([run.log_estimate for run in runs])
+    status = Status(enough and not interrupted, INTERRUPTED if interrupted else reason, len(found.ladder) - 1)
     return job.record(
         loadings.mean(axis=(0, 1)),
         components.mean(axis=(0, 1)),
@@ -50,7 +50,7 @@ def fit_smc(job: Job) -> FitRecord:
         status=status,
         diagnostics={**ambiguous, **figures},
         statistics={
-            "log_estimate": np.broadcast_to(logs[:, None], places.shape).copy(),
+            "log_estimate": np.broadcast_to(found.logs[:, None], places.shape).copy(),
             "run": places.astype(np.float64),
             "ancestor": _ancestors(runs, places, particles).astype(np.float64),
         },

@@ -84,7 +84,7 @@ METHODS: dict[str, Method] = {
         "bayesnmf.fitting.smc:fit_smc",
         "draws",
         "log joint",
-        "raise efficiency, particles or runs",
+        "raise refinement, particles or efficiency",
         2,
         whole_counts=True,
         needs=("entries",),

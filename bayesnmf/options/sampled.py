@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bayesnmf.results.record import FitRecord
 
 MOST_RUNS = 100_000
+MOST_REFINEMENT = 10_000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -124,7 +125,8 @@ class SMC:
 
     A run takes particles from the prior through a ladder of powers of the likelihood, weights and resamples them, and
     moves them by marginal Gibbs sampling; it estimates the evidence p(X). Runs may end in other modes: their draws are
-    weighted by their estimates. A pilot run sets the ladder. Priors must be proper.
+    weighted by their estimates. A pilot run sets the ladder, which is refined while the runs disagree. Priors must be
+    proper.
 
     Attributes
     ----------
@@ -135,8 +137,12 @@ class SMC:
     runs : int
         Number of independent runs. Their spread shows whether evidence and weights are known.
     efficiency : float
-        Share of the particles, in (0, 1), that a step of the ladder leaves effective. Nearer to 1, the ladder has more
-        steps, about in proportion to 1 / √(1 − efficiency), and the estimates vary less.
+        Share of the particles, in (0, 1), that a step of the first ladder leaves effective. Nearer to 1, the ladder has
+        more steps, about in proportion to 1 / √(1 − efficiency), and the estimates vary less.
+    refinement : int
+        Largest number of steps of a refined ladder, as a multiple of those of the first one. While the logs of the
+        runs' estimates have a standard deviation above 1 nat, all runs are made again on a ladder that is as fine as it
+        must be to bring it to 0.7, if the limit allows it. 1 is for no refinement.
     threads : int or None
         Number of runs at once. The draws do not depend on it.
 
@@ -149,7 +155,8 @@ class SMC:
     priors: Priors = field(default_factory=Priors)
     particles: int = 16
     runs: int = 8
-    efficiency: float = 0.98
+    efficiency: float = 0.95
+    refinement: int = 32
     threads: int | None = None
 
     def __post_init__(self) -> None:
@@ -157,6 +164,7 @@ class SMC:
         check_count(self.particles, "particles", minimum=2)
         check_count(self.runs, "runs", most=MOST_RUNS)
         check_fraction(self.efficiency, "efficiency")
+        check_count(self.refinement, "refinement", most=MOST_REFINEMENT)
         check_threads(self.threads)
 
     @property

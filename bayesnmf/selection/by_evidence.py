@@ -12,7 +12,7 @@ called best.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from scipy.special import logsumexp
 from bayesnmf.assessment.evidence import variational_bound
 from bayesnmf.fitting.job import Job, resolve_priors
 from bayesnmf.inference.tempering.combining import WIDEST_SPREAD, log_of_mean, spread_of
-from bayesnmf.inference.tempering.running import tempered_runs
+from bayesnmf.inference.tempering.running import TemperedRuns
 from bayesnmf.inference.tempering.target import Target, target_of
 from bayesnmf.selection.held_out import Study
 from bayesnmf.selection.result import Candidate, Selection
@@ -33,34 +33,71 @@ Array = NDArray[Any]
 REACH = 5.0  # standard deviations of the runs' logs by which an estimate is hardly ever too low
 
 
+class Estimated(NamedTuple):
+    """Runs of a candidate, which may be shared with others, and what they do not know.
+
+    Attributes
+    ----------
+    runs : TemperedRuns
+    shift : float
+        Log-probability of the row totals, minus that of the candidate for which the runs were made.
+    bound : float
+        Lower bound from a variational fit.
+    """
+
+    runs: TemperedRuns
+    shift: float
+    bound: float
+
+    @property
+    def logs(self) -> Array:
+        """Log estimates of p(X) of the runs, in nats."""
+        return np.asarray(self.runs.logs + self.shift)
+
+
 def by_evidence(study: Study) -> Selection:
-    """Estimate the evidence of every candidate; after Ctrl-C, compare those that are done."""
-    shared: dict[tuple[Any, ...], Array] = {}
-    found: dict[Candidate, dict[str, float]] = {}
-    estimates: dict[Candidate, Array] = {}
+    """Estimate the evidence of every candidate; after Ctrl-C, compare those that are done.
+
+    All candidates have runs up a first ladder. Then the candidate with the largest estimate of those that are unknown
+    and could win is refined, again and again, until none is left or one cannot be made known within the limit.
+    """
+    found: dict[Candidate, Estimated] = {}
+    interrupted = False
     try:
-        for candidate in study.candidates:
-            study.report("select", len(found), len(study.candidates), np.nan)
-            job = _job(study, candidate)
-            target = target_of(study.counts, job.options.priors, candidate.rank)
-            key = (candidate.rank, *shared_part(target))
-            if key not in shared:
-                _, runs, interrupted = tempered_runs(target, job.options, study.seed, lambda *_: _tick(study, found))
-                if interrupted:
-                    raise KeyboardInterrupt
-                shared[key] = np.array([run.log_estimate for run in runs]) - target.constant
-            estimates[candidate] = shared[key] + target.constant
-            found[candidate] = _line(estimates[candidate], variational_bound(job))
+        _run_all(study, found)
+        table = _table(found)
+        while table["could_win"].any():
+            first: Any = table["log_evidence"].where(table["could_win"]).idxmax()
+            if not found[Candidate(*first)].runs.refine():
+                break
+            table = _table(found)
         study.report("select", len(found), len(study.candidates), np.nan)
     except KeyboardInterrupt:
+        interrupted = True
         if not found:
             raise
-    return _compared(study, found, estimates)
+    interrupted |= any(each.runs.interrupted for each in found.values())
+    return _compared(study, found, interrupted)
 
 
-def _tick(study: Study, found: dict[Candidate, Any]) -> None:
-    """Report, so that a report that raises Ctrl-C ends the runs."""
-    study.report("select", len(found), len(study.candidates), np.nan)
+def _run_all(study: Study, found: dict[Candidate, Estimated]) -> None:
+    """Make the runs of every candidate up a first ladder; candidates with one tempered target share them."""
+    shared: dict[tuple[Any, ...], TemperedRuns] = {}
+
+    def tick(*_: Any) -> None:  # a report that raises Ctrl-C ends the runs
+        study.report("select", len(found), len(study.candidates), np.nan)
+
+    for candidate in study.candidates:
+        tick()
+        job = _job(study, candidate)
+        target = target_of(study.counts, job.options.priors, candidate.rank)
+        key = (candidate.rank, *shared_part(target))
+        if key not in shared:
+            runs = TemperedRuns(target, job.options, study.seed, tick)
+            if runs.interrupted:
+                raise KeyboardInterrupt
+            shared[key] = runs
+        found[candidate] = Estimated(shared[key], target.constant - shared[key].target.constant, variational_bound(job))
 
 
 def _job(study: Study, candidate: Candidate) -> Job:
@@ -83,12 +120,28 @@ def _values(distribution: Any) -> list[bytes]:
     return [np.ascontiguousarray(np.asarray(parts[name], np.float64)).tobytes() for name in sorted(parts)]
 
 
-def _line(logs: Array, bound: float) -> dict[str, float]:
-    """Return a line of the table for the estimates of one candidate and the bound of a variational fit."""
-    mean, error = log_of_mean(logs)
-    known = bool(spread_of(logs) <= WIDEST_SPREAD and mean >= bound)
-    at_least = max(bound, mean - np.log(20))
-    return {"log_evidence": mean, "se": error, "known": known, "at_least": at_least, "spread": spread_of(logs)}
+def _table(found: dict[Candidate, Estimated]) -> pd.DataFrame:
+    """Return a row for each candidate."""
+    import pandas as pd
+
+    index = pd.MultiIndex.from_tuples(list(found), names=["model", "rank"])
+    table = pd.DataFrame([_line(each) for each in found.values()], index=index)
+    table["could_win"] = could_win(table)
+    return table
+
+
+def _line(found: Estimated) -> dict[str, float]:
+    mean, error = log_of_mean(found.logs)
+    spread = spread_of(found.logs)
+    known = bool(spread <= WIDEST_SPREAD and mean >= found.bound)
+    return {
+        "log_evidence": mean,
+        "se": error,
+        "known": known,
+        "at_least": max(found.bound, mean - np.log(20)),
+        "spread": spread,
+        "rungs": len(found.runs.ladder) - 1,
+    }
 
 
 def could_win(table: pd.DataFrame) -> Array:
@@ -100,21 +153,17 @@ def could_win(table: pd.DataFrame) -> Array:
     return np.asarray(~known & (highest.to_numpy() >= best))
 
 
-def _compared(study: Study, found: dict[Candidate, dict[str, float]], estimates: dict[Candidate, Array]) -> Selection:
+def _compared(study: Study, found: dict[Candidate, Estimated], interrupted: bool) -> Selection:
     import pandas as pd
 
-    index = pd.MultiIndex.from_tuples(list(found), names=["model", "rank"])
-    table = pd.DataFrame(list(found.values()), index=index)
+    table = _table(found)
     logs, known = table["log_evidence"].to_numpy(), table["known"].to_numpy(bool)
-    table["could_win"] = could_win(table)
     best = int(np.argmax(np.where(known, logs, -np.inf)))
     table["difference"] = logs - logs[best]
     table["difference_se"] = np.where(np.arange(len(logs)) == best, 0.0, np.hypot(table["se"], table["se"].iloc[best]))
     clear = bool(known.any() and not table["could_win"].any())
     table["probability"] = np.exp(logs - logsumexp(logs)) if clear else np.nan
-    scores = pd.concat([pd.Series(each) for each in estimates.values()], axis=1)
-    scores.columns, scores.index.name = index, "run"
+    scores = pd.concat([pd.Series(each.logs) for each in found.values()], axis=1)
+    scores.columns, scores.index.name = table.index, "run"
     named = Candidate(*list(found)[best]) if clear else None
-    return Selection(
-        table, scores, named, study.method, study.keep, len(found) < len(study.candidates), criterion="evidence"
-    )  # fmt: skip
+    return Selection(table, scores, named, study.method, study.keep, interrupted, criterion="evidence")

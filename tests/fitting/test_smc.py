@@ -86,7 +86,7 @@ def test_draws_are_resampled_by_the_evidence_of_their_runs(monkeypatch):
 
 def test_what_is_said_of_runs_that_disagree():
     counts = np.random.default_rng(0).poisson(40.0 * np.eye(6) + 2)
-    with pytest.warns(ConvergenceWarning, match=r"smc did not converge .* raise efficiency, particles or runs in"):
+    with pytest.warns(ConvergenceWarning, match=r"smc did not converge .* raise refinement, particles"):
         fit = fit_of(counts, options=SMC(runs=4, particles=2, efficiency=0.5))
     assert fit.diagnostics["log_p_spread"] > 1
     assert "distinct ancestors" in fit.status.reason
@@ -195,4 +195,6 @@ def test_few_counts_are_added_one_by_one_by_default():
     assert bayesnmf.log_evidence([[3, 1], [1, 1]], rank=2, particles=20, seed=0).method == "tokens"
     gammas = Priors(Gamma(1, 1), Gamma(1, 1))
     assert bayesnmf.log_evidence([[3, 1], [1, 1]], rank=2, priors=gammas, seed=0).method == "tempered"
+    assert bayesnmf.log_evidence(DRAWN.counts, rank=1).method == "exact"
+    assert bayesnmf.log_evidence(DRAWN.counts, rank=1, particles=4, runs=2, seed=0).method == "tempered"
     assert smc.WIDEST_SPREAD == 1.0

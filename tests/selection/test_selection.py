@@ -241,15 +241,15 @@ def test_the_figure_shows_every_score():
 
 def test_the_evidence_finds_the_rank_and_shares_runs_between_models(monkeypatch):
     calls = []
-    run = by_evidence.tempered_runs
+    run = by_evidence.TemperedRuns
 
     def counted(target, *more):
         calls.append(target)
         return run(target, *more)
 
-    monkeypatch.setattr(by_evidence, "tempered_runs", counted)
-    counts = drawn().counts.rows(slice(25))
-    options = SMC(particles=24, runs=4)
+    monkeypatch.setattr(by_evidence, "TemperedRuns", counted)
+    counts = drawn().counts.rows(slice(20))
+    options = SMC(particles=24, runs=4, efficiency=0.98, refinement=1)
     models = ("gamma_poisson", "dirichlet_gamma")
     found = bayesnmf.select(counts, models, (1, 2, 3), criterion="evidence", options=options, seed=1)
     assert len(calls) == 3  # one for each rank
@@ -270,8 +270,9 @@ def evidence_of(counts, model, rank, options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return bayesnmf.log_evidence(
-            counts, model, rank, "tempered", particles=options.particles, runs=options.runs, seed=1
-        )
+            counts, model, rank, "tempered", particles=options.particles, runs=options.runs, seed=1,
+            efficiency=options.efficiency, refinement=options.refinement,
+        )  # fmt: skip
 
 
 def evidence_table(logs, spread):
@@ -291,9 +292,23 @@ def test_no_candidate_is_best_while_an_unknown_one_could_win():
     assert could(evidence_table([-10.0, -50.0], [0.2, np.nan])).tolist() == [False, True]  # a single run
 
 
+def test_the_candidates_that_could_win_are_refined_and_no_others():
+    counts = drawn().counts.rows(slice(20))
+    coarse = SMC(particles=8, runs=6, efficiency=0.8, refinement=1)
+    first = bayesnmf.select(counts, ranks=(1, 2, 3), criterion="evidence", options=coarse, seed=1)
+    assert first.best is None
+    fine = replace(coarse, refinement=64)
+    found = bayesnmf.select(counts, ranks=(1, 2, 3), criterion="evidence", options=fine, seed=1)
+    assert found.best.rank == 3
+    assert found.table.loc[found.best, "spread"] <= 1 < first.table.loc[found.best, "spread"]
+    more = found.table["rungs"] / first.table["rungs"]
+    assert more.loc[found.best] >= 2
+    assert more.loc[("gamma_poisson", 1)] == 1  # its evidence is smaller beyond doubt
+
+
 def test_unknown_evidence_is_said_and_names_no_best():
     counts = np.random.default_rng(0).poisson(60.0 * np.eye(6) + 2)
-    options = SMC(particles=2, runs=3, efficiency=0.5)
+    options = SMC(particles=2, runs=3, efficiency=0.5, refinement=1)
     found = bayesnmf.select(counts, ranks=(1, 2, 3), criterion="evidence", options=options)
     assert found.best is None
     assert found.one_standard_error is None

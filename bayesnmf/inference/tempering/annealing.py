@@ -23,7 +23,7 @@ Array = NDArray[Any]
 Report = Callable[[int, float], None]  # rungs done, and the power
 
 RESAMPLED = 0.5  # share of the particles; they are resampled if the effective number falls below it
-BISECTIONS = 60
+BISECTIONS, NEAR = 60, 1e-3  # most halvings of a step, and the relative error of the step that ends them
 
 
 @dataclass
@@ -107,11 +107,11 @@ def pilot_ladder(
 
 def next_power(power: float, log_likelihoods: Array, log_weights: Array, efficiency: float) -> float:
     """Return the next power at which the conditional effective share of the particles is `efficiency`, at most 1."""
-    spread = log_likelihoods - log_likelihoods.max()
+    spread, weights = log_likelihoods - log_likelihoods.max(), np.exp(log_weights)
 
     def share(step: float) -> float:
-        one, two = (logsumexp(log_weights + times * step * spread) for times in (1, 2))
-        return float(np.exp(2 * one - two))
+        raised = weights * np.exp(step * spread)
+        return float(raised.sum() ** 2 / (raised @ np.exp(step * spread)))
 
     low, high = 0.0, 1.0 - power
     if share(high) >= efficiency:
@@ -119,7 +119,15 @@ def next_power(power: float, log_likelihoods: Array, log_weights: Array, efficie
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if share(middle) >= efficiency else (low, middle)
+        if high - low < NEAR * low:
+            break
     return max(power + low, np.nextafter(power, 1.0))
+
+
+def finer_ladder(ladder: Array, factor: int) -> Array:
+    """Return a ladder with each step divided into as many equal ones."""
+    rungs = np.arange(len(ladder))
+    return np.asarray(np.interp(np.linspace(0, len(ladder) - 1, factor * (len(ladder) - 1) + 1), rungs, ladder))
 
 
 def climb_ladder(

@@ -1,8 +1,16 @@
-"""Run independent tempered samplers side by side, up a ladder of powers from a pilot run."""
+"""Run independent tempered samplers side by side, up a ladder of powers that is refined while the runs disagree.
+
+A pilot run sets the first ladder. If the logs of the runs' estimates then have a standard deviation σ above 1 nat, all
+runs are made again on a ladder with more steps: the variance falls in proportion to their number, so that (σ / AIM)²
+times as many are needed. Each pass has a fixed ladder that does not depend on its own particles, so its estimates are
+unbiased. Where the runs disagree because they end in different modes, the factor is beyond the limit, and the pass is
+not made.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
 from typing import Any
@@ -12,56 +20,121 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.side_by_side import side_by_side
-from bayesnmf.inference.tempering.annealing import Run, climb_ladder, pilot_ladder
+from bayesnmf.inference.tempering.annealing import Run, climb_ladder, finer_ladder, pilot_ladder
+from bayesnmf.inference.tempering.combining import WIDEST_SPREAD, spread_of
 from bayesnmf.inference.tempering.target import Target
 
 Array = NDArray[Any]
 Report = Callable[[str, int, int, float], None]  # label, steps done, steps in all, power
 
+AIM = 0.7  # spread for which a refined ladder is made, in nats: that of 8 runs varies by a quarter of itself
 
-def tempered_runs(target: Target, options: Any, seed: int | None, report: Report) -> tuple[Array, list[Run], bool]:
-    """Return a ladder of powers, the finished runs up this ladder, and whether Ctrl-C ended the others.
+
+@dataclass(eq=False)
+class TemperedRuns:
+    """Independent runs up one ladder, which can be made again on a finer one.
 
     Parameters
     ----------
+    target : Target
     options : SMC
-        Numbers of particles and runs, efficiency and threads.
     seed : int or None
-        Seed of the pilot run and of all others. The result does not depend on the number of threads.
+        Seed of the pilot run and of all others. The results do not depend on the number of threads.
     report : callable
         Function of a label, steps done, steps in all, and the power reached. An exception that it raises ends the runs.
+
+    Attributes
+    ----------
+    ladder : ndarray
+        Powers, from 0 to 1.
+    runs : list of Run
+        Runs up this ladder that have finished.
+    refined : int
+        Number of steps, as a multiple of those of the first ladder.
+    interrupted : bool
+        Whether Ctrl-C ended other runs.
 
     Raises
     ------
     KeyboardInterrupt
         Ctrl-C before the first run has finished.
     """
-    pilot, *streams = (np.random.default_rng(each) for each in np.random.SeedSequence(seed).spawn(options.runs + 1))
-    ladder = pilot_ladder(
-        target, options.particles, options.efficiency, pilot, options.threads, partial(_report_pilot, report, [0.0])
-    )
-    at_once = min(options.threads or numba.get_num_threads(), options.runs)
-    blocks = options.threads if options.runs == 1 else 1
-    stop, done = Event(), [0] * options.runs
 
-    def run(number: int) -> Run | None:
-        def show(rung: int, power: float) -> None:
-            if stop.is_set():
-                raise KeyboardInterrupt
-            done[number] = rung
-            report("runs", sum(done), options.runs * (len(ladder) - 1), power)
+    target: Target
+    options: Any
+    seed: int | None
+    report: Report
+    ladder: Array = field(init=False)
+    runs: list[Run] = field(init=False)
+    refined: int = 1
+    interrupted: bool = False
 
-        try:
-            return climb_ladder(target, ladder, options.particles, streams[number], blocks, show)
-        except KeyboardInterrupt:
-            stop.set()
-            return None
+    def __post_init__(self) -> None:
+        self._seeds = np.random.SeedSequence(self.seed)
+        pilot, *streams = self._seeds.spawn(self.options.runs + 1)
+        self.ladder = pilot_ladder(
+            self.target, self.options.particles, self.options.efficiency, np.random.default_rng(pilot),
+            self.options.threads, partial(_report_pilot, self.report, [0.0]),
+        )  # fmt: skip
+        self.runs = self._climb(self.ladder, streams)
+        self.interrupted = len(self.runs) < len(streams)
+        if not self.runs:
+            raise KeyboardInterrupt
 
-    found = side_by_side([partial(run, number) for number in range(options.runs)], at_once, stop)
-    finished = [each for each in found if each is not None]
-    if not finished:
-        raise KeyboardInterrupt
-    return ladder, finished, len(finished) < options.runs
+    @property
+    def logs(self) -> Array:
+        """Log estimates of p(X) of the runs, in nats."""
+        return np.array([run.log_estimate for run in self.runs])
+
+    def refine(self) -> bool:
+        """Make the runs again on a finer ladder; return False if they agree, or need one beyond the limit.
+
+        After Ctrl-C, the finer runs replace the others only if all of them have finished.
+        """
+        spread = spread_of(self.logs)
+        if self.interrupted or not spread > WIDEST_SPREAD:
+            return False
+        factor = int(np.ceil(min((spread / AIM) ** 2, 1e6)))
+        if self.refined * factor > self.options.refinement:
+            return False
+        ladder = finer_ladder(self.ladder, factor)
+        runs = self._climb(ladder, self._seeds.spawn(self.options.runs))
+        self.interrupted = len(runs) < self.options.runs
+        if not self.interrupted:
+            self.ladder, self.runs, self.refined = ladder, runs, self.refined * factor
+        return not self.interrupted
+
+    def _climb(self, ladder: Array, seeds: list[np.random.SeedSequence]) -> list[Run]:
+        """Return the runs that finished; Ctrl-C ends the others."""
+        number, threads = len(seeds), self.options.threads
+        blocks = threads if number == 1 else 1
+        stop, done = Event(), [0] * number
+
+        def run(place: int) -> Run | None:
+            def show(rung: int, power: float) -> None:
+                if stop.is_set():
+                    raise KeyboardInterrupt
+                done[place] = rung
+                self.report("runs", sum(done), number * (len(ladder) - 1), power)
+
+            try:
+                rng = np.random.default_rng(seeds[place])
+                return climb_ladder(self.target, ladder, self.options.particles, rng, blocks, show)
+            except KeyboardInterrupt:
+                stop.set()
+                return None
+
+        at_once = min(threads or numba.get_num_threads(), number)
+        found = side_by_side([partial(run, place) for place in range(number)], at_once, stop)
+        return [each for each in found if each is not None]
+
+
+def tempered_runs(target: Target, options: Any, seed: int | None, report: Report) -> TemperedRuns:
+    """Make the runs, and make them again on finer ladders while they disagree and the limit allows it."""
+    found = TemperedRuns(target, options, seed, report)
+    while found.refine():
+        pass
+    return found
 
 
 def _report_pilot(report: Report, before: list[float], rung: int, power: float) -> None:
