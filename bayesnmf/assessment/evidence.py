@@ -37,7 +37,7 @@ MOST_RUNS = 100_000
 LARGEST_PARTICLES = 4 * 2**30
 ROUNDING = 1e-9
 PARTICLES = {"tempered": 16, "tokens": 1000, "exact": 0}  # by method
-FEW_COUNTS = 300  # total up to which single counts are the default: benchmarks/README.md, "Evidence"
+FEW_COUNTS = 200  # total up to which single counts are the default: benchmarks/README.md, "Evidence"
 
 
 def log_evidence(
@@ -70,7 +70,7 @@ def log_evidence(
         "tempered": sequential Monte Carlo through powers of the likelihood (`bayesnmf.SMC`), for all models. "tokens":
         through the Pólya urn, one single count after another; it needs Dirichlet components and time O(ΣX · K) for each
         particle. "exact": the sum over all allocations, at most 100,000. Where they are possible, the default is
-        "exact" for rank 1, which has one allocation, and "tokens" up to a total of 300, else "tempered".
+        "exact" for rank 1, which has one allocation, and "tokens" up to a total of 200, else "tempered".
     priors : Priors, optional
         Proper priors; None means the model's default, which depends on the mean row total and the rank.
     particles : int, optional

@@ -141,8 +141,8 @@ class SMC:
         more steps, about in proportion to 1 / √(1 − efficiency), and the estimates vary less.
     refinement : int
         Largest number of steps of a refined ladder, as a multiple of those of the first one. While the logs of the
-        runs' estimates have a standard deviation above 1 nat, all runs are made again on a ladder that is as fine as it
-        must be to bring it to 0.7, if the limit allows it. 1 is for no refinement.
+        runs' estimates have a standard deviation above 1 nat, all runs are made again on a finer ladder, unless one
+        that brings it to 0.7 is beyond this limit. 1 is for no refinement.
     threads : int or None
         Number of runs at once. The draws do not depend on it.
 

@@ -1,10 +1,11 @@
 """Run independent tempered samplers side by side, up a ladder of powers that is refined while the runs disagree.
 
 A pilot run sets the first ladder. If the logs of the runs' estimates then have a standard deviation σ above 1 nat, all
-runs are made again on a ladder with more steps: the variance falls in proportion to their number, so that (σ / AIM)²
-times as many are needed. Each pass has a fixed ladder that does not depend on its own particles, so its estimates are
-unbiased. Where the runs disagree because they end in different modes, the factor is beyond the limit, and the pass is
-not made.
+runs are made again on a ladder with more steps: the variance falls at least in proportion to their number, so that
+(σ / AIM)² times as many are enough. At most STAGE times as many are taken at once, since σ is an estimate, and often
+that of a few runs that went astray. Each pass has a fixed ladder that does not depend on its own particles, so its
+estimates are unbiased. Where the runs disagree because they end in different modes, (σ / AIM)² is beyond the limit, and
+no other pass is made.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ Array = NDArray[Any]
 Report = Callable[[str, int, int, float], None]  # label, steps done, steps in all, power
 
 AIM = 0.7  # spread for which a refined ladder is made, in nats: that of 8 runs varies by a quarter of itself
+STAGE = 4  # most steps of a refined ladder, as a multiple of those of the one before
 
 
 @dataclass(eq=False)
@@ -94,9 +96,10 @@ class TemperedRuns:
         spread = spread_of(self.logs)
         if self.interrupted or not spread > WIDEST_SPREAD:
             return False
-        factor = int(np.ceil(min((spread / AIM) ** 2, 1e6)))
-        if self.refined * factor > self.options.refinement:
+        needed = np.ceil((spread / AIM) ** 2)
+        if self.refined * needed > self.options.refinement:
             return False
+        factor = int(min(needed, STAGE))
         ladder = finer_ladder(self.ladder, factor)
         runs = self._climb(ladder, self._seeds.spawn(self.options.runs))
         self.interrupted = len(runs) < self.options.runs
