@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from bayesnmf.selection.result import Selection as Selection
     from bayesnmf.selection.selecting import select as select
     from bayesnmf.stability.consensus import Consensus as Consensus
+    from bayesnmf.stability.evidence import ModeEvidence as ModeEvidence
     from bayesnmf.stability.modes import modes as modes
     from bayesnmf.stability.result import Modes as Modes
     from bayesnmf.theorems.statements import equivalences as equivalences
@@ -87,6 +88,7 @@ _HOMES = {
     "MAP": "options",
     "Match": "assessment.matching",
     "MinibatchVI": "fitting.streaming",
+    "ModeEvidence": "stability.evidence",
     "Modes": "stability.result",
     "NUTS": "options",
     "PredictiveChecks": "assessment.predictive_checks",

@@ -110,8 +110,7 @@ def _judged(runs: list[Run], places: Array, particles: Array) -> tuple[dict[str,
         "ancestors": float(len(counted)),
         "effective_ancestors": effective,
     }
-    text = (
-        f"{len(runs)} runs, whose log estimates of p(X) have a standard deviation of {spread:.2f} nats; "
-        f"{len(counted)} distinct ancestors, {effective:.1f} by weight"
-    )
+    apart = f"{len(runs)} runs, whose log estimates of p(X) have a standard deviation of {spread:.2f} nats"
+    alone = "a single run, which does not show the error of its estimate of p(X)"
+    text = f"{apart if len(runs) > 1 else alone}; {len(counted)} distinct ancestors, {effective:.1f} by weight"
     return figures, text, bool(spread <= WIDEST_SPREAD and effective >= FEWEST_ANCESTORS)

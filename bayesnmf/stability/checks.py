@@ -10,10 +10,13 @@ import numpy as np
 
 from bayesnmf.assessment.checks import check_catalogue
 from bayesnmf.checks import LONGEST_SHOWN, check_choice, check_count, check_positive, check_share, shown
+from bayesnmf.data.checks import same_counts
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.options import METHODS
+from bayesnmf.priors.checks import same_prior
+from bayesnmf.results.checks import check_fit
 
 STARTS = ("random", "race", "fit", "map", "vi")  # those that depend on the seed
 SCORED = 10  # modes that are scored by held-out counts by default
@@ -107,6 +110,34 @@ def check_mode(mode: Any, modes: int) -> int:
     if number >= modes:
         raise ValueError(f"mode must be below {modes}, the number of modes: found {number}; choose from found.table")
     return number
+
+
+def check_particles(fit: Any, best: Fit, options: Any) -> None:
+    """Refuse anything but a fit by smc of the counts, model, rank and priors of the modes."""
+    check_fit(fit)
+    if not METHODS[fit.method].resampled:
+        raise ValueError(
+            f"fit must be by method='smc', whose draws are shared out among modes by evidence: found {fit.method!r}; "
+            "fit with method='smc'"
+        )
+    for what, ours, wanted in (("model", fit.model, best.model), ("rank", fit.rank, best.rank)):
+        if ours != wanted:
+            raise ValueError(f"fit must have the {what} of the modes, {wanted!r}: found {ours!r}; fit with {wanted!r}")
+    if not same_counts(fit.counts, best.counts) or not fit.counts.exposed_like(best.counts):
+        raise ValueError(
+            "fit must be of the counts and exposures of the modes: found others; give found.best.counts to bayesnmf.fit"
+        )
+    if getattr(options, "learn", ()):
+        raise ValueError(
+            "the evidence of modes needs one prior for all of them: found options.learn, with which every run has "
+            "priors of its own; give their values as priors to bayesnmf.modes"
+        )
+    for side in ("loadings", "components"):
+        if not same_prior(getattr(fit.priors, side), getattr(best.priors, side)):
+            raise ValueError(
+                f"fit must have the priors of the modes: found another priors.{side}; give "
+                "options=SMC(priors=found.best.priors) to bayesnmf.fit"
+            )
 
 
 def check_consensus(density: Any, neighbourhood: Any, runs: int, movable: int, free: int) -> None:

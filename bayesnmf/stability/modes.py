@@ -20,7 +20,6 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_rank
@@ -39,14 +38,12 @@ from bayesnmf.stability.folder import Folder, describe_settings
 from bayesnmf.stability.grouping import found_in, group_fits, least_cosine, movable_components
 from bayesnmf.stability.predicting import bounds_of, predict_held_out, scores_of
 from bayesnmf.stability.result import Modes
-from bayesnmf.stability.running import Runs, Study, fit_from_starts, with_one_thread
+from bayesnmf.stability.running import Runs, Study, fit_from_starts, number_of_jobs, with_one_thread
 from bayesnmf.stability.stacking import Stacking, stack
 from bayesnmf.stability.tables import mode_table, recurrence_table, run_table
 
 if TYPE_CHECKING:
     import pandas as pd
-
-MOST_JOBS = 1024
 
 
 def modes(
@@ -122,7 +119,7 @@ def modes(
     data = with_exposures(as_counts(counts, dtype=kind), row_exposure, feature_exposure)
     settings = check_fraction(threshold, "threshold"), check_fraction(keep, "keep"), check_scored(scored, data)
     options = _completed(options, data, model, check_rank(rank), method, fixed_components)
-    study = Study(data, model, int(rank), method, options, seed, _jobs(jobs, starts, options))
+    study = Study(data, model, int(rank), method, options, seed, number_of_jobs(jobs, starts, options))
     if folder is not None:
         described = describe_settings(data, model, int(rank), method, seed, options)
         study = replace(study, folder=Folder(folder, described))
@@ -144,15 +141,6 @@ def _completed(options: Any, data: Counts, model: str, rank: int, method: str, k
     options = resolve_options(replace(options, priors=resolve_priors(model, data, rank, options.priors, known)))
     check_combination(model, method, rank, data, options)
     return options
-
-
-def _jobs(jobs: Any, starts: int, options: Any) -> int:
-    """Return the number of fits at once: by default as many as the cores have room for, and one on a GPU."""
-    if jobs is not None:
-        return min(check_count(jobs, "jobs", most=MOST_JOBS), starts)
-    if getattr(options, "device", "cpu") == "gpu":
-        return 1
-    return min(max(numba.get_num_threads() // (options.threads or 1), 1), starts)
 
 
 def _modes_of_runs(study: Study, runs: Runs, settings: tuple[float, float, int], report: ProgressReport) -> Modes:

@@ -9,14 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.options import Options
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.cautions import cure_of
 from bayesnmf.results.record import FitRecord
-from bayesnmf.stability.checks import check_consensus, check_factorisation, check_mode
+from bayesnmf.stability.checks import check_consensus, check_factorisation, check_mode, check_particles
 from bayesnmf.stability.consensus import Consensus, form_consensus, pool_components
+from bayesnmf.stability.evidence import ModeEvidence, evidence_of_modes
 from bayesnmf.stability.grouping import Found, found_in, mode_of, movable_components
+from bayesnmf.stability.running import Study, number_of_jobs
 from bayesnmf.stability.stacking import Stacking
 from bayesnmf.stability.tables import matched_cosines
 from bayesnmf.text import text_table
@@ -158,6 +161,38 @@ class Modes:
         check_consensus(density, neighbourhood, len(self.runs), len(movable), len(free))
         pool = pool_components(self.run_components, self.run_sizes, self.runs.index.to_numpy(), free)
         return form_consensus(best, pool, len(self.runs), density, neighbourhood, self.seed)
+
+    def evidence(self, fit: Fit, *, jobs: int | None = None, progress: ProgressReport | bool = False) -> ModeEvidence:
+        """Return the evidence of each mode, and of modes that no start found, from a fit by ``method="smc"``.
+
+        A run by the options of the modes starts from each draw and ends in the draw's mode
+        (`bayesnmf.stability.evidence` has the reasons and the formulas).
+
+        Parameters
+        ----------
+        fit : Fit
+            Fit by smc of the same counts, model and rank, with ``options=SMC(priors=found.best.priors)``. What it
+            estimates is printed as unknown if it has not converged.
+        jobs : int, optional
+            Number of runs side by side, by default one for each core; results do not depend on it.
+        progress : bool or callable
+            Progress report, as for `bayesnmf.fit`.
+
+        Returns
+        -------
+        ModeEvidence
+
+        Raises
+        ------
+        TypeError, ValueError
+            A fit by another method, or of other counts, another model, rank or priors; priors learned by each run.
+        """
+        best, options = self.best, self.options
+        check_particles(fit, best, options)
+        jobs = number_of_jobs(jobs, fit.trace.size, options)
+        study = Study(best.counts, best.model, best.rank, best.method, options, self.seed, jobs)
+        with progress_context(progress) as report:
+            return evidence_of_modes(study, self.fits, self.threshold, fit, report)
 
     @property
     def cautions(self) -> list[str]:

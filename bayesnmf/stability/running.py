@@ -9,9 +9,11 @@ from functools import partial
 from threading import Event, Lock
 from typing import Any
 
+import numba
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from bayesnmf.checks import check_count
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import Fit, fit
 from bayesnmf.fitting.progress import ProgressReport
@@ -19,6 +21,8 @@ from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
 from bayesnmf.options import Options
 from bayesnmf.stability.folder import Folder
+
+MOST_JOBS = 1024
 
 
 def seed_of(seed: int, start: int) -> int:
@@ -160,3 +164,12 @@ def with_one_thread(options: Any) -> Any:
     """Return options with one thread for each fit, unless they say otherwise or name a GPU."""
     free = options.threads is None and getattr(options, "device", "cpu") == "cpu"
     return replace(options, threads=1) if free else options
+
+
+def number_of_jobs(jobs: Any, most: int, options: Any) -> int:
+    """Return the number of fits at once: by default as many as the cores have room for, and one on a GPU."""
+    if jobs is not None:
+        return min(check_count(jobs, "jobs", most=MOST_JOBS), most)
+    if getattr(options, "device", "cpu") == "gpu":
+        return 1
+    return min(max(numba.get_num_threads() // (options.threads or 1), 1), most)

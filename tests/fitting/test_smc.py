@@ -102,6 +102,7 @@ def test_one_ancestor_is_not_a_posterior():
     fit = fit_of(options=SMC(runs=1, particles=8))
     assert not fit.status.converged
     assert np.isnan(fit.diagnostics["log_p_spread"])
+    assert fit.status.reason.startswith("a single run, which does not show the error")
     assert fit.diagnostics["ancestors"] == len(np.unique(fit.statistics["ancestor"]))
 
 
