@@ -102,7 +102,7 @@ def posterior_agreement(
         Fits of the same model, rank and counts. From a fit by vi or svi, 4,000 independent draws are taken; of a point
         estimate (map, bld), only the means are compared.
     reference : str, optional
-        Label of a fit with a posterior. By default the first fit by nuts, else by gibbs, vi, svi.
+        Label of a fit with a posterior. By default the first fit by nuts, else by gibbs, smc, vi, svi.
     truth : Simulation, optional
         Simulation that these counts were drawn in; adds the share of true values inside each fit's intervals.
     interval : float
@@ -149,8 +149,8 @@ COLUMNS = {
     "sd_ratio_high": "its 95 % quantile",
     "mass": "share of the reference's posterior draws inside the intervals of this fit",
     "coverage": "share of the true values inside the intervals of this fit",
-    "max_r_hat": "largest R-hat of the entries (chains)",
-    "min_ess": "smallest bulk effective sample size of the entries (chains)",
+    "max_r_hat": "largest R-hat of the entries (chains of gibbs and nuts)",
+    "min_ess": "smallest bulk effective sample size of the entries (chains of gibbs and nuts)",
 }
 FORMATS = {
     "correlation": "{:.4f}",

@@ -24,9 +24,11 @@ LARGEST_DRAWS = 2**30  # bytes
 
 def check_leave_one_out(method: str) -> None:
     """Refuse leave-one-out for all methods but samplers."""
-    if method not in methods_with("draws"):
+    able = methods_with("draws")
+    if method not in able:
+        listed = " or ".join(f"method={name!r}" for name in able)
         raise ValueError(
-            f"loo needs a fit by method='gibbs' or method='nuts': found {method!r}, whose draws are not draws of the "
+            f"loo needs a fit by {listed}: found {method!r}, whose draws are not draws of the "
             "posterior, so loo would reward intervals that are too narrow; "
             "compare such fits by held-out counts, with bayesnmf.select"
         )

@@ -24,6 +24,7 @@ from bayesnmf.results.datatree import GIVEN_TOTALS
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.estimates import Draws, take_features
 from bayesnmf.results.record import effective_loadings
+from bayesnmf.results.resampling import is_resampled, runs_of_draws, share_effective
 from bayesnmf.text import number
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def loo(
     Parameters
     ----------
     fit : Fit
-        Fit by gibbs or nuts.
+        Fit by gibbs, nuts or smc.
     rows, features : iterable of names, optional
         Names of the rows and features whose cells are scored; by default all.
     most : int
@@ -139,7 +140,7 @@ def loo(
     Raises
     ------
     TypeError, ValueError
-        A fit by another method, unknown names, or fewer than 8 draws in a chain or 25 in all.
+        A fit by another method, unknown names, or fewer than 25 draws, or than 8 in a chain of gibbs or nuts.
 
     References
     ----------
@@ -155,7 +156,8 @@ def loo(
     most = check_count(most, "most")
     rng = np.random.default_rng(check_count(seed, "seed", minimum=0))
     posterior: Draws = fit.posterior  # type: ignore[assignment]
-    check_least_draws(posterior.chains, posterior.draws, (FEWEST_DRAWS, FEWEST_IN_ALL), "loo")
+    fewest = 1 if is_resampled(fit) else FEWEST_DRAWS
+    check_least_draws(posterior.chains, posterior.draws, (fewest, FEWEST_IN_ALL), "loo")
     part = restrict_rows(fit, asked)
     n, m = part.counts.shape[0], fit.counts.shape[1] if columns_asked is None else len(columns_asked)
     chosen = np.arange(n * m) if n * m <= most else np.sort(rng.choice(n * m, most, replace=False))
@@ -202,13 +204,20 @@ def log_poisson(counts: Array, means: Array) -> Array:
     return xlogy(counts, means) - means - gammaln(counts + 1)
 
 
-def relative_efficiency(draws: Draws) -> float:
-    """Return the effective sample size of the mean divided by the number of draws, averaged over parameters."""
+def relative_efficiency(fit: Fit, draws: Draws) -> float:
+    """Return the effective sample size of the mean divided by the number of draws, averaged over parameters.
+
+    It is 1 for a single chain or run, in which it is not estimated.
+    """
     import arviz as az
 
     if draws.chains == 1:
         return 1.0
     parts = [part for part in (draws.loadings, draws.components, draws.scale) if part is not None]
+    if is_resampled(fit):
+        flat, run = [part.reshape(draws.chains * draws.draws, -1) for part in parts], runs_of_draws(fit)
+        shares = np.concatenate([share_effective(part, run, draws.chains) for part in flat])
+        return float(1.0 / np.nanmean(1.0 / shares))  # means of shares are too large, as few runs give each error
     with np.errstate(invalid="ignore", divide="ignore"):  # constants have no effective sample size
         sizes = np.concatenate([np.ravel(az.ess(part, chain_axis=0, draw_axis=1, method="mean")) for part in parts])
     return float(np.nanmean(sizes) / (draws.chains * draws.draws))
@@ -219,7 +228,7 @@ def _score_cells(cells: _Cells, chosen: Array, report: ProgressReport) -> tuple[
     import arviz as az
     import xarray as xr
 
-    reff = relative_efficiency(cells.draws)
+    reff = relative_efficiency(cells.fit, cells.draws)
     block = max(1, BLOCK_BYTES // (8 * cells.draws.chains * cells.draws.draws))
     elpd, k_hat, p_loo, good_k = [], [], 0.0, BAD_K
     for start in range(0, len(chosen), block):

@@ -23,6 +23,7 @@ from bayesnmf.priors import simplex
 from bayesnmf.priors.specification import on_simplex
 from bayesnmf.results.cautions import cautions_of, mixing_of, with_label
 from bayesnmf.results.relabelling import relabel
+from bayesnmf.results.resampling import is_resampled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +56,7 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
     if METHODS[fitted.method].posterior == "mean field":
         marginal = elbo_marginal(fitted, seed=seed)
         row.update(elbo_augmented=elbo_augmented(fitted), elbo_marginal=marginal.mean, elbo_marginal_se=marginal.se)
+    row |= evidence_of(fitted)
     scored = {"thinned": score(fitted, split.thinned, frequencies, SCORE_DRAWS, seed, MOST_SCORE_DRAWS)}
     row["coverage90"] = pit_coverage(fitted, split.thinned, PIT_DRAWS, seed)
     if split.seen is not None and split.withheld is not None:
@@ -66,6 +68,16 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
     if other is not None:
         row["cosine_other_start"] = agreement(other, fitted)["cosine"]
     return row
+
+
+def evidence_of(fitted: Fit) -> dict[str, float]:
+    """Return the log evidence of a fit by smc with its standard error; only a lower limit if it is unknown."""
+    if not is_resampled(fitted):
+        return {}
+    log_p, error = fitted.diagnostics["log_p"], fitted.diagnostics["log_p_se"]
+    if fitted.status.converged:
+        return {"log_evidence": log_p, "log_evidence_se": error}
+    return {"log_evidence": np.nan, "log_evidence_at_least": log_p - float(np.log(20))}  # see `Evidence.at_least`
 
 
 def _scores(scored: Mapping[str, Score]) -> dict[str, float]:
@@ -126,6 +138,9 @@ COLUMNS = {
     "elbo_augmented": "evidence lower bound with allocations in q (closed form), nats",
     "elbo_marginal": "evidence lower bound with allocations summed out (Monte Carlo), nats",
     "elbo_marginal_se": "its standard error",
+    "log_evidence": "log evidence by smc, log p(X) of the training counts, nats; NaN if unknown",
+    "log_evidence_se": "its standard error",
+    "log_evidence_at_least": "lower limit with a probability of 95 %, if it is unknown",
     "heldout_thinned": "held-out log-likelihood for each thinned count, nats",
     "heldout_thinned_error": "its Monte Carlo error, mostly a bias: means of draws are scored too low, points are not",
     "heldout_withheld": "the same for samples not trained on, given half of their counts",
@@ -149,6 +164,19 @@ def cautions_of_all(fits: Mapping[str, Fit], rows: Mapping[str, Mapping[str, Any
         with_label(name, caution)
         for name, fit in fits.items()
         for caution in cautions_of(fit, rows[name].get("max_r_hat"), rows[name].get("min_ess"))
+    ]
+
+
+def cautions_of_evidence(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the fits by smc whose log evidence is below the lower bound of another fit, so that it is too low."""
+    bounded = {name: row for name, row in rows.items() if "elbo_marginal" in row}
+    bounds = {name: row["elbo_marginal"] - 4 * row["elbo_marginal_se"] for name, row in bounded.items()}
+    return [
+        f"{name}: its log evidence, {row['log_evidence']:,.1f}, is below the bound of {bound}, {least:,.1f}, so it is "
+        "too low: raise particles or runs"
+        for name, row in rows.items()
+        for bound, least in bounds.items()
+        if row.get("log_evidence", np.inf) < least
     ]
 
 

@@ -15,6 +15,7 @@ from bayesnmf.priors.specification import on_simplex
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.mixing import r_hat_and_ess
 from bayesnmf.results.record import effective_loadings
+from bayesnmf.results.resampling import error_over_runs, is_resampled, runs_of_draws
 
 Array = NDArray[Any]
 QUANTITIES = ("loadings", "components", "expected counts")
@@ -33,7 +34,8 @@ class Entries(NamedTuple):
 class Moments(NamedTuple):
     """Posterior moments of one quantity in one fit, each array (entries,).
 
-    `error` is the Monte Carlo standard error of the mean. `r_hat` and `ess` are computed for chains, and None for q.
+    `error` is the Monte Carlo standard error of the mean. `r_hat` and `ess` are computed for chains, and None for q and
+    resampled draws.
     """
 
     mean: Array
@@ -120,6 +122,9 @@ def moments_of_fit(draws: Array, interval: float, fit: Fit) -> Moments:
     found = moments(draws, interval)
     if fit.estimate.kind != "draws":
         return found
+    if is_resampled(fit):
+        pooled = draws.reshape(-1, draws.shape[-1])
+        return found._replace(error=error_over_runs(pooled, runs_of_draws(fit), len(draws)))
     from arviz_stats.base import array_stats
 
     r_hat, ess = r_hat_and_ess(draws)

@@ -32,6 +32,7 @@ SCALARS = {
     "dispersion": "variance of the cells divided by their mean; 0 without counts",
     "misfit": "Freeman–Tukey, Σ (√count − √mean)², at the means of each draw",
 }
+DRAWS = 200
 TWICE = "the model was fitted to these counts, so p-values cluster near 0.5; those near 0 or 1 strongly suggest misfit"
 POINT = "a point estimate: replicates lack the uncertainty of the parameters, and intervals are too narrow"
 GIVEN = "the model is given the row totals, so they and the total are equal in every replicate and not checked"
@@ -124,7 +125,7 @@ class PredictiveChecks:
 
 def predictive_checks(
     fit: Fit,
-    draws: int = 200,
+    draws: int | None = None,
     *,
     interval: float = 0.9,
     seed: int = 0,
@@ -141,8 +142,9 @@ def predictive_checks(
     ----------
     fit : Fit
         Fit by any method. For a map or bld fit, all replicates are drawn at its one point.
-    draws : int
-        Number of replicates; at most the number of kept draws for gibbs and nuts.
+    draws : int, optional
+        Number of replicates, by default 200; at most, and by default not above, the number of kept draws for gibbs,
+        nuts and smc.
     interval : float
         Probability of the predictive intervals.
     seed : int
@@ -167,7 +169,7 @@ def predictive_checks(
     ['total', 'share of zeros', 'largest count', 'dispersion', 'misfit']
     """
     check_fit(fit)
-    draws = check_count(draws, "draws")
+    draws = fit.estimate.length(DRAWS) if draws is None else check_count(draws, "draws")
     interval = check_fraction(interval, "interval")
     seed = check_count(seed, "seed", minimum=0)
     size = 8 * draws * sum(fit.counts.shape)  # other statistics are summed over replicates

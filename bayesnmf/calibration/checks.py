@@ -25,7 +25,7 @@ def check_enough_draws(ranked: int, chains: int, draws: int) -> None:
     if chains * draws < ranked:
         raise ValueError(
             f"draws must be at most the number that the chains keep, {chains} × {draws}: found {ranked}; "
-            "ask for fewer, or raise draws in the options"
+            "ask for fewer, or raise draws in the options (particles with smc)"
         )
 
 

@@ -15,16 +15,17 @@ from bayesnmf.calibration.quantities import Points, draws_as_points, evaluate, n
 from bayesnmf.calibration.result import Calibration
 from bayesnmf.checks import check_count, check_instance
 from bayesnmf.data.simulation import Simulation, simulate
-from bayesnmf.fitting.fit import fit
+from bayesnmf.fitting.fit import Fit, fit
 from bayesnmf.fitting.job import check_combination
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
-from bayesnmf.options import METHODS, NUTS, SVI, VI, Gibbs, Options
+from bayesnmf.options import METHODS, NUTS, SMC, SVI, VI, Gibbs, Options
 from bayesnmf.options.checks import check_options
 from bayesnmf.priors import Priors
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import evenly_spaced
 from bayesnmf.results.mixing import r_hat_and_ess
+from bayesnmf.results.resampling import is_resampled, runs_of_draws, share_effective
 
 Array = NDArray[Any]
 TOTALS = 20
@@ -69,7 +70,7 @@ def calibrate(
     ----------
     model : str
         Name of the model, as for `bayesnmf.fit`.
-    method : {"gibbs", "nuts", "vi", "svi"}
+    method : {"gibbs", "nuts", "smc", "vi", "svi"}
     size, rank : (n, m), int
         Size and rank of the simulated counts. Small ones are fitted fast and mix well.
     priors, totals : optional
@@ -78,12 +79,12 @@ def calibrate(
         Number of data sets to draw and fit.
     draws : int
         Number L of posterior draws among which the truth is ranked: independent draws from q, or evenly spaced ones
-        from all kept draws of the chains. These should be nearly independent too; see `Calibration.ess`.
+        from all kept draws of the chains or runs. These should be nearly independent too; see `Calibration.ess`.
     options : optional
         Options of the method. The default is one chain from a random state: Gibbs with 400 sweeps of warm-up and 20 for
-        each draw, NUTS with 300 steps of warm-up and 4 for each draw; vi from "svd" alone, without the race of a plain
-        fit; and SVI with 1,000 steps. Priors in the options replace those of the simulation in the fit: this is a fault
-        that the calibration should find.
+        each draw, NUTS with 300 steps of warm-up and 4 for each draw; SMC with 8 runs of 32 particles, or of as many as
+        give twice the draws; vi from "svd" alone, without the race of a plain fit; and SVI with 1,000 steps. Priors in
+        the options replace those of the simulation in the fit: this is a fault that the calibration should find.
     seed : int
         Seed of the simulations and the fits.
     progress : bool or callable
@@ -146,6 +147,7 @@ def defaults(method: str, draws: int) -> Options:
     chosen: dict[str, Options] = {
         "gibbs": Gibbs(start="random", chains=1, warmup=400, draws=draws, thin=20, threads=1),
         "nuts": NUTS(start="random", chains=1, warmup=300, draws=4 * draws),
+        "smc": SMC(runs=8, particles=max(draws // 4 + 1, 32), efficiency=0.95),
         "vi": VI(start="svd", threads=1),
         "svi": SVI(max_iter=1000),
     }
@@ -188,15 +190,19 @@ def _run(study: Study, simulations: int, seed: int, report: ProgressReport) -> C
 def _one(study: Study, names: tuple[str, ...], seeds: list[int]) -> tuple[Array, Array]:
     """Simulate once, fit, and return the ranks of all quantities and the ESS of their draws."""
     simulation = simulate(study.model, study.size, study.rank, priors=study.priors, totals=study.totals, seed=seeds[0])
-    drawn, independent = _posterior_draws(study, simulation, seeds[1])
+    drawn, fitted, chosen = _posterior_draws(study, simulation, seeds[1])
     values = evaluate(names, drawn)
     true = evaluate(names, true_point(simulation))[0]
-    ess = np.full(len(names), float(study.draws)) if independent else effective_sizes(values)
+    ess = np.full(len(names), float(study.draws))
+    if is_resampled(fitted):
+        ess = effective_numbers(values, runs_of_draws(fitted)[chosen], len(fitted.trace))
+    elif fitted.estimate.kind == "draws":
+        ess = effective_sizes(values)
     return rank_among(true, values, np.random.default_rng(seeds[2])), ess
 
 
-def _posterior_draws(study: Study, simulation: Simulation, seed: int) -> tuple[Points, bool]:
-    """Fit one simulation and return `study.draws` posterior draws, and whether they are independent."""
+def _posterior_draws(study: Study, simulation: Simulation, seed: int) -> tuple[Points, Fit, Array]:
+    """Fit one simulation; return `study.draws` posterior draws, the fit, and the positions of the draws in it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # all simulations are judged together, by ranks and ESS
         fitted = fit(simulation.counts, study.model, study.rank, study.method, seed=seed, options=study.options)
@@ -205,7 +211,7 @@ def _posterior_draws(study: Study, simulation: Simulation, seed: int) -> tuple[P
     independent = fitted.estimate.kind == "mean field"
     kept: Any = fitted.sample_posterior(study.draws, chains=1, seed=seed) if independent else fitted.posterior
     chosen = evenly_spaced(study.draws, kept.chains * kept.draws)
-    return draws_as_points(kept, simulation, chosen), independent
+    return draws_as_points(kept, simulation, chosen), fitted, chosen
 
 
 def rank_among(true: Array, values: Array, rng: np.random.Generator) -> Array:
@@ -222,6 +228,11 @@ def effective_sizes(values: Array) -> Array:
     """Return the bulk effective sample sizes of draws (D, Q) in chain order; their number if all are equal."""
     _, ess = r_hat_and_ess(values[None])
     return np.where(np.isnan(ess), len(values), ess)  # NaN also for three draws or fewer
+
+
+def effective_numbers(values: Array, run: Array, runs: int) -> Array:
+    """Return effective numbers of resampled draws (D, Q), from their runs (D,): at most D, and D if all are equal."""
+    return len(values) * np.fmin(share_effective(values, run, runs), 1.0)
 
 
 def _in_words(options: Any, drawn: Priors) -> str:

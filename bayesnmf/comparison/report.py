@@ -12,6 +12,7 @@ import numpy as np
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.options import METHODS, methods_with
 from bayesnmf.results.draws import chains_and_draws, draws_size
+from bayesnmf.results.resampling import is_resampled
 from bayesnmf.results.thinning import STORED_BYTES, components_table, draws_within, loadings_table, thin_fit
 from bayesnmf.text import as_lines
 from bayesnmf.writing import replacing, write_text
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 SHOWN_ROWS = 4
 NOTE = "posterior around one mode; chains started from the fit"
+NOTE_OF_PARTICLES = "draws of independent runs from the prior, resampled by their estimates of p(X)"
+UNKNOWN = "unknown"
 TREE, TABLE, REPORT = "compare.nc", "table.csv", "report.txt"
 FIGURES = ("components", "objectives", "agreement", "loadings_intervals")
 # Heading and format of each measure, in the order of the table.
@@ -31,6 +34,9 @@ MEASURES = {
     "elbo_augmented": ("elbo_augmented", "{:,.1f}"),
     "elbo_marginal": ("elbo_marginal", "{:,.1f}"),
     "elbo_marginal_se": ("  ± se", "{:.1f}"),
+    "log_evidence": ("log p(X)", "{:,.1f}"),
+    "log_evidence_se": ("  ± se", "{:.2f}"),
+    "log_evidence_at_least": ("  at least", "{:,.1f}"),
     "heldout_thinned": ("held-out/count, thinned", "{:.4f}"),
     "heldout_thinned_error": ("  ± Monte Carlo", "{:.4f}"),
     "heldout_withheld": ("held-out/count, new rows", "{:.4f}"),
@@ -66,12 +72,16 @@ def rich_table(comparison: Comparison) -> Any:
         table.add_column(name, justify="right")
     for measure, (heading, form) in MEASURES.items():
         if measure in comparison.table:
-            table.add_row(heading, *(_cell(comparison.table.loc[name, measure], form) for name in fits))
+            missing = {
+                name: UNKNOWN if measure == "log_evidence" and is_resampled(fits[name]) else "–" for name in fits
+            }
+            cells = [_cell(comparison.table.loc[name, measure], form, missing[name]) for name in fits]
+            table.add_row(heading, *cells)
     return table
 
 
-def _cell(value: Any, form: str) -> str:
-    return "–" if isinstance(value, float) and math.isnan(value) else form.format(value)
+def _cell(value: Any, form: str, missing: str) -> str:
+    return missing if isinstance(value, float) and math.isnan(value) else form.format(value)
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -79,6 +89,7 @@ def notes(comparison: Comparison) -> list[str]:
     split = comparison.split
     chains = [name for name, fitted in comparison.fits.items() if _is_chains(fitted)]
     lines = [f"{' and '.join(chains)}: {NOTE}"] if chains else []
+    lines += [f"{name}: {NOTE_OF_PARTICLES}" for name, fitted in comparison.fits.items() if is_resampled(fitted)]
     lines.append(
         f"{split.train.total:,.0f} counts trained on, {split.thinned.total:,.0f} thinned (each kept with probability "
         f"{split.keep:g})"
@@ -109,7 +120,7 @@ def file_names() -> list[str]:
 
 
 def _is_chains(fitted: Fit) -> bool:
-    return METHODS[fitted.method].posterior == "draws"
+    return METHODS[fitted.method].posterior == "draws" and not is_resampled(fitted)
 
 
 def write(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None) -> list[Path]:
@@ -171,7 +182,7 @@ def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | No
     drawn: dict[str, Callable[[], Any]] = {
         "components": lambda: plots.components(fits, image_shape=image_shape, reference=reference)
     }
-    if not all(_is_chains(fitted) for fitted in fits.values()):
+    if not all(METHODS[fitted.method].posterior == "draws" for fitted in fits.values()):
         drawn["objectives"] = lambda: plots.objectives(fits)
     if len(fits) > 1:
         drawn["agreement"] = lambda: plots.agreement(fits)

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bayesnmf.assessment.measures import align, as_table, cautions_of_all, cautions_of_missing, measure
+from bayesnmf.assessment.measures import (
+    align,
+    as_table,
+    cautions_of_all,
+    cautions_of_evidence,
+    cautions_of_missing,
+    measure,
+)
 from bayesnmf.checks import (
     check_choice,
     check_count,
@@ -47,9 +54,10 @@ DEFAULTS: dict[str, Options] = {
     "gibbs": Gibbs(chains=4, warmup=1000, draws=500, thin=10),
     "nuts": NUTS(chains=2, warmup=300, draws=1000),
 }
-DISPERSED: dict[str, dict[str, int]] = {
+DISPERSED: dict[str, dict[str, Any]] = {
     "gibbs": {"chains": 1, "warmup": 1000, "draws": 100, "thin": 1},
     "nuts": {"chains": 1, "warmup": 150, "draws": 50},
+    "smc": {"runs": 2},
     "svi": {"max_iter": 1000},
 }
 
@@ -71,8 +79,9 @@ class Settings:
     dispersed : bool
         Whether to run every method from a random start too, to see if it finds the same components.
     draws : {"thinned", "all"}
-        Draws of gibbs and nuts to write to files: by default a few, at most 2.5 MB for each method, together with the
-        standard deviations, R-hat and effective sample sizes of all draws (`Fit.moments`). The returned fits have all.
+        Draws of gibbs, nuts and smc to write to files: by default a few, at most 2.5 MB for each method, together with
+        the standard deviations and, of chains, R-hat and effective sample sizes of all draws (`Fit.moments`). The
+        returned fits have all.
     """
 
     priors: Priors = Priors()  # noqa: RUF009  frozen
@@ -158,7 +167,8 @@ def compare(
         Whole-number counts, which are thinned binomially.
     model, rank, seed
         Model, number of components and seed, as for `bayesnmf.fit`.
-    methods : sequence of {"map", "vi", "svi", "gibbs", "nuts", "bld"}
+    methods : sequence of {"map", "vi", "svi", "gibbs", "nuts", "smc", "bld"}
+        With "smc", the table has the log evidence of the training counts; if its runs disagree, only a lower limit.
     settings : Settings, optional
         Priors, held-out fractions, and options of single methods.
     row_exposure, feature_exposure : array or Series, optional
@@ -196,7 +206,8 @@ def compare(
         fits = align(found)
         others = _from_other_starts(plan, fits, seed + 1) if _all_done(fits, methods) else {}
         rows, unscored = _score_all(fits, others, split, seed, report)
-    cautions = cautions_of_all(fits, rows) + cautions_of_missing(methods, fits, others if settings.dispersed else fits)
+    cautions = cautions_of_all(fits, rows) + cautions_of_evidence(rows)
+    cautions += cautions_of_missing(methods, fits, others if settings.dispersed else fits)
     cautions += unscored + unsaved
     return Comparison(fits, as_table(rows), split, cautions, settings.draws)
 
@@ -269,12 +280,14 @@ def _score_all(
 
 
 def _from_other_starts(plan: Plan, fits: Mapping[str, Fit], seed: int) -> dict[str, Fit]:
-    """Fit by every method again from another random start, until interrupted; MCMC and SVI with short runs."""
+    """Fit by every method again from another random start, until interrupted; MCMC, SMC and SVI with short runs."""
     others: dict[str, Fit] = {}
     if not plan.settings.dispersed:
         return others
     for method in fits:
-        options = replace(plan.settings.of(method), start="random", **DISPERSED.get(method, {}))  # type: ignore[arg-type]
+        options: Any = plan.settings.of(method)
+        random = {"start": "random"} if hasattr(options, "start") else {}  # smc starts from draws of the prior
+        options = replace(options, **random, **DISPERSED.get(method, {}))
         try:
             other = plan.fit(method, seed, options, remark=", other start")
         except KeyboardInterrupt:

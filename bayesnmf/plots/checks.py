@@ -9,11 +9,13 @@ import numpy as np
 
 from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.calibration import Calibration
-from bayesnmf.checks import check_choice
+from bayesnmf.checks import check_choice, check_method
 from bayesnmf.data.checks import same_counts
 from bayesnmf.fitting.fit import Fit
+from bayesnmf.options import METHODS, methods_with
 from bayesnmf.priors.checks import same_priors
 from bayesnmf.results.checks import found_in
+from bayesnmf.results.resampling import is_resampled
 
 
 def check_fits(fits: Any) -> Mapping[str, Fit]:
@@ -111,6 +113,17 @@ def check_axes(found: int, needed: int) -> None:
     """Refuse a number of axes that differs from the number of panels."""
     if found != needed:
         raise ValueError(f"axes must be {needed} axes, one for each panel: found {found}; or leave axes out")
+
+
+def check_has_chains(fit: Fit) -> None:
+    """Refuse fits without chains."""
+    if is_resampled(fit):
+        raise ValueError(
+            f"plots.chains needs chains: found draws by {fit.method!r}, which are resampled particles in no order; see "
+            "fit.status for how far its runs agree, or draw the posterior with plots.loadings_intervals"
+        )
+    able = tuple(name for name in methods_with("draws") if not METHODS[name].resampled)
+    check_method(fit.method, able, "plots.chains")
 
 
 def check_any_objective(found: int, methods: Iterable[str]) -> None:

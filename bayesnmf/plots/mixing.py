@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from bayesnmf.checks import check_count, check_method
+from bayesnmf.checks import check_count
 from bayesnmf.fitting.fit import Fit
-from bayesnmf.options import methods_with
+from bayesnmf.plots.checks import check_has_chains
 from bayesnmf.plots.style import QUIET, SMALL, hide_frame, make_panels, share_legend, shorten
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.estimates import Draws
@@ -58,7 +58,7 @@ def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, floa
        localization: an improved R-hat for assessing convergence of MCMC. Bayesian Analysis 16, 667-718.
     """
     check_fit(fit)
-    check_method(fit.method, methods_with("draws"), "plots.chains")
+    check_has_chains(fit)
     check_count(n, "n", minimum=0)
     posterior: Draws = fit.posterior  # type: ignore[assignment]
     quantities = [Quantity("log joint (nats)", trace_of_kept(fit)), *widest_entries(fit, posterior, n)]

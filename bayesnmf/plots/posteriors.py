@@ -67,7 +67,7 @@ def posterior_agreement(
     fits : mapping of str to Fit
         Fits of the same model, rank and counts.
     reference : str, optional
-        Label of a fit with a posterior; by default the first by nuts, else by gibbs, vi, svi.
+        Label of a fit with a posterior; by default the first by nuts, else by gibbs, smc, vi, svi.
     entries : int
         Largest number of entries of each side to draw; entries are chosen at random.
     seed : int

@@ -11,13 +11,19 @@ from numpy.typing import NDArray
 from bayesnmf.assessment.predictive_checks import PredictiveChecks
 from bayesnmf.assessment.predictive_checks import predictive_checks as replicate_and_compare
 from bayesnmf.fitting.fit import Fit
-from bayesnmf.options import METHODS
-from bayesnmf.plots.style import METHOD_COLOURS, QUIET, SMALL, grid_shape, hide_frame, hide_spare, make_panels
-from bayesnmf.results.record import trace_of_kept
+from bayesnmf.plots.style import (
+    METHOD_COLOURS,
+    OTHER_METHOD,
+    QUIET,
+    SMALL,
+    grid_shape,
+    hide_frame,
+    hide_spare,
+    make_panels,
+)
 
 Array = NDArray[Any]
 OBSERVED = "#000000"
-MOST_DRAWS = 200
 
 
 def predictive_checks(
@@ -51,7 +57,7 @@ def predictive_checks(
     shape = grid_shape(number, 3.0)
     grid, figure = make_panels(shape if axes is None else (1, number), (3.0 * shape[1], 2.6 * shape[0]), figsize, axes)
     chosen = hide_spare(grid, number)
-    colour = METHOD_COLOURS[found.method]
+    colour = METHOD_COLOURS.get(found.method, OTHER_METHOD)
     for ax, name in zip(chosen, statistics, strict=False):
         _draw_statistic(ax, found, name, colour)
     for ax, side in zip(chosen[len(statistics) :], sides, strict=False):
@@ -73,8 +79,7 @@ def _checks_of(given: Any) -> PredictiveChecks:
     check_predictive(given, PredictiveChecks)
     if isinstance(given, PredictiveChecks):
         return given
-    kept = trace_of_kept(given).size if METHODS[given.method].posterior == "draws" else MOST_DRAWS
-    return replicate_and_compare(given, min(MOST_DRAWS, kept))
+    return replicate_and_compare(given)
 
 
 def _draw_statistic(ax: Axes, found: PredictiveChecks, name: str, colour: str) -> None:

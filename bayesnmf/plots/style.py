@@ -23,6 +23,7 @@ METHOD_COLOURS = {
     "svi": "#56B4E9",
     "gibbs": "#D55E00",
     "nuts": "#009E73",
+    "smc": "#E69F00",
     "bld": "#CC79A7",
 }
 """One colour for each method, from the palette of Okabe and Ito, safe for the colour-blind."""

@@ -24,9 +24,11 @@ from bayesnmf.results.draws import (
 from bayesnmf.results.estimates import Draws, evenly_spaced, take_features
 from bayesnmf.results.record import FitRecord, effective_loadings, trace_of_kept
 from bayesnmf.results.replication import replicate, replication_rng, selected_size
+from bayesnmf.results.resampling import is_resampled
 
 Array = NDArray[Any]
 FEWER = "choose some with rows= or features=, ask for fewer draws=, or raise limit="
+RESAMPLED = "draws are resampled particles of independent runs, not chains: their R-hat and ESS say nothing"
 INDEPENDENT = "draws are independent: their R-hat and ESS say nothing about the quality of the approximation"
 GIVEN_TOTALS = (
     "row totals are given, so cells are multinomial and not independent; each is scored as Poisson with mean "
@@ -34,6 +36,7 @@ GIVEN_TOTALS = (
 )
 STATISTICS = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}  # NumPyro's names, and ArviZ's
 ALL_DRAWS = "of all draws: split R-hat, effective sample sizes by batch means"
+ALL_PARTICLES = "means and standard deviations of all draws"
 TRIPLETS = "count_row and count_feature are positions, from 0; all other counts are 0"
 
 
@@ -77,19 +80,21 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
     """Convert a fit to an ArviZ `DataTree`.
 
     Groups: `posterior` (loadings, components and scale by chain and draw), `observed_data`, `constant_data` with any
-    exposures; `sample_stats` with the log joint `lp` under gibbs and nuts, and the statistics of NUTS by ArviZ's names;
-    `optimization` with the objective under the other methods, and the KKT residual under map; `all_draws` with means,
-    standard deviations, R-hat and effective sample sizes, if the posterior contains only some of the draws; on request
-    `log_likelihood` and `posterior_predictive`.
+    exposures; `sample_stats` with the log joint `lp` under gibbs, nuts and smc, the statistics of NUTS by ArviZ's
+    names, and under smc each draw's run, ancestor, and log estimate of p(X) in the run of that chain; `optimization`
+    with the objective under the other methods, and the KKT residual under map; `all_draws` with means, standard
+    deviations and, of chains, R-hat and effective sample sizes, if the posterior contains only some of the draws; on
+    request `log_likelihood` and `posterior_predictive`.
 
     Parameters
     ----------
     fit : Fit
         Fit to convert. A point estimate becomes one chain of one draw, with the attribute `point_estimate`.
     draws, chains : int, optional
-        Numbers of draws and chains: by default all draws of gibbs and nuts, and 4 × 1000 independent draws from q, with
-        the attribute `independent_draws`. Components that are parameters are the same in all draws, with the attribute
-        `point_estimate`; leave them out of R-hat and ESS by `var_names`.
+        Numbers of draws and chains: by default all draws of gibbs, nuts and smc (resampled particles, with the
+        attribute `resampled_draws`), and 4 × 1000 independent draws from q, with the attribute `independent_draws`.
+        Components that are parameters are the same in all draws, with the attribute `point_estimate`; leave them out of
+        R-hat and ESS by `var_names`.
     **contents
         Keywords of `Contents`: rows, features, log_likelihood, posterior_predictive, cells, seed, limit.
 
@@ -168,6 +173,8 @@ def _tree(fit: FitRecord, groups: dict[str, xr.Dataset], coords: dict[Hashable, 
         about["point_estimate"] = 1
     elif fit.estimate.kind == "mean field":
         about |= {"independent_draws": 1, "note": INDEPENDENT}
+    elif is_resampled(fit):
+        about |= {"resampled_draws": 1, "note": RESAMPLED}
     for name, group in groups.items():
         labels = {dim: coords[dim] for dim in group.dims if dim in coords}
         groups[name] = group.assign_coords(labels).assign_attrs({**about, **group.attrs})
@@ -213,7 +220,7 @@ def _trace_group(fit: FitRecord, number: tuple[int, int]) -> dict[str, xr.Datase
 
 
 def _moments_group(fit: FitRecord, features: Array | None) -> xr.Dataset:
-    """Return means, sds, R-hat and effective sample sizes of all draws."""
+    """Return means, sds and, of chains, R-hat and effective sample sizes of all draws."""
     dims = {"loadings": ("row", "component"), "components": ("component", "feature"), "scale": ("row",)}
     values = {f"{side}_mean": getattr(fit, side) for side in dims if getattr(fit, side) is not None}
     values |= fit.moments or {}
@@ -221,7 +228,7 @@ def _moments_group(fit: FitRecord, features: Array | None) -> xr.Dataset:
     for name, value in values.items():
         side = name.split("_")[0]
         group[name] = (dims[side], take_features(value, features) if side == "components" else value)
-    return xr.Dataset(group).assign_attrs(note=ALL_DRAWS)
+    return xr.Dataset(group).assign_attrs(note=ALL_PARTICLES if is_resampled(fit) else ALL_DRAWS)
 
 
 def _observed_group(fit: FitRecord, features: Array | None, limit: float, coords: dict[Hashable, Array]) -> xr.Dataset:

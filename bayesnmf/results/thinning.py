@@ -13,6 +13,7 @@ from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import judged_rows, mixing_verdict, r_hat_and_ess, worst_figures
 from bayesnmf.results.record import FitRecord
+from bayesnmf.results.resampling import is_resampled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +30,7 @@ def draws_within(fit: FitRecord, most: int) -> int:
 
 
 def thin_fit[F: FitRecord](fit: F, most: int = STORED_BYTES) -> F:
-    """Return a fit by gibbs or nuts with evenly thinned draws, and with the moments of all draws in `moments`.
+    """Return a fit by gibbs, nuts or smc with evenly thinned draws, and with the moments of all draws in `moments`.
 
     Parameters
     ----------
@@ -99,15 +100,19 @@ def _sd(fit: FitRecord, side: str) -> Array | None:
 def with_moments[F: FitRecord](fit: F, running: list[Running], every: int) -> F:
     """Return a fit of thinned draws with the means and other moments of all draws of its chains.
 
-    Mixing is judged by split R-hat and batch means of all draws, not by the kept draws.
+    Mixing is judged by split R-hat and batch means of all draws, not by the kept draws. Resampled draws are no chains:
+    they have standard deviations alone, and the status of the fit stays as it is.
     """
     found = summarise_chains(running, fit.components)
     moments = {
         f"{side}_{name}": getattr(value, side)
         for name, value in (("sd", found.sd), ("r_hat", found.r_hat), ("ess", found.ess))
         for side in Entries._fields
-        if getattr(value, side) is not None
+        if getattr(value, side) is not None and (name == "sd" or not is_resampled(fit))
     }
+    if is_resampled(fit):
+        diagnostics = {**fit.diagnostics, "kept_every": float(every)}
+        return replace(fit, **found.mean._asdict(), moments=moments, diagnostics=diagnostics)
     rows = judged_rows(len(found.mean.loadings), fit.seed)
     judged = [(found.r_hat.components, found.ess.components), (found.r_hat.loadings[rows], found.ess.loadings[rows])]
     if found.r_hat.scale is not None and found.ess.scale is not None:

@@ -131,7 +131,8 @@ def evidence_of_modes(
     left = [place for place, number in enumerate(numbers) if number is None]
     others = group_fits([found[place] for place in left], [ends[place].trace[-1] for place in left], movable, threshold)
     of_end = np.array([-1 if number is None else number for number in numbers])
-    mode = of_end[which].reshape(fit.posterior.loadings.shape[:2])
+    posterior: Any = fit.posterior
+    mode = of_end[which].reshape(posterior.chains, posterior.draws)
     unfound = [ends[left[leader]] for leader in others.leaders]
     return ModeEvidence(evidence_table(fit, mode, len(leaders)), mode, unfound, fit, study.method)
 

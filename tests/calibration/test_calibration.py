@@ -9,10 +9,10 @@ import pytest
 from scipy.stats import binom
 
 import bayesnmf
-from bayesnmf import NUTS, VI, Calibration, Dirichlet, Gamma, Gibbs, Priors, plots
+from bayesnmf import NUTS, SMC, VI, Calibration, Dirichlet, Gamma, Gibbs, Priors, plots
 from bayesnmf.calibration import QUANTITIES
 from bayesnmf.calibration.quantities import draws_as_points, evaluate, names_for, true_point
-from bayesnmf.calibration.running import effective_sizes, rank_among
+from bayesnmf.calibration.running import effective_numbers, effective_sizes, rank_among
 from bayesnmf.inference.sampling.nuts import compile_chain
 from bayesnmf.inference.sampling.svi import build_functions
 from bayesnmf.plots.calibration import ecdf_band
@@ -196,6 +196,41 @@ def test_nuts_is_calibrated():
     assert "log_joint" not in result.quantities  # the priors are even
     assert result.p_value > ALPHA
     assert np.all(result.ess > 0.5 * L)
+
+
+@pytest.mark.long
+def test_smc_is_calibrated_and_ranks_the_truth_as_gibbs_does():
+    """Both rank the same 150 truths, so that a difference of 0.02 in the mean rank is found, five times its error."""
+    options = SMC(runs=32, particles=8, efficiency=0.9)
+    settings = {"size": (12, 8), "simulations": 150, "draws": 49, "seed": 3}
+    ours = bayesnmf.calibrate("gamma_poisson", "smc", options=options, **settings)
+    theirs = bayesnmf.calibrate("gamma_poisson", "gibbs", **settings)
+    assert ours.p_value > ALPHA
+    assert np.all(ours.ess > 0.5 * 49)
+    apart = (ours.ranks - theirs.ranks) / 49
+    assert np.all(np.abs(apart.mean(axis=0)) < 4 * apart.std(axis=0) / np.sqrt(150))
+    assert np.all(apart.std(axis=0) / np.sqrt(150) < 0.008)
+
+
+def test_smc_has_runs_enough_for_the_draws_by_default():
+    result = bayesnmf.calibrate("gamma_poisson", "smc", size=(4, 3), simulations=2, draws=19)
+    assert result.ranks.shape == (2, 8)
+    assert "particles=32" in result.settings
+    assert np.all((result.ess > 1) & (result.ess <= 19))
+    many = bayesnmf.calibrate("gamma_poisson", "smc", size=(3, 2), simulations=1, draws=400)
+    assert "particles=101" in many.settings
+    with pytest.raises(ValueError, match=r"draws must be at most the number that .* 8 × 2: found 19"):
+        bayesnmf.calibrate("gamma_poisson", "smc", draws=19, options=SMC(particles=2))
+
+
+def test_effective_numbers_are_few_where_runs_differ():
+    run = np.repeat(np.arange(10), 10)
+    rng = np.random.default_rng(0)
+    values = np.stack([rng.normal(size=10)[run], rng.normal(size=100), np.ones(100)], axis=1)
+    found = effective_numbers(values, run, 10)
+    np.testing.assert_allclose(found[0], 9.0)  # as many as runs, less one
+    assert 40 < found[1] <= 100
+    assert found[2] == 100
 
 
 def test_mean_field_is_too_narrow():
