@@ -8,6 +8,7 @@ import pytest
 
 import bayesnmf
 from bayesnmf import SMC, Gibbs
+from bayesnmf.assessment.leave_one_out import relative_efficiency
 from bayesnmf.assessment.measures import cautions_of_evidence, evidence_of
 from bayesnmf.results.estimates import Draws
 
@@ -44,6 +45,19 @@ def test_leave_one_out_agrees_with_chains(fit, chains):
     assert ours.elpd == pytest.approx(theirs.elpd, abs=4)
     assert ours.p_loo == pytest.approx(theirs.p_loo, rel=0.2)
     assert ours.pointwise["elpd"].corr(theirs.pointwise["elpd"]) > 0.995
+
+
+def test_the_efficiency_for_leave_one_out_is_that_of_means_over_runs(fit):
+    """The squared errors of the means of all parameters, each written out as a sum over runs, are averaged."""
+    run, ratios = fit.statistics["run"].ravel(), []
+    number = len(run)
+    for side in (fit.posterior.loadings, fit.posterior.components):
+        for values in side.reshape(number, -1).T:
+            sums = [np.sum(values[run == each] - values.mean()) for each in range(16)]
+            ratios.append(16 / 15 * np.sum(np.square(sums)) / number / values.var())
+    found = relative_efficiency(fit, fit.posterior)
+    assert found == pytest.approx(1 / np.mean(ratios))
+    assert 0.1 < found < 0.9
 
 
 def test_nothing_depends_on_the_order_of_the_draws(fit, chains):
