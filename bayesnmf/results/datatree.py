@@ -80,21 +80,19 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
     """Convert a fit to an ArviZ `DataTree`.
 
     Groups: `posterior` (loadings, components and scale by chain and draw), `observed_data`, `constant_data` with any
-    exposures; `sample_stats` with the log joint `lp` under gibbs, nuts and smc, the statistics of NUTS by ArviZ's
-    names, and under smc each draw's run, ancestor, and log estimate of p(X) in the run of that chain; `optimization`
-    with the objective under the other methods, and the KKT residual under map; `all_draws` with means, standard
-    deviations and, of chains, R-hat and effective sample sizes, if the posterior contains only some of the draws; on
-    request `log_likelihood` and `posterior_predictive`.
+    exposures; `sample_stats` with the log joint `lp` of draws, the statistics of NUTS by ArviZ's names, and under smc
+    each draw's run and ancestor; `optimization` with the objective under the other methods, and the KKT residual under
+    map; `all_draws` with means, standard deviations and, of chains, R-hat and effective sample sizes, if the posterior
+    contains only some of the draws; on request `log_likelihood` and `posterior_predictive`.
 
     Parameters
     ----------
     fit : Fit
         Fit to convert. A point estimate becomes one chain of one draw, with the attribute `point_estimate`.
     draws, chains : int, optional
-        Numbers of draws and chains: by default all draws of gibbs, nuts and smc (resampled particles, with the
-        attribute `resampled_draws`), and 4 × 1000 independent draws from q, with the attribute `independent_draws`.
-        Components that are parameters are the same in all draws, with the attribute `point_estimate`; leave them out of
-        R-hat and ESS by `var_names`.
+        Numbers of draws and chains: by default all draws of gibbs, nuts and smc (`resampled_draws`, with no order), and
+        4 × 1000 independent draws from q, with the attribute `independent_draws`. Components that are parameters are
+        the same in all draws, with the attribute `point_estimate`; leave them out of R-hat and ESS by `var_names`.
     **contents
         Keywords of `Contents`: rows, features, log_likelihood, posterior_predictive, cells, seed, limit.
 
