@@ -200,7 +200,11 @@ def test_nuts_is_calibrated():
 
 @pytest.mark.long
 def test_smc_is_calibrated_and_ranks_the_truth_as_gibbs_does():
-    """Both rank the same 150 truths, so that a difference of 0.02 in the mean rank is found, five times its error."""
+    """Both rank the same 150 truths, so that a difference of 0.02 in the mean rank is found, four times its error.
+
+    Weights of half the size are found. Draws that ignore the estimates of their runs are not, since these runs agree;
+    `test_draws_are_resampled_by_the_evidence_of_their_runs` finds them.
+    """
     options = SMC(runs=32, particles=8, efficiency=0.9)
     settings = {"size": (12, 8), "simulations": 150, "draws": 49, "seed": 3}
     ours = bayesnmf.calibrate("gamma_poisson", "smc", options=options, **settings)
