@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import as_numbers, check_count, check_flag, check_method, check_size, places_of, shown
-from bayesnmf.data.checks import check_same_features
+from bayesnmf.data.checks import check_same_features, same_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.fitting.known import in_order_of
@@ -86,11 +86,8 @@ def check_truth(truth: Any, counts: Counts, model: str, rank: int, priors: Prior
         return
     if not isinstance(truth, Simulation):
         raise TypeError(f"truth must be what bayesnmf.simulate returned: found {type(truth).__name__}")
-    one, other = truth.counts.matrix, counts.matrix
-    parts = ("data", "indices", "indptr")
-    same = one.shape == other.shape and all(np.array_equal(getattr(one, p), getattr(other, p)) for p in parts)
     faults = {
-        "its own counts": same and truth.counts.exposed_like(counts),
+        "its own counts": same_counts(truth.counts, counts) and truth.counts.exposed_like(counts),
         f"model={truth.model!r}": truth.model == model,
         f"rank={truth.rank}": truth.rank == rank,
         "priors=truth.priors": same_priors(truth.priors, priors),

@@ -10,7 +10,7 @@ from scipy.stats import t as student
 
 from bayesnmf.checks import check_fraction
 from bayesnmf.inference.status import ConvergenceWarning
-from bayesnmf.inference.tempering.combining import WIDEST_SPREAD, log_of_mean, spread_of
+from bayesnmf.inference.tempering.combining import IN_TWENTY, WIDEST_SPREAD, log_of_mean, spread_of
 
 CURES = {
     "tempered": "raise refinement, particles or efficiency, or read at_least",
@@ -70,12 +70,12 @@ class Evidence(NamedTuple):
 
         It is the larger of `bound` and log(p̂/20): an unbiased estimate exceeds 20 p(X) at most once in 20 times.
         """
-        return max(self.bound, self.log_evidence - (0.0 if self.method == "exact" else float(np.log(20))))
+        return max(self.bound, self.log_evidence - (0.0 if self.method == "exact" else IN_TWENTY))
 
     @property
     def at_most(self) -> float:
         """Upper limit of log p(X), in nats, with a probability of at least 95 %; infinity without `truth`."""
-        return self.log_evidence if self.method == "exact" else self.upper + float(np.log(20))
+        return self.log_evidence if self.method == "exact" else self.upper + IN_TWENTY
 
     def interval(self, probability: float = 0.95) -> tuple[float, float]:
         """Return the ends of a confidence interval of log p(X), in nats, by Student's t for the number of runs.

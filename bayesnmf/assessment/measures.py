@@ -17,6 +17,7 @@ from bayesnmf.data.splitting import Split
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.inference.status import ConvergenceWarning
+from bayesnmf.inference.tempering.combining import IN_TWENTY
 from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.options import METHODS
 from bayesnmf.priors import simplex
@@ -77,7 +78,7 @@ def evidence_of(fitted: Fit) -> dict[str, float]:
     log_p, error = fitted.diagnostics["log_p"], fitted.diagnostics["log_p_se"]
     if fitted.status.converged:
         return {"log_evidence": log_p, "log_evidence_se": error}
-    return {"log_evidence": np.nan, "log_evidence_at_least": log_p - float(np.log(20))}  # see `Evidence.at_least`
+    return {"log_evidence": np.nan, "log_evidence_at_least": log_p - IN_TWENTY}
 
 
 def _scores(scored: Mapping[str, Score]) -> dict[str, float]:

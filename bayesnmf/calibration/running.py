@@ -147,7 +147,7 @@ def defaults(method: str, draws: int) -> Options:
     chosen: dict[str, Options] = {
         "gibbs": Gibbs(start="random", chains=1, warmup=400, draws=draws, thin=20, threads=1),
         "nuts": NUTS(start="random", chains=1, warmup=300, draws=4 * draws),
-        "smc": SMC(runs=8, particles=max(draws // 4 + 1, 32), efficiency=0.95),
+        "smc": SMC(runs=8, particles=max(draws // 4 + 1, 32)),
         "vi": VI(start="svd", threads=1),
         "svi": SVI(max_iter=1000),
     }

@@ -20,7 +20,7 @@ from scipy.special import logsumexp
 
 from bayesnmf.assessment.evidence import variational_bound
 from bayesnmf.fitting.job import Job, resolve_priors
-from bayesnmf.inference.tempering.combining import WIDEST_SPREAD, log_of_mean, spread_of
+from bayesnmf.inference.tempering.combining import IN_TWENTY, WIDEST_SPREAD, log_of_mean, spread_of
 from bayesnmf.inference.tempering.running import TemperedRuns
 from bayesnmf.inference.tempering.target import Target, target_of
 from bayesnmf.selection.held_out import Study
@@ -138,7 +138,7 @@ def _line(found: Estimated) -> dict[str, float]:
         "log_evidence": mean,
         "se": error,
         "known": known,
-        "at_least": max(found.bound, mean - np.log(20)),
+        "at_least": max(found.bound, mean - IN_TWENTY),
         "spread": spread,
         "rungs": len(found.runs.ladder) - 1,
     }

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.fitting.progress import ProgressReport
-from bayesnmf.inference.tempering.combining import WIDEST_SPREAD
+from bayesnmf.inference.tempering.combining import IN_TWENTY, WIDEST_SPREAD
 from bayesnmf.options import Start
 from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.cautions import cautions_of
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 NONE = "none"  # label of the draws in no mode
 WIDEST_RATIO = float(np.sqrt(np.expm1(WIDEST_SPREAD**2)))  # sd / mean of estimates whose logs have the widest spread
-IN_TWENTY = float(np.log(20))  # an unbiased estimate exceeds 20 times its mean at most once in 20 times
 
 
 @dataclass(frozen=True, eq=False, repr=False)
