@@ -46,6 +46,31 @@ class Score(NamedTuple):
     rows: Array
 
 
+class Ratio(NamedTuple):
+    """A ratio of sums over rows, and its standard error."""
+
+    value: float
+    se: float
+
+
+def ratio_of_sums(logs: Array, counted: Array) -> Ratio:
+    """Return r = Σ l / Σ h over rows, and its standard error, se² = n/(n − 1) Σ (l_i − r h_i)² / (Σ h)².
+
+    Parameters
+    ----------
+    logs, counted : ndarray (rows,)
+        Log-probability l and number h of the counts of each row. The n rows with counts are used; without any, the
+        ratio is NaN, and with a single one its standard error.
+    """
+    total, used = counted.sum(), int(np.count_nonzero(counted))
+    if not total:
+        return Ratio(np.nan, np.nan)
+    value = float(logs.sum() / total)
+    if used < 2:
+        return Ratio(value, np.nan)
+    return Ratio(value, float(np.sqrt(used / (used - 1) * np.sum((logs - value * counted) ** 2)) / total))
+
+
 def background(train: Counts) -> Array:
     """Return the feature frequencies of the training counts, with ½ added to each count, (m,)."""
     frequencies = train.feature_totals + 0.5

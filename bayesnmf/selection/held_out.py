@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.assessment.measures import MOST_SCORE_DRAWS, SCORE_DRAWS
-from bayesnmf.assessment.scoring import background, score
+from bayesnmf.assessment.scoring import background, ratio_of_sums, score
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import Split, split_counts
 from bayesnmf.fitting.fit import Fit, fit
@@ -137,17 +137,6 @@ def _logs_of(fitted: Fit, held_out: Counts, rows: Array, frequencies: Array, see
     return logs, counted
 
 
-def ratio(logs: Array, counted: Array) -> tuple[float, float]:
-    """Return Σ l / Σ h over rows and its standard error, se² = n/(n − 1) Σ (l_i − r h_i)² / (Σ h)²."""
-    total, used = counted.sum(), int(np.count_nonzero(counted))
-    if not total:
-        return np.nan, np.nan
-    value = logs.sum() / total
-    if used < 2:
-        return float(value), np.nan
-    return float(value), float(np.sqrt(used / (used - 1) * np.sum((logs - value * counted) ** 2)) / total)
-
-
 def _compared(study: Study, found: list[list[Scored]], interrupted: bool) -> Selection:
     """Compare the candidates on the complete splits, or on the unfinished first one."""
     import pandas as pd
@@ -171,8 +160,8 @@ def _pooled(found: list[list[tuple[Array, Array]]], index: pd.MultiIndex) -> pd.
 
     logs = np.sum([[logs for logs, _ in row] for row in found], axis=0)
     counted = np.sum([row[0][1] for row in found], axis=0)
-    means = np.array([ratio(each, counted) for each in logs])
+    means = np.array([ratio_of_sums(each, counted) for each in logs])
     best = 0 if np.isnan(means[:, 0]).all() else int(np.nanargmax(means[:, 0]))
-    gaps = np.array([ratio(each - logs[best], counted) for each in logs])
+    gaps = np.array([ratio_of_sums(each - logs[best], counted) for each in logs])
     columns = {"mean": means[:, 0], "se": means[:, 1], "difference": gaps[:, 0], "difference_se": gaps[:, 1]}
     return pd.DataFrame(columns, index=index)

@@ -10,8 +10,7 @@ mean of the probability λ_ij / Σ_j λ_ij that a count of row i has feature j, 
 as in `bayesnmf.select`. For point estimates both scores are equal. With a posterior, `select` averages the probability
 of whole rows; here it is that of single counts, since only then do predictions of several modes mix (`stacking`).
 
-Standard errors are those of ratios of sums over rows: with l_i and h_i the log-probability and the held-out counts of
-row i, r = Σ l / Σ h has se² = n/(n − 1) Σ (l_i − r h_i)² / (Σ h)². Differences are paired by row.
+Standard errors are those of ratios of sums over rows (`ratio_of_sums`). Differences are paired by row.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.assessment.bounds import elbo_marginal
 from bayesnmf.assessment.measures import SCORE_DRAWS
-from bayesnmf.assessment.scoring import MIXED, background, cell_probabilities
+from bayesnmf.assessment.scoring import MIXED, Ratio, background, cell_probabilities, ratio_of_sums
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import split_counts
 from bayesnmf.fitting.fit import Fit
@@ -57,13 +56,6 @@ class Predictions(NamedTuple):
     held_out: Counts
     probabilities: Array
     refits: list[Fit]
-
-
-class Ratio(NamedTuple):
-    """A ratio of sums over rows, and its standard error."""
-
-    value: float
-    se: float
 
 
 def predict_held_out(
@@ -152,15 +144,8 @@ def per_count(counts: Counts, logs: Array) -> Ratio:
     logs : ndarray (nonzeros,)
         Log-probabilities, or differences of them.
     """
-    n, total = counts.shape[0], counts.total
-    if not total:
-        return Ratio(np.nan, np.nan)
-    sums = np.bincount(rows_of(counts), weights=counts.matrix.data * logs, minlength=n)
-    value = float(sums.sum() / total)
-    if n < 2:
-        return Ratio(value, np.nan)
-    left = sums - value * counts.row_totals
-    return Ratio(value, float(np.sqrt(n / (n - 1) * np.sum(left**2)) / total))
+    sums = np.bincount(rows_of(counts), weights=counts.matrix.data * logs, minlength=counts.shape[0])
+    return ratio_of_sums(sums, counts.row_totals)
 
 
 def halves_of(counts: Counts, seed: int) -> tuple[Array, Array]:

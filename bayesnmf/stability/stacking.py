@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.stability.predicting import Predictions, Ratio, halves_of, per_count
+from bayesnmf.assessment.scoring import Ratio
+from bayesnmf.stability.predicting import Predictions, halves_of, per_count
 
 Array = NDArray[Any]
 TOL = 1e-10  # gap, in nats for each count, at which the weights are optimal

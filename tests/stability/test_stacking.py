@@ -79,7 +79,7 @@ def held_out_of(dense):
 
 
 def test_errors_of_scores_are_those_of_ratios_over_rows():
-    counts = held_out_of([[1, 2], [3, 0], [0, 4]])
+    counts = held_out_of([[1, 2], [3, 0], [0, 4], [0, 0]])  # rows without held-out counts do not enter
     logs = np.log([0.2, 0.8, 0.5, 0.6])
     found = per_count(counts, logs)
     sums = np.array([logs[0] + 2 * logs[1], 3 * logs[2], 4 * logs[3]])
