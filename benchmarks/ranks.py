@@ -1,6 +1,6 @@
 """Compare criteria for the number of components on simulated counts whose rank is known.
 
-    python -m benchmarks.ranks [--seconds 600] [--kinds well weak over] [--part 0/2] [--report]
+    python -m benchmarks.ranks [--seconds 600] [--kinds well weak over] [--part 0/2] [--again stability] [--report]
 
 None of the data sets is drawn from the priors of the fits, which are the defaults of gamma_poisson:
 
@@ -9,7 +9,8 @@ None of the data sets is drawn from the priors of the fits, which are the defaul
 - over: 20 sets of 30 × 15, rank 3, 300 counts a row, whose rates are multiplied by Gamma noise of mean 1, variance 0.2.
 
 Ranks 1 to 8. Each data set is a file in benchmarks/ranks/, so that a run can be stopped and continued; --part 0/2 and
-1/2 share the work of two processes. --report prints how often each criterion finds the rank.
+1/2 share the work of two processes; --again measures criteria once more in the sets that have a file. --report prints
+how often each criterion finds the rank.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -44,45 +47,77 @@ def simulated(kind: str, seed: int) -> tuple[np.ndarray, int]:
     return rng.poisson(means), rank
 
 
-def measured(counts: np.ndarray, seed: int) -> pd.DataFrame:
-    """Return one row for each rank with what all criteria say of it."""
-    held_out = bayesnmf.select(counts, ranks=RANKS, seed=seed, check=False)
-    stable = bayesnmf.select(counts, ranks=RANKS, criterion="stability", seed=seed, check=False)
-    evidence = bayesnmf.select(counts, ranks=RANKS, criterion="evidence", seed=seed, check=False)
-    table = pd.concat(
-        [held_out.table, stable.table.add_prefix("stability_"), evidence.table.add_prefix("evidence_")], axis=1
-    )
-    fits = [bayesnmf.fit(counts, rank=rank, seed=seed) for rank in RANKS]
-    table["elbo"] = [fit.trace[-1] for fit in fits]
-    table["misfit"] = [bayesnmf.predictive_checks(fit).table.loc["misfit", "p_value"] for fit in fits]
+def by_held_out(counts: np.ndarray, seed: int) -> pd.DataFrame:
+    """Return what held-out counts say of each rank."""
+    found = bayesnmf.select(counts, ranks=RANKS, seed=seed, check=False)
     chosen = {
-        "heldout": held_out.best, "heldout_one_se": held_out.one_standard_error, "rows": held_out.best_for_rows,
-        "rows_one_se": held_out.one_standard_error_for_rows, "stability": stable.best, "evidence": evidence.best,
+        "heldout": found.best, "heldout_one_se": found.one_standard_error,
+        "rows": found.best_for_rows, "rows_one_se": found.one_standard_error_for_rows,
     }  # fmt: skip
-    for name, candidate in chosen.items():
-        table[f"chosen_{name}"] = 0 if candidate is None else candidate.rank
-    table["chosen_elbo"] = RANKS[int(np.argmax(table["elbo"]))]
-    return table.reset_index()
+    return found.table.add_prefix("heldout_").assign(**numbers(chosen))
 
 
-def run(kinds: list[str], seconds: float, part: tuple[int, int]) -> None:
-    """Measure data sets that have no file, one kind after another, for some seconds."""
+def by_stability(counts: np.ndarray, seed: int) -> pd.DataFrame:
+    """Return what stability says of each rank."""
+    found = bayesnmf.select(counts, ranks=RANKS, criterion="stability", seed=seed, check=False)
+    return found.table.add_prefix("stability_").assign(**numbers({"stability": found.best}))
+
+
+def by_evidence(counts: np.ndarray, seed: int) -> pd.DataFrame:
+    """Return what the evidence says of each rank."""
+    found = bayesnmf.select(counts, ranks=RANKS, criterion="evidence", seed=seed, check=False)
+    return found.table.add_prefix("evidence_").assign(**numbers({"evidence": found.best}))
+
+
+def by_elbo(counts: np.ndarray, seed: int) -> pd.DataFrame:
+    """Return the elbo of each rank, and how the fit passes the predictive checks."""
+    fits = [bayesnmf.fit(counts, rank=rank, seed=seed) for rank in RANKS]
+    elbo = np.array([fit.trace[-1] for fit in fits])
+    misfit = [bayesnmf.predictive_checks(fit).table.loc["misfit", "p_value"] for fit in fits]
+    index = pd.MultiIndex.from_product([["gamma_poisson"], RANKS], names=["model", "rank"])
+    return pd.DataFrame({"elbo": elbo, "misfit": misfit, "chosen_elbo": RANKS[int(elbo.argmax())]}, index)
+
+
+CRITERIA: dict[str, Callable[[np.ndarray, int], pd.DataFrame]] = {
+    "heldout": by_held_out, "stability": by_stability, "evidence": by_evidence, "elbo": by_elbo,
+}  # fmt: skip
+
+
+def numbers(chosen: dict[str, Any]) -> dict[str, int]:
+    """Return the chosen ranks; 0 if none is called best."""
+    return {f"chosen_{name}": 0 if one is None else one.rank for name, one in chosen.items()}
+
+
+def measured(counts: np.ndarray, seed: int, criteria: Iterable[str]) -> pd.DataFrame:
+    """Return one row for each rank with what the criteria say of it, and the seconds of each."""
+    tables = []
+    for name in criteria:
+        begun = time.perf_counter()
+        tables.append(CRITERIA[name](counts, seed))
+        tables[-1][f"seconds_{name}"] = time.perf_counter() - begun
+    return pd.concat(tables, axis=1).reset_index()
+
+
+def run(kinds: list[str], seconds: float, part: tuple[int, int], again: list[str]) -> None:
+    """Measure data sets that have no file, or some criteria once more, one kind after another, for some seconds."""
     started, most = time.perf_counter(), max(KINDS.values())
     FOLDER.mkdir(exist_ok=True)
     tasks = sorted((seed / KINDS[kind] * most, kind, seed) for kind in kinds for seed in range(KINDS[kind]))
     for place, (_, kind, seed) in enumerate(tasks):
         path = FOLDER / f"{kind}-{seed:02d}.csv"
-        if place % part[1] != part[0] or path.exists():
+        if place % part[1] != part[0] or path.exists() != bool(again):
             continue
         if time.perf_counter() - started > seconds:
             return
         counts, rank = simulated(kind, seed)
-        begun = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            table = measured(counts, seed)
-        table.insert(0, "true_rank", rank)
-        table["seconds"] = time.perf_counter() - begun
+            table = measured(counts, seed, again or CRITERIA)
+        if again:
+            old = pd.read_csv(path)
+            table = pd.concat([old.drop(columns=table.columns, errors="ignore"), table], axis=1)
+        else:
+            table.insert(0, "true_rank", rank)
         write_text(path, table.to_csv(index=False))
         print(path.stem, rank, {name: int(table[name][0]) for name in table if name.startswith("chosen")}, flush=True)
 
@@ -111,11 +146,12 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--part", default="0/1")
+    parser.add_argument("--again", nargs="+", default=[], choices=list(CRITERIA))
     parser.add_argument("--report", action="store_true")
     asked = parser.parse_args()
     if not asked.report:
         number, parts = map(int, asked.part.split("/"))
-        run(asked.kinds, asked.seconds, (number, parts))
+        run(asked.kinds, asked.seconds, (number, parts), asked.again)
     report()
 
 

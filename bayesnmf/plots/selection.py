@@ -14,9 +14,9 @@ from bayesnmf.selection.result import Selection
 COLUMNS = {
     "heldout": ("mean", "se", "held-out log-likelihood\nfor each count (nats)"),
     "evidence": ("log_evidence", "se", "log evidence (nats)"),
-    "stability": ("least", "", "share of runs in which\nthe least recurrent component comes back"),
+    "stability": ("least", "", "share of the halves of the rows in which\nthe least recurrent component comes back"),
 }
-UNITS = {"heldout": "random splits of the counts", "evidence": "runs", "stability": "starts"}
+UNITS = {"heldout": "random splits of the counts", "evidence": "runs", "stability": "halves of the rows"}
 
 
 def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Axes:

@@ -169,5 +169,5 @@ def check_one_prior_for_all_rows(prior: Any) -> None:
             raise ValueError(
                 f"priors.loadings.{name} differs between rows, so new samples have none; give a number"
                 f"{' or a parameter of shape (K,)' * shared}, or use neither transform nor withheld samples "
-                "(withhold=0)"
+                "(withhold=0) nor criterion='stability'"
             )

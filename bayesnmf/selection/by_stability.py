@@ -1,72 +1,135 @@
-"""Rank numbers of components by stability: which components come back in fits from other starts.
+"""Rank numbers of components by stability: which components come back in other rows, from other starts.
 
-With too many components, some describe noise, and which noise depends on the start, or they are left without counts.
-The best rank is the largest at which every component has counts, and comes back in at least four of five runs.
+The rows are split at random in halves, again and again, and each half is fitted by itself, from a random start. A
+component of the fit to all counts comes back in a half if the component of this half that is matched to it has a cosine
+above 0.85 (`bayesnmf.stability.grouping`). The best rank is the largest at which every component has counts, and comes
+back in at least four of five halves.
+
+With too many components, some describe single rows or noise. These do not come back in other rows; from other starts
+alone they often do, since the noise of the counts is the same. An excess in the variance of single cells is not shared
+by the two halves either, unlike that of two parts of one cell's counts.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from threading import Event
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.fit import Fit
 from bayesnmf.selection.held_out import Study
 from bayesnmf.selection.result import Candidate, Selection
-from bayesnmf.stability.grouping import EMPTY, found_in
-from bayesnmf.stability.modes import Modes, modes
+from bayesnmf.stability.grouping import found_in, match_found, movable_components
+from bayesnmf.stability.running import Report, number_of_jobs, run_tasks, seed_of, varied_options
+from bayesnmf.stability.running import Study as Fitting
 
-COMES_BACK = 0.8  # least share of the runs
+Array = NDArray[Any]
+CLOSE = 0.85  # cosine above which a component comes back
+COMES_BACK = 0.8  # least share of the halves
+SPLITS = 2**31 + 1  # seed beside those of the fits
 
 
-def by_stability(study: Study, starts: int) -> Selection:
-    """Fit every candidate from several starts; after Ctrl-C, compare those that are done."""
+class Recurrence(NamedTuple):
+    """How the components of one candidate come back.
+
+    Attributes
+    ----------
+    cosines : ndarray (halves, K)
+        Cosine of each component with the one that is matched to it in each half.
+    empty : int
+        Number of components without counts.
+    converged : int
+        Number of fits to halves that converged.
+    """
+
+    cosines: Array
+    empty: int
+    converged: int
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """The line of the table."""
+        return {
+            "least": float((self.cosines > CLOSE).mean(axis=0).min()),
+            "closeness": float(self.cosines.mean(axis=0).min()),
+            "empty": self.empty,
+            "converged": self.converged,
+        }
+
+
+def by_stability(study: Study, halves: int) -> Selection:
+    """Fit every candidate to all rows and to halves of them; after Ctrl-C, compare those that are done."""
     import pandas as pd
 
-    lines: dict[Candidate, dict[str, Any]] = {}
-    scores: dict[Candidate, Any] = {}
+    found: dict[Candidate, Recurrence] = {}
+    parts = split_rows(study.counts, halves, study.seed)
     try:
         for candidate in study.candidates:
-            study.report("select", len(lines), len(study.candidates), np.nan)
-            found = _modes_of(study, candidate, starts, len(lines))
-            if found.interrupted:
-                raise KeyboardInterrupt
-            lines[candidate], scores[candidate] = line_of(found), found.runs["cosine"]
-        study.report("select", len(lines), len(study.candidates), np.nan)
+            study.report("select", len(found), len(study.candidates), np.nan)
+            found[candidate] = _recurrence(study, candidate, parts, len(found))
+        study.report("select", len(found), len(study.candidates), np.nan)
     except KeyboardInterrupt:
-        if not lines:
+        if not found:
             raise
-    index = pd.MultiIndex.from_tuples(list(lines), names=["model", "rank"])
-    table = pd.DataFrame(list(lines.values()), index=index)
+    index = pd.MultiIndex.from_tuples(list(found), names=["model", "rank"])
+    table = pd.DataFrame([each.line for each in found.values()], index=index)
     good = table[(table["empty"] == 0) & (table["least"] >= COMES_BACK)]
-    by_run = pd.concat(list(scores.values()), axis=1)
-    by_run.columns = index
+    scores = pd.DataFrame(np.stack([each.cosines.min(axis=1) for each in found.values()], axis=1), columns=index)
     return Selection(
-        table, by_run, _largest(good), study.method, study.keep, len(lines) < len(study.candidates),
-        criterion="stability",
+        table, scores.rename_axis("half"), _largest(good), study.method, study.keep,
+        len(found) < len(study.candidates), criterion="stability",
     )  # fmt: skip
 
 
-def _modes_of(study: Study, candidate: Candidate, starts: int, done: int) -> Modes:
+def split_rows(counts: Counts, halves: int, seed: int) -> list[Counts]:
+    """Return halves of the rows: two and two from one random order, so that they have no row in common."""
+    n, parts = counts.shape[0], list[Counts]()
+    for number in range(-(-halves // 2)):
+        order = np.random.default_rng([seed, SPLITS, number]).permutation(n)
+        parts += [counts.rows(np.sort(order[: n // 2])), counts.rows(np.sort(order[n // 2 :]))]
+    return parts[:halves]
+
+
+def _recurrence(study: Study, candidate: Candidate, parts: list[Counts], done: int) -> Recurrence:
+    """Fit a candidate to all counts and to the halves.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C before the last fit has ended.
+    """
+
     def tick(*_: Any) -> None:
         study.report("select", done, len(study.candidates), np.nan)
 
-    return modes(
-        study.counts, *candidate, study.method, starts=starts, options=study.options, scored=0, seed=study.seed,
-        progress=tick,
-    )  # fmt: skip
+    fits, stop = dict[int, Fit](), Event()
+    varied = varied_options(study.options, study.method)
+    told = Report(tick, "select", len(parts), stop)
+    jobs = number_of_jobs(None, len(parts), varied)
+    fitting = Fitting(study.counts, *candidate, study.method, varied, study.seed, jobs)
+
+    def run(number: int) -> None:
+        found = None if stop.is_set() else fitting.fit(parts[number], seed_of(study.seed, number), varied, stop)
+        if found is not None:
+            fits[number] = found
+            told.one_more()
+
+    whole = fitting.fit(study.counts, study.seed, study.options, stop)
+    run_tasks([partial(run, number) for number in range(len(parts))], jobs, stop)
+    if stop.is_set() or whole is None:
+        raise KeyboardInterrupt
+    return recurrence_in(whole, [fits[number] for number in range(len(parts))])
 
 
-def line_of(found: Modes) -> dict[str, Any]:
-    """Return a line of the table."""
-    best = found.components.loc[0]
-    empty = int(np.sum(found_in(found.best).size < EMPTY))
-    return {
-        "least": float(best["recurrence"].min()),
-        "closeness": float(best["closeness"].min()),
-        "empty": empty,
-        "modes": len(found.table),
-        "converged": int(found.runs["converged"].sum()),
-    }
+def recurrence_in(whole: Fit, halves: list[Fit]) -> Recurrence:
+    """Match the components of fits to halves of the rows to those of the fit to all counts."""
+    wanted, movable = found_in(whole), movable_components(whole.priors, whole.rank)
+    cosines = np.stack([match_found(found_in(half), wanted, movable)[1] for half in halves])
+    return Recurrence(cosines, int(wanted.empty.sum()), sum(half.status.converged for half in halves))
 
 
 def _largest(good: Any) -> Candidate | None:

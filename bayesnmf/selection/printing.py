@@ -62,11 +62,8 @@ def _evidence(found: Selection) -> tuple[str, Line, list[Line]]:
 
 
 def _stability(found: Selection) -> tuple[str, Line, list[Line]]:
-    cells = []
+    cells, halves = [], len(found.scores)
     each: Any
     for each in found.table.itertuples():
-        cells.append(
-            [f"{each.least:.0%}", f"{each.closeness:.3f}", str(each.empty), str(each.modes), f"{each.converged}"]
-        )
-    starts = len(found.scores)
-    return f"by {found.method}, {starts} starts", ["runs", "closeness", "empty", "modes", "converged"], cells
+        cells.append([f"{each.least:.0%}", f"{each.closeness:.3f}", str(each.empty), f"{each.converged} of {halves}"])
+    return f"by {found.method}, {halves} halves of the rows", ["come back", "closeness", "empty", "converged"], cells

@@ -26,9 +26,10 @@ NOTES = {
         "unknown: the runs disagree by more than 1 nat; the number is then a lower limit",
     ],
     "stability": [
-        "runs: in how many runs from other starts the component that comes back least often comes back (cosine above "
-        "0.95); closeness: mean cosine of the least close component; empty: components without counts",
-        "best: the largest rank at which all components have counts, and come back in at least 80 % of the runs",
+        "come back: in how many halves of the rows, fitted by themselves, the component that comes back least often "
+        "comes back (cosine above 0.85); closeness: mean cosine of the least close one; empty: components without "
+        "counts",
+        "best: the largest rank at which all components have counts, and come back in at least 80 % of the halves",
     ],
 }
 
@@ -51,10 +52,10 @@ class Selection:
         multinomial coefficient) and its se over rows; difference from the best, and the se of the paired differences;
         the same for withheld rows (`rows_mean`, …); number of splits, and number of fits that converged. With
         "evidence": log_evidence, se, difference, difference_se, probability, known, spread. With "stability": least
-        (share of the runs in which the least recurrent component comes back), closeness, empty, modes, converged.
+        (share of the halves in which the least recurrent component comes back), closeness, empty, converged.
     scores : DataFrame
-        Scores by split and candidate with "heldout", estimates by run and candidate with "evidence", cosines by run
-        with "stability".
+        Scores by split and candidate with "heldout", estimates by run and candidate with "evidence", least
+        cosines by half of the rows with "stability".
     best : Candidate or None
         Candidate that the criterion prefers; None while one that could win is unknown, or if none qualifies.
     method : str
@@ -135,8 +136,8 @@ def _why_none(found: Selection) -> str:
             "particles or runs in options=SMC(...), or take fewer rows"
         )
     return (
-        "at no rank tried do all components have counts and come back in at least 80 % of the runs; try smaller ranks, "
-        "or criterion='heldout'"
+        "at no rank tried do all components have counts and come back in at least 80 % of the halves of the rows; try "
+        "smaller ranks, or criterion='heldout'"
     )
 
 

@@ -23,7 +23,7 @@ from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.selection.by_evidence import by_evidence
 from bayesnmf.selection.by_stability import by_stability
-from bayesnmf.selection.checks import check_criterion, check_settings_of
+from bayesnmf.selection.checks import check_can_split, check_criterion, check_settings_of
 from bayesnmf.selection.held_out import Study, by_held_out_counts
 from bayesnmf.selection.result import Candidate, Selection
 
@@ -40,7 +40,7 @@ def select(
     splits: int | None = None,
     keep: float | None = None,
     withhold: float | None = None,
-    starts: int | None = None,
+    halves: int | None = None,
     check: bool = True,
     seed: int = 0,
     options: Options | None = None,
@@ -62,14 +62,14 @@ def select(
     criterion : {"heldout", "evidence", "stability"}
         "heldout": log-likelihood of held-out counts (`bayesnmf.selection.held_out`). "evidence": probability of the
         counts (`bayesnmf.selection.by_evidence`), for small data. "stability": the largest rank whose components come
-        back from other starts (`bayesnmf.selection.by_stability`).
+        back in other rows (`bayesnmf.selection.by_stability`).
     splits : int, optional
         With "heldout", the number of random splits, by default 3, each with its own fits.
     keep, withhold : float, optional
         With "heldout", the probability with which a count is a training count, by default 0.8, and the share of the
         rows that are withheld, by default 0.2; 0 for none.
-    starts : int, optional
-        With "stability", the number of runs from random starts, by default 10.
+    halves : int, optional
+        With "stability", the number of random halves of the rows, by default 10, each with its own fits.
     check : bool
         Whether to fit the best candidate to all counts and to warn if the model is misfitted (`Selection.checks`).
     seed : int
@@ -92,36 +92,37 @@ def select(
     candidates = [Candidate(model, rank) for model in names for rank in check_ranks(ranks)]
     method = check_criterion(criterion, method)
     check_flag(check, "check")
-    given = {"splits": splits, "keep": keep, "withhold": withhold, "starts": starts}
+    given = {"splits": splits, "keep": keep, "withhold": withhold, "halves": halves}
     settings, seed = check_settings_of(criterion, given), check_count(seed, "seed", minimum=0)
     options = METHODS[method].options() if options is None else options
     check_options(options, method, METHODS[method].options)
     data = with_exposures(as_counts(counts), row_exposure, feature_exposure)
     check_integer_counts(data, "select", "round them")
     of_rows = settings["withhold"] if criterion == "heldout" else 0.0
-    _check_candidates(candidates, data, method, options, of_rows)
+    check_can_split(criterion, data, options)
+    _check_candidates(candidates, data, method, options, criterion == "stability" or of_rows > 0)
     with progress_context(progress) as report, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the table reports it
         study = Study(
             data, candidates, method, options, settings["splits"], settings["keep"], of_rows, seed, report
         )  # fmt: skip
-        found = _by(criterion, study, settings["starts"])
+        found = _by(criterion, study, settings["halves"])
         return _checked(found, study) if check and not found.interrupted else found
 
 
-def _check_candidates(candidates: list[Candidate], data: Counts, method: str, options: Any, withhold: float) -> None:
+def _check_candidates(candidates: list[Candidate], data: Counts, method: str, options: Any, new_rows: bool) -> None:
     """Refuse candidates that cannot be fitted, before the first fit and not after hours of fits."""
     for model, rank in candidates:
         filled = replace(options, priors=resolve_priors(model, data, rank, options.priors))
         check_combination(model, method, rank, data, filled)
-        if withhold:
+        if new_rows:
             check_one_prior_for_all_rows(filled.priors.loadings)
 
 
-def _by(criterion: str, study: Study, starts: int) -> Selection:
+def _by(criterion: str, study: Study, halves: int) -> Selection:
     if criterion == "heldout":
         return by_held_out_counts(study)
-    return by_evidence(study) if criterion == "evidence" else by_stability(study, starts)
+    return by_evidence(study) if criterion == "evidence" else by_stability(study, halves)
 
 
 def _checked(found: Selection, study: Study) -> Selection:

@@ -30,15 +30,14 @@ from bayesnmf.fitting.fit import Fit
 from bayesnmf.fitting.job import check_combination, resolve_priors
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.options import METHODS, Options
-from bayesnmf.options.checks import check_options
 from bayesnmf.options.defaults import resolve_options
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.stability.checks import check_has_objective, check_scored, check_varied_start
+from bayesnmf.stability.checks import check_has_objective, check_scored
 from bayesnmf.stability.folder import Folder, describe_settings
 from bayesnmf.stability.grouping import found_in, group_fits, least_cosine, movable_components
 from bayesnmf.stability.predicting import bounds_of, predict_held_out, scores_of
 from bayesnmf.stability.result import Modes
-from bayesnmf.stability.running import Runs, Study, fit_from_starts, number_of_jobs, with_one_thread
+from bayesnmf.stability.running import Runs, Study, fit_from_starts, number_of_jobs, varied_options
 from bayesnmf.stability.stacking import Stacking, stack
 from bayesnmf.stability.tables import mode_table, recurrence_table, run_table
 
@@ -114,7 +113,7 @@ def modes(
     check_choice(model, "model", MODELS)
     check_has_objective(method)
     starts, seed = check_count(starts, "starts"), check_count(seed, "seed", minimum=0)
-    options = _varied(METHODS[method].options() if options is None else options, method)
+    options = varied_options(METHODS[method].options() if options is None else options, method)
     kind = getattr(options, "dtype", "float64")
     data = with_exposures(as_counts(counts, dtype=kind), row_exposure, feature_exposure)
     settings = check_fraction(threshold, "threshold"), check_fraction(keep, "keep"), check_scored(scored, data)
@@ -125,15 +124,6 @@ def modes(
         study = replace(study, folder=Folder(folder, described))
     with progress_context(progress) as report:
         return _modes_of_runs(study, fit_from_starts(study, starts, report), settings, report)
-
-
-def _varied(options: Any, method: str) -> Any:
-    """Return options with a start that differs from run to run, and one thread; refuse others."""
-    check_options(options, method, METHODS[method].options)
-    if options.start is None:
-        options = replace(options, start="random")
-    check_varied_start(options.start)
-    return with_one_thread(options)
 
 
 def _completed(options: Any, data: Counts, model: str, rank: int, method: str, known: Any) -> Any:

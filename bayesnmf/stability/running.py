@@ -19,7 +19,9 @@ from bayesnmf.fitting.fit import Fit, fit
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
-from bayesnmf.options import Options
+from bayesnmf.options import METHODS, Options
+from bayesnmf.options.checks import check_options
+from bayesnmf.stability.checks import check_varied_start
 from bayesnmf.stability.folder import Folder
 
 MOST_JOBS = 1024
@@ -60,7 +62,7 @@ class Study:
     folder: Folder | None = None
 
     def fit(self, counts: Counts, seed: int, options: Options, stop: Event) -> Fit | None:
-        """Fit counts of the same shape; return None if `stop` ended the fit early."""
+        """Fit counts; return None if `stop` ended the fit early."""
 
         def report(*_: Any) -> None:
             if stop.is_set():
@@ -160,8 +162,12 @@ def run_tasks(tasks: Sequence[Callable[[], None]], jobs: int, stop: Event) -> No
         side_by_side(tasks, jobs, stop)
 
 
-def with_one_thread(options: Any) -> Any:
-    """Return options with one thread for each fit, unless they say otherwise or name a GPU."""
+def varied_options(options: Any, method: str) -> Any:
+    """Return options with a start that differs from run to run, and one thread; refuse others."""
+    check_options(options, method, METHODS[method].options)
+    if options.start is None:
+        options = replace(options, start="random")
+    check_varied_start(options.start)
     free = options.threads is None and getattr(options, "device", "cpu") == "cpu"
     return replace(options, threads=1) if free else options
 

@@ -319,20 +319,6 @@ def test_unknown_evidence_is_said_and_names_no_best():
     plt.close("all")
 
 
-def test_stability_counts_how_often_components_come_back():
-    found = bayesnmf.select(drawn().counts, ranks=(2, 3, 6), criterion="stability", starts=5, seed=3)
-    for rank in (2, 6):
-        alone = bayesnmf.modes(drawn().counts, rank=rank, starts=5, scored=0, seed=3)
-        assert found.table.loc[("gamma_poisson", rank), "least"] == alone.components.loc[0]["recurrence"].min()
-        assert found.table.loc[("gamma_poisson", rank), "modes"] == len(alone.table)
-    good = found.table[(found.table["least"] >= 0.8) & (found.table["empty"] == 0)]
-    assert found.best.rank == good.index.get_level_values("rank").max() >= 3
-    assert found.one_standard_error == found.best
-    assert "5 starts" in repr(found)
-    plots.selection(found)
-    plt.close("all")
-
-
 def test_a_misfit_at_the_best_rank_is_told():
     rng = np.random.default_rng(0)
     noisy = rng.poisson(drawn().means * rng.gamma(2.0, 0.5, drawn().means.shape))
@@ -358,15 +344,17 @@ def test_held_out_rows_that_prefer_fewer_components_are_told():
         ("criterion must be one of 'heldout', 'evidence', 'stability'", {"criterion": "elbo"}),
         ("criterion='evidence' needs method='smc': found method='vi'", {"criterion": "evidence", "method": "vi"}),
         ("splits needs criterion='heldout': found criterion='evidence'", {"criterion": "evidence", "splits": 3}),
-        ("starts needs criterion='stability'", {"starts": 3}),
+        ("halves needs criterion='stability'", {"halves": 3}),
         ("withhold must be", {"withhold": 1.0}),
         ("a proper prior for method='smc'", {"models": "poisson", "criterion": "evidence"}),
         ("modes needs method='map'", {"criterion": "stability", "method": "gibbs"}),
+        ("must differ from run to run: found 'svd'", {"criterion": "stability", "options": VI(start="svd")}),
+        ("needs at least two rows", {"criterion": "stability", "counts": [[3, 1, 2]]}),
     ],
 )
 def test_settings_of_other_criteria_are_refused(message, settings):
     with pytest.raises(ValueError, match=message):
-        bayesnmf.select(COUNTS, **{"ranks": [2], **settings})
+        bayesnmf.select(**{"counts": COUNTS, "ranks": [2], **settings})
 
 
 def test_ctrl_c_keeps_the_ranks_that_are_done():
@@ -378,7 +366,7 @@ def test_ctrl_c_keeps_the_ranks_that_are_done():
 
         found = bayesnmf.select(
             COUNTS, ranks=[1, 2, 3], criterion=criterion, options=options, progress=stop,
-            **({"starts": 2} if criterion == "stability" else {}),
+            **({"halves": 2} if criterion == "stability" else {}),
         )  # fmt: skip
         assert found.interrupted
         assert len(found.table) == 2
