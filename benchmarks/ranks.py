@@ -1,6 +1,7 @@
 """Compare criteria for the number of components on simulated counts whose rank is known.
 
     python -m benchmarks.ranks [--seconds 600] [--kinds well weak over] [--part 0/2] [--again stability] [--report]
+    python -m benchmarks.ranks --real pcawg_breast_sbs96 digits
 
 None of the data sets is drawn from the priors of the fits, which are the defaults of gamma_poisson:
 
@@ -8,9 +9,10 @@ None of the data sets is drawn from the priors of the fits, which are the defaul
 - weak: 20 sets of 60 × 30, rank 5, 100 counts a row;
 - over: 20 sets of 30 × 15, rank 3, 300 counts a row, whose rates are multiplied by Gamma noise of mean 1, variance 0.2.
 
-Ranks 1 to 8. Each data set is a file in benchmarks/ranks/, so that a run can be stopped and continued; --part 0/2 and
-1/2 share the work of two processes; --again measures criteria once more in the sets that have a file. --report prints
-how often each criterion finds the rank.
+Ranks 1 to 8; --real measures whole real matrices at ranks 1 to 20, without the evidence. Each data set is a file in
+benchmarks/ranks/, so that a run can be stopped and continued; --part 0/2 and 1/2 share the work of two processes;
+--again measures criteria once more in the sets that have a file. --report prints how often each criterion finds the
+rank.
 """
 
 from __future__ import annotations
@@ -28,9 +30,12 @@ import pandas as pd
 import bayesnmf
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.writing import write_text
+from benchmarks.data import read
 
 FOLDER = Path(__file__).parent / "ranks"
-RANKS = tuple(range(1, 9))
+type Ranks = tuple[int, ...]
+RANKS: Ranks = tuple(range(1, 9))
+REAL_RANKS: Ranks = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20)
 SIZES = {"well": (30, 15), "weak": (60, 30), "over": (30, 15)}
 KINDS = {"well": 50, "weak": 20, "over": 20}
 
@@ -47,9 +52,9 @@ def simulated(kind: str, seed: int) -> tuple[np.ndarray, int]:
     return rng.poisson(means), rank
 
 
-def by_held_out(counts: np.ndarray, seed: int) -> pd.DataFrame:
+def by_held_out(counts: Any, seed: int, ranks: Ranks) -> pd.DataFrame:
     """Return what held-out counts say of each rank."""
-    found = bayesnmf.select(counts, ranks=RANKS, seed=seed, check=False)
+    found = bayesnmf.select(counts, ranks=ranks, seed=seed, check=False)
     chosen = {
         "heldout": found.best, "heldout_one_se": found.one_standard_error,
         "rows": found.best_for_rows, "rows_one_se": found.one_standard_error_for_rows,
@@ -57,28 +62,28 @@ def by_held_out(counts: np.ndarray, seed: int) -> pd.DataFrame:
     return found.table.add_prefix("heldout_").assign(**numbers(chosen))
 
 
-def by_stability(counts: np.ndarray, seed: int) -> pd.DataFrame:
+def by_stability(counts: Any, seed: int, ranks: Ranks) -> pd.DataFrame:
     """Return what stability says of each rank."""
-    found = bayesnmf.select(counts, ranks=RANKS, criterion="stability", seed=seed, check=False)
+    found = bayesnmf.select(counts, ranks=ranks, criterion="stability", seed=seed, check=False)
     return found.table.add_prefix("stability_").assign(**numbers({"stability": found.best}))
 
 
-def by_evidence(counts: np.ndarray, seed: int) -> pd.DataFrame:
+def by_evidence(counts: Any, seed: int, ranks: Ranks) -> pd.DataFrame:
     """Return what the evidence says of each rank."""
-    found = bayesnmf.select(counts, ranks=RANKS, criterion="evidence", seed=seed, check=False)
+    found = bayesnmf.select(counts, ranks=ranks, criterion="evidence", seed=seed, check=False)
     return found.table.add_prefix("evidence_").assign(**numbers({"evidence": found.best}))
 
 
-def by_elbo(counts: np.ndarray, seed: int) -> pd.DataFrame:
+def by_elbo(counts: Any, seed: int, ranks: Ranks) -> pd.DataFrame:
     """Return the elbo of each rank, and how the fit passes the predictive checks."""
-    fits = [bayesnmf.fit(counts, rank=rank, seed=seed) for rank in RANKS]
+    fits = [bayesnmf.fit(counts, rank=rank, seed=seed) for rank in ranks]
     elbo = np.array([fit.trace[-1] for fit in fits])
     misfit = [bayesnmf.predictive_checks(fit).table.loc["misfit", "p_value"] for fit in fits]
-    index = pd.MultiIndex.from_product([["gamma_poisson"], RANKS], names=["model", "rank"])
-    return pd.DataFrame({"elbo": elbo, "misfit": misfit, "chosen_elbo": RANKS[int(elbo.argmax())]}, index)
+    index = pd.MultiIndex.from_product([["gamma_poisson"], ranks], names=["model", "rank"])
+    return pd.DataFrame({"elbo": elbo, "misfit": misfit, "chosen_elbo": ranks[int(elbo.argmax())]}, index)
 
 
-CRITERIA: dict[str, Callable[[np.ndarray, int], pd.DataFrame]] = {
+CRITERIA: dict[str, Callable[[Any, int, Ranks], pd.DataFrame]] = {
     "heldout": by_held_out, "stability": by_stability, "evidence": by_evidence, "elbo": by_elbo,
 }  # fmt: skip
 
@@ -88,12 +93,12 @@ def numbers(chosen: dict[str, Any]) -> dict[str, int]:
     return {f"chosen_{name}": 0 if one is None else one.rank for name, one in chosen.items()}
 
 
-def measured(counts: np.ndarray, seed: int, criteria: Iterable[str]) -> pd.DataFrame:
+def measured(counts: Any, seed: int, criteria: Iterable[str], ranks: Ranks = RANKS) -> pd.DataFrame:
     """Return one row for each rank with what the criteria say of it, and the seconds of each."""
     tables = []
     for name in criteria:
         begun = time.perf_counter()
-        tables.append(CRITERIA[name](counts, seed))
+        tables.append(CRITERIA[name](counts, seed, ranks))
         tables[-1][f"seconds_{name}"] = time.perf_counter() - begun
     return pd.concat(tables, axis=1).reset_index()
 
@@ -122,6 +127,19 @@ def run(kinds: list[str], seconds: float, part: tuple[int, int], again: list[str
         print(path.stem, rank, {name: int(table[name][0]) for name in table if name.startswith("chosen")}, flush=True)
 
 
+def run_real(names: list[str]) -> None:
+    """Measure all criteria but the evidence on whole real matrices that have no file."""
+    for name in names:
+        path = FOLDER / f"real-{name}.csv"
+        if path.exists():
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            table = measured(read(name, 5, 0), 0, ("heldout", "stability", "elbo"), REAL_RANKS)
+        write_text(path, table.to_csv(index=False))
+        print(table.to_string())
+
+
 def report() -> None:
     """Print how often each criterion names the rank, a smaller one, a larger one, or none."""
     for kind in KINDS:
@@ -147,9 +165,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--part", default="0/1")
     parser.add_argument("--again", nargs="+", default=[], choices=list(CRITERIA))
+    parser.add_argument("--real", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--report", action="store_true")
     asked = parser.parse_args()
-    if not asked.report:
+    if asked.real:
+        run_real(asked.real)
+    elif not asked.report:
         number, parts = map(int, asked.part.split("/"))
         run(asked.kinds, asked.seconds, (number, parts), asked.again)
     report()

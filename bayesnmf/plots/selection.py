@@ -50,13 +50,14 @@ def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, f
     for place, (name, colour) in enumerate(zip(names, colours_of(len(names)), strict=True)):
         part = table.loc[name]
         errors = np.nan_to_num(part[error]) if error else None
+        values = part[column].where(part["known"].astype(bool), part["at_least"]) if "known" in part else part[column]
         ax.errorbar(
-            part.index.to_numpy() + beside[name], part[column].to_numpy(), yerr=errors, color=colour,
+            part.index.to_numpy() + beside[name], values.to_numpy(), yerr=errors, color=colour,
             marker=MARKERS[place % len(MARKERS)], markersize=4, capsize=3, label=name,
         )  # fmt: skip
         if "known" in part and not part["known"].all():
-            unknown = part[~part["known"].to_numpy(bool)]
-            ax.plot(unknown.index + beside[name], unknown[column], "^", color=colour, markersize=9, label="at least")
+            unknown = values[~part["known"].to_numpy(bool)]
+            ax.plot(unknown.index + beside[name], unknown, "^", color=colour, markersize=9, label="at least")
     _mark_best(ax, selection, beside, column, error)
     ax.set_xticks(ranks)
     ax.set_xlabel("rank")

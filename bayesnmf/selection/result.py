@@ -132,8 +132,8 @@ def _why_none(found: Selection) -> str:
         unknown = found.table.index[found.table["could_win"]]
         listed = ", ".join(f"{model} {rank}" for model, rank in unknown)
         return (
-            f"the evidence of {listed} is unknown and could be the largest, so none is called best; raise efficiency, "
-            "particles or runs in options=SMC(...), or take fewer rows"
+            f"the evidence of {listed} is unknown and could be the largest, so none is called best; raise refinement "
+            "or particles in options=SMC(...), or take fewer rows"
         )
     return (
         "at no rank tried do all components have counts and come back in at least 80 % of the halves of the rows; try "

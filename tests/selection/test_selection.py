@@ -315,7 +315,10 @@ def test_unknown_evidence_is_said_and_names_no_best():
     assert found.checks is None
     assert "is unknown and could be the largest" in found.cautions[0]
     assert "unknown, at least" in repr(found)
-    assert plots.selection(found).get_title().count("unknown") == 1
+    ax = plots.selection(found)
+    assert ax.get_title().count("unknown") == 1
+    limits = next(line for line in ax.lines if line.get_label() == "at least")
+    np.testing.assert_allclose(limits.get_ydata(), found.table["at_least"][~found.table["known"]])
     plt.close("all")
 
 
