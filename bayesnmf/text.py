@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import Any
 
+import numpy as np
+
 WIDTH = 120
 
 
@@ -30,6 +32,13 @@ def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]
     for row in rows:
         table.add_row(*row)
     return as_lines(table, notes)
+
+
+def plus_minus(value: float, se: float, digits: int = 4) -> str:
+    """Return a value with its standard error; a dash stands for what is unknown."""
+    if np.isnan(value):
+        return "–"
+    return f"{value:,.{digits}f} ± {'–' if np.isnan(se) else f'{se:,.{digits}f}'}"
 
 
 def number(value: float) -> str:

@@ -10,9 +10,9 @@ None of the data sets is drawn from the priors of the fits, which are the defaul
 - over: 20 sets of 30 × 15, rank 3, 300 counts a row, whose rates are multiplied by Gamma noise of mean 1, variance 0.2.
 
 Ranks 1 to 8; --real measures whole real matrices at ranks 1 to 20, without the evidence. Each data set is a file in
-benchmarks/ranks/, so that a run can be stopped and continued; --part 0/2 and 1/2 share the work of two processes;
---again measures criteria once more in the sets that have a file. --report prints how often each criterion finds the
-rank.
+benchmarks/ranks/, so that a run can be stopped and continued; --part 0/2 and 1/2 share the work of two processes.
+--again measures criteria once more in all sets that have a file, from the first on, as after a change of a criterion.
+--report prints how often each criterion finds the rank.
 """
 
 from __future__ import annotations
@@ -169,8 +169,8 @@ def main() -> None:
     parser.add_argument("--report", action="store_true")
     asked = parser.parse_args()
     if asked.real:
-        run_real(asked.real)
-    elif not asked.report:
+        return run_real(asked.real)
+    if not asked.report:
         number, parts = map(int, asked.part.split("/"))
         run(asked.kinds, asked.seconds, (number, parts), asked.again)
     report()

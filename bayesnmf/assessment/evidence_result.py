@@ -10,7 +10,7 @@ from scipy.stats import t as student
 
 from bayesnmf.checks import check_fraction
 from bayesnmf.inference.status import ConvergenceWarning
-from bayesnmf.inference.tempering.combining import IN_TWENTY, WIDEST_SPREAD, log_of_mean, spread_of
+from bayesnmf.inference.tempering.combining import IN_TWENTY, WIDEST_SPREAD, agree, log_of_mean, spread_of
 
 CURES = {
     "tempered": "raise refinement, particles or efficiency, or read at_least",
@@ -122,7 +122,7 @@ def average(
 def _why_unknown(logs: np.ndarray, mean: float, bound: float) -> str:
     """Return why the runs do not determine the error of their mean; an empty text if they do."""
     spread = spread_of(logs)
-    if spread > WIDEST_SPREAD:  # the mean is then close to the luckiest run
+    if len(logs) > 1 and not agree(logs):  # the mean is then close to the luckiest run
         return f"the runs' log estimates have a standard deviation of {spread:.1f} nats, above {WIDEST_SPREAD:g}"
     if mean < bound:
         return f"the log estimate, {mean:,.1f} nats, is below the bound of a variational fit, {bound:,.1f}"

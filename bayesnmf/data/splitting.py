@@ -38,10 +38,15 @@ class Split:
     withheld_rows: Array
 
 
+def rows_aside(n: int, withhold: float) -> int:
+    """Return how many of n rows are withheld."""
+    return min(round(withhold * n), n - 1)
+
+
 def split_counts(counts: Counts, keep: float, withhold: float, rng: np.random.Generator) -> Split:
     """Withhold a random fraction `withhold` of the samples, and thin the other samples."""
     n = counts.shape[0]
-    aside = min(round(withhold * n), n - 1)
+    aside = rows_aside(n, withhold)
     order = rng.permutation(n)
     rows, others = np.sort(order[aside:]), np.sort(order[:aside])
     train, thinned = thin_counts(counts.rows(rows), keep, rng)

@@ -14,7 +14,7 @@ from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.sides import State, objective
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.inference.tempering.annealing import Run, systematic
-from bayesnmf.inference.tempering.combining import WIDEST_SPREAD, log_of_mean, spread_of
+from bayesnmf.inference.tempering.combining import agree, log_of_mean, spread_of
 from bayesnmf.inference.tempering.running import tempered_runs
 from bayesnmf.inference.tempering.target import Target, target_of
 from bayesnmf.kernels.cpu.likelihood import cell_rates
@@ -113,4 +113,4 @@ def _judged(runs: list[Run], places: Array, particles: Array) -> tuple[dict[str,
     apart = f"{len(runs)} runs, whose log estimates of p(X) have a standard deviation of {spread:.2f} nats"
     alone = "a single run, which does not show the error of its estimate of p(X)"
     text = f"{apart if len(runs) > 1 else alone}; {len(counted)} distinct ancestors, {effective:.1f} by weight"
-    return figures, text, bool(spread <= WIDEST_SPREAD and effective >= FEWEST_ANCESTORS)
+    return figures, text, agree(logs) and effective >= FEWEST_ANCESTORS

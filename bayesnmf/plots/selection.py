@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from bayesnmf.plots.checks import check_selection
-from bayesnmf.plots.style import MARKERS, QUIET, SMALL, colours_of, hide_frame, make_panels
+from bayesnmf.plots.style import MARKERS, SMALL, colours_of, hide_frame, make_panels
 from bayesnmf.selection.result import Selection
 
 COLUMNS = {
@@ -22,8 +22,9 @@ UNITS = {"heldout": "random splits of the counts", "evidence": "runs", "stabilit
 def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Axes:
     """Draw held-out score, evidence or stability against the rank, one line for each model, with one standard error.
 
-    A ring marks the best score; a square marks the smallest rank within one standard error of it, the dashed line. The
-    title warns if the best rank is the largest or the smallest of those tried.
+    A ring marks the best candidate; with held-out scores, a square marks the smallest rank that falls short of it by
+    at most one standard error of the paired differences. A triangle is a lower limit of an unknown evidence. The title
+    has the first caution, if any.
 
     Parameters
     ----------
@@ -48,17 +49,9 @@ def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, f
     beside = {name: step * (place - (len(names) - 1) / 2) for place, name in enumerate(names)}
     column, error, label = COLUMNS[selection.criterion]
     for place, (name, colour) in enumerate(zip(names, colours_of(len(names)), strict=True)):
-        part = table.loc[name]
-        errors = np.nan_to_num(part[error]) if error else None
-        values = part[column].where(part["known"].astype(bool), part["at_least"]) if "known" in part else part[column]
-        ax.errorbar(
-            part.index.to_numpy() + beside[name], values.to_numpy(), yerr=errors, color=colour,
-            marker=MARKERS[place % len(MARKERS)], markersize=4, capsize=3, label=name,
-        )  # fmt: skip
-        if "known" in part and not part["known"].all():
-            unknown = values[~part["known"].to_numpy(bool)]
-            ax.plot(unknown.index + beside[name], unknown, "^", color=colour, markersize=9, label="at least")
-    _mark_best(ax, selection, beside, column, error)
+        look = {"color": colour, "label": name, "marker": MARKERS[place % len(MARKERS)]}
+        _draw_model(ax, table.loc[name], (column, error), beside[name], look)
+    _mark_best(ax, selection, beside, column)
     ax.set_xticks(ranks)
     ax.set_xlabel("rank")
     ax.set_ylabel(label)
@@ -70,7 +63,22 @@ def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, f
     return ax
 
 
-def _mark_best(ax: Axes, selection: Selection, beside: dict[str, float], column: str, error: str) -> None:
+def _draw_model(ax: Axes, part: Any, columns: tuple[str, str], beside: float, look: dict[str, Any]) -> None:
+    """Draw the values of one model, with triangles at lower limits of what is unknown."""
+    column, error = columns
+    values, errors = part[column], None
+    if error:
+        errors = part[error].where(np.isfinite(part[error]), 0.0).to_numpy()
+    if "known" in part:
+        values = values.where(part["known"].astype(bool), part["at_least"])
+    ax.errorbar(part.index.to_numpy() + beside, values.to_numpy(), yerr=errors, markersize=4, capsize=3, **look)
+    if "known" in part and not part["known"].all():
+        unknown = values[~part["known"].to_numpy(bool)]
+        label = "_" if "at least" in ax.get_legend_handles_labels()[1] else "at least"
+        ax.plot(unknown.index + beside, unknown, "^", color=look["color"], markersize=9, label=label)
+
+
+def _mark_best(ax: Axes, selection: Selection, beside: dict[str, float], column: str) -> None:
     """Mark the best candidate with a ring, and the smallest rank within one standard error with a square."""
     table: Any = selection.table
     best, frugal = selection.best, selection.one_standard_error
@@ -78,8 +86,6 @@ def _mark_best(ax: Axes, selection: Selection, beside: dict[str, float], column:
         return
     ring: dict[str, Any] = {"linestyle": "none", "fillstyle": "none", "color": "black", "markersize": 12}
     ax.plot(best.rank + beside[best.model], table.loc[best, column], "o", label="best", **ring)
-    if not error:
-        return
-    ax.plot(frugal.rank + beside[frugal.model], table.loc[frugal, column], "s", label="smallest within one se", **ring)
-    lower = table.loc[best, column] - np.nan_to_num(table.loc[best, error])
-    ax.axhline(lower, color=QUIET, linestyle="--", linewidth=1)
+    if selection.criterion == "heldout":
+        x = frugal.rank + beside[frugal.model]
+        ax.plot(x, table.loc[frugal, column], "s", label="smallest within one se", **ring)

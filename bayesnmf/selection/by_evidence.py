@@ -5,8 +5,8 @@ only log p(N) of the row totals differs.
 
 A candidate whose runs disagree by more than 1 nat has no known evidence. The logs of unbiased estimates that are nearly
 normal with standard deviation σ are too low by σ²/2 on average, and seldom by more than 5 σ beyond this; so such a
-candidate could win unless log p̂ + σ²/2 + 5 σ is below the best known evidence. While one could win, none is
-called best.
+candidate could win unless log p̂ + σ²/2 + 5 σ is below the best known evidence. One whose runs agree on less than a
+variational bound has no such limit: they all miss most of p(X). While one could win, none is called best.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from scipy.special import logsumexp
 
 from bayesnmf.assessment.evidence import variational_bound
 from bayesnmf.fitting.job import Job, resolve_priors
-from bayesnmf.inference.tempering.combining import IN_TWENTY, WIDEST_SPREAD, log_of_mean, spread_of
+from bayesnmf.inference.tempering.combining import IN_TWENTY, agree, log_of_mean, spread_of
 from bayesnmf.inference.tempering.running import TemperedRuns
 from bayesnmf.inference.tempering.target import Target, target_of
-from bayesnmf.selection.held_out import Study
 from bayesnmf.selection.result import Candidate, Selection
+from bayesnmf.selection.study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +59,8 @@ def by_evidence(study: Study) -> Selection:
     """Estimate the evidence of every candidate; after Ctrl-C, compare those that are done.
 
     All candidates have runs up a first ladder. Then the candidate with the largest estimate of those that are unknown
-    and could win is refined, again and again, until none is left or one cannot be made known within the limit.
+    and could win is refined, again and again, until none is left or one cannot be made known within the limit. The
+    others are then left as they are, since none would be called best beside it.
     """
     found: dict[Candidate, Estimated] = {}
     interrupted = False
@@ -133,10 +134,10 @@ def _table(found: dict[Candidate, Estimated]) -> pd.DataFrame:
 def _line(found: Estimated) -> dict[str, float]:
     mean, error = log_of_mean(found.logs)
     spread = spread_of(found.logs)
-    known = bool(spread <= WIDEST_SPREAD and mean >= found.bound)
+    known = agree(found.logs) and mean >= found.bound
     return {
         "log_evidence": mean,
-        "se": error,
+        "se": error if known else np.inf,
         "known": known,
         "at_least": max(found.bound, mean - IN_TWENTY),
         "spread": spread,
@@ -149,8 +150,9 @@ def could_win(table: pd.DataFrame) -> Array:
     known, spread = table["known"].to_numpy(bool), np.nan_to_num(table["spread"].to_numpy(), nan=np.inf)
     best = table["log_evidence"].to_numpy()[known].max() if known.any() else -np.inf
     with np.errstate(invalid="ignore"):
-        highest = np.maximum(table["log_evidence"] + spread**2 / 2 + REACH * spread, table["at_least"])
-    return np.asarray(~known & (highest.to_numpy() >= best))
+        highest = table["log_evidence"] + spread**2 / 2 + REACH * spread
+    astray = (table["at_least"] > table["log_evidence"]).to_numpy()  # below the bound: the runs miss most of p(X)
+    return np.asarray(~known & (astray | (highest.to_numpy() >= best)))
 
 
 def _compared(study: Study, found: dict[Candidate, Estimated], interrupted: bool) -> Selection:
@@ -159,8 +161,9 @@ def _compared(study: Study, found: dict[Candidate, Estimated], interrupted: bool
     table = _table(found)
     logs, known = table["log_evidence"].to_numpy(), table["known"].to_numpy(bool)
     best = int(np.argmax(np.where(known, logs, -np.inf)))
-    table["difference"] = logs - logs[best]
-    table["difference_se"] = np.where(np.arange(len(logs)) == best, 0.0, np.hypot(table["se"], table["se"].iloc[best]))
+    table["difference"] = logs - logs[best] if known.any() else np.nan
+    errors = np.hypot(table["se"], table["se"].iloc[best])
+    table["difference_se"] = np.where(known.any() & (np.arange(len(logs)) == best), 0.0, errors)
     clear = bool(known.any() and not table["could_win"].any())
     table["probability"] = np.exp(logs - logsumexp(logs)) if clear else np.nan
     scores = pd.concat([pd.Series(each.logs) for each in found.values()], axis=1)

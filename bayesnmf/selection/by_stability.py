@@ -1,35 +1,39 @@
 """Rank numbers of components by stability: which components come back in other rows, from other starts.
 
-The rows are split at random in halves, again and again, and each half is fitted by itself, from a random start. A
-component of the fit to all counts comes back in a half if the component of this half that is matched to it has a cosine
-above 0.85 (`bayesnmf.stability.grouping`). The best rank is the largest at which every component has counts, and comes
-back in at least four of five halves.
+The rows are split at random in halves, again and again, and each half is fitted by itself, from a random start. What
+sets a component apart is its deviation β_k − f from the frequencies f of the features in all counts. Components of a
+half are matched one to one to those of the fit to all counts, with the largest sum of cosines of their deviations. A
+component comes back in a half if this cosine is above 0.75. The best rank is the largest at which every component has
+counts, and comes back in at least four of five halves. A single component has no deviation, and counts as stable.
 
-With too many components, some describe single rows or noise. These do not come back in other rows; from other starts
-alone they often do, since the noise of the counts is the same. An excess in the variance of single cells is not shared
-by the two halves either, unlike that of two parts of one cell's counts.
+With too many components, some describe single rows or noise, which other rows do not share. From other starts alone
+they often come back, since the noise of the counts is the same. An excess in the variance of single cells is not shared
+by two halves of the rows either, unlike by two parts of one cell's counts. Cosines of the components themselves have no
+chance level: components that have most of their profile in common come back whatever they are.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from threading import Event
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import Fit
-from bayesnmf.selection.held_out import Study
 from bayesnmf.selection.result import Candidate, Selection
-from bayesnmf.stability.grouping import found_in, match_found, movable_components
+from bayesnmf.selection.rules import CLOSE, COMES_BACK
+from bayesnmf.selection.study import Study
+from bayesnmf.stability.grouping import Found, found_in, match_found, movable_components
 from bayesnmf.stability.running import Report, number_of_jobs, run_tasks, seed_of, varied_options
 from bayesnmf.stability.running import Study as Fitting
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Array = NDArray[Any]
-CLOSE = 0.85  # cosine above which a component comes back
-COMES_BACK = 0.8  # least share of the halves
 SPLITS = 2**31 + 1  # seed beside those of the fits
 
 
@@ -39,15 +43,16 @@ class Recurrence(NamedTuple):
     Attributes
     ----------
     cosines : ndarray (halves, K)
-        Cosine of each component with the one that is matched to it in each half.
+        Cosine of the deviation of each component with that of the component matched to it in each half.
     empty : int
         Number of components without counts.
-    converged : int
-        Number of fits to halves that converged.
+    fits, converged : int
+        Number of fits, to all counts and to the halves, and number of those that converged.
     """
 
     cosines: Array
     empty: int
+    fits: int
     converged: int
 
     @property
@@ -57,16 +62,17 @@ class Recurrence(NamedTuple):
             "least": float((self.cosines > CLOSE).mean(axis=0).min()),
             "closeness": float(self.cosines.mean(axis=0).min()),
             "empty": self.empty,
+            "fits": self.fits,
             "converged": self.converged,
         }
 
 
-def by_stability(study: Study, halves: int) -> Selection:
+def by_stability(study: Study) -> Selection:
     """Fit every candidate to all rows and to halves of them; after Ctrl-C, compare those that are done."""
     import pandas as pd
 
     found: dict[Candidate, Recurrence] = {}
-    parts = split_rows(study.counts, halves, study.seed)
+    parts = split_rows(study.counts, study.halves, study.seed)
     try:
         for candidate in study.candidates:
             study.report("select", len(found), len(study.candidates), np.nan)
@@ -77,10 +83,9 @@ def by_stability(study: Study, halves: int) -> Selection:
             raise
     index = pd.MultiIndex.from_tuples(list(found), names=["model", "rank"])
     table = pd.DataFrame([each.line for each in found.values()], index=index)
-    good = table[(table["empty"] == 0) & (table["least"] >= COMES_BACK)]
     scores = pd.DataFrame(np.stack([each.cosines.min(axis=1) for each in found.values()], axis=1), columns=index)
     return Selection(
-        table, scores.rename_axis("half"), _largest(good), study.method, study.keep,
+        table, scores.rename_axis("half"), largest_stable(table), study.method, study.keep,
         len(found) < len(study.candidates), criterion="stability",
     )  # fmt: skip
 
@@ -127,13 +132,30 @@ def _recurrence(study: Study, candidate: Candidate, parts: list[Counts], done: i
 
 def recurrence_in(whole: Fit, halves: list[Fit]) -> Recurrence:
     """Match the components of fits to halves of the rows to those of the fit to all counts."""
-    wanted, movable = found_in(whole), movable_components(whole.priors, whole.rank)
-    cosines = np.stack([match_found(found_in(half), wanted, movable)[1] for half in halves])
-    return Recurrence(cosines, int(wanted.empty.sum()), sum(half.status.converged for half in halves))
+    frequencies = whole.counts.feature_totals / whole.counts.total
+    wanted, movable = deviations_in(whole, frequencies), movable_components(whole.priors, whole.rank)
+    if whole.rank == 1:
+        cosines = np.ones((len(halves), 1))
+    else:
+        cosines = np.stack([match_found(deviations_in(half, frequencies), wanted, movable)[1] for half in halves])
+    fits = [whole, *halves]
+    return Recurrence(cosines, int(wanted.empty.sum()), len(fits), sum(fit.status.converged for fit in fits))
 
 
-def _largest(good: Any) -> Candidate | None:
-    """Return the largest rank that qualifies, and of several models the one whose components are closest."""
+def deviations_in(fit: Fit, frequencies: Array) -> Found:
+    """Return the deviation of each component, as expected shares of counts, from the frequencies of the features."""
+    expected = np.asarray(fit.exposed_components, np.float64)
+    return Found(expected / expected.sum(axis=1, keepdims=True) - frequencies, found_in(fit).size)
+
+
+def is_stable(table: pd.DataFrame) -> pd.Series:
+    """Return whether all components of each candidate have counts and come back in enough halves."""
+    return (table["empty"] == 0) & (table["least"] >= COMES_BACK)
+
+
+def largest_stable(table: pd.DataFrame) -> Candidate | None:
+    """Return the largest rank that is stable, and of several models the one whose components are closest."""
+    good = table[is_stable(table)]
     if not len(good):
         return None
     first = good.reset_index().sort_values(["rank", "closeness"], ascending=False).iloc[0]

@@ -6,7 +6,9 @@ from typing import Any
 
 from bayesnmf.checks import check_choice, check_count, check_fraction
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.splitting import rows_aside
 from bayesnmf.options import METHODS
+from bayesnmf.selection.rules import FEWEST_HALVES, FEWEST_RUNS
 from bayesnmf.stability.checks import check_has_objective, check_varied_start
 
 DEFAULTS = {"splits": 3, "keep": 0.8, "withhold": 0.2, "halves": 10}
@@ -22,21 +24,41 @@ def check_criterion(criterion: Any, method: str | None) -> str:
     if criterion == "evidence" and chosen != "smc":
         raise ValueError(f"criterion='evidence' needs method='smc': found method={chosen!r}; leave method out")
     if criterion == "stability":
-        check_has_objective(chosen)
+        check_has_objective(chosen, "criterion='stability'")
     return chosen
 
 
-def check_can_split(criterion: str, counts: Counts, options: Any) -> None:
-    """Refuse, for stability, counts without two halves, and a start that is the same for both."""
-    if criterion != "stability":
-        return
-    if counts.shape[0] < 2:
+def check_data(criterion: str, counts: Counts, options: Any) -> None:
+    """Refuse counts and options that the criterion has no use for."""
+    if not counts.total:
+        raise ValueError("counts must not all be 0 to compare ranks: found no count; give other rows or features")
+    if criterion == "evidence" and options.runs < FEWEST_RUNS:
+        raise ValueError(
+            f"options.runs must be at least {FEWEST_RUNS} for criterion='evidence', as fewer do not show how far they "
+            f"disagree: found {options.runs}; leave runs out of the options"
+        )
+    if criterion == "stability" and counts.shape[0] < 2:
         raise ValueError(
             "criterion='stability' needs at least two rows, which it splits in halves: found one; use "
             "criterion='evidence'"
         )
-    if options.start is not None:
+    if criterion == "stability" and options.start is not None:
         check_varied_start(options.start)
+
+
+def share_withheld(criterion: str, withhold: float, given: bool, counts: Counts) -> float:
+    """Return the share of the rows to withhold; 0 if it is too small for one of them and was not asked for."""
+    if criterion != "heldout" or not withhold:
+        return 0.0
+    n, m = counts.shape
+    if m > 1 and rows_aside(n, withhold):
+        return withhold
+    if given:
+        raise ValueError(
+            f"withhold={withhold:g} needs at least two features, and rows of which it is at least half a row, beside "
+            f"one to fit: found {n} × {m} counts; give withhold=0"
+        )
+    return 0.0
 
 
 def check_settings_of(criterion: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -46,7 +68,8 @@ def check_settings_of(criterion: str, given: dict[str, Any]) -> dict[str, Any]:
             owner = next(each for each, names in OWN.items() if name in names)
             raise ValueError(f"{name} needs criterion={owner!r}: found criterion={criterion!r}; leave {name} out")
     settings = {name: DEFAULTS[name] if value is None else value for name, value in given.items()}
-    settings["splits"], settings["starts"] = (check_count(settings[name], name) for name in ("splits", "halves"))
+    settings["splits"] = check_count(settings["splits"], "splits")
+    settings["halves"] = check_count(settings["halves"], "halves", minimum=FEWEST_HALVES)
     settings["keep"] = check_fraction(settings["keep"], "keep")
     if settings["withhold"] != 0:
         settings["withhold"] = check_fraction(settings["withhold"], "withhold")

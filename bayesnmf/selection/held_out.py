@@ -11,7 +11,6 @@ Scores are pooled over splits by row: standard errors are those of ratios of sum
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,11 +21,10 @@ from bayesnmf.assessment.scoring import background, ratio_of_sums, score
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import Split, split_counts
 from bayesnmf.fitting.fit import Fit, fit
-from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.status import INTERRUPTED
-from bayesnmf.options import Options
 from bayesnmf.selection.new_rows import hidden_features, predict_hidden
 from bayesnmf.selection.result import Candidate, Selection
+from bayesnmf.selection.study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,34 +45,6 @@ class Scored(NamedTuple):
         """Score of the thinned counts for each count."""
         logs, counted = self.thinned
         return float(logs.sum() / counted.sum()) if counted.sum() else np.nan
-
-
-@dataclass(frozen=True, eq=False)
-class Study:
-    """Settings shared by all fits.
-
-    Attributes
-    ----------
-    counts : Counts
-    candidates : list of Candidate
-    method : str
-    options : object
-    splits : int
-    keep, withhold : float
-        Probability with which a count is a training count, and share of the rows to withhold.
-    seed : int
-    report : callable
-    """
-
-    counts: Counts
-    candidates: list[Candidate]
-    method: str
-    options: Options
-    splits: int
-    keep: float
-    withhold: float
-    seed: int
-    report: ProgressReport
 
 
 def by_held_out_counts(study: Study) -> Selection:
@@ -148,9 +118,10 @@ def _compared(study: Study, found: list[list[Scored]], interrupted: bool) -> Sel
     table = _pooled([[one.thinned for one in row] for row in complete], index)
     rows = _pooled([[one.withheld for one in row] for row in complete], index)
     table = table.join(rows.add_prefix("rows_"))
-    table["splits"] = len(complete)
+    table["fits"] = len(complete)
     table["converged"] = np.sum([[one.converged for one in row] for row in complete], axis=0)
-    best = Candidate(*done[int(np.argmax(table["mean"].to_numpy()))])
+    means = table["mean"].to_numpy()
+    best = None if np.isnan(means).all() else Candidate(*done[int(np.nanargmax(means))])
     return Selection(table, scores, best, study.method, study.keep, interrupted)
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayesnmf.text import plus_minus
+
 if TYPE_CHECKING:
     from bayesnmf.selection.result import Selection
 
@@ -30,13 +32,8 @@ def _marks(found: Selection, here: tuple[str, int]) -> list[str]:
     return marks
 
 
-def plus_minus(value: float, se: float, digits: int = 4) -> str:
-    """Return a value with its standard error."""
-    return f"{value:,.{digits}f} ± {'–' if np.isnan(se) else f'{se:.{digits}f}'}"
-
-
 def _held_out(found: Selection) -> tuple[str, Line, list[Line]]:
-    splits, table, cells = int(found.table["splits"].iloc[0]), found.table, []
+    splits, table, cells = int(found.table["fits"].iloc[0]), found.table, []
     rows = found.best_for_rows is not None
     each: Any
     for each in table.itertuples():
@@ -44,7 +41,7 @@ def _held_out(found: Selection) -> tuple[str, Line, list[Line]]:
         line += [plus_minus(each.difference, each.difference_se) if each.difference else ""]
         if rows:
             line += [plus_minus(each.rows_difference, each.rows_difference_se) if each.rows_difference else "0"]
-        cells.append([*line, f"{each.converged} of {each.splits}"])
+        cells.append([*line, f"{each.converged} of {each.fits}"])
     title = f"by {found.method}, trained on {found.keep:.0%} of the counts, {splits} split{'s' if splits > 1 else ''}"
     headings = ["held-out nats per count", "minus the best"]
     headings += ["withheld rows, minus their best"] if rows else []
@@ -58,12 +55,18 @@ def _evidence(found: Selection) -> tuple[str, Line, list[Line]]:
         value = plus_minus(each.log_evidence, each.se, 2) if each.known else f"unknown, at least {each.at_least:,.1f}"
         probability = f"{each.probability:.3f}" if np.isfinite(each.probability) else ""
         cells.append([value, f"{each.spread:.2f}", probability])
-    return "by the evidence", ["log p(X)", "sd of the runs", "probability"], cells
+    return (
+        f"by the evidence, {len(found.scores)} runs by {found.method}",
+        ["log p(X)", "sd of the runs", "probability"],
+        cells,
+    )
 
 
 def _stability(found: Selection) -> tuple[str, Line, list[Line]]:
     cells, halves = [], len(found.scores)
     each: Any
     for each in found.table.itertuples():
-        cells.append([f"{each.least:.0%}", f"{each.closeness:.3f}", str(each.empty), f"{each.converged} of {halves}"])
+        cells.append(
+            [f"{each.least:.0%}", f"{each.closeness:.3f}", str(each.empty), f"{each.converged} of {each.fits}"]
+        )
     return f"by {found.method}, {halves} halves of the rows", ["come back", "closeness", "empty", "converged"], cells

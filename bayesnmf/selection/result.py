@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bayesnmf.assessment.predictive_checks import PredictiveChecks
+from bayesnmf.inference.tempering.combining import WIDEST_SPREAD
+from bayesnmf.selection.cautions import cautions_of
 from bayesnmf.selection.printing import headings_and_lines
+from bayesnmf.selection.rules import CLOSE, COMES_BACK
 from bayesnmf.text import text_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MISFIT = 0.01  # p-value of the misfit below which a caution is given
 NOTES = {
     "heldout": [
         "± is the standard error over rows, that of differences from the best paired by row",
@@ -23,13 +25,15 @@ NOTES = {
     ],
     "evidence": [
         "log p(X) in nats; probability: of each candidate, if all are equally probable before the counts are seen",
-        "unknown: the runs disagree by more than 1 nat; the number is then a lower limit",
+        f"unknown: the logs of the runs' estimates have a standard deviation above {WIDEST_SPREAD:g} nat, or are below "
+        "a variational bound; the number is then a lower limit",
     ],
     "stability": [
-        "come back: in how many halves of the rows, fitted by themselves, the component that comes back least often "
-        "comes back (cosine above 0.85); closeness: mean cosine of the least close one; empty: components without "
-        "counts",
-        "best: the largest rank at which all components have counts, and come back in at least 80 % of the halves",
+        "every half of the rows is fitted by itself; come back: share of the halves in which the least recurrent "
+        f"component is found again: what sets it apart from the overall frequencies, with a cosine above {CLOSE}",
+        "closeness: mean cosine of the component that is matched worst; empty: number of components without counts",
+        "best: the largest rank at which all components have counts and come back in at least "
+        f"{COMES_BACK:.0%} of the halves",
     ],
 }
 
@@ -50,19 +54,22 @@ class Selection:
     table : DataFrame
         By model and rank. With "heldout": mean (held-out log-likelihood for each count, in nats, without the
         multinomial coefficient) and its se over rows; difference from the best, and the se of the paired differences;
-        the same for withheld rows (`rows_mean`, …); number of splits, and number of fits that converged. With
-        "evidence": log_evidence, se, difference, difference_se, probability, known, spread. With "stability": least
-        (share of the halves in which the least recurrent component comes back), closeness, empty, converged.
+        the same for withheld rows (`rows_mean`, …); number of fits, and number of those that converged. With
+        "evidence": log_evidence, se (infinite if unknown), known, at_least, spread, rungs, could_win, difference,
+        difference_se, probability. With "stability": least (share of the halves in which the least recurrent component
+        comes back), closeness, empty, fits, converged.
     scores : DataFrame
         Scores by split and candidate with "heldout", estimates by run and candidate with "evidence", least
         cosines by half of the rows with "stability".
     best : Candidate or None
         Candidate that the criterion prefers; None while one that could win is unknown, or if none qualifies.
     method : str
+        Method of the fits.
     keep : float
         Probability with which a count was in the training counts, with "heldout".
     interrupted : bool
-        Whether Ctrl-C stopped the selection: only candidates that were scored in every split are compared.
+        Whether Ctrl-C stopped the selection: with "heldout", only candidates that were scored in every split are
+        compared; with the others, those that are done. Or it stopped the checks, which are then None.
     criterion : {"heldout", "evidence", "stability"}
     checks : PredictiveChecks or None
         Predictive checks of the best candidate's fit to all counts.
@@ -82,11 +89,11 @@ class Selection:
         """The smallest rank whose score is within one standard error of the best, and its best model.
 
         The standard error is that of the differences from the best, paired by row, so the variation that all scores
-        share does not enter. With a single row, and with "stability", there is none, and the best is returned.
+        share does not enter. With a single row, and with the other criteria, there is none, and the best is returned.
         """
-        if self.best is None or "difference_se" not in self.table:
+        if self.best is None or self.criterion != "heldout":
             return self.best
-        return _frugal(self.table, "mean" if "mean" in self.table else "log_evidence", "difference", "difference_se")
+        return _frugal(self.table, "mean", "difference", "difference_se")
 
     @property
     def best_for_rows(self) -> Candidate | None:
@@ -105,17 +112,15 @@ class Selection:
 
     @property
     def cautions(self) -> list[str]:
-        """Reasons to doubt the best rank: an edge of those tried, a misfit, other rows or an unknown candidate."""
-        if self.best is None:
-            return [_why_none(self)]
-        return [*_edges(self), *_misfit(self), *_disagreement(self)]
+        """Reasons to doubt the best candidate, or why there is none."""
+        return cautions_of(self)
 
     def __repr__(self) -> str:
         title, headings, lines = headings_and_lines(self)
         notes = list(NOTES[self.criterion])
         if self.criterion == "heldout" and self.table["se"].isna().all():
             notes = ["a single row has no standard error"]
-        notes += ["interrupted: the rest was not fitted"] if self.interrupted else []
+        notes += ["interrupted: other candidates or the checks are missing"] if self.interrupted else []
         notes += [f"CAUTION {caution}" for caution in self.cautions]
         return text_table(title, headings, lines, notes)
 
@@ -125,54 +130,3 @@ def _frugal(table: pd.DataFrame, mean: str, difference: str, se: str) -> Candida
     good = flat[-flat[difference] <= np.nan_to_num(flat[se])]
     first: Any = good.sort_values(["rank", mean], ascending=[True, False]).iloc[0]
     return Candidate(str(first["model"]), int(first["rank"]))
-
-
-def _why_none(found: Selection) -> str:
-    if found.criterion == "evidence":
-        unknown = found.table.index[found.table["could_win"]]
-        listed = ", ".join(f"{model} {rank}" for model, rank in unknown)
-        return (
-            f"the evidence of {listed} is unknown and could be the largest, so none is called best; raise refinement "
-            "or particles in options=SMC(...), or take fewer rows"
-        )
-    return (
-        "at no rank tried do all components have counts and come back in at least 80 % of the halves of the rows; try "
-        "smaller ranks, or criterion='heldout'"
-    )
-
-
-def _edges(found: Selection) -> list[str]:
-    tried = found.table.index.get_level_values("rank")
-    best: Any = found.best
-    if tried.min() == tried.max():
-        return []
-    if best.rank == tried.max():
-        cure = "try larger ones; if none is worse, `predictive_checks` shows what the model misses"
-        return [f"the best rank, {best.rank}, is the largest that was tried: {cure}"]
-    if best.rank == tried.min() > 1:
-        return [f"the best rank, {best.rank}, is the smallest that was tried: try smaller ones"]
-    return []
-
-
-def _misfit(found: Selection) -> list[str]:
-    if found.checks is None or found.best is None:
-        return []
-    p: Any = found.checks.table.loc["misfit", "p_value"]
-    if not p < MISFIT:
-        return []
-    return [
-        f"the model is misfitted at rank {found.best.rank} (p-value {p:.3f} of the misfit): the counts vary more "
-        "than it allows, and further components absorb this variation, so that larger ranks may win without being "
-        "real. If the misfit disappears at a larger rank, this is weak evidence for that rank, for the same reason"
-    ]
-
-
-def _disagreement(found: Selection) -> list[str]:
-    rows, counts = found.one_standard_error_for_rows, found.one_standard_error
-    if found.criterion != "heldout" or rows is None or counts is None or rows.rank >= counts.rank:
-        return []
-    return [
-        f"features of withheld rows are predicted as well with rank {rows.rank} as with any other: more components "
-        "describe single rows, whose held-out counts share an excess with their training counts, rather than what rows "
-        "have in common"
-    ]

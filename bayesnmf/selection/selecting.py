@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
+
 from bayesnmf.assessment.checks import check_ranks
 from bayesnmf.assessment.predictive_checks import predictive_checks
 from bayesnmf.checks import check_choice, check_count, check_flag, check_words
@@ -16,16 +18,17 @@ from bayesnmf.data.exposures import with_exposures
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.job import check_combination, resolve_priors
 from bayesnmf.fitting.progress import ProgressReport, progress_context
-from bayesnmf.inference.status import ConvergenceWarning
+from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
 from bayesnmf.options import METHODS, VI, Options
 from bayesnmf.options.checks import check_options
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.selection.by_evidence import by_evidence
 from bayesnmf.selection.by_stability import by_stability
-from bayesnmf.selection.checks import check_can_split, check_criterion, check_settings_of
-from bayesnmf.selection.held_out import Study, by_held_out_counts
+from bayesnmf.selection.checks import check_criterion, check_data, check_settings_of, share_withheld
+from bayesnmf.selection.held_out import by_held_out_counts
 from bayesnmf.selection.result import Candidate, Selection
+from bayesnmf.selection.study import Study
 
 REPLICATES = 200  # of the predictive checks
 
@@ -57,6 +60,7 @@ def select(
     models : iterable of str
         Names of models, as for `bayesnmf.fit`.
     ranks : iterable of int
+        Numbers of components, by default 2, 3, 4, 5, 6, 8 and 10.
     method : str, optional
         Method of the fits: "vi" by default, and "smc" with "evidence".
     criterion : {"heldout", "evidence", "stability"}
@@ -69,7 +73,7 @@ def select(
         With "heldout", the probability with which a count is a training count, by default 0.8, and the share of the
         rows that are withheld, by default 0.2; 0 for none.
     halves : int, optional
-        With "stability", the number of random halves of the rows, by default 10, each with its own fits.
+        With "stability", the number of random halves of the rows, by default 10; each candidate is fitted to each.
     check : bool
         Whether to fit the best candidate to all counts and to warn if the model is misfitted (`Selection.checks`).
     seed : int
@@ -98,15 +102,12 @@ def select(
     check_options(options, method, METHODS[method].options)
     data = with_exposures(as_counts(counts), row_exposure, feature_exposure)
     check_integer_counts(data, "select", "round them")
-    of_rows = settings["withhold"] if criterion == "heldout" else 0.0
-    check_can_split(criterion, data, options)
-    _check_candidates(candidates, data, method, options, criterion == "stability" or of_rows > 0)
+    check_data(criterion, data, options)
+    settings["withhold"] = share_withheld(criterion, settings["withhold"], withhold is not None, data)
+    _check_candidates(candidates, data, method, options, criterion == "stability" or settings["withhold"] > 0)
     with progress_context(progress) as report, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the table reports it
-        study = Study(
-            data, candidates, method, options, settings["splits"], settings["keep"], of_rows, seed, report
-        )  # fmt: skip
-        found = _by(criterion, study, settings["halves"])
+        found = _by(criterion, study := Study(data, candidates, method, options, seed, report, **settings))
         return _checked(found, study) if check and not found.interrupted else found
 
 
@@ -119,10 +120,10 @@ def _check_candidates(candidates: list[Candidate], data: Counts, method: str, op
             check_one_prior_for_all_rows(filled.priors.loadings)
 
 
-def _by(criterion: str, study: Study, halves: int) -> Selection:
+def _by(criterion: str, study: Study) -> Selection:
     if criterion == "heldout":
         return by_held_out_counts(study)
-    return by_evidence(study) if criterion == "evidence" else by_stability(study, halves)
+    return by_evidence(study) if criterion == "evidence" else by_stability(study)
 
 
 def _checked(found: Selection, study: Study) -> Selection:
@@ -134,8 +135,13 @@ def _checked(found: Selection, study: Study) -> Selection:
         method, options = "vi", VI(priors=options.priors)
     else:
         method = study.method
+    done = "select", len(study.candidates), len(study.candidates), np.nan
     try:
-        fitted = fit(study.counts, *found.best, method, seed=study.seed, options=options)
+        fitted = fit(
+            study.counts, *found.best, method, seed=study.seed, options=options, progress=lambda *_: study.report(*done)
+        )
+        if fitted.status.reason == INTERRUPTED:
+            return replace(found, interrupted=True)
         return replace(found, checks=predictive_checks(fitted, fitted.estimate.length(REPLICATES), seed=study.seed))
     except KeyboardInterrupt:
         return replace(found, interrupted=True)

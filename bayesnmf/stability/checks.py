@@ -27,15 +27,15 @@ def methods_with_an_objective() -> tuple[str, ...]:
     return tuple(name for name, each in METHODS.items() if each.posterior != "draws" and not each.estimated)
 
 
-def check_has_objective(method: Any) -> str:
-    """Return the name of a method; refuse those whose fits cannot be compared by an objective."""
+def check_has_objective(method: Any, what: str = "modes") -> str:
+    """Return the name of a method; refuse those whose fits cannot be compared by an objective, for `what` needs it."""
     check_choice(method, "method", METHODS)
     able = methods_with_an_objective()
     if method not in able:
         listed = " or ".join(f"method={name!r}" for name in able)
         raise ValueError(
-            f"modes needs {listed}, which climb to an optimum of an exact objective: found {method!r}; use "
-            "method='vi'. Chains can then start from a mode, as with Gibbs(start=found.fits[0])"
+            f"{what} needs {listed}, which climb to an optimum of an exact objective: found {method!r}; use "
+            "method='vi'. Chains can start from such a fit, as with Gibbs(start=fit)"
         )
     return str(method)
 

@@ -22,7 +22,7 @@ from bayesnmf.stability.grouping import Found, found_in, mode_of, movable_compon
 from bayesnmf.stability.running import Study, number_of_jobs
 from bayesnmf.stability.stacking import Stacking
 from bayesnmf.stability.tables import matched_cosines
-from bayesnmf.text import text_table
+from bayesnmf.text import plus_minus, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,7 @@ class Modes:
         with the best run of its mode), ``converged``, ``iterations``, ``seconds`` and ``seed``.
     components : DataFrame
         Row for each component of each mode: share of the counts; number of ``runs`` in which it comes back,
-        ``recurrence``, ``closeness`` and ``least`` (`bayesnmf.stability.recurrence` has the formulas); the component
+        ``recurrence``, ``closeness`` and ``least`` (`bayesnmf.stability.tables` has the formulas); the component
         of the best mode that is matched to it, and their cosine.
     fits : list of Fit
         Best fit of each mode.
@@ -242,10 +242,10 @@ class Modes:
         digits = 1 if abs(best.trace[-1]) < LARGE else 0
         for row in rows:
             line = [str(row.mode), f"{row.objective:,.1f}", f"{row.behind:,.1f}", f"{row.runs} ({row.share:.0%})"]
-            line += [_plus_minus(row.elbo_marginal, row.elbo_marginal_se, digits)] if bounded else []
+            line += [plus_minus(row.elbo_marginal, row.elbo_marginal_se, digits)] if bounded else []
             if scored:
-                line += [_plus_minus(row.held_out, row.held_out_se)]
-                line += ["" if not row.mode else _plus_minus(row.difference, row.difference_se)]
+                line += [plus_minus(row.held_out, row.held_out_se)]
+                line += ["" if not row.mode else plus_minus(row.difference, row.difference_se)]
                 line += ["–" if np.isnan(row.weight) else f"{row.weight:.3f}"]
             lines.append(line)
         title = (
@@ -265,18 +265,12 @@ class Modes:
         if self.stack is not None:
             notes.append(f"held-out: {1 - self.keep:.0%} of the counts, in nats; ± is the standard error over rows")
             if len(self.stack.weights) > 1:
-                gain = _plus_minus(self.stack.difference, self.stack.difference_se)
+                gain = plus_minus(self.stack.difference, self.stack.difference_se)
                 notes.append(
                     f"stacked modes minus the best single one: {gain} "
                     "(weights from one half of the held-out counts, scored on the other)"
                 )
         return [*notes, *(f"CAUTION {caution}" for caution in self.cautions)]
-
-
-def _plus_minus(value: float, se: float, digits: int = 4) -> str:
-    if np.isnan(value):
-        return "–"
-    return f"{value:,.{digits}f} ± {'–' if np.isnan(se) else f'{se:,.{digits}f}'}"
 
 
 def _listed(what: str, numbers: Any) -> str:

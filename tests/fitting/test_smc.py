@@ -198,4 +198,3 @@ def test_few_counts_are_added_one_by_one_by_default():
     assert bayesnmf.log_evidence([[3, 1], [1, 1]], rank=2, priors=gammas, seed=0).method == "tempered"
     assert bayesnmf.log_evidence(DRAWN.counts, rank=1).method == "exact"
     assert bayesnmf.log_evidence(DRAWN.counts, rank=1, particles=4, runs=2, seed=0).method == "tempered"
-    assert smc.WIDEST_SPREAD == 1.0

@@ -153,7 +153,7 @@ def test_interruption_keeps_complete_splits():
     found = interrupted(4)
     assert found.interrupted
     assert found.scores.shape == (1, 3)
-    assert list(found.table["splits"]) == [1, 1, 1]
+    assert list(found.table["fits"]) == [1, 1, 1]
     assert "interrupted" in repr(found)
     first = interrupted(2)  # of the first split, what there is
     assert list(first.scores.columns) == [("gamma_poisson", 1), ("gamma_poisson", 2)]
@@ -275,12 +275,13 @@ def evidence_of(counts, model, rank, options):
         )  # fmt: skip
 
 
-def evidence_table(logs, spread):
+def evidence_table(logs, spread, bounds=None):
     import pandas as pd
 
     index = pd.MultiIndex.from_tuples([("a", rank) for rank in range(1, 1 + len(logs))], names=["model", "rank"])
-    known = np.array(spread) <= 1
-    return pd.DataFrame({"log_evidence": logs, "spread": spread, "known": known, "at_least": logs}, index=index)
+    limits = np.array(logs) - 3 if bounds is None else np.array(bounds)
+    known = (np.array(spread) <= 1) & (limits <= logs)
+    return pd.DataFrame({"log_evidence": logs, "spread": spread, "known": known, "at_least": limits}, index=index)
 
 
 def test_no_candidate_is_best_while_an_unknown_one_could_win():
@@ -290,6 +291,8 @@ def test_no_candidate_is_best_while_an_unknown_one_could_win():
     assert could(evidence_table([-10.0, -5.0, 3.0], [0.1, 0.5, 1.2])).tolist() == [False, False, True]
     assert could(evidence_table([-10.0, -50.0], [2.0, 2.0])).all()
     assert could(evidence_table([-10.0, -50.0], [0.2, np.nan])).tolist() == [False, True]  # a single run
+    below = evidence_table([-98.0, -120.0], [0.2, 0.3], [-101.0, -100.0])  # the runs agree on less than a bound
+    assert could(below).tolist() == [False, True]
 
 
 def test_the_candidates_that_could_win_are_refined_and_no_others():
@@ -308,15 +311,15 @@ def test_the_candidates_that_could_win_are_refined_and_no_others():
 
 def test_unknown_evidence_is_said_and_names_no_best():
     counts = np.random.default_rng(0).poisson(60.0 * np.eye(6) + 2)
-    options = SMC(particles=2, runs=3, efficiency=0.5, refinement=1)
+    options = SMC(particles=2, runs=4, efficiency=0.5, refinement=1)
     found = bayesnmf.select(counts, ranks=(1, 2, 3), criterion="evidence", options=options)
     assert found.best is None
     assert found.one_standard_error is None
     assert found.checks is None
-    assert "is unknown and could be the largest" in found.cautions[0]
+    assert found.cautions[0].startswith("no candidate is best: the evidence of gamma_poisson")
     assert "unknown, at least" in repr(found)
     ax = plots.selection(found)
-    assert ax.get_title().count("unknown") == 1
+    assert ax.get_title().endswith("no candidate is best")
     limits = next(line for line in ax.lines if line.get_label() == "at least")
     np.testing.assert_allclose(limits.get_ydata(), found.table["at_least"][~found.table["known"]])
     plt.close("all")
@@ -334,11 +337,47 @@ def test_a_misfit_at_the_best_rank_is_told():
     assert not any("misfitted" in caution for caution in fine.cautions)
 
 
-def test_held_out_rows_that_prefer_fewer_components_are_told():
-    table = selected().table.copy()
-    table["rows_difference"], table["rows_difference_se"] = -0.01, 0.02
-    caution = replace(selected(), table=table).cautions[-1]
-    assert caution.startswith("features of withheld rows are predicted as well with rank 1 as with any other")
+def test_other_rows_that_prefer_fewer_components_beyond_chance_are_told():
+    found, best = selected(), selected().best
+    for gap, error, told in ((-0.03, 0.01, True), (-0.019, 0.01, False), (-0.03, np.nan, False)):
+        table = found.table.copy()
+        table["rows_mean"] = -1.0
+        table.loc[("gamma_poisson", 1), "rows_mean"] = -0.9
+        table.loc[best, "rows_difference"], table.loc[best, "rows_difference_se"] = gap, error
+        cautions = replace(found, table=table).cautions
+        assert (
+            any(each.startswith(f"rank {best.rank} predicts other rows worse than rank 1:") for each in cautions)
+            == told
+        )
+    assert found.cautions == []
+
+
+def test_without_held_out_counts_nothing_is_best():
+    found = bayesnmf.select(np.eye(3, dtype=int), ranks=[1, 2], splits=1, keep=0.99, seed=0)
+    assert found.best is None
+    assert found.cautions[0].startswith("no candidate is best: no count was held out")
+    assert "no count was held out" in repr(found)
+    assert found.one_standard_error is None
+
+
+def test_fits_that_did_not_converge_are_told():
+    found = bayesnmf.select(drawn().counts, ranks=(2, 3), options=VI(max_iter=2, start="svd"), splits=2, check=False)
+    assert any(each.startswith("2 of 2 fits of the best candidate did not converge:") for each in found.cautions)
+
+
+def test_ctrl_c_in_the_fit_that_is_checked_leaves_the_checks_out():
+    ended = []
+
+    def stop(label, done, total, value):
+        ended.append(done == total)
+        if sum(ended) == 3:  # the first is that of the comparison
+            raise KeyboardInterrupt
+
+    found = bayesnmf.select(drawn().counts, ranks=(2, 3), options=OPTIONS, splits=1, progress=stop)
+    assert found.interrupted
+    assert found.checks is None
+    assert found.best.rank == 3
+    assert "interrupted: other candidates or the checks are missing" in repr(found)
 
 
 @pytest.mark.parametrize(
@@ -350,7 +389,12 @@ def test_held_out_rows_that_prefer_fewer_components_are_told():
         ("halves needs criterion='stability'", {"halves": 3}),
         ("withhold must be", {"withhold": 1.0}),
         ("a proper prior for method='smc'", {"models": "poisson", "criterion": "evidence"}),
-        ("modes needs method='map'", {"criterion": "stability", "method": "gibbs"}),
+        ("criterion='stability' needs method='map'", {"criterion": "stability", "method": "gibbs"}),
+        ("halves must be at least 5", {"criterion": "stability", "halves": 4}),
+        ("options.runs must be at least 4", {"criterion": "evidence", "options": SMC(runs=3)}),
+        ("withhold=0.2 needs at least two features", {"counts": [[3], [2], [4], [1], [5]], "withhold": 0.2}),
+        ("withhold=0.1 needs at least two features, and rows", {"counts": [[3, 1], [1, 2]], "withhold": 0.1}),
+        ("counts must not all be 0", {"counts": [[0, 0], [0, 0]]}),
         ("must differ from run to run: found 'svd'", {"criterion": "stability", "options": VI(start="svd")}),
         ("needs at least two rows", {"criterion": "stability", "counts": [[3, 1, 2]]}),
     ],
@@ -361,7 +405,7 @@ def test_settings_of_other_criteria_are_refused(message, settings):
 
 
 def test_ctrl_c_keeps_the_ranks_that_are_done():
-    for criterion, options in (("stability", None), ("evidence", SMC(particles=4, runs=2, efficiency=0.8))):
+    for criterion, options in (("stability", None), ("evidence", SMC(particles=4, runs=4, efficiency=0.8))):
 
         def stop(label, done, total, objective):
             if done == 2:
@@ -369,7 +413,7 @@ def test_ctrl_c_keeps_the_ranks_that_are_done():
 
         found = bayesnmf.select(
             COUNTS, ranks=[1, 2, 3], criterion=criterion, options=options, progress=stop,
-            **({"halves": 2} if criterion == "stability" else {}),
+            **({"halves": 5} if criterion == "stability" else {}),
         )  # fmt: skip
         assert found.interrupted
         assert len(found.table) == 2

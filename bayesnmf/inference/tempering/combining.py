@@ -20,6 +20,11 @@ def log_of_mean(logs: Array) -> tuple[float, float]:
     return float(logsumexp(logs) - np.log(len(logs))), float(error)
 
 
+def agree(logs: Array) -> bool:
+    """Return whether runs determine the error of their mean: whether their logs have an sd of at most 1 nat."""
+    return spread_of(logs) <= WIDEST_SPREAD
+
+
 def spread_of(logs: Array) -> float:
     """Return the standard deviation of log estimates, in nats; NaN for a single one."""
     return float(np.std(logs, ddof=1)) if len(logs) > 1 else np.nan
