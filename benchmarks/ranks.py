@@ -169,7 +169,8 @@ def main() -> None:
     parser.add_argument("--report", action="store_true")
     asked = parser.parse_args()
     if asked.real:
-        return run_real(asked.real)
+        run_real(asked.real)
+        return
     if not asked.report:
         number, parts = map(int, asked.part.split("/"))
         run(asked.kinds, asked.seconds, (number, parts), asked.again)

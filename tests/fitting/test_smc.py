@@ -6,7 +6,6 @@ from registry import proper_entries
 
 import bayesnmf
 from bayesnmf import SMC, ConvergenceWarning, Dirichlet, Gamma, Gibbs, Priors
-from bayesnmf.fitting import smc
 from bayesnmf.inference.tempering import running
 from bayesnmf.results.cautions import cautions_of
 
