@@ -13,12 +13,14 @@ import numpy as np  # noqa: F401  what everything rests on, loaded here so that 
 
 if TYPE_CHECKING:
     from bayesnmf import datasets as datasets
+    from bayesnmf import tl as tl
     from bayesnmf.assessment.absence import absence as absence
     from bayesnmf.assessment.agreement import Agreement as Agreement
     from bayesnmf.assessment.agreement import posterior_agreement as posterior_agreement
     from bayesnmf.assessment.allocation_marginal import log_p_allocation as log_p_allocation
     from bayesnmf.assessment.bounds import elbo_augmented as elbo_augmented
     from bayesnmf.assessment.bounds import elbo_marginal as elbo_marginal
+    from bayesnmf.assessment.coherence import coherence as coherence
     from bayesnmf.assessment.evidence import log_evidence as log_evidence
     from bayesnmf.assessment.leave_one_out import LeaveOneOut as LeaveOneOut
     from bayesnmf.assessment.leave_one_out import loo as loo
@@ -32,10 +34,14 @@ if TYPE_CHECKING:
     from bayesnmf.calibration import calibrate as calibrate
     from bayesnmf.comparison.running import Settings as Settings
     from bayesnmf.comparison.running import compare as compare
+    from bayesnmf.data.conversion import as_counts as as_counts
+    from bayesnmf.data.counts import Counts as Counts
     from bayesnmf.data.counts import DataWarning as DataWarning
     from bayesnmf.data.reading import read_counts as read_counts
     from bayesnmf.data.simulation import Simulation as Simulation
     from bayesnmf.data.simulation import simulate as simulate
+    from bayesnmf.estimators import BayesLDA as BayesLDA
+    from bayesnmf.estimators import BayesNMF as BayesNMF
     from bayesnmf.fitting.fit import Fit as Fit
     from bayesnmf.fitting.fit import fit as fit
     from bayesnmf.fitting.fit import load as load
@@ -72,9 +78,12 @@ __version__ = "0.1.0"
 _HOMES = {
     "Agreement": "assessment.agreement",
     "BLD": "options",
+    "BayesLDA": "estimators",
+    "BayesNMF": "estimators",
     "Calibration": "calibration",
     "Consensus": "stability.consensus",
     "ConvergenceWarning": "inference.status",
+    "Counts": "data.counts",
     "DataWarning": "data.counts",
     "Dirichlet": "priors",
     "Effort": "theorems.study",
@@ -103,7 +112,9 @@ _HOMES = {
     "TopicModel": "results.topic_model",
     "VI": "options",
     "absence": "assessment.absence",
+    "as_counts": "data.conversion",
     "calibrate": "calibration",
+    "coherence": "assessment.coherence",
     "compare": "comparison.running",
     "elbo_augmented": "assessment.bounds",
     "elbo_marginal": "assessment.bounds",
@@ -124,7 +135,7 @@ _HOMES = {
     "simulate": "data.simulation",
     "to_topic_model": "results.topic_model",
 }
-_MODULES = ("datasets", "models", "plots")
+_MODULES = ("datasets", "models", "plots", "tl")
 
 __all__ = ["__version__", *sorted(_HOMES), *_MODULES]
 

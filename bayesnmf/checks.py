@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from numbers import Integral, Real
 from os import PathLike, fspath
@@ -76,12 +76,17 @@ def check_flag(value: Any, name: str) -> None:
         raise TypeError(f"{name} must be True or False: found {shown(value)}")
 
 
-def check_choice(value: Any, name: str, choices: Iterable[str]) -> str:
-    """Return `value` if it is one of `choices`; otherwise raise an error that lists them and suggests the closest."""
+def check_choice(value: Any, name: str, choices: Iterable[str], others: Mapping[str, str] | None = None) -> str:
+    """Return `value` if it is one of `choices`; otherwise raise an error that lists them and suggests the closest.
+
+    `others` maps names that other libraries use, in small letters, to those meant.
+    """
     options = list(choices)
     if isinstance(value, str) and value in options:
         return value
     close = get_close_matches(value, options, n=1) if isinstance(value, str) else []
+    if isinstance(value, str) and value.lower() in (others or {}):
+        close = [(others or {})[value.lower()]]
     hint = f"; did you mean {close[0]!r}?" if close else ""
     listed = ", ".join(repr(option) for option in options)
     raise ValueError(f"{name} must be one of {listed}: found {shown(value)}{hint}")

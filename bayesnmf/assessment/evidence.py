@@ -29,7 +29,7 @@ from bayesnmf.inference.tempering.target import target_of
 from bayesnmf.options import SMC, VI
 from bayesnmf.priors import Dirichlet, Priors
 from bayesnmf.priors.checks import check_collapsible, check_family
-from bayesnmf.priors.specification import MODELS
+from bayesnmf.priors.specification import check_model
 
 MOST_ALLOCATIONS = 100_000
 MOST_VISITS = 10**12  # about an hour
@@ -97,7 +97,7 @@ def log_evidence(
     TypeError, ValueError
         Invalid counts, priors or settings; the message names the argument, the rule and the cure.
     """
-    check_choice(model, "model", MODELS)
+    check_model(model)
     seed = check_seed(seed)
     if method is not None:
         check_choice(method, "method", tuple(PARTICLES))

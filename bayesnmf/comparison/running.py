@@ -42,7 +42,7 @@ from bayesnmf.options.checks import check_options, check_options_by_method
 from bayesnmf.places import check_folder
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
-from bayesnmf.priors.specification import MODELS
+from bayesnmf.priors.specification import check_model
 from bayesnmf.results.thinning import thin_fit
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def compare(
         The comparison; after Ctrl-C, of the finished methods and of what the running method has done so far.
     """
     methods = [check_choice(method, "methods", METHODS) for method in check_words(methods, "methods")]
-    check_choice(model, "model", MODELS)
+    check_model(model)
     rank = check_rank(rank)
     seed = check_count(seed, "seed", minimum=0)
     settings = Settings() if settings is None else settings

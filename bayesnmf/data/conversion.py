@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.sparse import coo_array, csr_array, issparse
 
+from bayesnmf.data.annotated import is_annotated, labels_of, values_of
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.sparse import check_sparse
 from bayesnmf.data.suspicions import warn_of_mutation_types_in_rows, warn_of_normalised
@@ -16,7 +17,15 @@ LARGEST_INTEGER = 2.0**53
 _FORMS = "pass an array, a sparse matrix, a DataFrame or an AnnData object"
 
 
-def as_counts(x: Any, *, name: str = "counts", dtype: DTypeLike = np.float64, share: bool = False) -> Counts:
+def as_counts(
+    x: Any,
+    *,
+    name: str = "counts",
+    dtype: DTypeLike = np.float64,
+    share: bool = False,
+    layer: str | None = None,
+    feature_labels: str | None = None,
+) -> Counts:
     """Validate a count matrix and convert it to the package's one form.
 
     Sparse counts stay sparse. `x` is never modified, and later changes to `x` do not change the result, which has its
@@ -37,6 +46,9 @@ def as_counts(x: Any, *, name: str = "counts", dtype: DTypeLike = np.float64, sh
     share : bool
         Whether to use the arrays of a clean CSR matrix of the right type without a copy: for an `x` that nothing else
         refers to, or for counts that are not kept.
+    layer, feature_labels : str, optional
+        With an AnnData object, the layer with the counts, and the column of ``var`` with names of the features, such as
+        gene symbols; labels that occur again are numbered ("A", "A-1").
 
     Examples
     --------
@@ -44,9 +56,9 @@ def as_counts(x: Any, *, name: str = "counts", dtype: DTypeLike = np.float64, sh
     Counts(2 rows × 3 features, 3 nonzeros, total 6)
     """
     dtype = _float_dtype(dtype)
-    if isinstance(x, Counts):
+    if isinstance(x, Counts) and layer is None and feature_labels is None:
         return x if x.dtype == dtype else x.with_matrix(_canonical(x.matrix, dtype))
-    values, row_names, feature_names = _split_names(x, name)
+    values, row_names, feature_names = _split_names(x, name, layer, feature_labels)
     sparse = _checked(values, name) if issparse(values) else _sparse_from_dense(values, name)
     matrix = _canonical(sparse, dtype)
     _check_values(matrix, name)
@@ -83,21 +95,18 @@ def _float_dtype(dtype: DTypeLike) -> np.dtype:
     return kind
 
 
-def _split_names(x: Any, name: str) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
+def _split_names(
+    x: Any, name: str, layer: str | None, feature_labels: str | None
+) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
     """Return values, row names and feature names of a labelled container, which is recognised by its attributes."""
-    if all(hasattr(x, attribute) for attribute in ("X", "obs_names", "var_names")):
-        return _anndata_values(x, name), np.array(x.obs_names), np.array(x.var_names)
+    if is_annotated(x):
+        return values_of(x, name, layer), np.array(x.obs_names), labels_of(x, name, feature_labels)
+    for argument, value in (("layer", layer), ("feature_labels", feature_labels)):
+        if value is not None:
+            raise TypeError(f"{argument} needs {name} in an AnnData object: found {type(x).__name__}; leave it out")
     if all(hasattr(x, attribute) for attribute in ("columns", "index", "dtypes")):
         return _frame_values(x, name), np.array(x.index), np.array(x.columns)
     return x, None, None
-
-
-def _anndata_values(adata: Any, name: str) -> Any:
-    layered = "counts" in getattr(adata, "layers", ())  # adata.raw has no layers
-    values = adata.layers["counts"] if layered else adata.X
-    if values is None:
-        raise ValueError(f"{name} has neither X nor layers['counts']; store the counts in one of them")
-    return values.to_memory() if hasattr(values, "to_memory") else values
 
 
 def _frame_values(frame: Any, name: str) -> Any:

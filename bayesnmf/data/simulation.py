@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.checks import check_choice, check_count, check_instance, check_rank, check_size
+from bayesnmf.checks import check_count, check_instance, check_rank, check_size
 from bayesnmf.data.checks import check_drawable, check_shape, check_totals
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.priors import Priors, matrix
 from bayesnmf.priors.checks import check_exposures, check_family, check_proper_components, check_proper_loadings
 from bayesnmf.priors.pair import with_defaults
-from bayesnmf.priors.specification import MODELS
+from bayesnmf.priors.specification import MODELS, check_model
 from bayesnmf.priors.values import separate_scale
 
 Array = NDArray[Any]
@@ -118,7 +118,7 @@ def simulate(
     >>> drawn.counts.row_totals
     array([50., 50., 50., 50.])
     """
-    check_choice(model, "model", MODELS)
+    check_model(model)
     n, m = check_shape(size, "size")
     rank = check_rank(rank)
     rng = np.random.default_rng(check_count(seed, "seed", minimum=0))

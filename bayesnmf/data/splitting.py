@@ -58,10 +58,11 @@ def split_counts(counts: Counts, keep: float, withhold: float, rng: np.random.Ge
 def thin_counts(counts: Counts, keep: float, rng: np.random.Generator) -> tuple[Counts, Counts]:
     """Split every count binomially in two: each unit is kept with probability `keep`."""
     kept = rng.binomial(counts.matrix.data.astype(np.int64), keep).astype(counts.dtype)
-    return _with_data(counts, kept), _with_data(counts, counts.matrix.data - kept)
+    return with_data(counts, kept), with_data(counts, counts.matrix.data - kept)
 
 
-def _with_data(counts: Counts, data: Array) -> Counts:
+def with_data(counts: Counts, data: Array) -> Counts:
+    """Return counts with other values at the same places; zeros are dropped."""
     matrix = counts.matrix.copy()
     matrix.data[:] = data
     matrix.eliminate_zeros()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from bayesnmf.checks import check_choice, check_count, check_rank, seed_or_new
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.exposures import with_exposures
+from bayesnmf.data.naming import with_names
 from bayesnmf.fitting import projection
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
 from bayesnmf.fitting.problems import with_own_start
@@ -23,10 +24,11 @@ from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, ConvergenceWarn
 from bayesnmf.options import METHODS, Options
 from bayesnmf.options.checks import check_options
 from bayesnmf.options.defaults import resolve_options
-from bayesnmf.priors.specification import MODELS
+from bayesnmf.options.naming import explains_names
+from bayesnmf.priors.specification import check_model
 from bayesnmf.results import allocations as allocations_of_fits
+from bayesnmf.results import annotation, replication
 from bayesnmf.results import draws as draws_of_fits
-from bayesnmf.results import replication
 from bayesnmf.results.cautions import cure_of
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.record import FitRecord
@@ -137,6 +139,15 @@ class Fit(FitRecord):
         """
         return allocations_of_fits.allocations(self, rows)
 
+    def to_anndata(self, adata: Any = None, *, key_added: str = "bayesnmf", seed: int = 0) -> Any:
+        """Write the fit into the AnnData object that was fitted, or into a new one, and return it.
+
+        ``obsm["X_" + key_added]`` has the expected share of each component in each row's counts, (n, K), and
+        ``obsm["X_" + key_added + "_sd"]`` its posterior standard deviation, over up to 200 draws made with `seed`;
+        ``varm[key_added]`` the components, (m, K); ``uns[key_added]`` the settings. Raises ValueError for other rows.
+        """
+        return annotation.to_anndata(self, adata, key_added, seed)
+
     def to_datatree(self, draws: int | None = None, chains: int | None = None, **selection: Any) -> xr.DataTree:
         """Return an ArviZ `DataTree` of the fit; see `bayesnmf.results.datatree.Contents` for the keywords."""
         from bayesnmf.results.datatree import to_datatree
@@ -167,6 +178,7 @@ class Fit(FitRecord):
         return pd.DataFrame(self.feature_names[order].T, columns=columns)
 
 
+@explains_names
 def fit(
     counts: Any,
     model: str = "gamma_poisson",
@@ -178,6 +190,10 @@ def fit(
     fixed_components: Any = None,
     row_exposure: Any = None,
     feature_exposure: Any = None,
+    row_names: Any = None,
+    feature_names: Any = None,
+    layer: str | None = None,
+    feature_labels: str | None = None,
     progress: ProgressReport | bool = False,
 ) -> Fit:
     """Fit a Bayesian non-negative matrix factorisation of counts; issue a `ConvergenceWarning` if it did not converge.
@@ -185,27 +201,27 @@ def fit(
     Parameters
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
-        Nonnegative counts with samples in rows; whole numbers for gibbs and smc. The fit keeps a copy (12 bytes per
-        nonzero in float64), but `Counts` are not copied.
+        Nonnegative counts with samples in rows; whole numbers for gibbs and smc. They are copied, but `Counts` are not.
     model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"}
-        Name of the model; `bayesnmf.priors.specification` lists the priors of each.
+        Name of the model (`bayesnmf.priors.specification`).
     rank : int
         Number of components, K.
     method : {"map", "vi", "gibbs", "nuts", "smc", "svi", "bld"}
-        Point estimate, closed-form variational inference, Gibbs sampling, Hamiltonian Monte Carlo, sequential Monte
-        Carlo, stochastic variational inference, or best latent decomposition (only for dirichlet_gamma).
+        Point estimate, closed-form VI, Gibbs, Hamiltonian or sequential Monte Carlo, SVI, best latent decomposition.
     seed : int, optional
-        Seed that makes the run reproducible; by default a new one, which the result contains. Under map and vi, one of
-        the starts that race is made from the counts, so fits with different seeds agree more than fits from random
-        starts; use ``start="random"`` to see the effect of the start.
+        Seed that makes the run reproducible; by default a new one, which the result contains.
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         Settings of the method: priors, start, schedule, stopping rule; in ``fit.options`` with defaults.
     fixed_components : array or DataFrame (r, m), optional
         Known components: the first r of all K. Features of a frame are matched by name; rows sum to 1 if components are
         on the simplex; arrays in `priors.components` are then for the others. Not for bld, collapsed Gibbs and GPUs.
     row_exposure, feature_exposure : array or Series (n,) and (m,), optional
-        Exposures above 0, by which expected counts are multiplied: of samples, such as sequencing depth (not under
-        dirichlet_poisson); of features, such as gene length (only for Gamma components). Series are matched by name.
+        Exposures above 0 of samples (not under dirichlet_poisson) and of features (only for Gamma components), by which
+        expected counts are multiplied. Series are matched by name.
+    row_names, feature_names : list or array, (n,) and (m,), optional
+        Names in place of those of a frame or an AnnData object.
+    layer, feature_labels : str, optional
+        AnnData: the layer with the counts, by default "counts" or X, and the column of ``var`` with names of features.
     progress : bool or callable
         True shows a progress bar; a callable is called with (label, done, total, objective).
 
@@ -216,28 +232,28 @@ def fit(
     Raises
     ------
     TypeError, ValueError
-        Invalid counts, options or combinations; the message names the argument, the rule and the cure.
+        Invalid counts, options or combinations.
 
     Examples
     --------
     >>> import bayesnmf
-    >>> counts = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]]
-    >>> fit = bayesnmf.fit(counts, model="gamma_poisson", rank=2, method="vi", seed=0)
+    >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
     >>> fit.loadings.shape, fit.components.shape
     ((4, 2), (2, 3))
     """
-    check_choice(model, "model", MODELS)
-    check_choice(method, "method", METHODS)
+    model, method = check_model(model), check_choice(method, "method", METHODS)
     rank, seed = check_rank(rank), seed_or_new(seed)
     options = METHODS[method].options() if options is None else options
     check_options(options, method, METHODS[method].options)
-    data = with_exposures(as_counts(counts, dtype=getattr(options, "dtype", "float64")), row_exposure, feature_exposure)
+    kind = getattr(options, "dtype", "float64")
+    data = as_counts(counts, dtype=kind, layer=layer, feature_labels=feature_labels)
+    data = with_exposures(with_names(data, row_names, feature_names), row_exposure, feature_exposure)
     priors = resolve_priors(model, data, rank, options.priors, fixed_components)
     options = resolve_options(replace(options, priors=priors))
     check_combination(model, method, rank, data, options)
     with progress_context(progress) as report:
-        job = Job(data, model, rank, method, seed, with_own_start(options, data), report)
-        result = Fit.of(METHODS[method].run(job))
+        options = with_own_start(options, data)
+        result = Fit.of(METHODS[method].run(Job(data, model, rank, method, seed, options, report)))
     _warn_if_not_converged(result)
     return result
 
@@ -254,7 +270,7 @@ def _warn_if_not_converged(result: FitRecord) -> None:
         message = f"{result.method} was interrupted: this is its last state; continue with {', '.join(more)}"
     else:
         message = f"{result.method} did not converge ({result.status.reason}); {cure_of(result)}"
-    warnings.warn(message, ConvergenceWarning, stacklevel=3)
+    warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
 
 def load(path: str | os.PathLike[str]) -> Fit:

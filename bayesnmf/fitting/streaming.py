@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.checks import check_choice, check_count, check_rank, seed_or_new
+from bayesnmf.checks import check_count, check_rank, seed_or_new
 from bayesnmf.data.checks import check_exposed_alike, check_new_exposure, check_same_features
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts, DataWarning
@@ -37,7 +37,7 @@ from bayesnmf.options.checks import check_options
 from bayesnmf.options.defaults import resolve_options
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
-from bayesnmf.priors.specification import MODELS
+from bayesnmf.priors.specification import check_model
 
 Array = NDArray[Any]
 
@@ -98,7 +98,7 @@ class MinibatchVI:
         feature_exposure: Any = None,
         seed: int | None = None,
     ) -> None:
-        check_choice(model, "model", MODELS)
+        check_model(model)
         default = VI(algorithm="minibatch")
         options = default if options is None else options
         check_options(options, "vi", VI)

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 
-from bayesnmf.checks import check_choice, check_flag
+from bayesnmf.checks import check_flag
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.fitting.job import resolve_priors
@@ -17,7 +17,7 @@ from bayesnmf.plots.checks import check_no_priors
 from bayesnmf.plots.style import QUIET, SMALL, make_panels
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_family
-from bayesnmf.priors.specification import MODELS, PARAMETER
+from bayesnmf.priors.specification import PARAMETER, check_model
 
 # The program is traced with sizes that all differ, so that the length of an axis identifies it.
 ROWS, FEATURES, RANK = 3, 5, 2
@@ -87,7 +87,7 @@ def model_graph(
         (n, m), priors = model.counts.shape, model.priors
         sizes = {"row": n, "feature": m, "component": model.rank}
         model = model.model
-    check_choice(model, "model", MODELS)
+    check_model(model)
     nodes = read_program(model, Priors() if priors is None else priors, augmented)
     places = arrange(nodes)
     width, height = np.ptp(list(places.values()), axis=0)

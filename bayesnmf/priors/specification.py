@@ -27,6 +27,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.checks import check_choice
 from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import Distribution, Support
 from bayesnmf.priors.gamma import Gamma
@@ -90,6 +91,19 @@ MODELS = {
         ),
     )
 }
+
+
+OTHER_NAMES = {
+    "lda": "dirichlet_poisson", "topic_model": "dirichlet_poisson", "plsa": "dirichlet_poisson",
+    "nmf": "poisson", "klnmf": "poisson", "kl-nmf": "poisson", "poisson_nmf": "poisson",
+    "gap": "gamma_poisson", "gamma-poisson": "gamma_poisson", "bayesian_nmf": "gamma_poisson",
+    "hpf": "hierarchical_poisson", "schpf": "hierarchical_poisson",
+}  # fmt: skip
+
+
+def check_model(model: Any, name: str = "model") -> str:
+    """Return the name of a model; refuse others, with the name that is meant by those of other libraries."""
+    return check_choice(model, name, MODELS, OTHER_NAMES)
 
 
 def stated_components(components: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from bayesnmf.assessment.checks import check_ranks
 from bayesnmf.assessment.predictive_checks import predictive_checks
-from bayesnmf.checks import check_choice, check_count, check_flag, check_words
+from bayesnmf.checks import check_count, check_flag, check_words
 from bayesnmf.data.conversion import as_counts, check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
@@ -21,8 +21,9 @@ from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
 from bayesnmf.options import METHODS, VI, Options
 from bayesnmf.options.checks import check_options
+from bayesnmf.options.naming import explains_names
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
-from bayesnmf.priors.specification import MODELS
+from bayesnmf.priors.specification import check_model
 from bayesnmf.selection.by_evidence import by_evidence
 from bayesnmf.selection.by_stability import by_stability
 from bayesnmf.selection.checks import check_criterion, check_data, check_settings_of, share_withheld
@@ -33,6 +34,7 @@ from bayesnmf.selection.study import Study
 REPLICATES = 200  # of the predictive checks
 
 
+@explains_names
 def select(
     counts: Any,
     models: Iterable[str] | str = ("gamma_poisson",),
@@ -92,7 +94,7 @@ def select(
     TypeError, ValueError
         Invalid arguments, before the first fit.
     """
-    names = [check_choice(model, "models", MODELS) for model in check_words(models, "models")]
+    names = [check_model(model, "models") for model in check_words(models, "models")]
     candidates = [Candidate(model, rank) for model in names for rank in check_ranks(ranks)]
     method = check_criterion(criterion, method)
     check_flag(check, "check")

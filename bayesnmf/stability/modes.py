@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesnmf.checks import check_choice, check_count, check_fraction, check_rank
+from bayesnmf.checks import check_count, check_fraction, check_rank
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
@@ -31,7 +31,8 @@ from bayesnmf.fitting.job import check_combination, resolve_priors
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.options import METHODS, Options
 from bayesnmf.options.defaults import resolve_options
-from bayesnmf.priors.specification import MODELS
+from bayesnmf.options.naming import explains_names
+from bayesnmf.priors.specification import check_model
 from bayesnmf.stability.checks import check_has_objective, check_scored
 from bayesnmf.stability.folder import Folder, describe_settings
 from bayesnmf.stability.grouping import found_in, group_fits, least_cosine, movable_components
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@explains_names
 def modes(
     counts: Any,
     model: str = "gamma_poisson",
@@ -110,7 +112,7 @@ def modes(
     >>> bayesnmf.modes(drawn.counts, rank=2, starts=3).table["runs"].tolist()
     [3]
     """
-    check_choice(model, "model", MODELS)
+    check_model(model)
     check_has_objective(method)
     starts, seed = check_count(starts, "starts"), check_count(seed, "seed", minimum=0)
     options = varied_options(METHODS[method].options() if options is None else options, method)

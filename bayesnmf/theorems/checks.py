@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bayesnmf.assessment.checks import check_draws_of_bound
-from bayesnmf.checks import check_choice, check_count, check_words, make_plain
+from bayesnmf.checks import check_count, check_words, make_plain
 from bayesnmf.data.counts import Counts
-from bayesnmf.priors.specification import MODELS
+from bayesnmf.priors.specification import check_model
 
 
 def check_effort(effort: Any) -> None:
@@ -18,7 +18,7 @@ def check_effort(effort: Any) -> None:
         check_count(getattr(effort, name), name)
     if effort.svi_models != ():
         for model in check_words(effort.svi_models, "svi_models"):
-            check_choice(model, "svi_models", MODELS)
+            check_model(model, "svi_models")
 
 
 def check_some_counts(counts: Counts) -> None:

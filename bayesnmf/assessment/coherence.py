@@ -1,0 +1,88 @@
+"""Coherence of components: do the largest features of a component occur in the same rows?
+
+NPMI of features i and j is log[p_ij / (p_i p_j)] / −log p_ij, where p_i is the share of the rows with feature i, and
+p_ij that of the rows with both: −1 if they never occur together, 0 if they are independent, 1 if they always occur
+together. The coherence by "npmi" of a component is the mean over all pairs of its largest features (Bouma 2009; Aletras
+& Stevenson 2013). By "c_v" every feature has the vector of its NPMI with all of them, itself included, and the
+coherence is the mean cosine of these vectors with their sum (Röder, Both & Hinneburg 2015). Both are defined there for
+sliding windows over a text; here every row is one window, as counts have no order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.checks import check_choice, check_count
+from bayesnmf.data.checks import check_same_features
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.results.checks import check_fit
+from bayesnmf.results.record import FitRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[Any]
+MEASURES = ("npmi", "c_v")
+
+
+def coherence(fit: FitRecord, counts: Any = None, *, n: int = 10, measure: str = "npmi") -> pd.Series:
+    """Return how often the largest features of each component occur in the same rows, from −1 to 1.
+
+    Parameters
+    ----------
+    fit : Fit
+    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (rows, m), optional
+        Rows in which occurrences are counted, with the features of the fit; by default those of the fit. Rows that no
+        fit has seen do not favour components that describe single rows.
+    n : int
+        Number of largest features of each component, at least 2; all if there are fewer.
+    measure : {"npmi", "c_v"}
+        Measure, as `bayesnmf.assessment.coherence` defines it.
+
+    Returns
+    -------
+    Series
+        Coherence of each component. It is NaN if one of the features occurs in no row.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not a fit, other features, or a number below 2.
+    """
+    import pandas as pd
+
+    check_fit(fit)
+    check_choice(measure, "measure", MEASURES)
+    largest = check_count(n, "n", minimum=2)
+    data: Counts = fit.counts
+    if counts is not None:
+        data = as_counts(counts)
+        check_same_features(fit.feature_names, data.feature_names)
+    present = (data.matrix > 0).astype(np.float64).tocsc()
+    order = np.argsort(-fit.components, axis=1, kind="stable")[:, :largest]
+    values = [_coherence_of(npmi(present[:, features].toarray()), measure) for features in order]
+    return pd.Series(values, index=pd.RangeIndex(fit.rank, name="component"), name=measure)
+
+
+def npmi(present: Array) -> Array:
+    """Return NPMI of all pairs of features, (n, n), from whether each is present in each row, (rows, n)."""
+    together = present.T @ present / max(len(present), 1)
+    alone = np.diag(together)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.log(together / np.outer(alone, alone)) / -np.log(together)
+    found[together == 0] = -1.0
+    found[together == 1] = 1.0  # the limit of features that are always together
+    found[alone == 0] = found[:, alone == 0] = np.nan
+    return np.asarray(found)
+
+
+def _coherence_of(pairs: Array, measure: str) -> float:
+    if measure == "npmi":
+        return float(pairs[np.triu_indices(len(pairs), 1)].mean()) if len(pairs) > 1 else np.nan
+    total = pairs.sum(axis=0)
+    lengths = np.linalg.norm(pairs, axis=1) * np.linalg.norm(total)
+    return float(np.mean(pairs @ total / lengths))

@@ -1,0 +1,250 @@
+"""Estimators with the interface of scikit-learn: `BayesNMF` and `BayesLDA`.
+
+They call `bayesnmf.fit`, and can stand in pipelines, grid searches and wherever scikit-learn takes a transformer. What
+`transform` returns for a row depends on this row and the components alone, so that ``fit_transform(X)`` is
+``fit(X).transform(X)``, as scikit-learn asks; the loadings of the fit itself are in ``fit_.loadings``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bayesnmf.assessment.measures import MOST_SCORE_DRAWS, SCORE_DRAWS
+from bayesnmf.assessment.scoring import background, score
+from bayesnmf.checks import check_choice
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.naming import with_names
+from bayesnmf.data.splitting import with_data
+from bayesnmf.fitting.fit import Fit, fit
+from bayesnmf.fitting.streaming import MinibatchVI
+from bayesnmf.options import METHODS
+from bayesnmf.priors import Priors
+
+Array = NDArray[Any]
+LARGEST_SEED = 2**31 - 1
+TYPES = [np.float64, np.float32]
+
+
+class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Bayesian non-negative matrix factorisation of counts, as a scikit-learn transformer.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of components, K.
+    model : str
+        Model, as for `bayesnmf.fit`.
+    method : str
+        Method, as for `bayesnmf.fit`.
+    priors : Priors, optional
+        Priors, by default those of the model.
+    tol, max_iter, restarts : float and int, optional
+        Stopping rule and number of starts, where the method has them; by default those of the method.
+    options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
+        All options of the method, in place of `priors`, `tol`, `max_iter` and `restarts`.
+    random_state : int, RandomState or None
+        Seed of the fit. With None, every fit has another.
+
+    Attributes
+    ----------
+    components_ : ndarray (K, m)
+        Components: the mode, or the posterior mean.
+    posterior_ : VariationalPosterior or Draws
+        Posterior of the fit, under all methods but map and bld.
+    fit_ : Fit
+        Fit, with everything that `bayesnmf` can do with it; that of the last rows after `partial_fit`.
+    n_components_ : int
+    n_iter_ : int
+    converged_ : bool
+    n_features_in_ : int
+    feature_names_in_ : ndarray (m,)
+        Names of the features, if they are all strings.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]]
+    >>> estimator = bayesnmf.BayesNMF(2, random_state=0).fit(counts)
+    >>> estimator.transform(counts).shape, estimator.components_.shape
+    ((4, 2), (2, 3))
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        model: str = "gamma_poisson",
+        method: str = "vi",
+        priors: Priors | None = None,
+        tol: float | None = None,
+        max_iter: int | None = None,
+        restarts: int | None = None,
+        options: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.model = model
+        self.method = method
+        self.priors = priors
+        self.tol = tol
+        self.max_iter = max_iter
+        self.restarts = restarts
+        self.options = options
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the model to counts X, (n, m); y is ignored. Errors are those of `bayesnmf.fit`."""
+        counts = self._counts(X, reset=True)
+        options = self._options(dtype=counts.dtype.name)
+        self.__dict__.pop("_stream", None)
+        seed = check_random_state(self.random_state).randint(LARGEST_SEED)
+        self._keep(fit(counts, self.model, self.n_components, self.method, seed=seed, options=options))
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Array:
+        """Fit the model to counts X, and return ``transform(X)``; y is ignored."""
+        return self.fit(X).transform(X)
+
+    @available_if(lambda self: self.method == "vi")
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from one more block of rows, by minibatch VI (`bayesnmf.MinibatchVI`); y is ignored.
+
+        The first call after `fit` starts a new fit. Only ``method="vi"`` has this method.
+        """
+        first = "_stream" not in self.__dict__
+        counts = self._counts(X, reset=first)
+        if first:
+            seed = check_random_state(self.random_state).randint(LARGEST_SEED)
+            options = self._options(dtype=counts.dtype.name, algorithm="minibatch")
+            self._stream = MinibatchVI(self.model, self.n_components, options=options, seed=seed)
+        self._stream.partial_fit(counts)
+        self._keep(self._stream.result(counts))
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return the loadings of rows X, (n, K), given the components: proportions under LDA, counts otherwise."""
+        return self._projected(self._counts(X)).loadings
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Return loadings X, (n, K), times the components, (n, m): expected counts, or their shares under LDA."""
+        check_is_fitted(self)
+        return np.asarray(X) @ self.components_
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log-probability, in nats, of one half of each row's counts given the other half.
+
+        Every count of a row falls in one of the halves by chance; the split depends on the counts of the row alone, so
+        the score of many rows is the mean of those of single rows, each weighted by the number of its held-out counts.
+        It is NaN if no count was held out. Parts of counts that are not whole numbers are never held out.
+        """
+        counts = self._counts(X)
+        seen, held_out = completed(counts)
+        projected = self._projected(seen)
+        return score(projected, held_out, background(self.fit_.counts), SCORE_DRAWS, 0, MOST_SCORE_DRAWS).per_count
+
+    def perplexity(self, X: Any) -> float:
+        """Return exp(−score(X)): the number of equally probable features among which the model would have to guess."""
+        return float(np.exp(-self.score(X)))
+
+    @property
+    def posterior_(self) -> Any:
+        """Posterior of the fit."""
+        check_is_fitted(self)
+        return self.fit_.posterior
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def _options(self, **more: Any) -> Any:
+        check_choice(self.method, "method", METHODS)
+        names = ("priors", "tol", "max_iter", "restarts")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.options is not None:
+            if given:
+                raise ValueError(f"give either options or {', '.join(given)}: found both; put all into options")
+            return self.options
+        known = METHODS[self.method].options
+        for name in given:
+            if name not in known.__dataclass_fields__:
+                raise ValueError(f"{name} does not apply to method={self.method!r}: leave it out")
+        return known(**given, **{name: value for name, value in more.items() if name in known.__dataclass_fields__})
+
+    def _counts(self, X: Any, reset: bool = False) -> Counts:
+        if not reset:
+            check_is_fitted(self)
+        values = validate_data(
+            self, X, accept_sparse="csr", dtype=TYPES, ensure_non_negative=True, reset=reset, ensure_all_finite=True
+        )
+        counts = as_counts(values, name="X", dtype=values.dtype)
+        if hasattr(self, "feature_names_in_"):
+            rows = np.asarray(X.index) if hasattr(X, "iloc") else None
+            counts = with_names(counts, rows, self.feature_names_in_)
+        return counts
+
+    def _projected(self, counts: Counts) -> Fit:
+        return self._stream.result(counts) if "_stream" in self.__dict__ else self.fit_.project(counts)
+
+    def _keep(self, found: Fit) -> None:
+        self.fit_ = found
+        self.components_ = found.components
+        self.n_components_ = found.rank
+        self.n_iter_ = found.status.iterations
+        self.converged_ = found.status.converged
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class BayesLDA(BayesNMF):
+    """Latent Dirichlet allocation, as a scikit-learn transformer: `BayesNMF` with ``model="dirichlet_poisson"``.
+
+    ``transform`` returns the proportions of the components in each row, and the rows of ``components_`` sum to 1.
+    Parameters and attributes are those of `BayesNMF`.
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        method: str = "vi",
+        priors: Priors | None = None,
+        tol: float | None = None,
+        max_iter: int | None = None,
+        restarts: int | None = None,
+        options: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            n_components, model="dirichlet_poisson", method=method, priors=priors, tol=tol, max_iter=max_iter,
+            restarts=restarts, options=options, random_state=random_state,
+        )  # fmt: skip
+
+
+def completed(counts: Counts) -> tuple[Counts, Counts]:
+    """Split each row in halves at random, by a seed that depends on its counts alone; return both.
+
+    Only whole counts are held out: what is beyond the whole number stays in the first half.
+    """
+    matrix = counts.matrix
+    held = np.zeros(matrix.nnz, matrix.dtype)
+    for start, end in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True):
+        data, places = matrix.data[start:end], matrix.indices[start:end]
+        digest = hashlib.blake2b(np.asarray(data, np.float64).tobytes(), digest_size=8)
+        digest.update(np.asarray(places, np.int64).tobytes())
+        rng = np.random.default_rng(int.from_bytes(digest.digest(), "little"))
+        held[start:end] = rng.binomial(data.astype(np.int64), 0.5)
+    return with_data(counts, matrix.data - held), with_data(counts, held)

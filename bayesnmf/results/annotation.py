@@ -1,0 +1,107 @@
+"""Write a fit into an AnnData object, or make one of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.checks import check_count, shown
+from bayesnmf.data.annotated import is_annotated
+from bayesnmf.results.record import FitRecord, iterate_draws
+
+Array = NDArray[Any]
+DRAWS = 200
+
+
+def to_anndata(fit: FitRecord, adata: Any, key: str, seed: int) -> Any:
+    """Write proportions, their standard deviations, components and settings into an AnnData object, and return it."""
+    check_count(seed, "seed", minimum=0)
+    if not isinstance(key, str) or not key:
+        raise ValueError(f"key_added must be a name: found {shown(key)}; give a string, such as 'bayesnmf'")
+    target = _new(fit) if adata is None else _checked(fit, adata)
+    mean, sd = proportions_of(fit, seed)
+    target.obsm[f"X_{key}"] = mean
+    if sd is not None:
+        target.obsm[f"X_{key}_sd"] = sd
+    elif f"X_{key}_sd" in target.obsm:  # that of another fit
+        del target.obsm[f"X_{key}_sd"]
+    target.varm[key] = np.ascontiguousarray(fit.components.T)
+    target.uns[key] = settings_of(fit)
+    return target
+
+
+def proportions_of(fit: FitRecord, seed: int) -> tuple[Array, Array | None]:
+    """Return the expected share of each component in the counts of each row, (n, K), and its standard deviation.
+
+    They are the mean and the standard deviation over up to 200 posterior draws; a point has no standard deviation. Rows
+    whose loadings are all 0 have equal shares.
+    """
+    total, squares, used = np.zeros(fit.loadings.shape), np.zeros(fit.loadings.shape), 0
+    for loadings, components in iterate_draws(fit, DRAWS, seed, shares=True):
+        parts = loadings * components.sum(axis=1)
+        sums = parts.sum(axis=1, keepdims=True)
+        shares = np.divide(parts, sums, out=np.full(parts.shape, 1 / fit.rank), where=sums > 0)
+        total += shares
+        squares += shares**2
+        used += 1
+    mean = total / used
+    if fit.estimate.kind == "point" or used < 2:
+        return mean, None
+    return mean, np.sqrt(np.maximum(squares / used - mean**2, 0.0) * used / (used - 1))
+
+
+def settings_of(fit: FitRecord) -> dict[str, Any]:
+    """Return what made the fit, in numbers and strings, which every file format keeps."""
+    return {
+        "model": fit.model,
+        "method": fit.method,
+        "rank": fit.rank,
+        "seed": fit.seed,
+        "priors": repr(fit.priors),
+        "options": repr(fit.options),
+        "objective": float(np.asarray(fit.trace).ravel()[-1]),
+        "objective_name": fit.objective,
+        "converged": bool(fit.status.converged),
+        "reason": fit.status.reason,
+        "iterations": int(fit.status.iterations),
+        "seconds": float(fit.seconds),
+    }
+
+
+def _new(fit: FitRecord) -> Any:
+    import pandas as pd
+    from anndata import AnnData
+    from scipy.sparse import csr_matrix
+
+    obs, var = (pd.DataFrame(index=[str(each) for each in names]) for names in (fit.row_names, fit.feature_names))
+    return AnnData(csr_matrix(fit.counts.matrix), obs=obs, var=var)
+
+
+def _checked(fit: FitRecord, adata: Any) -> Any:
+    if not is_annotated(adata) or not hasattr(adata, "obsm"):
+        raise TypeError(f"adata must be an AnnData object: found {shown(adata)}; leave it out for a new one")
+    for what, ours, theirs in (
+        ("rows", fit.row_names, [adata.obs_names]),
+        ("features", fit.feature_names, [adata.var_names, *(adata.var[column] for column in adata.var)]),
+    ):
+        own = [str(each) for each in ours]
+        counted = [str(number) for number in range(len(own))]
+        if len(theirs[0]) != len(own):
+            raise ValueError(
+                f"adata must have the {what} of the fit: found {len(theirs[0])}, and {len(own)} in the fit; give the "
+                "object that was fitted"
+            )
+        if own != counted and not any(_same(own, each) for each in theirs):
+            raise ValueError(
+                f"adata must have the {what} of the fit in their order: found {list(theirs[0][:3])}, and {own[:3]} in "
+                "the fit; give the object that was fitted"
+            )
+    return adata
+
+
+def _same(own: list[str], names: Any) -> bool:
+    """Return whether names are the same, but for numbers that make labels unique and labels that are missing."""
+    given = [str(each) for each in names]
+    return all(a == b or a.startswith(f"{b}-") or b in ("nan", "None", "<NA>") for a, b in zip(own, given, strict=True))

@@ -1,0 +1,50 @@
+"""Tools for AnnData objects, called as scanpy's: results are written into the object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayesnmf.checks import shown
+from bayesnmf.data.annotated import is_annotated
+from bayesnmf.fitting import fit as fitting
+from bayesnmf.fitting.fit import Fit
+
+
+def fit(
+    adata: Any,
+    model: str = "gamma_poisson",
+    rank: int = 10,
+    method: str = "vi",
+    *,
+    key_added: str = "bayesnmf",
+    **settings: Any,
+) -> Fit:
+    """Fit the counts of an AnnData object, write the result into it, and return the fit.
+
+    Parameters
+    ----------
+    adata : AnnData
+        Object with counts in ``layers["counts"]`` or, without this layer, in ``X``; neither is changed.
+    model, rank, method
+        As for `bayesnmf.fit`.
+    key_added : str
+        Name of the results: ``obsm["X_" + key_added]`` has the share of each component in each cell's counts,
+        ``obsm["X_" + key_added + "_sd"]`` its posterior standard deviation, ``varm[key_added]`` the components, and
+        ``uns[key_added]`` the settings (`Fit.to_anndata`).
+    **settings
+        Other arguments of `bayesnmf.fit`, such as layer, feature_labels, options and seed.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not an AnnData object, or what `bayesnmf.fit` refuses.
+    """
+    if not is_annotated(adata) or not hasattr(adata, "obsm"):
+        raise TypeError(f"adata must be an AnnData object: found {shown(adata)}; use bayesnmf.fit for other counts")
+    found = fitting.fit(adata, model, rank, method, **settings)
+    found.to_anndata(adata, key_added=key_added)
+    return found

@@ -1,0 +1,92 @@
+"""Coherence of components."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from smallfits import COUNTS
+
+import bayesnmf
+from bayesnmf.assessment.coherence import npmi
+
+
+def by_hand(counts, i, j):
+    """Return NPMI of two features, written out."""
+    rows = len(counts)
+    first, second = np.mean(counts[:, i] > 0), np.mean(counts[:, j] > 0)
+    both = sum((row[i] > 0) and (row[j] > 0) for row in counts) / rows
+    if both == 0:
+        return -1.0
+    return 1.0 if both == 1 else np.log(both / (first * second)) / -np.log(both)
+
+
+def fitted(counts, components):
+    fit = bayesnmf.fit(counts, rank=len(components), seed=0)
+    return replace(fit, components=np.asarray(components, float))
+
+
+COUNTED = np.random.default_rng(0).poisson(0.8, (30, 6))
+COMPONENTS = [[0.4, 0.3, 0.1, 0.1, 0.05, 0.05], [0.0, 0.1, 0.1, 0.2, 0.25, 0.35]]
+
+
+def test_npmi_is_the_mean_over_pairs_of_the_largest_features():
+    found = bayesnmf.coherence(fitted(COUNTED, COMPONENTS), n=3)
+    for k, largest in enumerate(([0, 1, 2], [5, 4, 3])):
+        wanted = np.mean([by_hand(COUNTED, i, j) for i, j in itertools.combinations(largest, 2)])
+        assert found[k] == pytest.approx(wanted, rel=1e-12)
+    assert (found.name, found.index.name) == ("npmi", "component")
+
+
+def test_c_v_is_the_mean_cosine_with_the_sum_of_all_vectors():
+    found = bayesnmf.coherence(fitted(COUNTED, COMPONENTS), n=3, measure="c_v")
+    vectors = np.array([[1.0 if i == j else by_hand(COUNTED, i, j) for j in (0, 1, 2)] for i in (0, 1, 2)])
+    whole = vectors.sum(axis=0)
+    wanted = np.mean([v @ whole / np.sqrt((v @ v) * (whole @ whole)) for v in vectors])
+    assert found[0] == pytest.approx(wanted, rel=1e-12)
+
+
+def test_limits_are_those_of_features_that_are_always_or_never_together():
+    present = np.array([[1, 1, 0, 1], [1, 1, 0, 1], [0, 0, 1, 1], [0, 0, 1, 1]], float)
+    pairs = npmi(present)
+    assert pairs[0, 1] == pytest.approx(1.0)
+    assert pairs[0, 2] == -1.0
+    assert pairs[0, 3] == pytest.approx(0.0, abs=1e-12)  # present everywhere, so independent
+    assert pairs[3, 3] == 1.0
+    independent = np.array([[1, 1], [1, 0], [0, 1], [0, 0]], float)
+    assert npmi(independent)[0, 1] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_other_rows_may_be_counted_and_absent_features_have_none():
+    fit = fitted(COUNTED, COMPONENTS)
+    new = np.random.default_rng(1).poisson(0.8, (20, 6))
+    pairs = [by_hand(new, i, j) for i, j in itertools.combinations([0, 1, 2], 2)]
+    assert bayesnmf.coherence(fit, new, n=3)[0] == pytest.approx(np.mean(pairs), rel=1e-12)
+    new[:, 0] = 0
+    assert np.isnan(bayesnmf.coherence(fit, new, n=3)[0])
+    assert np.isfinite(bayesnmf.coherence(fit, new, n=3)[1])
+
+
+def test_true_topics_are_more_coherent_than_random_ones():
+    rng = np.random.default_rng(0)
+    topics = np.kron(np.eye(4), np.full(10, 0.1))
+    texts = np.array([rng.multinomial(25, topics[k % 4]) for k in range(200)])
+    fit = bayesnmf.fit(texts, "dirichlet_poisson", 4, seed=0)
+    mixed = replace(fit, components=rng.dirichlet(np.full(40, 0.1), 4))
+    for measure in ("npmi", "c_v"):
+        assert bayesnmf.coherence(fit, measure=measure).min() > bayesnmf.coherence(mixed, measure=measure).max() + 0.2
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "settings"),
+    [
+        (ValueError, "n must be at least 2", {"n": 1}),
+        (ValueError, "measure must be one of 'npmi', 'c_v': found 'umass'", {"measure": "umass"}),
+        (ValueError, "features", {"counts": COUNTS.iloc[:, :2]}),
+        (TypeError, "fit must be a result", {"fit": COUNTS}),
+    ],
+)
+def test_bad_arguments_are_refused(error, message, settings):
+    fit = bayesnmf.fit(COUNTS, rank=2, seed=0)
+    with pytest.raises(error, match=message):
+        bayesnmf.coherence(**{"fit": fit, **settings})

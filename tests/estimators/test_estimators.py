@@ -1,0 +1,192 @@
+"""Estimators with scikit-learn's interface."""
+
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array, csr_matrix
+from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import bayesnmf
+from bayesnmf import VI, BayesLDA, BayesNMF, Dirichlet, Gamma, Gibbs, Priors
+from bayesnmf.assessment.scoring import background, score
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.estimators import completed
+
+DRAWN = bayesnmf.simulate(
+    "dirichlet_poisson", (40, 12), 3, priors=Priors(Dirichlet(0.5), Dirichlet(0.3)), seed=1, totals=np.full(40, 80)
+)
+DENSE = DRAWN.counts.matrix.toarray()
+FRUIT, TOOLS = ["apple pear apple plum", "pear plum pear", "plum apple"], ["bolt nut screw nut", "screw bolt nail nut"]
+
+
+def checks():
+    for estimator in (BayesNMF, BayesLDA):
+        for method in ("map", "vi"):
+            for one, check in estimator_checks_generator(estimator(3, method=method, random_state=0)):
+                name = check.func.__name__
+                yield pytest.param(one, check, id=f"{estimator.__name__}-{method}-{name}")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
+def test_scikit_learn_accepts_them(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that fits of noise have not converged
+        check(estimator)
+
+
+@pytest.mark.parametrize("method", ["map", "vi"])
+def test_a_fit_is_that_of_the_library(method):
+    estimator = BayesNMF(3, method=method, random_state=0).fit(DENSE)
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    alone = bayesnmf.fit(DENSE, rank=3, method=method, seed=seed)
+    np.testing.assert_array_equal(estimator.components_, alone.components)
+    np.testing.assert_array_equal(estimator.transform(DENSE), alone.transform(DENSE))
+    np.testing.assert_array_equal(estimator.fit_transform(DENSE), estimator.transform(DENSE))
+    np.testing.assert_allclose(estimator.inverse_transform([[1.0, 2.0, 0.0]])[0], [1.0, 2.0] @ alone.components[:2])
+    assert (estimator.n_iter_, estimator.converged_) == (alone.status.iterations, alone.status.converged)
+    assert (estimator.n_components_, estimator.n_features_in_) == (3, 12)
+
+
+def test_sparse_and_dense_counts_and_both_types_are_equal():
+    dense = BayesLDA(3, random_state=0).fit(DENSE)
+    for kind in (csr_matrix, csr_array):
+        np.testing.assert_array_equal(BayesLDA(3, random_state=0).fit(kind(DENSE)).components_, dense.components_)
+    narrow = BayesLDA(3, random_state=0).fit(DENSE.astype(np.float32))
+    assert narrow.components_.dtype == np.float32
+    alone = bayesnmf.fit(
+        DENSE, "dirichlet_poisson", 3, seed=np.random.RandomState(0).randint(2**31 - 1), options=VI(dtype="float32")
+    )
+    np.testing.assert_array_equal(narrow.components_, alone.components)
+    np.testing.assert_allclose(dense.transform(DENSE).sum(axis=1), 1.0)
+
+
+def test_options_and_priors_reach_the_fit():
+    priors = Priors(Gamma(0.5, 0.1), Dirichlet(0.2))
+    estimator = BayesNMF(2, priors=priors, max_iter=3, tol=1e-12, restarts=2, random_state=0)
+    with pytest.warns(bayesnmf.ConvergenceWarning):
+        estimator.fit(DENSE)
+    options = estimator.fit_.options
+    assert (options.priors.loadings.shape, options.max_iter, options.tol, options.restarts) == (0.5, 3, 1e-12, 2)
+    given = BayesNMF(2, options=VI(priors=priors, start="svd"), random_state=0).fit(DENSE)
+    assert given.fit_.options.start == "svd"
+    drawn = BayesNMF(2, method="gibbs", options=Gibbs(draws=30, warmup=10, chains=1), random_state=0)
+    with pytest.warns(bayesnmf.ConvergenceWarning):
+        assert drawn.fit(DENSE).posterior_.components.shape == (1, 30, 2, 12)
+
+
+@pytest.mark.parametrize(
+    ("message", "settings"),
+    [
+        ("give either options or max_iter", {"options": VI(), "max_iter": 3}),
+        ("tol does not apply to method='gibbs'", {"method": "gibbs", "tol": 0.1}),
+        ("method must be one of", {"method": "cd"}),
+        ("model must be one of", {"model": "pca"}),
+        ("rank must be", {"n_components": 0}),
+    ],
+)
+def test_wrong_parameters_are_refused_when_fitted(message, settings):
+    estimator = BayesNMF(**settings)
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(DENSE)
+
+
+def test_methods_that_need_whole_numbers_say_so():
+    with pytest.raises(ValueError, match="whole numbers"):
+        BayesNMF(2, method="gibbs").fit(np.where(DENSE > 2, DENSE + 0.5, DENSE))
+    for bad in (-DENSE, np.where(DENSE > 3, np.nan, DENSE)):
+        with pytest.raises(ValueError, match=r"[Nn]egative|NaN"):
+            BayesNMF(2).fit(bad)
+
+
+def test_frames_keep_their_names_and_other_columns_are_refused():
+    frame = pd.DataFrame(DENSE, columns=[f"g{j}" for j in range(12)], index=[f"s{i}" for i in range(40)])
+    estimator = BayesNMF(2, random_state=0).set_output(transform="pandas").fit(frame)
+    shown = estimator.transform(frame)
+    assert shown.columns.tolist() == ["bayesnmf0", "bayesnmf1"] == estimator.get_feature_names_out().tolist()
+    assert shown.index.tolist() == frame.index.tolist()
+    assert estimator.fit_.feature_names.tolist() == frame.columns.tolist()
+    assert estimator.fit_.row_names.tolist() == frame.index.tolist()
+    with pytest.raises(ValueError, match="feature names"):
+        estimator.transform(frame.rename(columns={"g0": "x"}))
+    with pytest.raises(ValueError, match="feature names"):
+        estimator.transform(frame.iloc[:, :5])
+    with pytest.raises(ValueError, match="12 features"):
+        BayesNMF(2, random_state=0).fit(DENSE).transform(DENSE[:, :5])
+
+
+def test_in_pipelines_grids_clones_and_files(tmp_path):
+    pipeline = make_pipeline(CountVectorizer(), BayesLDA(2, random_state=0))
+    first = pipeline.fit_transform(FRUIT + TOOLS)[:, 0] > 0.5
+    assert first.tolist() in ([True] * 3 + [False] * 2, [False] * 3 + [True] * 2)
+    grid = GridSearchCV(BayesLDA(random_state=0), {"n_components": [1, 3]}, cv=3).fit(DENSE)
+    assert grid.best_params_ == {"n_components": 3}
+    estimator = clone(grid.best_estimator_).fit(DENSE)
+    np.testing.assert_array_equal(estimator.components_, grid.best_estimator_.components_)
+    joblib.dump(estimator, tmp_path / "estimator.joblib")
+    for other in (joblib.load(tmp_path / "estimator.joblib"), pickle.loads(pickle.dumps(estimator))):
+        np.testing.assert_array_equal(other.transform(DENSE), estimator.transform(DENSE))
+    both = joblib.Parallel(n_jobs=2)(
+        joblib.delayed(lambda seed: BayesLDA(2, random_state=seed).fit(DENSE).components_)(seed) for seed in (0, 0)
+    )
+    np.testing.assert_array_equal(*both)
+
+
+def test_the_score_of_many_rows_is_the_mean_of_single_ones():
+    estimator = BayesLDA(3, random_state=0).fit(DENSE[:30])
+    new = DENSE[30:]
+    _, held_out = completed(as_counts(new))
+    alone = [estimator.score(row[None]) for row in new]
+    assert estimator.score(new) == pytest.approx(np.average(alone, weights=held_out.row_totals), rel=1e-3)
+    assert estimator.perplexity(new) == pytest.approx(np.exp(-estimator.score(new)))
+    assert estimator.score(new[::-1]) == pytest.approx(estimator.score(new), rel=1e-3)
+    assert 1 < estimator.perplexity(new) < 12
+    assert estimator.score(new) > BayesLDA(1, random_state=0).fit(DENSE[:30]).score(new) + 0.02
+    assert np.isnan(estimator.score(np.zeros((2, 12))))
+
+
+def test_the_score_is_that_of_document_completion():
+    estimator = BayesLDA(3, random_state=0).fit(DENSE[:30])
+    seen, held_out = completed(as_counts(DENSE[30:]))
+    wanted = score(estimator.fit_.project(seen), held_out, background(as_counts(DENSE[:30])), 200, 0, 1600)
+    assert estimator.score(DENSE[30:]) == pytest.approx(wanted.per_count, rel=1e-12)
+
+
+def test_halves_of_rows_depend_on_their_counts_alone():
+    counts = as_counts(DENSE)
+    seen, held_out = completed(counts)
+    np.testing.assert_array_equal((seen.matrix + held_out.matrix).toarray(), DENSE)
+    np.testing.assert_array_equal(completed(counts.rows([7]))[1].matrix.toarray()[0], held_out.matrix.toarray()[7])
+    # 40 × 80 counts: the share of one half has an sd of 0.9 %
+    assert abs(held_out.total / counts.total - 0.5) < 0.03
+    fractions = as_counts([[2.5, 0.75]])
+    seen, held_out = completed(fractions)
+    assert set(held_out.matrix.data) <= {1.0, 2.0}
+    assert seen.total + held_out.total == 3.25
+
+
+def test_blocks_of_rows_are_learned_from():
+    estimator = BayesLDA(3, random_state=0)
+    for _ in range(2):  # fit in between starts anew
+        for block in (DENSE[:20], DENSE[20:]):
+            estimator.partial_fit(block)
+        stream = bayesnmf.MinibatchVI("dirichlet_poisson", 3, seed=np.random.RandomState(0).randint(2**31 - 1))
+        stream.partial_fit(DENSE[:20]).partial_fit(DENSE[20:])
+        np.testing.assert_array_equal(estimator.components_, stream.components)
+        np.testing.assert_array_equal(estimator.transform(DENSE), stream.transform(DENSE))
+        estimator.fit(DENSE)
+    assert not hasattr(BayesLDA(method="map"), "partial_fit")
+
+
+def test_what_is_not_fitted_is_refused():
+    for name in ("transform", "score", "perplexity", "inverse_transform"):
+        with pytest.raises(ValueError, match="not fitted"):
+            getattr(BayesNMF(), name)(DENSE)
