@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bayesnmf.assessment.leave_one_out import LeaveOneOut as LeaveOneOut
     from bayesnmf.assessment.leave_one_out import loo as loo
     from bayesnmf.assessment.linear_response import linear_response as linear_response
+    from bayesnmf.assessment.markers import markers as markers
     from bayesnmf.assessment.matching import Match as Match
     from bayesnmf.assessment.matching import match as match
     from bayesnmf.assessment.predictive_checks import PredictiveChecks as PredictiveChecks
@@ -126,6 +127,7 @@ _HOMES = {
     "log_evidence": "assessment.evidence",
     "log_p_allocation": "assessment.allocation_marginal",
     "loo": "assessment.leave_one_out",
+    "markers": "assessment.markers",
     "match": "assessment.matching",
     "modes": "stability.modes",
     "posterior_agreement": "assessment.agreement",

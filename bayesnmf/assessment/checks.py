@@ -34,6 +34,12 @@ def check_leave_one_out(method: str) -> None:
         )
 
 
+def check_components_to_compare(rank: int) -> None:
+    """Refuse a single component, which has no others."""
+    if rank < 2:
+        raise ValueError("fit must have at least two components to compare them: found one; raise rank")
+
+
 def check_least_draws(chains: int, draws: int, needed: tuple[int, int], what: str) -> None:
     """Refuse too few draws for `what`, in each chain or in all chains."""
     each, together = needed

@@ -1,0 +1,121 @@
+"""What sets components apart."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import bayesnmf
+from bayesnmf import VI, Dirichlet, Gamma, Gibbs, Priors
+from bayesnmf.assessment import markers as module
+from bayesnmf.assessment.markers import contrasts
+
+DRAWN = bayesnmf.simulate(size=(60, 8), rank=3, priors=Priors(Gamma(1.0, 0.02), Dirichlet(0.4)), seed=2)
+COLUMNS = [
+    "component", "feature", "weight", "lift", "lfc_next", "lfc_next_low", "lfc_next_high", "lfsr_next", "lfc_rest",
+    "lfc_rest_low", "lfc_rest_high", "lfsr_rest",
+]  # fmt: skip
+
+
+def fitted(method="vi", **settings):
+    return bayesnmf.fit(DRAWN.counts, rank=3, method=method, seed=0, **settings)
+
+
+def test_contrasts_are_those_with_the_next_best_and_with_the_rest():
+    shares, sizes = np.array([[0.5, 0.3, 0.2], [0.25, 0.6, 0.15], [0.1, 0.1, 0.8]]), np.array([10.0, 30.0, 60.0])
+    found = contrasts(shares, sizes)
+    for k in range(3):
+        others = [each for each in range(3) if each != k]
+        following = shares[others].max(axis=0)
+        rest = sizes[others] @ shares[others] / sizes[others].sum()
+        np.testing.assert_allclose(found["next"][k], np.log2(shares[k] / following), rtol=1e-12)
+        np.testing.assert_allclose(found["rest"][k], np.log2(shares[k] / rest), rtol=1e-12)
+    tied = contrasts(np.array([[0.5, 0.5], [0.5, 0.5]]), np.zeros(2))
+    np.testing.assert_array_equal(tied["next"], 0.0)
+    assert np.isfinite(contrasts(np.array([[1.0, 0.0], [0.0, 1.0]]), np.ones(2))["next"]).all()
+
+
+@pytest.mark.filterwarnings("ignore:gibbs did not converge:bayesnmf.ConvergenceWarning")  # few draws are enough here
+@pytest.mark.parametrize("method", ["vi", "gibbs"])
+def test_the_table_describes_the_posterior(method):
+    options = Gibbs(draws=150, warmup=100) if method == "gibbs" else VI(priors=Priors(components=Gamma(1.0, 1.0)))
+    fit = fitted(method, options=options)
+    table = bayesnmf.markers(fit, None, draws=600, seed=1)
+    assert table.columns.tolist() == COLUMNS
+    assert len(table) == 24
+    drawn = fit.posterior if method == "gibbs" else fit.sample_posterior(4000, chains=1, seed=5)
+    components = drawn.components.reshape(-1, 3, 8)
+    shares = components / components.sum(axis=2, keepdims=True)
+    sizes = fit.expected_loadings.sum(axis=0) * fit.exposed_components.sum(axis=1)
+    wanted = {name: np.stack(values) for name, values in
+              {each: [contrasts(one, sizes)[each] for one in shares] for each in ("next", "rest")}.items()}  # fmt: skip
+    frequencies = fit.counts.feature_totals / fit.counts.total
+    for line in table.itertuples():
+        at = line.component, int(np.flatnonzero(fit.feature_names == line.feature)[0])
+        assert line.weight == pytest.approx(shares[:, *at].mean(), rel=0.05, abs=2e-4)
+        assert line.lift == pytest.approx(line.weight / frequencies[at[1]], rel=1e-12)
+        for name, draws in wanted.items():
+            one = draws[:, *at]
+            low, middle, high = np.quantile(one, [0.05, 0.5, 0.95])
+            spread = high - low  # 600 draws: quantiles have errors of 2 to 4 % of it, and rates of at most 2 %
+            assert getattr(line, f"lfc_{name}") == pytest.approx(middle, abs=0.15 * spread)
+            assert getattr(line, f"lfc_{name}_low") == pytest.approx(low, abs=0.25 * spread)
+            assert getattr(line, f"lfc_{name}_high") == pytest.approx(high, abs=0.25 * spread)
+            rate = min((one >= 0).mean(), (one <= 0).mean())
+            assert getattr(line, f"lfsr_{name}") == pytest.approx(rate, abs=0.1)
+
+
+def test_the_surest_features_come_first():
+    for against in ("next", "rest"):
+        table = bayesnmf.markers(fitted(), 4, against=against)
+        whole = bayesnmf.markers(fitted(), None, against=against)
+        for component, part in table.groupby("component"):
+            low = part[f"lfc_{against}_low"].to_numpy()
+            assert np.all(np.diff(low) <= 0)
+            assert low[0] == whole.loc[whole["component"] == component, f"lfc_{against}_low"].max()
+            assert len(part) == 4
+
+
+def test_blocks_of_features_give_the_same_table(monkeypatch):
+    whole = bayesnmf.markers(fitted(), None, draws=50)
+    monkeypatch.setattr(module, "LARGEST", 8 * 50 * 3 * 3)  # three features at once
+    np.testing.assert_array_equal(bayesnmf.markers(fitted(), None, draws=50).to_numpy(), whole.to_numpy())
+
+
+def test_points_have_no_intervals_and_absent_features_no_lift():
+    point = bayesnmf.markers(fitted("map"), None)
+    assert point[["lfc_next_low", "lfc_rest_high", "lfsr_next"]].isna().all(axis=None)
+    assert np.isfinite(point["lfc_next"]).all()
+    assert np.all(point.groupby("component")["lfc_next"].diff().dropna() <= 0)
+    counts = DRAWN.counts.matrix.toarray()
+    counts[:, 3] = 0
+    table = bayesnmf.markers(bayesnmf.fit(counts, rank=2, seed=0), None)
+    assert table.loc[table["feature"] == 3, "lift"].isna().all()
+
+
+def test_true_markers_are_found():
+    topics = np.kron(np.eye(3), np.full(4, 0.2)) + 0.2 / 12
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(rng.gamma(0.5, 100, (150, 3)) @ topics)
+    fit = bayesnmf.fit(counts, rank=3, seed=0)
+    table = bayesnmf.markers(fit, 4)
+    groups = [set(part["feature"] // 4) for _, part in table.groupby("component")]
+    assert sorted(map(tuple, groups)) == [(0,), (1,), (2,)]
+    assert table["lfsr_next"].max() == 0
+    everything = bayesnmf.markers(fit, None)
+    assert everything.groupby("component")["lfsr_next"].apply(lambda rates: (rates < 0.01).sum()).min() >= 4
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "settings"),
+    [
+        (ValueError, "at least two components", {"fit": replace(fitted(), rank=1)}),
+        (ValueError, "against must be one of 'next', 'rest'", {"against": "all"}),
+        (ValueError, "n must be at least 1", {"n": 0}),
+        (ValueError, "draws must be at least 1", {"draws": 0}),
+        (TypeError, "fit must be a result", {"fit": 3}),
+    ],
+)
+def test_bad_arguments_are_refused(error, message, settings):
+    with pytest.raises(error, match=message):
+        bayesnmf.markers(**{"fit": fitted(), **settings})
