@@ -1,9 +1,11 @@
 """What sets components apart."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from realdata import find_data, real_counts
 
 import bayesnmf
 from bayesnmf import VI, Dirichlet, Gamma, Gibbs, Priors
@@ -119,3 +121,17 @@ def test_true_markers_are_found():
 def test_bad_arguments_are_refused(error, message, settings):
     with pytest.raises(error, match=message):
         bayesnmf.markers(**{"fit": fitted(), **settings})
+
+
+@pytest.mark.long
+def test_known_markers_of_blood_cells_are_found():
+    """B, T and NK cells and monocytes: Zheng et al. 2017, figure 3; CD34+ cells: the gene by which they were sorted."""
+    counts = real_counts("pbmc_facs")
+    described = find_data("pbmc_facs").with_suffix(".json").read_text(encoding="utf-8")
+    fit = bayesnmf.fit(counts, rank=6, seed=0, feature_names=json.loads(described)["col_meta"]["symbol"])
+    table = bayesnmf.markers(fit, 20, against="rest", draws=100)
+    found = [set(part["feature"]) for _, part in table.groupby("component")]
+    known = [{"CD79A", "MS4A1"}, {"CD3D", "CD3E"}, {"GNLY", "NKG7"}, {"S100A8", "S100A9", "LYZ"}, {"CD34"}]
+    places = [next((k for k, features in enumerate(found) if genes <= features), None) for genes in known]
+    assert None not in places
+    assert len(set(places)) == 5  # each in a component of its own
