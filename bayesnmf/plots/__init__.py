@@ -20,6 +20,7 @@ from bayesnmf.plots.similarity import agreement
 from bayesnmf.plots.structure import structure
 from bayesnmf.plots.style import METHOD_COLOURS
 from bayesnmf.plots.traces import objectives
+from bayesnmf.plots.volcano import volcano
 
 __all__ = [
     "METHOD_COLOURS",
@@ -39,4 +40,5 @@ __all__ = [
     "selection",
     "structure",
     "top_features",
+    "volcano",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.calibration import Calibration
-from bayesnmf.checks import check_choice, check_method
+from bayesnmf.checks import check_choice, check_method, shown
 from bayesnmf.data.checks import same_counts
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.options import METHODS, methods_with
@@ -225,3 +225,11 @@ def check_calibrations(results: Any) -> Mapping[str, Calibration]:
     if not results:
         raise ValueError("results must not be empty; give at least one calibration, as in {'vi': result}")
     return results
+
+
+def check_markers(table: Any, column: str) -> None:
+    """Refuse what is not a table of `bayesnmf.markers`, and one of a point estimate, which has no intervals."""
+    if not hasattr(table, "columns") or column not in table.columns:
+        raise TypeError(f"table must be a table of bayesnmf.markers: found {shown(table)}; make one from a fit")
+    if table[column].isna().all():
+        raise ValueError("table must have intervals: found that of a point estimate; use a fit by vi or gibbs")

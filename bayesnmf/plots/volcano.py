@@ -1,0 +1,94 @@
+"""The volcano plot: how far, and how surely, features set a component apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from bayesnmf.assessment.markers import CONTRASTS
+from bayesnmf.checks import check_choice, check_count
+from bayesnmf.plots.checks import check_markers
+from bayesnmf.plots.style import QUIET, SMALL, colours_of, grid_shape, hide_frame, hide_spare, make_panels, shorten
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[Any]
+IN_SDS = 2 * 1.6448536269514722  # width of a central 90 % interval of a normal distribution, in standard deviations
+SURE = 0.01  # local false sign rate below which a feature is drawn in colour
+
+
+def volcano(
+    table: pd.DataFrame,
+    n: int = 8,
+    contrast: str = "next",
+    *,
+    axes: Any = None,
+    figsize: tuple[float, float] | None = None,
+) -> Array:
+    """Draw for each component the log-fold change of every feature, and how many standard deviations it is from 0.
+
+    The standard deviation is that of a normal distribution with the width of the 90 % interval. Features with a local
+    false sign rate below 0.01 have a colour; those with the largest lower limits are named.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Table of `bayesnmf.markers`, usually of all features (``n=None``), from a fit with a posterior.
+    n : int
+        Number of features to name in each panel.
+    contrast : {"next", "rest"}
+        Comparison with the next best component, or with all others.
+    axes : array of Axes, optional
+        Axes to draw on instead of new ones, one for each component.
+    figsize : tuple of float, optional
+        Width and height in inches.
+
+    Returns
+    -------
+    ndarray of Axes, (K,)
+    """
+    check_choice(contrast, "contrast", CONTRASTS)
+    check_markers(table, f"lfc_{contrast}_low")
+    named = check_count(n, "n", minimum=0)
+    components = list(dict.fromkeys(table["component"]))
+    shape = grid_shape(len(components), 3.8)
+    shape = shape if axes is None else (1, len(components))
+    grid, figure = make_panels(shape, (3.8 * shape[1], 3.2 * shape[0] + 0.3), figsize, axes)
+    chosen = hide_spare(grid, len(components))
+    for ax, component, colour in zip(chosen, components, colours_of(len(components)), strict=True):
+        _panel(ax, table[table["component"] == component], contrast, named, colour)
+        ax.set_title(f"component {component}", fontsize=10)
+    against = "the next best component" if contrast == "next" else "the other components"
+    if figure is not None:
+        figure.supxlabel(f"log2 fold change against {against}", fontsize=10)
+        figure.supylabel("standard deviations from 0", fontsize=10)
+    return chosen
+
+
+def _panel(ax: Axes, part: pd.DataFrame, contrast: str, named: int, colour: Any) -> None:
+    x = part[f"lfc_{contrast}"].to_numpy()
+    low, high = (part[f"lfc_{contrast}_{end}"].to_numpy() for end in ("low", "high"))
+    y = np.abs(x) * IN_SDS / np.maximum(high - low, 1e-12)
+    sure = part[f"lfsr_{contrast}"].to_numpy() < SURE
+    ax.scatter(x[~sure], y[~sure], s=4, color=QUIET, linewidths=0, rasterized=True)
+    ax.scatter(x[sure], y[sure], s=6, color=colour, linewidths=0, rasterized=True)
+    ax.set_yscale("symlog", linthresh=1)
+    ax.set_ylim(bottom=0)
+    _name(ax, np.argsort(-low, kind="stable")[:named], part["feature"].to_numpy(), (x, y))
+    ax.tick_params(labelsize=SMALL)
+    hide_frame(ax)
+
+
+def _name(ax: Axes, places: Array, names: Array, at: tuple[Array, Array]) -> None:
+    """Write names beside the panel, from the highest point to the lowest, with a line to each."""
+    x, y = at
+    step = min(0.09, 0.98 / max(len(places), 1))
+    for turn, place in enumerate(places[np.argsort(-y[places], kind="stable")]):
+        ax.annotate(
+            shorten(names[place], 14), (x[place], y[place]), (1.02, 0.98 - step * turn), textcoords="axes fraction",
+            fontsize=SMALL - 1, va="center", arrowprops={"arrowstyle": "-", "color": QUIET, "linewidth": 0.5},
+        )  # fmt: skip

@@ -1,0 +1,50 @@
+"""The volcano plot."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+import bayesnmf
+from bayesnmf import plots
+
+DRAWN = bayesnmf.simulate(size=(60, 8), rank=3, seed=2)
+
+
+@pytest.fixture(autouse=True)
+def close():
+    yield
+    plt.close("all")
+
+
+def table_of(method="vi"):
+    return bayesnmf.markers(bayesnmf.fit(DRAWN.counts, rank=3, method=method, seed=0), None)
+
+
+@pytest.mark.parametrize("contrast", ["next", "rest"])
+def test_every_feature_is_a_point_and_the_surest_are_named(contrast):
+    table = table_of()
+    axes = plots.volcano(table, 2, contrast)
+    assert len(axes) == 3
+    for ax, (component, part) in zip(axes, table.groupby("component"), strict=True):
+        points = np.concatenate([each.get_offsets() for each in ax.collections])
+        width = part[f"lfc_{contrast}_high"] - part[f"lfc_{contrast}_low"]
+        wanted = np.column_stack([part[f"lfc_{contrast}"], np.abs(part[f"lfc_{contrast}"]) * 3.2897072539 / width])
+        np.testing.assert_allclose(points[np.argsort(points[:, 0])], wanted[np.argsort(wanted[:, 0])], rtol=1e-6)
+        assert len(ax.collections[1].get_offsets()) == (part[f"lfsr_{contrast}"] < 0.01).sum()
+        surest = part.nlargest(2, f"lfc_{contrast}_low")["feature"].astype(str).tolist()
+        assert sorted(text.get_text() for text in ax.texts) == sorted(surest)
+        assert ax.get_title() == f"component {component}"
+
+
+def test_given_axes_are_used():
+    given = plt.subplots(1, 3)[1]
+    assert all(plots.volcano(table_of(), axes=given) == given)
+
+
+def test_other_tables_are_refused():
+    with pytest.raises(TypeError, match=r"table must be a table of bayesnmf\.markers"):
+        plots.volcano(DRAWN)
+    with pytest.raises(ValueError, match="point estimate"):
+        plots.volcano(table_of("map"))
+    with pytest.raises(ValueError, match="contrast must be one of"):
+        plots.volcano(table_of(), contrast="all")
