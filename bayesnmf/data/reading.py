@@ -22,6 +22,7 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts, DataWarning
 from bayesnmf.data.sidecars import add_names_beside
 from bayesnmf.data.suspicions import warn_of_data
+from bayesnmf.data.tenx import matrix_in, read_10x_h5
 from bayesnmf.places import check_axes, check_entries
 
 NO_NAME = "Unnamed: 0"  # pandas' name for a first column without a header
@@ -41,7 +42,9 @@ def read_counts(path: str | os.PathLike[str], transpose: bool = False) -> Counts
         - ``.csv``, ``.tsv``, also ``.gz``: a table whose first line names the features; a first line of counts is
           refused. The first column names the rows if its header is empty or missing, or if none of its entries is a
           number. A DataWarning is given if numbers under "id", "sample" and the like are read as counts;
-        - ``.h5ad``: an AnnData file; ``layers["counts"]`` is read if it exists, else ``X``.
+        - ``.h5ad``: an AnnData file; ``layers["counts"]`` is read if it exists, else ``X``;
+        - ``.h5``: an HDF5 file of 10x Genomics; and a folder of 10x Genomics with ``matrix.mtx``, ``barcodes.tsv`` and
+          ``features.tsv`` or ``genes.tsv``, each also with ``.gz``. Both give cells in rows.
     transpose : bool
         Whether the file has features in its rows, as matrices of 10x Genomics and tables of mutation types do. A file
         is transposed only on request; a DataWarning is given if the names show that it should be.
@@ -63,8 +66,13 @@ def read_counts(path: str | os.PathLike[str], transpose: bool = False) -> Counts
     """
     check_flag(transpose, "transpose")
     path = check_path(path, "path")
+    if path.is_dir():
+        _check_not_turned(path, transpose)
+        return read_counts(matrix_in(path), transpose=True)
     suffix = _suffix(path)
     kind = _FORMATS[suffix]
+    if kind.oriented:
+        _check_not_turned(path, transpose)
     path.open("rb").close()  # raises PermissionError here, before a parser turns it into another error
     try:
         values = kind.read(path)
@@ -85,14 +93,20 @@ def read_counts(path: str | os.PathLike[str], transpose: bool = False) -> Counts
 def _suffix(path: Path) -> str:
     if path.is_fifo() or path.is_char_device() or path.is_socket():
         raise ValueError(f"{path} must be a file that can be read twice, not a pipe or device; save the data in a file")
-    if path.is_dir():
-        raise ValueError(f"{path} must be a file, not a directory; name one file in it")
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}; check the path (now in {Path.cwd()})")
     for suffix in _FORMATS:
         if path.name.lower().endswith(suffix):
             return suffix
     raise ValueError(f"{path} must end in one of {', '.join(_FORMATS)}; convert the file to one of these formats")
+
+
+def _check_not_turned(path: Path, transpose: bool) -> None:
+    if transpose:
+        raise ValueError(
+            f"{path} must not be transposed: files of 10x Genomics say what their rows are, and cells are put in rows; "
+            "leave transpose=True out (--transpose on the command line)"
+        )
 
 
 # --- readers: path -> input for as_counts ---------------------------------------------------------
@@ -254,6 +268,7 @@ class _Format(NamedTuple):
     read: Callable[[Path], Any]
     content: str
     nameless: bool = False  # the names may be in a .json file in the same folder
+    oriented: bool = False  # the format says what its rows are
 
 
 _NPZ = _Format(_read_npz, "a SciPy sparse matrix (save_npz) or one 2-D array (numpy.savez)", nameless=True)
@@ -261,6 +276,7 @@ _MTX = _Format(_read_mtx, "a Matrix Market file", nameless=True)
 _CSV = _Format(_read_csv, "a comma-separated table of numbers with a header line")
 _TSV = _Format(_read_tsv, "a tab-separated table of numbers with a header line")
 _H5AD = _Format(_read_h5ad, "an AnnData file")
+_TENX = _Format(read_10x_h5, "an HDF5 file of 10x Genomics", oriented=True)
 _FORMATS = {
     ".npz": _NPZ,
     ".mtx": _MTX,
@@ -270,4 +286,5 @@ _FORMATS = {
     ".tsv": _TSV,
     ".tsv.gz": _TSV,
     ".h5ad": _H5AD,
+    ".h5": _TENX,
 }

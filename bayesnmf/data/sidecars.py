@@ -89,11 +89,15 @@ def _read_column(file: Path) -> np.ndarray:
             rows = [line.rstrip("\r\n").split("\t") for line in lines]
     except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
         raise ValueError(f"{file} must be tab-separated text: {error}; mend it or move it away") from error
-    names = [row[min(1, len(row) - 1)] for row in rows]
+    return names_with_identifiers([row[min(1, len(row) - 1)] for row in rows], [row[0] for row in rows])
+
+
+def names_with_identifiers(names: list[str], identifiers: list[str]) -> np.ndarray:
+    """Return names, followed by their identifiers where they repeat."""
     unique, number = np.unique(names, return_counts=True)
     repeated = {*unique[number > 1].tolist()}
     both = (
-        f"{name} ({row[0]})" if name in repeated and len(row) > 1 else name
-        for name, row in zip(names, rows, strict=True)
+        f"{name} ({identifier})" if name in repeated and name != identifier else name
+        for name, identifier in zip(names, identifiers, strict=True)
     )
     return np.array([*both], dtype=object)

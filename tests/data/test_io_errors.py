@@ -128,7 +128,7 @@ def test_missing_directory_and_unknown_suffix(tmp_path):
     with pytest.raises(ValueError, match=r"folder.npz must be a file, not a directory; name one file in it"):
         read_counts(tmp_path / "folder.npz")
     (tmp_path / "x.xlsx").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"x.xlsx must end in one of \.npz, \.mtx, .*\.h5ad; convert"):
+    with pytest.raises(ValueError, match=r"x.xlsx must end in one of \.npz, \.mtx, .*\.h5ad, \.h5; convert"):
         read_counts(tmp_path / "x.xlsx")
 
 

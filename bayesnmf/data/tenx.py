@@ -1,0 +1,70 @@
+"""Counts as Cell Ranger of 10x Genomics writes them: a folder of three files, or one HDF5 file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.data.sidecars import BARCODES, FEATURES, MATRIX, names_with_identifiers
+
+
+def matrix_in(folder: Path) -> Path:
+    """Return the matrix file of a 10x folder; refuse a folder without one of the three files."""
+    parts = ((MATRIX,), (BARCODES,), FEATURES)
+    found = [_existing(folder, names) for names in parts]
+    missing = [" or ".join(names) for names, file in zip(parts, found, strict=True) if file is None]
+    if len(missing) == len(parts):
+        raise ValueError(f"{folder} must be a file, not a directory; name one file in it")
+    if missing:
+        raise ValueError(
+            f"{folder} must have all files of a 10x Genomics folder, each also with .gz: {', '.join(missing)} is "
+            "missing; add it, or name the one file to read"
+        )
+    matrix: Any = found[0]
+    return matrix
+
+
+def _existing(folder: Path, names: tuple[str, ...]) -> Path | None:
+    paths = [folder / (name + end) for name in names for end in ("", ".gz")]
+    return next((path for path in paths if path.is_file()), None)
+
+
+def read_10x_h5(path: Path) -> Any:
+    """Read an HDF5 file of Cell Ranger 3 and later, or of version 2 with one genome; cells are in rows."""
+    import h5py
+    from scipy.sparse import csr_array
+
+    with h5py.File(path) as file:
+        group = file["matrix"] if "matrix" in file else _only_genome(file)
+        features = group.get("features")
+        identifiers, symbols = (
+            (features["id"], features["name"]) if features is not None else (group["genes"], group["gene_names"])
+        )
+        names = names_with_identifiers(_texts(symbols), _texts(identifiers))
+        barcodes = np.array(_texts(group["barcodes"]), dtype=object)
+        number, cells = (int(each) for each in group["shape"][:])
+        if (number, cells) != (len(names), len(barcodes)):
+            raise ValueError(
+                f"its matrix has the shape {(number, cells)}, but there are {len(names)} features and {len(barcodes)} "
+                "barcodes"
+            )
+        parts = (
+            group["data"][:],
+            group["indices"][:],
+            group["indptr"][:],
+        )  # columns of cells, so rows of the transpose
+    return SimpleNamespace(X=csr_array(parts, shape=(cells, number)), obs_names=barcodes, var_names=names, layers={})
+
+
+def _only_genome(file: Any) -> Any:
+    groups = [each for each in file.values() if "gene_names" in getattr(each, "keys", tuple)()]
+    if len(groups) != 1:
+        raise ValueError(f"it holds {len(groups)} matrices of 10x Genomics, and not one")
+    return groups[0]
+
+
+def _texts(stored: Any) -> list[str]:
+    return [each.decode() if isinstance(each, bytes) else str(each) for each in stored[:]]

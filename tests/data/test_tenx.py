@@ -1,0 +1,101 @@
+"""Files of 10x Genomics, written here in the layouts that Cell Ranger documents."""
+
+import gzip
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+from scipy.sparse import coo_array, csc_array
+
+import bayesnmf
+
+CELLS = np.array([[0, 3, 0, 1], [2, 0, 0, 0], [0, 0, 5, 0]])  # cells × genes
+BARCODES = ["AAAC-1", "AAAG-1", "AACT-1"]
+GENES = [("ENSG1", "CD3D"), ("ENSG2", "LYZ"), ("ENSG3", "LYZ"), ("ENSG4", "ACTB")]
+NAMES = ["CD3D", "LYZ (ENSG2)", "LYZ (ENSG3)", "ACTB"]
+
+
+def write_folder(folder, zipped=True, features="features.tsv", leave_out=()):
+    folder.mkdir()
+    rows = [f"{one}\t{name}" + "\tGene Expression" * (features == "features.tsv") for one, name in GENES]
+    scipy.io.mmwrite(folder / "plain.mtx", coo_array(CELLS.T), field="integer")
+    texts = {
+        "matrix.mtx": (folder / "plain.mtx").read_text(), "barcodes.tsv": "\n".join(BARCODES) + "\n",
+        features: "\n".join(rows) + "\n",
+    }  # fmt: skip
+    (folder / "plain.mtx").unlink()
+    for name, text in texts.items():
+        if name not in leave_out:
+            path = folder / (name + ".gz" * zipped)
+            path.write_bytes(gzip.compress(text.encode()) if zipped else text.encode())
+
+
+def write_h5(path, version=3, **changes):
+    matrix = csc_array(CELLS.T)
+    with h5py.File(path, "w") as file:
+        group = file.create_group("matrix" if version == 3 else "GRCh38")
+        for name in ("data", "indices", "indptr"):
+            group[name] = getattr(matrix, name)
+        group["shape"] = changes.get("shape", matrix.shape)
+        group["barcodes"] = np.array(BARCODES, "S")
+        identifiers, symbols = (np.array(each, "S") for each in zip(*GENES, strict=True))
+        if version == 3:
+            features = group.create_group("features")
+            features["id"], features["name"] = identifiers, symbols
+            features["feature_type"] = np.array(["Gene Expression"] * 4, "S")
+        else:
+            group["genes"], group["gene_names"] = identifiers, symbols
+
+
+def check(counts):
+    np.testing.assert_array_equal(counts.matrix.toarray(), CELLS)
+    assert counts.row_names.tolist() == BARCODES
+    assert counts.feature_names.tolist() == NAMES
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("features", ["features.tsv", "genes.tsv"])
+def test_folders_are_read_with_cells_in_rows(tmp_path, zipped, features):
+    write_folder(tmp_path / "filtered", zipped, features)
+    check(bayesnmf.read_counts(tmp_path / "filtered"))
+
+
+@pytest.mark.parametrize("version", [3, 2])
+def test_hdf5_files_are_read_with_cells_in_rows(tmp_path, version):
+    write_h5(tmp_path / "cells.h5", version)
+    check(bayesnmf.read_counts(tmp_path / "cells.h5"))
+
+
+@pytest.mark.parametrize("part", ["matrix.mtx", "barcodes.tsv", "features.tsv"])
+def test_a_folder_without_a_part_is_refused(tmp_path, part):
+    write_folder(tmp_path / "filtered", leave_out=(part,))
+    with pytest.raises(ValueError, match=rf"must have all files of a 10x Genomics folder.*: {part}.* is missing"):
+        bayesnmf.read_counts(tmp_path / "filtered")
+
+
+def test_what_says_its_rows_is_not_transposed(tmp_path):
+    write_folder(tmp_path / "filtered")
+    write_h5(tmp_path / "cells.h5")
+    for name in ("filtered", "cells.h5"):
+        with pytest.raises(ValueError, match="must not be transposed"):
+            bayesnmf.read_counts(tmp_path / name, transpose=True)
+
+
+def test_other_hdf5_files_are_refused(tmp_path):
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["x"] = [1, 2]
+    write_h5(tmp_path / "short.h5", shape=(4, 7))
+    (tmp_path / "text.h5").write_text("counts")
+    for name, message in (
+        ("other", "it holds 0 matrices of 10x Genomics"),
+        ("short", r"shape \(4, 7\), but there are 4 features and 3 barcodes"),
+        ("text", "must be an HDF5 file of 10x Genomics"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bayesnmf.read_counts(tmp_path / f"{name}.h5")
+
+
+def test_other_folders_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="must be a file, not a directory"):
+        bayesnmf.read_counts(tmp_path)
