@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayesnmf.checks import shown
-from bayesnmf.data.annotated import is_annotated
+from bayesnmf.data.annotated import check_annotated
 from bayesnmf.fitting import fit as fitting
 from bayesnmf.fitting.fit import Fit
 
@@ -43,8 +42,7 @@ def fit(
     TypeError, ValueError
         Not an AnnData object, or what `bayesnmf.fit` refuses.
     """
-    if not is_annotated(adata) or not hasattr(adata, "obsm"):
-        raise TypeError(f"adata must be an AnnData object: found {shown(adata)}; use bayesnmf.fit for other counts")
+    check_annotated(adata, "use bayesnmf.fit for other counts")
     found = fitting.fit(adata, model, rank, method, **settings)
     found.to_anndata(adata, key_added=key_added)
     return found

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.assessment.checks import check_components_to_compare
 from bayesnmf.checks import check_choice, check_count
+from bayesnmf.priors.simplex import component_sums, rows_to_shares
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.record import FitRecord
 
@@ -93,11 +94,11 @@ def _described(fit: FitRecord, draws: int, seed: int) -> dict[str, Array]:
 
 def _block(fit: FitRecord, features: slice, draws: int, seed: int) -> dict[str, Array]:
     """Describe some features."""
-    sizes = fit.expected_loadings.sum(axis=0, dtype=np.float64) * fit.exposed_components.sum(axis=1, dtype=np.float64)
+    sizes = fit.expected_sizes
     total: Any = 0.0
     found: dict[str, list[Array]] = {name: [] for name in CONTRASTS}
     for components in component_draws(fit, draws, seed):
-        shares = components[:, features] / components.sum(axis=1, keepdims=True, dtype=np.float64)
+        shares = rows_to_shares(components, component_sums(components))[:, features]
         total = total + shares
         for name, values in contrasts(shares, sizes).items():
             found[name].append(values.astype(np.float32))

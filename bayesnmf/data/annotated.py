@@ -7,11 +7,18 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import shown
+from bayesnmf.data.sidecars import names_with_identifiers
 
 
 def is_annotated(x: Any) -> bool:
     """Return whether an object is an AnnData object or like one."""
     return all(hasattr(x, attribute) for attribute in ("X", "obs_names", "var_names"))
+
+
+def check_annotated(adata: Any, cure: str) -> None:
+    """Refuse what is not an AnnData object into which results can be written."""
+    if not is_annotated(adata) or not hasattr(adata, "obsm"):
+        raise TypeError(f"adata must be an AnnData object: found {shown(adata)}; {cure}")
 
 
 def values_of(adata: Any, name: str, layer: str | None) -> Any:
@@ -28,9 +35,9 @@ def values_of(adata: Any, name: str, layer: str | None) -> Any:
 
 
 def labels_of(adata: Any, name: str, column: str | None) -> np.ndarray:
-    """Return the names of the features, or the labels in a column of `var`, made unique.
+    """Return the names of the features, or the labels in a column of `var`.
 
-    The second feature with a label "A" is called "A-1", the third "A-2". A feature without a label keeps its name.
+    Labels that repeat are followed by the names of the features; a feature without a label keeps its name.
     """
     if column is None:
         return np.array(adata.var_names)
@@ -38,20 +45,6 @@ def labels_of(adata: Any, name: str, column: str | None) -> np.ndarray:
         there = ", ".join(repr(each) for each in adata.var) or "none"
         raise ValueError(f"feature_labels must be a column of {name}.var: found {shown(column)}; there are {there}")
     given = adata.var[column]
-    labels = [str(name) if missing else str(label) for label, missing, name in
-              zip(given, given.isna(), adata.var_names, strict=True)]  # fmt: skip
-    return np.array(unique(labels))
-
-
-def unique(labels: list[str]) -> list[str]:
-    """Return labels with numbers behind those that came before."""
-    seen, taken, found = dict[str, int](), set(labels), list[str]()
-    for label in labels:
-        number = seen.get(label, 0)
-        chosen = label
-        while number and (chosen := f"{label}-{number}") in taken:
-            number += 1
-        seen[label] = number + 1
-        taken.add(chosen)
-        found.append(chosen)
-    return found
+    own = [str(each) for each in adata.var_names]
+    labels = [one if missing else str(each) for each, missing, one in zip(given, given.isna(), own, strict=True)]
+    return names_with_identifiers(labels, own)

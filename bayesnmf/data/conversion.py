@@ -48,7 +48,7 @@ def as_counts(
         refers to, or for counts that are not kept.
     layer, feature_labels : str, optional
         With an AnnData object, the layer with the counts, and the column of ``var`` with names of the features, such as
-        gene symbols; labels that occur again are numbered ("A", "A-1").
+        gene symbols; labels that repeat are followed by the feature's own name.
 
     Examples
     --------

@@ -23,7 +23,7 @@ def add_names_beside(counts: Counts, path: Path, suffix: str, transposed: bool) 
         warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
         return counts
     prefix = path.name.removesuffix(".gz").removesuffix(MATRIX)
-    beside = [_existing(path, prefix, names) for names in (FEATURES, (BARCODES,))]
+    beside = [existing_file(path, prefix, names) for names in (FEATURES, (BARCODES,))]
     if path.name.removesuffix(".gz").endswith(MATRIX) and all(beside):
         return _with_10x_names(counts, path, beside, transposed)
     return counts
@@ -54,7 +54,8 @@ def _name_list(names: Any, default: np.ndarray, what: str) -> np.ndarray:
     return np.array([str(name) for name in names], dtype=object)
 
 
-def _existing(path: Path, prefix: str, names: tuple[str, ...]) -> Path | None:
+def existing_file(path: Path, prefix: str, names: tuple[str, ...]) -> Path | None:
+    """Return the first file beside `path` with the prefix and one of the names, also with .gz; None without one."""
     files = [path.with_name(prefix + name + end) for name in names for end in ("", ".gz")]
     return next((file for file in files if file.is_file()), None)
 

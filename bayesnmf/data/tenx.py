@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.sidecars import BARCODES, FEATURES, MATRIX, names_with_identifiers
+from bayesnmf.data.sidecars import BARCODES, FEATURES, MATRIX, existing_file, names_with_identifiers
 
 
 def matrix_in(folder: Path) -> Path:
     """Return the matrix file of a 10x folder; refuse a folder without one of the three files."""
     parts = ((MATRIX,), (BARCODES,), FEATURES)
-    found = [_existing(folder, names) for names in parts]
+    found = [existing_file(folder / MATRIX, "", names) for names in parts]
     missing = [" or ".join(names) for names, file in zip(parts, found, strict=True) if file is None]
     if len(missing) == len(parts):
         raise ValueError(f"{folder} must be a file, not a directory; name one file in it")
@@ -25,11 +25,6 @@ def matrix_in(folder: Path) -> Path:
         )
     matrix: Any = found[0]
     return matrix
-
-
-def _existing(folder: Path, names: tuple[str, ...]) -> Path | None:
-    paths = [folder / (name + end) for name in names for end in ("", ".gz")]
-    return next((path for path in paths if path.is_file()), None)
 
 
 def read_10x_h5(path: Path) -> Any:

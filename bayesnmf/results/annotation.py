@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.checks import check_count, shown
-from bayesnmf.data.annotated import is_annotated
+from bayesnmf.data.annotated import check_annotated
 from bayesnmf.results.record import FitRecord, iterate_draws
+from bayesnmf.results.topic_model import topic_model_of
 
 Array = NDArray[Any]
 DRAWS = 200
@@ -40,9 +41,7 @@ def proportions_of(fit: FitRecord, seed: int) -> tuple[Array, Array | None]:
     """
     total, squares, used = np.zeros(fit.loadings.shape), np.zeros(fit.loadings.shape), 0
     for loadings, components in iterate_draws(fit, DRAWS, seed, shares=True):
-        parts = loadings * components.sum(axis=1)
-        sums = parts.sum(axis=1, keepdims=True)
-        shares = np.divide(parts, sums, out=np.full(parts.shape, 1 / fit.rank), where=sums > 0)
+        shares = topic_model_of(loadings, components).proportions
         total += shares
         squares += shares**2
         used += 1
@@ -80,8 +79,7 @@ def _new(fit: FitRecord) -> Any:
 
 
 def _checked(fit: FitRecord, adata: Any) -> Any:
-    if not is_annotated(adata) or not hasattr(adata, "obsm"):
-        raise TypeError(f"adata must be an AnnData object: found {shown(adata)}; leave it out for a new one")
+    check_annotated(adata, "leave it out for a new one")
     for what, ours, theirs in (
         ("rows", fit.row_names, [adata.obs_names]),
         ("features", fit.feature_names, [adata.var_names, *(adata.var[column] for column in adata.var)]),
@@ -102,6 +100,8 @@ def _checked(fit: FitRecord, adata: Any) -> Any:
 
 
 def _same(own: list[str], names: Any) -> bool:
-    """Return whether names are the same, but for numbers that make labels unique and labels that are missing."""
+    """Return whether names are the same, but for identifiers behind repeated labels, and missing labels."""
     given = [str(each) for each in names]
-    return all(a == b or a.startswith(f"{b}-") or b in ("nan", "None", "<NA>") for a, b in zip(own, given, strict=True))
+    return all(
+        a == b or a.startswith(f"{b} (") or b in ("nan", "None", "<NA>") for a, b in zip(own, given, strict=True)
+    )

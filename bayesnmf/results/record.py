@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS, Options
 from bayesnmf.priors import Priors
+from bayesnmf.priors.simplex import component_sums
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import Draws, Point, VariationalPosterior
 
@@ -76,6 +78,11 @@ class FitRecord:
     def exposed_components(self) -> Array:
         """Components times the exposure of the features, (K, m); the components themselves without exposures."""
         return self.counts.exposed_components(self.components)
+
+    @property
+    def expected_sizes(self) -> Array:
+        """Expected counts of each component, over all rows and features, (K,)."""
+        return self.expected_loadings.sum(axis=0, dtype=np.float64) * component_sums(self.exposed_components)
 
     @property
     def objective(self) -> str:

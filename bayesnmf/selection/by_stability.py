@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import Fit
+from bayesnmf.priors.simplex import component_sums, rows_to_shares
 from bayesnmf.selection.result import Candidate, Selection
 from bayesnmf.selection.rules import CLOSE, COMES_BACK
 from bayesnmf.selection.study import Study
-from bayesnmf.stability.grouping import Found, found_in, match_found, movable_components
+from bayesnmf.stability.grouping import Found, match_found, movable_components
 from bayesnmf.stability.running import Report, number_of_jobs, run_tasks, seed_of, varied_options
 from bayesnmf.stability.running import Study as Fitting
 
@@ -145,7 +146,7 @@ def recurrence_in(whole: Fit, halves: list[Fit]) -> Recurrence:
 def deviations_in(fit: Fit, frequencies: Array) -> Found:
     """Return the deviation of each component, as expected shares of counts, from the frequencies of the features."""
     expected = np.asarray(fit.exposed_components, np.float64)
-    return Found(expected / expected.sum(axis=1, keepdims=True) - frequencies, found_in(fit).size)
+    return Found(rows_to_shares(expected, component_sums(expected)) - frequencies, fit.expected_sizes)
 
 
 def is_stable(table: pd.DataFrame) -> pd.Series:

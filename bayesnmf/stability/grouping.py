@@ -24,7 +24,6 @@ from bayesnmf.inference.alignment import assign_components, cosine
 from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.priors import Priors
 from bayesnmf.priors.pair import components_exchangeable
-from bayesnmf.priors.simplex import component_sums
 from bayesnmf.priors.specification import stated_components
 
 Array = NDArray[Any]
@@ -52,8 +51,7 @@ class Found(NamedTuple):
 
 def found_in(fit: Fit) -> Found:
     """Return the components of a fit with their expected counts."""
-    size = fit.expected_loadings.sum(axis=0, dtype=np.float64) * component_sums(fit.exposed_components)
-    return Found(np.asarray(fit.components), np.asarray(size, np.float64))
+    return Found(np.asarray(fit.components), np.asarray(fit.expected_sizes, np.float64))
 
 
 def movable_components(priors: Priors, rank: int) -> Array:
