@@ -105,9 +105,12 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """Fit the model to counts X, (n, m); y is ignored. Errors are those of `bayesnmf.fit`."""
         counts = self._counts(X, reset=True)
         options = self._options(dtype=counts.dtype.name)
-        self.__dict__.pop("_stream", None)
+        for name in ("_stream", "_block"):
+            self.__dict__.pop(name, None)
         seed = check_random_state(self.random_state).randint(LARGEST_SEED)
-        self._keep(fit(counts, self.model, self.n_components, self.method, seed=seed, options=options))
+        found = fit(counts, self.model, self.n_components, self.method, seed=seed, options=options)
+        self._fit: Fit | None = found
+        self.components_, self.n_components_, self.n_iter_ = found.components, found.rank, found.status.iterations
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Array:
@@ -127,7 +130,9 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             options = self._options(dtype=counts.dtype.name, algorithm="minibatch")
             self._stream = MinibatchVI(self.model, self.n_components, options=options, seed=seed)
         self._stream.partial_fit(counts)
-        self._keep(self._stream.result(counts))
+        self._fit, self._block = None, counts  # the fit of the block is made when it is asked for
+        self.components_, self.n_components_ = self._stream.components, self._stream.rank
+        self.n_iter_ = self._stream.steps
         return self
 
     def transform(self, X: Any) -> Array:
@@ -156,9 +161,21 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return float(np.exp(-self.score(X)))
 
     @property
+    def fit_(self) -> Fit:
+        """Fit, of the last block after `partial_fit`."""
+        check_is_fitted(self)
+        if self._fit is None:
+            self._fit = self._stream.result(self._block)
+        return self._fit
+
+    @property
+    def converged_(self) -> bool:
+        """Whether the fit converged; after `partial_fit`, whether all rows of the last block settled."""
+        return self.fit_.status.converged
+
+    @property
     def posterior_(self) -> Any:
         """Posterior of the fit."""
-        check_is_fitted(self)
         return self.fit_.posterior
 
     @property
@@ -193,13 +210,6 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     def _projected(self, counts: Counts) -> Fit:
         return self._stream.result(counts) if "_stream" in self.__dict__ else self.fit_.project(counts)
-
-    def _keep(self, found: Fit) -> None:
-        self.fit_ = found
-        self.components_ = found.components
-        self.n_components_ = found.rank
-        self.n_iter_ = found.status.iterations
-        self.converged_ = found.status.converged
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -182,6 +182,12 @@ def test_blocks_of_rows_are_learned_from():
         stream.partial_fit(DENSE[:20]).partial_fit(DENSE[20:])
         np.testing.assert_array_equal(estimator.components_, stream.components)
         np.testing.assert_array_equal(estimator.transform(DENSE), stream.transform(DENSE))
+        np.testing.assert_array_equal(estimator.fit_.loadings, stream.transform(DENSE[20:]))  # of the last block
+        assert (estimator.n_iter_, estimator.converged_) == (stream.steps, True)
+        copy = pickle.loads(pickle.dumps(estimator))
+        np.testing.assert_array_equal(
+            copy.partial_fit(DENSE[5:25]).components_, stream.partial_fit(DENSE[5:25]).components
+        )
         estimator.fit(DENSE)
     assert not hasattr(BayesLDA(method="map"), "partial_fit")
 
