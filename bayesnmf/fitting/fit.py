@@ -27,7 +27,7 @@ from bayesnmf.options.defaults import resolve_options
 from bayesnmf.options.naming import explains_names
 from bayesnmf.priors.specification import check_model
 from bayesnmf.results import allocations as allocations_of_fits
-from bayesnmf.results import annotation, replication
+from bayesnmf.results import annotation, renaming, replication
 from bayesnmf.results import draws as draws_of_fits
 from bayesnmf.results.cautions import cure_of
 from bayesnmf.results.estimates import Draws
@@ -99,6 +99,13 @@ class Fit(FitRecord):
     def of(cls, record: FitRecord) -> Fit:
         """Return a `Fit` with the data of a record."""
         return cls(**vars(record))
+
+    def rename(self, components: Any = None, *, rows: Any = None, features: Any = None) -> Fit:
+        """Return the fit with other names, for tables, figures and files: a list, or a mapping as ``{0: "B cells"}``.
+
+        Raises TypeError or ValueError for names that do not exist, and for components of the same name.
+        """
+        return Fit.of(renaming.rename(self, components, rows, features))
 
     def transform(self, counts: Any, *, row_exposure: Any = None, seed: int = 0) -> Array:
         """Return the loadings of new samples given the components, (rows, K), on the scale of `loadings`.
@@ -174,7 +181,7 @@ class Fit(FitRecord):
 
         check_count(n, "n")
         order = np.argsort(-self.components, axis=1, kind="stable")[:, :n]
-        columns = [f"component {k}" for k in range(self.rank)]
+        columns = self.component_titles
         return pd.DataFrame(self.feature_names[order].T, columns=columns)
 
 

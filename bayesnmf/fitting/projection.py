@@ -71,7 +71,8 @@ def project(fit: FitRecord, counts: Any, row_exposure: Any, seed: int) -> FitRec
         result = _project_draws(fit, fit.estimate, data, seed)
     else:
         result = _project_closed_form(fit, data)
-    return replace(result, counts=data, seconds=time.perf_counter() - started)
+    named = fit.component_names
+    return replace(result, counts=data, component_names=named, seconds=time.perf_counter() - started)
 
 
 def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:

@@ -162,7 +162,8 @@ def _images(
                 ax.set_xlabel(f"cos {cosines[k]:.3f}", fontsize=SMALL, labelpad=2)
         grid[row, 0].set_ylabel(shorten(label, 14), rotation=0, ha="right", va="center")
     for k, ax in enumerate(grid[0]):
-        ax.set_title(f"component {k}" if rank <= 10 else str(k), fontsize=9)
+        named = rank <= 10 or fits[reference].component_names is not None
+        ax.set_title(shorten(fits[reference].component_titles[k], 14) if named else str(k), fontsize=9)
     if figure is not None:
         title = "Components, each summing to 1; one colour scale for each column (white: 0)"
         note = f"\ncos: cosine to the component of {reference}" if len(fits) > 1 else ""
@@ -182,7 +183,7 @@ def _top_features(axes: Array, fits: Mapping[str, Fit], top: Array, reference: s
     }
     for k, ax in enumerate(axes):
         names = [shorten(name, 22) for name in fits[reference].feature_names[top[k]]]
-        _bars(ax, intervals[reference].middle[k], names, f"component {k}")
+        _bars(ax, intervals[reference].middle[k], names, shorten(fits[reference].component_titles[k]))
         for place, (label, look) in enumerate(looks_of_fits(fits).items()):
             offset = (place - (len(fits) - 1) / 2) * 0.7 / len(fits)
             _points(ax, intervals[label], k, (label, look), offset)

@@ -85,7 +85,7 @@ def loadings_intervals(
             _draw(ax, found, i, (f"{label}{found.kind}", look), offset)
     unit = "proportion" if has_proportions(fits[reference]) else "counts"
     unit += " per unit of exposure" if unit == "counts" and fits[reference].counts.exposed else ""
-    _dress(chosen, names, rank, unit)
+    _dress(chosen, names, fits[reference], unit)
     if figure is not None:
         figure.suptitle(f"Loadings: posterior median and central {100 * interval:g} % interval", fontsize=11)
     share_legend(chosen, figure)
@@ -105,10 +105,12 @@ def _draw(ax: Axes, found: Interval, row: int, named: tuple[str, Look], offset: 
     ax.plot(places, found.middle[row], look.marker, color=look.colour, markersize=4, linestyle="none", label=label)
 
 
-def _dress(axes: Array, names: Array, rank: int, unit: str) -> None:
+def _dress(axes: Array, names: Array, fit: Fit, unit: str) -> None:
+    rank, named = fit.rank, fit.component_names is not None
     for name, ax in zip(names, axes, strict=True):
         ax.set_title(shorten(name), fontsize=10)
-        ax.set_xticks(np.arange(rank))
+        ax.set_xticks(np.arange(rank), [shorten(label, 16) for label in fit.component_labels])
+        ax.tick_params(axis="x", labelrotation=45 if named else 0)
         ax.set_xticks(np.arange(1, rank) - 0.5, minor=True)
         ax.grid(axis="x", which="minor", color="0.9", linewidth=0.8)
         ax.tick_params(axis="x", which="both", length=0)

@@ -82,17 +82,15 @@ def chain_colours(number: int) -> list[Any]:
 
 def widest_entries(fit: Fit, posterior: Draws, n: int) -> list[Quantity]:
     """Return the entries of largest posterior variance, alternately from the loadings and the components."""
-    names = (fit.row_names, fit.feature_names)
+    names, titles = (fit.row_names, fit.feature_names), [shorten(title, 20) for title in fit.component_titles]
     loadings = _by_variance(posterior.loadings, n)
     components = _by_variance(posterior.components, n)
     share = "loading" if posterior.scale is None else "share"
     found = []
     for (i, k), (component, j) in zip(loadings, components, strict=False):
+        found.append(Quantity(f"{share} of {shorten(names[0][i], 20)}\non {titles[k]}", posterior.loadings[..., i, k]))
         found.append(
-            Quantity(f"{share} of {shorten(names[0][i], 20)}\non component {k}", posterior.loadings[..., i, k])
-        )
-        found.append(
-            Quantity(f"{shorten(names[1][j], 20)} in\ncomponent {component}", posterior.components[..., component, j])
+            Quantity(f"{shorten(names[1][j], 20)} in\n{titles[component]}", posterior.components[..., component, j])
         )
     return found[:n]
 

@@ -188,7 +188,7 @@ def loadings_scatter(
     x, y = check_pair(x, y, fits)
     if interval is not None:
         check_fraction(interval, "interval")
-    target = fits[x]
+    target, titles = fits[x], [shorten(title, 20) for title in fits[x].component_titles]
     orders = {x: np.arange(target.rank), y: alignment.match_components(fits[y].components, target.components)}
     values = [(fits[label].expected_loadings * simplex.component_sums(fits[label].exposed_components))[:, orders[label]]
               for label in (x, y)]  # fmt: skip
@@ -202,14 +202,13 @@ def loadings_scatter(
     colours = colours_of(rank)
     for k in range(rank):
         ax: Axes = chosen[0 if together else k]
-        _scatter(
-            ax, (values[0][:, k], values[1][:, k]), [None if e is None else e[..., k] for e in ends], k, colours[k]
-        )
+        within = [None if end is None else end[..., k] for end in ends]
+        _scatter(ax, (values[0][:, k], values[1][:, k]), within, titles[k], colours[k])
     kinds = ["" if end is None else KINDS[fits[label].estimate.kind] for label, end in zip((x, y), ends, strict=True)]
     names = f"{shorten(x, 20)}{kinds[0]}", f"{shorten(y, 20)}{kinds[1]}"
     for k, ax in enumerate(chosen):
         pair = [value if together else value[:, k] for value in values]
-        _dress(ax, pair, "all components" if together else f"component {k}", names)
+        _dress(ax, pair, "all components" if together else titles[k], names)
     if together:
         chosen[0].legend(fontsize=SMALL, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     if figure is not None:
@@ -230,14 +229,14 @@ def _intervals(fit: Fit, target: Fit, interval: float) -> Array | None:
     return ends
 
 
-def _scatter(ax: Axes, points: tuple[Array, Array], ends: list[Array | None], k: int, colour: Any) -> None:
+def _scatter(ax: Axes, points: tuple[Array, Array], ends: list[Array | None], title: str, colour: Any) -> None:
     across, up = points
     if ends[0] is not None:
         ax.hlines(up, *ends[0], color=colour, linewidth=0.6, alpha=0.35)
     if ends[1] is not None:
         ax.vlines(across, *ends[1], color=colour, linewidth=0.6, alpha=0.35)
     ax.plot(across, up, "o", color=colour, markersize=3, alpha=0.7, markeredgewidth=0, linestyle="none",
-            label=f"component {k}")  # fmt: skip
+            label=title)  # fmt: skip
 
 
 def _dress(ax: Axes, pair: list[Array], title: str, names: tuple[str, str]) -> None:

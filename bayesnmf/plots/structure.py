@@ -60,7 +60,7 @@ def structure(
     """
     check_fit(fit)
     labels, names = check_groups(groups, fit.row_names)
-    proportions = to_topic_model(fit).proportions
+    proportions, titles = to_topic_model(fit).proportions, [shorten(title) for title in fit.component_titles]
     if max_per_group is not None:
         check_count(max_per_group, "max_per_group")
     blocks = []
@@ -69,7 +69,7 @@ def structure(
         blocks.append(_thinned(rows[in_order(proportions[rows])], max_per_group))
     grid, _ = make_panels((1, 1), (10, 3.2), figsize, axes)
     canvas: Axes = grid[0, 0]
-    edges = _draw(canvas, proportions, blocks)
+    edges = _draw(canvas, proportions, blocks, titles)
     if groups is not None:
         _name_groups(canvas, names, edges, [int(np.sum(labels == name)) for name in names])
     else:
@@ -96,7 +96,7 @@ def _thinned(rows: Array, most: int | None) -> Array:
     return rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
 
 
-def _draw(ax: Axes, proportions: Array, blocks: list[Array]) -> list[tuple[float, float]]:
+def _draw(ax: Axes, proportions: Array, blocks: list[Array], titles: list[str]) -> list[tuple[float, float]]:
     """Fill one staircase for each group and component; return where each group begins and ends."""
     rank = proportions.shape[1]
     colours = colours_of(rank)
@@ -107,7 +107,7 @@ def _draw(ax: Axes, proportions: Array, blocks: list[Array]) -> list[tuple[float
         places = start + np.arange(len(rows) + 1)
         tops = np.cumsum(proportions[rows], axis=1)
         for k in reversed(range(rank)):  # each from 0 up, over the one before: no background shows between them
-            label = f"component {k}" if position == 0 else None
+            label = titles[k] if position == 0 else None
             # `ax.stairs` would compute the limits from every step, which takes seconds for 20,000 samples.
             ax.add_artist(StepPatch(tops[:, k], places, fill=True, color=colours[k], linewidth=0, label=label))
         edges.append((start, places[-1]))

@@ -57,6 +57,7 @@ def settings_of(fit: FitRecord) -> dict[str, Any]:
         "model": fit.model,
         "method": fit.method,
         "rank": fit.rank,
+        "component_names": np.array(fit.component_titles),
         "seed": fit.seed,
         "priors": repr(fit.priors),
         "options": repr(fit.options),
@@ -74,7 +75,10 @@ def _new(fit: FitRecord) -> Any:
     from anndata import AnnData
     from scipy.sparse import csr_matrix
 
-    obs, var = (pd.DataFrame(index=[str(each) for each in names]) for names in (fit.row_names, fit.feature_names))
+    none = pd.Index([], dtype="str")  # anndata warns when it has to convert an empty index
+    obs, var = (
+        pd.DataFrame(index=[str(each) for each in names], columns=none) for names in (fit.row_names, fit.feature_names)
+    )
     return AnnData(csr_matrix(fit.counts.matrix), obs=obs, var=var)
 
 

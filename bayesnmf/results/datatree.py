@@ -125,7 +125,7 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
         "draw": np.arange(number[1]),
         "row": _labels(part.row_names),
         "feature": _labels(take_features(part.feature_names, features)),
-        "component": np.arange(fit.rank),
+        "component": _labels(fit.component_labels),
     }
     tree = _tree(
         fit,

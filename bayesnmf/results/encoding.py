@@ -32,7 +32,7 @@ from bayesnmf.results.saved_checks import check_saved_settings, check_saved_shap
 
 Array = NDArray[Any]
 Groups = dict[str, xr.Dataset]
-FORMAT, VERSION = "bayesnmf.Fit", 3
+FORMAT, VERSION = "bayesnmf.Fit", 4
 RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (ScaledProportions, Draws)}  # beside the families of priors
 CSR = ("data", "indices", "indptr")
 EXPOSURES = ("row_exposure", "feature_exposure")
@@ -41,12 +41,12 @@ NUMBER, SINGLE_ENTRY = 1, 2  # type of a value without axes: a Python number, an
 
 def encode_fit(fit: FitRecord) -> Groups:
     """Return the groups of a file, by path."""
-    version = VERSION if fit.counts.exposed else VERSION - 1  # older readers know files without exposures
+    version = 4 if fit.component_names is not None else 3 if fit.counts.exposed else 2  # the first with all its parts
     scalars = ("model", "method", "rank", "seed", "seconds", "diagnostics")
     settings = {name: getattr(fit, name) for name in scalars}
     settings |= {"status": list(fit.status), "options": _encode_options(fit.options), "format_version": version}
     about = {"format": FORMAT, "format_version": version, "bayesnmf_version": bayesnmf.__version__}
-    point = {name: getattr(fit, name) for name in ("loadings", "components", "scale")}
+    point = {name: getattr(fit, name) for name in ("loadings", "components", "scale", "component_names")}
     groups = {
         "/point": _encode_arrays(point),
         "/trace": _encode_arrays({"trace": fit.trace, "residuals": fit.residuals}),

@@ -46,6 +46,7 @@ class FitRecord:
     multipliers: tuple[Array, Array] | None = None
     statistics: dict[str, Array] | None = None
     moments: dict[str, Array] | None = None
+    component_names: Array | None = None
     estimate: Point | VariationalPosterior | Draws = field(default_factory=Point)
 
     @property
@@ -65,6 +66,18 @@ class FitRecord:
     def feature_names(self) -> Array:
         """Names of the features."""
         return self.counts.feature_names
+
+    @property
+    def component_labels(self) -> Array:
+        """Names of the components in tables: their numbers unless `Fit.rename` named them."""
+        return np.arange(self.rank) if self.component_names is None else self.component_names
+
+    @property
+    def component_titles(self) -> list[str]:
+        """Names of the components in figures and headings."""
+        if self.component_names is None:
+            return [f"component {k}" for k in range(self.rank)]
+        return self.component_names.tolist()
 
     @property
     def expected_loadings(self) -> Array:

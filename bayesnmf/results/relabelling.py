@@ -41,6 +41,7 @@ def relabel[F: FitRecord](fit: F, order: Array) -> F:
         moments=None if fit.moments is None else {k: _in_order(k, value, order) for k, value in fit.moments.items()},
         priors=priors,
         options=replace(fit.options, priors=priors if given is fit.priors else _permuted_priors(given, order)),
+        component_names=None if fit.component_names is None else fit.component_names[order],
         estimate=fit.estimate.reordered(order),
     )
 

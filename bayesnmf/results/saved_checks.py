@@ -40,6 +40,7 @@ def check_saved_shapes(fit: Any) -> None:
     _check_shape(fit.loadings, (n, rank), "loadings")
     _check_shape(fit.components, (rank, m), "components")
     _check_shape(fit.scale, (n,) if scaled else None, "scale")
+    _check_shape(fit.component_names, None if fit.component_names is None else (rank,), "component_names")
     check_family(fit.model, "loadings", fit.priors.loadings, (n, rank))
     check_family(fit.model, "components", fit.priors.components, (rank, m))
     if fit.multipliers is not None:

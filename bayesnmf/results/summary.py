@@ -102,7 +102,8 @@ def _draws_to_summarise(fit: FitRecord, rows: Array | None, entries: tuple[Array
     drawn = part.estimate.take(part, number, 0, chosen)
     group = {} if rows is None else _loadings(part, drawn)
     if entries is not None:
-        names = [f"{k}, {fit.feature_names[j]}" for k, j in zip(*entries, strict=True)]
+        labels = fit.component_labels
+        names = [f"{labels[k]}, {fit.feature_names[j]}" for k, j in zip(*entries, strict=True)]
         values = drawn.components[:, :, entries[0], np.searchsorted(chosen, entries[1])]
         group["components"] = _entries("weight", values, names)
     return group
@@ -121,7 +122,7 @@ def _all_entries(rank: int, columns: Array) -> tuple[Array, Array]:
 
 
 def _loadings(part: FitRecord, drawn: Draws) -> dict[str, Any]:
-    names = [f"{row}, {k}" for row in part.row_names for k in range(part.rank)]
+    names = [f"{row}, {label}" for row in part.row_names for label in part.component_labels]
     group = {"loadings": _entries("loading", drawn.loadings.reshape(drawn.chains, drawn.draws, -1), names)}
     if drawn.scale is not None:
         group["scale"] = _entries("row", drawn.scale, list(map(str, part.row_names)))

@@ -70,7 +70,7 @@ def loadings_table(fit: FitRecord) -> pd.DataFrame:
     """Return a table of the loadings, rows by components, with the scale and standard deviations if there are any."""
     import pandas as pd
 
-    columns = _columns(fit.loadings, _sd(fit, "loadings"), 1)
+    columns = _columns(fit, "loadings", 1)
     if fit.scale is not None:
         columns["scale"] = fit.scale
         if (sd := _sd(fit, "scale")) is not None:
@@ -82,14 +82,16 @@ def components_table(fit: FitRecord) -> pd.DataFrame:
     """Return a table of the components, features by components, with standard deviations if there are any."""
     import pandas as pd
 
-    columns = _columns(fit.components, _sd(fit, "components"), 0)
+    columns = _columns(fit, "components", 0)
     return pd.DataFrame(columns, pd.Index(fit.feature_names, name="feature"))
 
 
-def _columns(mean: Array, sd: Array | None, axis: int) -> dict[str, Array]:
+def _columns(fit: FitRecord, side: str, axis: int) -> dict[str, Array]:
     """Return a column for each component, means before standard deviations; components are along `axis`."""
-    kinds = {"": mean} if sd is None else {"": mean, " sd": sd}
-    return {f"component {k}{kind}": part.take(k, axis) for kind, part in kinds.items() for k in range(mean.shape[axis])}
+    sd = _sd(fit, side)
+    kinds = {"": getattr(fit, side)} if sd is None else {"": getattr(fit, side), " sd": sd}
+    titles = [*enumerate(fit.component_titles)]
+    return {f"{title}{kind}": part.take(k, axis) for kind, part in kinds.items() for k, title in titles}
 
 
 def _sd(fit: FitRecord, side: str) -> Array | None:

@@ -294,7 +294,7 @@ def test_other_files_are_refused(suffix, tmp_path):
 
 
 def test_files_of_later_versions_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("bayesnmf.results.encoding.VERSION", 5)  # 4 for a fit without exposures
-    fit(method="map").save(tmp_path / "fit.nc")
-    with pytest.raises(ValueError, match=r"format version 3 or lower: found 4, .*; upgrade bayesnmf"):
+    fit(method="map").save(tmp_path / "fit.nc")  # in version 2
+    monkeypatch.setattr(storage, "VERSION", 1)
+    with pytest.raises(ValueError, match=r"format version 1 or lower: found 2, .*; upgrade bayesnmf"):
         bayesnmf.load(tmp_path / "fit.nc")
