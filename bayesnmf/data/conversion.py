@@ -31,8 +31,9 @@ def as_counts(
     Sparse counts stay sparse. `x` is never modified, and later changes to `x` do not change the result, which has its
     own arrays: 12 bytes for each nonzero in float64 with 4-byte positions. Entries stored twice (COO) are added.
 
-    A DataWarning is given if the rows are the 96 mutation types, and so not samples, and if fractional counts look
-    normalised: all rows have the same sum, either directly or after undoing log(1 + x). The counts are not changed.
+    A DataWarning is given if the rows are all mutation types of one kind, and so not samples. It is also given if
+    fractional counts look normalised: all rows have the same sum, either directly or after undoing log(1 + x). The
+    counts are not changed.
 
     Parameters
     ----------
@@ -58,6 +59,21 @@ def as_counts(
     dtype = _float_dtype(dtype)
     if isinstance(x, Counts) and layer is None and feature_labels is None:
         return x if x.dtype == dtype else x.with_matrix(_canonical(x.matrix, dtype))
+    counts = convert(x, name, dtype, share, layer, feature_labels)
+    warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
+    warn_of_normalised(counts)
+    return counts
+
+
+def convert(
+    x: Any,
+    name: str,
+    dtype: np.dtype,
+    share: bool,
+    layer: str | None = None,
+    feature_labels: str | None = None,
+) -> Counts:
+    """Return what `as_counts` returns for anything but Counts, without its warnings."""
     values, row_names, feature_names = _split_names(x, name, layer, feature_labels)
     sparse = _checked(values, name) if issparse(values) else _sparse_from_dense(values, name)
     matrix = _canonical(sparse, dtype)
@@ -65,14 +81,11 @@ def as_counts(
     n, m = matrix.shape
     if not share:
         _own_arrays(matrix, values)
-    counts = Counts(
+    return Counts(
         matrix,
         np.arange(n) if row_names is None else row_names,
         np.arange(m) if feature_names is None else feature_names,
     )
-    warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
-    warn_of_normalised(counts)
-    return counts
 
 
 def check_integer_counts(counts: Counts, why: str, cure: str) -> None:

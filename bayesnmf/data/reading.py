@@ -1,37 +1,40 @@
 """Read counts from files.
 
-Each format has one reader in the table `_FORMATS`. All readers end in `bayesnmf.data.conversion.as_counts`, so a file
-is checked like an array. Nothing is ever unpickled.
+Each format has one reader in the table `_FORMATS`. What a reader returns is checked and converted like an array, named
+by the files beside it, and turned if it has features in its rows. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
-import csv
 import gzip
 import itertools
 import os
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesnmf.checks import check_flag, check_path, shown
-from bayesnmf.data.conversion import as_counts
+from bayesnmf.checks import check_flag, check_path
+from bayesnmf.data.conversion import convert
 from bayesnmf.data.counts import Counts, DataWarning
-from bayesnmf.data.sidecars import add_names_beside
-from bayesnmf.data.suspicions import warn_of_data
+from bayesnmf.data.mutations import read_types
+from bayesnmf.data.sidecars import Orientation, add_names_beside
+from bayesnmf.data.suspicions import warn_of_data, warn_of_normalised
+from bayesnmf.data.tables import read_csv, read_parquet, read_tsv, read_txt
 from bayesnmf.data.tenx import matrix_in, read_10x_h5
 from bayesnmf.places import check_axes, check_entries
 
-NO_NAME = "Unnamed: 0"  # pandas' name for a first column without a header
-NAMES_OF_ROWS = frozenset(
-    ("id", "ids", "index", "row", "sample", "samples", "sample_id", "sampleid", "cell", "barcode")
-)
 
-
-def read_counts(path: str | os.PathLike[str], transpose: bool = False) -> Counts:
+def read_counts(
+    path: str | os.PathLike[str],
+    transpose: bool = False,
+    *,
+    layer: str | None = None,
+    feature_labels: str | None = None,
+) -> Counts:
     """Read a count matrix, with samples in rows, in the format given by the file's suffix.
 
     Parameters
@@ -39,15 +42,17 @@ def read_counts(path: str | os.PathLike[str], transpose: bool = False) -> Counts
     path : path
         - ``.npz``: a SciPy sparse matrix (`scipy.sparse.save_npz`) or one 2-D NumPy array (`numpy.savez`);
         - ``.mtx``, ``.mtx.gz``: a Matrix Market file;
-        - ``.csv``, ``.tsv``, also ``.gz``: a table whose first line names the features; a first line of counts is
-          refused. The first column names the rows if its header is empty or missing, or if none of its entries is a
-          number. A DataWarning is given if numbers under "id", "sample" and the like are read as counts;
+        - ``.csv``, ``.tsv``, ``.txt``, each also with ``.gz``, ``.all`` and ``.parquet``: a table, as described in the
+          Notes;
         - ``.h5ad``: an AnnData file; ``layers["counts"]`` is read if it exists, else ``X``;
         - ``.h5``: an HDF5 file of 10x Genomics; and a folder of 10x Genomics with ``matrix.mtx``, ``barcodes.tsv`` and
           ``features.tsv`` or ``genes.tsv``, each also with ``.gz``. Both give cells in rows.
     transpose : bool
-        Whether the file has features in its rows, as matrices of 10x Genomics and tables of mutation types do. A file
-        is transposed only on request; a DataWarning is given if the names show that it should be.
+        Whether the file has features in its rows; they are then turned into columns. It may be left out if the names
+        show it: mutation types in the rows, or the files of 10x Genomics beside a ``.mtx`` file. Such a file is turned
+        as well, with a DataWarning. If the names show samples in the rows, True is refused.
+    layer, feature_labels : str, optional
+        Of an ``.h5ad`` file: the layer with the counts, and the column of ``var`` with the names of the features.
 
     Returns
     -------
@@ -55,24 +60,49 @@ def read_counts(path: str | os.PathLike[str], transpose: bool = False) -> Counts
         Names for ``data.npz`` and ``data.mtx`` come from ``data.json`` in the same folder, if it exists: ``{"rows":
         [...], "cols": [...]}``, in the orientation of the file. Names for ``matrix.mtx`` come from ``barcodes.tsv`` and
         ``features.tsv`` or ``genes.tsv``, if they exist, also with ``.gz`` and with a common prefix. A feature's name
-        is its symbol, followed by the identifier if the symbol occurs twice.
+        is its symbol, with the identifier if the symbol repeats.
 
     Raises
     ------
     FileNotFoundError
         The file does not exist.
+    ImportError
+        The format needs a package of ``bayesnmf[files]``.
     ValueError
         The file is not in the format of its suffix, or does not contain a count matrix.
+
+    Notes
+    -----
+    A **wide** table has a column for each feature. Its first line names the features; a first line of counts is
+    refused. In a text file, the first column names the rows if its header is empty or missing, or if none of its
+    entries is a number. A DataWarning is given if numbers under "id", "sample", "document" and the like are read as
+    counts. In a Parquet file, the index that pandas has stored names the rows, or else a first column of text. Entries
+    of ``.txt`` and ``.all`` files are separated by tabs, or by spaces if the first two lines have no tab and no comma.
+
+    A **long** table has three columns: row, feature and count. A table is long if its second column is text and its
+    third is numbers, or if its header says so, as in ``document,word,count`` or ``userId,itemId,value``. Rows and
+    features are in the order in which they appear first, their names are text, and counts of the same pair are added.
+
+    A table of **mutation types** has all 96 single base substitutions (SBS96), 78 doublet base substitutions (DBS78) or
+    83 insertions and deletions (ID83) in its rows or columns, in any order, which is kept. They are named as in COSMIC:
+    ``A[C>A]A``, ``AC>CA``, ``1:Del:C:0``. The spellings ``ACA>AAA``, ``C>A_ACA``, ``AC_CA``, ``DEL_C_1_0`` and
+    ``DEL:C:1:0`` are read as well, and so are types in several columns, such as ``C>A,ACA``. If types are missing, the
+    table is read like any other, with a DataWarning if its rows are types.
     """
     check_flag(transpose, "transpose")
     path = check_path(path, "path")
     if path.is_dir():
         _check_not_turned(path, transpose)
-        return read_counts(matrix_in(path), transpose=True)
+        return _read(matrix_in(path), None, layer, feature_labels)
+    return _read(path, bool(transpose), layer, feature_labels)
+
+
+def _read(path: Path, transpose: bool | None, layer: str | None, feature_labels: str | None) -> Counts:
+    """Read a file, or with transpose=None the matrix of a 10x folder, which is turned unless its rows are cells."""
     suffix = _suffix(path)
     kind = _FORMATS[suffix]
     if kind.oriented:
-        _check_not_turned(path, transpose)
+        _check_not_turned(path, bool(transpose))
     path.open("rb").close()  # raises PermissionError here, before a parser turns it into another error
     try:
         values = kind.read(path)
@@ -84,10 +114,17 @@ def read_counts(path: str | os.PathLike[str], transpose: bool = False) -> Counts
             "mend or rewrite the file, or give it the suffix of its format"
         ) from error
     try:
-        counts = as_counts(values.T if transpose else values, name=f"counts in {path}", share=True)
+        counts = convert(values, f"counts in {path}", np.dtype(np.float64), True, layer, feature_labels)
     except TypeError as error:
         raise ValueError(str(error)) from error
-    return add_names_beside(counts, path, suffix, transpose) if kind.nameless else counts
+    del values  # before the counts are copied
+    counts, shown_by_names = add_names_beside(counts, path, suffix) if kind.nameless else (counts, None)
+    if shown_by_names is None:
+        counts, shown_by_names = _with_mutation_types(counts, path, transpose is False)
+    if _is_to_turn(path, shown_by_names, transpose):
+        counts = Counts(counts.matrix.T.tocsr(), counts.feature_names, counts.row_names)
+    warn_of_normalised(counts)
+    return counts
 
 
 def _suffix(path: Path) -> str:
@@ -101,6 +138,9 @@ def _suffix(path: Path) -> str:
     raise ValueError(f"{path} must end in one of {', '.join(_FORMATS)}; convert the file to one of these formats")
 
 
+# --- orientation ----------------------------------------------------------------------------------
+
+
 def _check_not_turned(path: Path, transpose: bool) -> None:
     if transpose:
         raise ValueError(
@@ -109,7 +149,50 @@ def _check_not_turned(path: Path, transpose: bool) -> None:
         )
 
 
-# --- readers: path -> input for as_counts ---------------------------------------------------------
+def _with_mutation_types(counts: Counts, path: Path, to_warn: bool) -> tuple[Counts, Orientation | None]:
+    """Return counts with all mutation types of one kind named as in COSMIC, and the orientation that they show."""
+    rows, features = read_types(counts.row_names), read_types(counts.feature_names)
+    for axis, types in (("rows", rows), ("columns", features)):
+        if types is not None and types.repeated is not None:
+            raise ValueError(
+                f"{path} must have each of the {len(types.kind)} mutation types once in its {axis}: found "
+                f"{types.repeated!r} more than once; keep one of them, or add their counts"
+            )
+    if features is not None and features.is_complete:
+        counts = replace(counts, feature_names=np.array(features.names, dtype=object))
+        if rows is None:
+            return counts, Orientation(False, f"the {len(features.kind)} mutation types")
+    elif rows is not None and rows.is_complete:
+        counts = replace(counts, row_names=np.array(rows.names, dtype=object))
+        return counts, Orientation(True, f"the {len(rows.kind)} mutation types")
+    elif rows is not None and features is None and to_warn:
+        missing = next(name for name in rows.kind if name not in rows.names)
+        warn_of_data(
+            f"counts in {path} have {len(rows.names)} of the {len(rows.kind)} mutation types in their rows; they were "
+            f"not turned, as {missing!r} is missing; add a row of zeros for each type that is missing, or pass "
+            "transpose=True (--transpose on the command line)"
+        )
+    return counts, None
+
+
+def _is_to_turn(path: Path, shown_by_names: Orientation | None, transpose: bool | None) -> bool:
+    """Return whether to exchange rows and columns, with a warning if only the names show this."""
+    if shown_by_names is None:
+        return transpose is not False
+    if transpose and not shown_by_names.features_in_rows:
+        raise ValueError(
+            f"{path} must not be transposed: it has {shown_by_names.features} in its columns{shown_by_names.reason}, "
+            "so samples are in rows already; leave transpose=True out (--transpose on the command line)"
+        )
+    if shown_by_names.features_in_rows and transpose is False:
+        warn_of_data(
+            f"counts in {path} have {shown_by_names.features} in their rows{shown_by_names.reason}; they were turned, "
+            "so that samples are in rows; transpose=True (--transpose on the command line) says so without this warning"
+        )
+    return shown_by_names.features_in_rows
+
+
+# --- readers: path -> input for convert ---------------------------------------------------------
 
 
 def _read_npz(path: Path) -> Any:
@@ -168,94 +251,6 @@ def _check_whole_entries(path: Path) -> None:
                 )
 
 
-def _read_csv(path: Path) -> Any:
-    return _read_table(path, ",")
-
-
-def _read_tsv(path: Path) -> Any:
-    return _read_table(path, "\t")
-
-
-def _read_table(path: Path, separator: str) -> Any:
-    import pandas as pd
-
-    header = _read_header(path, separator)
-    first = (header[0] if header else "") or NO_NAME
-    frame = pd.read_csv(
-        path,
-        sep=separator,
-        dtype={first: str},  # as text: 007 is a name
-        keep_default_na=False,  # so is NA
-        na_values=[""],
-        low_memory=False,
-    )
-    if frame.index.nlevels > 1:
-        raise ValueError("its rows have more entries than its header")
-    if isinstance(frame.index, pd.RangeIndex) and _holds_names(frame[first]):
-        names = frame[first].fillna("")
-        frame = frame.iloc[:, 1:].set_axis(names, axis="index")  # pop and set_index would copy every column
-    elif first.strip().lower() in NAMES_OF_ROWS:
-        _warn_of_first_column(path, frame, first)
-    if frame.shape[1] == 0:
-        raise ValueError(f"it has no column of numbers; are its entries separated by {separator!r}?")
-    for name, column in frame.select_dtypes(exclude=["number", "bool"]).items():
-        try:
-            frame[name] = pd.to_numeric(column)
-        except ValueError as error:
-            raise ValueError(f"column {name!r}: {error}") from error
-    return frame
-
-
-def _read_header(path: Path, separator: str) -> list[str]:
-    """Return the entries of the first line; refuse a first line of counts."""
-    with (
-        gzip.open(path, "rt", encoding="utf-8-sig")
-        if path.suffix == ".gz"
-        else path.open(encoding="utf-8-sig", newline="") as lines
-    ):
-        line = next((line for line in lines if line.strip("\r\n")), "")
-        header = next(csv.reader(itertools.chain([line], lines), delimiter=separator), [])
-    numbers = [_is_number(entry) for entry in header]
-    default = [str(place) for place in range(len(header))]  # header of a DataFrame without names
-    named = len(set(header[1:])) == len(header[1:])  # names differ; counts after the name of a row rarely all do
-    if '"' not in line and header != default and (all(numbers) or (all(numbers[1:]) and header[0] and not named)):
-        raise ValueError(
-            f"its first line must name the columns, but holds counts ({shown(separator.join(header))}); write a "
-            "line of names above it"
-        )
-    return header
-
-
-def _is_number(entry: str) -> bool:
-    try:
-        float(entry)
-    except ValueError:
-        return False
-    return entry.strip()[0] in "+-.0123456789"  # nan and inf count as names
-
-
-def _warn_of_first_column(path: Path, frame: Any, first: str) -> None:
-    """Warn if the first column is read as counts although its header suggests names of rows."""
-    import pandas as pd
-
-    if not isinstance(frame.index, pd.RangeIndex):
-        warn_of_data(
-            f"the rows of {path} have one entry more than its header, so {first!r} is read as the counts of a feature, "
-            "and the entries before it as names of rows; if that is wrong, give every column a name"
-        )
-    elif frame[first].is_unique and len(frame) > 2:
-        warn_of_data(
-            f"the column {first!r} of {path} contains numbers, so it is read as the counts of a feature; leave its "
-            "header empty to make it the names of the rows, or remove it"
-        )
-
-
-def _holds_names(first: Any) -> bool:
-    import pandas as pd
-
-    return first.name == NO_NAME or not pd.to_numeric(first, errors="coerce").notna().any()
-
-
 def _read_h5ad(path: Path) -> Any:
     try:
         from anndata import read_h5ad
@@ -273,8 +268,10 @@ class _Format(NamedTuple):
 
 _NPZ = _Format(_read_npz, "a SciPy sparse matrix (save_npz) or one 2-D array (numpy.savez)", nameless=True)
 _MTX = _Format(_read_mtx, "a Matrix Market file", nameless=True)
-_CSV = _Format(_read_csv, "a comma-separated table of numbers with a header line")
-_TSV = _Format(_read_tsv, "a tab-separated table of numbers with a header line")
+_CSV = _Format(read_csv, "a comma-separated table of numbers with a header line")
+_TSV = _Format(read_tsv, "a tab-separated table of numbers with a header line")
+_TXT = _Format(read_txt, "a table of numbers with a header line, separated by tabs or spaces")
+_PARQUET = _Format(read_parquet, "a Parquet file with a table of numbers")
 _H5AD = _Format(_read_h5ad, "an AnnData file")
 _TENX = _Format(read_10x_h5, "an HDF5 file of 10x Genomics", oriented=True)
 _FORMATS = {
@@ -285,6 +282,10 @@ _FORMATS = {
     ".csv.gz": _CSV,
     ".tsv": _TSV,
     ".tsv.gz": _TSV,
+    ".txt": _TXT,
+    ".txt.gz": _TXT,
+    ".all": _TXT,
+    ".parquet": _PARQUET,
     ".h5ad": _H5AD,
     ".h5": _TENX,
 }

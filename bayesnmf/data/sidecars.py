@@ -5,42 +5,49 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.suspicions import warn_of_data, warn_of_mutation_types_in_rows
 
 MATRIX, BARCODES, FEATURES = "matrix.mtx", "barcodes.tsv", ("features.tsv", "genes.tsv")  # as Cell Ranger names them
 
 
-def add_names_beside(counts: Counts, path: Path, suffix: str, transposed: bool) -> Counts:
-    """Return the counts with names from the .json file with the same name, else from the files of a 10x folder."""
+class Orientation(NamedTuple):
+    """What the names in or beside a file show about its rows; `reason` completes a sentence."""
+
+    features_in_rows: bool
+    features: str
+    reason: str = ""
+
+
+def add_names_beside(counts: Counts, path: Path, suffix: str) -> tuple[Counts, Orientation | None]:
+    """Return counts, as the file has them, with names from the .json file with the same name, else from a 10x folder.
+
+    Names of 10x Genomics also show the orientation.
+    """
     listed = path.with_name(path.name[: -len(suffix)] + ".json")
     if listed.is_file():
-        counts = _with_listed_names(counts, listed, transposed)
-        warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
-        return counts
+        return _with_listed_names(counts, listed), None
     prefix = path.name.removesuffix(".gz").removesuffix(MATRIX)
     beside = [existing_file(path, prefix, names) for names in (FEATURES, (BARCODES,))]
     if path.name.removesuffix(".gz").endswith(MATRIX) and all(beside):
-        return _with_10x_names(counts, path, beside, transposed)
-    return counts
+        return _with_10x_names(counts, path, beside)
+    return counts, None
 
 
-def _with_listed_names(counts: Counts, sidecar: Path, transposed: bool) -> Counts:
+def _with_listed_names(counts: Counts, sidecar: Path) -> Counts:
     try:
         names = json.loads(sidecar.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{sidecar} must be JSON: {error}; mend it or move it away") from error
     if not isinstance(names, dict):
         return counts
-    first, second = ("cols", "rows") if transposed else ("rows", "cols")
     return Counts(
         counts.matrix,
-        _name_list(names.get(first), counts.row_names, f"{first!r} in {sidecar}"),
-        _name_list(names.get(second), counts.feature_names, f"{second!r} in {sidecar}"),
+        _name_list(names.get("rows"), counts.row_names, f"'rows' in {sidecar}"),
+        _name_list(names.get("cols"), counts.feature_names, f"'cols' in {sidecar}"),
     )
 
 
@@ -60,27 +67,19 @@ def existing_file(path: Path, prefix: str, names: tuple[str, ...]) -> Path | Non
     return next((file for file in files if file.is_file()), None)
 
 
-def _with_10x_names(counts: Counts, path: Path, beside: list[Any], transposed: bool) -> Counts:
-    """Return the counts with 10x names, assigned by their numbers; warn if the features are in the rows."""
+def _with_10x_names(counts: Counts, path: Path, beside: list[Any]) -> tuple[Counts, Orientation]:
+    """Return the counts with 10x names, assigned by their numbers, and the orientation that the numbers show."""
     features, barcodes = (_read_column(file) for file in beside)
-    in_file = counts.shape[::-1] if transposed else counts.shape
-    if in_file not in ((len(features), len(barcodes)), (len(barcodes), len(features))):
+    if counts.shape not in ((len(features), len(barcodes)), (len(barcodes), len(features))):
         raise ValueError(
             f"{path} must have a row for each of {len(features)} features ({beside[0].name}) and a column for each of "
-            f"{len(barcodes)} barcodes ({beside[1].name}), or the reverse: found shape {in_file}; move these files away"
+            f"{len(barcodes)} barcodes ({beside[1].name}), or the reverse: found shape {counts.shape}; move these "
+            "files away"
         )
-    features_first = in_file == (len(features), len(barcodes))  # also for a square matrix, as Cell Ranger writes
-    if features_first == transposed:
-        return Counts(counts.matrix, barcodes, features)
-    warn_of_data(
-        f"counts in {path} have features in their rows, as the lengths of {beside[0].name} and {beside[1].name} show, "
-        + (
-            "after they were transposed: leave transpose=True out (--transpose on the command line)"
-            if transposed
-            else "and rows must be samples: read_counts(path, transpose=True), or --transpose on the command line"
-        )
-    )
-    return Counts(counts.matrix, features, barcodes)
+    in_rows = counts.shape == (len(features), len(barcodes))  # also for a square matrix, as Cell Ranger writes
+    names = (features, barcodes) if in_rows else (barcodes, features)
+    reason = f", as the lengths of {beside[0].name} and {beside[1].name} show"
+    return Counts(counts.matrix, *names), Orientation(in_rows, "features", reason)
 
 
 def _read_column(file: Path) -> np.ndarray:

@@ -5,18 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import partial
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from bayesnmf.data.counts import Counts, DataWarning
+from bayesnmf.data.mutations import read_types
 
 PACKAGE = str(Path(__file__).parent.parent)
-SBS96 = frozenset(
-    f"{before}[{change}]{after}"
-    for change, before, after in product(("C>A", "C>G", "C>T", "T>A", "T>C", "T>G"), "ACGT", "ACGT")
-)
 FEWEST_ROWS = 3  # rows that are not empty; with fewer, equal sums may be chance
 MOST_ROWS = 1000  # rows examined first, which exclude most matrices
 LARGEST_LOG = 30.0  # natural logarithm of the largest plausible count
@@ -29,11 +25,12 @@ def warn_of_data(message: str) -> None:
 
 
 def warn_of_mutation_types_in_rows(row_names: np.ndarray, feature_names: np.ndarray) -> None:
-    """Warn if the rows, and not the columns, are the 96 types of single base substitutions."""
-    if len(row_names) == len(SBS96) and {*map(str, row_names)} == SBS96 and not {*map(str, feature_names)} >= SBS96:
+    """Warn if the rows, and not the columns, are all mutation types of one kind."""
+    rows, features = read_types(row_names), read_types(feature_names)
+    if rows is not None and rows.is_complete and (features is None or not features.is_complete):
         warn_of_data(
-            "counts have the 96 mutation types (A[C>A]A, ...) in their rows, and rows must be samples; transpose them: "
-            "counts.T, read_counts(path, transpose=True), or --transpose on the command line"
+            f"counts have the {len(rows.kind)} mutation types ({rows.kind[0]}, ...) in their rows, and rows must be "
+            "samples; transpose them: counts.T, read_counts(path, transpose=True), or --transpose on the command line"
         )
 
 

@@ -13,10 +13,10 @@ from scipy.sparse import coo_array, csr_array, save_npz
 import bayesnmf
 from bayesnmf import cli
 from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.mutations import sbs96_types
 from bayesnmf.data.reading import read_counts
-from bayesnmf.data.suspicions import SBS96
 
-TYPES = sorted(SBS96)
+TYPES = sorted(sbs96_types())
 X = np.random.default_rng(0).poisson(3.0, (8, 5))
 
 
@@ -26,11 +26,6 @@ X = np.random.default_rng(0).poisson(3.0, (8, 5))
 def mutations(samples=4):
     counts = np.random.default_rng(1).poisson(2.0, (96, samples))
     return pd.DataFrame(counts, TYPES, [f"s{i}" for i in range(samples)])
-
-
-def test_there_are_96_mutation_types():
-    assert len(SBS96) == 96
-    assert {"A[C>A]A", "T[T>G]T"} <= SBS96
 
 
 def test_mutation_types_in_rows_are_told_and_not_transposed():
@@ -48,21 +43,40 @@ def test_mutation_types_in_rows_are_told_and_not_transposed():
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv.gz", ".npz", ".mtx"])
-def test_files_with_mutation_types_in_rows_are_told_of(tmp_path, suffix):
+def test_files_with_mutation_types_in_rows_are_turned(tmp_path, suffix):
     frame, path = mutations(), tmp_path / f"x{suffix}"
     if suffix in (".npz", ".mtx"):
         (tmp_path / "x.json").write_text(json.dumps({"rows": TYPES, "cols": list(frame.columns)}))
         (save_npz if suffix == ".npz" else mmwrite)(path, csr_array(frame.to_numpy()))
     else:
         frame.to_csv(path, sep="\t" if "tsv" in suffix else ",")
-    with pytest.warns(bayesnmf.DataWarning, match="96 mutation types") as caught:
-        as_it_stands = read_counts(path)
-    assert len(caught) == 1
-    assert as_it_stands.shape == (96, 4)
-    counts = read_counts(path, transpose=True)
-    assert counts.feature_names.tolist() == TYPES
-    assert counts.row_names.tolist() == list(frame.columns)
-    np.testing.assert_array_equal(counts.dense, frame.to_numpy().T)
+    with pytest.warns(bayesnmf.DataWarning) as caught:
+        told = read_counts(path)
+    assert [str(warning.message) for warning in caught] == [
+        f"counts in {path} have the 96 mutation types in their rows; they were turned, so that samples are in rows; "
+        "transpose=True (--transpose on the command line) says so without this warning"
+    ]
+    assert caught[0].filename == __file__
+    for counts in (told, read_counts(path, transpose=True)):
+        assert counts.feature_names.tolist() == TYPES
+        assert counts.row_names.tolist() == list(frame.columns)
+        np.testing.assert_array_equal(counts.dense, frame.to_numpy().T)
+        assert counts.matrix.has_canonical_format
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npz"])
+def test_files_with_mutation_types_in_columns_are_not_turned(tmp_path, suffix):
+    frame, path = mutations().T, tmp_path / f"x{suffix}"
+    if suffix == ".npz":
+        (tmp_path / "x.json").write_text(json.dumps({"rows": list(frame.index), "cols": TYPES}))
+        save_npz(path, csr_array(frame.to_numpy()))
+    else:
+        frame.to_csv(path)
+    assert read_counts(path).feature_names.tolist() == TYPES
+    with pytest.raises(
+        ValueError, match=rf"x{suffix} must not be transposed: it has the 96 mutation types in its columns.*; leave"
+    ):
+        read_counts(path, transpose=True)
 
 
 def folder(path, prefix="", ending="", features="features.tsv", symbols=("a", "b", "c", "a", "e")):
@@ -79,24 +93,28 @@ def folder(path, prefix="", ending="", features="features.tsv", symbols=("a", "b
 @pytest.mark.parametrize(
     "written", [{}, {"ending": ".gz"}, {"prefix": "GSM1_"}, {"features": "genes.tsv", "prefix": "hg19."}]
 )
-def test_a_10x_folder_of_features_in_rows_is_told_of(tmp_path, written):
+def test_a_10x_matrix_of_features_in_rows_is_turned(tmp_path, written):
     path = folder(tmp_path, **written)
-    with pytest.warns(bayesnmf.DataWarning, match="features in their rows, as the lengths of .* show.*transpose=True"):
-        as_it_stands = read_counts(path)
-    np.testing.assert_array_equal(as_it_stands.dense, X.T)
-    assert as_it_stands.feature_names[0] == "AC0-1"
-    counts = read_counts(path, transpose=True)
-    np.testing.assert_array_equal(counts.dense, X)
-    assert counts.row_names.tolist() == [f"AC{i}-1" for i in range(8)]
-    assert counts.feature_names.tolist() == ["a (ENSG0)", "b", "c", "a (ENSG3)", "e"]
+    with pytest.warns(
+        bayesnmf.DataWarning,
+        match="features in their rows, as the lengths of .* show; they were turned.*transpose=True",
+    ):
+        told = read_counts(path)
+    for counts in (told, read_counts(path, transpose=True)):
+        np.testing.assert_array_equal(counts.dense, X)
+        assert counts.row_names.tolist() == [f"AC{i}-1" for i in range(8)]
+        assert counts.feature_names.tolist() == ["a (ENSG0)", "b", "c", "a (ENSG3)", "e"]
 
 
 def test_10x_names_of_a_matrix_that_has_samples_in_rows(tmp_path):
     path = folder(tmp_path)
     mmwrite(path, coo_array(X))
-    assert read_counts(path).row_names[0] == "AC0-1"
-    with pytest.warns(bayesnmf.DataWarning, match="after they were transposed: leave transpose=True out"):
-        read_counts(path, transpose=True)
+    for place in (path, tmp_path):  # the matrix, and its folder
+        counts = read_counts(place)
+        np.testing.assert_array_equal(counts.dense, X)
+        assert counts.row_names[0] == "AC0-1"
+        with pytest.raises(ValueError, match="must not be transposed"):
+            read_counts(place, transpose=True)
 
 
 def test_10x_names_that_do_not_fit(tmp_path):
@@ -130,7 +148,7 @@ def test_command_line_transposes(tmp_path, capsys, monkeypatch):
         assert "warning" not in capsys.readouterr().err
         assert cli.main([*command, "--transpose"]) == 2
         assert "--transpose needs a FILE" in capsys.readouterr().err
-    assert seen == [(5, 8), (8, 5)] * 2
+    assert seen == [(8, 5)] * 4
 
 
 # --- numbers that were normalised -------------------------------------------------------------------------

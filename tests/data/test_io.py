@@ -38,7 +38,7 @@ def write_mtx(path, x):
 
 
 def write_table(path, x):
-    pd.DataFrame(x).to_csv(path, sep="\t" if ".tsv" in path.name else ",")
+    pd.DataFrame(x).to_csv(path, sep="," if ".csv" in path.name else "\t")
 
 
 def annotated(x):
@@ -62,6 +62,10 @@ WRITERS = {
     ".csv.gz": write_table,
     ".tsv": write_table,
     ".tsv.gz": write_table,
+    ".txt": write_table,
+    ".txt.gz": write_table,
+    ".all": write_table,
+    ".parquet": lambda path, x: pd.DataFrame(x).rename(columns=str).to_parquet(path),
     ".h5ad": write_h5ad,
 }
 QUICK = [suffix for suffix in WRITERS if suffix != ".h5ad"]

@@ -1,0 +1,115 @@
+"""Names of mutation types: the classes of substitutions, doublets and indels of COSMIC v3, and how programs spell them.
+
+Every list is in the order of COSMIC and SigProfiler, and in their spelling.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from itertools import product
+from typing import Any, NamedTuple
+
+BASES = "ACGT"
+# A doublet and its reverse complement are one type. Of a doublet that is its own reverse complement, COSMIC lists six
+# replacements, one of each pair.
+PALINDROMES = {
+    "AT": ("CA", "CC", "CG", "GA", "GC", "TA"),
+    "CG": ("AT", "GC", "GT", "TA", "TC", "TT"),
+    "GC": ("AA", "AG", "AT", "CA", "CG", "TA"),
+    "TA": ("AT", "CG", "CT", "GC", "GG", "GT"),
+}
+DOUBLETS = ("AC", "AT", "CC", "CG", "CT", "GC", "TA", "TC", "TG", "TT")
+
+
+class MutationTypes(NamedTuple):
+    """Mutation types of one kind as names of rows or features, and all types of this kind."""
+
+    names: list[str]
+    kind: tuple[str, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every type of the kind occurs exactly once."""
+        return sorted(self.names) == sorted(self.kind)
+
+    @property
+    def repeated(self) -> str | None:
+        """The first type that occurs more than once, or None."""
+        return next((name for name, times in Counter(self.names).items() if times > 1), None)
+
+
+@cache
+def sbs96_types() -> tuple[str, ...]:
+    """Return the 96 types of single base substitutions, by substitution, then by the base before and the base after."""
+    return tuple(f"{before}[{change}]{after}" for change, before, after in _substitutions())
+
+
+@cache
+def dbs78_types() -> tuple[str, ...]:
+    """Return the 78 types of doublet base substitutions, in alphabetical order."""
+    return tuple(f"{doublet}>{other}" for doublet in DOUBLETS for other in _replacements(doublet))
+
+
+@cache
+def id83_types() -> tuple[str, ...]:
+    """Return the 83 types of insertions and deletions: of one base, in repeats, and with microhomology."""
+    return tuple(f"{size}:{change}:{where}:{number}" for change, where, size, number in _indels())
+
+
+def read_types(names: Iterable[Any]) -> MutationTypes | None:
+    """Return mutation types in the spelling of COSMIC, or None unless all names are types of one kind.
+
+    Besides the spelling of COSMIC (``A[C>A]A``, ``AC>CA``, ``1:Del:C:0``), names may be spelled as by sigfit
+    (``ACA>AAA``), musicatk (``C>A_ACA``), MutationalPatterns (``AC_CA``), PCAWG (``DEL_C_1_0``) and ICAMS
+    (``DEL:C:1:0``).
+    """
+    spellings = _spellings()
+    types, kinds = [], set()
+    for name in names:
+        if str(name) not in spellings:
+            return None
+        own, kind = spellings[str(name)]
+        types.append(own)
+        kinds.add(kind)
+    return MutationTypes(types, kinds.pop()) if len(kinds) == 1 else None
+
+
+@cache
+def _spellings() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return the spelling of COSMIC and the kind for every known spelling of a type."""
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for name, (change, before, after) in zip(sbs96_types(), _substitutions(), strict=True):
+        old, new = change.split(">")
+        others = (f"{before}{old}{after}>{before}{new}{after}", f"{change}_{before}{old}{after}")
+        found |= dict.fromkeys((name, *others), (name, sbs96_types()))
+    for name in dbs78_types():
+        found |= dict.fromkeys((name, name.replace(">", "_")), (name, dbs78_types()))
+    for name, (change, where, size, number) in zip(id83_types(), _indels(), strict=True):
+        labels = (change.upper(), {"R": "repeats", "M": "MH"}.get(where, where), _open(size), _open(number))
+        found |= dict.fromkeys((name, "_".join(labels), ":".join(labels)), (name, id83_types()))
+    return found
+
+
+def _open(number: int) -> str:
+    return "5+" if number == 5 else str(number)
+
+
+def _substitutions() -> list[tuple[str, ...]]:
+    return [*product(("C>A", "C>G", "C>T", "T>A", "T>C", "T>G"), BASES, BASES)]
+
+
+def _replacements(doublet: str) -> Iterable[str]:
+    if doublet in PALINDROMES:
+        return PALINDROMES[doublet]
+    first, second = ([base for base in BASES if base != old] for old in doublet)
+    return map("".join, product(first, second))
+
+
+def _indels() -> list[tuple[str, str, int, int]]:
+    """Return change, place, size and number: of repeats beside the indel, or of bases of microhomology."""
+    single = [(change, base, 1, number) for change, base, number in product(("Del", "Ins"), "CT", range(6))]
+    longer = [(change, "R", size, number) for change, size, number in product(("Del", "Ins"), range(2, 6), range(6))]
+    homology = [("Del", "M", size, number) for size in range(2, 6) for number in range(1, 6 if size == 5 else size)]
+    return single + longer + homology

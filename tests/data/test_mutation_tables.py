@@ -1,0 +1,276 @@
+"""Tables of mutation types, written here in the layouts that the programs document."""
+
+import re
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+from realdata import real_counts
+from test_io import pytestmark
+
+import bayesnmf
+from bayesnmf.data.mutations import dbs78_types, id83_types, read_types, sbs96_types
+from bayesnmf.data.reading import read_counts
+
+__all__ = ["pytestmark"]  # the same warnings are expected
+
+KINDS = {"SBS96": sbs96_types(), "DBS78": dbs78_types(), "ID83": id83_types()}
+SAMPLES = ["S1", "S 2", "007"]
+
+
+# --- the types --------------------------------------------------------------------------------------------
+
+
+def test_substitutions_are_in_the_order_of_cosmic():
+    types = sbs96_types()
+    assert len(set(types)) == len(types) == 96
+    assert types[:5] == ("A[C>A]A", "A[C>A]C", "A[C>A]G", "A[C>A]T", "C[C>A]A")
+    assert [types[place][2:5] for place in range(0, 96, 16)] == ["C>A", "C>G", "C>T", "T>A", "T>C", "T>G"]
+    assert types[-1] == "T[T>G]T"
+
+
+def complement(doublet):
+    return doublet.translate(str.maketrans("ACGT", "TGCA"))[::-1]
+
+
+def test_doublets_are_those_of_cosmic():
+    types = dbs78_types()
+    assert len(set(types)) == len(types) == 78
+    assert list(types) == sorted(types)
+    assert {"AC>CA", "AT>TA", "CC>TT", "CG>TT", "GC>AA", "TA>GT", "TC>AA", "TT>GG"} <= set(types)
+    every = {f"{a}{b}>{c}{d}" for a in "ACGT" for b in "ACGT" for c in set("ACGT") - {a} for d in set("ACGT") - {b}}
+    both = [{name, ">".join(map(complement, name.split(">")))} & set(types) for name in every]
+    assert [len(found) for found in both] == [1] * 144  # of every doublet and its reverse complement exactly one
+
+
+def test_indels_are_those_of_cosmic():
+    types = id83_types()
+    assert len(set(types)) == len(types) == 83
+    numbers = pd.Series([name[2:7] for name in types]).value_counts().to_dict()
+    assert numbers == {"Del:C": 6, "Del:T": 6, "Ins:C": 6, "Ins:T": 6, "Del:R": 24, "Ins:R": 24, "Del:M": 11}
+    assert types[0] == "1:Del:C:0"
+    assert types[24] == "2:Del:R:0"
+    homology = {"2": "1", "3": "12", "4": "123", "5": "12345"}
+    assert types[-11:] == tuple(f"{size}:Del:M:{number}" for size, numbers in homology.items() for number in numbers)
+
+
+SPELLINGS = {
+    "ACA>AAA": "A[C>A]A",
+    "TTG>TGG": "T[T>G]G",
+    "C>A_ACA": "A[C>A]A",
+    "T>G_CTA": "C[T>G]A",
+    "AC_CA": "AC>CA",
+    "DEL_C_1_0": "1:Del:C:0",
+    "DEL_T_1_5+": "1:Del:T:5",
+    "INS_T_1_4": "1:Ins:T:4",
+    "INS_repeats_2_5+": "2:Ins:R:5",
+    "DEL_repeats_5+_0": "5:Del:R:0",
+    "DEL_MH_2_1": "2:Del:M:1",
+    "DEL_MH_5+_5+": "5:Del:M:5",
+    "DEL:MH:4:3": "4:Del:M:3",
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_spellings_of_other_programs(name):
+    assert read_types([name]).names == [SPELLINGS[name]]
+
+
+@pytest.mark.parametrize("names", [[], ["A[C>A]A", "AC>CA"], ["A[C>A]A", "total"], ["A[G>A]A"], ["2:Del:M:2"], [0, 1]])
+def test_other_names_are_no_types(names):
+    assert read_types(names) is None
+
+
+# --- layouts: frame with canonical types in rows -> text --------------------------------------------------
+
+
+def frame_of(kind, samples=SAMPLES):
+    """Counts with types in rows, in an order of their own."""
+    rng = np.random.default_rng(len(KINDS[kind]))
+    types = rng.permutation(KINDS[kind])
+    return pd.DataFrame(rng.poisson(3.0, (len(types), len(samples))), types, samples)
+
+
+def trinucleotide(name):
+    return name[0] + name[2] + name[6]
+
+
+def spelled(frame, name_of):
+    return frame.set_axis([name_of(name) for name in frame.index])
+
+
+def sigprofiler(frame, header="MutationType"):
+    return frame.to_csv(sep="\t", index_label=header)
+
+
+def in_columns(frame, header, labels_of, sep=","):
+    labels = pd.DataFrame([labels_of(name) for name in frame.index], frame.index, header)
+    return pd.concat([labels, frame], axis=1).to_csv(index=False, sep=sep)
+
+
+def pcawg_labels(name):
+    """The four labels of an indel in PCAWG: DEL, C, 1, 0."""
+    size, change, where, number = name.split(":")
+    long = {"R": "repeats", "M": "MH"}.get(where, where)
+    return change.upper(), long, size.replace("5", "5+"), number.replace("5", "5+")
+
+
+def write_table(frame, sep):
+    """Return what R's write.table writes: quoted names, and no header above the names of the rows."""
+    lines = [[f'"{name}"' for name in frame.columns]]
+    lines += [[f'"{name}"', *map(str, row)] for name, row in zip(frame.index, frame.to_numpy(), strict=True)]
+    return "".join(sep.join(line) + "\n" for line in lines)
+
+
+LAYOUTS = {
+    ("SBS96", "sigprofiler.all"): sigprofiler,
+    ("SBS96", "sigprofiler.txt"): lambda frame: sigprofiler(frame, "Type"),
+    ("DBS78", "sigprofiler.all"): sigprofiler,
+    ("ID83", "sigprofiler.all"): sigprofiler,
+    ("SBS96", "pcawg.csv"): lambda frame: in_columns(
+        frame, ["Mutation type", "Trinucleotide"], lambda name: (name[2:5], trinucleotide(name))
+    ),
+    ("SBS96", "type and subtype.tsv"): lambda frame: in_columns(
+        frame, ["Type", "SubType"], lambda name: (name[2:5], trinucleotide(name)), "\t"
+    ),
+    ("DBS78", "pcawg.csv"): lambda frame: in_columns(frame, ["Ref", "Var"], lambda name: name.split(">")),
+    ("ID83", "pcawg.csv"): lambda frame: in_columns(
+        frame, ["Type", "Subtype", "Indel_size", "Repeat_MH_size"], pcawg_labels
+    ),
+    ("ID83", "pcawg in one column.csv"): lambda frame: spelled(frame, lambda name: "_".join(pcawg_labels(name))).to_csv(
+        index_label="Mutation Type"
+    ),
+    ("ID83", "icams.csv"): lambda frame: spelled(frame, lambda name: ":".join(pcawg_labels(name))).to_csv(),
+    ("SBS96", "cosmic 2.txt"): lambda frame: re.sub(  # its lines end in tabs
+        "\n",
+        "\t\t\n",
+        in_columns(
+            frame,
+            ["Substitution Type", "Trinucleotide", "Somatic Mutation Type"],
+            lambda name: (name[2:5], trinucleotide(name), name),
+            "\t",
+        ),
+    ),
+    ("SBS96", "write.table.txt"): lambda frame: write_table(frame, " "),
+    ("ID83", "write.table.tsv"): lambda frame: write_table(frame, "\t"),
+    ("SBS96", "sigfit.csv"): lambda frame: spelled(
+        frame, lambda name: f"{trinucleotide(name)}>{name[0]}{name[4]}{name[6]}"
+    ).to_csv(),
+    ("SBS96", "musicatk.csv"): lambda frame: spelled(frame, lambda name: f"{name[2:5]}_{trinucleotide(name)}").to_csv(),
+}
+
+
+def check(counts, frame):
+    np.testing.assert_array_equal(counts.dense, frame.to_numpy().T)
+    assert counts.row_names.tolist() == frame.columns.tolist()
+    assert counts.feature_names.tolist() == frame.index.tolist()
+
+
+@pytest.mark.parametrize("samples", [SAMPLES, ["S1"]], ids=["3 samples", "1 sample"])
+@pytest.mark.parametrize(("kind", "name"), LAYOUTS)
+def test_types_in_rows(tmp_path, kind, name, samples):
+    frame, path = frame_of(kind, samples), tmp_path / name
+    path.write_text(LAYOUTS[kind, name](frame))
+    check(read_counts(path, transpose=True), frame)
+    with pytest.warns(bayesnmf.DataWarning, match=f"have the {len(frame)} mutation types in their rows; they were tur"):
+        check(read_counts(path), frame)
+
+
+SPELLED = {
+    "SBS96": str,
+    "DBS78": lambda name: name.replace(">", "_"),
+    "ID83": lambda name: "_".join(pcawg_labels(name)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("suffix", [".csv", ".txt.gz", ".parquet", ".h5ad"])
+def test_types_in_columns_and_in_rows_of_every_format(tmp_path, kind, suffix):
+    frame = frame_of(kind)
+    for turned in (False, True):
+        path = tmp_path / f"{turned}{suffix}"
+        there = spelled(frame, SPELLED[kind]).T
+        there = there.T if turned else there
+        if suffix == ".parquet":
+            there.to_parquet(path)
+        elif suffix == ".h5ad":
+            anndata.AnnData(there.astype(float)).write_h5ad(path)
+        else:
+            there.to_csv(path, sep="," if suffix == ".csv" else "\t")
+        if turned:
+            check(read_counts(path, transpose=True), frame)
+            with pytest.warns(bayesnmf.DataWarning, match="mutation types in their rows; they were turned"):
+                check(read_counts(path), frame)
+        else:
+            check(read_counts(path), frame)
+            with pytest.raises(ValueError, match=f"must not be transposed: it has the {len(frame)} mutation types in"):
+                read_counts(path, transpose=True)
+
+
+def test_real_counts_in_the_layout_of_sigprofiler(tmp_path):
+    counts = real_counts("pcawg_breast_sbs96")
+    frame = pd.DataFrame(counts.dense.T.astype(int), counts.feature_names, counts.row_names)
+    path = tmp_path / "Breast.SBS96.all"
+    path.write_text(sigprofiler(frame))
+    check(read_counts(path, transpose=True), frame)
+    check(counts, frame)
+
+
+# --- tables that are not as they should be ----------------------------------------------------------------
+
+
+def test_an_incomplete_set_is_turned_only_on_request(tmp_path):
+    frame, path = frame_of("SBS96").drop("A[C>A]A"), tmp_path / "x.all"
+    path.write_text(sigprofiler(frame))
+    check(read_counts(path, transpose=True), frame)
+    with pytest.warns(bayesnmf.DataWarning, match=r"95 of the 96 .* not turned, as 'A\[C>A\]A' is missing; add a row"):
+        check(read_counts(path), frame.T)
+    path.write_text(frame.T.to_csv(sep="\t"))
+    check(read_counts(path), frame)
+
+
+def test_an_incomplete_set_in_two_columns(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(LAYOUTS["DBS78", "pcawg.csv"](frame_of("DBS78").drop("CC>TT")))
+    with pytest.warns(bayesnmf.DataWarning, match="77 of the 78 mutation types in their rows; .* 'CC>TT' is missing"):
+        assert read_counts(path).row_names.tolist() == frame_of("DBS78").drop("CC>TT").index.tolist()
+
+
+def test_other_rows_and_columns_make_another_table(tmp_path):
+    frame, path = frame_of("ID83"), tmp_path / "x.all"
+    frame.loc["complex"] = 1
+    path.write_text(sigprofiler(frame))
+    check(read_counts(path), frame.T)
+    path.write_text(frame.T.to_csv(sep="\t"))
+    check(read_counts(path, transpose=True), frame.T)
+
+
+@pytest.mark.parametrize("number", [96, 97])
+def test_a_repeated_type_is_refused(tmp_path, number):
+    frame, path = frame_of("SBS96"), tmp_path / "x.all"
+    repeated = pd.concat([frame.iloc[: number - 1], frame.iloc[:1]])
+    path.write_text(sigprofiler(repeated))
+    message = (
+        rf"x\.all must have each of the 96 mutation types once in its rows: found '{re.escape(frame.index[0])}' more"
+    )
+    for transpose in (False, True):
+        with pytest.raises(ValueError, match=message):
+            read_counts(path, transpose)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("-1", "x.csv must be nonnegative: found -1.0 at row 1, column 0"),
+        ("", "x.csv must be finite as float64: found nan at row 1, column 0"),
+        ("many", "column 'S1': Unable to parse string 'many'"),
+    ],
+)
+def test_wrong_counts_are_refused(tmp_path, entry, message):
+    path = tmp_path / "x.csv"
+    lines = LAYOUTS["SBS96", "pcawg.csv"](frame_of("SBS96")).splitlines()
+    lines[2] = re.sub(r"^(\S+?,\w+),\d+", rf"\1,{entry}", lines[2])
+    path.write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=message):
+        read_counts(path, transpose=True)

@@ -1,0 +1,243 @@
+"""Wide and long tables in text and in Parquet."""
+
+import gzip
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import bayesnmf
+from bayesnmf.data.reading import read_counts
+from bayesnmf.data.tables import NAMES_OF_COUNTS, NAMES_OF_FEATURES, NAMES_OF_ROWS
+
+
+def written(tmp_path, text, name="x.csv"):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return path
+
+
+def check(counts, values, row_names, feature_names):
+    np.testing.assert_array_equal(counts.dense, values)
+    assert counts.row_names.tolist() == row_names
+    assert counts.feature_names.tolist() == feature_names
+
+
+# --- long tables ------------------------------------------------------------------------------------------
+
+LONG = [("d2", "the", 3), ("d1", "cat", 1), ("d2", "the", 2), ("d1", "NA", 0), ("d3", "the", 0.5)]
+DENSE = [[5, 0, 0], [0, 1, 0], [0.5, 0, 0]]  # rows and features in the order of first appearance
+LONG_NAMES = (["d2", "d1", "d3"], ["the", "cat", "NA"])
+
+
+@pytest.mark.parametrize("header", ["document,word,n", "Doc_ID,Term,Count", "a,b,c", "sample,gene,value"])
+@pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.txt.gz", "x.all", "x.parquet"])
+def test_long_tables_are_read(tmp_path, header, name):
+    frame = pd.DataFrame(LONG, columns=header.split(","))
+    if name == "x.parquet":
+        frame.to_parquet(tmp_path / name)
+    else:
+        written(tmp_path, frame.to_csv(index=False, sep="," if name == "x.csv" else "\t"), name)
+    check(read_counts(tmp_path / name), DENSE, *LONG_NAMES)
+    check(read_counts(tmp_path / name, transpose=True), np.transpose(DENSE), *LONG_NAMES[::-1])
+
+
+def test_a_long_table_of_r_has_names_of_lines_as_well(tmp_path):
+    text = '"doc" "word" "n"\n"1" "d2" "the" 3\n"2" "d1" "cat" 1\n'
+    check(read_counts(written(tmp_path, text, "x.txt")), [[3, 0], [0, 1]], ["d2", "d1"], ["the", "cat"])
+
+
+def test_an_index_of_pairs_makes_a_long_table(tmp_path):
+    pairs = pd.MultiIndex.from_tuples([("d2", 7), ("d1", 8)], names=["doc", "item"])
+    pd.DataFrame({"count": [3, 1]}, pairs).to_parquet(tmp_path / "x.parquet")
+    check(read_counts(tmp_path / "x.parquet"), [[3, 0], [0, 1]], ["d2", "d1"], ["7", "8"])
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_numbers_become_names_if_the_header_says_so(tmp_path, name):
+    text = "userId,itemId,value\n007,40,3\n7,9,1\n7,40,2\n"
+    path = written(tmp_path, text, "x.csv")
+    names = (["007", "7"], ["40", "9"])
+    if name == "x.parquet":
+        path, names = tmp_path / name, (["7"], ["40", "9"])
+        pd.read_csv(tmp_path / "x.csv").to_parquet(path)
+    values = [[3, 0], [2, 1]] if name == "x.csv" else [[5, 1]]
+    check(read_counts(path), values, *names)
+
+
+def test_some_words_may_be_numbers(tmp_path):
+    check(
+        read_counts(written(tmp_path, "a,b,c\n1,x,3\n1,10,1\n2,y,4\n")),
+        [[3, 1, 0], [0, 0, 4]],
+        ["1", "2"],
+        ["x", "10", "y"],
+    )
+
+
+def test_a_long_table_is_never_dense(tmp_path):
+    """A dense array of these counts would take 320 GB."""
+    number = 200_000
+    lines = "".join(f"d{place},w{place},1\n" for place in range(number))
+    counts = read_counts(written(tmp_path, "doc,word,n\n" + lines))
+    assert counts.shape == (number, number)
+    assert counts.total == counts.nnz == number
+
+
+WIDE = {
+    "names and two features": ("sample,a,b\ns1,1,2\ns2,3,4\n", [[1, 2], [3, 4]], ["s1", "s2"], ["a", "b"]),
+    "three features": ("x,y,z\n1,2,3\n", [[1, 2, 3]], [0], ["x", "y", "z"]),
+    "spaces and one feature": ('"a"\n"s 1" 1\n', [[1]], ["s 1"], ["a"]),
+    "spaces": ('"a" "b"\n"s 1" 1 2\n', [[1, 2]], ["s 1"], ["a", "b"]),
+    "a header with spaces": ("\ta 1\tb 2\ns 1\t1\t2\n", [[1, 2]], ["s 1"], ["a 1", "b 2"]),
+    "empty columns at the end": ("\ta\tb\t\t\ns1\t1\t2\t\t\n", [[1, 2]], ["s1"], ["a", "b"]),
+}
+
+
+@pytest.mark.parametrize("case", WIDE)
+def test_wide_tables_are_read_as_such(tmp_path, case):
+    text, *expected = WIDE[case]
+    check(read_counts(written(tmp_path, text, "x.csv" if "," in text else "x.txt")), *expected)
+
+
+def test_the_three_lists_of_headers_have_nothing_in_common():
+    assert not NAMES_OF_ROWS & NAMES_OF_FEATURES
+    assert not NAMES_OF_FEATURES & NAMES_OF_COUNTS
+    assert not NAMES_OF_ROWS & NAMES_OF_COUNTS
+
+
+counts_and_names = hnp.arrays(
+    np.int64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=5), elements=st.integers(0, 2**40)
+)
+
+
+@settings(max_examples=50)
+@given(x=counts_and_names, seed=st.integers(0, 2**32 - 1))
+def test_wide_and_long_tables_are_the_same_counts(tmp_path_factory, x, seed):
+    x = x[x.any(axis=1)][:, x.any(axis=0)]  # a long table has no rows and columns without counts
+    if not x.size:
+        return
+    frame = pd.DataFrame(x, [f"s{i}" for i in range(len(x))], [f"f{j}" for j in range(x.shape[1])])
+    long = frame.rename_axis("sample").reset_index().melt("sample", var_name="feature", value_name="count")
+    long = long[long["count"] > 0].sample(frac=1.0, random_state=seed)
+    folder = tmp_path_factory.mktemp("tables")
+    frame.to_csv(folder / "wide.csv")
+    long.to_csv(folder / "long.csv", index=False)
+    wide, sparse = read_counts(folder / "wide.csv"), read_counts(folder / "long.csv")
+    for counts in (wide, sparse):
+        found = pd.DataFrame(counts.dense, counts.row_names, counts.feature_names)
+        pd.testing.assert_frame_equal(
+            found.loc[frame.index, frame.columns], frame.astype(float), check_index_type=False
+        )
+        assert found.shape == frame.shape
+
+
+WRONG = {
+    "no row": ("doc,word,n\nd1,a,1\n,b,2\n", r"column 'doc' of a long table must have a name in every line: entry 1"),
+    "no feature": (
+        "x,y,z\nd1,a,1\nd2,b,1\nd2,,2\n",
+        "column 'y' of a long table must have a name in every line: entry 2",
+    ),
+    "no count": (
+        "doc,word,n\nd1,a,1\nd1,b,\n",
+        "column 'n' of a long table must be counts of at least 0: found nan for 'd1'",
+    ),
+    "negative": ("doc,word,n\nd1,a,3\nd1,a,-1\n", "column 'n' of a long table must be .*: found -1.0 for 'd1' and 'a'"),
+    "infinite": ("doc,word,n\nd1,a,inf\n", "column 'n' of a long table must be .*: found inf"),
+    "no number": ("x,y,z\nd1,a,1\nd1,b,2\nd1,c,many\n", "column 'z': Unable to parse string 'many'"),
+    "no number, by header": ("doc,word,n\nd1,a,x\n", "column 'n': Unable to parse"),
+    "nothing": ("doc,word,n\n", "at least one row and one column"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_long_tables_are_refused(tmp_path, case):
+    text, message = WRONG[case]
+    with pytest.raises(ValueError, match=f"x.csv must .*{message}"):
+        read_counts(written(tmp_path, text))
+
+
+def test_a_file_that_is_cut_is_refused(tmp_path):
+    path = written(tmp_path, "doc\tword\tn\n" + "".join(f"d{i}\tw{i * i}\t1\n" for i in range(500)), "x.txt.gz")
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(ValueError, match=r"x\.txt\.gz must be a table of numbers .* EOFError.*; mend or rewrite"):
+        read_counts(path)
+
+
+# --- names of documents -----------------------------------------------------------------------------------
+
+
+def test_numbers_under_document_are_told(tmp_path):
+    with pytest.warns(bayesnmf.DataWarning, match="the column 'document' of .*x.csv contains numbers"):
+        read_counts(written(tmp_path, "document,a,b\n1,5,6\n2,0,3\n9,1,1\n"))
+
+
+# --- Parquet ----------------------------------------------------------------------------------------------
+
+FRAME = pd.DataFrame({"a": [1, 0], "b": [2.5, 3.0]})
+
+
+@pytest.mark.parametrize(
+    ("frame", "row_names"),
+    [
+        (FRAME, [0, 1]),
+        (FRAME.set_axis(["s1", "007"]), ["s1", "007"]),
+        (FRAME.set_axis([5, 9]), [5, 9]),
+        (FRAME.assign(sample=["s1", "007"])[["sample", "a", "b"]], ["s1", "007"]),
+        (FRAME.assign(sample=["1", "007"])[["sample", "a", "b"]], ["1", "007"]),  # text, so no counts
+        (FRAME.assign(sample=pd.Categorical(["s1", "s2"]))[["sample", "a", "b"]], ["s1", "s2"]),
+        (FRAME.astype({"a": "Int64", "b": "float32"}), [0, 1]),
+    ],
+    ids=["no names", "index", "index of numbers", "column", "column of digits", "categories", "other types"],
+)
+def test_parquet_files_are_read(tmp_path, frame, row_names):
+    folder = tmp_path / "year=2020"  # which pyarrow would make a column
+    folder.mkdir()
+    frame.to_parquet(folder / "x.parquet")
+    check(read_counts(folder / "x.parquet"), FRAME.to_numpy(), row_names, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (FRAME.assign(c=pd.to_datetime(["2020-01-01", "2020-01-02"])), "x.parquet must .*column 'c'"),
+        (FRAME.assign(c=["x", "y"]), "x.parquet must .*column 'c': Unable to parse"),
+        (FRAME.assign(c=[1.0, None]), "x.parquet must be finite as float64: found nan at row 1, column 2"),
+        (FRAME.assign(c=[1, -1]), "x.parquet must be nonnegative: found -1.0 at row 1, column 2"),
+        (FRAME[[]], "x.parquet must .* no column of numbers;"),
+    ],
+)
+def test_parquet_files_without_counts_are_refused(tmp_path, frame, message):
+    frame.to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match=message):
+        read_counts(tmp_path / "x.parquet")
+
+
+def test_a_long_table_of_categories(tmp_path):
+    frame = pd.DataFrame(LONG, columns=["a", "b", "c"]).astype({"a": "category", "b": "category"})
+    frame.to_parquet(tmp_path / "x.parquet")
+    check(read_counts(tmp_path / "x.parquet"), DENSE, *LONG_NAMES)
+
+
+def test_a_small_file_that_declares_many_rows_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("bayesnmf.places.FREE_AXES", 0)
+    pd.DataFrame({"a": np.zeros(1_000_000, np.int8)}).to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match=r"x\.parquet must be .* found 1,000,000 rows and 1 columns"):
+        read_counts(tmp_path / "x.parquet")
+
+
+def test_a_file_that_is_not_parquet_is_refused(tmp_path):
+    path = written(tmp_path, "a,b\n1,2\n", "x.parquet")
+    with pytest.raises(ValueError, match=r"x\.parquet must be a Parquet file with a table of numbers: .*; mend or rew"):
+        read_counts(path)
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    FRAME.to_parquet(tmp_path / "x.parquet")
+    for module in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=r"reading \.parquet files needs pyarrow: pip install 'bayesnmf\[files\]'"):
+        read_counts(tmp_path / "x.parquet")
