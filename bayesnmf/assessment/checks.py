@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks import as_numbers, check_count, check_flag, check_method, check_size, places_of, shown
+from bayesnmf.checks import (
+    as_numbers,
+    check_choice,
+    check_count,
+    check_flag,
+    check_method,
+    check_size,
+    places_of,
+    shown,
+)
 from bayesnmf.data.checks import check_same_features, same_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.simulation import Simulation
@@ -16,7 +25,8 @@ from bayesnmf.fitting.projection import HELD
 from bayesnmf.options import methods_with
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_has_part, same_priors
-from bayesnmf.results.checks import check_fit
+from bayesnmf.priors.specification import on_simplex
+from bayesnmf.results.checks import check_fit, check_groups
 from bayesnmf.results.record import FitRecord
 
 LARGEST_DRAWS = 2**30  # bytes
@@ -32,12 +42,6 @@ def check_leave_one_out(method: str) -> None:
             "posterior, so loo would reward intervals that are too narrow; "
             "compare such fits by held-out counts, with bayesnmf.select"
         )
-
-
-def check_components_to_compare(rank: int) -> None:
-    """Refuse a single component, which has no others."""
-    if rank < 2:
-        raise ValueError("fit must have at least two components to compare them: found one; raise rank")
 
 
 def check_least_draws(chains: int, draws: int, needed: tuple[int, int], what: str) -> None:
@@ -188,10 +192,83 @@ def check_response(fit: Any, given_components: bool) -> None:
         )
 
 
+def check_response_of_markers(response: Any) -> None:
+    """Refuse linear response of components that are held, or not on the simplex."""
+    if not on_simplex(response.fit.priors.components):
+        raise ValueError(
+            "markers of linear response need components on the simplex, since the sums of others move too: found "
+            f"{type(response.fit.priors.components).__name__}; fit with priors.components=Dirichlet(...), or give "
+            "markers the fit itself"
+        )
+    if response.responses.coupled.components is None:
+        raise ValueError(
+            "markers of linear response need uncertain components: found a response given the components; call "
+            "linear_response without given_components"
+        )
+
+
 def check_some(given: Any, names: str) -> None:
     """Refuse to give none of several arguments."""
     if not given:
         raise ValueError(f"give {names}: found neither")
+
+
+def check_factors_of_rows(frame: Any, contrasts: Any, row_names: np.ndarray) -> dict[str, tuple[np.ndarray, list[str]]]:
+    """Return the level of each row and the two levels of each factor, by the name of the factor."""
+    if contrasts is not None:
+        raise ValueError("contrasts must be left out if groups is a DataFrame of factors, whose contrasts are effects")
+    factors: dict[str, tuple[np.ndarray, list[str]]] = {}
+    for name in frame.columns:
+        labels, levels = check_groups(frame[name], row_names, incomplete=True)
+        if len(levels) != 2:
+            raise ValueError(
+                f"groups must have factors of two levels: found {shown(levels)} in {name!r}; give one label for each "
+                "row instead, and contrasts"
+            )
+        ordered = hasattr(frame[name], "cat")
+        factors[str(name)] = labels, levels if ordered else sorted(levels)
+    if len(factors) < max(len(frame.columns), 1):
+        raise ValueError(f"groups must have columns of different names, at least one: found {list(frame.columns)}")
+    return factors
+
+
+def check_contrast_weights(contrasts: Any, groups: list[str]) -> dict[str, np.ndarray]:
+    """Return the weights of all groups in each contrast."""
+    if not isinstance(contrasts, Mapping) or not all(isinstance(each, Mapping) for each in contrasts.values()):
+        raise TypeError(
+            "contrasts must map names to weights of groups, as in {'b - a': {'b': 1, 'a': -1}}: found "
+            f"{shown(contrasts)}"
+        )
+    if not contrasts:
+        raise ValueError(f"groups must be at least two, or contrasts at least one: found {shown(groups)}; name more")
+    found = {}
+    for name, given in contrasts.items():
+        weights = np.zeros(len(groups))
+        for group, weight in given.items():
+            place = groups.index(check_choice(str(group), f"a group of {name!r}", groups))
+            weights[place] = as_numbers(weight, "contrasts")
+        if not np.all(np.isfinite(weights)) or not weights.any() or abs(weights.sum()) > 1e-9 * np.abs(weights).sum():
+            raise ValueError(
+                f"contrasts must have finite weights that sum to 0 and are not all 0: found {shown(dict(given))} in "
+                f"{name!r}; subtract what they are compared with"
+            )
+        found[str(name)] = weights
+    return found
+
+
+def check_replicates(
+    groups: list[str], members: list[np.ndarray], contrasts: Mapping[str, np.ndarray], population: bool
+) -> None:
+    """Refuse to compare groups without samples, and to judge the variation between samples by a single one."""
+    compared = np.any(list(contrasts.values()), axis=0)
+    for name, rows, used in zip(groups, members, compared, strict=True):
+        if used and not len(rows):
+            raise ValueError(f"groups must have samples in every combination of factors: found none with {name}")
+        if used and population and len(rows) < 2:
+            raise ValueError(
+                f"groups must have at least two samples each, which show how samples vary: found 1 in {name!r}; give "
+                "population=False, to compare these samples alone"
+            )
 
 
 def check_weights(given: Any, names: tuple[Any, Any], what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

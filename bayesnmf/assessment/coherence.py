@@ -20,6 +20,7 @@ from bayesnmf.data.checks import check_same_features
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.results.checks import check_fit
+from bayesnmf.results.markers import leading_features
 from bayesnmf.results.record import FitRecord
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def coherence(fit: FitRecord, counts: Any = None, *, n: int = 10, measure: str =
         data = as_counts(counts)
         check_same_features(fit.feature_names, data.feature_names)
     present = (data.matrix > 0).astype(np.float64).tocsc()
-    order = np.argsort(-fit.components, axis=1, kind="stable")[:, :largest]
+    order = leading_features(fit, largest)
     values = [_coherence_of(npmi(present[:, features].toarray()), measure) for features in order]
     return pd.Series(values, index=pd.RangeIndex(fit.rank, name="component"), name=measure)
 

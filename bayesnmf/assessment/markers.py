@@ -1,56 +1,65 @@
-"""What sets a component apart: features that are more frequent in it than in the others.
+"""The table of what sets each component apart from the others, of a fit or of its linear response.
 
-With the shares s_kj = β_kj / Σ_j β_kj of feature j in component k, two contrasts are measured in every posterior draw:
+`bayesnmf.results.markers` defines the contrasts and how draws of them are described. Linear response has no draws of
+whole components, but a contrast needs no more than the K shares of one feature. They are drawn from a Gaussian copula
+with the marginals and the correlations of linear response, so that components that compete for the counts of a feature
+move against each other. The covariance of these K shares is exact where at most 1,500 equations are left for the
+components. Otherwise it is estimated from 64 draws of the linearised mean field, which serve all features at once.
 
-- next: log2 s_kj − log2 max_{l ≠ k} s_lj, against the component where the feature is most frequent otherwise;
-- rest: log2 s_kj − log2 of the mean share in the other components, each weighted by its expected counts.
-
-A contrast is described by its posterior median, a central 90 % interval, and the local false sign rate (Stephens 2017),
-the smaller of the posterior probabilities that it is at least 0 and that it is at most 0. Shares below 10⁻¹² count as
-10⁻¹². Intervals and rates are those of the posterior of the fit: mean-field ones are too narrow, as elsewhere.
+On all counts of pbmc_facs (3,774 cells × 16,791 genes, K = 6, 20 features of each component) this took 46 s on two
+cores. Intervals became 1.09 times as wide in the median against the next component and 1.19 times against the rest, but
+3.5 and 5.1 times for the component of genes that all cells have; from seed to seed, a width changed by 5 %. In
+simulations of 60 × 30 counts with K = 3, the widths differed from those of chains by 9 to 14 %, and those of the mean
+field by a factor of 2 to 2.5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.assessment.checks import check_components_to_compare
+from bayesnmf.assessment.checks import check_response_of_markers
+from bayesnmf.assessment.response_cautions import NOT_STRICT, TOO_WIDE, warn
+from bayesnmf.assessment.response_quantities import Quantities
+from bayesnmf.assessment.response_shapes import copula_draws
+from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.checks import check_choice, check_count
-from bayesnmf.priors.simplex import component_sums, rows_to_shares
-from bayesnmf.results.checks import check_fit
+from bayesnmf.inference.response.solving import FEW, draw
+from bayesnmf.inference.response.spread import Responses, Weights
+from bayesnmf.results.checks import check_components_to_compare, check_fit
+from bayesnmf.results.markers import CONTRASTS, DRAWS, describe_shares, described, order_by_contrast
 from bayesnmf.results.record import FitRecord
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[Any]
-SMALLEST = 1e-12
-CONTRASTS = ("next", "rest")
-LEVELS = np.array([0.05, 0.5, 0.95])
-LARGEST = 2**29  # bytes of draws that are kept at once
+CANDIDATES = 3  # times as many features as are asked for
+SOLVED = 64  # draws of the linearised mean field
+TOL = 0.03  # of the length of such a draw
 
 
 def markers(
-    fit: FitRecord, n: int | None = 20, *, against: str = "next", draws: int = 400, seed: int = 0
+    fit: FitRecord | LinearResponse, n: int | None = 20, *, against: str = "next", draws: int = DRAWS, seed: int = 0
 ) -> pd.DataFrame:
     """Return the features that set each component apart from the others, those that do so most surely first.
 
     Parameters
     ----------
-    fit : Fit
-        Fit with at least two components. Under map and bld there are no intervals and rates.
+    fit : Fit or LinearResponse
+        Fit with at least two components. Under map and bld there are no intervals and rates. Of the result of
+        `bayesnmf.linear_response`, whose components must be on the simplex, the features are chosen among those that
+        lead by the mean field, 3 n for each component.
     n : int, optional
         Number of features of each component; None for all.
     against : {"next", "rest"}
-        Contrast by whose lower limit features are ordered (`bayesnmf.assessment.markers`).
+        Contrast by whose lower limit features are ordered (`bayesnmf.results.markers`).
     draws : int
         Number of posterior draws of the components, at most those that the fit has.
     seed : int
-        Seed of draws from a closed-form q.
+        Seed of draws from a closed-form q or for linear response.
 
     Returns
     -------
@@ -62,81 +71,94 @@ def markers(
     Raises
     ------
     TypeError, ValueError
-        Not a fit, a single component, or invalid numbers.
+        Not a fit, a single component, invalid numbers, or linear response of components that are not on the simplex.
     """
-    import pandas as pd
-
-    check_fit(fit)
-    check_components_to_compare(fit.rank)
+    response = fit if isinstance(fit, LinearResponse) else None
+    record = fit.fit if isinstance(fit, LinearResponse) else fit
+    check_fit(record)
+    check_components_to_compare(record.rank)
     check_choice(against, "against", CONTRASTS)
     number, seed = check_count(draws, "draws"), check_count(seed, "seed", minimum=0)
-    m = len(fit.feature_names)
+    m = len(record.feature_names)
     kept = m if n is None else min(check_count(n, "n"), m)
-    columns = _described(fit, fit.estimate.length(number), seed)
-    low = columns[f"lfc_{against}"] if fit.estimate.kind == "point" else columns[f"lfc_{against}_low"]
-    order = np.lexsort((-columns["weight"], -low), axis=1)[:, :kept]
+    features, columns = np.arange(m), described(record, number, seed)
+    if response is not None:
+        check_response_of_markers(response)
+        leading = order_by_contrast(columns, against)[:, : CANDIDATES * kept]
+        features = np.unique(leading)
+        columns = _described_by_response(response, features, number, seed)
+    return _table(record, features, columns, order_by_contrast(columns, against)[:, :kept])
+
+
+def _table(fit: FitRecord, features: Array, columns: dict[str, Array], order: Array) -> pd.DataFrame:
+    """Return the table of some of the described features of each component, (K, kept)."""
+    import pandas as pd
+
+    totals = fit.counts.feature_totals
+    frequencies = np.where(totals > 0, totals, np.nan)[features] / totals.sum()
+    columns = {"weight": columns["weight"], "lift": columns["weight"] / frequencies, **columns}
     table = pd.DataFrame({name: np.take_along_axis(values, order, axis=1).ravel() for name, values in columns.items()})
-    table.insert(0, "feature", fit.feature_names[order].ravel())
-    table.insert(0, "component", np.repeat(np.arange(fit.rank), kept))
+    table.insert(0, "feature", fit.feature_names[features[order]].ravel())
+    table.insert(0, "component", np.repeat(fit.component_labels, order.shape[1]))
     return table
 
 
-def _described(fit: FitRecord, draws: int, seed: int) -> dict[str, Array]:
-    """Return the columns of the table, (K, m) each."""
-    rank, m = fit.components.shape
-    width = max(LARGEST // (8 * draws * rank), 1)
-    blocks = [_block(fit, slice(first, first + width), draws, seed) for first in range(0, m, width)]
-    columns = {name: np.concatenate([block[name] for block in blocks], axis=1) for name in blocks[0]}
-    totals = fit.counts.feature_totals
-    weight = columns.pop("weight")
-    return {"weight": weight, "lift": weight * totals.sum() / np.where(totals > 0, totals, np.nan), **columns}
+def _described_by_response(response: LinearResponse, features: Array, draws: int, seed: int) -> dict[str, Array]:
+    """Describe some features by draws of their shares from linear response."""
+    fit = response.fit
+    rng, means = np.random.default_rng(seed), fit.components.astype(np.float64)
+    covariances = _covariances(response, features, seed)
+    drawn = np.empty((draws, fit.rank, len(features)))
+    for place, feature in enumerate(features):
+        marginals = [(float(mean), "share") for mean in means[:, feature]]
+        drawn[:, :, place] = copula_draws(marginals, covariances[place], draws, rng)
+    if np.any(np.isnan(drawn[0]) & np.isfinite(covariances.diagonal(axis1=1, axis2=2).T)):
+        warn(TOO_WIDE)
+    return describe_shares(drawn, fit.expected_sizes)
 
 
-def _block(fit: FitRecord, features: slice, draws: int, seed: int) -> dict[str, Array]:
-    """Describe some features."""
-    sizes = fit.expected_sizes
-    total: Any = 0.0
-    found: dict[str, list[Array]] = {name: [] for name in CONTRASTS}
-    for components in component_draws(fit, draws, seed):
-        shares = rows_to_shares(components, component_sums(components))[:, features]
-        total = total + shares
-        for name, values in contrasts(shares, sizes).items():
-            found[name].append(values.astype(np.float32))
-    columns: dict[str, Array] = {"weight": total / draws}
-    for name in CONTRASTS:
-        columns |= _summary(name, np.stack(found[name]))
-    return columns
-
-
-def component_draws(fit: FitRecord, draws: int, seed: int) -> Iterator[Array]:
-    """Yield draws of the components alone, (K, m), one at a time."""
-    q = getattr(fit.estimate, "components", None) if fit.estimate.kind == "mean field" else None
-    if q is None:
-        for _, _, components in fit.estimate.iterate(fit, draws, seed):
-            yield components
-        return
-    rng, q = np.random.default_rng(seed), q.broadcast(fit.components.shape)
-    for _ in range(draws):
-        yield q.draw(rng)
-
-
-def contrasts(shares: Array, sizes: Array) -> dict[str, Array]:
-    """Return both contrasts of every component and feature, (K, m), in powers of two."""
-    logs, rank = np.log2(np.maximum(shares, SMALLEST)), len(shares)
-    largest = np.partition(logs, rank - 2, axis=0)[rank - 2 :]  # the two largest of each feature
-    following = np.where(logs == largest[1], largest[0], largest[1])
-    weights = sizes / sizes.sum() if sizes.sum() > 0 else np.full(rank, 1 / rank)
-    others = np.maximum(1 - weights, SMALLEST)[:, None]
-    rest = (weights @ shares - weights[:, None] * shares) / others
-    return {"next": logs - following, "rest": logs - np.log2(np.maximum(rest, SMALLEST))}
-
-
-def _summary(name: str, drawn: Array) -> dict[str, Array]:
-    """Return the columns of one contrast, from draws (draws, K, m)."""
-    if len(drawn) == 1:
-        unknown = np.full(drawn.shape[1:], np.nan)
-        low, middle, high, rate = unknown, drawn[0], unknown, unknown
+def _covariances(response: LinearResponse, features: Array, seed: int) -> Array:
+    """Return the covariance of the K shares of each feature, (features, K, K); NaN where a variance is not positive."""
+    responses, rank = response.responses, response.fit.rank
+    if responses.coupled.length > FEW:
+        variances = Quantities(response.fit).variances["components"][:, features]
+        found = _estimated(responses, variances, features, seed)
     else:
-        low, middle, high = np.quantile(drawn, LEVELS, axis=0)
-        rate = np.minimum((drawn >= 0).mean(axis=0), (drawn <= 0).mean(axis=0))
-    return {f"lfc_{name}": middle, f"lfc_{name}_low": low, f"lfc_{name}_high": high, f"lfsr_{name}": rate}
+        sums = [Weights(components=([k], [feature], [1.0])) for feature in features for k in range(rank)]
+        solved = responses.covariances(sums, lambda own, sides: sides.components[:, own.components[1][0]].copy())
+        found = np.reshape(solved, (len(features), rank, rank))
+        found = (found + found.transpose(0, 2, 1)) / 2
+    negative = found.diagonal(axis1=1, axis2=2) < 0
+    found[negative | np.isnan(found).any(axis=2)] = np.nan
+    if negative.any() or not responses.strict:
+        warn(NOT_STRICT)
+    responses.strict = True
+    return found
+
+
+def _estimated(responses: Responses, variances: Array, features: Array, seed: int) -> Array:
+    """Estimate these covariances from draws, given the variances under q, (K, features).
+
+    What draws without coupling explain of a variance is replaced by its known value. This takes away much of the Monte
+    Carlo error.
+    """
+    coupled, of = responses.coupled, responses.coupled.components
+    assert of is not None  # for mypy: components without q are refused
+    explained = of.explained()[:, features]
+    products, plain = np.zeros((len(features), *[len(coupled.free)] * 2)), np.zeros(explained.shape)
+    for number in np.random.SeedSequence(seed).spawn(SOLVED):
+        *drawn, strict = draw(coupled, np.random.default_rng(number), TOL)
+        responses.strict &= strict
+        with_coupling, without = (of.mean_change(coupled.split(each)[0])[:, features] for each in drawn)
+        products += with_coupling.T[:, :, None] * with_coupling.T[:, None, :] / SOLVED
+        plain += without**2 / SOLVED
+    known = variances[coupled.free]
+    products += (known - explained).T[:, :, None] * np.eye(len(known))
+    raw = products.diagonal(axis1=1, axis2=2)
+    # Every variance that was compared is at least that of the mean field: what is less is Monte Carlo error.
+    rescaled = np.sqrt(np.maximum(raw + (explained - plain).T, known.T) / np.where(raw > 0, raw, 1.0))
+    found = np.zeros((len(features), *[coupled.rank] * 2))
+    found[np.ix_(range(len(features)), coupled.free, coupled.free)] = (
+        products * rescaled[:, :, None] * rescaled[:, None, :]
+    )
+    return found

@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.checks import check_choice, check_count, check_rank, seed_or_new
+from bayesnmf.checks import check_choice, check_rank, seed_or_new
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.naming import with_names
@@ -31,6 +30,7 @@ from bayesnmf.results import annotation, renaming, replication
 from bayesnmf.results import draws as draws_of_fits
 from bayesnmf.results.cautions import cure_of
 from bayesnmf.results.estimates import Draws
+from bayesnmf.results.markers import leading_features
 from bayesnmf.results.record import FitRecord
 
 if TYPE_CHECKING:
@@ -175,14 +175,14 @@ class Fit(FitRecord):
 
         return summary(self, rows, features, interval)
 
-    def top_features(self, n: int = 10) -> pd.DataFrame:
-        """Return the names of the `n` features with the largest weights in each component, one column per component."""
+    def top_features(self, n: int = 10, order: str = "weight") -> pd.DataFrame:
+        """Return the names of the `n` leading features of each component, one column per component.
+
+        They lead by "weight", "lift", "next" or "rest"; see `bayesnmf.results.markers.leading_features`.
+        """
         import pandas as pd
 
-        check_count(n, "n")
-        order = np.argsort(-self.components, axis=1, kind="stable")[:, :n]
-        columns = self.component_titles
-        return pd.DataFrame(self.feature_names[order].T, columns=columns)
+        return pd.DataFrame(self.feature_names[leading_features(self, n, order)].T, columns=self.component_titles)
 
 
 @explains_names

@@ -13,6 +13,7 @@ from bayesnmf.plots.graph import model_graph
 from bayesnmf.plots.intervals import loadings_intervals
 from bayesnmf.plots.mixing import chains
 from bayesnmf.plots.modes import consensus, modes
+from bayesnmf.plots.mutations import sbs96
 from bayesnmf.plots.posteriors import loadings_scatter, posterior_agreement
 from bayesnmf.plots.predictive import predictive_checks
 from bayesnmf.plots.selection import selection
@@ -37,6 +38,7 @@ __all__ = [
     "objectives",
     "posterior_agreement",
     "predictive_checks",
+    "sbs96",
     "selection",
     "structure",
     "top_features",

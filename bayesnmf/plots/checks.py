@@ -11,6 +11,7 @@ from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.calibration import Calibration
 from bayesnmf.checks import check_choice, check_method, shown
 from bayesnmf.data.checks import same_counts
+from bayesnmf.data.mutations import read_types, sbs96_types
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.options import METHODS, methods_with
 from bayesnmf.priors.checks import same_priors
@@ -48,36 +49,6 @@ def check_mapping(fits: Any) -> None:
     """Refuse a single fit where several are compared."""
     if isinstance(fits, Fit):
         raise TypeError("fits must map labels to fits, as in {'map': one, 'vi': other}: found a single fit")
-
-
-def check_groups(groups: Any, row_names: np.ndarray) -> tuple[np.ndarray, list[Any]]:
-    """Return the group of each row as text (n,), and the groups in order; a single group if `groups` is None.
-
-    A mapping or a Series is looked up by row name, compared as text.
-    """
-    n = len(row_names)
-    if groups is None:
-        return np.full(n, "", dtype=object), [""]
-    if isinstance(groups, str) or not isinstance(groups, Iterable):
-        raise TypeError(f"groups must be a list, a mapping or a Series: found {groups!r}; give one entry for each row")
-    categories = getattr(getattr(groups, "cat", groups), "categories", ())  # for a pandas Categorical or its Series
-    if hasattr(groups, "to_dict"):
-        groups = groups.to_dict()
-    if isinstance(groups, Mapping):
-        by_name = {str(name): group for name, group in groups.items()}
-        lost = [name for name in row_names if str(name) not in by_name]
-        if lost:
-            raise ValueError(
-                f"groups must name every row: {len(lost)} of {n} have none, the first is {lost[0]!r}; "
-                "key them by fit.row_names, or give a list in the order of the rows"
-            )
-        groups = [by_name[str(name)] for name in row_names]
-    labels = np.array([str(group) for group in groups], dtype=object)
-    if len(labels) != n:
-        raise ValueError(f"groups must have one entry for each of {n} rows: found {len(labels)}")
-    present = set(labels)
-    order = dict.fromkeys([*map(str, categories), *labels])  # a missing value has no category
-    return labels, [name for name in order if name in present]
 
 
 def check_matchable(fits: Mapping[str, Fit]) -> None:
@@ -233,3 +204,15 @@ def check_markers(table: Any, column: str) -> None:
         raise TypeError(f"table must be a table of bayesnmf.markers: found {shown(table)}; make one from a fit")
     if table[column].isna().all():
         raise ValueError("table must have intervals: found that of a point estimate; use a fit by vi or gibbs")
+
+
+def check_sbs96(feature_names: np.ndarray) -> np.ndarray:
+    """Return the positions of the 96 types of single base substitutions, in the order of COSMIC; refuse others."""
+    types = read_types(feature_names)
+    if types is None or types.kind != sbs96_types() or not types.is_complete:
+        raise ValueError(
+            "the features must be the 96 types of single base substitutions, A[C>A]A and so on: found "
+            f"{shown(list(map(str, feature_names[:3])))}; draw other features with plots.components"
+        )
+    places = {name: place for place, name in enumerate(types.names)}
+    return np.array([places[name] for name in types.kind])

@@ -8,9 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
-from bayesnmf.checks import check_choice, check_count
+from bayesnmf.checks import check_count
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.plots.checks import check_fits, check_image_shape
@@ -27,9 +26,16 @@ from bayesnmf.plots.style import (
     shorten,
 )
 from bayesnmf.plots.summaries import Interval, match_fits, normalised_components, summarise
+from bayesnmf.results.markers import leading_features
 
 Array = NDArray[Any]
 INTERVAL = 0.9
+CHOSEN_BY = {
+    "weight": "greatest weight",
+    "lift": "greatest share × log lift",
+    "next": "surest log-fold change against the next best component",
+    "rest": "surest log-fold change against the other components",
+}
 
 
 def components(
@@ -78,7 +84,7 @@ def components(
 def top_features(
     fits: Mapping[str, Fit] | Fit,
     n: int = 8,
-    order: Literal["weight", "lift"] = "weight",
+    order: Literal["weight", "lift", "next", "rest"] = "weight",
     *,
     reference: str | None = None,
     axes: Any = None,
@@ -95,10 +101,11 @@ def top_features(
         Fits of the same rank and features. Their components are matched to those of the reference.
     n : int
         Number of features for each component.
-    order : {"weight", "lift"}
+    order : {"weight", "lift", "next", "rest"}
         Order of the features, in the reference. "weight": by share. "lift": by share × log(share / mean share over
         all components), which is large for features that are common here and rare elsewhere; a black tick marks the
-        mean share.
+        mean share. "next" and "rest": by the lower limit of the log-fold change against the next best component or
+        against all others, as in `bayesnmf.markers`.
     reference : str, optional
         Label of the fit that determines the features and the order of the components; by default the first.
     axes : array of Axes, optional
@@ -112,10 +119,7 @@ def top_features(
     """
     fits = check_fits(fits)
     reference, orders = match_fits(fits, reference)
-    check_count(n, "n")
-    check_choice(order, "order", ("weight", "lift"))
-    shares = normalised_components(fits[reference])
-    top = leading_features(shares, n, order)
+    shares, top = normalised_components(fits[reference]), leading_features(fits[reference], n, order)
     rank, shown = top.shape
     shape = grid_shape(rank, 3.6)
     height = max(0.24, 0.07 * len(fits) + 0.08) * shown + 0.95
@@ -128,20 +132,10 @@ def top_features(
             ax.plot(shares.mean(axis=0)[features], np.arange(shown), "|", color="black", markersize=9,
                     linestyle="none", label="mean of all components")  # fmt: skip
     if figure is not None:
-        chosen_by = "greatest weight" if order == "weight" else "greatest share × log lift"
-        title = f"Components, each summing to 1: features of {chosen_by}"
+        title = f"Components, each summing to 1: features of {CHOSEN_BY[order]}"
         figure.suptitle(f"{title}\nmarkers: posterior median and 90 % interval; grey bar: {reference}", fontsize=10)
     share_legend(chosen, figure)
     return chosen
-
-
-def leading_features(shares: Array, n: int, order: str) -> Array:
-    """Return positions of the `n` leading features of each component, (K, n), given shares (K, m)."""
-    score = shares
-    if order == "lift":
-        mean = shares.mean(axis=0)
-        score = xlogy(shares, shares / np.where(mean > 0, mean, 1.0))
-    return np.lexsort((-shares, -score), axis=1)[:, :n]  # by share if there is no lift, as at rank 1
 
 
 def _images(

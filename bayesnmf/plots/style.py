@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.options import METHODS
 from bayesnmf.plots.checks import check_axes
+from bayesnmf.writing import replacing
 
 Array = NDArray[Any]
 METHOD_COLOURS = {
@@ -127,4 +129,13 @@ def hide_frame(axes: Axes) -> None:
 def shorten(name: Any, most: int = 28) -> str:
     """Return a name as text, shortened if it is too long for an axis."""
     text = str(name)
-    return text if len(text) <= most else text[: most - 1] + "…"
+    text = text if len(text) <= most else text[: most - 1] + "…"
+    return text.replace("$", r"\$")  # two of them would begin and end a formula
+
+
+def save_figure(axes: Any, path: Path) -> None:
+    """Write the figure that axes belong to, in the format of the file's suffix, and close it."""
+    figure = next(ax for ax in np.ravel(axes) if ax is not None).figure
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=150)
+    plt.close(figure)

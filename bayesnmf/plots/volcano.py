@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from bayesnmf.assessment.markers import CONTRASTS
 from bayesnmf.checks import check_choice, check_count
 from bayesnmf.plots.checks import check_markers
 from bayesnmf.plots.style import QUIET, SMALL, colours_of, grid_shape, hide_frame, hide_spare, make_panels, shorten
+from bayesnmf.results.markers import CONTRASTS
 
 if TYPE_CHECKING:
     import pandas as pd

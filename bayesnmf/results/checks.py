@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,49 @@ def check_fit(fit: Any) -> None:
             f"fit must be a result of bayesnmf.fit: found {type(fit).__name__}; make one with bayesnmf.fit, read one "
             "with bayesnmf.load, or take one out of several, as in fits['gibbs']"
         )
+
+
+def check_components_to_compare(rank: int) -> None:
+    """Refuse a single component, which has no others."""
+    if rank < 2:
+        raise ValueError("fit must have at least two components to compare them: found one; raise rank")
+
+
+def check_groups(groups: Any, row_names: np.ndarray, *, incomplete: bool = False) -> tuple[np.ndarray, list[Any]]:
+    """Return the group of each row as text (n,), and the groups in order; a single group if `groups` is None.
+
+    A mapping or a Series is looked up by row name, compared as text. Missing values are a group of their own, or None,
+    which is no group, if groups may be `incomplete`.
+    """
+    n = len(row_names)
+    if groups is None:
+        return np.full(n, "", dtype=object), [""]
+    if isinstance(groups, str) or not isinstance(groups, Iterable):
+        raise TypeError(f"groups must be a list, a mapping or a Series: found {groups!r}; give one entry for each row")
+    categories = getattr(getattr(groups, "cat", groups), "categories", ())  # for a pandas Categorical or its Series
+    if hasattr(groups, "to_dict"):
+        groups = groups.to_dict()
+    if isinstance(groups, Mapping):
+        by_name = {str(name): group for name, group in groups.items()}
+        lost = [name for name in row_names if str(name) not in by_name]
+        if lost:
+            raise ValueError(
+                f"groups must name every row: {len(lost)} of {n} have none, the first is {lost[0]!r}; "
+                "key them by fit.row_names, or give a list in the order of the rows"
+            )
+        groups = [by_name[str(name)] for name in row_names]
+    labels = np.array([None if incomplete and _is_missing(group) else str(group) for group in groups], dtype=object)
+    if len(labels) != n:
+        raise ValueError(f"groups must have one entry for each of {n} rows: found {len(labels)}")
+    present = set(labels)
+    order = dict.fromkeys([*map(str, categories), *labels])  # a missing value has no category
+    return labels, [name for name in order if name in present and name is not None]
+
+
+def _is_missing(value: Any) -> bool:
+    import pandas as pd
+
+    return pd.isna(value) is True
 
 
 def check_reference(reference: Any, fits: Mapping[str, Any]) -> str:

@@ -17,7 +17,6 @@ from scipy.stats import beta, gamma
 import bayesnmf
 from bayesnmf import plots
 from bayesnmf.inference import alignment
-from bayesnmf.plots.factors import leading_features
 from bayesnmf.plots.mixing import rank_counts, widest_entries
 from bayesnmf.plots.similarity import mean_cosines
 from bayesnmf.plots.style import grid_shape
@@ -170,12 +169,14 @@ def test_features_of_greatest_lift_are_common_here_and_rare_elsewhere(fits):
         np.testing.assert_allclose(ticks.get_xdata(), shares.mean(axis=0)[top])
 
 
-def test_lift_gives_way_to_weight_where_there_is_none():
-    one = np.array([[0.2, 0.5, 0.3, 0.0]])
-    np.testing.assert_array_equal(leading_features(one, 4, "lift"), [[1, 2, 0, 3]])
-    apart = np.array([[0.6, 0.4, 0.0, 0.0], [0.6, 0.0, 0.4, 0.0]])  # a feature that nobody has is no one's
-    np.testing.assert_array_equal(leading_features(apart, 1, "lift"), [[1], [2]])
-    np.testing.assert_array_equal(leading_features(apart, 1, "weight"), [[0], [0]])
+@pytest.mark.parametrize(("order", "named"), [("next", "the next best component"), ("rest", "the other components")])
+def test_features_can_be_those_that_set_components_apart(fits, order, named):
+    vi = fits["vi"]
+    axes = plots.top_features(vi, 4, order)
+    wanted = bayesnmf.markers(vi, 4, against=order)["feature"].astype(str).to_numpy().reshape(RANK, 4)
+    for k, ax in enumerate(axes):
+        assert [text.get_text() for text in ax.get_yticklabels()] == wanted[k].tolist()
+    assert named in axes[0].figure.get_suptitle()
 
 
 def test_a_fit_by_itself_is_drawn_as_one_in_a_mapping(fits):

@@ -1,0 +1,260 @@
+"""Contrasts of loadings between groups of samples: is a component used more under one treatment than under another?
+
+The share L_ik of component k in the expected counts of sample i is compared between groups, by weighted sums Σ_g w_g of
+the groups' mean shares, and of their logarithms to base 2. Two sources of uncertainty are told apart:
+
+- Variation between samples. If a group of n_g samples stands for a treatment, its mean has the posterior of the mean of
+  a normal distribution under the reference prior: the mean of the samples, plus a Student t with n_g − 1 degrees of
+  freedom times s_g / √n_g. s_g is the standard deviation of the samples' posterior mean shares, so it contains the
+  measurement noise of single samples, which is thereby counted once. For logarithms, the delta method is used.
+- Uncertainty that samples share, from the components. It is what remains of the posterior variance of a contrast after
+  that of single samples, Σ_g w_g² Σ_i Var(L_ik) / n_g², is taken away; posterior draws of the contrast are contracted
+  to it. A mean field of components on the simplex has none.
+
+In 100 simulations with 10,000 counts a sample, and 40 more samples that determine the components, 90 % intervals by vi
+contained the difference of two populations in 97, 95 and 93 % of all cases with 3, 5 and 10 samples of each; with 100
+counts, in 95, 93 and 94 %. They are conservative for few samples, because two variances are unknown. Where the samples
+do not determine the components, shares have errors in common: with 10 samples for 3 components, intervals by vi
+contained it in 58 % of all cases, those by gibbs in 86 %.
+
+The effect of a factor of two levels is the second level minus the first, and the interaction of two is the effect of
+one at the second level of the other minus that at the first. Both are averaged over the cells of all other factors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.assessment.checks import check_contrast_weights, check_factors_of_rows, check_replicates
+from bayesnmf.checks import check_count, check_flag, check_fraction
+from bayesnmf.priors.simplex import component_sums, rows_to_shares
+from bayesnmf.results.checks import check_fit, check_groups
+from bayesnmf.results.markers import SMALLEST
+from bayesnmf.results.record import FitRecord, iterate_draws
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[Any]
+SIMULATED = 20_000  # values of each contrast, so that quantiles are accurate in the tails of a Student t
+
+
+class Design(NamedTuple):
+    """Groups of rows and weighted sums of their means.
+
+    Attributes
+    ----------
+    groups : list of str
+        Names of the groups.
+    members : list of ndarray
+        Positions of the rows of each group.
+    contrasts : dict of ndarray (groups,)
+        Weights of each contrast by its name.
+    """
+
+    groups: list[str]
+    members: list[Array]
+    contrasts: dict[str, Array]
+
+
+class Shares(NamedTuple):
+    """Posterior of the shares of components in samples.
+
+    Attributes
+    ----------
+    mean, variance : ndarray (n, K)
+        Posterior means and variances of all samples.
+    of_groups : ndarray (draws, groups, K)
+        Draws of the mean share in each group.
+    """
+
+    mean: Array
+    variance: Array
+    of_groups: Array
+
+
+def group_contrasts(
+    fit: FitRecord,
+    groups: Any,
+    contrasts: Mapping[str, Mapping[Any, float]] | None = None,
+    *,
+    population: bool = True,
+    interval: float = 0.9,
+    draws: int = 400,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Return how much the use of each component differs between groups of samples.
+
+    Parameters
+    ----------
+    fit : Fit
+    groups : array-like (n,), mapping, Series or DataFrame
+        Group of each sample, in the order of the rows or by row name; samples with None or NaN are left out. Columns of
+        a DataFrame are factors of two levels, in alphabetical order or in that of a categorical: its contrasts are the
+        main effect of each factor and the interaction of each pair (`bayesnmf.assessment.group_contrasts`).
+    contrasts : mapping of str to mapping, optional
+        Weights of groups by the name of each contrast, with sum 0, as in ``{"b-a": {"b": 1, "a": -1}}``. By default
+        every other group minus the first.
+    population : bool
+        Whether groups stand for all samples that could have been taken, so that variation between samples makes
+        intervals wider. Samples of a group must then be independent. Otherwise these samples alone are compared.
+    interval : float
+        Probability of the central intervals.
+    draws : int
+        Number of posterior draws, at most those that the fit has.
+    seed : int
+        Seed of draws from a closed-form q, and of those of the population.
+
+    Returns
+    -------
+    DataFrame
+        Row for each contrast and component: ``difference`` of mean shares and ``lfc``, the contrast of their logarithms
+        to base 2, both with ``_low`` and ``_high``; ``lfsr``, the smaller of the probabilities that the difference is
+        at least 0 and that it is at most 0. Point estimates have intervals only with `population`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Groups that do not match the rows, weights that do not sum to 0, or groups of one sample with `population`.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts = [[90, 11], [80, 18], [85, 15], [28, 70], [35, 66], [30, 71]]
+    >>> fit = bayesnmf.fit(counts, rank=2, fixed_components=[[1, 0], [0, 1]], seed=0)
+    >>> table = bayesnmf.group_contrasts(fit, ["control"] * 3 + ["treated"] * 3)
+    >>> table[["component", "difference", "difference_low", "difference_high"]].round(2)
+       component  difference  difference_low  difference_high
+    0          0       -0.53           -0.62            -0.44
+    1          1        0.53            0.44             0.62
+    """
+    import pandas as pd
+
+    check_fit(fit)
+    check_flag(population, "population")
+    tail = (1 - check_fraction(interval, "interval")) / 2
+    number, seed = check_count(draws, "draws"), check_count(seed, "seed", minimum=0)
+    design = design_of(groups, contrasts, fit.row_names)
+    check_replicates(*design, population)
+    shares = collect(_shares_of_draws(fit, number, seed), design.members)
+    parts = []
+    for name, weights in design.contrasts.items():
+        rng = np.random.default_rng((seed, 1)) if population else None
+        columns = described(shares, design, weights, np.array([tail, 1 - tail]), rng)
+        parts.append(pd.DataFrame({"contrast": name, "component": fit.component_labels, **columns}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def design_of(groups: Any, contrasts: Any, row_names: Array) -> Design:
+    """Return the groups and the weights of all contrasts."""
+    if hasattr(groups, "columns"):
+        return _factorial(check_factors_of_rows(groups, contrasts, row_names), len(row_names))
+    labels, names = check_groups(groups, row_names, incomplete=True)
+    if contrasts is None:
+        contrasts = {f"{name} - {names[0]}": {name: 1.0, names[0]: -1.0} for name in names[1:]}
+    weights = check_contrast_weights(contrasts, names)
+    return Design(names, [np.flatnonzero(labels == name) for name in names], weights)
+
+
+def _factorial(factors: dict[str, tuple[Array, list[str]]], n: int) -> Design:
+    """Return the cells of factors with two levels, with main effects and interactions of two factors."""
+    names = list(factors)
+    cells = np.array(np.meshgrid(*[[0, 1]] * len(names), indexing="ij")).reshape(len(names), -1)  # (factors, cells)
+    titles, members = [], []
+    for cell in cells.T:
+        inside = np.ones(n, dtype=bool)
+        for level, (labels, levels) in zip(cell, factors.values(), strict=True):
+            inside &= labels == levels[level]
+        titles.append(", ".join(f"{name}={factors[name][1][level]}" for name, level in zip(names, cell, strict=True)))
+        members.append(np.flatnonzero(inside))
+    signs = dict(zip(names, 2.0 * cells - 1, strict=True))
+    half = cells.shape[1] / 2
+    contrasts = {name: sign / half for name, sign in signs.items()}
+    contrasts |= {f"{a}:{b}": 2 * signs[a] * signs[b] / half for a, b in combinations(names, 2)}
+    return Design(titles, members, contrasts)
+
+
+def _shares_of_draws(fit: FitRecord, draws: int, seed: int) -> Iterator[Array]:
+    for loadings, components in iterate_draws(fit, draws, seed, shares=True):
+        expected = loadings * component_sums(components)
+        yield rows_to_shares(expected, expected.sum(axis=-1))
+
+
+def collect(drawn: Iterable[Array], members: list[Array]) -> Shares:
+    """Return means, variances and group means of draws of shares, (n, K) each."""
+    total: Any = 0.0
+    squares: Any = 0.0
+    of_groups: list[Array] = []
+    draws = iter(drawn)
+    first = next(draws)  # sums of what draws differ by lose no digits
+    for shares in chain([first], draws):
+        total, squares = total + (shares - first), squares + (shares - first) ** 2
+        of_groups.append(np.stack([shares[rows].mean(axis=0) for rows in members]))
+    number = len(of_groups)
+    variance = np.maximum(squares - total**2 / number, 0.0) / max(number - 1, 1)
+    return Shares(first + total / number, variance, np.stack(of_groups))
+
+
+def described(shares: Shares, design: Design, weights: Array, levels: Array, rng: Any = None) -> dict[str, Array]:
+    """Return the columns of one contrast, (K,) each: of what the samples stand for if there is an `rng`.
+
+    Parameters
+    ----------
+    shares : Shares
+    design : Design
+        Groups; those of weight 0 may have a single row.
+    weights : ndarray (groups,)
+    levels : ndarray (2,)
+        Probabilities of the lower and the upper limit.
+    rng : numpy.random.Generator, optional
+        Generator for the variation between samples; without it the contrast is that of these samples alone.
+    """
+    used = np.flatnonzero(weights)
+    weights, members = weights[used], [design.members[group] for group in used]
+    means, draws = np.stack([shares.mean[rows].mean(axis=0) for rows in members]), shares.of_groups[:, used]
+    columns: dict[str, Array] = {}
+    for name, change in (("difference", _plain), ("lfc", _logarithm)):
+        values, slopes = change(means)
+        drawn = weights @ change(draws)[0]
+        if rng is not None:
+            drawn = _moved(drawn - drawn.mean(axis=0), shares, members, weights[:, None] * slopes, rng)
+            drawn += weights @ values
+        elif len(drawn) == 1:
+            drawn = np.full_like(drawn, np.nan)
+        low, high = np.quantile(drawn, levels, axis=0)
+        columns |= {name: weights @ values, f"{name}_low": low, f"{name}_high": high}
+        if name == "difference":
+            rate = np.minimum((drawn >= 0).mean(axis=0), (drawn <= 0).mean(axis=0))
+    return columns | {"lfsr": np.where(np.isnan(columns["difference_low"]), np.nan, rate)}
+
+
+def _plain(shares: Array) -> tuple[Array, Array]:
+    """Return shares and the derivative of that."""
+    return shares, np.ones_like(shares)
+
+
+def _logarithm(shares: Array) -> tuple[Array, Array]:
+    """Return logarithms to base 2 and their derivatives."""
+    above = np.maximum(shares, SMALLEST)
+    return np.log2(above), 1 / (above * np.log(2))
+
+
+def _moved(centred: Array, shares: Shares, members: list[Array], slopes: Array, rng: np.random.Generator) -> Array:
+    """Return draws of a contrast about 0, (simulated, K), from centred posterior draws, (draws, K).
+
+    `slopes` are the derivatives of the contrast by the mean shares of the groups, (groups, K).
+    """
+    sizes = np.array([len(rows) for rows in members])
+    noise = np.stack([shares.variance[rows].sum(axis=0) for rows in members]) / sizes[:, None] ** 2
+    variance = centred.var(axis=0)
+    of_samples = np.divide((slopes**2 * noise).sum(axis=0), variance, out=np.ones_like(variance), where=variance > 0)
+    shared = centred * np.sqrt(np.maximum(1 - of_samples, 0.0))
+    errors = np.stack([shares.mean[rows].std(axis=0, ddof=1) for rows in members]) / np.sqrt(sizes)[:, None]
+    repeats = -(-SIMULATED // len(centred))
+    students = np.stack([rng.standard_t(size - 1, repeats * len(centred)) for size in sizes], axis=1)
+    return np.asarray(np.tile(shared, (repeats, 1)) + students @ (slopes * errors))

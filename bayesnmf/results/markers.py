@@ -1,0 +1,129 @@
+"""What sets a component apart: contrasts of the shares of features in components, and the orders that they give.
+
+With the shares s_kj = β_kj / Σ_j β_kj of feature j in component k, two contrasts are measured in every posterior draw:
+
+- next: log2 s_kj − log2 max_{l ≠ k} s_lj, against the component where the feature is most frequent otherwise;
+- rest: log2 s_kj − log2 of the mean share in the other components, each weighted by its expected counts.
+
+A contrast is described by its posterior median, a central 90 % interval, and the local false sign rate (Stephens 2017),
+the smaller of the posterior probabilities that it is at least 0 and that it is at most 0. Shares below 10⁻¹² count as
+10⁻¹². Intervals and rates are those of the posterior of the fit: mean-field ones are too narrow, as elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from bayesnmf.checks import check_choice, check_count
+from bayesnmf.priors.simplex import component_sums, rows_to_shares
+from bayesnmf.results.checks import check_components_to_compare
+from bayesnmf.results.record import FitRecord
+
+Array = NDArray[Any]
+SMALLEST = 1e-12
+CONTRASTS = ("next", "rest")
+ORDERS = ("weight", "lift", *CONTRASTS)
+DRAWS = 400
+LEVELS = np.array([0.05, 0.5, 0.95])
+LARGEST = 2**29  # bytes of draws that are kept at once
+
+
+def leading_features(fit: FitRecord, n: int, order: str = "weight") -> Array:
+    """Return the positions of the `n` leading features of each component, (K, n).
+
+    The order "weight" is by share. "lift" is by share × log(share / mean share over all components), and by share where
+    this is 0. "next" and "rest" are by the lower limit of the 90 % interval of that contrast, from 400 draws, and by
+    the contrast itself for a point estimate.
+    """
+    number = check_count(n, "n")
+    if check_choice(order, "order", ORDERS) in CONTRASTS:
+        check_components_to_compare(fit.rank)
+        return order_by_contrast(described(fit, DRAWS, 0), order)[:, :number]
+    components = fit.components.astype(np.float64)
+    return order_by_share(rows_to_shares(components, component_sums(components)), order)[:, :number]
+
+
+def order_by_share(shares: Array, order: str) -> Array:
+    """Return all features in the order "weight" or "lift" for each component, given shares (K, m)."""
+    score = shares
+    if order == "lift":
+        mean = shares.mean(axis=0)
+        score = xlogy(shares, shares / np.where(mean > 0, mean, 1.0))
+    return np.lexsort((-shares, -score), axis=1)
+
+
+def order_by_contrast(columns: dict[str, Array], contrast: str) -> Array:
+    """Return all features in the order of the lower limit of a contrast, or of itself if there are no limits."""
+    low = columns[f"lfc_{contrast}_low"]
+    low = columns[f"lfc_{contrast}"] if np.isnan(low).all() else low
+    return np.lexsort((-columns["weight"], -low), axis=1)
+
+
+def described(fit: FitRecord, draws: int, seed: int) -> dict[str, Array]:
+    """Return the mean share ``weight`` and the description of both contrasts of every feature, (K, m) each."""
+    rank, m = fit.components.shape
+    number = fit.estimate.length(draws)
+    width = max(LARGEST // (8 * number * rank), 1)
+    blocks = []
+    for first in range(0, m, width):
+        features = slice(first, first + width)
+        drawn = (
+            rows_to_shares(components, component_sums(components))[:, features]
+            for components in component_draws(fit, number, seed)
+        )
+        blocks.append(describe_shares(drawn, fit.expected_sizes))
+    return {name: np.concatenate([block[name] for block in blocks], axis=1) for name in blocks[0]}
+
+
+def describe_shares(drawn: Iterable[Array], sizes: Array) -> dict[str, Array]:
+    """Describe draws of shares, (K, features) each, of components with these expected counts, (K,)."""
+    total: Any = 0.0
+    found: dict[str, list[Array]] = {name: [] for name in CONTRASTS}
+    for shares in drawn:
+        total = total + shares
+        for name, values in contrasts(shares, sizes).items():
+            found[name].append(values.astype(np.float32))
+    columns: dict[str, Array] = {"weight": total / len(found["next"])}
+    for name in CONTRASTS:
+        columns |= _summary(name, np.stack(found[name]))
+    return columns
+
+
+def component_draws(fit: FitRecord, draws: int, seed: int) -> Iterator[Array]:
+    """Yield draws of the components alone, (K, m), one at a time."""
+    q = getattr(fit.estimate, "components", None) if fit.estimate.kind == "mean field" else None
+    if q is None:
+        for _, _, components in fit.estimate.iterate(fit, draws, seed):
+            yield components
+        return
+    rng, q = np.random.default_rng(seed), q.broadcast(fit.components.shape)
+    for _ in range(draws):
+        yield q.draw(rng)
+
+
+def contrasts(shares: Array, sizes: Array) -> dict[str, Array]:
+    """Return both contrasts of every component and feature, (K, m), in powers of two."""
+    logs, rank = np.log2(np.maximum(shares, SMALLEST)), len(shares)
+    largest = np.partition(logs, rank - 2, axis=0)[rank - 2 :]  # the two largest of each feature
+    following = np.where(logs == largest[1], largest[0], largest[1])
+    weights = sizes / sizes.sum() if sizes.sum() > 0 else np.full(rank, 1 / rank)
+    others = np.maximum(1 - weights, SMALLEST)[:, None]
+    rest = (weights @ shares - weights[:, None] * shares) / others
+    return {"next": logs - following, "rest": logs - np.log2(np.maximum(rest, SMALLEST))}
+
+
+def _summary(name: str, drawn: Array) -> dict[str, Array]:
+    """Return the columns of one contrast, from draws (draws, K, m)."""
+    if len(drawn) == 1:
+        unknown = np.full(drawn.shape[1:], np.nan)
+        low, middle, high, rate = unknown, drawn[0], unknown, unknown
+    else:
+        low, middle, high = np.quantile(drawn, LEVELS, axis=0)
+        rate = np.minimum((drawn >= 0).mean(axis=0), (drawn <= 0).mean(axis=0))
+        rate[np.isnan(middle)] = np.nan
+    return {f"lfc_{name}": middle, f"lfc_{name}_low": low, f"lfc_{name}_high": high, f"lfsr_{name}": rate}
