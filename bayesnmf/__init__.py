@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bayesnmf.assessment.bounds import elbo_marginal as elbo_marginal
     from bayesnmf.assessment.coherence import coherence as coherence
     from bayesnmf.assessment.evidence import log_evidence as log_evidence
+    from bayesnmf.assessment.group_contrasts import group_contrasts as group_contrasts
     from bayesnmf.assessment.leave_one_out import LeaveOneOut as LeaveOneOut
     from bayesnmf.assessment.leave_one_out import loo as loo
     from bayesnmf.assessment.linear_response import linear_response as linear_response
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from bayesnmf.options import VI as VI
     from bayesnmf.options import Gibbs as Gibbs
     from bayesnmf.options import Start as Start
+    from bayesnmf.pages.report import report as report
     from bayesnmf.priors import Dirichlet as Dirichlet
     from bayesnmf.priors import Gamma as Gamma
     from bayesnmf.priors import HierarchicalGamma as HierarchicalGamma
@@ -122,6 +124,7 @@ _HOMES = {
     "equivalences": "theorems.statements",
     "fit": "fitting.fit",
     "from_topic_model": "results.topic_model",
+    "group_contrasts": "assessment.group_contrasts",
     "linear_response": "assessment.linear_response",
     "load": "fitting.fit",
     "log_evidence": "assessment.evidence",
@@ -133,6 +136,7 @@ _HOMES = {
     "posterior_agreement": "assessment.agreement",
     "predictive_checks": "assessment.predictive_checks",
     "read_counts": "data.reading",
+    "report": "pages.report",
     "select": "selection.selecting",
     "simulate": "data.simulation",
     "to_topic_model": "results.topic_model",

@@ -15,7 +15,7 @@ from bayesnmf.results.draws import chains_and_draws, draws_size
 from bayesnmf.results.resampling import is_resampled
 from bayesnmf.results.thinning import STORED_BYTES, components_table, draws_within, loadings_table, thin_fit
 from bayesnmf.text import as_lines
-from bayesnmf.writing import replacing, write_text
+from bayesnmf.writing import write_text
 
 if TYPE_CHECKING:
     from bayesnmf.comparison.running import Comparison
@@ -60,24 +60,30 @@ def rich_table(comparison: Comparison) -> Any:
 
     from bayesnmf.assessment.measures import reference_of
 
-    fits = comparison.fits
-    first = next(iter(fits.values()))
+    first = next(iter(comparison.fits.values()))
     train = comparison.split.train
     table = Table(
         title=f"{first.model}, rank {first.rank}: {train.shape[0]:,} samples × {train.shape[1]:,} features",
-        caption=f"in nats; held-out given row totals; reference of the last rows: {reference_of(fits)}",
+        caption=f"in nats; held-out given row totals; reference of the last rows: {reference_of(comparison.fits)}",
     )
     table.add_column("")
-    for name in fits:
+    for name in comparison.fits:
         table.add_column(name, justify="right")
+    for row in measured(comparison):
+        table.add_row(*row)
+    return table
+
+
+def measured(comparison: Comparison) -> list[list[str]]:
+    """Return the rows of the table as text: the heading of a measure, and its value for each method."""
+    fits, rows = comparison.fits, []
     for measure, (heading, form) in MEASURES.items():
         if measure in comparison.table:
             missing = {
                 name: UNKNOWN if measure == "log_evidence" and is_resampled(fits[name]) else "–" for name in fits
             }
-            cells = [_cell(comparison.table.loc[name, measure], form, missing[name]) for name in fits]
-            table.add_row(heading, *cells)
-    return table
+            rows.append([heading, *(_cell(comparison.table.loc[name, measure], form, missing[name]) for name in fits)])
+    return rows
 
 
 def _cell(value: Any, form: str, missing: str) -> str:
@@ -168,9 +174,18 @@ def write_factors(comparison: Comparison, out: Path) -> list[Path]:
 
 
 def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | None) -> list[Path]:
-    """Draw components, chains, intervals of loadings, objectives, and the agreement of several fits."""
-    import matplotlib.pyplot as plt
+    """Write the figures; return their paths."""
+    from bayesnmf.plots.style import save_figure
 
+    paths = []
+    for name, draw in figures_of(comparison, image_shape).items():
+        paths.append(out / f"{name}.png")
+        save_figure(draw(), paths[-1])
+    return paths
+
+
+def figures_of(comparison: Comparison, image_shape: tuple[int, int] | None) -> dict[str, Callable[[], Any]]:
+    """Return functions that draw components, objectives, agreement, intervals of loadings, and chains, by name."""
     from bayesnmf import plots
     from bayesnmf.assessment.measures import reference_of
 
@@ -192,12 +207,4 @@ def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | No
     for name, fitted in fits.items():
         if _is_chains(fitted):
             drawn[f"chains_{name}"] = lambda name=name: plots.chains(fits[name])  # type: ignore[misc]
-    paths = []
-    for name, draw in drawn.items():
-        axes = np.ravel(draw())
-        paths.append(out / f"{name}.png")
-        figure = next(ax for ax in axes if ax is not None).figure
-        with replacing(paths[-1]) as temporary:
-            figure.savefig(temporary, dpi=150)
-        plt.close(figure)
-    return paths
+    return drawn

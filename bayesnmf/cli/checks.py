@@ -1,0 +1,133 @@
+"""Checks of what is given on the command line as text."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from bayesnmf.checks import check_choice, check_count, parse_int, shown
+from bayesnmf.places import check_file_to_write
+
+FAMILIES = ("Gamma", "Dirichlet", "ScaledDirichlet", "HierarchicalGamma")
+TABLE_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+OWN_SETTINGS = {"priors": "--prior-loadings and --prior-components", "start": "--start", "restarts": "--restarts"}
+
+
+def check_whole(text: str | None, name: str, minimum: int = 1) -> int:
+    """Return a whole number of at least `minimum`."""
+    return check_count(parse_int(text or "", name), name, minimum=minimum)
+
+
+def check_list(text: str, name: str, choices: Sequence[str]) -> list[str]:
+    """Return the words of a list with commas between them."""
+    return [check_choice(word.strip(), name, choices) for word in text.split(",")]
+
+
+def check_ranks(text: str) -> list[int]:
+    """Return the numbers in a list such as 2,4,8 or 2-8 or 2-6,10."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        low = check_whole(first, "--ranks")
+        found += range(low, (check_whole(last, "--ranks") if dash else low) + 1)
+    if not found:
+        raise ValueError(f"--ranks must name at least one: found {shown(text)}; give some, such as 2-8 or 4,8,12")
+    return found
+
+
+def check_outputs(paths: dict[str, str | None], tables: Sequence[str]) -> dict[str, Path]:
+    """Return the paths of the files to write, by option; refuse those that cannot be written, before the work."""
+    found: dict[str, Path] = {}
+    for name, path in paths.items():
+        if path is None:
+            continue
+        given = Path(path)
+        if name in tables:
+            check_suffix(given, name, TABLE_SUFFIXES)
+        if given.suffix.lower() != ".zarr":
+            check_file_to_write(given, name)
+        if given in found.values():
+            raise ValueError(f"{name} must be a file of its own: found {path} twice; change one of the names")
+        found[name] = given
+    return found
+
+
+def check_suffix(path: Path, name: str, suffixes: Sequence[str]) -> None:
+    """Refuse a file name with another suffix."""
+    if not path.name.lower().endswith(tuple(suffixes)):
+        raise ValueError(f"{name} must end in one of {', '.join(suffixes)}: found {path}; change the file name")
+
+
+def parse_prior(text: str | None, name: str) -> Any:
+    """Return the prior written as in Python, such as Gamma(0.3, 1.0); None without one."""
+    if text is None:
+        return None
+    if text == "parameter":
+        return text
+    try:
+        return _value(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} must be a prior such as 'Gamma(0.3, 1.0)', 'Dirichlet(0.1)' or parameter: found {shown(text)} "
+            f"({_reason(error)}); the families are {', '.join(FAMILIES)}"
+        ) from error
+
+
+def _value(node: ast.expr) -> Any:
+    """Return the value of a call of a family of priors, or of a literal."""
+    if not isinstance(node, ast.Call):
+        return ast.literal_eval(node)
+    from bayesnmf.priors.families import FAMILIES as CLASSES
+
+    family: Callable[..., Any] = CLASSES[check_choice(getattr(node.func, "id", ""), "the family", FAMILIES)]
+    given = [_value(each) for each in node.args]
+    return family(*given, **{str(each.arg): _value(each.value) for each in node.keywords})
+
+
+def _reason(error: Exception) -> str:
+    return error.msg if isinstance(error, SyntaxError) else str(error)
+
+
+def parse_settings(given: Sequence[str], kind: type[Any]) -> dict[str, Any]:
+    """Return the options of a method that are given as NAME=VALUE; values are read as in Python, else as words."""
+    names = [each.name for each in fields(kind) if each.name not in OWN_SETTINGS]
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if name.strip() in OWN_SETTINGS:
+            raise ValueError(f"--set cannot give {name.strip()}; use {OWN_SETTINGS[name.strip()]}")
+        if not equals:
+            raise ValueError(f"--set must be NAME=VALUE: found {shown(text)}; write for instance --set max_iter=500")
+        try:
+            read = ast.literal_eval(value.strip())
+        except (SyntaxError, ValueError):
+            read = value.strip()
+        found[check_choice(name.strip(), f"--set of bayesnmf.{kind.__name__}", names)] = read
+    return found
+
+
+def check_has_option(name: str, kind: type[Any], given: Any) -> None:
+    """Refuse an option that the method does not have."""
+    if given is not None and name not in {each.name for each in fields(kind)}:
+        raise ValueError(f"--{name} is no option of bayesnmf.{kind.__name__}; leave it out, or choose another --method")
+
+
+def check_two_columns(table: Any, path: str, name: str) -> Any:
+    """Return the second column of a table as a Series with the names in the first."""
+    if table.shape[1] != 2:
+        raise ValueError(
+            f"{name} must be a table with a header line and two columns, of which the first has the names: found "
+            f"{table.shape[1]} columns in {path}; rewrite the file"
+        )
+    return table.set_index(table.columns[0]).iloc[:, 0]
+
+
+def check_pair_of_numbers(text: str, name: str) -> tuple[int, int]:
+    """Return two whole numbers with a comma between them."""
+    one, comma, two = text.partition(",")
+    if not comma:
+        raise ValueError(f"{name} must be two whole numbers, such as 8,8: found {shown(text)}")
+    return check_whole(one, name), check_whole(two, name)

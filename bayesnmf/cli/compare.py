@@ -1,0 +1,82 @@
+"""`bayesnmf compare`: one model by several methods, on one page."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from bayesnmf.cli.checks import check_list, check_outputs, check_suffix, check_whole
+from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
+from bayesnmf.cli.names import METHODS, MODELS
+from bayesnmf.cli.shared import add_counts, add_quiet, add_seed
+
+HELP = "fit one model by several methods and compare them"
+DESCRIPTION = (
+    "Fit one model to the same counts by several methods, align the components, score held-out counts, and write a "
+    "table, an ArviZ file and figures."
+)
+EXAMPLES = """  bayesnmf compare
+  bayesnmf compare counts.csv --rank 5 --methods map,vi,gibbs --out results/ --html results.html"""
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    add_counts(command, "334 of scikit-learn's digits")
+    group = command.add_argument_group("comparison")
+    group.add_argument("--model", default="gamma_poisson", help=f"one of {', '.join(MODELS)} (default: %(default)s)")
+    group.add_argument("--rank", default="8", metavar="K", help="number of components (default: %(default)s)")
+    group.add_argument("--methods", default="map,vi,gibbs,nuts", metavar="LIST",
+                       help=f"comma-separated, of {', '.join(METHODS)} (default: %(default)s)")  # fmt: skip
+    add_seed(group)
+    group = command.add_argument_group("output")
+    group.add_argument("--out", default="results", metavar="DIR", help="folder to write to (default: %(default)s)")
+    group.add_argument("--html", metavar="PATH", help="also write one page for a browser")
+    group.add_argument("--draws", default="thinned", help="thinned or all: which draws of gibbs and nuts to write "
+    "(default: %(default)s, at most 2.5 MB a method)")  # fmt: skip
+    add_quiet(group)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read counts, compare methods, and print and write the results."""
+    from bayesnmf.checks import check_choice
+    from bayesnmf.cli.reading import read_counts_of
+    from bayesnmf.places import check_folder, check_plots_can_be_drawn
+
+    check_choice(options.model, "--model", MODELS)
+    methods = check_list(options.methods, "--methods", METHODS)
+    rank, seed = check_whole(options.rank, "--rank"), check_whole(options.seed, "--seed", 0)
+    draws: Any = check_choice(options.draws, "--draws", ("thinned", "all"))
+    page = check_outputs({"--html": options.html}, ())
+    if page:
+        check_suffix(page["--html"], "--html", (".html", ".htm"))
+    counts, image_shape = read_counts_of(options)
+
+    from bayesnmf.cli.writing import attempt, console_of
+    from bayesnmf.comparison.report import file_names, notes, rich_table, write
+    from bayesnmf.comparison.running import Settings, compare
+
+    out = check_folder(options.out, "--out", file_names())
+    check_plots_can_be_drawn()
+
+    settings, progress = Settings(draws=draws), not options.quiet
+    result = compare(counts, options.model, rank, methods, seed=seed, settings=settings, out=out, progress=progress)
+
+    def write_all() -> list[Any]:
+        written = write(result, out, image_shape)
+        if page:
+            from bayesnmf.pages.report import report
+
+            report(result, page["--html"], image_shape=image_shape)
+        return [*written, *page.values()]
+
+    # Written before printing, which a closed pipe may end; results are printed even if writing fails.
+    written, failure = attempt(write_all)
+    console = console_of()
+    console.print(rich_table(result))
+    for line in notes(result):
+        console.print(line, style="bold red" if line.startswith("CAUTION") else "", highlight=False)
+    if failure is not None:
+        raise failure
+    for path in written or []:
+        console.print(f"wrote {path}", highlight=False)
+    return INTERRUPTED if result.interrupted else SUCCESS

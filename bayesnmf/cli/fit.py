@@ -1,0 +1,131 @@
+"""`bayesnmf fit`: fit a model to a file of counts."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from pathlib import Path
+from typing import Any
+
+from bayesnmf.cli.checks import check_has_option, check_outputs, check_suffix, check_whole, parse_prior, parse_settings
+from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
+from bayesnmf.cli.names import METHODS, TABLES
+from bayesnmf.cli.shared import add_counts, add_exposures, add_model, add_options, add_printing
+
+HELP = "fit a model: loadings, components, and their posterior"
+DESCRIPTION = (
+    "Fit a model to counts, write the fit, and, on request, tables of its loadings, components and marker features. "
+    "Progress and warnings go to standard error."
+)
+EXAMPLES = """  bayesnmf fit counts.csv --rank 5
+  bayesnmf fit filtered_feature_bc_matrix/ --rank 8 --markers markers.csv --anndata fitted.h5ad
+  bayesnmf fit sbs96.tsv --rank 8 --restarts 5 --prior-components 'Dirichlet(0.1)' --components signatures.parquet
+  bayesnmf fit sbs96.tsv --rank 40 --fixed-components COSMIC_v3.4_SBS.txt --loadings exposures.csv
+  bayesnmf fit counts.mtx.gz --transpose --method gibbs --set draws=2000 --json --quiet"""
+TABLE_OPTIONS = ("--loadings", "--components", "--markers")
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    add_counts(command)
+    group = add_model(command)
+    add_options(group)
+    group.add_argument("--fixed-components", metavar="FILE",
+                       help="known components, the first of all K: a fit, a table with one in each row, or one in each "
+                       "column if the rows are mutation types")  # fmt: skip
+    add_exposures(command)
+    group = command.add_argument_group("output")
+    group.add_argument("--out", default="fit.nc", metavar="PATH",
+                       help="the fit: .nc, or .zarr for large ones (default: %(default)s)")  # fmt: skip
+    group.add_argument("--loadings", metavar="PATH", help=f"table of the loadings: {TABLES}")
+    group.add_argument("--components", metavar="PATH", help=f"table of the components: {TABLES}")
+    group.add_argument("--markers", metavar="PATH", help=f"table of what sets each component apart: {TABLES}")
+    group.add_argument("--anndata", metavar="PATH", help="the .h5ad FILE, or the counts, with the fit in it: .h5ad")
+    add_printing(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Fit, write and print."""
+    from bayesnmf.checks import check_choice
+
+    method = check_choice(options.method, "--method", METHODS)
+    rank, seed = check_whole(options.rank, "--rank"), check_whole(options.seed, "--seed", 0)
+    named = {f"--{name}": getattr(options, name) for name in ("out", "loadings", "components", "markers", "anndata")}
+    outputs = check_outputs(named, TABLE_OPTIONS)
+    check_suffix(outputs["--out"], "--out", (".nc", ".zarr"))
+    if "--anndata" in outputs:
+        check_suffix(outputs["--anndata"], "--anndata", (".h5ad",))
+    settings = settings_of_method(options, method)
+
+    from bayesnmf.cli.reading import read_catalogue, read_counts_of, read_exposures
+    from bayesnmf.fitting.fit import fit
+    from bayesnmf.inference.status import INTERRUPTED as STOPPED
+
+    counts, _ = read_counts_of(options)
+    found = fit(counts, options.model, rank, method, seed=seed, options=settings, progress=not options.quiet,
+                fixed_components=read_catalogue(options.fixed_components), **read_exposures(options))  # fmt: skip
+    from bayesnmf.cli.writing import about_fit, finish
+
+    shown = f"{found!r}\n\n{found.top_features(8).to_string(index=False)}"
+    finish(lambda: write(found, outputs, options), shown, about_fit(found), outputs, options.json)
+    return INTERRUPTED if found.status.reason == STOPPED else SUCCESS
+
+
+def settings_of_method(options: argparse.Namespace, method: str) -> Any:
+    """Return the options of the method from priors, restarts, start and other settings."""
+    from bayesnmf.options import METHODS as RECORDS
+    from bayesnmf.priors import Priors
+
+    kind = RECORDS[method].options
+    given = parse_settings(options.settings, kind)
+    sides = {side: parse_prior(getattr(options, f"prior_{side}"), f"--prior-{side}")
+             for side in ("loadings", "components")}  # fmt: skip
+    given["priors"] = Priors(**{side: prior for side, prior in sides.items() if prior is not None})
+    for name in ("restarts", "start"):
+        check_has_option(name, kind, getattr(options, name))
+    if options.restarts is not None:
+        given["restarts"] = check_whole(options.restarts, "--restarts")
+    if options.start is not None:
+        given["start"] = _start(options.start)
+    return kind(**given)
+
+
+def _start(text: str) -> Any:
+    """Return the word of a start, or the fit in a file."""
+    if Path(text).suffix.lower() not in (".nc", ".zarr"):
+        return text
+    from bayesnmf.fitting.fit import load
+
+    return load(text)
+
+
+def write(found: Any, outputs: dict[str, Path], options: argparse.Namespace) -> None:
+    """Write the fit first, then the tables."""
+    from bayesnmf.cli.writing import write_table
+    from bayesnmf.results.thinning import components_table, loadings_table
+
+    found.save(outputs["--out"])
+    if "--loadings" in outputs:
+        write_table(loadings_table(found), outputs["--loadings"])
+    if "--components" in outputs:
+        write_table(components_table(found), outputs["--components"])
+    if "--markers" in outputs:
+        from bayesnmf.assessment.markers import markers
+
+        write_table(markers(found, seed=found.seed), outputs["--markers"], index=False)
+    if "--anndata" in outputs:
+        _write_annotated(found, outputs["--anndata"], options)
+
+
+def _write_annotated(found: Any, path: Path, options: argparse.Namespace) -> None:
+    """Write the AnnData file that was read, or a new one, with the fit."""
+    from bayesnmf.writing import replacing
+
+    given = None
+    if str(options.file).lower().endswith(".h5ad") and not options.transpose:
+        from anndata import read_h5ad
+
+        given = read_h5ad(options.file)
+    with replacing(path) as temporary, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of pandas, when anndata asks for an option
+        found.to_anndata(given).write_h5ad(temporary)

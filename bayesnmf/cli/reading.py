@@ -1,0 +1,66 @@
+"""Read what the files named on the command line hold."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from typing import Any
+
+from bayesnmf.cli.checks import check_two_columns
+
+DEFAULT_ROWS = 334
+
+
+def read_counts_of(options: argparse.Namespace) -> tuple[Any, tuple[int, int] | None]:
+    """Return the counts of FILE, and the shape of their images if they are the built-in digits."""
+    if options.file is None:
+        from bayesnmf.checks import check_has_file
+        from bayesnmf.datasets import DIGITS_IMAGE, digits
+
+        check_has_file(options.transpose)
+        return digits().rows(slice(DEFAULT_ROWS)), DIGITS_IMAGE
+    from bayesnmf.data.reading import read_counts
+
+    return read_counts(
+        options.file, options.transpose, layer=options.layer, feature_labels=options.feature_labels
+    ), None
+
+
+def read_catalogue(path: str | None) -> Any:
+    """Return known components as a frame, components by features."""
+    if path is None:
+        return None
+    import pandas as pd
+
+    from bayesnmf.data.counts import DataWarning
+    from bayesnmf.data.reading import read_counts
+
+    if path.lower().endswith((".nc", ".zarr")):
+        from bayesnmf.fitting.fit import load
+
+        fit = load(path)
+        return pd.DataFrame(fit.components, fit.component_titles, fit.feature_names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # components are normalised, and mostly have types in rows
+        found = read_counts(path)
+    names = [str(name) for name in found.row_names]
+    own = [not (name.endswith(" sd") and name.removesuffix(" sd") in names) for name in names]  # as `fit` writes them
+    return pd.DataFrame(found.matrix.toarray(), names, found.feature_names)[own]
+
+
+def read_exposures(options: argparse.Namespace, sides: tuple[str, ...] = ("row", "feature")) -> dict[str, Any]:
+    """Return the exposures that are given, each a Series by name, as arguments of a fit."""
+    given = {f"{side}_exposure": getattr(options, f"{side}_exposure") for side in sides}
+    return {name: read_column(path, f"--{name.replace('_', '-')}") for name, path in given.items() if path is not None}
+
+
+def read_column(path: str, name: str) -> Any:
+    """Return the second column of a table with two as a Series, with the names in the first as text."""
+    import pandas as pd
+
+    separator = "\t" if path.lower().endswith((".tsv", ".tsv.gz", ".txt", ".txt.gz")) else ","
+    try:
+        table = pd.read_csv(path, sep=separator, dtype={0: str})
+    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError):
+        table = pd.DataFrame()
+    return check_two_columns(table, path, name)

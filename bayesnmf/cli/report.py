@@ -1,0 +1,48 @@
+"""`bayesnmf report`: one page about a fit, for a browser."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from bayesnmf.cli.checks import check_outputs, check_pair_of_numbers, check_suffix
+from bayesnmf.cli.codes import SUCCESS
+from bayesnmf.cli.shared import add_printing
+
+HELP = "write one page about a fit, for a colleague without Python"
+DESCRIPTION = (
+    "Write one HTML file without links to other files: what was fitted, the composition of every sample, the "
+    "components with intervals, convergence and cautions, checks of the model, and how to repeat and cite the fit."
+)
+EXAMPLES = """  bayesnmf report fit.nc
+  bayesnmf report fit.nc --groups celltypes.csv --title "Blood cells" --out blood.html"""
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    command.add_argument("fit", metavar="FIT", help="file of a fit, .nc or .zarr")
+    command.add_argument("--groups", metavar="FILE", help="table with name and group of each sample: .csv, .tsv")
+    command.add_argument("--title", metavar="TEXT", help="heading of the page")
+    command.add_argument("--image-shape", metavar="H,W", help="height and width, if the features are pixels")
+    command.add_argument("--out", default="report.html", metavar="PATH", help="the page (default: %(default)s)")
+    add_printing(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read the fit, write the page and print."""
+    outputs = check_outputs({"--out": options.out}, ())
+    check_suffix(outputs["--out"], "--out", (".html", ".htm"))
+    shape: Any = None if options.image_shape is None else check_pair_of_numbers(options.image_shape, "--image-shape")
+
+    from bayesnmf.cli.reading import read_column
+    from bayesnmf.cli.writing import about_fit, tell
+    from bayesnmf.fitting.fit import load
+    from bayesnmf.pages.report import report
+    from bayesnmf.places import check_plots_can_be_drawn
+
+    check_plots_can_be_drawn()
+    fit = load(options.fit)
+    groups = None if options.groups is None else read_column(options.groups, "--groups")
+    report(fit, outputs["--out"], groups=groups, title=options.title, image_shape=shape, progress=not options.quiet)
+    tell(repr(fit), about_fit(fit), outputs, options.json)
+    return SUCCESS

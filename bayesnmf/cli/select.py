@@ -1,0 +1,76 @@
+"""`bayesnmf select`: which model, and how many components."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from bayesnmf.cli.checks import check_list, check_outputs, check_ranks, check_whole
+from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
+from bayesnmf.cli.names import METHODS, MODELS, TABLES
+from bayesnmf.cli.shared import add_counts, add_exposures, add_options, add_printing, add_seed
+
+HELP = "how many components, and which model"
+DESCRIPTION = (
+    "Rank models and numbers of components by held-out counts, by the stability of the components in halves of the "
+    "rows, or, for small data, by the evidence; check the best one against the counts."
+)
+EXAMPLES = """  bayesnmf select counts.csv --ranks 2-8
+  bayesnmf select counts.csv --ranks 4,8,12 --models gamma_poisson,dirichlet_poisson --plot ranks.png
+  bayesnmf select sbs96.tsv --ranks 2-12 --criterion stability --table ranks.csv"""
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    add_counts(command)
+    add_exposures(command)
+    group = command.add_argument_group("candidates")
+    group.add_argument("--models", default="gamma_poisson", metavar="LIST",
+                       help=f"comma-separated, of {', '.join(MODELS)} (default: %(default)s)")  # fmt: skip
+    group.add_argument("--ranks", default="2-6,8,10", metavar="LIST",
+                       help="numbers of components, such as 2-8 or 4,8,12 (default: %(default)s)")  # fmt: skip
+    group.add_argument("--criterion", default="heldout", help="heldout, stability or evidence (default: %(default)s)")
+    group.add_argument("--method", help=f"one of {', '.join(METHODS)} (default: vi; smc with the evidence)")
+    add_options(group)
+    add_seed(group)
+    group = command.add_argument_group("output")
+    group.add_argument("--table", metavar="PATH", help=f"the table of scores: {TABLES}")
+    group.add_argument("--plot", metavar="PATH", help="figure of the scores: .png, .pdf or .svg")
+    add_printing(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, select, write and print."""
+    from bayesnmf.checks import check_choice
+    from bayesnmf.cli.fit import settings_of_method
+
+    models = check_list(options.models, "--models", MODELS)
+    ranks, seed = check_ranks(options.ranks), check_whole(options.seed, "--seed", 0)
+    criterion: Any = check_choice(options.criterion, "--criterion", ("heldout", "stability", "evidence"))
+    chosen = None if options.method is None else check_choice(options.method, "--method", METHODS)
+    outputs = check_outputs({"--table": options.table, "--plot": options.plot}, ("--table",))
+
+    settings = settings_of_method(options, chosen or ("smc" if criterion == "evidence" else "vi"))
+
+    from bayesnmf.cli.reading import read_counts_of, read_exposures
+    from bayesnmf.cli.writing import about_counts, finish, records_of, write_table
+    from bayesnmf.selection.selecting import select
+
+    counts, _ = read_counts_of(options)
+    found = select(counts, models, ranks, chosen, criterion=criterion, seed=seed, options=settings,
+                   progress=not options.quiet, **read_exposures(options))  # fmt: skip
+
+    def write() -> None:
+        if "--table" in outputs:
+            write_table(found.table.reset_index(), outputs["--table"], index=False)
+        if "--plot" in outputs:
+            from bayesnmf.plots import selection
+            from bayesnmf.plots.style import save_figure
+
+            save_figure(selection(found), outputs["--plot"])
+
+    best = None if found.best is None else found.best._asdict()
+    about = {"counts": about_counts(counts), "criterion": criterion, "method": found.method, "best": best,
+             "table": records_of(found.table), "cautions": found.cautions}  # fmt: skip
+    finish(write, repr(found), about, outputs, options.json)
+    return INTERRUPTED if found.interrupted else SUCCESS

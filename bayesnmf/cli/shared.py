@@ -1,0 +1,78 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+
+from bayesnmf.cli.names import FORMATS, METHODS, MODELS
+
+Group = argparse.ArgumentParser | argparse._ArgumentGroup
+
+
+def add_counts(command: argparse.ArgumentParser, default: str = "") -> None:
+    """Add the file of counts, and how to read it; a command with a `default` needs no file."""
+    group = command.add_argument_group("counts")
+    given = f" (default: {default})" if default else ""
+    group.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?" if default else None,
+        help=f"counts, samples in rows: {FORMATS}{given}",
+    )
+    add_reading(group)
+
+
+def add_reading(group: Group) -> None:
+    """Add how to read a file of counts."""
+    group.add_argument("--transpose", action="store_true", help="FILE has features in its rows")
+    group.add_argument("--layer", metavar="NAME", help="layer of an .h5ad file (default: counts, or X)")
+    group.add_argument("--feature-labels", metavar="COLUMN",
+                       help="column of an .h5ad file's var with the names of the features, such as symbol")  # fmt: skip
+
+
+def add_exposures(command: argparse.ArgumentParser) -> None:
+    """Add the files of exposures."""
+    group = command.add_argument_group("exposures")
+    for side in ("row", "feature"):
+        group.add_argument(f"--{side}-exposure", metavar="FILE",
+                           help=f"table with the name and the exposure of each {side}: .csv, .tsv")  # fmt: skip
+
+
+def add_model(command: argparse.ArgumentParser, rank: str = "10", methods: tuple[str, ...] = METHODS) -> Group:
+    """Add model, rank, method and seed; return their group."""
+    group = command.add_argument_group("model")
+    group.add_argument("--model", default="gamma_poisson", help=f"one of {', '.join(MODELS)} (default: %(default)s)")
+    group.add_argument("--rank", default=rank, metavar="K", help="number of components (default: %(default)s)")
+    group.add_argument("--method", default="vi", help=f"one of {', '.join(methods)} (default: %(default)s)")
+    add_seed(group)
+    return group
+
+
+def add_seed(group: Group) -> None:
+    """Add the seed."""
+    group.add_argument("--seed", default="0", metavar="N", help="seed of all random numbers (default: %(default)s)")
+
+
+def add_options(group: Group) -> None:
+    """Add priors and options of the method."""
+    group.add_argument("--prior-loadings", metavar="PRIOR",
+                       help="such as 'Gamma(0.3, 1.0)' (shape, rate) or 'Dirichlet(0.1)'")  # fmt: skip
+    group.add_argument("--prior-components", metavar="PRIOR",
+                       help="such as 'Dirichlet(0.1)', or parameter for none")  # fmt: skip
+    group.add_argument("--restarts", metavar="N", help="number of starts, of which the best fit is kept (map, vi, bld)")
+    group.add_argument("--start", metavar="START", help="race, svd, descent, random, or the file of a fit to continue")
+    group.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="settings",
+                       help="any other option of the method, as in Python: max_iter=500, dtype=float32, draws=2000; "
+                       "may be repeated")  # fmt: skip
+
+
+def add_printing(command: argparse.ArgumentParser) -> None:
+    """Add what is printed."""
+    group = command.add_argument_group("printing")
+    group.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    add_quiet(group)
+
+
+def add_quiet(group: Group) -> None:
+    """Add the option that hides progress."""
+    group.add_argument("--quiet", action="store_true", help="no progress bar on standard error")

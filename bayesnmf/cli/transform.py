@@ -1,0 +1,59 @@
+"""`bayesnmf transform`: loadings of new samples."""
+
+from __future__ import annotations
+
+import argparse
+
+from bayesnmf.cli.checks import TABLE_SUFFIXES, check_outputs, check_suffix, check_whole
+from bayesnmf.cli.codes import SUCCESS
+from bayesnmf.cli.names import FORMATS, TABLES
+from bayesnmf.cli.shared import add_printing, add_reading, add_seed
+
+HELP = "loadings of new samples, given the components of a fit"
+DESCRIPTION = (
+    "Estimate the loadings of new samples with the components of a fit held as they are. The file must have the "
+    "features of the fit, in its order."
+)
+EXAMPLES = """  bayesnmf transform fit.nc new_samples.csv --out exposures.csv
+  bayesnmf transform fit.nc new_samples.h5ad --layer counts --out projected.nc"""
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    command.add_argument("fit", metavar="FIT", help="file of a fit, .nc or .zarr")
+    group = command.add_argument_group("counts")
+    group.add_argument("file", metavar="FILE", help=f"counts of new samples, in rows: {FORMATS}")
+    add_reading(group)
+    group.add_argument("--row-exposure", metavar="FILE", help="table with the name and the exposure of each row")
+    group = command.add_argument_group("output")
+    group.add_argument("--out", default="loadings.csv", metavar="PATH",
+                       help=f"table of the loadings, {TABLES}, or .nc or .zarr for a fit with its posterior "
+                       "(default: %(default)s)")  # fmt: skip
+    add_seed(group)
+    add_printing(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, project, write and print."""
+    seed = check_whole(options.seed, "--seed", 0)
+    outputs = check_outputs({"--out": options.out}, ())
+    out = outputs["--out"]
+    check_suffix(out, "--out", (*TABLE_SUFFIXES, ".nc", ".zarr"))
+
+    from bayesnmf.cli.reading import read_counts_of, read_exposures
+    from bayesnmf.cli.writing import about_fit, finish, write_table
+    from bayesnmf.fitting.fit import load
+    from bayesnmf.results.thinning import loadings_table
+
+    fit = load(options.fit)
+    counts, _ = read_counts_of(options)
+    found = fit.project(counts, **read_exposures(options, ("row",)), seed=seed)
+
+    def write() -> None:
+        if out.suffix in (".nc", ".zarr"):
+            found.save(out)
+        else:
+            write_table(loadings_table(found), out)
+
+    finish(write, repr(found), about_fit(found), outputs, options.json)
+    return SUCCESS

@@ -1,0 +1,1 @@
+"""One page about a fit or a comparison, for a browser: `report.py` has the function `report`."""

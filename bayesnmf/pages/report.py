@@ -1,0 +1,91 @@
+"""`report`: one HTML file about a fit or a comparison, for readers without Python."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import bayesnmf
+from bayesnmf.comparison.running import Comparison
+from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.pages.checks import check_page, check_source, check_title
+from bayesnmf.pages.of_comparison import sections_of_comparison
+from bayesnmf.pages.of_fit import sections_of_fit
+from bayesnmf.pages.parts import Section
+from bayesnmf.writing import write_text
+
+
+def report(
+    source: Fit | Comparison,
+    path: str | os.PathLike[str],
+    *,
+    groups: Any = None,
+    title: str | None = None,
+    image_shape: tuple[int, int] | None = None,
+    progress: ProgressReport | bool = False,
+) -> Path:
+    """Write one HTML file about a fit or a comparison, and return its path.
+
+    The file needs no other file and no network. It shows what was fitted, cautions, the composition of every sample,
+    the components with intervals and what sets each apart, convergence, uncertainty, predictive checks by 50
+    replicates, the settings, and what to cite. Names of samples, features and components are shown as text, whatever
+    characters they have.
+
+    Parameters
+    ----------
+    source : Fit or Comparison
+        Result of `bayesnmf.fit`, `bayesnmf.load` or `bayesnmf.compare`.
+    path : path
+        File to write, ``.html``; an older one is replaced.
+    groups : array-like (n,), mapping or pandas Series, optional
+        Group of each sample, as for `bayesnmf.plots.structure`; fits only.
+    title : str, optional
+        Heading of the page.
+    image_shape : tuple of int, optional
+        Height and width, if the features are pixels.
+    progress : bool or callable
+        Progress report, as for `bayesnmf.fit`.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    TypeError, ValueError
+        Neither a fit nor a comparison, groups that do not match, or a path that cannot be written.
+
+    Examples
+    --------
+    >>> import bayesnmf, tempfile, pathlib
+    >>> fit = bayesnmf.fit([[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]], rank=2, seed=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = bayesnmf.report(fit, pathlib.Path(folder) / "report.html")
+    ...     "component 0" in page.read_text(encoding="utf-8")
+    True
+    """
+    target = check_page(path)
+    check_source(source, (Fit, Comparison), groups)
+    heading = check_title(title)
+    with progress_context(progress) as told:
+        if isinstance(source, Fit):
+            default, sections = sections_of_fit(source, groups, image_shape, told)
+        else:
+            default, sections = sections_of_comparison(source, image_shape, told)
+    write_text(target, render(heading or default, sections))
+    return target
+
+
+def render(title: str, sections: list[Section]) -> str:
+    """Return the page; every text that it is given is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("bayesnmf.pages", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    made = f"bayesnmf {bayesnmf.__version__}, Python {platform.python_version()}, {date.today().isoformat()}"
+    return environment.get_template("page.html").render(title=title, sections=sections, made=made)

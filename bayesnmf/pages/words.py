@@ -1,0 +1,38 @@
+"""Sentences of a page: models, methods and what their intervals are."""
+
+from __future__ import annotations
+
+MODELS = {
+    "poisson": "Poisson factorisation: each count is Poisson distributed, with the product of loadings and components "
+    "as its mean; the loadings have a flat prior unless one is given",
+    "gamma_poisson": "Gamma–Poisson model: each count is Poisson distributed, with the product of loadings and "
+    "components as its mean; loadings have a Gamma prior",
+    "dirichlet_poisson": "Dirichlet–Poisson model, which is latent Dirichlet allocation: the counts of a sample are "
+    "multinomial, with a mixture of the components as their probabilities",
+    "dirichlet_gamma": "Dirichlet–Gamma allocation model: each sample has an expected total, which it divides "
+    "among the components",
+    "hierarchical_poisson": "hierarchical Poisson factorisation: loadings and components have Gamma priors, with a "
+    "rate for each sample and each feature that is estimated, too",
+}
+METHODS = {
+    "map": "maximum a posteriori: the most probable loadings and components, without intervals",
+    "vi": "closed-form variational inference: a mean-field approximation of the posterior",
+    "svi": "stochastic variational inference: a mean-field approximation of the posterior",
+    "gibbs": "Gibbs sampling of the posterior",
+    "nuts": "Hamiltonian Monte Carlo sampling of the posterior",
+    "smc": "sequential Monte Carlo sampling of the posterior, from the prior on",
+    "bld": "best latent decomposition: the most probable allocation of every count to a component, without intervals",
+}
+INTERVALS = {
+    "point": "This is a point estimate. It has no intervals; fit by vi or gibbs for them.",
+    "mean field": "Intervals are central 90 % intervals of a mean-field approximation. They are too narrow, because it "
+    "ignores how loadings and components move together; bayesnmf.linear_response gives wider ones for vi, and Gibbs "
+    "sampling those of the posterior itself.",
+    "draws": "Intervals are central 90 % intervals of posterior draws. Chains that started from one fit describe the "
+    "posterior around this one factorisation; bayesnmf.modes finds others.",
+}
+MARKERS = (
+    "lift: share in the component divided by the share in all counts. log2 change: against the component in which the "
+    "feature is most frequent otherwise, with a 90 % interval. lfsr: local false sign rate, the probability that the "
+    "true change has the other sign."
+)

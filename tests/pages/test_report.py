@@ -1,0 +1,241 @@
+"""Pages for a browser: what they say, that nothing in them is taken for markup, and that a real browser shows them."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import bayesnmf
+from bayesnmf import VI, Gibbs
+from bayesnmf.pages import report as pages
+
+mpl.use("Agg")
+MARKUP = [
+    "<script>console.error('run')</script>",
+    "<img src=x onerror=console.error('shown')>",
+    "a&b",
+    "\"'><b>",
+    "$x_$",
+]
+NAMES = [*MARKUP, *(f"gene {j}" for j in range(7))]
+ROWS = [f"<i>sample {i}</i> & $co$" for i in range(30)]
+GROUPS = ["<u>one</u>" if i % 2 else "$two$" for i in range(30)]
+DRAWN = bayesnmf.simulate(size=(30, len(NAMES)), rank=3, totals=400, seed=1)
+
+
+def fitted(method="vi", **settings):
+    kind = {"vi": VI, "gibbs": Gibbs, "map": bayesnmf.MAP}[method]
+    return bayesnmf.fit(DRAWN.counts, rank=3, method=method, seed=0, options=kind(**settings), row_names=ROWS,
+                        feature_names=NAMES)  # fmt: skip
+
+
+class Reader(HTMLParser):
+    """Tags, text and addresses of a page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.texts, self.addresses = [], [], []
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.addresses += [value for name, value in attributes if name in ("src", "href", "action", "data", "srcset")]
+        assert not any(name.startswith("on") for name, _ in attributes)
+
+    def handle_data(self, data):
+        self.texts.append(data.strip())
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    fit = fitted().rename(["<b>B cells</b>", "T & cells", "$rest_$"])
+    return bayesnmf.report(fit, tmp_path_factory.mktemp("pages") / "report.html", groups=GROUPS, title="Blood <b>")
+
+
+def test_the_page_needs_no_other_file_and_every_name_is_text(page):
+    found = Reader(page)
+    assert {*found.tags} & {"script", "iframe", "object", "embed", "i", "u", "b"} == set()
+    assert all(each.startswith(("data:", "#section-")) for each in found.addresses)
+    assert {"Blood <b>", "<b>B cells</b>", "T & cells", *MARKUP} <= {*found.texts}
+    assert "url(" not in page.read_text(encoding="utf-8")
+    assert "@import" not in page.read_text(encoding="utf-8")
+
+
+def test_the_page_has_every_section_and_its_numbers(page):
+    fit = fitted()
+    texts = Reader(page).texts
+    joined = " ".join(texts)
+    for heading in ("What was fitted", "What the samples consist of", "Components", "Convergence", "Uncertainty",
+                    "Could the model have made these counts?", "How to repeat it", "How to cite"):  # fmt: skip
+        assert texts.count(heading) == 2  # in the list of contents, and above the section
+    assert "30 samples × 12 features" in joined
+    assert f"{fit.trace[-1]:,.3f}" in joined
+    shares = fit.expected_sizes / fit.expected_sizes.sum()
+    assert {f"{share:.1%}" for share in shares} <= {*texts}
+    table = bayesnmf.markers(fit, 10)
+    assert f"{table['lfc_next'].iloc[0]:.1f} [{table['lfc_next_low'].iloc[0]:.1f}, " in joined
+    assert "Cemgil" in joined
+    assert repr(fit.options) in joined
+    assert "too narrow" in joined
+
+
+def test_the_settings_repeat_the_fit(page, tmp_path):
+    fit = fitted()
+    fit.save(tmp_path / "fit.nc")
+    code = re.search(r"<code>(.*?)</code>", page.read_text(encoding="utf-8"), re.DOTALL)[1].replace("&#34;", '"')
+    names = {}
+    exec(code.replace("fit.nc", str(tmp_path / "fit.nc")), names)
+    np.testing.assert_array_equal(names["again"].components, fit.components)
+
+
+@pytest.mark.parametrize("method", ["map", "gibbs"])
+@pytest.mark.filterwarnings("ignore:gibbs did not converge:bayesnmf.ConvergenceWarning")
+def test_pages_of_other_methods_say_what_their_intervals_are(method, tmp_path):
+    fit = fitted(method, **({"chains": 2, "warmup": 10, "draws": 20} if method == "gibbs" else {}))
+    joined = " ".join(Reader(bayesnmf.report(fit, tmp_path / "page.html")).texts)
+    assert ("point estimate" in joined) == (method == "map")
+    assert ("posterior draws" in joined) == (method == "gibbs")
+    assert ("Cautions" in joined) == (method == "gibbs")  # the chains are far too short
+
+
+def test_a_single_component_a_single_row_and_rows_of_zeros(tmp_path):
+    for counts in (np.zeros((3, 4)), [[3, 0, 1, 2]], np.eye(4)):
+        fit = bayesnmf.fit(counts, rank=1, seed=0)
+        assert "1 component of" in bayesnmf.report(fit, tmp_path / "one.html").read_text(encoding="utf-8")
+
+
+def test_images_and_exposures(tmp_path):
+    counts = bayesnmf.datasets.digits().rows(slice(60))
+    fit = bayesnmf.fit(counts, rank=2, seed=0, row_exposure=np.linspace(1, 2, 60))
+    text = bayesnmf.report(fit, tmp_path / "digits.html", image_shape=(8, 8)).read_text(encoding="utf-8")
+    assert "The components as images." in text
+    assert "per unit of exposure" in text
+
+
+def test_a_page_of_a_comparison(tmp_path):
+    found = bayesnmf.compare(DRAWN.counts, rank=2, methods=["map", "vi"], seed=0)
+    page = bayesnmf.report(found, tmp_path / "compare.html")
+    texts = Reader(page).texts
+    assert "log-likelihood at Eθ·Eβ" in texts
+    assert f"{found.table.loc['vi', 'elbo_marginal']:,.1f}" in texts
+    assert "The methods side by side" in texts
+
+
+@pytest.mark.parametrize(
+    ("source", "path", "more", "error", "rule"),
+    [
+        (
+            "fit.nc",
+            "a.html",
+            {},
+            TypeError,
+            "source must be a result of bayesnmf.fit or bayesnmf.compare: found 'fit.nc'",
+        ),
+        (None, "a.pdf", {}, ValueError, "path must end in .html"),
+        (None, "deep/a.html", {}, ValueError, "path must be in a folder that exists"),
+        (None, "a.html", {"title": 3}, TypeError, "title must be text"),
+        (None, "a.html", {"groups": ["x"]}, ValueError, "groups must have one entry for each of 30 rows"),
+        (None, "a.html", {"image_shape": (2, 2)}, ValueError, "image_shape"),
+    ],
+)
+def test_what_cannot_be_a_page_is_refused_and_leaves_no_file(source, path, more, error, rule, tmp_path):
+    with pytest.raises(error, match=rule):
+        bayesnmf.report(source or fitted(), tmp_path / path, **more)
+    assert not list(tmp_path.iterdir())
+
+
+# --- in a browser ---------------------------------------------------------------------------------------------
+
+BROWSER = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+in_a_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium here; install the package chromium")
+PROBE = """<script>addEventListener("load", () => {
+  const cut = [...document.querySelectorAll("h1,h2,h3,p,li,td,th,img,figcaption,a,pre")].filter(each => {
+    const box = each.getBoundingClientRect();
+    const beyond = each.clientWidth && each.scrollWidth > each.clientWidth + 1;
+    return (box.right > innerWidth + 1 || box.left < -1 || beyond) && !each.closest(".wide,pre");
+  });
+  const squeezed = [...document.querySelectorAll("th,td")].filter(each => each.offsetWidth < 24 && each.innerText);
+  parent.postMessage(JSON.stringify({
+    images: [...document.images].map(each => each.complete && each.naturalWidth > 0 && each.offsetWidth > 100),
+    scripts: document.scripts.length, width: innerWidth, page: document.documentElement.scrollWidth,
+    cut: cut.map(each => each.outerHTML.slice(0, 80)), squeezed: squeezed.length,
+  }), "*");
+})</script></body>"""
+FRAME = """<script>addEventListener("message", heard => {{ document.body.dataset.found = heard.data }})</script>
+<body><iframe src="probed.html" width="{width}" height="900" style="border: 0"></iframe></body>"""
+
+
+def browse(page, *words):
+    command = [
+        BROWSER,
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--enable-logging=stderr",
+        "--hide-scrollbars",
+    ]
+    return subprocess.run([*command, *words, page.as_uri()], capture_output=True, text=True, check=True, timeout=120)
+
+
+def probe(text, folder, width):
+    """Return what the probe finds in a frame of this width, as windows are wider, and what the browser logs."""
+    (folder / "probed.html").write_text(text.replace("</body>", PROBE), encoding="utf-8")
+    (folder / "frame.html").write_text(FRAME.format(width=width), encoding="utf-8")
+    done = browse(
+        folder / "frame.html", f"--window-size={width + 100},1000", "--virtual-time-budget=10000", "--dump-dom"
+    )
+    return json.loads(html.unescape(re.search(r'data-found="(.*?)"', done.stdout)[1])), done.stderr
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", [390, 1280, 2560], ids=["phone", "laptop", "wide screen"])
+def test_a_browser_shows_it_whole(page, tmp_path, width):
+    found, errors = probe(page.read_text(encoding="utf-8"), tmp_path, width)
+    assert found["images"] == [True] * 5
+    assert found["scripts"] == 1  # the probe alone
+    assert found["width"] == width
+    assert found["page"] <= width
+    assert found["cut"] == []
+    assert found["squeezed"] == 0
+    assert "CONSOLE" not in errors
+
+
+@in_a_browser
+def test_the_probe_would_find_faults(page, tmp_path):
+    """A picture that is missing, a word too long for the page, and an error of a script."""
+    fault = "<img src='missing.png'><p style='white-space: nowrap'>" + "word " * 200 + "</p><script>nothing()</script>"
+    found, errors = probe(page.read_text(encoding="utf-8").replace("</main>", fault + "</main>"), tmp_path, 390)
+    assert found["images"].count(False) == 1
+    assert found["cut"]
+    assert found["page"] > 390
+    assert "CONSOLE" in errors
+
+
+@in_a_browser
+def test_it_prints(page, tmp_path):
+    browse(page, f"--print-to-pdf={tmp_path / 'page.pdf'}")
+    content = (tmp_path / "page.pdf").read_bytes()
+    assert content.startswith(b"%PDF")
+    assert len(re.findall(rb"/Subtype\s*/Image", content)) >= 5
+
+
+def test_the_template_refuses_what_it_does_not_know():
+    with pytest.raises(Exception, match="has no attribute"):
+        pages.render("title", [object()])
+
+
+def test_there_are_words_for_every_model_and_method():
+    from bayesnmf.options import METHODS
+    from bayesnmf.pages import references, words
+    from bayesnmf.priors.specification import MODELS
+
+    assert {*words.MODELS} == {*references.MODELS} == {*MODELS}
+    assert {*words.METHODS} == {*METHODS}
