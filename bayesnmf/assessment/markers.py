@@ -6,11 +6,11 @@ with the marginals and the correlations of linear response, so that components t
 move against each other. The covariance of these K shares is exact where at most 1,500 equations are left for the
 components. Otherwise it is estimated from 64 draws of the linearised mean field, which serve all features at once.
 
-On all counts of pbmc_facs (3,774 cells × 16,791 genes, K = 6, 20 features of each component) this took 46 s on two
-cores. Intervals became 1.09 times as wide in the median against the next component and 1.19 times against the rest, but
-3.5 and 5.1 times for the component of genes that all cells have; from seed to seed, a width changed by 5 %. In
-simulations of 60 × 30 counts with K = 3, the widths differed from those of chains by 9 to 14 %, and those of the mean
-field by a factor of 2 to 2.5.
+On all counts of pbmc_facs (3,774 cells × 16,791 genes, K = 6) this took 46 s for 20 features of each component, and
+275 s for all, on two cores with other work. Intervals of the 20 became 1.09 times as wide in the median against the
+next component and 1.19 times against the rest, but 3.5 and 5.1 times for one component that most cells share. From seed
+to seed, a width changed by 5 %. In simulations of 60 × 30 counts with K = 3, the widths differed from those of chains
+by 9 to 14 % in the mean, and those of the mean field by a factor of 2 to 2.5.
 """
 
 from __future__ import annotations

@@ -223,14 +223,14 @@ def of_simulation(samples, seed):
 @pytest.mark.long
 @pytest.mark.parametrize("samples", [3, 5, 10])
 def test_differences_of_simulated_populations_are_in_their_intervals(samples):
-    """In 100 simulations, 97, 95 and 93 % were.
+    """In these 40 simulations, 95, 94 and 93 % are.
 
-    Intervals of the samples alone contain the truth in less than a fifth of all cases, so a variation between samples
-    that is left out or far too small would be found; so would shares of other components than the true ones.
+    Intervals of the samples alone contain the truth in 4 to 8 %, so a variation between samples that is left out or far
+    too small would be found; so would shares of other components than the true ones.
     """
     of_population, of_samples = np.mean([of_simulation(samples, seed) for seed in range(40)], axis=(0, 2))
     assert of_population > 0.85
-    assert of_samples < 0.4
+    assert of_samples < 0.2
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 import matplotlib as mpl
 import numpy as np
 import pytest
+from realdata import find_data, real_counts
 
 import bayesnmf
 from bayesnmf import VI, Gibbs
@@ -239,3 +240,18 @@ def test_there_are_words_for_every_model_and_method():
 
     assert {*words.MODELS} == {*references.MODELS} == {*MODELS}
     assert {*words.METHODS} == {*METHODS}
+
+
+@pytest.mark.long
+@in_a_browser
+def test_a_whole_real_matrix(tmp_path):
+    """All counts of pbmc_facs: a page that can be sent by mail, and is whole at each width."""
+    counts = real_counts("pbmc_facs")
+    about = json.loads(find_data("pbmc_facs").with_suffix(".json").read_text(encoding="utf-8"))
+    fit = bayesnmf.fit(counts, rank=6, seed=0)
+    page = bayesnmf.report(fit, tmp_path / "pbmc.html", groups=about["row_meta"]["celltype"])
+    assert page.stat().st_size < 5e6
+    for width in (390, 1280):
+        found, errors = probe(page.read_text(encoding="utf-8"), tmp_path, width)
+        assert (found["cut"], found["page"] <= width, all(found["images"])) == ([], True, True)
+        assert "CONSOLE" not in errors
