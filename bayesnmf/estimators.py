@@ -24,6 +24,7 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.naming import with_names
 from bayesnmf.data.splitting import with_data
+from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.fitting.fit import Fit, fit
 from bayesnmf.fitting.streaming import MinibatchVI
 from bayesnmf.options import METHODS
@@ -149,9 +150,12 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         Every count of a row falls in one of the halves by chance; the split depends on the counts of the row alone, so
         the score of many rows is the mean of those of single rows, each weighted by the number of its held-out counts.
-        It is NaN if no count was held out. Parts of counts that are not whole numbers are never held out.
+        It is NaN if no count was held out. Parts of counts that are not whole numbers are never held out, and a
+        DataWarning says that there are such.
         """
         counts = self._counts(X)
+        if not counts.is_integer:
+            warn_of_data("X must be whole numbers for a score: parts of counts are never held out; round them")
         seen, held_out = completed(counts)
         projected = self._projected(seen)
         return score(projected, held_out, background(self.fit_.counts), SCORE_DRAWS, 0, MOST_SCORE_DRAWS).per_count

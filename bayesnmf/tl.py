@@ -7,6 +7,7 @@ from typing import Any
 from bayesnmf.data.annotated import check_annotated
 from bayesnmf.fitting import fit as fitting
 from bayesnmf.fitting.fit import Fit
+from bayesnmf.results.annotation import check_key
 
 
 def fit(
@@ -40,9 +41,10 @@ def fit(
     Raises
     ------
     TypeError, ValueError
-        Not an AnnData object, or what `bayesnmf.fit` refuses.
+        Not an AnnData object, a name with "/", or what `bayesnmf.fit` refuses.
     """
     check_annotated(adata, "use bayesnmf.fit for other counts")
+    check_key(key_added)
     found = fitting.fit(adata, model, rank, method, **settings)
     found.to_anndata(adata, key_added=key_added)
     return found

@@ -21,7 +21,6 @@ from bayesnmf.data.checks import check_same_features, same_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.fitting.known import in_order_of
-from bayesnmf.fitting.projection import HELD
 from bayesnmf.options import methods_with
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_has_part, same_priors
@@ -167,7 +166,7 @@ def check_component_numbers(numbers: Any, rank: int) -> list[int]:
 def has_response(fit: Any) -> bool:
     """Return whether `bayesnmf.linear_response` works for a fit as it is."""
     priors = fit.priors.loadings, fit.priors.components
-    with_q = fit.method == "vi" and fit.posterior.components is not None and HELD not in fit.diagnostics
+    with_q = fit.method == "vi" and fit.posterior.components is not None and not fit.is_projected
     return with_q and all("response" in prior.optional for prior in priors)
 
 
@@ -185,7 +184,7 @@ def check_response(fit: Any, given_components: bool) -> None:
             "linear response needs a posterior of the components: found priors.components='parameter'; give the "
             "components a prior, or ask for intervals given the components, with given_components=True"
         )
-    if HELD in fit.diagnostics:
+    if fit.is_projected:
         raise ValueError(
             "linear response of new rows needs given_components=True: these components were held, and are those of "
             "another fit"

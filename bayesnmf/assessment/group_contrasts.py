@@ -5,17 +5,25 @@ the groups' mean shares, and of their logarithms to base 2. Two sources of uncer
 
 - Variation between samples. If a group of n_g samples stands for a treatment, its mean has the posterior of the mean of
   a normal distribution under the reference prior: the mean of the samples, plus a Student t with n_g − 1 degrees of
-  freedom times s_g / √n_g. s_g is the standard deviation of the samples' posterior mean shares, so it contains the
-  measurement noise of single samples, which is thereby counted once. For logarithms, the delta method is used.
+  freedom times s_g / √n_g. For logarithms, the delta method is used, and a mean below s_g / √n_g counts as s_g / √n_g.
+  The share of a sample is here not its posterior mean, which the prior pulls towards equal shares, the more so the
+  fewer counts the sample has: groups of different depth would differ for no other reason. It is the weighted
+  least-squares estimate given the components, (F D⁻¹ Fᵀ)⁻¹ F D⁻¹ x_i / N_i with the overall frequencies on the diagonal
+  of D, which is linear in the counts and therefore without bias at any depth (40 against 4,000 counts, 20 simulations
+  with 100 samples each: posterior means by vi differed by 0.06, these estimates by 0.001 ± 0.004). The standard
+  deviation s_g of these estimates contains the measurement noise of single samples, which is thereby counted once.
 - Uncertainty that samples share, from the components. It is what remains of the posterior variance of a contrast after
   that of single samples, Σ_g w_g² Σ_i Var(L_ik) / n_g², is taken away; posterior draws of the contrast are contracted
   to it. A mean field of components on the simplex has none.
 
+Samples without counts have no share and are left out. Where these samples alone are compared, their posterior shares
+are, with the prior's pull.
+
 In 100 simulations with 10,000 counts a sample, and 40 more samples that determine the components, 90 % intervals by vi
-contained the difference of two populations in 97, 95 and 93 % of all cases with 3, 5 and 10 samples of each; with 100
-counts, in 95, 93 and 94 %. They are conservative for few samples, because two variances are unknown. Where the samples
-do not determine the components, shares have errors in common: with 10 samples for 3 components, intervals by vi
-contained it in 58 % of all cases, those by gibbs in 86 %.
+contained the difference of two populations in 97, 95 and 94 % of all cases with 3, 5 and 10 samples of each; with 100
+counts, in 94, 92 and 91 %. They are conservative for few samples, because two variances are unknown. Where the samples
+do not determine the components, shares have errors in common: with 10 samples for 3 components (50 simulations),
+intervals by vi contained it in 56 % of all cases, those by gibbs in 79 %.
 
 The effect of a factor of two levels is the second level minus the first, and the interaction of two is the effect of
 one at the second level of the other minus that at the first. Both are averaged over the cells of all other factors.
@@ -68,7 +76,7 @@ class Shares(NamedTuple):
     Attributes
     ----------
     mean, variance : ndarray (n, K)
-        Posterior means and variances of all samples.
+        Means and posterior variances of all samples. Means are posterior means, or estimates without bias.
     of_groups : ndarray (draws, groups, K)
         Draws of the mean share in each group.
     """
@@ -95,20 +103,18 @@ def group_contrasts(
     fit : Fit
     groups : array-like (n,), mapping, Series or DataFrame
         Group of each sample, in the order of the rows or by row name; samples with None or NaN are left out. Columns of
-        a DataFrame are factors of two levels, in alphabetical order or in that of a categorical: its contrasts are the
-        main effect of each factor and the interaction of each pair (`bayesnmf.assessment.group_contrasts`).
+        a DataFrame are factors of two levels, in alphabetical or categorical order: its contrasts are the main effect
+        of each factor and the interaction of each pair.
     contrasts : mapping of str to mapping, optional
-        Weights of groups by the name of each contrast, with sum 0, as in ``{"b-a": {"b": 1, "a": -1}}``. By default
-        every other group minus the first.
+        Weights of groups by the name of each contrast, with sum 0: ``{"b-a": {"b": 1, "a": -1}}``. By default every
+        other group minus the first.
     population : bool
         Whether groups stand for all samples that could have been taken, so that variation between samples makes
         intervals wider. Samples of a group must then be independent. Otherwise these samples alone are compared.
     interval : float
         Probability of the central intervals.
-    draws : int
-        Number of posterior draws, at most those that the fit has.
-    seed : int
-        Seed of draws from a closed-form q, and of those of the population.
+    draws, seed : int
+        Number of posterior draws, at most those that the fit has, and their seed.
 
     Returns
     -------
@@ -130,8 +136,8 @@ def group_contrasts(
     >>> table = bayesnmf.group_contrasts(fit, ["control"] * 3 + ["treated"] * 3)
     >>> table[["component", "difference", "difference_low", "difference_high"]].round(2)
        component  difference  difference_low  difference_high
-    0          0       -0.53           -0.62            -0.44
-    1          1        0.53            0.44             0.62
+    0          0       -0.54           -0.64            -0.45
+    1          1        0.54            0.45             0.63
     """
     import pandas as pd
 
@@ -139,9 +145,10 @@ def group_contrasts(
     check_flag(population, "population")
     tail = (1 - check_fraction(interval, "interval")) / 2
     number, seed = check_count(draws, "draws"), check_count(seed, "seed", minimum=0)
-    design = design_of(groups, contrasts, fit.row_names)
+    design = design_of(groups, contrasts, fit)
     check_replicates(*design, population)
-    shares = collect(_shares_of_draws(fit, number, seed), design.members)
+    drawn = collect(_shares_of_draws(fit, number, seed), design.members)
+    shares = drawn._replace(mean=unbiased_shares(fit)) if population else drawn
     parts = []
     for name, weights in design.contrasts.items():
         rng = np.random.default_rng((seed, 1)) if population else None
@@ -150,8 +157,14 @@ def group_contrasts(
     return pd.concat(parts, ignore_index=True)
 
 
-def design_of(groups: Any, contrasts: Any, row_names: Array) -> Design:
-    """Return the groups and the weights of all contrasts."""
+def design_of(groups: Any, contrasts: Any, fit: FitRecord) -> Design:
+    """Return the groups, with the rows that have counts, and the weights of all contrasts."""
+    design = design_of_names(groups, contrasts, fit.row_names)
+    return design._replace(members=[rows[fit.counts.row_totals[rows] > 0] for rows in design.members])
+
+
+def design_of_names(groups: Any, contrasts: Any, row_names: Array) -> Design:
+    """Return the groups, with all rows, and the weights of all contrasts."""
     if hasattr(groups, "columns"):
         return _factorial(check_factors_of_rows(groups, contrasts, row_names), len(row_names))
     labels, names = check_groups(groups, row_names, incomplete=True)
@@ -183,6 +196,18 @@ def _shares_of_draws(fit: FitRecord, draws: int, seed: int) -> Iterator[Array]:
     for loadings, components in iterate_draws(fit, draws, seed, shares=True):
         expected = loadings * component_sums(components)
         yield rows_to_shares(expected, expected.sum(axis=-1))
+
+
+def unbiased_shares(fit: FitRecord) -> Array:
+    """Return least-squares estimates of the shares of all samples given the components, (n, K); they may be below 0."""
+    counts = fit.counts
+    profiles = rows_to_shares(fit.exposed_components, component_sums(fit.exposed_components)).astype(np.float64)
+    seen = counts.feature_totals > 0
+    scaled = profiles[:, seen] / counts.feature_totals[seen]
+    inverse = np.linalg.pinv(scaled @ profiles[:, seen].T, hermitian=True)
+    found = np.asarray(counts.matrix[:, seen] @ (inverse @ scaled).T, dtype=np.float64)
+    totals = counts.row_totals[:, None]
+    return np.divide(found, totals, out=np.full_like(found, np.nan), where=totals > 0)
 
 
 def collect(drawn: Iterable[Array], members: list[Array]) -> Shares:
@@ -218,11 +243,14 @@ def described(shares: Shares, design: Design, weights: Array, levels: Array, rng
     weights, members = weights[used], [design.members[group] for group in used]
     means, draws = np.stack([shares.mean[rows].mean(axis=0) for rows in members]), shares.of_groups[:, used]
     columns: dict[str, Array] = {}
+    errors = np.zeros_like(means)
+    if rng is not None:
+        errors = np.stack([shares.mean[rows].std(axis=0, ddof=1) / np.sqrt(len(rows)) for rows in members])
     for name, change in (("difference", _plain), ("lfc", _logarithm)):
-        values, slopes = change(means)
+        values, slopes = change(means if name == "difference" else np.maximum(means, errors))
         drawn = weights @ change(draws)[0]
         if rng is not None:
-            drawn = _moved(drawn - drawn.mean(axis=0), shares, members, weights[:, None] * slopes, rng)
+            drawn = _moved(drawn - drawn.mean(axis=0), shares, members, (weights[:, None] * slopes, errors), rng)
             drawn += weights @ values
         elif len(drawn) == 1:
             drawn = np.full_like(drawn, np.nan)
@@ -244,17 +272,20 @@ def _logarithm(shares: Array) -> tuple[Array, Array]:
     return np.log2(above), 1 / (above * np.log(2))
 
 
-def _moved(centred: Array, shares: Shares, members: list[Array], slopes: Array, rng: np.random.Generator) -> Array:
+def _moved(
+    centred: Array, shares: Shares, members: list[Array], moves: tuple[Array, Array], rng: np.random.Generator
+) -> Array:
     """Return draws of a contrast about 0, (simulated, K), from centred posterior draws, (draws, K).
 
-    `slopes` are the derivatives of the contrast by the mean shares of the groups, (groups, K).
+    `moves` are the derivatives of the contrast by the mean shares of the groups, and the standard errors of these
+    means, (groups, K) each.
     """
+    slopes, errors = moves
     sizes = np.array([len(rows) for rows in members])
     noise = np.stack([shares.variance[rows].sum(axis=0) for rows in members]) / sizes[:, None] ** 2
     variance = centred.var(axis=0)
     of_samples = np.divide((slopes**2 * noise).sum(axis=0), variance, out=np.ones_like(variance), where=variance > 0)
     shared = centred * np.sqrt(np.maximum(1 - of_samples, 0.0))
-    errors = np.stack([shares.mean[rows].std(axis=0, ddof=1) for rows in members]) / np.sqrt(sizes)[:, None]
     repeats = -(-SIMULATED // len(centred))
     students = np.stack([rng.standard_t(size - 1, repeats * len(centred)) for size in sizes], axis=1)
     return np.asarray(np.tile(shared, (repeats, 1)) + students @ (slopes * errors))

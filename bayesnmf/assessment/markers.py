@@ -65,7 +65,8 @@ def markers(
     -------
     DataFrame
         Row for each component and feature: ``weight``, the posterior mean share of the feature in the component;
-        ``lift``, this share divided by the feature's share of all counts; for both contrasts, in powers of two,
+        ``lift``, this share divided by the feature's share of all counts, per unit of exposure; for both contrasts, in
+        powers of two,
         ``lfc_next`` with ``lfc_next_low``, ``lfc_next_high`` and ``lfsr_next``, and the same for ``rest``.
 
     Raises
@@ -94,8 +95,8 @@ def _table(fit: FitRecord, features: Array, columns: dict[str, Array], order: Ar
     """Return the table of some of the described features of each component, (K, kept)."""
     import pandas as pd
 
-    totals = fit.counts.feature_totals
-    frequencies = np.where(totals > 0, totals, np.nan)[features] / totals.sum()
+    rates = fit.counts.feature_totals / fit.counts.feature_factor  # as components, which are per unit of exposure
+    frequencies = np.where(rates > 0, rates, np.nan)[features] / rates.sum()
     columns = {"weight": columns["weight"], "lift": columns["weight"] / frequencies, **columns}
     table = pd.DataFrame({name: np.take_along_axis(values, order, axis=1).ravel() for name, values in columns.items()})
     table.insert(0, "feature", fit.feature_names[features[order]].ravel())

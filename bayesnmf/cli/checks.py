@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,20 @@ def check_ranks(text: str) -> list[int]:
     return found
 
 
-def check_outputs(paths: dict[str, str | None], tables: Sequence[str]) -> dict[str, Path]:
-    """Return the paths of the files to write, by option; refuse those that cannot be written, before the work."""
+def check_outputs(paths: dict[str, str | None], tables: Sequence[str], read: Sequence[str | None]) -> dict[str, Path]:
+    """Return the paths of the files to write, by option; refuse those that cannot be written, before the work.
+
+    Parameters
+    ----------
+    paths : dict of str
+        Path of each option, or None.
+    tables : sequence of str
+        Options that write tables.
+    read : sequence of str
+        Files that the command reads, which must not be replaced.
+    """
     found: dict[str, Path] = {}
+    sources = {Path(each).resolve() for each in read if each is not None}
     for name, path in paths.items():
         if path is None:
             continue
@@ -51,6 +62,8 @@ def check_outputs(paths: dict[str, str | None], tables: Sequence[str]) -> dict[s
             check_file_to_write(given, name)
         if given in found.values():
             raise ValueError(f"{name} must be a file of its own: found {path} twice; change one of the names")
+        if given.exists() and {given.resolve(), given.resolve().parent} & sources:
+            raise ValueError(f"{name} would replace {path}, which is read; change the name of the output")
         found[name] = given
     return found
 
@@ -113,6 +126,12 @@ def check_has_option(name: str, kind: type[Any], given: Any) -> None:
     """Refuse an option that the method does not have."""
     if given is not None and name not in {each.name for each in fields(kind)}:
         raise ValueError(f"--{name} is no option of bayesnmf.{kind.__name__}; leave it out, or choose another --method")
+
+
+def check_markers_of_rank(outputs: Iterable[str], rank: int) -> None:
+    """Refuse markers of a single component."""
+    if rank < 2 and "--markers" in outputs:
+        raise ValueError("--markers needs at least two components to compare: raise --rank, or leave --markers out")
 
 
 def check_two_columns(table: Any, path: str, name: str) -> Any:

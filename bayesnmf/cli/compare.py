@@ -8,7 +8,7 @@ from typing import Any
 from bayesnmf.cli.checks import check_list, check_outputs, check_suffix, check_whole
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import METHODS, MODELS
-from bayesnmf.cli.shared import add_counts, add_quiet, add_seed
+from bayesnmf.cli.shared import add_counts, add_printing, add_seed
 
 HELP = "fit one model by several methods and compare them"
 DESCRIPTION = (
@@ -33,7 +33,7 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("--html", metavar="PATH", help="also write one page for a browser")
     group.add_argument("--draws", default="thinned", help="thinned or all: which draws of gibbs and nuts to write "
     "(default: %(default)s, at most 2.5 MB a method)")  # fmt: skip
-    add_quiet(group)
+    add_printing(command)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,13 +46,13 @@ def run(options: argparse.Namespace) -> int:
     methods = check_list(options.methods, "--methods", METHODS)
     rank, seed = check_whole(options.rank, "--rank"), check_whole(options.seed, "--seed", 0)
     draws: Any = check_choice(options.draws, "--draws", ("thinned", "all"))
-    page = check_outputs({"--html": options.html}, ())
+    page = check_outputs({"--html": options.html}, (), (options.file,))
     if page:
         check_suffix(page["--html"], "--html", (".html", ".htm"))
     counts, image_shape = read_counts_of(options)
 
-    from bayesnmf.cli.writing import attempt, console_of
-    from bayesnmf.comparison.report import file_names, notes, rich_table, write
+    from bayesnmf.cli.writing import about_counts, attempt, records_of, tell
+    from bayesnmf.comparison.report import file_names, write
     from bayesnmf.comparison.running import Settings, compare
 
     out = check_folder(options.out, "--out", file_names())
@@ -71,12 +71,24 @@ def run(options: argparse.Namespace) -> int:
 
     # Written before printing, which a closed pipe may end; results are printed even if writing fails.
     written, failure = attempt(write_all)
+    if options.json:
+        about = {"counts": about_counts(counts), "methods": records_of(result.table), "cautions": result.cautions}
+        tell("", about, {path.name: path for path in written or []}, as_json=True)
+    else:
+        show(result, written or [])
+    if failure is not None:
+        raise failure
+    return INTERRUPTED if result.interrupted else SUCCESS
+
+
+def show(result: Any, written: list[Any]) -> None:
+    """Print the table, the notes and the files."""
+    from bayesnmf.cli.writing import console_of
+    from bayesnmf.comparison.report import notes, rich_table
+
     console = console_of()
     console.print(rich_table(result))
     for line in notes(result):
         console.print(line, style="bold red" if line.startswith("CAUTION") else "", highlight=False)
-    if failure is not None:
-        raise failure
-    for path in written or []:
+    for path in written:
         console.print(f"wrote {path}", highlight=False)
-    return INTERRUPTED if result.interrupted else SUCCESS

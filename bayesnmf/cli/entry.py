@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any
 
 from bayesnmf.cli.codes import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, SIGNALLED
@@ -25,9 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal or file may be unable to encode θ
     options = build_parser().parse_args(arguments)
-    with signals_as_ctrl_c() as caught, warnings_as_lines():
+    with signals_as_ctrl_c() as caught:
         try:
-            code: int = COMMANDS[options.command].run(options)
+            with warnings_as_lines():
+                code: int = COMMANDS[options.command].run(options)
             sys.stdout.flush()
         except BrokenPipeError:
             with suppress(OSError, ValueError):  # Python flushes again at exit, and would report an error
@@ -44,17 +46,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """Print the library's own warnings as one line each, without the place in the code."""
+    """Print warnings of the library as one line each, without the place in the code."""
     from bayesnmf.data.counts import DataWarning
     from bayesnmf.inference.status import ConvergenceWarning
 
     own = DataWarning, ConvergenceWarning
+    package = str(Path(__file__).parents[1])
 
-    def show(message: Any, category: Any, *place: Any, **more: Any) -> None:
-        if category in own:
+    def show(message: Any, category: Any, filename: str, *place: Any, **more: Any) -> None:
+        if category in own or filename.startswith(package):
             print(f"bayesnmf: warning: {message}", file=sys.stderr)
         else:
-            before(message, category, *place, **more)
+            before(message, category, filename, *place, **more)
 
     with warnings.catch_warnings():
         for category in own:

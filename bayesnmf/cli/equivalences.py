@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from bayesnmf.cli.checks import check_whole
+from bayesnmf.cli.checks import check_outputs, check_whole
 from bayesnmf.cli.codes import DOES_NOT_HOLD, INTERRUPTED, SUCCESS
-from bayesnmf.cli.shared import add_counts, add_quiet, add_seed
+from bayesnmf.cli.shared import add_counts, add_printing, add_seed
 
 HELP = "check every identity between models, algorithms and bounds on the counts"
 DESCRIPTION = (
@@ -25,19 +25,17 @@ def add(command: argparse.ArgumentParser) -> None:
                          help="updates of each sequence of iterates (default: %(default)s)")  # fmt: skip
     add_seed(command)
     command.add_argument("--csv", metavar="PATH", help="also write the table to this file, in a folder that exists")
-    add_quiet(command)
+    add_printing(command)
 
 
 def run(options: argparse.Namespace) -> int:
     """Read counts, check the identities, and print and write the results."""
     from bayesnmf.cli.reading import read_counts_of
-    from bayesnmf.cli.writing import attempt, console_of
-    from bayesnmf.places import check_file_to_write
+    from bayesnmf.cli.writing import about_counts, attempt, console_of, records_of, tell
 
     rank, seed = check_whole(options.rank, "--rank"), check_whole(options.seed, "--seed", 0)
     iterations = check_whole(options.iterations, "--iterations")
-    if options.csv is not None:
-        check_file_to_write(options.csv, "--csv")
+    outputs = check_outputs({"--csv": options.csv}, (), (options.file,))
     counts, _ = read_counts_of(options)
 
     from bayesnmf.theorems.statements import equivalences
@@ -46,8 +44,12 @@ def run(options: argparse.Namespace) -> int:
     found = equivalences(counts, rank, iterations=iterations, seed=seed, progress=not options.quiet)
     # Written before printing, which a closed pipe may end; results are printed even if writing fails.
     _, failure = (None, None) if options.csv is None else attempt(lambda: found.save(options.csv))
-    console = console_of()
-    (console if console.is_terminal else console_of(WIDTH)).print(found)
+    if options.json:
+        about = {"counts": about_counts(counts), "hold": found.hold, "statements": records_of(found.table)}
+        tell("", about, outputs if failure is None else {}, as_json=True)
+    else:
+        console = console_of()
+        (console if console.is_terminal else console_of(WIDTH)).print(found)
     if failure is not None:
         raise failure
     return INTERRUPTED if found.interrupted else SUCCESS if found.hold else DOES_NOT_HOLD

@@ -7,7 +7,15 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from bayesnmf.cli.checks import check_has_option, check_outputs, check_suffix, check_whole, parse_prior, parse_settings
+from bayesnmf.cli.checks import (
+    check_has_option,
+    check_markers_of_rank,
+    check_outputs,
+    check_suffix,
+    check_whole,
+    parse_prior,
+    parse_settings,
+)
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import METHODS, TABLES
 from bayesnmf.cli.shared import add_counts, add_exposures, add_model, add_options, add_printing
@@ -51,10 +59,12 @@ def run(options: argparse.Namespace) -> int:
     method = check_choice(options.method, "--method", METHODS)
     rank, seed = check_whole(options.rank, "--rank"), check_whole(options.seed, "--seed", 0)
     named = {f"--{name}": getattr(options, name) for name in ("out", "loadings", "components", "markers", "anndata")}
-    outputs = check_outputs(named, TABLE_OPTIONS)
+    given = options.file, options.fixed_components, options.start, options.row_exposure, options.feature_exposure
+    outputs = check_outputs(named, TABLE_OPTIONS, given)
     check_suffix(outputs["--out"], "--out", (".nc", ".zarr"))
     if "--anndata" in outputs:
         check_suffix(outputs["--anndata"], "--anndata", (".h5ad",))
+    check_markers_of_rank(outputs, rank)
     settings = settings_of_method(options, method)
 
     from bayesnmf.cli.reading import read_catalogue, read_counts_of, read_exposures
@@ -62,13 +72,22 @@ def run(options: argparse.Namespace) -> int:
     from bayesnmf.inference.status import INTERRUPTED as STOPPED
 
     counts, _ = read_counts_of(options)
+    known = read_catalogue(options.fixed_components)
     found = fit(counts, options.model, rank, method, seed=seed, options=settings, progress=not options.quiet,
-                fixed_components=read_catalogue(options.fixed_components), **read_exposures(options))  # fmt: skip
-    from bayesnmf.cli.writing import about_fit, finish
+                fixed_components=known, **read_exposures(options))  # fmt: skip
+    if known is not None:
+        found = _named(found, list(known.index))
+    from bayesnmf.cli.writing import about_fit, described, finish
 
-    shown = f"{found!r}\n\n{found.top_features(8).to_string(index=False)}"
+    shown = f"{described(found)}\n\n{found.top_features(8).to_string(index=False)}"
     finish(lambda: write(found, outputs, options), shown, about_fit(found), outputs, options.json)
     return INTERRUPTED if found.status.reason == STOPPED else SUCCESS
+
+
+def _named(found: Any, known: list[str]) -> Any:
+    """Return the fit with the names of the given components, which are the first, if all names are different."""
+    others = found.component_titles[len(known) :]
+    return found.rename([*known, *others]) if len({*known, *others}) == found.rank else found
 
 
 def settings_of_method(options: argparse.Namespace, method: str) -> Any:

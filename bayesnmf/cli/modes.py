@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     starts = check_whole(options.starts, "--starts")
     jobs = None if options.jobs is None else check_whole(options.jobs, "--jobs")
     named = {f"--{name}": getattr(options, name) for name in ("table", "runs", "components", "out", "plot")}
-    outputs = check_outputs(named, TABLE_OPTIONS)
+    outputs = check_outputs(named, TABLE_OPTIONS, (options.file,))
     if "--out" in outputs:
         check_suffix(outputs["--out"], "--out", (".nc", ".zarr"))
     settings = settings_of_method(options, method)

@@ -32,7 +32,7 @@ EPILOG = """examples:
 
 exit codes:
   0 success; 1 an identity does not hold (equivalences); 2 bad input;
-  130, 143, 129 after Ctrl-C, SIGTERM, SIGHUP, with the results so far written;
+  130, 143, 129 after Ctrl-C, SIGTERM, SIGHUP, with the results so far, if there are any;
   141 if the reader closed the pipe
 
 bayesnmf COMMAND --help explains each command."""

@@ -22,6 +22,7 @@ def add(command: argparse.ArgumentParser) -> None:
     """Add the options."""
     command.add_argument("fit", metavar="FIT", help="file of a fit, .nc or .zarr")
     command.add_argument("--groups", metavar="FILE", help="table with name and group of each sample: .csv, .tsv")
+    command.add_argument("--names", metavar="FILE", help="table with number and name of each component: .csv, .tsv")
     command.add_argument("--title", metavar="TEXT", help="heading of the page")
     command.add_argument("--image-shape", metavar="H,W", help="height and width, if the features are pixels")
     command.add_argument("--out", default="report.html", metavar="PATH", help="the page (default: %(default)s)")
@@ -30,19 +31,21 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read the fit, write the page and print."""
-    outputs = check_outputs({"--out": options.out}, ())
+    outputs = check_outputs({"--out": options.out}, (), (options.fit, options.groups, options.names))
     check_suffix(outputs["--out"], "--out", (".html", ".htm"))
     shape: Any = None if options.image_shape is None else check_pair_of_numbers(options.image_shape, "--image-shape")
 
     from bayesnmf.cli.reading import read_column
-    from bayesnmf.cli.writing import about_fit, tell
+    from bayesnmf.cli.writing import about_fit, described, tell
     from bayesnmf.fitting.fit import load
     from bayesnmf.pages.report import report
     from bayesnmf.places import check_plots_can_be_drawn
 
     check_plots_can_be_drawn()
     fit = load(options.fit)
+    if options.names is not None:
+        fit = fit.rename(read_column(options.names, "--names").to_dict())
     groups = None if options.groups is None else read_column(options.groups, "--groups")
     report(fit, outputs["--out"], groups=groups, title=options.title, image_shape=shape, progress=not options.quiet)
-    tell(repr(fit), about_fit(fit), outputs, options.json)
+    tell(described(fit), about_fit(fit), outputs, options.json)
     return SUCCESS

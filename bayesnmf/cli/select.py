@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     ranks, seed = check_ranks(options.ranks), check_whole(options.seed, "--seed", 0)
     criterion: Any = check_choice(options.criterion, "--criterion", ("heldout", "stability", "evidence"))
     chosen = None if options.method is None else check_choice(options.method, "--method", METHODS)
-    outputs = check_outputs({"--table": options.table, "--plot": options.plot}, ("--table",))
+    outputs = check_outputs({"--table": options.table, "--plot": options.plot}, ("--table",), (options.file,))
 
     settings = settings_of_method(options, chosen or ("smc" if criterion == "evidence" else "vi"))
 

@@ -70,9 +70,4 @@ def add_printing(command: argparse.ArgumentParser) -> None:
     """Add what is printed."""
     group = command.add_argument_group("printing")
     group.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-    add_quiet(group)
-
-
-def add_quiet(group: Group) -> None:
-    """Add the option that hides progress."""
     group.add_argument("--quiet", action="store_true", help="no progress bar on standard error")

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     rank, seed = check_whole(options.rank, "--rank"), check_whole(options.seed, "--seed", 0)
     totals = None if options.totals is None else check_whole(options.totals, "--totals")
     named = {f"--{name}": getattr(options, name) for name in ("out", "loadings", "components")}
-    outputs = check_outputs(named, ("--loadings", "--components"))
+    outputs = check_outputs(named, ("--loadings", "--components"), ())
     check_suffix(outputs["--out"], "--out", (".npz", *TABLE_SUFFIXES))
     sides = {side: parse_prior(getattr(options, f"prior_{side}"), f"--prior-{side}")
              for side in ("loadings", "components")}  # fmt: skip

@@ -86,9 +86,17 @@ def about_counts(counts: Any) -> dict[str, Any]:
 def about_fit(fit: Any) -> dict[str, Any]:
     """Return what describes a fit, in numbers and strings."""
     from bayesnmf.results.annotation import settings_of
-    from bayesnmf.results.cautions import cautions_of
+    from bayesnmf.results.cautions import cautions_of, cautions_of_components
 
-    return {**settings_of(fit), "counts": about_counts(fit.counts), "cautions": cautions_of(fit)}
+    cautions = [*cautions_of(fit), *cautions_of_components(fit)]
+    return {**settings_of(fit), "counts": about_counts(fit.counts), "cautions": cautions}
+
+
+def described(fit: Any) -> str:
+    """Return a fit as text, with cautions about its components; others were given as warnings."""
+    from bayesnmf.results.cautions import cautions_of_components
+
+    return "\n".join([repr(fit), *(f"caution: {caution}" for caution in cautions_of_components(fit))])
 
 
 def records_of(table: pd.DataFrame) -> list[dict[str, Any]]:

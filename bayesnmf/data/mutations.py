@@ -35,6 +35,11 @@ class MutationTypes(NamedTuple):
         return sorted(self.names) == sorted(self.kind)
 
     @property
+    def is_sbs96(self) -> bool:
+        """Whether these are all 96 single base substitutions."""
+        return self.kind == sbs96_types() and self.is_complete
+
+    @property
     def repeated(self) -> str | None:
         """The first type that occurs more than once, or None."""
         return next((name for name, times in Counter(self.names).items() if times > 1), None)

@@ -46,7 +46,7 @@ def read_counts(
           Notes;
         - ``.h5ad``: an AnnData file; ``layers["counts"]`` is read if it exists, else ``X``;
         - ``.h5``: an HDF5 file of 10x Genomics; and a folder of 10x Genomics with ``matrix.mtx``, ``barcodes.tsv`` and
-          ``features.tsv`` or ``genes.tsv``, each also with ``.gz``. Both give cells in rows.
+          ``features.tsv`` or ``genes.tsv``, each also with ``.gz``. Cells are in rows, and only genes in columns.
     transpose : bool
         Whether the file has features in its rows; they are then turned into columns. It may be left out if the names
         show it: mutation types in the rows, or the files of 10x Genomics beside a ``.mtx`` file. Such a file is turned

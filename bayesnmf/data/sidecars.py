@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.suspicions import warn_of_data
 
 MATRIX, BARCODES, FEATURES = "matrix.mtx", "barcodes.tsv", ("features.tsv", "genes.tsv")  # as Cell Ranger names them
+GENES = "Gene Expression"
 
 
 class Orientation(NamedTuple):
@@ -69,7 +71,7 @@ def existing_file(path: Path, prefix: str, names: tuple[str, ...]) -> Path | Non
 
 def _with_10x_names(counts: Counts, path: Path, beside: list[Any]) -> tuple[Counts, Orientation]:
     """Return the counts with 10x names, assigned by their numbers, and the orientation that the numbers show."""
-    features, barcodes = (_read_column(file) for file in beside)
+    (features, types), (barcodes, _) = (_read_names(file) for file in beside)
     if counts.shape not in ((len(features), len(barcodes)), (len(barcodes), len(features))):
         raise ValueError(
             f"{path} must have a row for each of {len(features)} features ({beside[0].name}) and a column for each of "
@@ -79,17 +81,38 @@ def _with_10x_names(counts: Counts, path: Path, beside: list[Any]) -> tuple[Coun
     in_rows = counts.shape == (len(features), len(barcodes))  # also for a square matrix, as Cell Ranger writes
     names = (features, barcodes) if in_rows else (barcodes, features)
     reason = f", as the lengths of {beside[0].name} and {beside[1].name} show"
-    return Counts(counts.matrix, *names), Orientation(in_rows, "features", reason)
+    matrix, genes = counts.matrix, genes_among(types, path)
+    if genes is not None:
+        matrix, names = (matrix[genes], (features[genes], barcodes)) if in_rows else (
+            matrix[:, genes], (barcodes, features[genes]))  # fmt: skip
+    return Counts(matrix, *names), Orientation(in_rows, "features", reason)
 
 
-def _read_column(file: Path) -> np.ndarray:
-    """Return the names in a 10x file: the second of several columns (symbols), with the first if they repeat."""
+def genes_among(types: list[str], path: Path) -> np.ndarray | None:
+    """Return which features are genes, with a warning, if there are features of other types as well; else None."""
+    genes = np.array([each == GENES for each in types])
+    if genes.all() or not genes.any():
+        return None
+    others = ", ".join(sorted({*types} - {GENES}))
+    warn_of_data(
+        f"counts in {path} have {len(genes) - genes.sum()} features of other types than genes ({others}); they were "
+        "left out; to fit them, pass an AnnData object, such as that of scanpy.read_10x_mtx(..., gex_only=False)"
+    )
+    return genes
+
+
+def _read_names(file: Path) -> tuple[np.ndarray, list[str]]:
+    """Return the names in a 10x file and the types of features.
+
+    The names are the second of several columns (symbols), with the first if they repeat; the third has the types.
+    """
     try:
         with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8") as lines:
             rows = [line.rstrip("\r\n").split("\t") for line in lines]
     except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
         raise ValueError(f"{file} must be tab-separated text: {error}; mend it or move it away") from error
-    return names_with_identifiers([row[min(1, len(row) - 1)] for row in rows], [row[0] for row in rows])
+    names = names_with_identifiers([row[min(1, len(row) - 1)] for row in rows], [row[0] for row in rows])
+    return names, [row[2] if len(row) > 2 else GENES for row in rows]
 
 
 def names_with_identifiers(names: list[str], identifiers: list[str]) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.sidecars import BARCODES, FEATURES, MATRIX, existing_file, names_with_identifiers
+from bayesnmf.data.sidecars import BARCODES, FEATURES, MATRIX, existing_file, genes_among, names_with_identifiers
 
 
 def matrix_in(folder: Path) -> Path:
@@ -51,7 +51,11 @@ def read_10x_h5(path: Path) -> Any:
             group["indices"][:],
             group["indptr"][:],
         )  # columns of cells, so rows of the transpose
-    return SimpleNamespace(X=csr_array(parts, shape=(cells, number)), obs_names=barcodes, var_names=names, layers={})
+        types = _texts(features["feature_type"]) if features is not None and "feature_type" in features else []
+    matrix, genes = csr_array(parts, shape=(cells, number)), genes_among(types, path)
+    if genes is not None:
+        matrix, names = matrix[:, genes], names[genes]
+    return SimpleNamespace(X=matrix, obs_names=barcodes, var_names=names, layers={})
 
 
 def _only_genome(file: Any) -> Any:

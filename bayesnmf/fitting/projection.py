@@ -27,14 +27,13 @@ from bayesnmf.priors.checks import check_exposures, check_one_prior_for_all_rows
 from bayesnmf.priors.specification import PARAMETER, stated_components
 from bayesnmf.priors.values import separate_scale, stack_values
 from bayesnmf.results.estimates import Draws
-from bayesnmf.results.record import FitRecord
+from bayesnmf.results.record import HELD, FitRecord
 
 MAX_ITER, TOL = 2000, 1e-8
 COMPONENT_DRAWS = 200
 BURN_IN = 100
 SWEEPS = 10
 ERROR_BATCHES = 20
-HELD = "components_held"  # diagnostic of fits of new rows: their components are those of another fit
 
 
 def project(fit: FitRecord, counts: Any, row_exposure: Any, seed: int) -> FitRecord:
@@ -148,7 +147,7 @@ def _project_draws(fit: FitRecord, posterior: Draws, data: Counts, seed: int) ->
         scale=None if scale is None else scale.mean(axis=0),
         trace=log_joint,
         status=Status(True, f"{SWEEPS} sweeps for each of {len(chosen)} draws of the components", len(chosen)),
-        diagnostics=_monte_carlo_errors(draws.loadings[0]),
+        diagnostics={HELD: 1.0, **_monte_carlo_errors(draws.loadings[0])},
         statistics=None,
         moments=None,
         estimate=draws,

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from matplotlib.colors import to_hex
+from numpy.typing import NDArray
 
 from bayesnmf import plots
 from bayesnmf.assessment.markers import markers
 from bayesnmf.assessment.predictive_checks import PredictiveChecks, predictive_checks
-from bayesnmf.data.mutations import read_types, sbs96_types
+from bayesnmf.data.mutations import read_types
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.options import METHODS as RECORDS
-from bayesnmf.pages.parts import Card, Section, Table, drawn
+from bayesnmf.pages.parts import Card, Figure, Section, Table, drawn
 from bayesnmf.pages.references import SIGNS, references_of
-from bayesnmf.pages.words import INTERVALS, MARKERS, METHODS, MODELS
+from bayesnmf.pages.words import INTERVALS, MARKERS, METHODS, MODELS, P_VALUES, TOO_NARROW
 from bayesnmf.plots.style import colours_of
-from bayesnmf.results.cautions import cautions_of
+from bayesnmf.priors.partly_known import PartlyKnown
+from bayesnmf.results.cautions import cautions_of, cautions_of_components
+from bayesnmf.results.checks import check_groups
 from bayesnmf.results.resampling import is_resampled
 from bayesnmf.results.topic_model import to_topic_model
 from bayesnmf.text import number
 
+Array = NDArray[Any]
 REPLICATES, DRAWS, MARKED, SHOWN_ROWS, MOST_BARS = 50, 200, 10, 4, 2000
-REPEAT = """import bayesnmf
+LOAD = """import bayesnmf
 
 fit = bayesnmf.load("fit.nc")  # the file of this fit: it has the counts, the priors and all settings
-again = bayesnmf.fit(fit.counts, fit.model, fit.rank, fit.method, seed=fit.seed, options=fit.options)"""
+"""
+REPEAT = LOAD + "again = bayesnmf.fit(fit.counts, fit.model, fit.rank, fit.method, seed=fit.seed, options=fit.options)"
+PROJECT = (
+    LOAD
+    + """first = bayesnmf.load("first.nc")  # the file of the fit that the components are from
+again = first.project(fit.counts, row_exposure=fit.counts.row_exposure, seed=fit.seed)"""
+)
 
 
 def sections_of_fit(
@@ -62,13 +73,22 @@ def overview(fit: Fit) -> Section:
             f"{n:,} samples × {m:,} features; {counts.total:,.12g} counts, {1 - counts.nnz / (n * m):.1%} zeros",
         ],
         ["model", MODELS[fit.model]],
-        ["components", f"{fit.rank}"],
+        ["components", _number_of_components(fit)],
         ["method", METHODS[fit.method]],
         ["status", f"{'converged' if fit.status.converged else 'not converged'}: {fit.status.reason}"],
     ]
     if counts.exposed:
         rows.insert(1, ["exposures", "given; loadings and components are per unit of exposure"])
-    return Section("What was fitted", cautions=cautions_of(fit), tables=[Table(["", ""], rows, numeric=False)])
+    cautions = [*cautions_of(fit), *cautions_of_components(fit)]
+    return Section("What was fitted", cautions=cautions, tables=[Table(["", ""], rows, numeric=False)])
+
+
+def _number_of_components(fit: Fit) -> str:
+    if fit.is_projected:
+        return f"{fit.rank}, held from another fit; only the loadings were estimated"
+    if isinstance(fit.priors.components, PartlyKnown):
+        return f"{fit.rank}, of which {len(fit.priors.components.known)} were given"
+    return str(fit.rank)
 
 
 def composition(fit: Fit, groups: Any) -> Section:
@@ -91,9 +111,22 @@ def composition(fit: Fit, groups: Any) -> Section:
     return Section(
         "What the samples consist of",
         ["Each bar is a sample; colours are the shares of the components in its expected counts."],
-        tables=[Table(["component", "share of all counts", "samples where it is largest", "median share"], rows)],
+        tables=[
+            Table(["component", "share of all counts", "samples where it is largest", "median share"], rows),
+            *([] if groups is None else [_by_group(fit, groups, proportions)]),
+        ],
         figures=[picture],
     )
+
+
+def _by_group(fit: Fit, groups: Any, proportions: Array) -> Table:
+    """Return the mean share of each component in each group."""
+    labels, names = check_groups(groups, fit.row_names)
+    rows = []
+    for name in names:
+        inside = labels == name
+        rows.append([name, f"{inside.sum():,}", *(f"{share:.1%}" for share in proportions[inside].mean(axis=0))])
+    return Table(["group", "samples", *(f"mean share of {title}" for title in fit.component_titles)], rows)
 
 
 def components(fit: Fit, image_shape: tuple[int, int] | None) -> Section:
@@ -101,24 +134,30 @@ def components(fit: Fit, image_shape: tuple[int, int] | None) -> Section:
     text = [
         "Each component is a distribution over the features. Bars are shares of the component; lines are intervals."
     ]
-    types = read_types(fit.feature_names)
-    signatures = image_shape is None and types is not None and types.is_complete and types.kind == sbs96_types()
-    picture = drawn(
-        lambda: plots.sbs96(fit) if signatures else plots.components(fit, image_shape=image_shape),
-        "The features with the largest share in each component."
-        if image_shape is None
-        else "The components as images.",
-    )
-    colours = [to_hex(colour) for colour in colours_of(fit.rank)]
+    picture = _picture(fit, image_shape)
     if fit.rank == 1:
         return Section("Components", text, figures=[picture])
     table = markers(fit, MARKED, draws=DRAWS)
     cards = []
     for title, colour, (_, part) in zip(
-        fit.component_titles, colours, table.groupby("component", sort=False), strict=True
+        fit.component_titles, colours_of(fit.rank), table.groupby("component", sort=False), strict=True
     ):
-        cards.append(Card(title, colour, "features that set it apart most surely", _marker_table(part)))
-    return Section("Components", [*text, MARKERS], cards=cards, figures=[picture])
+        higher = part[part["lfc_next"] > 0]
+        if len(higher):
+            cards.append(Card(title, to_hex(colour), "features that set it apart most surely", _marker_table(higher)))
+        else:
+            cards.append(Card(title, to_hex(colour), "no feature has its largest share in this component"))
+    text += [MARKERS, *([TOO_NARROW] if fit.estimate.kind == "mean field" else [])]
+    return Section("Components", text, cards=cards, figures=[picture])
+
+
+def _picture(fit: Fit, image_shape: tuple[int, int] | None) -> Figure:
+    if image_shape is not None:
+        return drawn(lambda: plots.components(fit, image_shape=image_shape), "The components as images.")
+    types = read_types(fit.feature_names)
+    if types is not None and types.is_sbs96:
+        return drawn(lambda: plots.sbs96(fit), "The shares of all 96 mutation types in each component.")
+    return drawn(lambda: plots.components(fit), "The features with the largest share in each component.")
 
 
 def _marker_table(part: Any) -> Table:
@@ -170,7 +209,7 @@ def checks(fit: Fit) -> Section:
     headings = ["statistic", "observed", "replicates", f"{found.interval:.0%} from", "to", "p-value"]
     return Section(
         "Could the model have made these counts?",
-        [_verdict(found), *(f"{note[:1].upper()}{note[1:]}." for note in found.notes)],
+        [_verdict(found), P_VALUES, *(f"{note[:1].upper()}{note[1:]}." for note in found.notes)],
         tables=[Table(headings, rows)],
         figures=[figure],
     )
@@ -188,13 +227,17 @@ def _verdict(found: PredictiveChecks) -> str:
 
 def settings(fit: Fit) -> Section:
     """Return what is needed to repeat the fit."""
+    # Given components are left out, since all their numbers would be shown.
+    own = replace(fit.priors, components=getattr(fit.priors.components, "of_unknown", fit.priors.components))
     rows = [
         ["model", fit.model],
         ["method", f"{fit.method} (bayesnmf.{RECORDS[fit.method].options.__name__})"],
         ["rank", str(fit.rank)],
         ["seed", str(fit.seed)],
         ["objective", f"{fit.objective} {fit.trace.mean() if fit.trace.ndim == 2 else fit.trace[-1]:,.3f}"],
-        ["priors", repr(fit.priors)],
-        ["options", repr(fit.options)],
+        ["priors", repr(own)],
+        ["options", repr(replace(fit.options, priors=own))],
     ]
-    return Section("How to repeat it", tables=[Table(["", ""], rows, numeric=False)], code=REPEAT)
+    return Section(
+        "How to repeat it", tables=[Table(["", ""], rows, numeric=False)], code=PROJECT if fit.is_projected else REPEAT
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -60,9 +61,12 @@ def drawn(draw: Callable[[], Any], description: str) -> Figure:
     """Return a figure, as a picture within the page; `draw` returns its axes."""
     import matplotlib.pyplot as plt
 
-    figure = next(ax for ax in np.ravel(draw()) if ax is not None).figure
     buffer = BytesIO()
-    figure.savefig(buffer, dpi=DPI, bbox_inches="tight", format="png")
+    with warnings.catch_warnings():
+        # Names in scripts that matplotlib's font does not have are boxes in figures; tables have them as text.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+        figure = next(ax for ax in np.ravel(draw()) if ax is not None).figure
+        figure.savefig(buffer, dpi=DPI, bbox_inches="tight", format="png")
     plt.close(figure)
     content = buffer.getvalue()
     width, height = (int.from_bytes(content[at : at + 4], "big") for at in (16, 20))  # of the PNG header

@@ -11,7 +11,7 @@ from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.calibration import Calibration
 from bayesnmf.checks import check_choice, check_method, shown
 from bayesnmf.data.checks import same_counts
-from bayesnmf.data.mutations import read_types, sbs96_types
+from bayesnmf.data.mutations import read_types
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.options import METHODS, methods_with
 from bayesnmf.priors.checks import same_priors
@@ -209,7 +209,7 @@ def check_markers(table: Any, column: str) -> None:
 def check_sbs96(feature_names: np.ndarray) -> np.ndarray:
     """Return the positions of the 96 types of single base substitutions, in the order of COSMIC; refuse others."""
     types = read_types(feature_names)
-    if types is None or types.kind != sbs96_types() or not types.is_complete:
+    if types is None or not types.is_sbs96:
         raise ValueError(
             "the features must be the 96 types of single base substitutions, A[C>A]A and so on: found "
             f"{shown(list(map(str, feature_names[:3])))}; draw other features with plots.components"

@@ -61,7 +61,7 @@ def volcano(
     chosen = hide_spare(grid, len(components))
     for ax, component, colour in zip(chosen, components, colours_of(len(components)), strict=True):
         _panel(ax, table[table["component"] == component], contrast, named, colour)
-        ax.set_title(f"component {component}", fontsize=10)
+        ax.set_title(shorten(component) if isinstance(component, str) else f"component {component}", fontsize=10)
     against = "the next best component" if contrast == "next" else "the other components"
     if figure is not None:
         figure.supxlabel(f"log2 fold change against {against}", fontsize=10)

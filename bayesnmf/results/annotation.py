@@ -19,8 +19,7 @@ DRAWS = 200
 def to_anndata(fit: FitRecord, adata: Any, key: str, seed: int) -> Any:
     """Write proportions, their standard deviations, components and settings into an AnnData object, and return it."""
     check_count(seed, "seed", minimum=0)
-    if not isinstance(key, str) or not key:
-        raise ValueError(f"key_added must be a name: found {shown(key)}; give a string, such as 'bayesnmf'")
+    check_key(key)
     target = _new(fit) if adata is None else _checked(fit, adata)
     mean, sd = proportions_of(fit, seed)
     target.obsm[f"X_{key}"] = mean
@@ -31,6 +30,12 @@ def to_anndata(fit: FitRecord, adata: Any, key: str, seed: int) -> Any:
     target.varm[key] = np.ascontiguousarray(fit.components.T)
     target.uns[key] = settings_of(fit)
     return target
+
+
+def check_key(key: Any) -> None:
+    """Refuse what cannot be a name in an AnnData file."""
+    if not isinstance(key, str) or not key or "/" in key:
+        raise ValueError(f"key_added must be a name without '/': found {shown(key)}; give one such as 'bayesnmf'")
 
 
 def proportions_of(fit: FitRecord, seed: int) -> tuple[Array, Array | None]:

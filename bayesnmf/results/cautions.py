@@ -9,6 +9,7 @@ import numpy as np
 from bayesnmf.inference.ascent.optimality import cure_of_mode
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import METHODS
+from bayesnmf.priors.simplex import component_sums
 from bayesnmf.results.label_switching import AMBIGUOUS_LIMIT
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
 from bayesnmf.results.record import FitRecord
@@ -65,6 +66,16 @@ def cautions_of(fit: FitRecord, r_hat: float | None = None, ess: float | None = 
     if (divergences := fit.diagnostics.get("divergences", 0)) > 0:
         cautions.append(f"{divergences:.0f} divergences; raise target_accept")
     return cautions
+
+
+def cautions_of_components(fit: FitRecord) -> list[str]:
+    """Return a caution about components that explain less than one count of every sample."""
+    most = fit.expected_loadings.max(axis=0, initial=0.0) * component_sums(fit.exposed_components)
+    empty = [title for title, counts in zip(fit.component_titles, most, strict=True) if counts < 1]
+    if not empty:
+        return []
+    what = f"{', '.join(empty)} {'explains' if len(empty) == 1 else 'explain'} less than one count of every sample"
+    return [what if fit.is_projected else f"{what}; a lower rank may do"]
 
 
 def with_label(label: str, caution: str) -> str:

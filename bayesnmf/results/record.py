@@ -18,6 +18,7 @@ from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import Draws, Point, VariationalPosterior
 
 Array = NDArray[Any]
+HELD = "components_held"  # diagnostic of fits of new rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,6 +57,11 @@ class FitRecord:
             kind = self.method.upper()
             raise AttributeError(f"a {kind} fit has no posterior; fit with method='vi' (or 'gibbs', 'nuts', 'svi')")
         return self.estimate
+
+    @property
+    def is_projected(self) -> bool:
+        """Whether the components are held from another fit, as by `Fit.project`."""
+        return HELD in self.diagnostics
 
     @property
     def row_names(self) -> Array:

@@ -119,7 +119,10 @@ def read_fit(path: str | os.PathLike[str]) -> FitRecord:
 def _suffix(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise ValueError(f"{path} must end in {' or '.join(SUFFIXES)}, NetCDF or Zarr; rename it")
+        raise ValueError(
+            f"{path} must end in {' or '.join(SUFFIXES)}, as files of fits do; make one with "
+            "fit.save, or with `bayesnmf fit` on the command line"
+        )
     if suffix == ".zarr":
         try:
             import zarr  # noqa: F401

@@ -243,3 +243,15 @@ def test_known_markers_of_blood_cells_are_found():
     places = [next((k for k, features in enumerate(found) if genes <= features), None) for genes in known]
     assert None not in places
     assert len(set(places)) == 5  # each in a component of its own
+
+
+def test_lift_is_per_unit_of_exposure():
+    """A feature seen ten times as long has ten times the counts, and the same weight and lift."""
+    components = np.array([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]])
+    exposure = np.array([10.0, 1.0, 1.0])
+    counts = np.array([[300.0, 100.0], [100.0, 300.0]]) @ components * exposure
+    options = bayesnmf.MAP(priors=Priors(Gamma(1.0, 1e-3), Gamma(1.0, 1.0)))
+    fit = bayesnmf.fit(counts, rank=2, method="map", seed=0, fixed_components=components, feature_exposure=exposure,
+                       options=options)  # fmt: skip
+    table = bayesnmf.markers(fit, None).pivot(index="component", columns="feature", values="lift")
+    np.testing.assert_allclose(table, components / components.mean(axis=0))

@@ -114,6 +114,53 @@ def test_fit_takes_known_components_and_exposures(capsys, here):
     np.testing.assert_allclose(found.counts.row_exposure, np.linspace(1, 3, 24)[::-1])
 
 
+def test_given_components_keep_their_names(capsys, here):
+    known = pd.DataFrame(DRAWN.components[:1], ["SBS1"], FRAME.columns)
+    known.to_csv("known.csv")
+    done(capsys, "fit", "counts.csv", *QUICK, "--fixed-components", "known.csv", "--components", "out.csv")
+    assert bayesnmf.load("fit.nc").component_names.tolist() == ["SBS1", "component 1"]
+    assert list(pd.read_csv("out.csv", index_col=0).columns[:2]) == ["SBS1", "component 1"]
+    known.set_axis(["component 1"]).to_csv("known.csv")  # the title of the other one
+    done(capsys, "fit", "counts.csv", *QUICK, "--fixed-components", "known.csv")
+    assert bayesnmf.load("fit.nc").component_names is None
+
+
+def test_components_without_counts_are_a_caution(capsys, here):
+    known = pd.DataFrame(np.eye(8)[:1], ["nothing"], FRAME.columns)
+    known.to_csv("known.csv")
+    FRAME.assign(**{FRAME.columns[0]: 0}).to_csv("no_first.csv")
+    out = done(capsys, "fit", "no_first.csv", *QUICK, "--fixed-components", "known.csv")
+    assert "caution: nothing explains less than one count of every sample; a lower rank may do\n" in out
+    found = json.loads(done(capsys, "transform", "fit.nc", "no_first.csv", "--json"))
+    assert found["cautions"] == ["nothing explains less than one count of every sample"]
+
+
+def test_names_of_components_for_a_report(capsys, here):
+    done(capsys, "fit", "counts.csv", *QUICK)
+    Path("names.csv").write_text("number,name\n1,T cells\n")
+    done(capsys, "report", "fit.nc", "--quiet", "--names", "names.csv")
+    page = Path("report.html").read_text(encoding="utf-8")
+    assert page.count("T cells") == 2
+    assert "component 1" not in page
+
+
+@pytest.mark.filterwarnings("default:these draws are large")
+def test_other_warnings_of_the_library_are_lines_too(capsys, here, monkeypatch):
+    import warnings
+
+    from bayesnmf.results import thinning
+
+    plain = thinning.loadings_table
+
+    code = compile("def table(fit):\n    warnings.warn('these draws are large')\n    return plain(fit)",
+                   thinning.__file__, "exec")  # fmt: skip
+    names = {"warnings": warnings, "plain": plain}
+    exec(code, names)
+    monkeypatch.setattr(thinning, "loadings_table", names["table"])
+    status, _, err = run(capsys, "fit", "counts.csv", *QUICK, "--loadings", "a.csv")
+    assert (status, err) == (0, "bayesnmf: warning: these draws are large\n")
+
+
 def test_json_has_the_numbers_and_nothing_else_is_printed(capsys, here):
     out = done(capsys, "fit", "counts.csv", *QUICK, "--json")
     found = json.loads(out)
@@ -290,6 +337,12 @@ FIT = ("fit", "counts.csv", "--quiet")
         ((*FIT, "--out", "deep/fit.nc"), "--out must be in a folder that exists"),
         ((*FIT, "--loadings", "a.xlsx"), r"--loadings must end in one of \.csv"),
         ((*FIT, "--loadings", "a.csv", "--components", "a.csv"), "--components must be a file of its own"),
+        ((*FIT, "--components", "counts.csv"), r"--components would replace counts\.csv, which is read; change"),
+        ((*FIT, "--fixed-components", "text.nc", "--out", "./text.nc"), r"--out would replace \./text\.nc"),
+        (("transform", "text.nc", "counts.csv", "--out", "text.nc"), r"--out would replace text\.nc"),
+        (("equivalences", "counts.csv", "--csv", "counts.csv"), r"--csv would replace counts\.csv"),
+        ((*FIT, "--rank", "1", "--markers", "a.csv"), "--markers needs at least two components"),
+        (("report", "counts.csv"), r"counts\.csv must end in \.nc or \.zarr, as files of fits do; make one"),
         ((*FIT, "--anndata", "a.csv"), r"--anndata must end in one of \.h5ad"),
         ((*FIT, "--layer", "raw"), "layer needs counts in counts.csv in an AnnData object"),
         ((*FIT, "--prior-loadings", "Gamma(0.3"), "--prior-loadings must be a prior such as"),

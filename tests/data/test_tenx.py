@@ -43,7 +43,7 @@ def write_h5(path, version=3, **changes):
         if version == 3:
             features = group.create_group("features")
             features["id"], features["name"] = identifiers, symbols
-            features["feature_type"] = np.array(["Gene Expression"] * 4, "S")
+            features["feature_type"] = np.array(["Gene Expression"] * 4, "S20")
         else:
             group["genes"], group["gene_names"] = identifiers, symbols
 
@@ -65,6 +65,24 @@ def test_folders_are_read_with_cells_in_rows(tmp_path, zipped, features):
 def test_hdf5_files_are_read_with_cells_in_rows(tmp_path, version):
     write_h5(tmp_path / "cells.h5", version)
     check(bayesnmf.read_counts(tmp_path / "cells.h5"))
+
+
+@pytest.mark.parametrize("kind", ["folder", "h5"])
+def test_features_of_other_types_than_genes_are_left_out_and_it_is_said(tmp_path, kind):
+    path = tmp_path / ("filtered" if kind == "folder" else "cells.h5")
+    if kind == "folder":
+        write_folder(path, zipped=False)
+        lines = (path / "features.tsv").read_text().splitlines()
+        lines[1] = lines[1].replace("Gene Expression", "Antibody Capture")
+        (path / "features.tsv").write_text("\n".join(lines) + "\n")
+    else:
+        write_h5(path)
+        with h5py.File(path, "a") as file:
+            file["matrix/features/feature_type"][1] = b"Antibody Capture"
+    with pytest.warns(bayesnmf.DataWarning, match=r"1 features of other types than genes \(Antibody Capture\)"):
+        counts = bayesnmf.read_counts(path)
+    np.testing.assert_array_equal(counts.matrix.toarray(), CELLS[:, [0, 2, 3]])
+    assert counts.feature_names.tolist() == ["CD3D", "LYZ (ENSG3)", "ACTB"]
 
 
 @pytest.mark.parametrize("part", ["matrix.mtx", "barcodes.tsv", "features.tsv"])

@@ -167,6 +167,9 @@ def test_halves_of_rows_depend_on_their_counts_alone():
     np.testing.assert_array_equal(completed(counts.rows([7]))[1].matrix.toarray()[0], held_out.matrix.toarray()[7])
     # 40 × 80 counts: the share of one half has an sd of 0.9 %
     assert abs(held_out.total / counts.total - 0.5) < 0.03
+    fitted = BayesNMF(2, random_state=0).fit(DENSE)
+    with pytest.warns(bayesnmf.DataWarning, match="X must be whole numbers for a score"):
+        fitted.score(DENSE / 2)
     fractions = as_counts([[2.5, 0.75]])
     seen, held_out = completed(fractions)
     assert set(held_out.matrix.data) <= {1.0, 2.0}

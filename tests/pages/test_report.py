@@ -105,10 +105,54 @@ def test_pages_of_other_methods_say_what_their_intervals_are(method, tmp_path):
     assert ("Cautions" in joined) == (method == "gibbs")  # the chains are far too short
 
 
+def test_a_component_without_features_of_its_own_says_so(tmp_path):
+    shares = [[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.1, 0.2, 0.7], [0.3, 0.35, 0.35]]
+    fit = bayesnmf.fit(np.full((6, 3), 50), rank=4, method="map", seed=0, fixed_components=shares)
+    texts = Reader(bayesnmf.report(fit, tmp_path / "page.html")).texts
+    assert texts.count("no feature has its largest share in this component") == 1
+    assert texts.count("features that set it apart most surely") == 3
+
+
 def test_a_single_component_a_single_row_and_rows_of_zeros(tmp_path):
     for counts in (np.zeros((3, 4)), [[3, 0, 1, 2]], np.eye(4)):
         fit = bayesnmf.fit(counts, rank=1, seed=0)
         assert "1 component of" in bayesnmf.report(fit, tmp_path / "one.html").read_text(encoding="utf-8")
+
+
+def test_names_in_any_script_are_text(tmp_path):
+    """Figures may have boxes, but no warning for every letter."""
+    fit = bayesnmf.fit(DRAWN.counts, rank=2, seed=0, feature_names=[f"基因{j}" for j in range(len(NAMES))])
+    assert any(text.startswith("基因") for text in Reader(bayesnmf.report(fit, tmp_path / "page.html")).texts)
+
+
+def test_pages_of_new_rows_and_of_given_components_say_so(tmp_path):
+    whole = fitted()
+    whole.save(tmp_path / "first.nc")
+    new = whole.project(DRAWN.counts.rows(slice(8)))
+    new.save(tmp_path / "fit.nc")
+    page = bayesnmf.report(bayesnmf.load(tmp_path / "fit.nc"), tmp_path / "new.html")
+    assert "3, held from another fit; only the loadings were estimated" in Reader(page).texts
+    code = html.unescape(re.search(r"<code>(.*?)</code>", page.read_text(encoding="utf-8"), re.DOTALL)[1])
+    names = {}
+    for name in ("first.nc", "fit.nc"):
+        code = code.replace(f'"{name}"', repr(str(tmp_path / name)))
+    exec(code, names)
+    np.testing.assert_array_equal(names["again"].loadings, new.loadings)
+    given = bayesnmf.fit(DRAWN.counts, rank=3, seed=0, fixed_components=DRAWN.components[:2])
+    text = bayesnmf.report(given, tmp_path / "given.html").read_text(encoding="utf-8")
+    assert "3, of which 2 were given" in text
+    assert "array(" not in text
+
+
+def test_groups_have_a_table_and_missing_ones_no_group(tmp_path):
+    fit = fitted()
+    groups = ["one", None, "two"] * 10
+    texts = Reader(bayesnmf.report(fit, tmp_path / "page.html", groups=groups)).texts
+    shares = bayesnmf.to_topic_model(fit).proportions
+    for name, place in (("one", 0), ("no group", 1), ("two", 2)):
+        at = texts.index(name)
+        found = [text for text in texts[at + 1 :] if text][:4]
+        assert found == ["10", *(f"{share:.1%}" for share in shares[place::3].mean(axis=0))]
 
 
 def test_images_and_exposures(tmp_path):

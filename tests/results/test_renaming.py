@@ -22,8 +22,9 @@ def named():
 def test_a_list_or_a_mapping_and_the_given_fit_stays_as_it_was(named):
     fit = bayesnmf.fit(COUNTS, rank=2, seed=0, options=VI(tol=1e-4))
     one = fit.rename({1: "T"})
-    assert one.component_names.tolist() == ["0", "T"]
+    assert one.component_names.tolist() == ["component 0", "T"]
     assert one.rename({"T": "U", 0: "V"}).component_names.tolist() == ["V", "U"]
+    assert one.rename({"component 0": "V", "1": "U"}).component_names.tolist() == ["V", "U"]
     assert fit.component_names is None
     assert fit.component_titles == ["component 0", "component 1"]
     assert named.row_names[:2].tolist() == ["first", 1]
@@ -82,7 +83,7 @@ def test_figures_show_the_names(named):
         ({"components": {2: "x"}}, ValueError, "components must map names of the fit to new ones: there is no 2"),
         ({"components": ["a", "a"]}, ValueError, "components must have different names"),
         ({"components": ["a", ""]}, ValueError, "components must have different names"),
-        ({"components": {0: "1"}}, ValueError, "components must have different names"),
+        ({"components": {0: "component 1"}}, ValueError, "components must have different names"),
         ({"components": ["a"]}, ValueError, "components must have one name for each of the 2 components"),
         ({"components": "ab"}, TypeError, "components must be a list or array of names"),
         ({"features": ["a"]}, ValueError, "features must have one name for each of the 7 features"),
