@@ -169,7 +169,7 @@ def test_halves_of_rows_depend_on_their_counts_alone():
     assert abs(held_out.total / counts.total - 0.5) < 0.03
     fitted = BayesNMF(2, random_state=0).fit(DENSE)
     with pytest.warns(bayesnmf.DataWarning, match="X must be whole numbers for a score"):
-        fitted.score(DENSE / 2)
+        fitted.score(DENSE + 0.5 * np.eye(*DENSE.shape))
     fractions = as_counts([[2.5, 0.75]])
     seen, held_out = completed(fractions)
     assert set(held_out.matrix.data) <= {1.0, 2.0}
