@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from bayesnmf.calibration import calibrate as calibrate
     from bayesnmf.comparison.running import Settings as Settings
     from bayesnmf.comparison.running import compare as compare
+    from bayesnmf.data.blocks.opening import Blocks as Blocks
     from bayesnmf.data.conversion import as_counts as as_counts
     from bayesnmf.data.counts import Counts as Counts
     from bayesnmf.data.counts import DataWarning as DataWarning
@@ -83,6 +84,7 @@ _HOMES = {
     "BLD": "options",
     "BayesLDA": "estimators",
     "BayesNMF": "estimators",
+    "Blocks": "data.blocks.opening",
     "Calibration": "calibration",
     "Consensus": "stability.consensus",
     "ConvergenceWarning": "inference.status",

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from bayesnmf import Dirichlet, Gamma, HierarchicalGamma, Priors, ScaledDirichlet
-from bayesnmf.inference.sides import Draw, State
+from bayesnmf.inference.sides import State
+from bayesnmf.inference.summaries import Draw
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.priors.values import joined

@@ -14,7 +14,9 @@ from bayesnmf.checks import check_fraction
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.projection import components_of
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, row_blocks_of, settle_loadings
-from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State, exposure_of_loadings
+from bayesnmf.inference.side import Side
+from bayesnmf.inference.sides import Problem, State, exposure_of_loadings
+from bayesnmf.inference.summaries import MeanField, Mode
 from bayesnmf.priors import Distribution
 from bayesnmf.results.record import FitRecord
 

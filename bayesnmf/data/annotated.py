@@ -22,6 +22,12 @@ def check_annotated(adata: Any, cure: str) -> None:
 
 
 def values_of(adata: Any, name: str, layer: str | None) -> Any:
+    """Return the counts in memory (`chosen_layer`)."""
+    values = chosen_layer(adata, name, layer)
+    return values.to_memory() if hasattr(values, "to_memory") else values
+
+
+def chosen_layer(adata: Any, name: str, layer: str | None) -> Any:
     """Return the counts: of the given layer, or of the layer "counts" if there is one, or X."""
     layers = getattr(adata, "layers", {})  # adata.raw has no layers
     if layer is not None and layer not in layers:
@@ -31,7 +37,7 @@ def values_of(adata: Any, name: str, layer: str | None) -> Any:
     values = adata.X if wanted is None else layers[wanted]
     if values is None:
         raise ValueError(f"{name} has neither X nor layers['counts']; store the counts in one of them")
-    return values.to_memory() if hasattr(values, "to_memory") else values
+    return values
 
 
 def labels_of(adata: Any, name: str, column: str | None) -> np.ndarray:

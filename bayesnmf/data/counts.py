@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -46,6 +46,8 @@ class Counts:
     feature_names: np.ndarray
     row_exposure: np.ndarray | None = None
     feature_exposure: np.ndarray | None = None
+
+    in_memory: ClassVar[bool] = True
 
     @property
     def shape(self) -> tuple[int, int]:

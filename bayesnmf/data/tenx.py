@@ -27,12 +27,49 @@ def matrix_in(folder: Path) -> Path:
     return matrix
 
 
-def read_10x_h5(path: Path) -> Any:
-    """Read an HDF5 file of Cell Ranger 3 and later, or of version 2 with one genome; cells are in rows."""
-    import h5py
-    from scipy.sparse import csr_array
+class CellsOfFile:
+    """Counts in an HDF5 file of 10x Genomics, (cells, features), of which a slice of cells is read.
 
-    with h5py.File(path) as file:
+    Parameters
+    ----------
+    group : h5py.Group
+        Matrix of features × cells, compressed by cells.
+    chosen : ndarray of bool or None
+        Features to read; None for all.
+    """
+
+    def __init__(self, group: Any, chosen: np.ndarray | None) -> None:
+        features, cells = (int(each) for each in group["shape"][:])
+        self.shape = cells, features if chosen is None else int(chosen.sum())
+        self.nnz = int(group["data"].shape[0])
+        self._group, self._chosen, self._width, self._starts = group, chosen, features, group["indptr"][:]
+
+    def __getitem__(self, cells: slice) -> Any:
+        from scipy.sparse import csr_array
+
+        first, last, _ = cells.indices(self.shape[0])
+        starts = self._starts[first : last + 1]
+        data, indices = (self._group[name][starts[0] : starts[-1]] for name in ("data", "indices"))
+        read = csr_array((data, indices, starts - starts[0]), shape=(last - first, self._width))
+        return read if self._chosen is None else read[:, self._chosen]
+
+
+def open_10x_h5(path: Path) -> tuple[CellsOfFile, np.ndarray, np.ndarray, Any]:
+    """Open an HDF5 file of Cell Ranger 3 and later, or of version 2 with one genome.
+
+    Returns
+    -------
+    CellsOfFile
+        Counts with cells in rows.
+    ndarray, ndarray
+        Barcodes, and names of the features.
+    h5py.File
+        Open file, to be closed.
+    """
+    import h5py
+
+    file = h5py.File(path)
+    try:
         group = file["matrix"] if "matrix" in file else _only_genome(file)
         features = group.get("features")
         identifiers, symbols = (
@@ -46,16 +83,19 @@ def read_10x_h5(path: Path) -> Any:
                 f"its matrix has the shape {(number, cells)}, but there are {len(names)} features and {len(barcodes)} "
                 "barcodes"
             )
-        parts = (
-            group["data"][:],
-            group["indices"][:],
-            group["indptr"][:],
-        )  # columns of cells, so rows of the transpose
         types = _texts(features["feature_type"]) if features is not None and "feature_type" in features else []
-    matrix, genes = csr_array(parts, shape=(cells, number)), genes_among(types, path)
-    if genes is not None:
-        matrix, names = matrix[:, genes], names[genes]
-    return SimpleNamespace(X=matrix, obs_names=barcodes, var_names=names, layers={})
+        genes = genes_among(types, path)
+    except BaseException:
+        file.close()
+        raise
+    return CellsOfFile(group, genes), barcodes, names if genes is None else names[genes], file
+
+
+def read_10x_h5(path: Path) -> Any:
+    """Read an HDF5 file of 10x Genomics; cells are in rows."""
+    values, barcodes, names, file = open_10x_h5(path)
+    with file:
+        return SimpleNamespace(X=values[:], obs_names=barcodes, var_names=names, layers={})
 
 
 def _only_genome(file: Any) -> Any:

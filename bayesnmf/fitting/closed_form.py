@@ -207,9 +207,11 @@ def fit_of_ascent(job: Job, ascent: Ascent, diagnostics: dict[str, float] | None
     estimate: Point | VariationalPosterior = Point()
     for side in state:
         side.forget()
-    loadings, scale = separate_scale(state.loadings.value)
-    if state.loadings.conditional is not None:
-        estimate = VariationalPosterior(*(_without_padding(side.conditional) for side in state))
+    value, q = state.loadings.whole()
+    loadings, scale = separate_scale(value)
+    if q is not None:
+        own = _without_padding(q) if state.loadings.in_memory else q  # rows in files stay there
+        estimate = VariationalPosterior(own, _without_padding(state.components.conditional))
     return job.record(
         np.ascontiguousarray(loadings),
         np.ascontiguousarray(state.components.matrix),

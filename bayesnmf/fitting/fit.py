@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from bayesnmf.checks import check_choice, check_rank, seed_or_new
-from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.naming import with_names
 from bayesnmf.fitting import projection
@@ -253,12 +253,12 @@ def fit(
     options = METHODS[method].options() if options is None else options
     check_options(options, method, METHODS[method].options)
     kind = getattr(options, "dtype", "float64")
-    data = as_counts(counts, dtype=kind, layer=layer, feature_labels=feature_labels)
-    data = with_exposures(with_names(data, row_names, feature_names), row_exposure, feature_exposure)
-    priors = resolve_priors(model, data, rank, options.priors, fixed_components)
-    options = resolve_options(replace(options, priors=priors))
-    check_combination(model, method, rank, data, options)
     with progress_context(progress) as report:
+        data = open_counts(counts, kind, layer, feature_labels, report)
+        data = with_exposures(with_names(data, row_names, feature_names), row_exposure, feature_exposure)
+        priors = resolve_priors(model, data, rank, options.priors, fixed_components)
+        options = resolve_options(replace(options, priors=priors), data.in_memory)
+        check_combination(model, method, rank, data, options)
         options = with_own_start(options, data)
         result = Fit.of(METHODS[method].run(Job(data, model, rank, method, seed, options, report)))
     _warn_if_not_converged(result)

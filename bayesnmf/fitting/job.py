@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.checks import check_instance, check_size
+from bayesnmf.data.blocks.checks import check_room_for_rows
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.checks import (
     check_families,
     check_learnable,
+    check_on_disk,
     check_possible,
     check_posterior_exists,
     check_ranges,
@@ -57,7 +59,12 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     """Refuse combinations of model, method, rank, counts and options that cannot be fitted."""
     n, m = counts.shape
     priors = options.priors
-    check_size(8 * rank * (n + m), LARGEST_FACTORS, f"loadings and components of rank {rank}", "lower rank")
+    check_size(
+        8 * rank * (m + n * counts.in_memory), LARGEST_FACTORS, f"loadings and components of rank {rank}", "lower rank"
+    )
+    if not counts.in_memory:
+        check_on_disk(method, options)
+        check_room_for_rows(counts, rank)
     check_ranges(options, getattr(options, "dtype", "float64"))
     check_family(model, "loadings", priors.loadings, (n, rank))
     check_family(model, "components", priors.components, (rank, m))

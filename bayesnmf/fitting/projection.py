@@ -20,8 +20,10 @@ from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
 from bayesnmf.inference.sampling.gibbs import sweep
-from bayesnmf.inference.sides import MeanField, Mode, Problem, Side, State, objective
+from bayesnmf.inference.side import Side
+from bayesnmf.inference.sides import Problem, State, objective
 from bayesnmf.inference.status import Status
+from bayesnmf.inference.summaries import MeanField, Mode
 from bayesnmf.options.defaults import basis_of_mode
 from bayesnmf.priors.checks import check_exposures, check_one_prior_for_all_rows
 from bayesnmf.priors.specification import PARAMETER, stated_components

@@ -30,7 +30,8 @@ from bayesnmf.inference.ascent.settled_loadings import (
     even_loadings,
     settle_blocks,
 )
-from bayesnmf.inference.sides import Problem, Side, State
+from bayesnmf.inference.side import Side
+from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.status import Status
 from bayesnmf.options import VI
 from bayesnmf.options.checks import check_options

@@ -8,22 +8,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal
 
-from bayesnmf.options.algorithms import ALGORITHMS
+from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.closed_form import MAP, VI
 from bayesnmf.options.methods import Options
 from bayesnmf.priors import Priors
 from bayesnmf.priors.specification import PARAMETER, on_simplex
 
 
-def resolve_options(options: Options) -> Options:
-    """Return the options of map or vi with defaults in place of None; their priors must have no None left."""
+def resolve_options(options: Options, in_memory: bool = True) -> Options:
+    """Return the options of map or vi with defaults in place of None; their priors must have no None left.
+
+    Counts on disk are fitted by EM or coordinate ascent from the decomposition alone.
+    """
     if not isinstance(options, MAP | VI):
         return options
-    chosen: dict[str, Any] = {"algorithm": options.algorithm or _best_algorithm(options)}
+    best = _best_algorithm(options) if in_memory else algorithms_of("map" if isinstance(options, MAP) else "vi")[0]
+    chosen: dict[str, Any] = {"algorithm": options.algorithm or best}
     algorithm = ALGORITHMS[chosen["algorithm"]]
     if options.start is None:
-        alone = "descent" if has_sparse_prior(options.priors) else "svd"
-        chosen["start"] = "race" if algorithm.races and options.device == "cpu" else alone
+        alone = "descent" if has_sparse_prior(options.priors) and in_memory else "svd"
+        chosen["start"] = "race" if algorithm.races and options.device == "cpu" and in_memory else alone
     chosen["extrapolate"] = algorithm.extrapolates if options.extrapolate is None else options.extrapolate
     if options.tol is None:
         chosen["tol"] = algorithm.tol

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bayesnmf.checks import check_choice, check_count
+from bayesnmf.data.blocks.store import Store
 from bayesnmf.options import METHODS, methods_with
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.checks import check_family
@@ -30,6 +32,18 @@ def check_saved_settings(settings: dict[str, Any]) -> None:
     for name, value in numbers.items():
         if not _is_number(value, Real):
             raise ValueError(f"{name} must be a number: found {value!r}")
+
+
+def check_saved_store(folder: Path, fingerprint: str) -> None:
+    """Refuse a folder of counts on disk that is missing or has other counts than the fit was made from."""
+    if not folder.is_dir():
+        raise ValueError(
+            f"the counts of this fit are in the folder {folder}, which is missing; open the source again with "
+            "bayesnmf.Blocks(..., scratch=...) and move the folder that it writes there"
+        )
+    found = Store.open(folder).fingerprint
+    if found != fingerprint:
+        raise ValueError(f"the counts in the folder {folder} are not those that the fit was made from")
 
 
 def check_saved_shapes(fit: Any) -> None:

@@ -10,13 +10,13 @@ import numpy as np
 import xarray as xr
 
 from bayesnmf.checks import check_path
-from bayesnmf.results.encoding import CSR, FORMAT, VERSION, decode_fit, encode_fit
+from bayesnmf.results.encoding import FORMAT, VERSION, decode_fit, encode_fit
 from bayesnmf.results.record import FitRecord
+from bayesnmf.results.saved_arrays import CSR
 from bayesnmf.writing import replacing, write_bytes
 
 SUFFIXES = (".nc", ".zarr")
 LARGEST_NETCDF = 2**30  # bytes; NetCDF files are made in memory, since HDF5 on a full disk ends the interpreter
-PACKED = {"/counts": {name: {"zlib": True, "shuffle": True} for name in CSR}}
 
 
 def save(fit: FitRecord, path: str | os.PathLike[str]) -> None:
@@ -35,7 +35,8 @@ def save(fit: FitRecord, path: str | os.PathLike[str]) -> None:
     """
     target = Path(os.path.realpath(check_path(path, "path")))
     _check_target(target, _suffix(target))
-    write_tree(xr.DataTree.from_dict(encode_fit(fit)), target, PACKED)
+    tree = xr.DataTree.from_dict(encode_fit(fit))
+    write_tree(tree, target, _packed(tree))
 
 
 def save_by_size(fit: FitRecord, path: Path) -> None:
@@ -51,7 +52,13 @@ def save_by_size(fit: FitRecord, path: Path) -> None:
     tree = xr.DataTree.from_dict(encode_fit(fit))
     target = path_by_size(tree, path)
     _check_target(target, _suffix(target))
-    write_tree(tree, target, PACKED)
+    write_tree(tree, target, _packed(tree))
+
+
+def _packed(tree: xr.DataTree) -> dict[str, Any]:
+    """Return the NetCDF encoding that packs the counts, unless they are on disk elsewhere."""
+    parts = [name for name in CSR if name in tree["counts"].variables]
+    return {"/counts": {name: {"zlib": True, "shuffle": True} for name in parts}}
 
 
 def path_by_size(tree: xr.DataTree, path: Path) -> Path:

@@ -15,8 +15,8 @@ from registry import MODELS_AND_PRIORS, RANK, SIZE, having, over, plain_counts, 
 
 from bayesnmf import Dirichlet, Gamma, Priors
 from bayesnmf.inference.device import compiled_loop
-from bayesnmf.inference.sides import MeanField, Mode
 from bayesnmf.inference.status import NOT_A_NUMBER
+from bayesnmf.inference.summaries import MeanField, Mode
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("quick_compilation")]
 

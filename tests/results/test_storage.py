@@ -16,7 +16,7 @@ import bayesnmf
 from bayesnmf import NUTS, SVI, VI, Dirichlet, Gamma, Priors, Start, writing
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results import storage
-from bayesnmf.results.encoding import CSR
+from bayesnmf.results.saved_arrays import CSR
 
 pytestmark = quietly
 
@@ -225,7 +225,7 @@ def test_save_refuses_bad_paths(tmp_path, monkeypatch):
     fitted = fit(method="map")
     for name in ("directory.nc", "other.zarr"):
         (tmp_path / name).mkdir()
-    with pytest.raises(ValueError, match=r"fit\.h5 must end in \.nc or \.zarr, as files of fits do; make one with fit\.save"):
+    with pytest.raises(ValueError, match=r"fit\.h5 must end in \.nc or \.zarr, as files of fits do"):
         fitted.save(tmp_path / "fit.h5")
     with pytest.raises(FileNotFoundError, match=r"no directory .*missing to write fit\.nc in; make it first"):
         fitted.save(tmp_path / "missing" / "fit.nc")

@@ -1,6 +1,6 @@
 """Coordinate ascent: EM, multiplicative updates, MAP, variational inference and variational EM in one loop.
 
-The priors and the summary of each side (`bayesnmf.inference.sides`) decide which of these algorithms runs.
+The priors and the summary of each side (`bayesnmf.inference.summaries`) decide which of these algorithms runs.
 Sources: [GP] alg. 1, 3, 4, 5, 6, 7; [P] 3-4, 34-36; [C] 19-20, 27-28, 38, 45-49; mathematics.md section 4.
 
 The loop `ascend` also runs coordinate descent (`poisson_regression`) and extrapolation (`extrapolation`), which

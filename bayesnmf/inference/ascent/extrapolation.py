@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Steps
 from bayesnmf.inference.ascent.parameters import parameters_of, side_of
+from bayesnmf.inference.blocked.passes import pass_over_rows
+from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
 from bayesnmf.priors.arrays import namespace_of, on_host
@@ -69,9 +71,24 @@ def extrapolated_state(
     )
     out = []
     for (prior, summary), side, old in zip(sides, new, before, strict=True):
+        if not side.in_memory:
+            out.append(extrapolated_on_disk(problem, side, old[0], weight, floor))
+            continue
         moved = [_extrapolated_array(a, b, weight, floor) for a, b in zip(parameters_of(side), old, strict=True)]
         out.append(side_of(prior, summary, side, moved))
     return State(*out)
+
+
+def extrapolated_on_disk(problem: Problem, new: Any, old: Any, weight: float, floor: float | None) -> Side:
+    """Return loadings in files at new + weight × (new − old), block by block."""
+
+    def work(part: Problem, here: State, rows: slice) -> tuple[Side, None, float]:
+        before = parameters_of(old.read_rows_of(rows))
+        now = parameters_of(here.loadings)
+        moved = [_extrapolated_array(a, b, weight, floor) for a, b in zip(now, before, strict=True)]
+        return side_of(part.loadings_prior, part.loadings_summary, here.loadings, moved), None, 0.0
+
+    return pass_over_rows(problem, State(new, new), work)[1]
 
 
 def _extrapolated_array(new: Array, old: Array, weight: float, floor: float | None) -> Array:

@@ -17,13 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Progress, Schedule, evaluate_state
 from bayesnmf.inference.ascent.parameters import parameters_of, side_of
-from bayesnmf.inference.sides import (
-    Problem,
-    Side,
-    State,
-    exposure_of_components,
-    exposure_of_loadings,
-)
+from bayesnmf.inference.side import Side
+from bayesnmf.inference.sides import Problem, State, exposure_of_components, exposure_of_loadings
 from bayesnmf.priors import Distribution
 
 Array = NDArray[Any]

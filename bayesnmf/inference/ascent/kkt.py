@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.sides import Problem, Side, State, exposure_of_components, exposure_of_loadings
+from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
+from bayesnmf.inference.imbalance import imbalance
+from bayesnmf.inference.side import Side
+from bayesnmf.inference.sides import Problem, State, Updated, exposure_of_components, exposure_of_loadings
 from bayesnmf.kernels.cpu.allocation import Totals
-from bayesnmf.kernels.cpu.sums import largest_imbalance
 from bayesnmf.kernels.cpu.vectors import padded_copy
-from bayesnmf.priors.arrays import on_host
 from bayesnmf.priors.values import attach_scale, separate_scale
 
 Array = NDArray[Any]
@@ -28,15 +30,11 @@ def kkt_residual(problem: Problem, state: State, totals: Totals) -> float:
     """
     largest = 0.0
     for prior, summary, side, total, exposure in _mode_sides(problem, state, totals):
-        value, _ = separate_scale(side.value)
-        weight, added = prior.balance(value, total, exposure, 1.0 if summary.basis == "natural" else 0.0)
-        if not on_host(value):
-            largest = max(largest, float(abs(value * weight - (total + added)).max()))
+        if isinstance(total, Updated):  # measured by the pass that updated the loadings
+            largest = max(largest, total.imbalance)
             continue
-        parts = [np.atleast_2d(each) for each in (value, total, weight, added)]
-        if side is state.components:
-            parts = [each.T for each in parts]
-        largest = max(largest, largest_imbalance(*parts))
+        axis = 0 if side is state.components else 1
+        largest = max(largest, imbalance(prior, summary, side, total, exposure, axis))
     return largest
 
 
@@ -50,11 +48,20 @@ def least_gradient(problem: Problem, state: State) -> float:
     the residual, except for an entry wrongly stuck at 0. Components without any loading have no effect, whatever their
     entries are: only their loadings count, which tell whether they should have one.
     """
+    if not state.loadings.in_memory:
+        return _least_gradient_on_disk(problem, state)
     inside = State(_without_zeros(state.loadings.value, 1), _without_zeros(state.components.value, 0))
     totals = allocate(problem, inside, None)
     used = (separate_scale(state.loadings.value)[0] >= separate_scale(inside.loadings.value)[0]).any(axis=0)
+    return _least_of(problem, inside, totals, used)
+
+
+def _least_of(problem: Problem, inside: State, totals: Totals, used: Array) -> float:
+    """Return the least gradient of the sides with totals, given the components that have a loading."""
     least = np.inf
     for prior, summary, side, total, exposure in _mode_sides(problem, inside, totals):
+        if isinstance(total, Updated):
+            continue
         update, _ = separate_scale(summary.carry(prior, total, exposure, side, reuse=True).value)
         growth = np.divide(update, separate_scale(side.value)[0], out=update)
         growth = growth[used] if side is inside.components else growth
@@ -62,11 +69,38 @@ def least_gradient(problem: Problem, state: State) -> float:
     return least
 
 
-def _without_zeros(value: Any, component_axis: int) -> Side:
-    """Return the side of a value with its zeros replaced by a small positive number."""
+def _least_gradient_on_disk(problem: Problem, state: State) -> float:
+    """Return the same for counts on disk, in three passes."""
+
+    def measure(part: Problem, here: State, _: slice) -> tuple[None, None, float]:
+        return None, None, float(separate_scale(here.loadings.value)[0].max(initial=0))
+
+    largest = pass_over_rows(problem, state, measure, writes=False, plus=max)[0].more
+
+    def lift(part: Problem, here: State, _: slice) -> tuple[Side, None, Array]:
+        lifted = _without_zeros(here.loadings.value, 1, largest)
+        shares = [separate_scale(each.value)[0] for each in (here.loadings, lifted)]
+        return lifted, None, (shares[0] >= shares[1]).any(axis=0)
+
+    found, lifted = pass_over_rows(problem, state, lift, plus=np.logical_or)
+    inside = State(lifted, _without_zeros(state.components.value, 0))
+
+    def grow(part: Problem, here: State, _: slice) -> tuple[None, Totals, float]:
+        totals = allocate(part, here, None)
+        alone = replace(part, fixed_components=True)
+        return None, totals._replace(loadings=totals.loadings[:0]), _least_of(alone, here, totals, found.more)
+
+    grown, _ = pass_over_rows(problem, inside, grow, writes=False, plus=min)
+    totals = Totals(Updated(inside.loadings, inside.components, 0.0), totals_of(problem, grown), 0.0)  # type: ignore[arg-type]
+    return min(grown.more, _least_of(problem, inside, totals, found.more))
+
+
+def _without_zeros(value: Any, component_axis: int, largest: float | None = None) -> Side:
+    """Return the side of a value with its zeros replaced by a number that is small beside the largest entry."""
     shares, scale = separate_scale(value)
+    top = shares.max(initial=0) if largest is None else largest
     lifted = padded_copy(shares, component_axis)
-    np.maximum(lifted, max(INSIDE * shares.max(initial=0), np.finfo(shares.dtype).tiny), out=lifted)
+    np.maximum(lifted, max(INSIDE * top, np.finfo(shares.dtype).tiny), out=lifted)
     return Side(attach_scale(lifted, scale), lifted, None, 0.0)
 
 

@@ -36,7 +36,9 @@ from bayesnmf.inference.ascent.settled_loadings import (
     settle_blocks,
     settle_loadings,
 )
-from bayesnmf.inference.sides import MeanField, Problem, Side, State, exposure_of_components, update_loadings
+from bayesnmf.inference.side import Side
+from bayesnmf.inference.sides import Problem, State, exposure_of_components, update_loadings
+from bayesnmf.inference.summaries import MeanField
 from bayesnmf.priors import Distribution
 
 Array = NDArray[Any]

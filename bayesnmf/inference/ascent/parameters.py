@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from bayesnmf.inference.sides import Side
+from bayesnmf.inference.side import Side
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.values import parts_of
 
@@ -14,7 +14,12 @@ Array = NDArray[Any]
 
 
 def parameters_of(side: Side) -> tuple[Array, ...]:
-    """Return the positive arrays that define a side: the parameters of its mean field, or its value."""
+    """Return the positive arrays that define a side: the parameters of its mean field, or its value.
+
+    Loadings in files stand for themselves.
+    """
+    if not side.in_memory:
+        return (side,)  # type: ignore[return-value]
     if side.conditional is not None:
         return tuple(side.conditional.parameters.values())
     return parts_of(side.value)

@@ -17,18 +17,12 @@ from numpy.typing import NDArray
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Schedule, Steps, update_both_sides, update_side
-from bayesnmf.inference.sides import (
-    MeanField,
-    Mode,
-    Problem,
-    Side,
-    State,
-    exposure_of_loadings,
-    objective,
-    update_loadings,
-)
+from bayesnmf.inference.blocked.passes import pass_over_rows
+from bayesnmf.inference.side import Side
+from bayesnmf.inference.sides import Problem, State, exposure_of_loadings, objective, update_loadings
 from bayesnmf.inference.status import Status
-from bayesnmf.kernels.cpu.allocation import row_blocks
+from bayesnmf.inference.summaries import MeanField, Mode
+from bayesnmf.kernels.cpu.allocation import Totals, row_blocks
 from bayesnmf.kernels.cpu.settling import settled_totals
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.values import separate_scale
@@ -205,6 +199,8 @@ def with_settled_loadings(ascent: Ascent, threads: int | None) -> Ascent:
     rows share keep their q meanwhile, so that rows settle by themselves.
     """
     problem, (loadings, components) = ascent.problem, ascent.state
+    if not loadings.in_memory:
+        return _settled_on_disk(ascent, threads)
     prior, summary = problem.loadings_prior, problem.loadings_summary
     q = copy_of_full_size(loadings.conditional, (problem.counts.shape[0], len(components.matrix)))
     plain, _ = prior.averaged(loadings.conditional)
@@ -215,6 +211,21 @@ def with_settled_loadings(ascent: Ascent, threads: int | None) -> Ascent:
     if not bound >= ascent.trace[-1]:  # the rows had settled except for rounding
         return ascent
     return ascent._replace(state=State(settled, components), trace=[*ascent.trace[:-1], bound])
+
+
+def _settled_on_disk(ascent: Ascent, threads: int | None) -> Ascent:
+    """Return the same for counts on disk."""
+    problem, state = ascent.problem, ascent.state
+
+    def work(part: Problem, here: State, _: slice) -> tuple[Side, Totals, float]:
+        part = replace(part, fixed_components=True)
+        settled = settle_loadings(part, here, FINAL_TOL, FINAL_ITER, threads).state
+        return settled.loadings, allocate(part, settled, threads, "loadings"), 0.0
+
+    found, settled = pass_over_rows(problem, state, work)
+    state = state._replace(loadings=settled)
+    bound = objective(problem, state, found.loglik + settled.part.shift)
+    return ascent._replace(state=state, trace=[*ascent.trace[:-1], bound]) if bound >= ascent.trace[-1] else ascent
 
 
 # --- some of the rows --------------------------------------------------------------------------------

@@ -22,13 +22,14 @@ import numpy as np
 from jax.scipy.special import digamma, gammaln, xlogy
 from scipy.sparse import csr_array
 
-from bayesnmf.inference import sides
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
 from bayesnmf.inference.ascent.extrapolation import CUT, GROWTH, LIMIT, START
 from bayesnmf.inference.device.checks import check_no_exposures
-from bayesnmf.inference.sides import MeanField, Problem, State
+from bayesnmf.inference.side import Side as HostSide
+from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
 from bayesnmf.inference.strides import next_length
+from bayesnmf.inference.summaries import MeanField
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
 from bayesnmf.kernels.gpu.allocation import Cells, expected_allocations, place_cells
 from bayesnmf.priors import Dirichlet, ScaledDirichlet, ScaledProportions
@@ -151,7 +152,7 @@ def parts_of(distribution: Any, dtype: Any = np.float64) -> Parts:
 
 
 class Kind(NamedTuple):
-    """How a side is carried (`sides.Mode`, `sides.MeanField`): part of what is compiled."""
+    """How a side is carried (`summaries.Mode`, `summaries.MeanField`): part of what is compiled."""
 
     carried: Literal["natural", "log", "mean field"]
     estimated: bool = False
@@ -159,7 +160,7 @@ class Kind(NamedTuple):
 
 
 class Side(NamedTuple):
-    """`sides.Side` with its value in parts; `conditional` is empty for modes."""
+    """`side.Side` with its value in parts; `conditional` is empty for modes."""
 
     value: Parts
     geometric: Any
@@ -191,7 +192,7 @@ def _per_part(prior: Parts, total: Any, exposure: Any) -> list[tuple[Any, Any]]:
 
 
 def at(kind: Kind, prior: Parts, value: Parts) -> Side:
-    """Carry a given value, as `sides.Mode` does."""
+    """Carry a given value, as `summaries.Mode` does."""
     penalty = jnp.zeros((), FLOAT)
     if not kind.estimated:
         penalty = sum((p.log_density(v) for p, v in zip(prior, value, strict=True)), penalty)
@@ -203,7 +204,7 @@ def at(kind: Kind, prior: Parts, value: Parts) -> Side:
 
 
 def of(kind: Kind, prior: Parts, conditional: Parts) -> Side:
-    """Carry a given mean field, as `sides.MeanField` does."""
+    """Carry a given mean field, as `summaries.MeanField` does."""
     logs = [part.expected_log() for part in conditional]
     kl = sum(q.kl(p, log) for q, p, log in zip(conditional, prior, logs, strict=True))
     expected_log = sum(logs[1:], logs[0])
@@ -229,7 +230,7 @@ def on_the_simplex(prior: Parts, parameters: Parts) -> Parts:
     return (parameters[0] / _row_sums(parameters[0]), *parameters[1:])
 
 
-def from_host(side: sides.Side, dtype: Any) -> Parts:
+def from_host(side: HostSide, dtype: Any) -> Parts:
     """Return what states a side of the host's, as arrays of the given type."""
     if side.conditional is not None:
         return parts_of(side.conditional, dtype)
@@ -237,10 +238,10 @@ def from_host(side: sides.Side, dtype: Any) -> Parts:
     return tuple(np.asarray(each, dtype) for each in value)
 
 
-def to_host(summary: Any, prior: Any, parameters: Parts) -> sides.Side:
+def to_host(summary: Any, prior: Any, parameters: Parts) -> HostSide:
     """Carry, on the host, a side that is stated by parameters on the device."""
     arrays = [np.array(each) for each in jax.tree.leaves(parameters)]
-    if isinstance(summary, sides.MeanField):
+    if isinstance(summary, MeanField):
         return summary.of(prior, type(prior)(*arrays))
     value: Any = ScaledProportions(*arrays) if len(arrays) == 2 else arrays[0]
     return summary.at(prior, value)

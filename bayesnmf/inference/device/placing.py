@@ -18,7 +18,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
-from bayesnmf.inference.sides import Basis, Field, MeanField, Mode, Problem, Side, State
+from bayesnmf.inference.side import Field, Side
+from bayesnmf.inference.sides import Problem, State
+from bayesnmf.inference.summaries import Basis, MeanField, Mode
 from bayesnmf.kernels.cpu.mean_field import Moments
 from bayesnmf.kernels.gpu.allocation import place_cells
 from bayesnmf.priors import Distribution
@@ -28,7 +30,7 @@ Carried = tuple[Any, ...]  # arrays of a side, the result of a compiled function
 
 @dataclass(frozen=True)
 class Compiled:
-    """Summary of `bayesnmf.inference.sides` with its arithmetic compiled for a device."""
+    """Summary of `bayesnmf.inference.summaries` with its arithmetic compiled for a device."""
 
     summary: Mode | MeanField
 

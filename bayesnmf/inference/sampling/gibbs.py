@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
 from bayesnmf.inference.sampling.running_moments import Running
 from bayesnmf.inference.sampling.scales import moves_scales, with_scale_moves
-from bayesnmf.inference.sides import Problem, State, Value, objective, update_components, update_loadings
+from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
 from bayesnmf.kernels.cpu.sampling import sampled_allocations
+from bayesnmf.priors.values import Value
 
 Array = NDArray[Any]
 

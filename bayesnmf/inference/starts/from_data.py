@@ -16,9 +16,10 @@ from scipy.sparse import csr_array
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, Steps, ascend
 from bayesnmf.inference.ascent.poisson_regression import regression_steps
-from bayesnmf.inference.sides import Mode, Problem, State
+from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.starts.states import random_state, state_from_totals
 from bayesnmf.inference.status import INTERRUPTED
+from bayesnmf.inference.summaries import Mode
 from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Dirichlet, Gamma

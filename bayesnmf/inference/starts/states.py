@@ -7,15 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.inference.sides import (
-    MeanField,
-    Problem,
-    Side,
-    State,
-    exposure_of_components,
-    update_components,
-    update_loadings,
-)
+from bayesnmf.inference.side import Side
+from bayesnmf.inference.sides import Problem, State, exposure_of_components, update_components, update_loadings
+from bayesnmf.inference.summaries import MeanField
 from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.priors import Distribution, ScaledProportions, matrix
 from bayesnmf.priors.values import as_scaled_proportions
@@ -59,11 +53,11 @@ def given_state(problem: Problem, loadings: Given, components: Given) -> State:
     and the exposure at the given factors; the exposure of the components is computed at the new q of the loadings.
     """
     sides = (
-        _given_side(problem, "loadings", loadings),
-        _given_side(problem, "components", components),
+        given_side(problem, "loadings", loadings),
+        given_side(problem, "components", components),
     )
     state = State(*sides)
-    bare = [_is_bare(problem.loadings_summary, loadings), _is_bare(problem.components_summary, components)]
+    bare = [is_bare(problem.loadings_summary, loadings), is_bare(problem.components_summary, components)]
     if not any(bare):
         return state
     totals = expected_allocations(problem.counts.matrix, state.loadings.geometric, state.components.geometric)
@@ -74,11 +68,13 @@ def given_state(problem: Problem, loadings: Given, components: Given) -> State:
     return state
 
 
-def _is_bare(summary: Any, given: Given) -> bool:
+def is_bare(summary: Any, given: Given) -> bool:
+    """Return whether a mean field is asked for and a factor is given."""
     return isinstance(summary, MeanField) and not isinstance(given, Distribution)
 
 
-def _given_side(problem: Problem, name: str, given: Given) -> Side:
+def given_side(problem: Problem, name: str, given: Given) -> Side:
+    """Return the side of a given factor or distribution."""
     prior = getattr(problem, f"{name}_prior")
     summary = getattr(problem, f"{name}_summary")
     dtype = problem.counts.dtype
@@ -90,6 +86,6 @@ def _given_side(problem: Problem, name: str, given: Given) -> Side:
         given = ScaledProportions(given.proportions.astype(dtype), given.scale.astype(dtype))
     else:
         given = given.astype(dtype, order="F" if name == "components" else "C")
-    if _is_bare(summary, given):
+    if is_bare(summary, given):
         return Side(given, matrix(given), None, 0.0)
     return summary.at(prior, given)

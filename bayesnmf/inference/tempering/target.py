@@ -18,7 +18,8 @@ from scipy.special import gammaln
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.sampling.marginal_gibbs import Factors
-from bayesnmf.inference.sides import Draw, Problem
+from bayesnmf.inference.sides import Problem
+from bayesnmf.inference.summaries import Draw
 from bayesnmf.kernels.cpu.likelihood import log_likelihoods
 from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet
 from bayesnmf.priors.values import ScaledProportions, separate_scale

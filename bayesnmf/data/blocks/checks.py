@@ -1,0 +1,103 @@
+"""Checks of counts on disk: sources, blocks of them, and folders that they are written to."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from bayesnmf.checks import shown
+
+
+def check_whole_numbers(matrix: csr_array, name: str, largest: int) -> None:
+    """Refuse counts that are not whole numbers up to `largest`, which the store has room for."""
+    bad = (matrix.data != np.floor(matrix.data)) | (matrix.data > largest)
+    if bad.any():
+        place = int(np.argmax(bad))
+        row = int(np.searchsorted(matrix.indptr, place, side="right")) - 1
+        raise ValueError(
+            f"counts on disk must be whole numbers up to {largest}: found {matrix.data[place]} in row {row}, column "
+            f"{matrix.indices[place]} of {name}; round them, or read them into memory"
+        )
+
+
+def check_rows_of_source(values: Any, shape: tuple[int, int], name: str) -> None:
+    """Refuse a block of another shape than the source has announced: it was changed meanwhile."""
+    if tuple(values.shape) != shape:
+        raise ValueError(f"{name} must have the shape {shape}: found {tuple(values.shape)}; was the file changed?")
+
+
+def check_room(folder: Path, source: Any, bytes_of_nonzero: int) -> None:
+    """Refuse to begin to write more than the disk has room for."""
+    if source.nnz is None:
+        return
+    needed, free = bytes_of_nonzero * source.nnz + 16 * source.shape[0], shutil.disk_usage(folder).free
+    if needed > free:
+        raise ValueError(
+            f"scratch needs {needed / 1e9:.1f} GB for {source.name}: {folder} has {free / 1e9:.1f} GB; name a folder "
+            "with more room, as in bayesnmf.Blocks(..., scratch=...)"
+        )
+
+
+def check_room_for_rows(counts: Any, rank: int) -> None:
+    """Refuse a fit whose loadings would not fit on the disk: those of up to four states, with what belongs to them."""
+    needed = 4 * 2 * counts.shape[0] * rank * counts.dtype.itemsize
+    free = shutil.disk_usage(counts.scratch).free
+    if needed > free:
+        raise ValueError(
+            f"scratch needs {needed / 1e9:.1f} GB for loadings of rank {rank}: {counts.scratch} has {free / 1e9:.1f} "
+            "GB; name a folder with more room, as in bayesnmf.Blocks(..., scratch=...)"
+        )
+
+
+def check_is_store(folder: Path, about: str, version: int) -> dict[str, Any]:
+    """Return what is known about the counts in a folder; refuse other folders."""
+    try:
+        found: dict[str, Any] = json.loads((folder / about).read_text(encoding="utf-8"))
+        known = found["version"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder} must be a folder of counts that bayesnmf has written: {error}") from error
+    if known != version:
+        raise ValueError(f"{folder} must be of version {version}: found {shown(known)}; write it again")
+    return found
+
+
+def check_unchanged(folder: Path, about: str, parts: Sequence[str]) -> None:
+    """Refuse a folder with a file that was changed after the folder was written."""
+    stamps = json.loads((folder / about).read_text(encoding="utf-8"))["stamps"]
+    for name in parts:
+        path = folder / f"{name}.npy"
+        if not path.is_file() or path.stat().st_mtime_ns != stamps[name]:
+            raise ValueError(f"{path} was changed or removed after it was written; remove {folder}, and begin again")
+
+
+def check_exists(path: Path) -> Path:
+    """Return the path of a file or folder that is there."""
+    if not path.exists():
+        raise FileNotFoundError(f"there is no {path}; check the path (now in {Path.cwd()})")
+    return path
+
+
+def check_source(path: Path, suffixes: Sequence[str]) -> Path:
+    """Return the path of a file or folder that can be read by rows."""
+    check_exists(path)
+    if path.suffix.lower() not in suffixes:
+        raise ValueError(
+            f"{path} must end in one of {', '.join(suffixes)} to be read by rows, or be a folder that "
+            "bayesnmf.Blocks has written; read other files with bayesnmf.read_counts"
+        )
+    return path
+
+
+def check_compressed_by_rows(kind: Any, name: str) -> None:
+    """Refuse a sparse matrix on disk that is stored by columns, from which rows cannot be read."""
+    if kind == "csc_matrix":
+        raise ValueError(
+            f"{name} is stored by columns (csc_matrix), so that its rows cannot be read one after the other; write it "
+            "again with X.tocsr(), or read it into memory with bayesnmf.read_counts"
+        )

@@ -1,0 +1,151 @@
+"""Counts that stay on disk: the interface of `Counts`, with rows that are read block by block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.data.blocks.store import Store
+from bayesnmf.data.counts import Counts
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class StoredMatrix:
+    """The part of a sparse matrix that is known without reading its counts.
+
+    Attributes
+    ----------
+    store : Store
+    dtype : dtype
+        Type in which rows are given.
+    nonzeros : int
+        Size of a block.
+    scratch : Path
+        Folder for the loadings during a fit.
+    keeps : tuple
+        What must live as long as the counts.
+    """
+
+    store: Store
+    dtype: np.dtype
+    nonzeros: int
+    scratch: Path
+    keeps: tuple[Any, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of features."""
+        return self.store.shape
+
+    @property
+    def nnz(self) -> int:
+        """Number of nonzero counts."""
+        return self.store.nnz
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"counts on disk have no {name}: what asks for it needs counts in memory")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BlockedCounts(Counts):
+    """Counts on disk, with the attributes of `Counts`; `matrix` has their shape, but not their numbers."""
+
+    matrix: Any
+    in_memory = False
+
+    @classmethod
+    def of(cls, matrix: StoredMatrix) -> BlockedCounts:
+        """Return the counts of a store, with its names."""
+        names = [matrix.store.names(side) for side in ("rows", "features")]
+        return cls(matrix, *(np.arange(length) if found is None else found
+                             for found, length in zip(names, matrix.shape, strict=True)))  # fmt: skip
+
+    @property
+    def scratch(self) -> Path:
+        """Folder for the loadings during a fit."""
+        folder: Path = self.matrix.scratch
+        return folder
+
+    @property
+    def store(self) -> Store:
+        """The store that the counts are read from."""
+        store: Store = self.matrix.store
+        return store
+
+    @property
+    def transposed(self) -> csr_array:
+        """Refused: it would need all counts in memory."""
+        return self.matrix.transposed
+
+    @cached_property
+    def bounds(self) -> list[int]:
+        """First row of each block, and the number of rows."""
+        return self.store.bounds(self.matrix.nonzeros)
+
+    @property
+    def blocks(self) -> list[slice]:
+        """Rows of each block."""
+        return [slice(first, last) for first, last in pairwise(self.bounds)]
+
+    @property
+    def row_totals(self) -> Array:
+        """Sum of each row, (n,), float64."""
+        return self.store.totals["rows"]
+
+    @property
+    def feature_totals(self) -> Array:
+        """Sum of each column, (m,), float64."""
+        return self.store.totals["features"]
+
+    @property
+    def total(self) -> float:
+        """Sum of all counts."""
+        return self.store.total
+
+    @property
+    def log_factorial(self) -> float:
+        """Σ log X!."""
+        return self.store.log_factorial
+
+    @property
+    def is_integer(self) -> bool:
+        """True: a store has no other counts."""
+        return True
+
+    def as_type(self, dtype: Any) -> BlockedCounts:
+        """Return the same counts, given in another type."""
+        return replace(self, matrix=replace(self.matrix, dtype=np.dtype(dtype)))
+
+    def block(self, first: int, last: int) -> Counts:
+        """Return the rows from `first` to `last` (excluded), read from disk."""
+        read = self.store.read(first, last)
+        return self._counts(_as_type(read, self.dtype), slice(first, last))
+
+    def rows(self, index: Any) -> Counts:
+        """Return the chosen rows in memory, with their names and exposures."""
+        chosen = np.atleast_1d(np.arange(self.shape[0])[index])
+        parts = [self.store.read(row, row + 1) for row in chosen.tolist()]
+        starts = np.cumsum([0, *(part.nnz for part in parts)])
+        empty = [np.empty(0, np.int32)]
+        arrays = (np.concatenate([part.data for part in parts] + empty),
+                  np.concatenate([part.indices for part in parts] + empty), starts)  # fmt: skip
+        return self._counts(_as_type(csr_array(arrays, shape=(len(chosen), self.shape[1])), self.dtype), chosen)
+
+    def _counts(self, matrix: csr_array, rows: Any) -> Counts:
+        exposure = None if self.row_exposure is None else self.row_exposure[rows]
+        counts = Counts(matrix, self.row_names[rows], self.feature_names, exposure, self.feature_exposure)
+        vars(counts)["row_totals"] = self.row_totals[rows]  # where the cached property stores its value
+        return counts
+
+
+def _as_type(matrix: csr_array, dtype: Any) -> csr_array:
+    return csr_array((matrix.data.astype(dtype), matrix.indices, matrix.indptr), shape=matrix.shape)

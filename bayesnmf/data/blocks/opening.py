@@ -1,0 +1,149 @@
+"""Open counts that a user names: in memory if there is room, else on disk, block by block."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.checks import check_count, check_path
+from bayesnmf.data.blocks.checks import check_exists
+from bayesnmf.data.blocks.counts import BlockedCounts, StoredMatrix
+from bayesnmf.data.blocks.raw import TemporaryFolder
+from bayesnmf.data.blocks.sources import ANNOTATED, TENX, Source, is_lazy, open_source
+from bayesnmf.data.blocks.store import ABOUT, VERSION, Store, write_store
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.reading import read_counts
+
+NONZEROS = 2**22
+BYTES_IN_MEMORY = 28  # of a nonzero during a fit in memory: the counts, their transpose and what reading takes
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Counts to be read from disk block by block, in place of counts in memory.
+
+    Attributes
+    ----------
+    source : path, AnnData or Dask array
+        File ``.h5ad``, ``.zarr`` or ``.h5`` of 10x Genomics; an AnnData object that is backed by a file or lazy; a Dask
+        array of samples × features; or a folder that an earlier fit has written to `scratch`. Counts must be whole
+        numbers.
+    nonzeros : int
+        Nonzero counts in a block. A block takes about 20 bytes of memory for each, beside its loadings.
+    scratch : path, optional
+        Folder with room for 6 bytes for each nonzero, and for the loadings during a fit. Counts are written there once
+        and found again as long as the file does not change. By default a folder in the user's cache.
+    layer, feature_labels : str, optional
+        As for `bayesnmf.fit`.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fit = bayesnmf.fit(bayesnmf.Blocks("cells.h5ad"), rank=20)  # doctest: +SKIP
+    """
+
+    source: Any
+    nonzeros: int = NONZEROS
+    scratch: str | os.PathLike[str] | None = None
+    layer: str | None = None
+    feature_labels: str | None = None
+
+    def __post_init__(self) -> None:
+        check_count(self.nonzeros, "nonzeros", minimum=1)
+
+
+def open_counts(
+    x: Any, dtype: Any, layer: str | None = None, feature_labels: str | None = None, told: Any = None
+) -> Counts:
+    """Return counts in any form that `bayesnmf.fit` takes.
+
+    A path is read into memory if a fit would take less than a quarter of the machine's memory; otherwise, and always
+    for `Blocks`, the counts stay on disk. The same holds for an AnnData object that is backed or lazy, and for Dask
+    arrays.
+    """
+    told = told or (lambda *_: None)
+    if isinstance(x, BlockedCounts) and layer is None and feature_labels is None:
+        return x.as_type(dtype)
+    if isinstance(x, Blocks):
+        more: Any = {name: value for name, value in (("layer", layer), ("feature_labels", feature_labels)) if value}
+        return _on_disk(replace(x, **more), dtype, told)
+    is_path = isinstance(x, (str, os.PathLike))
+    if not is_path and not is_lazy(x):
+        return as_counts(x, dtype=dtype, layer=layer, feature_labels=feature_labels)
+    path = check_path(x, "counts") if is_path else None
+    if path is not None and not _is_readable_by_rows(path):
+        return as_counts(read_counts(path, layer=layer, feature_labels=feature_labels), dtype=dtype)
+    if path is not None and (path / ABOUT).is_file():
+        return _on_disk(Blocks(path), dtype, told)
+    source = open_source(x, layer, feature_labels)
+    try:
+        if source.nnz is None or source.nnz * BYTES_IN_MEMORY > _memory() / 4:
+            return _on_disk(Blocks(x, layer=layer, feature_labels=feature_labels), dtype, told)
+        counts = as_counts(source.read(0, source.shape[0]), name=source.name, dtype=dtype, share=True)
+        names = source.row_names, source.feature_names
+        return replace(
+            counts,
+            row_names=counts.row_names if names[0] is None else names[0],
+            feature_names=counts.feature_names if names[1] is None else names[1],
+        )
+    finally:
+        source.close()
+
+
+def _is_readable_by_rows(path: Path) -> bool:
+    return path.suffix.lower() in (*ANNOTATED, *TENX) or (path / ABOUT).is_file()
+
+
+def _memory() -> int:
+    """Return the memory of the machine, in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**33
+
+
+def _on_disk(blocks: Blocks, dtype: Any, told: Any) -> BlockedCounts:
+    """Return counts on disk, which are written to the store unless they are there."""
+    scratch = default_scratch() if blocks.scratch is None else check_path(blocks.scratch, "scratch")
+    scratch.mkdir(parents=True, exist_ok=True)
+    given: Any = blocks.source
+    if not isinstance(given, (str, os.PathLike)) and getattr(given, "isbacked", False) and not given.is_view:
+        given = given.filename
+    if isinstance(given, (str, os.PathLike)):
+        path = check_exists(check_path(given, "source"))
+        if (path / ABOUT).is_file():
+            return BlockedCounts.of(StoredMatrix(Store.open(path), np.dtype(dtype), blocks.nonzeros, scratch))
+        folder, keep = scratch / f"counts-{_key(path, blocks)}", None
+    else:
+        keep = TemporaryFolder(scratch, "counts-")
+        folder = keep.path / "store"
+    if (folder / ABOUT).is_file():
+        store = Store.open(folder)
+        store.check()
+    else:
+        store = _written(folder, given, blocks, told)
+    return BlockedCounts.of(StoredMatrix(store, np.dtype(dtype), blocks.nonzeros, scratch, (keep,)))
+
+
+def _written(folder: Path, given: Any, blocks: Blocks, told: Any) -> Store:
+    source: Source = open_source(given, blocks.layer, blocks.feature_labels)
+    try:
+        return write_store(folder, source, told)
+    finally:
+        source.close()
+
+
+def default_scratch() -> Path:
+    """Return the folder for counts on disk in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bayesnmf"
+
+
+def _key(path: Path, blocks: Blocks) -> str:
+    """Return a digest of a file's name, size and time, so that a file that changed is read again."""
+    files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+    stamps = [(str(each), each.stat().st_size, each.stat().st_mtime_ns) for each in files]
+    about = (VERSION, str(path.resolve()), blocks.layer, blocks.feature_labels, stamps)
+    return hashlib.blake2b(repr(about).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,122 @@
+"""Arrays of numbers in files, read and written in pieces, without mapping them into memory.
+
+A mapped file would count as memory of the process for every page that was read. Here a piece takes the memory of the
+array that is returned, and no more.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class RawArray:
+    """A one-dimensional array of numbers in a file.
+
+    Attributes
+    ----------
+    path : Path
+    offset : int
+        Position of the first number, in bytes.
+    dtype : dtype
+    length : int
+        Number of numbers.
+    """
+
+    path: Path
+    offset: int
+    dtype: np.dtype
+    length: int
+
+    @classmethod
+    def of_npy(cls, path: Path) -> RawArray:
+        """Return the array in a .npy file."""
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        return cls(path, int(mapped.offset), mapped.dtype, mapped.size)
+
+    def read(self, first: int, last: int) -> Array:
+        """Return the numbers from `first` to `last` (excluded).
+
+        Raises
+        ------
+        OSError
+            The file has become shorter.
+        """
+        out = np.empty(last - first, self.dtype)
+        view = memoryview(out).cast("B") if out.size else memoryview(b"")
+        with self.path.open("rb", buffering=0) as file:
+            file.seek(self.offset + first * self.dtype.itemsize)
+            done = 0
+            while done < len(view):
+                got = file.readinto(view[done:])
+                if not got:
+                    raise OSError(f"{self.path} ends too early: it was changed or cut off while it was read")
+                done += got
+        return out
+
+
+class TemporaryFolder:
+    """A new folder that is removed with the last reference to this object."""
+
+    def __init__(self, parent: Path, prefix: str) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+class NpyWriter:
+    """A .npy file of one dimension that grows, for a length that is known only at the end."""
+
+    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+        self.path, self.dtype, self.length = path, np.dtype(dtype), 0
+        self._file = path.open("wb")
+        self._write_header()
+        self._begin = self._file.tell()
+
+    def append(self, numbers: Array) -> None:
+        """Write more numbers."""
+        self._file.write(np.ascontiguousarray(numbers, dtype=self.dtype).data)
+        self.length += len(numbers)
+
+    def widened(self, dtype: DTypeLike) -> NpyWriter:
+        """Return a writer that has written the same numbers as another type; this one is closed."""
+        self.close()
+        before, wider = RawArray.of_npy(self.path), NpyWriter(self.path.with_suffix(".wider"), dtype)
+        for first in range(0, before.length, 2**22):
+            wider.append(before.read(first, min(first + 2**22, before.length)))
+        os.replace(wider.path, self.path)
+        wider.path = self.path
+        return wider
+
+    def close(self) -> None:
+        """Write the length into the header, and flush the file to disk."""
+        if self._file.closed:
+            return
+        self._file.seek(0)
+        self._write_header()
+        assert self._file.tell() == self._begin
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def _write_header(self) -> None:
+        # NumPy pads the header so that it can be written again with another length.
+        header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.length,)}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+    def __enter__(self) -> NpyWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,150 @@
+"""What counts can be read from, row by row: files, AnnData objects on disk, Dask arrays.
+
+A source says its shape and its names, and reads any block of rows. Files are read once and written to a store
+(`bayesnmf.data.blocks.store`), from which every pass of a fit reads.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.data.annotated import chosen_layer, is_annotated, labels_of
+from bayesnmf.data.blocks.checks import check_compressed_by_rows, check_source
+from bayesnmf.data.tenx import open_10x_h5
+
+Array = NDArray[Any]
+NONZEROS, ROWS = 2**20, 4096  # read at once: of sparse counts, and rows of others
+ANNOTATED, TENX = (".h5ad", ".zarr"), (".h5",)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Counts that can be read by rows.
+
+    Attributes
+    ----------
+    values : object
+        Array-like of shape (n, m) of which ``values[first:last]`` is an array, a sparse matrix or a lazy array.
+    name : str
+        What messages call the source.
+    row_names, feature_names : array or None
+    nnz : int or None
+        Number of nonzeros, if it is known before all are read.
+    keeps : tuple
+        Files that must stay open.
+    """
+
+    values: Any
+    name: str
+    row_names: Any = None
+    feature_names: Any = None
+    nnz: int | None = None
+    keeps: tuple[Any, ...] = field(default=())
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of features."""
+        n, m = self.values.shape
+        return int(n), int(m)
+
+    def bounds(self) -> list[tuple[int, int]]:
+        """Return the blocks of rows in which the source is read."""
+        n = self.shape[0]
+        chunks = getattr(self.values, "chunks", None)
+        if isinstance(chunks, tuple) and isinstance(chunks[0], tuple):  # of a Dask array
+            edges = np.cumsum([0, *chunks[0]]).tolist()
+            return [(first, last) for first, last in pairwise(edges) if last > first]
+        rows = ROWS if self.nnz is None else int(np.clip(NONZEROS * n // max(self.nnz, 1), 1, n))
+        return [(first, min(first + rows, n)) for first in range(0, n, rows)]
+
+    def read(self, first: int, last: int) -> Any:
+        """Return some rows, as what `bayesnmf.data.conversion.convert` takes."""
+        block = self.values[first:last]
+        return block.compute() if hasattr(block, "compute") else block
+
+    def close(self) -> None:
+        """Close the files."""
+        for each in self.keeps:
+            each.close()
+
+
+def is_lazy(x: Any) -> bool:
+    """Return whether counts are not in memory: a Dask array, or an AnnData object with such or on disk."""
+    if is_annotated(x):
+        return bool(getattr(x, "isbacked", False)) or is_lazy(getattr(x, "X", None))
+    return hasattr(x, "dask") or hasattr(x, "to_memory")
+
+
+def open_source(x: Any, layer: str | None, feature_labels: str | None) -> Source:
+    """Open a path, an AnnData object, or a lazy array as a source.
+
+    Raises
+    ------
+    TypeError, ValueError, FileNotFoundError
+        What is no source, a layer or labels that are missing, or counts that are stored by columns.
+    """
+    if isinstance(x, (str, os.PathLike)):
+        return _open_path(check_source(Path(x), (*ANNOTATED, *TENX)), layer, feature_labels)
+    if is_annotated(x):
+        values = chosen_layer(x, "counts", layer)
+        _check_order(values, "counts")
+        return Source(values, "counts", np.array(x.obs_names), labels_of(x, "counts", feature_labels), _nnz_of(values))
+    return Source(x, "counts", nnz=_nnz_of(x))
+
+
+def _open_path(path: Path, layer: str | None, feature_labels: str | None) -> Source:
+    if path.suffix.lower() in TENX:
+        values, rows, features, file = open_10x_h5(path)
+        return Source(values, str(path), rows, features, values.nnz, (file,))
+    file, adata = _open_annotated(path)
+    values = chosen_layer(adata, str(path), layer)
+    _check_order(values, str(path))
+    names = np.array(adata.obs_names), labels_of(adata, str(path), feature_labels)
+    return Source(values, str(path), *names, _nnz_of(values), (file,))
+
+
+def _open_annotated(path: Path) -> tuple[Any, Any]:
+    """Return the open file and an object like an AnnData object, of which only the names are in memory."""
+    from types import SimpleNamespace
+
+    from anndata.io import read_elem, sparse_dataset
+
+    file: Any
+    if path.suffix.lower() == ".zarr":
+        import zarr
+
+        file = zarr.open_group(path, mode="r")
+        closing: Any = SimpleNamespace(close=lambda: None)
+    else:
+        import h5py
+
+        closing = file = h5py.File(path)
+
+    def opened(element: Any) -> Any:
+        return sparse_dataset(element) if "encoding-type" in element.attrs and "matrix" in str(
+            element.attrs["encoding-type"]) else element  # fmt: skip
+
+    obs: Any
+    var: Any
+    obs, var = (read_elem(file[each]) for each in ("obs", "var"))
+    layers = {name: opened(file["layers"][name]) for name in file["layers"]} if "layers" in file else {}
+    values = opened(file["X"]) if "X" in file else None
+    return closing, SimpleNamespace(X=values, layers=layers, obs_names=obs.index, var_names=var.index, var=var)
+
+
+def _check_order(values: Any, name: str) -> None:
+    kind = f"{values.format}_matrix" if hasattr(values, "format") else None
+    check_compressed_by_rows(kind, name)
+
+
+def _nnz_of(values: Any) -> int | None:
+    """Return the number of stored counts of a sparse matrix on disk."""
+    group = getattr(values, "group", None)
+    return None if group is None else int(group["indices"].shape[0])

@@ -1,0 +1,75 @@
+"""Arrays with a row for each sample of a block, in one file for each block.
+
+Rows are written with the padding that compiled loops need, so that they are read into place without a copy. A file is
+complete or absent: it is written under another name first.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.data.blocks.raw import TemporaryFolder
+from bayesnmf.kernels.cpu.vectors import padded, whole_vectors
+
+Array = NDArray[Any]
+
+
+def of_block(folder: TemporaryFolder, number: int) -> Path:
+    """Return the path of the file of a block."""
+    return folder.path / f"{number}.rows"
+
+
+def write_rows(path: Path, arrays: Sequence[Array]) -> None:
+    """Write arrays of the same number of rows; an older file is replaced when the new one is complete."""
+    temporary = path.with_suffix(f".{os.getpid()}")
+    try:
+        with temporary.open("wb", buffering=0) as file:
+            for array in arrays:
+                whole = np.ascontiguousarray(whole_vectors(array))
+                about: Any = {"descr": whole.dtype.str, "fortran_order": False, "shape": whole.shape}
+                np.lib.format.write_array_header_1_0(file, about)
+                _write_all(file, memoryview(whole).cast("B"))
+        os.replace(temporary, path)
+    except OSError as error:
+        raise OSError(f"cannot write loadings to scratch, {path.parent}: {error}; free some space there") from error
+
+
+def read_rows(path: Path, ranks: Sequence[int]) -> list[Array]:
+    """Return the arrays in a file, given their numbers of columns."""
+    with path.open("rb") as file:
+        return [_read_array(file, rank) for rank in ranks]
+
+
+def _write_all(file: Any, view: memoryview) -> None:
+    done = 0
+    while done < len(view):
+        done += file.write(view[done:])
+
+
+def _read_array(file: BufferedReader, rank: int) -> Array:
+    assert np.lib.format.read_magic(file) == (1, 0)
+    (rows, _), _, dtype = np.lib.format.read_array_header_1_0(file)
+    out = padded((rows, rank), dtype)
+    view, done = memoryview(whole_vectors(out)).cast("B"), 0
+    while done < len(view):
+        got = file.readinto(view[done:])
+        if not got:
+            raise OSError(f"{file.name} ends too early: it was changed or cut off")
+        done += got
+    return out
+
+
+def empty_in_file(shape: tuple[int, int], dtype: Any, folder: Path) -> Array:
+    """Return an empty array in a nameless file, which is removed with the last reference to it."""
+    size = max(int(np.prod(shape)) * np.dtype(dtype).itemsize, 1)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.truncate(size)
+        return np.memmap(file, dtype, "r+", shape=shape)

@@ -1,0 +1,229 @@
+"""Passes over counts on disk: the allocation step with the update of the loadings, and others that write new loadings.
+
+The loadings of a block depend on the components and on nothing of the other blocks. A pass therefore reads the counts
+and the loadings of a block, makes an allocation step, and at once writes the next loadings; the totals of the
+components, the log-likelihood and the sums of the new loadings are added over the blocks. What is done with a block is
+what would be done with all rows in memory, by the same functions.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.data.blocks.counts import BlockedCounts
+from bayesnmf.data.blocks.raw import TemporaryFolder
+from bayesnmf.data.counts import Counts
+from bayesnmf.inference.allocating import allocate
+from bayesnmf.inference.blocked.engine import run_pass
+from bayesnmf.inference.blocked.files import empty_in_file, of_block, read_rows
+from bayesnmf.inference.blocked.sides import Form, Part, RowWriter
+from bayesnmf.inference.imbalance import imbalance
+from bayesnmf.inference.side import Side
+from bayesnmf.inference.sides import Problem, State, Updated, exposure_of_loadings, update_loadings
+from bayesnmf.kernels.cpu.allocation import Sides, Totals
+from bayesnmf.kernels.cpu.vectors import padded
+from bayesnmf.priors import Distribution, ScaledProportions
+from bayesnmf.priors.values import Value, parts_of
+
+Array = NDArray[Any]
+Work = Callable[[Problem, Any, slice], tuple[Side | None, Totals | None, Any]]
+
+
+class Found(NamedTuple):
+    """What a pass has found in some blocks.
+
+    Attributes
+    ----------
+    components : ndarray (m, K) or None
+        Totals of the components, in float64.
+    loglik : float
+        ℓ of the allocation step.
+    part : Part or None
+        What the new loadings add to sums.
+    form : Form or None
+        How they are written.
+    more : object
+        What else the work has found.
+    """
+
+    components: Array | None
+    loglik: float
+    part: Part | None
+    form: Form | None
+    more: Any
+
+
+@dataclass(frozen=True)
+class RowTask:
+    """The task of a pass: work on the problem of each block, given its loadings and the components.
+
+    Attributes
+    ----------
+    problem : Problem
+        Problem of all rows.
+    state : State or None
+        Loadings in files, and components; None for work that makes the first loadings.
+    work : callable
+        Function of the problem, the state and the rows of a block that returns new loadings or None, totals or None,
+        and more.
+    writer : RowWriter or None
+        Where the new loadings are written.
+    plus : callable
+        How to add what else two blocks have found.
+    """
+
+    problem: Problem
+    state: State | None
+    work: Work
+    writer: RowWriter | None
+    plus: Callable[[Any, Any], Any] = operator.add
+
+    @property
+    def counts(self) -> BlockedCounts:
+        """The counts on disk."""
+        counts: Any = self.problem.counts
+        return counts
+
+    def load(self, number: int) -> tuple[Counts, Side | None]:
+        """Read counts and loadings of a block."""
+        rows = self.counts.blocks[number]
+        loadings: Any = None if self.state is None else self.state.loadings
+        return self.counts.block(rows.start, rows.stop), None if loadings is None else loadings.read(number)
+
+    def run(self, number: int, given: tuple[Counts, Side | None]) -> Found:
+        """Do the work on a block."""
+        (counts, loadings), rows = given, self.counts.blocks[number]
+        prior = self.problem.loadings_prior.rows(rows)
+        part = replace(self.problem, counts=counts, loadings_prior=prior, constant=False)
+        state = None if loadings is None or self.state is None else State(loadings, self.state.components)
+        side, totals, more = self.work(part, state, rows)
+        added, form = None, None
+        if side is not None and self.writer is not None:
+            added, form = self.writer.write(number, counts, side)
+        if totals is None:
+            return Found(None, 0.0, added, form, more)
+        received = None if not totals.components.shape[1] else totals.components.T.astype(np.float64)
+        return Found(received, totals.loglik, added, form, more)
+
+    def add(self, one: Found, two: Found) -> Found:
+        """Return the sum of what was found in different blocks."""
+        received = one.components
+        if received is not None and two.components is not None:
+            received += two.components
+        part = None if one.part is None or two.part is None else one.part + two.part
+        return Found(received, one.loglik + two.loglik, part, one.form, self.plus(one.more, two.more))
+
+
+class BlockedLoadings(Side):
+    """Loadings in files, one for each block of rows, as a pass has written them."""
+
+    in_memory = False
+
+    def __init__(self, folder: TemporaryFolder, form: Form, part: Part, counts: BlockedCounts) -> None:
+        self.folder, self.form, self.part, self._counts = folder, form, part, counts
+        self.penalty, self.log_shift, self.dtype = part.penalty, None, counts.dtype
+        self.shape = counts.shape[0], len(part.sums)
+
+    def read(self, number: int) -> Side:
+        """Return the loadings of a block."""
+        return self.form.side(read_rows(of_block(self.folder, number), self.form.ranks))
+
+    def read_rows_of(self, rows: slice) -> Side:
+        """Return the loadings of the block with these rows."""
+        return self.read(self._counts.bounds.index(rows.start))
+
+    def sums(self, component_axis: int) -> Array:
+        """Return Σ of the value for each component, (K,), float64."""
+        return self.part.sums
+
+    def exposed_sums(self, component_axis: int, exposure: Array | None) -> Array:
+        """Return Σ of the value times the exposure of its rows, for each component, (K,), float64."""
+        return self.part.sums if exposure is None else self.part.exposed_sums
+
+    def forget(self) -> None:
+        """Keep everything: rows are in files."""
+
+    def allocate(self, problem: Problem, components: Side, threads: int | None, sides: Sides) -> Totals:
+        """Return the totals of an allocation step over all blocks; the next loadings are in place of their totals."""
+        return allocate_blocks(problem, State(self, components), threads, sides)
+
+    def whole(self) -> tuple[Value, Distribution | None]:
+        """Return the value and the mean field of all rows, in files mapped into memory."""
+        return collect(self, self._counts)
+
+
+def pass_over_rows(
+    problem: Problem, state: State | None, work: Work, *, writes: bool = True, plus: Any = operator.add
+) -> tuple[Found, Any]:
+    """Do some work on every block; return what was found, and the new loadings if the work makes them."""
+    counts: Any = problem.counts
+    counts.store.check()
+    writer = RowWriter(TemporaryFolder(counts.scratch, "rows-")) if writes else None
+    found = run_pass(RowTask(problem, state, work, writer, plus), len(counts.blocks))
+    if writer is None:
+        return found, None
+    return found, BlockedLoadings(writer.folder, found.form, found.part, counts)  # type: ignore[arg-type]
+
+
+def allocate_blocks(problem: Problem, state: State, threads: int | None, sides: Sides) -> Totals:
+    """Return the totals of an allocation step over all blocks; in place of the loadings' totals, the next loadings."""
+
+    def work(part: Problem, here: State, _: slice) -> tuple[Side | None, Totals, float]:
+        totals = allocate(part, here, threads, sides)
+        if sides == "components":
+            return None, totals, np.nan
+        off = _imbalance_of(part, here, totals.loadings)
+        return update_loadings(part, here, totals.loadings, reuse=True).loadings, totals, off
+
+    found, loadings = pass_over_rows(problem, state, work, writes=sides != "components", plus=max)
+    given: Any = state.loadings
+    received = np.empty((len(state.components.geometric), 0)) if found.components is None else totals_of(problem, found)
+    loglik = np.nan if sides == "components" else found.loglik + given.part.shift
+    return Totals(Updated(loadings, state.components, found.more), received, loglik)  # type: ignore[arg-type]
+
+
+def _imbalance_of(part: Problem, here: State, total: Array) -> float:
+    """Return how far the loadings are from stationary, given their totals; NaN unless they are a mode."""
+    prior, summary = part.loadings_prior, part.loadings_summary
+    if summary.basis is None:
+        return np.nan
+    return imbalance(prior, summary, here.loadings, total, exposure_of_loadings(part, here.components), 1)
+
+
+def totals_of(problem: Problem, found: Found) -> Array:
+    """Return the totals of the components, (K, m), in the type of the factors."""
+    assert found.components is not None
+    whole = padded(found.components.shape, problem.counts.dtype)
+    whole[:] = found.components
+    return whole.T
+
+
+def collect(loadings: BlockedLoadings, counts: BlockedCounts) -> tuple[Value, Distribution | None]:
+    """Return the value and the mean field of all rows, as arrays in files that are mapped into memory."""
+    values: list[Array] = []
+    parameters: dict[str, Array] = {}
+    for number, rows in enumerate(counts.blocks):
+        side = loadings.read(number)
+        own = (
+            {}
+            if side.conditional is None
+            else {name: side.conditional.parameters[name] for name in loadings.form.names}
+        )
+        parts = parts_of(side.value)
+        if not values:
+            n = counts.shape[0]
+            values = [empty_in_file((n, part.shape[1]), part.dtype, counts.scratch) for part in parts]
+            parameters = {
+                name: empty_in_file((n, part.shape[1]), part.dtype, counts.scratch) for name, part in own.items()
+            }
+        for whole, part in zip([*values, *parameters.values()], [*parts, *own.values()], strict=True):
+            whole[rows] = part
+    value: Value = values[0] if len(values) == 1 else ScaledProportions(*values)
+    shared = loadings.form.of
+    return value, None if shared is None else shared.with_parameters({**shared.parameters, **parameters})

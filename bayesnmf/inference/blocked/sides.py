@@ -1,0 +1,115 @@
+"""The loadings of counts on disk as a side: sums and penalties in memory, rows in files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.data.blocks.raw import TemporaryFolder
+from bayesnmf.data.counts import Counts
+from bayesnmf.inference.blocked.files import of_block, write_rows
+from bayesnmf.inference.side import Side
+from bayesnmf.inference.sides import shift_of_rows
+from bayesnmf.priors import Distribution, ScaledProportions
+from bayesnmf.priors.values import Value, parts_of
+
+Array = NDArray[Any]
+
+
+class Part(NamedTuple):
+    """What one block of rows adds to the loadings.
+
+    Attributes
+    ----------
+    sums, exposed_sums : ndarray (K,)
+        Sums of the loadings, and of the loadings times the exposures of their rows, in float64.
+    penalty : float
+        Term of the objective.
+    shift : float
+        Σ N_i log_shift_i, the part of the log-likelihood that the allocation step does not see.
+    """
+
+    sums: Array
+    exposed_sums: Array
+    penalty: float
+    shift: float
+
+    def __add__(self, other: Part) -> Part:  # type: ignore[override]
+        one: tuple[Any, ...] = self
+        return Part(*(mine + its for mine, its in zip(one, other, strict=True)))
+
+
+class RowsRead(Side):
+    """The side of one block, read from its file."""
+
+    def __init__(self, value: Value | None, geometric: Array, conditional: Distribution | None) -> None:
+        self._value, self.geometric, self.conditional = value, geometric, conditional
+        self.log_shift, self.penalty, self.dtype = None, np.nan, geometric.dtype
+        self._sums, self._exposed_sums = {}, {}
+
+    @property
+    def value(self) -> Value:  # type: ignore[override]
+        """The value, or the expectation of a mean field."""
+        return self._value if self.conditional is None else self.conditional.mean()  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the rows of a block are written: which arrays, and what all rows share.
+
+    Attributes
+    ----------
+    of : Distribution or None
+        A mean field with the parameters that all rows share; None for modes and draws.
+    names : tuple of str
+        Names of the parameters in the file, in order; empty without a mean field.
+    ranks : tuple of int
+        Numbers of columns of the arrays in the file.
+    """
+
+    of: Distribution | None
+    names: tuple[str, ...]
+    ranks: tuple[int, ...]
+
+    @classmethod
+    def like(cls, side: Side) -> Form:
+        """Return the form of the rows of a side in memory, which has at least two rows or is the only block."""
+        if side.conditional is None:
+            return cls(None, (), tuple(part.shape[1] for part in parts_of(side.value)))
+        named = {name: np.atleast_2d(value) for name, value in side.conditional.parameters.items()}
+        rows = len(side.geometric)
+        own = tuple(name for name, value in named.items() if len(value) == rows)
+        return cls(side.conditional, own, (*(named[name].shape[1] for name in own), side.geometric.shape[1]))
+
+    def arrays(self, side: Side) -> list[Array]:
+        """Return the arrays to write."""
+        if side.conditional is None:
+            return list(parts_of(side.value))
+        return [*(side.conditional.parameters[name] for name in self.names), side.geometric]
+
+    def side(self, arrays: list[Array]) -> Side:
+        """Return the side that these arrays make."""
+        if self.of is None:
+            value: Value = arrays[0] if len(arrays) == 1 else ScaledProportions(*arrays)
+            return RowsRead(value, arrays[0], None)
+        named = {**self.of.parameters, **dict(zip(self.names, arrays, strict=False))}
+        return RowsRead(None, arrays[-1], self.of.with_parameters(named))
+
+
+@dataclass(frozen=True)
+class RowWriter:
+    """Writes the loadings of blocks into a folder; a task that runs twice writes the same file again."""
+
+    folder: TemporaryFolder
+    weights: bool = False
+
+    def write(self, number: int, counts: Counts, side: Side) -> tuple[Part, Form]:
+        """Write the rows of a block; return what they add, and their form."""
+        form = Form.like(side)
+        write_rows(of_block(self.folder, number), form.arrays(side))
+        sums = side.sums(1)
+        exposed = side.exposed_sums(1, counts.row_weights)
+        return Part(sums, exposed, side.penalty, shift_of_rows(counts, side)), form

@@ -1,0 +1,214 @@
+"""States to start from, for counts on disk: random, a singular value decomposition, or given.
+
+They are those of counts in memory: the same random numbers in the same order, and the same decomposition except for
+rounding. The decomposition takes six passes over the counts, one for each power iteration, one for the projected rows
+and one for the allocations.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.inference.allocating import allocate
+from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
+from bayesnmf.inference.side import Side
+from bayesnmf.inference.sides import Problem, State, exposure_of_components, update_components, update_loadings
+from bayesnmf.inference.starts.from_data import FLOOR, OVERSAMPLING, POWER_ITERATIONS
+from bayesnmf.inference.starts.states import Given, given_side, is_bare, shared_out
+from bayesnmf.kernels.cpu.allocation import Totals, expected_allocations
+from bayesnmf.priors import Distribution, ScaledProportions
+
+Array = NDArray[Any]
+
+
+def state_on_disk(problem: Problem, word: str, rank: int, rng: np.random.Generator) -> State:
+    """Return the start with this name: "svd" or "random"."""
+    return (data_state_on_disk if word == "svd" else random_state_on_disk)(problem, rank, rng)
+
+
+def random_state_on_disk(problem: Problem, rank: int, rng: np.random.Generator) -> State:
+    """Return the state of the conditionals given random totals (`bayesnmf.inference.starts.states.random_state`)."""
+
+    def work(part: Problem, _: Any, rows: slice) -> tuple[Side, None, float]:
+        total = shared_out(part.counts.row_totals, np.ones(rank), rng).astype(problem.counts.dtype, copy=False)
+        return _loadings_of(part, total), None, 0.0
+
+    _, loadings = pass_over_rows(problem, None, work)
+    total = shared_out(problem.counts.feature_totals, np.ones(rank), rng).astype(problem.counts.dtype, copy=False)
+    return _with_components(problem, loadings, total.T)
+
+
+def data_state_on_disk(problem: Problem, rank: int, rng: np.random.Generator) -> State:
+    """Return the state of the conditionals given the allocations at the NNDSVD factors (`data_state`)."""
+    svd = _truncated_svd(problem, rank, rng)
+    at_rows = deepcopy(rng)  # random entries of the loadings are drawn twice: for their means, and for themselves
+    chosen = _choose_parts(problem, svd, rank, rng)
+    components = np.maximum(chosen.components, FLOOR * chosen.components.mean(axis=1)[:, None])
+    components = components.astype(problem.counts.dtype)
+
+    def work(part: Problem, here: State, _: slice) -> tuple[Side, Totals, float]:
+        drawn = at_rows.exponential(size=(part.counts.shape[0], rank))
+        rows = _rows_of(svd, here.loadings.matrix, chosen, drawn)
+        loadings = np.maximum(rows, FLOOR * chosen.means).astype(problem.counts.dtype)
+        totals = expected_allocations(part.counts.matrix, loadings, components, threads=1)
+        return _loadings_of(part, totals.loadings), totals, 0.0
+
+    found, loadings = pass_over_rows(problem, State(svd.rows, _nothing()), work)
+    return _with_components(problem, loadings, totals_of(problem, found))
+
+
+def given_state_on_disk(problem: Problem, loadings: Given, components: Given) -> State:
+    """Return the state with given factors or distributions (`bayesnmf.inference.starts.states.given_state`)."""
+    side = given_side(problem, "components", components)
+
+    def work(part: Problem, _: Any, rows: slice) -> tuple[Side, None, float]:
+        return given_side(part, "loadings", _rows_given(loadings, rows)), None, 0.0
+
+    _, written = pass_over_rows(problem, None, work)
+    state = State(written, side)
+    bare = is_bare(problem.loadings_summary, loadings), is_bare(problem.components_summary, components)
+    if not any(bare):
+        return state
+    totals = allocate(problem, state, None)
+    if bare[0]:
+        state = update_loadings(problem, state, totals.loadings)
+    return update_components(problem, state, totals.components) if bare[1] else state
+
+
+def _rows_given(given: Given, rows: slice) -> Given:
+    if isinstance(given, Distribution):
+        return given.rows(rows)
+    return ScaledProportions(*(part[rows] for part in given)) if isinstance(given, ScaledProportions) else given[rows]
+
+
+def _loadings_of(part: Problem, total: Array) -> Side:
+    """Return the loadings given their totals, at the exposure of components whose expected counts sum to 1."""
+    one = part.counts.row_factor.astype(total.dtype)
+    return part.loadings_summary.carry(part.loadings_prior, total, one, None, reuse=True)
+
+
+def _with_components(problem: Problem, loadings: Side, total: Array) -> State:
+    given = problem.components_prior, total, exposure_of_components(problem, loadings), None
+    return State(loadings, problem.components_summary.carry(*given, reuse=True))
+
+
+def _nothing() -> Side:
+    return Side(np.empty((0, 0)), np.empty((0, 0)), None, 0.0)
+
+
+class Decomposition(NamedTuple):
+    """The leading singular triplets of the square roots of the counts.
+
+    Attributes
+    ----------
+    rows : Side
+        The matrix times the basis, (n, r), in files; times `to_left` it has the left singular vectors.
+    to_left : ndarray (r, K)
+    singular : ndarray (K,)
+    right : ndarray (K, m)
+    mean : float
+        Mean of the matrix.
+    """
+
+    rows: Side
+    to_left: Array
+    singular: Array
+    right: Array
+    mean: float
+
+
+def _truncated_svd(problem: Problem, rank: int, rng: np.random.Generator) -> Decomposition:
+    """Return the leading triplets by subspace iteration (`truncated_svd`), with one pass for each iteration."""
+    n, m = problem.counts.shape
+    basis = rng.standard_normal((m, min(rank + OVERSAMPLING, n, m)))
+
+    def roots(part: Problem) -> Any:
+        return part.counts.matrix.astype(np.float64).sqrt()
+
+    def iterate(part: Problem, _: Any, rows: slice) -> tuple[None, Totals, float]:
+        matrix = roots(part)
+        return None, Totals(np.empty((0, 0)), (matrix.T @ (matrix @ basis)).T, 0.0), 0.0
+
+    def project(part: Problem, _: Any, where: slice) -> tuple[Side, Totals, Array]:
+        matrix = roots(part)
+        rows = matrix @ basis
+        return Side(rows, rows, None, 0.0), Totals(np.empty((0, 0)), np.empty((0, 0)), matrix.sum()), _upper(rows)
+
+    for _ in range(POWER_ITERATIONS):
+        found, _ = pass_over_rows(problem, None, iterate, writes=False)
+        assert found.components is not None
+        basis = np.linalg.qr(found.components)[0]
+    found, rows = pass_over_rows(problem, None, project, plus=lambda one, two: _upper(np.vstack([one, two])))
+    _, singular, inner = np.linalg.svd(found.more)
+    singular, inner = singular[:rank], inner[:rank]
+    inverse = np.divide(1.0, singular, out=np.zeros_like(singular), where=singular > 0)
+    return Decomposition(rows, inner.T * inverse, singular, inner @ basis.T, found.loglik / (n * m))
+
+
+def _upper(rows: Array) -> Array:
+    """Return the triangular factor R of the rows, which has their singular values and right singular vectors."""
+    return np.linalg.qr(rows, mode="r")
+
+
+class Parts(NamedTuple):
+    """The nonnegative parts that become factors.
+
+    Attributes
+    ----------
+    signs, weights : ndarray (K,)
+        Sign of the chosen part of each left vector, and its factor; weight 0 for random components.
+    means : ndarray (K,)
+        Means of the columns of the loadings.
+    level : float
+        Level of random entries.
+    components : ndarray (K, m)
+    """
+
+    signs: Array
+    weights: Array
+    means: Array
+    level: float
+    components: Array
+
+
+def _choose_parts(problem: Problem, svd: Decomposition, rank: int, rng: np.random.Generator) -> Parts:
+    """Choose the larger of both nonnegative parts of each singular pair (`positive_factors`)."""
+    n, m = problem.counts.shape
+
+    def measure(part: Problem, here: State, _: slice) -> tuple[None, None, Array]:
+        left = here.loadings.matrix @ svd.to_left
+        drawn = rng.exponential(size=(len(left), rank)).sum(axis=0)
+        found = np.zeros((5, rank))
+        for place, side in enumerate((np.maximum(left, 0), np.maximum(-left, 0))):
+            found[place, : left.shape[1]], found[2 + place, : left.shape[1]] = (side**2).sum(axis=0), side.sum(axis=0)
+        found[4] = drawn
+        return None, None, found
+
+    found, _ = pass_over_rows(problem, State(svd.rows, _nothing()), measure, writes=False)
+    squares, sums, drawn = found.more[:2], found.more[2:4], found.more[4]
+    level = np.sqrt(svd.mean / rank) or 1.0
+    components = level * rng.exponential(size=(rank, m))
+    signs, weights, means = np.ones(rank), np.zeros(rank), level * drawn / n
+    for k in range(np.count_nonzero(svd.singular > 1e-10 * svd.singular.max(initial=0))):
+        rights = [np.maximum(sign * svd.right[k], 0) for sign in (1, -1)]
+        sizes = [np.sqrt(squares[place, k]) * np.linalg.norm(right) for place, right in enumerate(rights)]
+        chosen = int(np.argmax(sizes))
+        if sizes[chosen] > 0:
+            weight = np.sqrt(svd.singular[k] * sizes[chosen])
+            signs[k], weights[k] = (1, -1)[chosen], weight / np.sqrt(squares[chosen, k])
+            means[k] = weights[k] * sums[chosen, k] / n
+            components[k] = weight / np.linalg.norm(rights[chosen]) * rights[chosen]
+    return Parts(signs, weights, means, float(level), components)
+
+
+def _rows_of(svd: Decomposition, rows: Array, chosen: Parts, drawn: Array) -> Array:
+    """Return the loadings of some rows: the chosen parts, or random entries."""
+    left = rows @ svd.to_left
+    found = chosen.level * drawn
+    known = np.flatnonzero(chosen.weights)
+    found[:, known] = chosen.weights[known] * np.maximum(chosen.signs[known] * left[:, known], 0)
+    return found

@@ -1,0 +1,261 @@
+"""Counts on disk: what they are read from, the store, and what is refused."""
+
+import json
+import os
+from pathlib import Path
+
+import anndata
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csc_array, csc_matrix, csr_array, csr_matrix
+
+import bayesnmf
+from bayesnmf import Blocks
+from bayesnmf.data.blocks import checks, opening
+from bayesnmf.data.blocks.counts import BlockedCounts
+from bayesnmf.data.blocks.opening import open_counts
+from bayesnmf.data.blocks.raw import NpyWriter, RawArray
+from bayesnmf.data.blocks.store import Store
+
+# Of pandas, when anndata asks for the option.
+pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning")
+X = np.random.default_rng(0).poisson(0.4, (301, 23))
+X[17] = 0
+CELLS, GENES = [f"c{i}" for i in range(301)], [f"g{j}" for j in range(23)]
+
+
+def annotated(values=X, **layers):
+    var = pd.DataFrame({"symbol": [f"SYM{j}" for j in range(23)]}, GENES)
+    layers = {name: csr_matrix(each) for name, each in layers.items()}
+    return anndata.AnnData(csr_matrix(values.astype(np.float32)), pd.DataFrame(index=CELLS), var, layers=layers)
+
+
+def opened(source, tmp_path, **more):
+    return open_counts(Blocks(source, scratch=tmp_path / "scratch", **{"nonzeros": 500, **more}), "float64")
+
+
+def same(counts, rows=CELLS, features=GENES, values=X):
+    assert isinstance(counts, BlockedCounts)
+    whole = counts.block(0, counts.shape[0])
+    np.testing.assert_array_equal(whole.matrix.toarray(), values)
+    assert whole.matrix.has_canonical_format
+    assert list(map(str, counts.row_names)) == list(map(str, rows))
+    assert list(map(str, counts.feature_names)) == list(map(str, features))
+    memory = bayesnmf.as_counts(values)
+    for name in ("row_totals", "feature_totals", "total", "nnz", "shape"):
+        np.testing.assert_array_equal(getattr(counts, name), getattr(memory, name))
+    np.testing.assert_allclose(counts.log_factorial, memory.log_factorial, rtol=1e-14)
+
+
+def test_annotated_files_and_layers(tmp_path):
+    annotated(X / 2, counts=X, other=2 * X).write_h5ad(tmp_path / "cells.h5ad")
+    annotated(X / 2, counts=X).write_zarr(tmp_path / "cells.zarr")
+    for name in ("cells.h5ad", "cells.zarr"):
+        same(opened(tmp_path / name, tmp_path))
+    same(opened(tmp_path / "cells.h5ad", tmp_path, layer="other"), values=2 * X)
+    named = opened(tmp_path / "cells.h5ad", tmp_path, feature_labels="symbol")
+    same(named, features=[f"SYM{j}" for j in range(23)])
+
+
+def test_dense_counts_in_a_file(tmp_path):
+    adata = anndata.AnnData(X.astype(np.int64), pd.DataFrame(index=CELLS), pd.DataFrame(index=GENES))
+    adata.write_h5ad(tmp_path / "dense.h5ad")
+    same(opened(tmp_path / "dense.h5ad", tmp_path))
+
+
+def test_backed_and_lazy_objects(tmp_path):
+    annotated().write_h5ad(tmp_path / "cells.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    same(opened(backed, tmp_path))
+    view = opened(backed[10:200], tmp_path)
+    same(view, rows=CELLS[10:200], values=X[10:200])
+    temporary = view.store.folder.parent
+    assert temporary.is_dir()
+    del view
+    assert not temporary.exists()  # no file is named by a view, so nobody could find its store again
+
+
+def test_dask_arrays(tmp_path):
+    array = pytest.importorskip("dask.array")
+    lazy = array.from_array(X, chunks=(100, 23)).map_blocks(csr_array)
+    same(opened(lazy, tmp_path), range(301), range(23))
+
+
+def test_files_of_10x(tmp_path):
+    matrix = csc_array(X.T)
+    with h5py.File(tmp_path / "cells.h5", "w") as file:
+        group = file.create_group("matrix")
+        for name in ("data", "indices", "indptr"):
+            group[name] = getattr(matrix, name)
+        group["shape"], group["barcodes"] = matrix.shape, np.array(CELLS, "S")
+        features = group.create_group("features")
+        features["id"], features["name"] = np.array(GENES, "S"), np.array(GENES, "S")
+        features["feature_type"] = np.array([*["Gene Expression"] * 20, *["Antibody Capture"] * 3], "S20")
+    with pytest.warns(bayesnmf.DataWarning, match="3 features of other types than genes"):
+        same(opened(tmp_path / "cells.h5", tmp_path), features=GENES[:20], values=X[:, :20])
+
+
+def test_a_store_is_found_again_and_written_again_for_another_file(tmp_path):
+    path = tmp_path / "cells.h5ad"
+    annotated().write_h5ad(path)
+    first = opened(path, tmp_path).store
+    written = (first.folder / "about.json").stat().st_mtime_ns
+    again = opened(path, tmp_path).store
+    assert (again.folder, (again.folder / "about.json").stat().st_mtime_ns) == (first.folder, written)
+    same(open_counts(first.folder, "float64"))  # the folder itself is a source
+    annotated(2 * X).write_h5ad(path)
+    other = opened(path, tmp_path).store
+    assert other.folder != first.folder
+    assert other.fingerprint != first.fingerprint
+    assert sorted(each.name for each in (tmp_path / "scratch").iterdir()) == sorted(
+        [first.folder.name, other.folder.name]
+    )
+
+
+@pytest.mark.parametrize("nonzeros", [1, 100, 777, 10**9])
+def test_blocks_cover_all_rows_once_and_have_two_rows_or_more(tmp_path, nonzeros):
+    annotated().write_h5ad(tmp_path / "cells.h5ad")
+    counts = opened(tmp_path / "cells.h5ad", tmp_path, nonzeros=nonzeros)
+    assert counts.bounds[0] == 0
+    assert counts.bounds[-1] == 301
+    assert np.diff(counts.bounds).min() >= 2
+    parts = [counts.block(each.start, each.stop) for each in counts.blocks]
+    np.testing.assert_array_equal(np.vstack([each.matrix.toarray() for each in parts]), X)
+    assert [name for each in parts for name in each.row_names] == CELLS
+
+
+def test_chosen_rows_and_types(tmp_path):
+    annotated().write_h5ad(tmp_path / "cells.h5ad")
+    counts = opened(tmp_path / "cells.h5ad", tmp_path)
+    chosen = counts.rows([5, 3, 17])
+    np.testing.assert_array_equal(chosen.matrix.toarray(), X[[5, 3, 17]])
+    assert list(chosen.row_names) == ["c5", "c3", "c17"]
+    assert counts.rows(slice(0, 0)).shape == (0, 23)
+    assert counts.as_type("float32").block(0, 5).matrix.dtype == np.float32
+    with pytest.raises(AttributeError, match="counts on disk have no data: what asks for it needs counts in memory"):
+        _ = counts.matrix.data
+
+
+def test_large_counts_are_written_in_a_wider_type(tmp_path):
+    values = X.copy()
+    values[300, 0] = 3_000_000_000  # in the last block, after all others were written as uint16
+    annotated(values.astype(np.float64)).write_h5ad(tmp_path / "cells.h5ad")
+    adata = anndata.AnnData(csr_matrix(values.astype(np.float64)), pd.DataFrame(index=CELLS), pd.DataFrame(index=GENES))
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    counts = opened(tmp_path / "cells.h5ad", tmp_path)
+    assert counts.store.arrays["data"].dtype == np.uint32
+    same(counts, values=values)
+
+
+def test_unsorted_and_repeated_entries_are_put_in_order(tmp_path):
+    with h5py.File(tmp_path / "cells.h5", "w") as file:
+        group = file.create_group("matrix")
+        group["data"], group["indices"] = np.array([1, 2, 3, 0, 5]), np.array([2, 0, 2, 1, 1])
+        group["indptr"], group["shape"] = np.array([0, 3, 5]), np.array([3, 2])
+        group["barcodes"], group["genes"], group["gene_names"] = (
+            np.array(each, "S") for each in (["a", "b"], ["x", "y", "z"], ["x", "y", "z"])
+        )
+    same(opened(tmp_path / "cells.h5", tmp_path), ["a", "b"], ["x", "y", "z"], np.array([[2, 0, 4], [0, 5, 0]]))
+
+
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [
+        (-1.0, r"rows .* of .*cells\.h5ad must be nonnegative: found -1\.0"),
+        (np.nan, r"rows .* of .*cells\.h5ad must be finite"),
+        (1.5, r"counts on disk must be whole numbers up to 4294967295: found 1\.5 in row \d+, column 4 of rows"),
+        (2.0**40, "must be whole numbers up to 4294967295"),
+    ],
+)
+def test_what_is_no_count_is_refused_wherever_it_is_and_nothing_is_left(tmp_path, monkeypatch, value, rule):
+    monkeypatch.setattr("bayesnmf.data.blocks.sources.NONZEROS", 50)  # some 50 blocks
+    values = X.astype(np.float64)
+    values[290, 4] = value
+    adata = anndata.AnnData(csr_matrix(values), pd.DataFrame(index=CELLS), pd.DataFrame(index=GENES))
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    with pytest.raises(ValueError, match=rule):
+        opened(tmp_path / "cells.h5ad", tmp_path)
+    assert not list((tmp_path / "scratch").iterdir())
+
+
+def test_other_sources_are_refused(tmp_path):
+    adata = annotated()
+    adata.X = csc_matrix(adata.X)
+    adata.write_h5ad(tmp_path / "columns.h5ad")
+    (tmp_path / "folder").mkdir()
+    for source, error, rule in (
+        (tmp_path / "columns.h5ad", ValueError, r"columns\.h5ad is stored by columns .*X\.tocsr\(\)"),
+        (tmp_path / "nowhere.h5ad", FileNotFoundError, "there is no .*nowhere.h5ad"),
+        (tmp_path / "folder", ValueError, r"must end in one of \.h5ad, \.zarr, \.h5 to be read by rows"),
+    ):
+        with pytest.raises(error, match=rule):
+            opened(source, tmp_path)
+    annotated().write_h5ad(tmp_path / "cells.h5ad")
+    with pytest.raises(ValueError, match=r"layer must be one of the layers of .*found 'raw'; there are none"):
+        opened(tmp_path / "cells.h5ad", tmp_path, layer="raw")
+    with pytest.raises(ValueError, match="nonzeros must be at least 1"):
+        Blocks("cells.h5ad", nonzeros=0)
+
+
+def test_no_room_is_found_before_the_work(tmp_path, monkeypatch):
+    annotated().write_h5ad(tmp_path / "cells.h5ad")
+    full = type("Usage", (), {"free": 1000})
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: full)
+    with pytest.raises(ValueError, match=r"scratch needs 0\.0 GB for .*cells\.h5ad: .* has 0\.0 GB; name a folder"):
+        opened(tmp_path / "cells.h5ad", tmp_path)
+    assert not list((tmp_path / "scratch").iterdir())
+
+
+def test_stores_that_were_changed_are_refused(tmp_path):
+    annotated().write_h5ad(tmp_path / "cells.h5ad")
+    counts = opened(tmp_path / "cells.h5ad", tmp_path)
+    about = counts.store.folder / "about.json"
+    os.utime(counts.store.folder / "data.npy", ns=(0, 0))
+    with pytest.raises(ValueError, match=r"data\.npy was changed or removed after it was written"):
+        counts.store.check()
+    with pytest.raises(ValueError, match="was changed or removed"):
+        opened(tmp_path / "cells.h5ad", tmp_path)
+    text = json.loads(about.read_text())
+    about.write_text(json.dumps({**text, "version": 99}))
+    with pytest.raises(ValueError, match="must be of version 1: found 99"):
+        Store.open(counts.store.folder)
+    about.write_text("{")
+    with pytest.raises(ValueError, match="must be a folder of counts that bayesnmf has written"):
+        Store.open(counts.store.folder)
+
+
+def test_paths_are_read_into_memory_if_there_is_room(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    annotated().write_h5ad(tmp_path / "cells.h5ad")
+    counts = open_counts(tmp_path / "cells.h5ad", "float32")
+    assert counts.in_memory
+    assert counts.dtype == np.float32
+    np.testing.assert_array_equal(counts.matrix.toarray(), X)
+    assert list(counts.row_names) == CELLS
+    pd.DataFrame(X, CELLS, GENES).to_csv(tmp_path / "cells.csv")
+    np.testing.assert_array_equal(open_counts(str(tmp_path / "cells.csv"), "float64").matrix.toarray(), X)
+    assert not (tmp_path / "cache").exists()
+    monkeypatch.setattr(opening, "_memory", lambda: 1000)
+    same(open_counts(tmp_path / "cells.h5ad", "float64"))
+    same(open_counts(anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r"), "float64"))
+    assert list((tmp_path / "cache" / "bayesnmf").iterdir())
+
+
+def test_raw_arrays_grow_and_widen(tmp_path):
+    with NpyWriter(tmp_path / "a.npy", np.uint16) as writer:
+        for first in range(0, 70_000, 7000):
+            writer.append(np.arange(first, first + 7000) % 65_536)
+        wider = writer.widened(np.uint32)
+        wider.append(np.array([4_000_000_000]))
+        wider.close()
+    expected = np.append(np.arange(70_000) % 65_536, 4_000_000_000)
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), expected)
+    read = RawArray.of_npy(tmp_path / "a.npy")
+    np.testing.assert_array_equal(read.read(69_998, 70_001), expected[-3:])
+    assert read.read(5, 5).shape == (0,)
+    with Path(tmp_path / "a.npy").open("r+b") as file:
+        file.truncate(1000)
+    with pytest.raises(OSError, match="ends too early"):
+        read.read(0, 70_000)

@@ -1,0 +1,239 @@
+"""Fits of counts on disk are those of counts in memory, iterate by iterate."""
+
+import os
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_matrix
+
+import bayesnmf
+from bayesnmf import MAP, VI, Blocks, Dirichlet, Gamma, Priors, Start
+from bayesnmf.inference.blocked import engine, files
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.* did not converge:bayesnmf.ConvergenceWarning"),
+]
+X = bayesnmf.simulate(size=(403, 60), rank=4, totals=90, seed=1).counts.matrix.toarray().astype(int)
+X[[5, 400]] = 0
+X[:, 7] = 0
+SPARSE = Priors(Gamma(0.3, 0.1), Dirichlet(0.1))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("blocks")
+
+
+@pytest.fixture(scope="module")
+def blocks(folder):
+    adata = anndata.AnnData(csr_matrix(X.astype(np.float32)), pd.DataFrame(index=[f"c{i}" for i in range(403)]))
+    adata.write_h5ad(folder / "cells.h5ad")
+    found = Blocks(folder / "cells.h5ad", nonzeros=900, scratch=folder / "scratch")
+    assert len(bayesnmf.fit(found, rank=1, options=VI(max_iter=0, start="random")).counts.blocks) > 10
+    return found
+
+
+def both(blocks, method, model="gamma_poisson", rank=4, seed=3, exposure=None, **options):
+    kind = {"map": MAP, "vi": VI}[method]
+    settings = {"start": "svd", "threads": 1, **options}
+    if method == "map":
+        settings = {"algorithm": "em", **settings}
+    return [
+        bayesnmf.fit(counts, model, rank, method, options=kind(**settings), seed=seed, row_exposure=exposure)
+        for counts in (blocks, X)
+    ]
+
+
+def same(one, two, tol=1e-12):
+    assert not one.counts.in_memory
+    np.testing.assert_allclose(one.trace, two.trace, rtol=tol)
+    for name in ("loadings", "components", "scale"):
+        found, expected = getattr(one, name), getattr(two, name)
+        if expected is not None:
+            np.testing.assert_allclose(found, expected, rtol=0, atol=10 * tol * expected.max())
+    assert one.status == two.status
+    if two.residuals is not None:
+        np.testing.assert_allclose(one.residuals, two.residuals, rtol=1e-6)
+        assert one.diagnostics == pytest.approx(two.diagnostics, rel=1e-6)
+
+
+@pytest.mark.parametrize("extrapolate", [True, False])
+@pytest.mark.parametrize("start", ["svd", "random"])
+@pytest.mark.parametrize("method", ["map", "vi"])
+def test_iterates_are_those_in_memory(blocks, method, start, extrapolate):
+    """To rounding: 1e-14 of the trace after 15 iterations. A block left out or counted twice would change its start."""
+    same(*both(blocks, method, start=start, extrapolate=extrapolate, tol=0, max_iter=15))
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "options"),
+    [
+        ("poisson", "map", {}),
+        ("poisson", "vi", {}),
+        ("gamma_poisson", "map", {"priors": SPARSE}),
+        ("gamma_poisson", "vi", {"priors": SPARSE}),
+        ("gamma_poisson", "vi", {"schedule": "alternating"}),
+        ("gamma_poisson", "vi", {"sweeps": 3}),
+        ("gamma_poisson", "vi", {"priors": Priors(Gamma(np.linspace(0.5, 2, 403)[:, None] * np.ones((1, 4)), 1.0))}),
+        ("gamma_poisson", "vi", {"priors": Priors(Gamma(1.0, np.linspace(0.5, 2, 403)[:, None]), Gamma(1.0, 1.0))}),
+        ("gamma_poisson", "vi", {"priors": Priors(components="parameter")}),
+        ("dirichlet_poisson", "map", {}),
+        ("dirichlet_poisson", "vi", {}),
+        ("dirichlet_gamma", "map", {}),
+        ("dirichlet_gamma", "vi", {}),
+    ],
+)
+def test_every_model_and_schedule(blocks, model, method, options):
+    exposures = [None] if model == "dirichlet_poisson" else [None, np.linspace(1, 3, 403)]
+    for exposure in exposures:
+        same(*both(blocks, method, model, exposure=exposure, tol=0, max_iter=6, **options))
+
+
+def test_single_precision(blocks):
+    one, two = both(blocks, "vi", dtype="float32", tol=0, max_iter=15)
+    assert one.loadings.dtype == np.float32
+    same(one, two, 1e-6)
+
+
+def test_default_options_converge_and_settle_every_row(blocks):
+    fit = bayesnmf.fit(blocks, rank=4, seed=0)
+    assert (fit.options.start, fit.options.algorithm, fit.status.converged) == ("svd", "coordinate", True)
+    memory = bayesnmf.fit(X, rank=4, seed=0, options=VI(start="svd"))
+    np.testing.assert_allclose(fit.trace, memory.trace, rtol=1e-12)
+    np.testing.assert_allclose(fit.posterior.loadings.shape, memory.posterior.loadings.shape, rtol=1e-6)
+    point = bayesnmf.fit(blocks, rank=4, method="map", seed=0)
+    assert (point.options.start, point.options.algorithm) == ("svd", "em")
+    assert point.diagnostics.keys() == {"kkt_residual", "least_gradient"}
+
+
+def test_given_starts(blocks):
+    memory = bayesnmf.fit(X, rank=4, seed=0, options=VI(start="svd", max_iter=5, tol=0))
+    for start in (memory, Start(memory.loadings, memory.components), bayesnmf.fit(blocks, rank=4, seed=1)):
+        same(*both(blocks, "vi", start=start, tol=0, max_iter=4))
+    same(*both(blocks, "map", start=Start(memory.loadings, memory.components), tol=0, max_iter=4))
+    scaled = bayesnmf.fit(X, "dirichlet_gamma", 4, seed=0, options=VI(start="svd", max_iter=5, tol=0))
+    for method in ("map", "vi"):
+        same(*both(blocks, method, "dirichlet_gamma", start=scaled, tol=0, max_iter=4))
+
+
+def test_more_components_than_the_rank_of_the_counts(folder):
+    """Those beyond are random, and the same."""
+    twice = np.repeat(X[:50], 3, axis=0)
+    twice[:, 3:] = 0
+    anndata.AnnData(csr_matrix(twice.astype(np.float32))).write_h5ad(folder / "few.h5ad")
+    options = VI(start="svd", tol=0, max_iter=5, threads=1)
+    one = bayesnmf.fit(Blocks(folder / "few.h5ad", 50, folder / "scratch"), rank=6, options=options, seed=2)
+    same(one, bayesnmf.fit(twice, rank=6, options=options, seed=2))
+
+
+def test_layouts_of_blocks_change_no_more_than_rounding(blocks, folder):
+    traces = []
+    for nonzeros in (100, 3000, 10**8):
+        given = Blocks(blocks.source, nonzeros, blocks.scratch)
+        traces.append(bayesnmf.fit(given, rank=4, seed=0, options=VI(tol=0, max_iter=10)).trace)
+    np.testing.assert_allclose(traces[1:], [traces[0]] * 2, rtol=1e-12)
+
+
+def test_fits_are_saved_with_the_place_of_their_counts(blocks, tmp_path):
+    for name in ("fit.nc", "fit.zarr"):
+        fit = bayesnmf.fit(blocks, rank=3, seed=0)
+        fit.save(tmp_path / name)
+        loaded = bayesnmf.load(tmp_path / name)
+        assert not loaded.counts.in_memory
+        np.testing.assert_array_equal(loaded.loadings, fit.loadings)
+        np.testing.assert_array_equal(loaded.posterior.loadings.shape, fit.posterior.loadings.shape)
+        np.testing.assert_array_equal(loaded.counts.block(0, 403).matrix.toarray(), X)
+        np.testing.assert_array_equal(loaded.transform(X[:9]), fit.transform(X[:9]))
+    folder = fit.counts.store.folder
+    aside = folder.with_name("aside")
+    folder.rename(aside)
+    try:
+        with pytest.raises(ValueError, match=r"the counts of this fit are in the folder .*, which is missing"):
+            bayesnmf.load(tmp_path / "fit.nc")
+    finally:
+        aside.rename(folder)
+
+
+def test_no_file_is_left(blocks):
+    def rows():
+        return [each for each in blocks.scratch.iterdir() if each.name.startswith("rows-")]
+
+    fit = bayesnmf.fit(blocks, rank=3, seed=0)
+    assert not rows()  # the loadings are in nameless files now
+    assert np.isfinite(fit.loadings).all()
+
+
+def test_a_full_disk_is_named_and_nothing_is_left(blocks, monkeypatch):
+    written = []
+
+    def full(file, view):
+        written.append(0)
+        if len(written) > 60:
+            raise OSError(28, os.strerror(28))
+        return file.write(view)
+
+    monkeypatch.setattr(files, "_write_all", full)
+    with pytest.raises(OSError, match=r"cannot write loadings to scratch, .*No space left on device; free some space"):
+        bayesnmf.fit(blocks, rank=3, seed=0)
+    assert not [each for each in blocks.scratch.iterdir() if each.name.startswith("rows-")]
+
+
+def test_ctrl_c_returns_the_last_state(blocks, monkeypatch):
+    plain, passes = engine.run_pass, []
+
+    def stop(*given):
+        passes.append(0)
+        if len(passes) == 15:
+            raise KeyboardInterrupt
+        return plain(*given)
+
+    monkeypatch.setattr("bayesnmf.inference.blocked.passes.run_pass", stop)
+    with pytest.warns(bayesnmf.ConvergenceWarning, match="was interrupted: this is its last state"):
+        fit = bayesnmf.fit(blocks, rank=3, seed=0)
+    assert fit.status.reason == "interrupted"
+    assert np.isfinite(fit.loadings).all()
+
+
+def test_a_store_that_changes_between_passes_is_refused(folder, monkeypatch):
+    anndata.AnnData(csr_matrix(X.astype(np.float32))).write_h5ad(folder / "other.h5ad")
+    given = Blocks(folder / "other.h5ad", 900, folder / "scratch")
+    store = bayesnmf.fit(given, rank=2, options=VI(max_iter=1)).counts.store
+    plain, passes = engine.run_pass, []
+
+    def change(*arguments):
+        passes.append(0)
+        if len(passes) == 10:
+            os.utime(store.folder / "indices.npy")
+        return plain(*arguments)
+
+    monkeypatch.setattr("bayesnmf.inference.blocked.passes.run_pass", change)
+    with pytest.raises(ValueError, match=r"indices\.npy was changed or removed after it was written"):
+        bayesnmf.fit(given, rank=2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "rule"),
+    [
+        ({"method": "gibbs"}, "counts on disk need method='map' or 'vi', or counts in memory: .*found 'gibbs'"),
+        ({"method": "map", "options": MAP(algorithm="scd")}, "need algorithm='em' or 'coordinate'.*algorithm='scd'"),
+        ({"options": VI(start="race")}, "need start='svd' or 'random'.*found start='race'"),
+        ({"options": VI(order="components")}, "need order='loadings'"),
+        ({"options": VI(learn=("loadings",))}, r"need learn=\(\)"),
+        ({"options": VI(restarts=2)}, "need restarts=1"),
+        ({"model": "hierarchical_poisson"}, "need a prior of loadings without shared rates"),
+    ],
+)
+def test_what_needs_counts_in_memory_is_refused_by_name(blocks, settings, rule):
+    with pytest.raises(ValueError, match=rule):
+        bayesnmf.fit(blocks, rank=3, **settings)
+
+
+def test_no_room_for_the_loadings(blocks, monkeypatch):
+    from bayesnmf.data.blocks import checks
+
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    with pytest.raises(ValueError, match=r"scratch needs 0\.0 GB for loadings of rank 3"):
+        bayesnmf.fit(blocks, rank=3)
