@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from bayesnmf.inference.ascent.minibatch import Batching, minibatch_ascent
 from bayesnmf.inference.ascent.optimality import checked_status
 from bayesnmf.inference.ascent.poisson_regression import FLOOR, NEWTON_STEPS, regression_steps
 from bayesnmf.inference.ascent.settled_loadings import settling_steps, with_settled_loadings
+from bayesnmf.inference.blocked.engine import THREADS
 from bayesnmf.inference.device.checks import first_gpu
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.starts.contestants import choose_contestants, starting_state
@@ -91,13 +92,20 @@ def _is_mean_field(job: Job) -> bool:
     return METHODS[job.method].posterior == "mean field"
 
 
-def _limit_threads(threads: int | None) -> AbstractContextManager[Any]:
-    """Return a context that limits the threads of matrix products of dense counts."""
+@contextmanager
+def _limit_threads(threads: int | None) -> Iterator[None]:
+    """Limit the threads of matrix products of dense counts, and the blocks of counts on disk at once."""
     if threads is None:
-        return nullcontext()
+        yield
+        return
     from threadpoolctl import threadpool_limits
 
-    return threadpool_limits(int(threads))  # it does not accept NumPy integers
+    token = THREADS.set(int(threads))
+    try:
+        with threadpool_limits(int(threads)):  # it does not accept NumPy integers
+            yield
+    finally:
+        THREADS.reset(token)
 
 
 def run_from_start(job: Job, problem: Problem, device: Any, start: Any, rng: np.random.Generator, label: str) -> Ascent:

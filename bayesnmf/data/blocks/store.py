@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,10 @@ class Store:
         about = check_is_store(folder, ABOUT, VERSION)
         about = {name: value for name, value in about.items() if name not in ("version", "stamps")}
         return cls(**{**about, "folder": folder, "shape": tuple(about["shape"])})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without cached values, which can be read again."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def arrays(self) -> dict[str, RawArray]:

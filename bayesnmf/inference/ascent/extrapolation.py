@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Steps
 from bayesnmf.inference.ascent.parameters import parameters_of, side_of
-from bayesnmf.inference.blocked.passes import pass_over_rows
+from bayesnmf.inference.blocked.passes import Where, pass_over_rows
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
@@ -81,9 +81,10 @@ def extrapolated_state(
 
 def extrapolated_on_disk(problem: Problem, new: Any, old: Any, weight: float, floor: float | None) -> Side:
     """Return loadings in files at new + weight × (new − old), block by block."""
+    reader = old.reader
 
-    def work(part: Problem, here: State, rows: slice) -> tuple[Side, None, float]:
-        before = parameters_of(old.read_rows_of(rows))
+    def work(part: Problem, here: State, at: Where) -> tuple[Side, None, float]:
+        before = parameters_of(reader.read(at.number))
         now = parameters_of(here.loadings)
         moved = [_extrapolated_array(a, b, weight, floor) for a, b in zip(now, before, strict=True)]
         return side_of(part.loadings_prior, part.loadings_summary, here.loadings, moved), None, 0.0

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
+from bayesnmf.inference.blocked.passes import Where, pass_over_rows, shared_out, totals_of
 from bayesnmf.inference.imbalance import imbalance
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, Updated, exposure_of_components, exposure_of_loadings
@@ -72,12 +72,12 @@ def _least_of(problem: Problem, inside: State, totals: Totals, used: Array) -> f
 def _least_gradient_on_disk(problem: Problem, state: State) -> float:
     """Return the same for counts on disk, in three passes."""
 
-    def measure(part: Problem, here: State, _: slice) -> tuple[None, None, float]:
+    def measure(part: Problem, here: State, _: Where) -> tuple[None, None, float]:
         return None, None, float(separate_scale(here.loadings.value)[0].max(initial=0))
 
     largest = pass_over_rows(problem, state, measure, writes=False, plus=max)[0].more
 
-    def lift(part: Problem, here: State, _: slice) -> tuple[Side, None, Array]:
+    def lift(part: Problem, here: State, _: Where) -> tuple[Side, None, Array]:
         lifted = _without_zeros(here.loadings.value, 1, largest)
         shares = [separate_scale(each.value)[0] for each in (here.loadings, lifted)]
         return lifted, None, (shares[0] >= shares[1]).any(axis=0)
@@ -85,8 +85,8 @@ def _least_gradient_on_disk(problem: Problem, state: State) -> float:
     found, lifted = pass_over_rows(problem, state, lift, plus=np.logical_or)
     inside = State(lifted, _without_zeros(state.components.value, 0))
 
-    def grow(part: Problem, here: State, _: slice) -> tuple[None, Totals, float]:
-        totals = allocate(part, here, None)
+    def grow(part: Problem, here: State, _: Where) -> tuple[None, Totals, float]:
+        totals = shared_out(part, here)
         alone = replace(part, fixed_components=True)
         return None, totals._replace(loadings=totals.loadings[:0]), _least_of(alone, here, totals, found.more)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Schedule, Steps, update_both_sides, update_side
-from bayesnmf.inference.blocked.passes import pass_over_rows
+from bayesnmf.inference.blocked.passes import Where, pass_over_rows, shared_out
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, exposure_of_loadings, objective, update_loadings
 from bayesnmf.inference.status import Status
@@ -200,7 +200,7 @@ def with_settled_loadings(ascent: Ascent, threads: int | None) -> Ascent:
     """
     problem, (loadings, components) = ascent.problem, ascent.state
     if not loadings.in_memory:
-        return _settled_on_disk(ascent, threads)
+        return _settled_on_disk(ascent)
     prior, summary = problem.loadings_prior, problem.loadings_summary
     q = copy_of_full_size(loadings.conditional, (problem.counts.shape[0], len(components.matrix)))
     plain, _ = prior.averaged(loadings.conditional)
@@ -213,14 +213,14 @@ def with_settled_loadings(ascent: Ascent, threads: int | None) -> Ascent:
     return ascent._replace(state=State(settled, components), trace=[*ascent.trace[:-1], bound])
 
 
-def _settled_on_disk(ascent: Ascent, threads: int | None) -> Ascent:
+def _settled_on_disk(ascent: Ascent) -> Ascent:
     """Return the same for counts on disk."""
     problem, state = ascent.problem, ascent.state
 
-    def work(part: Problem, here: State, _: slice) -> tuple[Side, Totals, float]:
+    def work(part: Problem, here: State, _: Where) -> tuple[Side, Totals, float]:
         part = replace(part, fixed_components=True)
-        settled = settle_loadings(part, here, FINAL_TOL, FINAL_ITER, threads).state
-        return settled.loadings, allocate(part, settled, threads, "loadings"), 0.0
+        settled = settle_loadings(part, here, FINAL_TOL, FINAL_ITER, 1).state
+        return settled.loadings, shared_out(part, settled, "loadings"), 0.0
 
     found, settled = pass_over_rows(problem, state, work)
     state = state._replace(loadings=settled)

@@ -1,52 +1,123 @@
-"""The engine that runs the tasks of a pass over blocks of rows: here, in this process.
+"""The engines that run the tasks of a pass over blocks of rows: threads of this process, or a Dask cluster.
 
 A task knows the number of a block, reads its counts and its rows, writes new rows and returns what they add to sums.
-Running it again does the same again. Sums are made in fixed shards of blocks, first within a shard, then over shards,
-so that they are the same numbers wherever the shards ran.
+It depends on nothing else, so running it again does the same again, wherever it runs. Blocks are gathered in shards
+that depend on their number alone; sums are made within a shard, then over the shards in order, so that they are the
+same numbers to the bit with any engine and any number of workers.
+
+The active client of `distributed` is used if there is one. No cluster is ever started here.
 """
 
 from __future__ import annotations
 
+import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import batched
-from typing import Protocol
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
+from itertools import pairwise
+from typing import Any, Protocol
 
-SHARD = 8  # blocks that are summed before the sum is added to those of other shards
+import numba
+import numpy as np
+
+SHARDS = 32  # at most: their sums travel to the driver, and workers take whole shards
+RETRIES = 5  # of a shard whose worker was lost
+THREADS: ContextVar[int | None] = ContextVar("threads", default=None)  # blocks at once in this process
 
 
-class Task[Given, Found](Protocol):
+class Task[Found](Protocol):
     """A task of a pass."""
 
-    def load(self, number: int) -> Given:
-        """Read what block `number` needs; this may happen while another block is computed."""
+    @property
+    def pure(self) -> bool:
+        """Whether the task may run anywhere, in any order and more than once."""
 
-    def run(self, number: int, given: Given) -> Found:
-        """Compute the block."""
+    def run(self, number: int) -> Found:
+        """Read, compute and write a block."""
 
     def add(self, one: Found, two: Found) -> Found:
         """Return the sum of what two blocks have found; the first may be overwritten."""
 
 
-def run_pass[Given, Found](task: Task[Given, Found], blocks: int) -> Found:
+def run_pass[Found](task: Task[Found], blocks: int) -> Found:
     """Run a task for every block, and return the sum of what they found."""
-    found = iter(_run_each(task, range(blocks)))
-    return _sum(task, (_sum(task, (next(found) for _ in shard)) for shard in batched(range(blocks), SHARD)))
+    shards = shards_of(blocks)
+    client = active_client()
+    if client is None or not task.pure:
+        found = _in_threads(task, blocks, 1 if not task.pure else THREADS.get() or numba.get_num_threads())
+        return _sum(task, (_sum(task, (next(found) for _ in shard)) for shard in shards))
+    return _sum(task, _on_cluster(client, task, shards))
 
 
-def _run_each[Given, Found](task: Task[Given, Found], numbers: Sequence[int]) -> Iterator[Found]:
-    """Yield what each block has found, in order; the next block is read meanwhile."""
-    with ThreadPoolExecutor(1, thread_name_prefix="bayesnmf reader") as reader:
-        ahead = reader.submit(task.load, numbers[0])
-        for number in numbers:
-            given = ahead.result()
-            if number + 1 in numbers:
-                ahead = reader.submit(task.load, number + 1)
-            yield task.run(number, given)
-            del given
+def shards_of(blocks: int) -> list[range]:
+    """Return the blocks of each shard."""
+    edges = np.linspace(0, blocks, min(blocks, SHARDS) + 1).astype(int).tolist()
+    return [range(first, last) for first, last in pairwise(edges)]
 
 
-def _sum[Given, Found](task: Task[Given, Found], found: Iterator[Found]) -> Found:
+def run_shard[Found](task: Task[Found], shard: Sequence[int]) -> Found:
+    """Run a task for the blocks of a shard, on a worker."""
+    return _sum(task, (task.run(number) for number in shard))
+
+
+def active_client() -> Any:
+    """Return the client of a Dask cluster that is active in this process, or None."""
+    distributed: Any = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        return distributed.default_client()
+    except ValueError:  # there is none
+        return None
+
+
+def _in_threads[Found](task: Task[Found], blocks: int, threads: int) -> Iterator[Found]:
+    """Yield what each block has found, in order; some blocks are worked on at once."""
+    if threads == 1:
+        yield from map(task.run, range(blocks))
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="bayesnmf block") as pool:
+        waiting: deque[Future[Found]] = deque()
+        try:
+            for number in range(blocks):
+                waiting.append(pool.submit(copy_context().run, task.run, number))
+                if len(waiting) > threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _on_cluster[Found](client: Any, task: Task[Found], shards: list[range]) -> Iterator[Found]:
+    """Yield what each shard has found, in order; what a lost worker had is submitted again."""
+    held = client.scatter(task, broadcast=True, hash=False)
+    futures = [client.submit(run_shard, held, shard, pure=False, retries=RETRIES) for shard in shards]
+    for place, shard in enumerate(shards):
+        for attempt in range(RETRIES + 1):
+            try:
+                yield futures[place].result()
+                break
+            except lost_errors() as error:
+                if attempt == RETRIES:
+                    raise RuntimeError(f"workers were lost {RETRIES + 1} times while blocks {shard} ran") from error
+                held = client.scatter(task, broadcast=True, hash=False)
+                futures[place] = client.submit(run_shard, held, shard, pure=False, retries=RETRIES)
+        futures[place] = None  # its result need not be kept on the cluster
+
+
+def lost_errors() -> tuple[type[BaseException], ...]:
+    """Return the errors by which `distributed` says that a task or what it needs was lost with a worker."""
+    from concurrent.futures import CancelledError
+
+    from distributed import KilledWorker
+
+    return (CancelledError, KilledWorker)
+
+
+def _sum[Found](task: Task[Found], found: Iterator[Found]) -> Found:
     total = next(found)
     for each in found:
         total = task.add(total, each)

@@ -16,15 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.kernels.cpu.vectors import padded, whole_vectors
 
 Array = NDArray[Any]
 
 
-def of_block(folder: TemporaryFolder, number: int) -> Path:
+def of_block(folder: Path, number: int) -> Path:
     """Return the path of the file of a block."""
-    return folder.path / f"{number}.rows"
+    return folder / f"{number}.rows"
 
 
 def write_rows(path: Path, arrays: Sequence[Array]) -> None:

@@ -18,21 +18,19 @@ from numpy.typing import NDArray
 
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.blocks.raw import TemporaryFolder
-from bayesnmf.data.counts import Counts
-from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.blocked.engine import run_pass
-from bayesnmf.inference.blocked.files import empty_in_file, of_block, read_rows
-from bayesnmf.inference.blocked.sides import Form, Part, RowWriter
+from bayesnmf.inference.blocked.files import empty_in_file
+from bayesnmf.inference.blocked.sides import Form, Part, RowReader, RowWriter
 from bayesnmf.inference.imbalance import imbalance
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, Updated, exposure_of_loadings, update_loadings
-from bayesnmf.kernels.cpu.allocation import Sides, Totals
+from bayesnmf.kernels.cpu.allocation import Sides, Totals, expected_allocations
 from bayesnmf.kernels.cpu.vectors import padded
 from bayesnmf.priors import Distribution, ScaledProportions
 from bayesnmf.priors.values import Value, parts_of
 
 Array = NDArray[Any]
-Work = Callable[[Problem, Any, slice], tuple[Side | None, Totals | None, Any]]
+Work = Callable[[Problem, Any, "Where"], tuple[Side | None, Totals | None, Any]]
 
 
 class Found(NamedTuple):
@@ -41,7 +39,7 @@ class Found(NamedTuple):
     Attributes
     ----------
     components : ndarray (m, K) or None
-        Totals of the components, in float64.
+        Totals of the components; in float64 once those of two blocks were added.
     loglik : float
         ℓ of the allocation step.
     part : Part or None
@@ -59,6 +57,13 @@ class Found(NamedTuple):
     more: Any
 
 
+class Where(NamedTuple):
+    """A block: its number and its rows."""
+
+    number: int
+    rows: slice
+
+
 @dataclass(frozen=True)
 class RowTask:
     """The task of a pass: work on the problem of each block, given its loadings and the components.
@@ -67,54 +72,51 @@ class RowTask:
     ----------
     problem : Problem
         Problem of all rows.
-    state : State or None
-        Loadings in files, and components; None for work that makes the first loadings.
+    reader : RowReader or None
+        Where the loadings are; None for work that makes the first ones.
+    components : Side
     work : callable
-        Function of the problem, the state and the rows of a block that returns new loadings or None, totals or None,
+        Function of the problem, the state and the place of a block that returns new loadings or None, totals or None,
         and more.
     writer : RowWriter or None
         Where the new loadings are written.
     plus : callable
         How to add what else two blocks have found.
+    pure : bool
+        Whether blocks may run anywhere, in any order.
     """
 
     problem: Problem
-    state: State | None
+    reader: RowReader | None
+    components: Side | None
     work: Work
     writer: RowWriter | None
     plus: Callable[[Any, Any], Any] = operator.add
+    pure: bool = True
 
-    @property
-    def counts(self) -> BlockedCounts:
-        """The counts on disk."""
-        counts: Any = self.problem.counts
-        return counts
-
-    def load(self, number: int) -> tuple[Counts, Side | None]:
-        """Read counts and loadings of a block."""
-        rows = self.counts.blocks[number]
-        loadings: Any = None if self.state is None else self.state.loadings
-        return self.counts.block(rows.start, rows.stop), None if loadings is None else loadings.read(number)
-
-    def run(self, number: int, given: tuple[Counts, Side | None]) -> Found:
+    def run(self, number: int) -> Found:
         """Do the work on a block."""
-        (counts, loadings), rows = given, self.counts.blocks[number]
+        whole: Any = self.problem.counts
+        rows = whole.blocks[number]
+        counts = whole.block(rows.start, rows.stop)
         prior = self.problem.loadings_prior.rows(rows)
-        part = replace(self.problem, counts=counts, loadings_prior=prior, constant=False)
-        state = None if loadings is None or self.state is None else State(loadings, self.state.components)
-        side, totals, more = self.work(part, state, rows)
+        summary: Any = self.problem.loadings_summary
+        summary = replace(summary, threads=1) if hasattr(summary, "threads") else summary
+        part = replace(self.problem, counts=counts, loadings_prior=prior, loadings_summary=summary, constant=False)
+        state: Any = None if self.reader is None else State(self.reader.read(number), self.components)  # type: ignore[arg-type]
+        side, totals, more = self.work(part, state, Where(number, rows))
         added, form = None, None
         if side is not None and self.writer is not None:
             added, form = self.writer.write(number, counts, side)
         if totals is None:
             return Found(None, 0.0, added, form, more)
-        received = None if not totals.components.shape[1] else totals.components.T.astype(np.float64)
-        return Found(received, totals.loglik, added, form, more)
+        return Found(totals.components.T if totals.components.shape[1] else None, totals.loglik, added, form, more)
 
     def add(self, one: Found, two: Found) -> Found:
-        """Return the sum of what was found in different blocks."""
+        """Return the sum of what was found in different blocks; totals of the components are added in float64."""
         received = one.components
         if received is not None and two.components is not None:
+            received = received.astype(np.float64, copy=False)
             received += two.components
         part = None if one.part is None or two.part is None else one.part + two.part
         return Found(received, one.loglik + two.loglik, part, one.form, self.plus(one.more, two.more))
@@ -126,17 +128,9 @@ class BlockedLoadings(Side):
     in_memory = False
 
     def __init__(self, folder: TemporaryFolder, form: Form, part: Part, counts: BlockedCounts) -> None:
-        self.folder, self.form, self.part, self._counts = folder, form, part, counts
+        self.reader, self.part, self._folder, self._counts = RowReader(folder.path, form), part, folder, counts
         self.penalty, self.log_shift, self.dtype = part.penalty, None, counts.dtype
         self.shape = counts.shape[0], len(part.sums)
-
-    def read(self, number: int) -> Side:
-        """Return the loadings of a block."""
-        return self.form.side(read_rows(of_block(self.folder, number), self.form.ranks))
-
-    def read_rows_of(self, rows: slice) -> Side:
-        """Return the loadings of the block with these rows."""
-        return self.read(self._counts.bounds.index(rows.start))
 
     def sums(self, component_axis: int) -> Array:
         """Return Σ of the value for each component, (K,), float64."""
@@ -149,9 +143,9 @@ class BlockedLoadings(Side):
     def forget(self) -> None:
         """Keep everything: rows are in files."""
 
-    def allocate(self, problem: Problem, components: Side, threads: int | None, sides: Sides) -> Totals:
+    def allocate(self, problem: Problem, components: Side, sides: Sides) -> Totals:
         """Return the totals of an allocation step over all blocks; the next loadings are in place of their totals."""
-        return allocate_blocks(problem, State(self, components), threads, sides)
+        return allocate_blocks(problem, State(self, components), sides)
 
     def whole(self) -> tuple[Value, Distribution | None]:
         """Return the value and the mean field of all rows, in files mapped into memory."""
@@ -159,23 +153,39 @@ class BlockedLoadings(Side):
 
 
 def pass_over_rows(
-    problem: Problem, state: State | None, work: Work, *, writes: bool = True, plus: Any = operator.add
+    problem: Problem,
+    state: State | None,
+    work: Work,
+    *,
+    writes: bool = True,
+    plus: Any = operator.add,
+    pure: bool = True,
 ) -> tuple[Found, Any]:
     """Do some work on every block; return what was found, and the new loadings if the work makes them."""
     counts: Any = problem.counts
     counts.store.check()
-    writer = RowWriter(TemporaryFolder(counts.scratch, "rows-")) if writes else None
-    found = run_pass(RowTask(problem, state, work, writer, plus), len(counts.blocks))
-    if writer is None:
+    folder = TemporaryFolder(counts.scratch, "rows-") if writes else None
+    loadings: Any = None if state is None else state.loadings
+    task = RowTask(
+        replace(problem, counts=counts.without_names()),
+        None if loadings is None else loadings.reader,
+        None if state is None else state.components,
+        work,
+        None if folder is None else RowWriter(folder.path),
+        plus,
+        pure,
+    )
+    found = run_pass(task, len(counts.blocks))
+    if folder is None:
         return found, None
-    return found, BlockedLoadings(writer.folder, found.form, found.part, counts)  # type: ignore[arg-type]
+    return found, BlockedLoadings(folder, found.form, found.part, counts)  # type: ignore[arg-type]
 
 
-def allocate_blocks(problem: Problem, state: State, threads: int | None, sides: Sides) -> Totals:
+def allocate_blocks(problem: Problem, state: State, sides: Sides) -> Totals:
     """Return the totals of an allocation step over all blocks; in place of the loadings' totals, the next loadings."""
 
-    def work(part: Problem, here: State, _: slice) -> tuple[Side | None, Totals, float]:
-        totals = allocate(part, here, threads, sides)
+    def work(part: Problem, here: State, _: Where) -> tuple[Side | None, Totals, float]:
+        totals = shared_out(part, here, sides)
         if sides == "components":
             return None, totals, np.nan
         off = _imbalance_of(part, here, totals.loadings)
@@ -186,6 +196,16 @@ def allocate_blocks(problem: Problem, state: State, threads: int | None, sides: 
     received = np.empty((len(state.components.geometric), 0)) if found.components is None else totals_of(problem, found)
     loglik = np.nan if sides == "components" else found.loglik + given.part.shift
     return Totals(Updated(loadings, state.components, found.more), received, loglik)  # type: ignore[arg-type]
+
+
+def shared_out(part: Problem, here: State, sides: Sides = "both") -> Totals:
+    """Return the totals of the allocation step of a block.
+
+    Totals of the components are scattered by one thread, as blocks run side by side: the numbers then depend neither on
+    threads nor on a library for matrix products.
+    """
+    factors = here.loadings.geometric, here.components.geometric
+    return expected_allocations(part.counts.matrix, *factors, threads=1, sides=sides)
 
 
 def _imbalance_of(part: Problem, here: State, total: Array) -> float:
@@ -209,11 +229,11 @@ def collect(loadings: BlockedLoadings, counts: BlockedCounts) -> tuple[Value, Di
     values: list[Array] = []
     parameters: dict[str, Array] = {}
     for number, rows in enumerate(counts.blocks):
-        side = loadings.read(number)
+        side = loadings.reader.read(number)
         own = (
             {}
             if side.conditional is None
-            else {name: side.conditional.parameters[name] for name in loadings.form.names}
+            else {name: side.conditional.parameters[name] for name in loadings.reader.form.names}
         )
         parts = parts_of(side.value)
         if not values:
@@ -225,5 +245,5 @@ def collect(loadings: BlockedLoadings, counts: BlockedCounts) -> tuple[Value, Di
         for whole, part in zip([*values, *parameters.values()], [*parts, *own.values()], strict=True):
             whole[rows] = part
     value: Value = values[0] if len(values) == 1 else ScaledProportions(*values)
-    shared = loadings.form.of
+    shared = loadings.reader.form.of
     return value, None if shared is None else shared.with_parameters({**shared.parameters, **parameters})

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.data.counts import Counts
-from bayesnmf.inference.blocked.files import of_block, write_rows
+from bayesnmf.inference.blocked.files import of_block, read_rows, write_rows
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import shift_of_rows
 from bayesnmf.priors import Distribution, ScaledProportions
@@ -82,7 +82,9 @@ class Form:
         named = {name: np.atleast_2d(value) for name, value in side.conditional.parameters.items()}
         rows = len(side.geometric)
         own = tuple(name for name, value in named.items() if len(value) == rows)
-        return cls(side.conditional, own, (*(named[name].shape[1] for name in own), side.geometric.shape[1]))
+        empty = {name: named[name][:0].copy() for name in own}  # a form refers to no rows
+        shared = side.conditional.with_parameters({**side.conditional.parameters, **empty})
+        return cls(shared, own, (*(named[name].shape[1] for name in own), side.geometric.shape[1]))
 
     def arrays(self, side: Side) -> list[Array]:
         """Return the arrays to write."""
@@ -100,11 +102,22 @@ class Form:
 
 
 @dataclass(frozen=True)
+class RowReader:
+    """Reads the loadings of blocks from a folder."""
+
+    folder: Path
+    form: Form
+
+    def read(self, number: int) -> Side:
+        """Return the loadings of a block."""
+        return self.form.side(read_rows(of_block(self.folder, number), self.form.ranks))
+
+
+@dataclass(frozen=True)
 class RowWriter:
     """Writes the loadings of blocks into a folder; a task that runs twice writes the same file again."""
 
-    folder: TemporaryFolder
-    weights: bool = False
+    folder: Path
 
     def write(self, number: int, counts: Counts, side: Side) -> tuple[Part, Form]:
         """Write the rows of a block; return what they add, and their form."""

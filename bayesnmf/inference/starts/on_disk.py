@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
+from bayesnmf.inference.blocked.passes import Where, pass_over_rows, totals_of
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, exposure_of_components, update_components, update_loadings
 from bayesnmf.inference.starts.from_data import FLOOR, OVERSAMPLING, POWER_ITERATIONS
@@ -33,11 +33,11 @@ def state_on_disk(problem: Problem, word: str, rank: int, rng: np.random.Generat
 def random_state_on_disk(problem: Problem, rank: int, rng: np.random.Generator) -> State:
     """Return the state of the conditionals given random totals (`bayesnmf.inference.starts.states.random_state`)."""
 
-    def work(part: Problem, _: Any, rows: slice) -> tuple[Side, None, float]:
+    def work(part: Problem, _: Any, at: Where) -> tuple[Side, None, float]:
         total = shared_out(part.counts.row_totals, np.ones(rank), rng).astype(problem.counts.dtype, copy=False)
         return _loadings_of(part, total), None, 0.0
 
-    _, loadings = pass_over_rows(problem, None, work)
+    _, loadings = pass_over_rows(problem, None, work, pure=False)
     total = shared_out(problem.counts.feature_totals, np.ones(rank), rng).astype(problem.counts.dtype, copy=False)
     return _with_components(problem, loadings, total.T)
 
@@ -50,14 +50,14 @@ def data_state_on_disk(problem: Problem, rank: int, rng: np.random.Generator) ->
     components = np.maximum(chosen.components, FLOOR * chosen.components.mean(axis=1)[:, None])
     components = components.astype(problem.counts.dtype)
 
-    def work(part: Problem, here: State, _: slice) -> tuple[Side, Totals, float]:
-        drawn = at_rows.exponential(size=(part.counts.shape[0], rank))
+    def work(part: Problem, here: State, _: Where) -> tuple[Side, Totals, float]:
+        drawn = at_rows.exponential(size=(part.counts.shape[0], rank)) if svd.is_short else None
         rows = _rows_of(svd, here.loadings.matrix, chosen, drawn)
         loadings = np.maximum(rows, FLOOR * chosen.means).astype(problem.counts.dtype)
         totals = expected_allocations(part.counts.matrix, loadings, components, threads=1)
         return _loadings_of(part, totals.loadings), totals, 0.0
 
-    found, loadings = pass_over_rows(problem, State(svd.rows, _nothing()), work)
+    found, loadings = pass_over_rows(problem, State(svd.rows, _nothing()), work, pure=not svd.is_short)
     return _with_components(problem, loadings, totals_of(problem, found))
 
 
@@ -65,10 +65,10 @@ def given_state_on_disk(problem: Problem, loadings: Given, components: Given) ->
     """Return the state with given factors or distributions (`bayesnmf.inference.starts.states.given_state`)."""
     side = given_side(problem, "components", components)
 
-    def work(part: Problem, _: Any, rows: slice) -> tuple[Side, None, float]:
-        return given_side(part, "loadings", _rows_given(loadings, rows)), None, 0.0
+    def work(part: Problem, _: Any, at: Where) -> tuple[Side, None, float]:
+        return given_side(part, "loadings", _rows_given(loadings, at.rows)), None, 0.0
 
-    _, written = pass_over_rows(problem, None, work)
+    _, written = pass_over_rows(problem, None, work, pure=False)  # the given rows are not sent anywhere
     state = State(written, side)
     bare = is_bare(problem.loadings_summary, loadings), is_bare(problem.components_summary, components)
     if not any(bare):
@@ -112,6 +112,8 @@ class Decomposition(NamedTuple):
     right : ndarray (K, m)
     mean : float
         Mean of the matrix.
+    rank : int
+        Number of components that are wanted.
     """
 
     rows: Side
@@ -119,6 +121,17 @@ class Decomposition(NamedTuple):
     singular: Array
     right: Array
     mean: float
+    rank: int
+
+    @property
+    def known(self) -> int:
+        """Number of components that the counts determine."""
+        return int(np.count_nonzero(self.singular > 1e-10 * self.singular.max(initial=0)))
+
+    @property
+    def is_short(self) -> bool:
+        """Whether some components are random, since the counts do not determine them."""
+        return self.known < self.rank
 
 
 def _truncated_svd(problem: Problem, rank: int, rng: np.random.Generator) -> Decomposition:
@@ -129,11 +142,11 @@ def _truncated_svd(problem: Problem, rank: int, rng: np.random.Generator) -> Dec
     def roots(part: Problem) -> Any:
         return part.counts.matrix.astype(np.float64).sqrt()
 
-    def iterate(part: Problem, _: Any, rows: slice) -> tuple[None, Totals, float]:
+    def iterate(part: Problem, _: Any, at: Where) -> tuple[None, Totals, float]:
         matrix = roots(part)
         return None, Totals(np.empty((0, 0)), (matrix.T @ (matrix @ basis)).T, 0.0), 0.0
 
-    def project(part: Problem, _: Any, where: slice) -> tuple[Side, Totals, Array]:
+    def project(part: Problem, _: Any, at: Where) -> tuple[Side, Totals, Array]:
         matrix = roots(part)
         rows = matrix @ basis
         return Side(rows, rows, None, 0.0), Totals(np.empty((0, 0)), np.empty((0, 0)), matrix.sum()), _upper(rows)
@@ -141,17 +154,33 @@ def _truncated_svd(problem: Problem, rank: int, rng: np.random.Generator) -> Dec
     for _ in range(POWER_ITERATIONS):
         found, _ = pass_over_rows(problem, None, iterate, writes=False)
         assert found.components is not None
-        basis = np.linalg.qr(found.components)[0]
+        with one_thread():
+            basis = np.linalg.qr(found.components)[0]
     found, rows = pass_over_rows(problem, None, project, plus=lambda one, two: _upper(np.vstack([one, two])))
-    _, singular, inner = np.linalg.svd(found.more)
+    with one_thread():
+        _, singular, inner = np.linalg.svd(found.more)
+        right = inner[:rank] @ basis.T
     singular, inner = singular[:rank], inner[:rank]
     inverse = np.divide(1.0, singular, out=np.zeros_like(singular), where=singular > 0)
-    return Decomposition(rows, inner.T * inverse, singular, inner @ basis.T, found.loglik / (n * m))
+    return Decomposition(rows, inner.T * inverse, singular, right, found.loglik / (n * m), rank)
+
+
+def one_thread() -> Any:
+    """Return a context in which matrix products use one thread, so that their rounding is the same everywhere."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1)
+
+
+def _product(rows: Array, others: Array) -> Array:
+    with one_thread():
+        return rows @ others
 
 
 def _upper(rows: Array) -> Array:
     """Return the triangular factor R of the rows, which has their singular values and right singular vectors."""
-    return np.linalg.qr(rows, mode="r")
+    with one_thread():
+        return np.linalg.qr(rows, mode="r")
 
 
 class Parts(NamedTuple):
@@ -179,21 +208,21 @@ def _choose_parts(problem: Problem, svd: Decomposition, rank: int, rng: np.rando
     """Choose the larger of both nonnegative parts of each singular pair (`positive_factors`)."""
     n, m = problem.counts.shape
 
-    def measure(part: Problem, here: State, _: slice) -> tuple[None, None, Array]:
-        left = here.loadings.matrix @ svd.to_left
-        drawn = rng.exponential(size=(len(left), rank)).sum(axis=0)
+    def measure(part: Problem, here: State, _: Where) -> tuple[None, None, Array]:
+        left = _product(here.loadings.matrix, svd.to_left)
+        drawn = rng.exponential(size=(len(left), rank)).sum(axis=0) if svd.is_short else 0.0
         found = np.zeros((5, rank))
         for place, side in enumerate((np.maximum(left, 0), np.maximum(-left, 0))):
             found[place, : left.shape[1]], found[2 + place, : left.shape[1]] = (side**2).sum(axis=0), side.sum(axis=0)
         found[4] = drawn
         return None, None, found
 
-    found, _ = pass_over_rows(problem, State(svd.rows, _nothing()), measure, writes=False)
+    found, _ = pass_over_rows(problem, State(svd.rows, _nothing()), measure, writes=False, pure=not svd.is_short)
     squares, sums, drawn = found.more[:2], found.more[2:4], found.more[4]
     level = np.sqrt(svd.mean / rank) or 1.0
-    components = level * rng.exponential(size=(rank, m))
+    components = level * (rng.exponential(size=(rank, m)) if svd.is_short else np.ones((rank, m)))
     signs, weights, means = np.ones(rank), np.zeros(rank), level * drawn / n
-    for k in range(np.count_nonzero(svd.singular > 1e-10 * svd.singular.max(initial=0))):
+    for k in range(svd.known):
         rights = [np.maximum(sign * svd.right[k], 0) for sign in (1, -1)]
         sizes = [np.sqrt(squares[place, k]) * np.linalg.norm(right) for place, right in enumerate(rights)]
         chosen = int(np.argmax(sizes))
@@ -205,10 +234,10 @@ def _choose_parts(problem: Problem, svd: Decomposition, rank: int, rng: np.rando
     return Parts(signs, weights, means, float(level), components)
 
 
-def _rows_of(svd: Decomposition, rows: Array, chosen: Parts, drawn: Array) -> Array:
+def _rows_of(svd: Decomposition, rows: Array, chosen: Parts, drawn: Array | None) -> Array:
     """Return the loadings of some rows: the chosen parts, or random entries."""
-    left = rows @ svd.to_left
-    found = chosen.level * drawn
+    left = _product(rows, svd.to_left)
+    found = np.empty((len(left), len(chosen.weights))) if drawn is None else chosen.level * drawn
     known = np.flatnonzero(chosen.weights)
     found[:, known] = chosen.weights[known] * np.maximum(chosen.signs[known] * left[:, known], 0)
     return found

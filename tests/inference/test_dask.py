@@ -1,0 +1,128 @@
+"""Fits of counts on disk by several processes: the same numbers to the bit, whatever happens to the workers."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import bayesnmf
+from bayesnmf import MAP, VI, Blocks
+from bayesnmf.inference.blocked import engine
+
+distributed = pytest.importorskip("distributed", reason="needs bayesnmf[dask]")
+anndata = pytest.importorskip("anndata")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.* did not converge:bayesnmf.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # of a worker that was killed
+]
+X = bayesnmf.simulate(size=(400, 50), rank=4, totals=80, seed=1).counts.matrix
+OPTIONS = {"map": MAP(max_iter=8, tol=0), "vi": VI(max_iter=8, tol=1e-12)}
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dask")
+    anndata.AnnData(csr_matrix(X.astype(np.float32))).write_h5ad(folder / "cells.h5ad")
+    return Blocks(folder / "cells.h5ad", nonzeros=1500, scratch=folder / "scratch")
+
+
+@pytest.fixture(scope="module")
+def client():
+    given = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**given) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+def fitted(blocks, method="vi"):
+    return bayesnmf.fit(blocks, rank=4, method=method, seed=0, options=OPTIONS[method])
+
+
+def alone(monkeypatch, blocks, method="vi"):
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "active_client", lambda: None)
+        return fitted(blocks, method)
+
+
+def same(one, two):
+    for name in ("loadings", "components", "trace"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+
+
+@pytest.mark.parametrize("method", ["map", "vi"])
+def test_two_processes_make_the_numbers_of_one(client, blocks, monkeypatch, method):
+    seen = []
+    plain = engine.active_client
+    monkeypatch.setattr(engine, "active_client", lambda: seen.append(plain()) or seen[-1])
+    there = fitted(blocks, method)
+    assert seen[0] is client
+    same(there, alone(monkeypatch, blocks, method))
+
+
+def _die_once(flag, number):
+    """On a worker: end the process the next time that this block runs, unless the flag is there."""
+    from bayesnmf.inference.blocked.passes import RowTask
+
+    plain = RowTask.run
+
+    def run(task, block):
+        if block == number and not os.path.exists(flag):
+            with open(flag, "w"):
+                pass
+            os.kill(os.getpid(), signal.SIGKILL)
+        return plain(task, block)
+
+    RowTask.run = run
+
+
+@pytest.mark.parametrize("number", [0, 5])
+def test_a_worker_that_is_killed_within_a_task_changes_no_bit(client, blocks, monkeypatch, tmp_path, number):
+    expected = alone(monkeypatch, blocks)
+    flag = tmp_path / "killed"
+    client.wait_for_workers(2)
+    client.run(_die_once, str(flag), number)
+    same(fitted(blocks), expected)
+    assert flag.exists()
+    client.wait_for_workers(2)
+    client.restart()
+
+
+def test_what_is_lost_with_a_worker_is_submitted_again(client, blocks, monkeypatch):
+    """Data that was scattered may be lost although its tasks are known: every third result is."""
+    expected, plain, asked = alone(monkeypatch, blocks), distributed.Future.result, []
+
+    def result(future, *given, **more):
+        asked.append(0)
+        if len(asked) % 3 == 0:
+            raise distributed.client.FutureCancelledError(future.key, "lost")
+        return plain(future, *given, **more)
+
+    monkeypatch.setattr(distributed.Future, "result", result)
+    same(fitted(blocks), expected)
+    assert len(asked) > 30
+
+
+def test_errors_of_a_task_are_those_of_this_process(client, blocks, monkeypatch):
+    from bayesnmf.data.blocks.store import Store
+
+    def changed(self):
+        raise ValueError("data.npy was changed")
+
+    monkeypatch.setattr(Store, "check", changed)
+    with pytest.raises(ValueError, match=r"data\.npy was changed"):
+        fitted(blocks)
+
+
+def test_shards_cover_all_blocks_in_order():
+    for blocks in (1, 2, 31, 32, 33, 1000):
+        shards = engine.shards_of(blocks)
+        assert [number for shard in shards for number in shard] == list(range(blocks))
+        assert len(shards) == min(blocks, engine.SHARDS)
+
+
+def test_no_client_is_needed(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.delitem(engine.sys.modules, "distributed")
+        assert engine.active_client() is None
