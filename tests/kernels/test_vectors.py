@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from scipy.special import digamma, gammaln, xlogy
 
 from bayesnmf.kernels.cpu import dense
-from bayesnmf.kernels.cpu.allocation import expected_allocations, gathers_columns
+from bayesnmf.kernels.cpu.allocation import ComponentTotals, expected_allocations, gathers_columns
 from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
 from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
 from bayesnmf.kernels.cpu.mean_field import digamma_with_excess, mean_field_moments
@@ -183,6 +183,33 @@ def test_wide_rows_are_gathered_and_narrow_ones_scattered():
     assert gathers_columns(matrix, 9, 1)
     assert not gathers_columns(matrix.astype("float32"), 16, 1)
     assert gathers_columns(matrix, 8, 1000)  # a copy of the totals for each thread would be larger than the counts
+
+
+def test_loadings_beyond_a_cache_are_not_read_in_the_order_of_the_features():
+    rows = 40_000
+    matrix = csr_array((np.ones(rows), np.zeros(rows, np.int32), np.arange(rows + 1, dtype=np.int32)), shape=(rows, 30))
+    assert gathers_columns(matrix, 39, 1)  # 12.48 MB of loadings
+    assert not gathers_columns(matrix, 40, 1)
+    assert gathers_columns(matrix.astype("float32"), 40, 1)
+
+
+@DTYPES
+def test_totals_of_the_components_are_gathered_over_blocks(dtype):
+    """Also from unsigned integers, and where means underflow in one of the blocks."""
+    rng = np.random.default_rng(0)
+    X = rng.poisson(1.0, (60, 20))
+    U, V = rng.random((60, 5)).astype(dtype), rng.random((5, 20)).astype(dtype)
+    U[30:33] *= np.finfo(dtype).tiny
+    whole = expected_allocations(csr_array(X.astype(dtype)), U, V, 1)
+    for kind in (dtype, np.uint16, np.uint32):
+        tally = ComponentTotals(V)
+        parts = [
+            tally.add(csr_array(X[rows].astype(kind)), U[rows]) for rows in (slice(25), slice(25, 40), slice(40, 60))
+        ]
+        tol = 1e-12 if dtype == np.float64 else 1e-5
+        np.testing.assert_allclose(np.vstack([part[0] for part in parts]), whole.loadings, rtol=tol)
+        np.testing.assert_allclose(tally.totals(), whole.components.T, rtol=tol)
+        np.testing.assert_allclose(sum(part[1] for part in parts), whole.loglik, rtol=tol)
 
 
 @DTYPES

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from bayesnmf.data.blocks.raw import Buffers
 from bayesnmf.data.blocks.store import Store
 from bayesnmf.data.counts import Counts
 
@@ -132,8 +133,11 @@ class BlockedCounts(Counts):
 
     def block(self, first: int, last: int) -> Counts:
         """Return the rows from `first` to `last` (excluded), read from disk."""
-        read = self.store.read(first, last)
-        return self._counts(_as_type(read, self.dtype), slice(first, last))
+        return self._counts(_as_type(self.store.read(first, last), self.dtype), slice(first, last))
+
+    def raw_block(self, first: int, last: int, buffers: Buffers) -> Counts:
+        """Return the same with counts in the type of the store, in memory that the next call overwrites."""
+        return self._counts(self.store.read(first, last, buffers), slice(first, last))
 
     def rows(self, index: Any) -> Counts:
         """Return the chosen rows in memory, with their names and exposures."""

@@ -20,7 +20,7 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.reading import read_counts
 
-NONZEROS = 2**22
+NONZEROS = 2**21
 BYTES_IN_MEMORY = 28  # of a nonzero during a fit in memory: the counts, their transpose and what reading takes
 
 

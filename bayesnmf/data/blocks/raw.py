@@ -46,15 +46,15 @@ class RawArray:
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
         return cls(path, int(mapped.offset), mapped.dtype, mapped.size)
 
-    def read(self, first: int, last: int) -> Array:
-        """Return the numbers from `first` to `last` (excluded).
+    def read(self, first: int, last: int, buffers: Buffers | None = None) -> Array:
+        """Return the numbers from `first` to `last` (excluded), in memory of `buffers` if there are any.
 
         Raises
         ------
         OSError
             The file has become shorter.
         """
-        out = np.empty(last - first, self.dtype)
+        out = np.empty(last - first, self.dtype) if buffers is None else buffers.take(self, last - first)
         view = memoryview(out).cast("B") if out.size else memoryview(b"")
         with self.path.open("rb", buffering=0) as file:
             file.seek(self.offset + first * self.dtype.itemsize)
@@ -65,6 +65,19 @@ class RawArray:
                     raise OSError(f"{self.path} ends too early: it was changed or cut off while it was read")
                 done += got
         return out
+
+
+class Buffers:
+    """Memory that is used again for one block after another: fresh memory would cost as much as reading it."""
+
+    def __init__(self) -> None:
+        self._held: dict[RawArray, Array] = {}
+
+    def take(self, array: RawArray, length: int) -> Array:
+        """Return memory for some numbers of an array, the same at every call."""
+        if array not in self._held or len(self._held[array]) < length:
+            self._held[array] = np.empty(length + length // 8, array.dtype)
+        return self._held[array][:length]
 
 
 class TemporaryFolder:

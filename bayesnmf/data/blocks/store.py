@@ -28,7 +28,7 @@ from bayesnmf.data.blocks.checks import (
     check_unchanged,
     check_whole_numbers,
 )
-from bayesnmf.data.blocks.raw import NpyWriter, RawArray
+from bayesnmf.data.blocks.raw import Buffers, NpyWriter, RawArray
 from bayesnmf.data.conversion import convert
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.places import check_folder
@@ -111,10 +111,14 @@ class Store:
                 bounds.append(row)
         return [*bounds, n]
 
-    def read(self, first: int, last: int) -> csr_array:
-        """Return the rows from `first` to `last` (excluded), with counts as they are stored."""
+    def read(self, first: int, last: int, buffers: Buffers | None = None) -> csr_array:
+        """Return the rows from `first` to `last` (excluded), with counts as they are stored.
+
+        With `buffers`, the next call with them overwrites these rows.
+        """
         starts = self.starts(first, last)
-        data, indices = (self.arrays[name].read(int(starts[0]), int(starts[-1])) for name in ("data", "indices"))
+        ends = int(starts[0]), int(starts[-1])
+        data, indices = (self.arrays[name].read(*ends, buffers) for name in ("data", "indices"))
         return csr_array((data, indices, (starts - starts[0]).astype(np.int32)), shape=(last - first, self.shape[1]))
 
 

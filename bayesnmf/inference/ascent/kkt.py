@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.blocked.passes import Where, pass_over_rows, shared_out, totals_of
+from bayesnmf.inference.blocked.passes import Pass, Where, pass_over_rows, shared_out, totals_of
 from bayesnmf.inference.imbalance import imbalance
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, Updated, exposure_of_components, exposure_of_loadings
@@ -75,14 +75,14 @@ def _least_gradient_on_disk(problem: Problem, state: State) -> float:
     def measure(part: Problem, here: State, _: Where) -> tuple[None, None, float]:
         return None, None, float(separate_scale(here.loadings.value)[0].max(initial=0))
 
-    largest = pass_over_rows(problem, state, measure, writes=False, plus=max)[0].more
+    largest = pass_over_rows(problem, state, measure, Pass(writes=False, plus=max))[0].more
 
     def lift(part: Problem, here: State, _: Where) -> tuple[Side, None, Array]:
         lifted = _without_zeros(here.loadings.value, 1, largest)
         shares = [separate_scale(each.value)[0] for each in (here.loadings, lifted)]
         return lifted, None, (shares[0] >= shares[1]).any(axis=0)
 
-    found, lifted = pass_over_rows(problem, state, lift, plus=np.logical_or)
+    found, lifted = pass_over_rows(problem, state, lift, Pass(plus=np.logical_or))
     inside = State(lifted, _without_zeros(state.components.value, 0))
 
     def grow(part: Problem, here: State, _: Where) -> tuple[None, Totals, float]:
@@ -90,7 +90,7 @@ def _least_gradient_on_disk(problem: Problem, state: State) -> float:
         alone = replace(part, fixed_components=True)
         return None, totals._replace(loadings=totals.loadings[:0]), _least_of(alone, here, totals, found.more)
 
-    grown, _ = pass_over_rows(problem, inside, grow, writes=False, plus=min)
+    grown, _ = pass_over_rows(problem, inside, grow, Pass(writes=False, plus=min))
     totals = Totals(Updated(inside.loadings, inside.components, 0.0), totals_of(problem, grown), 0.0)  # type: ignore[arg-type]
     return min(grown.more, _least_of(problem, inside, totals, found.more))
 

@@ -2,8 +2,8 @@
 
 A task knows the number of a block, reads its counts and its rows, writes new rows and returns what they add to sums.
 It depends on nothing else, so running it again does the same again, wherever it runs. Blocks are gathered in shards
-that depend on their number alone; sums are made within a shard, then over the shards in order, so that they are the
-same numbers to the bit with any engine and any number of workers.
+that depend on their number alone; sums are made within a shard, one block after the other, and then over the shards in
+order, so that they are the same numbers to the bit with any engine and any number of workers.
 
 The active client of `distributed` is used if there is one. No cluster is ever started here.
 """
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numba
 import numpy as np
 
-SHARDS = 32  # at most: their sums travel to the driver, and workers take whole shards
+SHARDS, LEAST = 32, 4  # most shards, whose sums travel to the driver; blocks of each, if there are not more
 RETRIES = 5  # of a shard whose worker was lost
 THREADS: ContextVar[int | None] = ContextVar("threads", default=None)  # blocks at once in this process
 
@@ -33,32 +33,36 @@ class Task[Found](Protocol):
     def pure(self) -> bool:
         """Whether the task may run anywhere, in any order and more than once."""
 
-    def run(self, number: int) -> Found:
-        """Read, compute and write a block."""
+    def run(self, blocks: Sequence[int]) -> Found:
+        """Read, compute and write the blocks of a shard."""
 
     def add(self, one: Found, two: Found) -> Found:
-        """Return the sum of what two blocks have found; the first may be overwritten."""
+        """Return the sum of what two shards have found; the first may be overwritten."""
 
 
 def run_pass[Found](task: Task[Found], blocks: int) -> Found:
     """Run a task for every block, and return the sum of what they found."""
-    shards = shards_of(blocks)
-    client = active_client()
-    if client is None or not task.pure:
-        found = _in_threads(task, blocks, 1 if not task.pure else THREADS.get() or numba.get_num_threads())
-        return _sum(task, (_sum(task, (next(found) for _ in shard)) for shard in shards))
-    return _sum(task, _on_cluster(client, task, shards))
+    shards, client = shards_of(blocks), active_client()
+    if client is not None and task.pure:
+        found = _on_cluster(client, task, shards)
+    else:
+        found = _in_threads(task, shards, THREADS.get() or numba.get_num_threads() if task.pure else 1)
+    total = next(found)
+    for each in found:
+        total = task.add(total, each)
+    return total
 
 
 def shards_of(blocks: int) -> list[range]:
     """Return the blocks of each shard."""
-    edges = np.linspace(0, blocks, min(blocks, SHARDS) + 1).astype(int).tolist()
+    number = min(-(-blocks // LEAST), SHARDS)
+    edges = np.linspace(0, blocks, number + 1).astype(int).tolist()
     return [range(first, last) for first, last in pairwise(edges)]
 
 
 def run_shard[Found](task: Task[Found], shard: Sequence[int]) -> Found:
     """Run a task for the blocks of a shard, on a worker."""
-    return _sum(task, (task.run(number) for number in shard))
+    return task.run(shard)
 
 
 def active_client() -> Any:
@@ -72,16 +76,16 @@ def active_client() -> Any:
         return None
 
 
-def _in_threads[Found](task: Task[Found], blocks: int, threads: int) -> Iterator[Found]:
-    """Yield what each block has found, in order; some blocks are worked on at once."""
+def _in_threads[Found](task: Task[Found], shards: list[range], threads: int) -> Iterator[Found]:
+    """Yield what each shard has found, in order; some shards are worked on at once."""
     if threads == 1:
-        yield from map(task.run, range(blocks))
+        yield from map(task.run, shards)
         return
-    with ThreadPoolExecutor(threads, thread_name_prefix="bayesnmf block") as pool:
+    with ThreadPoolExecutor(threads, thread_name_prefix="bayesnmf shard") as pool:
         waiting: deque[Future[Found]] = deque()
         try:
-            for number in range(blocks):
-                waiting.append(pool.submit(copy_context().run, task.run, number))
+            for shard in shards:
+                waiting.append(pool.submit(copy_context().run, task.run, shard))
                 if len(waiting) > threads:
                     yield waiting.popleft().result()
             while waiting:
@@ -115,10 +119,3 @@ def lost_errors() -> tuple[type[BaseException], ...]:
     from distributed import KilledWorker
 
     return (CancelledError, KilledWorker)
-
-
-def _sum[Found](task: Task[Found], found: Iterator[Found]) -> Found:
-    total = next(found)
-    for each in found:
-        total = task.add(total, each)
-    return total

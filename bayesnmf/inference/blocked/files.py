@@ -66,9 +66,24 @@ def _read_array(file: BufferedReader, rank: int) -> Array:
     return out
 
 
-def empty_in_file(shape: tuple[int, int], dtype: Any, folder: Path) -> Array:
-    """Return an empty array in a nameless file, which is removed with the last reference to it."""
-    size = max(int(np.prod(shape)) * np.dtype(dtype).itemsize, 1)
-    with tempfile.TemporaryFile(dir=folder) as file:
-        file.truncate(size)
-        return np.memmap(file, dtype, "r+", shape=shape)
+class RowsInFile:
+    """An array with a row for each sample, written block by block into a nameless file, then mapped into memory.
+
+    The file is removed with the last reference to the array. Writing through a mapping would count as memory.
+    """
+
+    def __init__(self, folder: Path, columns: int, dtype: Any) -> None:
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (it lives as long as the array)
+        self._columns, self._dtype, self._rows = columns, np.dtype(dtype), 0
+
+    def append(self, rows: Array) -> None:
+        """Write more rows."""
+        _write_all(self._file, memoryview(np.ascontiguousarray(rows, self._dtype)).cast("B"))
+        self._rows += len(rows)
+
+    def array(self) -> Array:
+        """Return all rows."""
+        self._file.flush()
+        mapped = np.memmap(self._file, self._dtype, "c", shape=(self._rows, self._columns))
+        self._file.close()
+        return mapped

@@ -9,7 +9,7 @@ what would be done with all rows in memory, by the same functions.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.blocks.counts import BlockedCounts
-from bayesnmf.data.blocks.raw import TemporaryFolder
+from bayesnmf.data.blocks.raw import Buffers, TemporaryFolder
 from bayesnmf.inference.blocked.engine import run_pass
-from bayesnmf.inference.blocked.files import empty_in_file
+from bayesnmf.inference.blocked.files import RowsInFile
 from bayesnmf.inference.blocked.sides import Form, Part, RowReader, RowWriter
 from bayesnmf.inference.imbalance import imbalance
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, Updated, exposure_of_loadings, update_loadings
-from bayesnmf.kernels.cpu.allocation import Sides, Totals, expected_allocations
+from bayesnmf.kernels.cpu.allocation import ComponentTotals, Sides, Totals, expected_allocations
 from bayesnmf.kernels.cpu.vectors import padded
 from bayesnmf.priors import Distribution, ScaledProportions
 from bayesnmf.priors.values import Value, parts_of
@@ -58,10 +58,35 @@ class Found(NamedTuple):
 
 
 class Where(NamedTuple):
-    """A block: its number and its rows."""
+    """A block: its number and its rows, and the totals of the components that it adds to, if the pass has them."""
 
     number: int
     rows: slice
+    tally: ComponentTotals | None
+
+
+class Pass(NamedTuple):
+    """What kind of a pass it is.
+
+    Attributes
+    ----------
+    writes : bool
+        Whether the work makes new loadings.
+    plus : callable
+        How to add what else two blocks have found.
+    pure : bool
+        Whether blocks may run anywhere, in any order and more than once.
+    scatters : bool
+        Whether the work adds to the totals of the components by itself, from counts in the type of the store.
+    """
+
+    writes: bool = True
+    plus: Callable[[Any, Any], Any] = operator.add
+    pure: bool = True
+    scatters: bool = False
+
+
+WRITES = Pass()
 
 
 @dataclass(frozen=True)
@@ -80,10 +105,7 @@ class RowTask:
         and more.
     writer : RowWriter or None
         Where the new loadings are written.
-    plus : callable
-        How to add what else two blocks have found.
-    pure : bool
-        Whether blocks may run anywhere, in any order.
+    kind : Pass
     """
 
     problem: Problem
@@ -91,20 +113,36 @@ class RowTask:
     components: Side | None
     work: Work
     writer: RowWriter | None
-    plus: Callable[[Any, Any], Any] = operator.add
-    pure: bool = True
+    kind: Pass
 
-    def run(self, number: int) -> Found:
-        """Do the work on a block."""
+    @property
+    def pure(self) -> bool:
+        """Whether blocks may run anywhere, in any order and more than once."""
+        return self.kind.pure
+
+    def run(self, blocks: Sequence[int]) -> Found:
+        """Do the work on the blocks of a shard, one after the other."""
+        tally = (
+            None if self.components is None or not self.kind.scatters else ComponentTotals(self.components.geometric)
+        )
+        buffers, total = Buffers(), None
+        for number in blocks:
+            found = self._run_block(number, tally, buffers)
+            total = found if total is None else self.add(total, found)
+        assert total is not None
+        return total if tally is None else total._replace(components=tally.totals())
+
+    def _run_block(self, number: int, tally: ComponentTotals | None, buffers: Buffers) -> Found:
         whole: Any = self.problem.counts
         rows = whole.blocks[number]
-        counts = whole.block(rows.start, rows.stop)
+        ends = rows.start, rows.stop
+        counts = whole.block(*ends) if tally is None else whole.raw_block(*ends, buffers)
         prior = self.problem.loadings_prior.rows(rows)
         summary: Any = self.problem.loadings_summary
         summary = replace(summary, threads=1) if hasattr(summary, "threads") else summary
         part = replace(self.problem, counts=counts, loadings_prior=prior, loadings_summary=summary, constant=False)
         state: Any = None if self.reader is None else State(self.reader.read(number), self.components)  # type: ignore[arg-type]
-        side, totals, more = self.work(part, state, Where(number, rows))
+        side, totals, more = self.work(part, state, Where(number, rows, tally))
         added, form = None, None
         if side is not None and self.writer is not None:
             added, form = self.writer.write(number, counts, side)
@@ -113,13 +151,13 @@ class RowTask:
         return Found(totals.components.T if totals.components.shape[1] else None, totals.loglik, added, form, more)
 
     def add(self, one: Found, two: Found) -> Found:
-        """Return the sum of what was found in different blocks; totals of the components are added in float64."""
+        """Return the sum of what was found in different rows; totals of the components are added in float64."""
         received = one.components
         if received is not None and two.components is not None:
             received = received.astype(np.float64, copy=False)
             received += two.components
         part = None if one.part is None or two.part is None else one.part + two.part
-        return Found(received, one.loglik + two.loglik, part, one.form, self.plus(one.more, two.more))
+        return Found(received, one.loglik + two.loglik, part, one.form, self.kind.plus(one.more, two.more))
 
 
 class BlockedLoadings(Side):
@@ -152,19 +190,11 @@ class BlockedLoadings(Side):
         return collect(self, self._counts)
 
 
-def pass_over_rows(
-    problem: Problem,
-    state: State | None,
-    work: Work,
-    *,
-    writes: bool = True,
-    plus: Any = operator.add,
-    pure: bool = True,
-) -> tuple[Found, Any]:
+def pass_over_rows(problem: Problem, state: State | None, work: Work, kind: Pass = WRITES) -> tuple[Found, Any]:
     """Do some work on every block; return what was found, and the new loadings if the work makes them."""
     counts: Any = problem.counts
     counts.store.check()
-    folder = TemporaryFolder(counts.scratch, "rows-") if writes else None
+    folder = TemporaryFolder(counts.scratch, "rows-") if kind.writes else None
     loadings: Any = None if state is None else state.loadings
     task = RowTask(
         replace(problem, counts=counts.without_names()),
@@ -172,8 +202,7 @@ def pass_over_rows(
         None if state is None else state.components,
         work,
         None if folder is None else RowWriter(folder.path),
-        plus,
-        pure,
+        kind,
     )
     found = run_pass(task, len(counts.blocks))
     if folder is None:
@@ -184,14 +213,19 @@ def pass_over_rows(
 def allocate_blocks(problem: Problem, state: State, sides: Sides) -> Totals:
     """Return the totals of an allocation step over all blocks; in place of the loadings' totals, the next loadings."""
 
-    def work(part: Problem, here: State, _: Where) -> tuple[Side | None, Totals, float]:
-        totals = shared_out(part, here, sides)
+    def update(part: Problem, here: State, at: Where) -> tuple[Side | None, Totals, float]:
+        none = here.components.geometric[:, :0]
+        if at.tally is None:
+            received, loglik = shared_out(part, here, "loadings")[::2]
+        else:
+            received, loglik = at.tally.add(part.counts.matrix, here.loadings.geometric)
         if sides == "components":
-            return None, totals, np.nan
-        off = _imbalance_of(part, here, totals.loadings)
-        return update_loadings(part, here, totals.loadings, reuse=True).loadings, totals, off
+            return None, Totals(received, none, loglik), np.nan
+        off = _imbalance_of(part, here, received)
+        return update_loadings(part, here, received, reuse=True).loadings, Totals(received, none, loglik), off
 
-    found, loadings = pass_over_rows(problem, state, work, writes=sides != "components", plus=max)
+    kind = Pass(writes=sides != "components", plus=max, scatters=sides != "loadings")
+    found, loadings = pass_over_rows(problem, state, update, kind)
     given: Any = state.loadings
     received = np.empty((len(state.components.geometric), 0)) if found.components is None else totals_of(problem, found)
     loglik = np.nan if sides == "components" else found.loglik + given.part.shift
@@ -226,24 +260,17 @@ def totals_of(problem: Problem, found: Found) -> Array:
 
 def collect(loadings: BlockedLoadings, counts: BlockedCounts) -> tuple[Value, Distribution | None]:
     """Return the value and the mean field of all rows, as arrays in files that are mapped into memory."""
-    values: list[Array] = []
-    parameters: dict[str, Array] = {}
-    for number, rows in enumerate(counts.blocks):
+    form = loadings.reader.form
+    files: list[RowsInFile] = []
+    for number in range(len(counts.blocks)):
         side = loadings.reader.read(number)
-        own = (
-            {}
-            if side.conditional is None
-            else {name: side.conditional.parameters[name] for name in loadings.reader.form.names}
-        )
-        parts = parts_of(side.value)
-        if not values:
-            n = counts.shape[0]
-            values = [empty_in_file((n, part.shape[1]), part.dtype, counts.scratch) for part in parts]
-            parameters = {
-                name: empty_in_file((n, part.shape[1]), part.dtype, counts.scratch) for name, part in own.items()
-            }
-        for whole, part in zip([*values, *parameters.values()], [*parts, *own.values()], strict=True):
-            whole[rows] = part
-    value: Value = values[0] if len(values) == 1 else ScaledProportions(*values)
-    shared = loadings.reader.form.of
-    return value, None if shared is None else shared.with_parameters({**shared.parameters, **parameters})
+        given = {} if side.conditional is None else side.conditional.parameters
+        arrays = [*(given[name] for name in form.names), *parts_of(side.value)]
+        if not files:
+            files = [RowsInFile(counts.scratch, each.shape[1], each.dtype) for each in arrays]
+        for file, rows in zip(files, arrays, strict=True):
+            file.append(rows)
+    whole = [file.array() for file in files]
+    own, parts = dict(zip(form.names, whole, strict=False)), whole[len(form.names) :]
+    value: Value = parts[0] if len(parts) == 1 else ScaledProportions(*parts)
+    return value, None if form.of is None else form.of.with_parameters({**form.of.parameters, **own})

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.blocked.passes import Where, pass_over_rows, totals_of
+from bayesnmf.inference.blocked.passes import Pass, Where, pass_over_rows, totals_of
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, exposure_of_components, update_components, update_loadings
 from bayesnmf.inference.starts.from_data import FLOOR, OVERSAMPLING, POWER_ITERATIONS
@@ -37,7 +37,7 @@ def random_state_on_disk(problem: Problem, rank: int, rng: np.random.Generator) 
         total = shared_out(part.counts.row_totals, np.ones(rank), rng).astype(problem.counts.dtype, copy=False)
         return _loadings_of(part, total), None, 0.0
 
-    _, loadings = pass_over_rows(problem, None, work, pure=False)
+    _, loadings = pass_over_rows(problem, None, work, Pass(pure=False))
     total = shared_out(problem.counts.feature_totals, np.ones(rank), rng).astype(problem.counts.dtype, copy=False)
     return _with_components(problem, loadings, total.T)
 
@@ -57,7 +57,7 @@ def data_state_on_disk(problem: Problem, rank: int, rng: np.random.Generator) ->
         totals = expected_allocations(part.counts.matrix, loadings, components, threads=1)
         return _loadings_of(part, totals.loadings), totals, 0.0
 
-    found, loadings = pass_over_rows(problem, State(svd.rows, _nothing()), work, pure=not svd.is_short)
+    found, loadings = pass_over_rows(problem, State(svd.rows, _nothing()), work, Pass(pure=not svd.is_short))
     return _with_components(problem, loadings, totals_of(problem, found))
 
 
@@ -68,7 +68,7 @@ def given_state_on_disk(problem: Problem, loadings: Given, components: Given) ->
     def work(part: Problem, _: Any, at: Where) -> tuple[Side, None, float]:
         return given_side(part, "loadings", _rows_given(loadings, at.rows)), None, 0.0
 
-    _, written = pass_over_rows(problem, None, work, pure=False)  # the given rows are not sent anywhere
+    _, written = pass_over_rows(problem, None, work, Pass(pure=False))  # the given rows are not sent anywhere
     state = State(written, side)
     bare = is_bare(problem.loadings_summary, loadings), is_bare(problem.components_summary, components)
     if not any(bare):
@@ -152,11 +152,11 @@ def _truncated_svd(problem: Problem, rank: int, rng: np.random.Generator) -> Dec
         return Side(rows, rows, None, 0.0), Totals(np.empty((0, 0)), np.empty((0, 0)), matrix.sum()), _upper(rows)
 
     for _ in range(POWER_ITERATIONS):
-        found, _ = pass_over_rows(problem, None, iterate, writes=False)
+        found, _ = pass_over_rows(problem, None, iterate, Pass(writes=False))
         assert found.components is not None
         with one_thread():
             basis = np.linalg.qr(found.components)[0]
-    found, rows = pass_over_rows(problem, None, project, plus=lambda one, two: _upper(np.vstack([one, two])))
+    found, rows = pass_over_rows(problem, None, project, Pass(plus=lambda one, two: _upper(np.vstack([one, two]))))
     with one_thread():
         _, singular, inner = np.linalg.svd(found.more)
         right = inner[:rank] @ basis.T
@@ -217,7 +217,7 @@ def _choose_parts(problem: Problem, svd: Decomposition, rank: int, rng: np.rando
         found[4] = drawn
         return None, None, found
 
-    found, _ = pass_over_rows(problem, State(svd.rows, _nothing()), measure, writes=False, pure=not svd.is_short)
+    found, _ = pass_over_rows(problem, State(svd.rows, _nothing()), measure, Pass(writes=False, pure=not svd.is_short))
     squares, sums, drawn = found.more[:2], found.more[2:4], found.more[4]
     level = np.sqrt(svd.mean / rank) or 1.0
     components = level * (rng.exponential(size=(rank, m)) if svd.is_short else np.ones((rank, m)))

@@ -65,14 +65,13 @@ share_cells = share_block(scatter=True, take_log=True)
 def _share_out(
     indptr: Array, indices: Array, values: Array, U: Array, V: Array, start: int, stop: int, A: Array, received: Array
 ) -> tuple[float, int]:
-    """Fill rows of A and, from these rows, Uᵀ R; return their ℓ, and whether a mean underflowed.
+    """Fill rows of A and add Uᵀ R of these rows to `received`; return their ℓ, and whether a mean underflowed.
 
     Rows of the factors are padded to whole vectors.
     """
     width = V.shape[1]
     step = VECTOR_BYTES // V.itemsize
     least = U.dtype.type(least_mean(U.dtype))
-    received[:] = 0
     kept = np.empty(width, dtype=U.dtype)
     sums = np.zeros(step)
     lost = 0
@@ -88,6 +87,7 @@ def _share_out(
 
 
 _weigh_block = share_block(scatter=False, take_log=False)
+CACHED_BYTES = 12 * 2**20  # of loadings that are read in any order without waiting for memory
 LEAST_SUMS = 200_000  # terms in the components' totals: fewer are summed sooner than a thread wakes
 _loop = compiled_on_disk(nogil=True, fastmath=FAST)
 _GATHER = _loop(with_globals(_share_out, "_gather", share_cells=share_block(scatter=False, take_log=True)))
@@ -156,11 +156,15 @@ def gathers_columns(matrix: csr_array, rank: int, threads: int | None = None) ->
     """Return whether a pass over the transposed counts, which gathers the totals of columns, is faster than scattering.
 
     Scattering reads and writes a second row of K numbers for each nonzero, and each thread needs its own totals.
-    Gathering allocates the counts again, and needs them twice. Up to 64 bytes a row, scattering is faster (measured
-    on newsgroups, pbmc_facs and nips from K = 4 to 24, on one thread and two).
+    Gathering allocates the counts again, and needs them twice; it reads the loadings in the order of the features,
+    which is slow once they do not fit a cache. Up to 64 bytes a row of K numbers, scattering is faster. Above,
+    gathering took 0.5 to 1.1 of the time in most cases with loadings of up to 12 MB, and 1.4 to 1.8 with 20 MB and more
+    (newsgroups, pbmc_facs and nips, once and repeated, K = 20 and 50, one thread and two; `benchmarks/gathering.py`).
     """
     copies = threads_or_default(threads, matrix.nnz * rank) * matrix.shape[1] * rank
-    return rank * matrix.dtype.itemsize > LINE_BYTES or copies > 4 * matrix.nnz
+    if copies > 4 * matrix.nnz:
+        return True
+    return rank * matrix.dtype.itemsize > LINE_BYTES and matrix.shape[0] * rank * matrix.dtype.itemsize <= CACHED_BYTES
 
 
 Sides = Literal["both", "loadings", "components"]
@@ -230,7 +234,13 @@ def _scatter(matrix: csr_array, U: Array, V: Array, threads: int | None) -> Tota
     m, width = factors[1].shape
     partial = aligned((len(bounds) - 1) * m, width, V.dtype).reshape(-1, m, width)
     given = matrix.indptr, matrix.indices, matrix.data, *factors
-    parts = in_blocks(bounds, lambda block, *rows: _SCATTER(*given, *rows, totals[0], partial[block]))
+
+    def share_out(block: int, *rows: int) -> tuple[float, int]:
+        partial[block] = 0
+        found: tuple[float, int] = _SCATTER(*given, *rows, totals[0], partial[block])
+        return found
+
+    parts = in_blocks(bounds, share_out)
     loglik, underflows = zip(*parts, strict=True)
     blocks = len(bounds) - 1 if partial.size > LEAST_SUMS else 1
     of_columns = even_bounds(m, blocks)
@@ -239,3 +249,39 @@ def _scatter(matrix: csr_array, U: Array, V: Array, threads: int | None) -> Tota
     if any(underflows):
         total += _share_out_underflowed(*given, U.shape[1], *totals)
     return Totals(A, Bt.T, total)
+
+
+class ComponentTotals:
+    """The totals of the components, scattered from one block of rows after another, on one thread.
+
+    Parameters
+    ----------
+    components : ndarray of shape (K, m)
+        Geometric means of the components, the same for all blocks.
+    """
+
+    def __init__(self, components: Array) -> None:
+        self.rank, self.V = len(components), whole_vectors(components.T)
+        self.received = aligned(len(self.V), self.V.shape[1], self.V.dtype)
+        self.received[:] = 0
+        self.underflowed: Array | None = None
+
+    def add(self, matrix: csr_array, loadings: Array) -> tuple[Array, float]:
+        """Share out the counts of a block; return the totals of its loadings, (rows, K), and its ℓ.
+
+        Counts may be unsigned integers.
+        """
+        A, U = padded(loadings.shape, loadings.dtype), whole_vectors(loadings)
+        whole = whole_vectors(A)
+        given = matrix.indptr, matrix.indices, matrix.data, U, self.V
+        loglik, underflows = _SCATTER(*given, 0, len(U), whole, self.received)
+        if underflows:
+            if self.underflowed is None:
+                self.underflowed = np.zeros_like(self.V)
+            loglik += _share_out_underflowed(*given, self.rank, whole, self.underflowed)
+        return A, float(loglik)
+
+    def totals(self) -> Array:
+        """Return the totals of the components over all blocks, (m, K)."""
+        found = self.received[:, : self.rank] * self.V[:, : self.rank]
+        return found if self.underflowed is None else found + self.underflowed[:, : self.rank]
