@@ -284,8 +284,8 @@ def check_on_disk(method: str, options: Any) -> None:
     if method not in ("map", "vi"):
         raise ValueError(f"counts on disk need method='map' or 'vi', {needs}: found {method!r}")
     wanted = {
-        "algorithm": ("em", "coordinate"), "start": ("svd", "random"), "order": ("loadings",), "device": ("cpu",),
-        "learn": ((),), "restarts": (1,),
+        "algorithm": ("em", "coordinate", "settled"), "start": ("svd", "random"), "order": ("loadings",),
+        "device": ("cpu",), "learn": ((),),
     }  # fmt: skip
     for name, allowed in wanted.items():
         found = getattr(options, name, allowed[0])

@@ -136,6 +136,8 @@ def test_chosen_rows_and_types(tmp_path):
     assert counts.as_type("float32").block(0, 5).matrix.dtype == np.float32
     with pytest.raises(AttributeError, match="counts on disk have no data: what asks for it needs counts in memory"):
         _ = counts.matrix.data
+    with pytest.raises(AttributeError, match="counts on disk are read by blocks"):
+        counts.matrix[:, 3]
 
 
 def test_large_counts_are_written_in_a_wider_type(tmp_path):

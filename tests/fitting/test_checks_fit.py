@@ -46,7 +46,7 @@ BAD_COUNTS = {
     "no rows": (np.empty((0, 3)), ValueError, "counts must have at least one row and one column"),
     "one dimension": ([1, 2, 3], ValueError, "counts must be two-dimensional, samples in rows"),
     "nothing": (None, TypeError, "counts must be real numbers"),
-    "a path": ("counts.csv", TypeError, "counts must be real numbers"),
+    "a path of no file": ("counts.csv", FileNotFoundError, "there is no file counts.csv; check the path"),
 }
 
 

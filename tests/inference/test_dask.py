@@ -29,11 +29,14 @@ def blocks(tmp_path_factory):
     return Blocks(folder / "cells.h5ad", nonzeros=1500, scratch=folder / "scratch")
 
 
-@pytest.fixture(scope="module")
-def client():
-    given = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+def _cluster():
+    given = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**given) as cluster, distributed.Client(cluster) as client:
         yield client
+
+
+client = pytest.fixture(scope="module", name="client")(_cluster)
+mortal = pytest.fixture(name="mortal")(_cluster)  # a cluster that a test may damage
 
 
 def fitted(blocks, method="vi"):
@@ -78,15 +81,13 @@ def _die_once(flag, number):
 
 
 @pytest.mark.parametrize("number", [0, 5])
-def test_a_worker_that_is_killed_within_a_task_changes_no_bit(client, blocks, monkeypatch, tmp_path, number):
+def test_a_worker_that_is_killed_within_a_task_changes_no_bit(mortal, blocks, monkeypatch, tmp_path, number):
     expected = alone(monkeypatch, blocks)
     flag = tmp_path / "killed"
-    client.wait_for_workers(2)
-    client.run(_die_once, str(flag), number)
+    mortal.wait_for_workers(2)
+    mortal.run(_die_once, str(flag), number)
     same(fitted(blocks), expected)
     assert flag.exists()
-    client.wait_for_workers(2)
-    client.restart()
 
 
 def test_what_is_lost_with_a_worker_is_submitted_again(client, blocks, monkeypatch):

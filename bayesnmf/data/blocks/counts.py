@@ -55,6 +55,9 @@ class StoredMatrix:
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"counts on disk have no {name}: what asks for it needs counts in memory")
 
+    def __getitem__(self, place: Any) -> Any:
+        raise AttributeError("counts on disk are read by blocks: what asks for some of them needs counts in memory")
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BlockedCounts(Counts):

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Schedule, Steps, update_both_sides, update_side
-from bayesnmf.inference.blocked.passes import Where, pass_over_rows, shared_out
+from bayesnmf.inference.blocked.passes import Where, pass_over_rows, shared_out, totals_of
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Problem, State, exposure_of_loadings, objective, update_loadings
+from bayesnmf.inference.sides import Problem, State, exposure_of_loadings, objective, update_components, update_loadings
 from bayesnmf.inference.status import Status
 from bayesnmf.inference.summaries import MeanField, Mode
 from bayesnmf.kernels.cpu.allocation import Totals, row_blocks
@@ -138,6 +138,10 @@ def settling_steps(schedule: Schedule, most: int = SETTLED_ITER) -> Steps:
     """
 
     def steps(here: Iterate) -> Iterator[State]:
+        if not here.state.loadings.in_memory:
+            yield _resettled_on_disk(here, most)
+            yield update_both_sides(here.problem, here.state, here.totals, schedule)
+            return
         fixed, components = replace(here.problem, fixed_components=True), here.state.components
         state = State(even_loadings(fixed, components, len(components.geometric)), components)
         state = settle_loadings(fixed, state, SETTLED_TOL, most, schedule.threads).state
@@ -211,6 +215,20 @@ def with_settled_loadings(ascent: Ascent, threads: int | None) -> Ascent:
     if not bound >= ascent.trace[-1]:  # the rows had settled except for rounding
         return ascent
     return ascent._replace(state=State(settled, components), trace=[*ascent.trace[:-1], bound])
+
+
+def _resettled_on_disk(here: Iterate, most: int) -> State:
+    """Return the state with loadings settled from equal ones, then an update of the components, in one pass."""
+    problem = here.problem
+
+    def work(part: Problem, at: State, _: Where) -> tuple[Side, Totals, float]:
+        fixed, components = replace(part, fixed_components=True), at.components
+        even = State(even_loadings(fixed, components, len(components.geometric)), components)
+        settled = settle_loadings(fixed, even, SETTLED_TOL, most, 1).state
+        return settled.loadings, shared_out(part, settled), 0.0
+
+    found, settled = pass_over_rows(problem, here.state, work)
+    return update_components(problem, here.state._replace(loadings=settled), totals_of(problem, found), reuse=True)
 
 
 def _settled_on_disk(ascent: Ascent) -> Ascent:
