@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from bayesnmf.options import VI as VI
     from bayesnmf.options import Gibbs as Gibbs
     from bayesnmf.options import Start as Start
+    from bayesnmf.options.checkpoint import Checkpoint as Checkpoint
     from bayesnmf.pages.report import report as report
     from bayesnmf.priors import Dirichlet as Dirichlet
     from bayesnmf.priors import Gamma as Gamma
@@ -85,6 +86,7 @@ _HOMES = {
     "BayesLDA": "estimators",
     "BayesNMF": "estimators",
     "Blocks": "data.blocks.opening",
+    "Checkpoint": "options.checkpoint",
     "Calibration": "calibration",
     "Consensus": "stability.consensus",
     "ConvergenceWarning": "inference.status",

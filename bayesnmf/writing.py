@@ -42,7 +42,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         refused.errno = error.errno
         raise refused from error
     finally:
-        _remove(temporary)
+        remove(temporary)
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes | memoryview) -> None:
@@ -103,7 +103,8 @@ def _settle(temporary: Path, target: Path) -> None:
         shutil.copymode(target, temporary)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Remove a file or a folder with all that is in it, if it exists."""
     if path.is_dir():
         shutil.rmtree(path)
     else:

@@ -17,9 +17,9 @@ LONG_FILES = {"inference.device.compiled_loop"}  # says itself why, and what wou
 # Rooms from the ground up: a file imports only what stands in its own room or in one before it, inside functions too.
 ROOMS = [
     "models", "checks", "writing", "text", "places", "kernels.cpu", "kernels.gpu", "priors", "options", "data",
-    "data.blocks", "datasets", "inference", "inference.blocked", "inference.ascent", "inference.response",
-    "inference.marginal", "inference.starts",
-    "inference.device", "inference.sampling", "inference.tempering", "results", "fitting", "tl", "assessment",
+    "data.blocks", "datasets", "inference", "inference.blocked", "inference.checkpoints", "inference.ascent",
+    "inference.response", "inference.marginal", "inference.starts", "inference.device", "inference.sampling",
+    "inference.tempering", "results", "fitting", "tl", "assessment",
     "stability", "estimators", "selection", "calibration", "theorems", "plots", "comparison", "pages", "cli",
 ]  # fmt: skip
 

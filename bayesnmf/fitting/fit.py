@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -11,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from bayesnmf.checks import check_choice, check_rank, seed_or_new
+from bayesnmf.checks import check_choice, check_rank, check_seed
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.naming import with_names
 from bayesnmf.fitting import projection
+from bayesnmf.fitting.checkpointing import run_kept, seed_of
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.fitting.progress import ProgressReport, progress_context
-from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, ConvergenceWarning
 from bayesnmf.options import METHODS, Options
+from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import check_options
 from bayesnmf.options.defaults import resolve_options
 from bayesnmf.options.naming import explains_names
@@ -28,7 +28,7 @@ from bayesnmf.priors.specification import check_model
 from bayesnmf.results import allocations as allocations_of_fits
 from bayesnmf.results import annotation, renaming, replication
 from bayesnmf.results import draws as draws_of_fits
-from bayesnmf.results.cautions import cure_of
+from bayesnmf.results.cautions import warn_if_not_converged
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.markers import leading_features
 from bayesnmf.results.record import FitRecord
@@ -201,13 +201,14 @@ def fit(
     feature_names: Any = None,
     layer: str | None = None,
     feature_labels: str | None = None,
+    checkpoint: str | Path | Checkpoint | None = None,
     progress: ProgressReport | bool = False,
 ) -> Fit:
     """Fit a Bayesian non-negative matrix factorisation of counts; issue a `ConvergenceWarning` if it did not converge.
 
     Parameters
     ----------
-    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
+    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
         Nonnegative counts with samples in rows; whole numbers for gibbs and smc. They are copied, but `Counts` are not.
     model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"}
         Name of the model (`bayesnmf.priors.specification`).
@@ -220,15 +221,15 @@ def fit(
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         Settings of the method: priors, start, schedule, stopping rule; in ``fit.options`` with defaults.
     fixed_components : array or DataFrame (r, m), optional
-        Known components: the first r of all K. Features of a frame are matched by name; rows sum to 1 if components are
-        on the simplex; arrays in `priors.components` are then for the others. Not for bld, collapsed Gibbs and GPUs.
+        Known components, the first r (on the simplex if components are); a frame is matched by name. Priors given as
+        arrays are for the others. Not for bld, collapsed Gibbs and GPUs.
     row_exposure, feature_exposure : array or Series (n,) and (m,), optional
-        Exposures above 0 of samples (not under dirichlet_poisson) and of features (only for Gamma components), by which
-        expected counts are multiplied. Series are matched by name.
-    row_names, feature_names : list or array, (n,) and (m,), optional
-        Names in place of those of a frame or an AnnData object.
-    layer, feature_labels : str, optional
-        AnnData: the layer with the counts, by default "counts" or X, and the column of ``var`` with names of features.
+        Exposures above 0 that multiply expected counts: of samples not under dirichlet_poisson, of features only for
+        Gamma components. Series are matched by name.
+    row_names, feature_names, layer, feature_labels : optional
+        Names; of AnnData, the layer of the counts (default "counts" or X) and the column of ``var`` with feature names.
+    checkpoint : str, path or Checkpoint, optional
+        Folder that keeps the fit: the same call goes on after a crash and ends with the same numbers (docs/large.md).
     progress : bool or callable
         True shows a progress bar; a callable is called with (label, done, total, objective).
 
@@ -239,7 +240,7 @@ def fit(
     Raises
     ------
     TypeError, ValueError
-        Invalid counts, options or combinations.
+        Invalid counts, options or combinations; a checkpoint of another fit.
 
     Examples
     --------
@@ -249,35 +250,20 @@ def fit(
     ((4, 2), (2, 3))
     """
     model, method = check_model(model), check_choice(method, "method", METHODS)
-    rank, seed = check_rank(rank), seed_or_new(seed)
+    rank, kept = check_rank(rank), as_checkpoint(checkpoint)
+    seed = seed_of(check_seed(seed), kept)
     options = METHODS[method].options() if options is None else options
     check_options(options, method, METHODS[method].options)
-    kind = getattr(options, "dtype", "float64")
     with progress_context(progress) as report:
-        data = open_counts(counts, kind, layer, feature_labels, report)
+        data = open_counts(counts, getattr(options, "dtype", "float64"), layer, feature_labels, report)
         data = with_exposures(with_names(data, row_names, feature_names), row_exposure, feature_exposure)
         priors = resolve_priors(model, data, rank, options.priors, fixed_components)
         options = resolve_options(replace(options, priors=priors), data.in_memory)
         check_combination(model, method, rank, data, options)
         options = with_own_start(options, data)
-        result = Fit.of(METHODS[method].run(Job(data, model, rank, method, seed, options, report)))
-    _warn_if_not_converged(result)
+        result = Fit.of(run_kept(METHODS[method].run, Job(data, model, rank, method, seed, options, report), kept))
+    warn_if_not_converged(result, stacklevel=4)
     return result
-
-
-def _warn_if_not_converged(result: FitRecord) -> None:
-    asked = (getattr(result.options, "tol", 1.0), getattr(result.options, "kkt_tol", 0.0))
-    broken = result.status.reason in (INTERRUPTED, NOT_A_NUMBER)
-    if result.status.converged or not (any(asked) or broken):
-        return
-    if result.status.reason == INTERRUPTED:
-        more = ["start=fit"]
-        more += [] if result.priors is result.options.priors else ["priors=fit.priors"]
-        more += ["restarts=1"] if getattr(result.options, "restarts", 1) > 1 else []
-        message = f"{result.method} was interrupted: this is its last state; continue with {', '.join(more)}"
-    else:
-        message = f"{result.method} did not converge ({result.status.reason}); {cure_of(result)}"
-    warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
 
 def load(path: str | os.PathLike[str]) -> Fit:

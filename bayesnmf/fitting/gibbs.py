@@ -16,6 +16,7 @@ from bayesnmf.fitting.chains import chain_starts, fit_of_draws
 from bayesnmf.fitting.job import LARGEST_DRAWS, Job
 from bayesnmf.fitting.keeping import THINNED, keeps_moments, size_of_draws
 from bayesnmf.fitting.problems import draws_problem
+from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.sampling.collapsed_gibbs import collapsed_gibbs_chain
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule, choose_chains, gibbs_chain
 from bayesnmf.inference.sampling.marginal_gibbs import marginal_gibbs_chain
@@ -81,7 +82,7 @@ def schedules_of(job: Job) -> list[Schedule]:
     parts = (options.warmup, options.draws, options.thin, every)
     free = free_components(stated_components(options.priors.components), job.rank)
     running = [Running(options.draws, matching, free) if moments else None for _ in range(options.chains)]
-    return [Schedule(*parts, each) for each in running]
+    return [Schedule(*parts, each, next_slot("chain", job.counts)) for each in running]
 
 
 def _warn_of_thinning(job: Job, state: State, schedule: Schedule) -> None:

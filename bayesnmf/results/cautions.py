@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
 from bayesnmf.inference.ascent.optimality import cure_of_mode
-from bayesnmf.inference.status import INTERRUPTED
+from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, ConvergenceWarning
 from bayesnmf.options import METHODS
 from bayesnmf.priors.simplex import component_sums
 from bayesnmf.results.label_switching import AMBIGUOUS_LIMIT
@@ -25,6 +26,22 @@ def cure_of(result: FitRecord) -> str:
     if by_kkt and not options.tol:  # only the KKT residual can end the fit
         change = change.replace("tol", "kkt_tol")
     return f"{change} in bayesnmf.{type(options).__name__}(...)"
+
+
+def warn_if_not_converged(result: FitRecord, stacklevel: int) -> None:
+    """Issue a `ConvergenceWarning` with a cure, unless the fit has converged or was not asked to."""
+    asked = (getattr(result.options, "tol", 1.0), getattr(result.options, "kkt_tol", 0.0))
+    broken = result.status.reason in (INTERRUPTED, NOT_A_NUMBER)
+    if result.status.converged or not (any(asked) or broken):
+        return
+    if result.status.reason == INTERRUPTED:
+        more = ["start=fit"]
+        more += [] if result.priors is result.options.priors else ["priors=fit.priors"]
+        more += ["restarts=1"] if getattr(result.options, "restarts", 1) > 1 else []
+        message = f"{result.method} was interrupted: this is its last state; continue with {', '.join(more)}"
+    else:
+        message = f"{result.method} did not converge ({result.status.reason}); {cure_of(result)}"
+    warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel)
 
 
 def mixing_of(fit: FitRecord) -> dict[str, float]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bayesnmf.assessment.checks import check_catalogue
-from bayesnmf.checks import LONGEST_SHOWN, check_choice, check_count, check_positive, check_share, shown
+from bayesnmf.checks import check_choice, check_count, check_positive, check_share, shown
 from bayesnmf.data.checks import same_counts
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
@@ -62,36 +60,6 @@ def check_scored(scored: Any, counts: Counts) -> int:
     if number:
         check_integer_counts(counts, "held-out scores, which thin them", "round them, or give scored=0")
     return number
-
-
-def check_same_settings(saved: Any, settings: Mapping[str, str], path: Path) -> None:
-    """Refuse a folder with fits of other counts or settings, and one whose settings cannot be read."""
-    if not isinstance(saved, Mapping):
-        raise ValueError(
-            f"folder must be new, or one of an earlier call of modes: {path} has a damaged modes.json, so its fits "
-            "cannot be told from others; give another folder, or delete this one"
-        )
-    different = [name for name in {**settings, **saved} if saved.get(name) != settings.get(name)]
-    if "counts" in different:  # default priors depend on the counts
-        different = [name for name in different if not name.startswith("priors.")]
-    if different:
-        listed = ", ".join(_difference(name, saved.get(name), settings.get(name)) for name in different)
-        raise ValueError(
-            f"folder must contain fits of the same counts and settings: {path} differs in {listed}; give another "
-            "folder, or the settings of this one"
-        )
-
-
-def _difference(name: str, there: Any, here: Any) -> str:
-    """Return the name of a setting that differs, with both values if they can be read."""
-    if name == "counts" or there is None or here is None:
-        return name
-    return f"{name} ({_in_short(there)} there, {_in_short(here)} here)"
-
-
-def _in_short(text: Any) -> str:
-    line = str(text)
-    return line if len(line) <= LONGEST_SHOWN else line[: LONGEST_SHOWN - 3] + "..."
 
 
 def check_factorisation(given: Any, best: Fit) -> np.ndarray:

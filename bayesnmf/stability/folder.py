@@ -7,63 +7,21 @@ file that is damaged, or is not the fit of its start, is replaced by a new fit.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import numpy as np
-
 from bayesnmf.data.checks import same_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import Fit
-from bayesnmf.options import Options
+from bayesnmf.inference.checkpoints.checks import check_same_settings
 from bayesnmf.places import check_folder
-from bayesnmf.priors import Distribution
 from bayesnmf.results.storage import read_fit, save_by_size
-from bayesnmf.stability.checks import check_same_settings
 from bayesnmf.writing import write_text
 
 SETTINGS, FORMAT, VERSION = "modes.json", "bayesnmf.modes", 1
-NOT_SETTINGS = ("priors", "threads")  # priors are described by side; threads do not say what is fitted
-
-
-def describe_settings(
-    counts: Counts, model: str, rank: int, method: str, seed: int, options: Options
-) -> dict[str, str]:
-    """Return everything that determines the fits, as texts by name; arrays as digests."""
-    settings = {"counts": _digest_of_counts(counts), "model": model, "rank": str(rank), "method": method}
-    settings["seed"] = str(seed)
-    for each in fields(options):
-        if each.name not in NOT_SETTINGS:
-            settings[f"options.{each.name}"] = repr(getattr(options, each.name))
-    for side in ("loadings", "components"):
-        settings[f"priors.{side}"] = _describe(getattr(options.priors, side))
-    return settings
-
-
-def _digest_of_counts(counts: Counts) -> str:
-    matrix, exposures = counts.matrix, (counts.row_exposure, counts.feature_exposure)
-    parts = [np.asarray(counts.shape), matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)]
-    return " ".join([*map(_digest, parts), *("none" if each is None else _digest(each) for each in exposures)])
-
-
-def _digest(values: Any) -> str:
-    array = np.ascontiguousarray(values)
-    about = f"{array.dtype.str}{array.shape}".encode()
-    return hashlib.sha256(about + array.tobytes()).hexdigest()[:16]
-
-
-def _describe(value: Any) -> str:
-    """Return a prior, or one of its parameters, as text."""
-    if isinstance(value, Distribution):
-        parts = {**value.parameters, **value.constants, **value.settings}
-        return f"{type(value).__name__}({', '.join(f'{name}={_describe(part)}' for name, part in parts.items())})"
-    if np.ndim(value):
-        return f"array {np.shape(value)} {_digest(value)}"
-    return repr(value.item() if hasattr(value, "item") else value)
 
 
 class Folder:
@@ -88,7 +46,7 @@ class Folder:
         self.path, self.lock = check_folder(path, "folder", [SETTINGS]), Lock()
         file = self.path / SETTINGS
         if file.is_file():
-            check_same_settings(_read_settings(file), settings, self.path)
+            check_same_settings(_read_settings(file), settings, self.path, "folder")
         else:
             about = {"format": FORMAT, "format_version": VERSION, "settings": settings}
             write_text(file, json.dumps(about, indent=1) + "\n")

@@ -29,12 +29,13 @@ from bayesnmf.data.exposures import with_exposures
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.fitting.job import check_combination, resolve_priors
 from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.fitting.settings import describe_settings
 from bayesnmf.options import METHODS, Options
 from bayesnmf.options.defaults import resolve_options
 from bayesnmf.options.naming import explains_names
 from bayesnmf.priors.specification import check_model
 from bayesnmf.stability.checks import check_has_objective, check_scored
-from bayesnmf.stability.folder import Folder, describe_settings
+from bayesnmf.stability.folder import Folder
 from bayesnmf.stability.grouping import found_in, group_fits, least_cosine, movable_components
 from bayesnmf.stability.predicting import bounds_of, predict_held_out, scores_of
 from bayesnmf.stability.result import Modes

@@ -13,6 +13,7 @@ from bayesnmf import SMC, Dirichlet, Gamma, Priors, ScaledDirichlet
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.inference.tempering.annealing import (
+    Way,
     climb_ladder,
     descend_ladder,
     finer_ladder,
@@ -38,7 +39,7 @@ def silent(rung, power):
 def estimates(target, ladder, particles, runs, seed=0):
     """Return p̂ of independent runs."""
     streams = np.random.SeedSequence(seed).spawn(runs)
-    found = [climb_ladder(target, ladder, particles, np.random.default_rng(s), 1, silent) for s in streams]
+    found = [climb_ladder(target, Way(ladder, particles), np.random.default_rng(s), 1, silent) for s in streams]
     return np.exp([run.log_estimate for run in found])
 
 
@@ -120,7 +121,7 @@ def test_one_multinomial_serves_three_models():
     logs = [target.log_likelihoods(target.factors(*at, rng)) for target in targets]
     np.testing.assert_array_equal(logs[0], logs[1])
     np.testing.assert_array_equal(logs[0], logs[2])
-    own = [climb_ladder(target, CRUDE, 4, np.random.default_rng(1), 1, silent) for target in targets[1:]]
+    own = [climb_ladder(target, Way(CRUDE, 4), np.random.default_rng(1), 1, silent) for target in targets[1:]]
     assert own[0].log_estimate == own[1].log_estimate
     assert targets[1].constant == targets[2].constant != targets[0].constant
     totals = as_counts(np.arange(400)[:, None])
@@ -158,7 +159,7 @@ def test_particles_are_draws_from_the_posterior(name):
     """4,000 states at once, from the prior up a ladder and 20 more sweeps, against the sum over all allocations."""
     priors = EXACT[name]
     target = target_of(as_counts(TINY), priors, 2)
-    run = climb_ladder(target, CRUDE, 4000, np.random.default_rng(0), None, silent)
+    run = climb_ladder(target, Way(CRUDE, 4000), np.random.default_rng(0), None, silent)
     for _ in range(20):
         run.factors.sweep(None)
     weights = np.exp(run.log_weights)
@@ -175,7 +176,7 @@ def test_particles_are_draws_from_the_posterior(name):
 def test_nothing_depends_on_threads():
     drawn = bayesnmf.simulate("gamma_poisson", (40, 30), 3, seed=0)
     target = target_of(drawn.counts, drawn.priors, 3)
-    runs = [climb_ladder(target, CRUDE, 6, np.random.default_rng(0), threads, silent) for threads in (1, 2, 5)]
+    runs = [climb_ladder(target, Way(CRUDE, 6), np.random.default_rng(0), threads, silent) for threads in (1, 2, 5)]
     for other in runs[1:]:
         np.testing.assert_array_equal(runs[0].factors.theta, other.factors.theta)
         np.testing.assert_array_equal(runs[0].factors.beta, other.factors.beta)
@@ -258,5 +259,8 @@ def test_ctrl_c_during_a_finer_ladder_keeps_the_first_runs():
 def test_a_higher_efficiency_makes_a_longer_ladder():
     drawn = bayesnmf.simulate("dirichlet_poisson", (20, 10), 2, totals=60, seed=0)
     target = target_of(drawn.counts, drawn.priors, 2)
-    few, many = (len(pilot_ladder(target, 16, share, np.random.default_rng(0), 1, silent)) for share in (0.9, 0.99))
+    few, many = (
+        len(pilot_ladder(target, SMC(particles=16, efficiency=share, threads=1), np.random.default_rng(0), silent))
+        for share in (0.9, 0.99)
+    )
     assert 2 * few < many < 5 * few  # as the root of 1 − share: 3.2

@@ -136,7 +136,7 @@ def test_names_may_change_and_are_those_of_the_call(tmp_path):
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": "bayesnmf.modes", "format_version": 99}'])
 def test_a_folder_without_readable_settings_is_refused(tmp_path, content):
     (tmp_path / "modes.json").write_text(content)
-    with pytest.raises(ValueError, match=r"damaged modes\.json.*give another folder, or delete this one"):
+    with pytest.raises(ValueError, match=r"the settings in .* are damaged, .*give another folder, or delete this one"):
         run(tmp_path)
 
 

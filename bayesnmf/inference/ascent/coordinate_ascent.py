@@ -10,7 +10,7 @@ propose other steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.course import Course
 from bayesnmf.inference.ascent.kkt import kkt_residual
+from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
 from bayesnmf.inference.status import Status
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
@@ -174,19 +175,60 @@ def ascend(
         Function called with the iteration, the objective and the state.
     """
     steps = steps or plain_steps(schedule)
-    course = schedule.course(progress)
+    slot = next_slot("ascent", problem.counts)
+    ended = slot.result()
+    if ended is not None:
+        return recall_ascent(problem, steps, ended)
+    course, begun = schedule.course(progress), slot.snapshot()
     reached = problem, state
 
     def residual() -> float | None:
         return None if schedule.kkt_tol is None else kkt_residual(here.problem, here.state, here.totals)
 
     with course:
+        if begun is not None:
+            problem, state = recall_iterate(problem, steps, course, begun)
         here = evaluate_state(problem, state, schedule.threads, sides=schedule.visited)
         del state  # so that its memory can be freed when later states replace it
         reached = here.problem, here.state
-        while course.reach(here.value, here.state, residual=residual()):
+        going = begun is not None or course.reach(here.value, here.state, residual=residual())
+        while going:
+            if slot.due():
+                slot.save(memory_of_ascent(here.problem, here.state, steps, course))
             here = next_iterate(here, steps, learn, schedule.threads, schedule.visited)
             reached = here.problem, here.state
+            going = course.reach(here.value, here.state, residual=residual())
+    if not course.interrupted:
+        slot.end(memory_of_ascent(*reached, steps, course))
+    return Ascent(*reached, course.trace, course.residuals, course.status)
+
+
+# --- what a checkpoint keeps --------------------------------------------------------------------------
+
+
+def memory_of_ascent(problem: Problem, state: State, steps: Any, course: Course) -> dict[str, Any]:
+    """Return what an ascent goes on from: priors, which may be learned, the state, the course, memory of the steps."""
+    return {
+        "priors": (problem.loadings_prior, problem.components_prior),
+        "state": tuple(state),
+        "steps": getattr(steps, "memory", None),
+        "course": course.memory,
+    }
+
+
+def recall_iterate(problem: Problem, steps: Any, course: Course, memory: dict[str, Any]) -> tuple[Problem, State]:
+    """Return the problem and the state that an ascent goes on from; bring back the memory of its steps and course."""
+    if memory["steps"] is not None:
+        steps.memory = memory["steps"]
+    course.memory = memory["course"]
+    loadings, components = memory["priors"]
+    return replace(problem, loadings_prior=loadings, components_prior=components), State(*memory["state"])
+
+
+def recall_ascent(problem: Problem, steps: Any, memory: dict[str, Any]) -> Ascent:
+    """Return an ascent that had ended."""
+    course = Course(0)
+    reached = recall_iterate(problem, steps, course, memory)
     return Ascent(*reached, course.trace, course.residuals, course.status)
 
 

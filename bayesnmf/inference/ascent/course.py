@@ -88,6 +88,15 @@ class Course:
         return self._end == (False, INTERRUPTED)
 
     @property
+    def memory(self) -> tuple[list[float], list[float], tuple[bool, str] | None]:
+        """Objectives, residuals and the end, if there is one: what a checkpoint keeps."""
+        return self.trace, self.residuals, self._end
+
+    @memory.setter
+    def memory(self, kept: tuple[list[float], list[float], tuple[bool, str] | None]) -> None:
+        self.trace, self.residuals, self._end = kept
+
+    @property
     def status(self) -> Status:
         """Whether the course converged, the reason for its end and the number of iterations."""
         assert self._end is not None

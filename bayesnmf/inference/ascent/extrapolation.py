@@ -39,26 +39,41 @@ def extrapolated_steps(steps: Steps, floor: float | None = None) -> Steps:
         away from 0. By default, logarithms are extrapolated: parameters stay positive, since a multiplicative update
         cannot leave 0, and parameters that tend to 0 decrease geometrically.
     """
-    weight, limit = START, LIMIT["logarithms" if floor is None else "parameters"]
-    previous: list[tuple[Array, ...]] | None = None
+    return Extrapolated(steps, floor)
 
-    def further(here: Iterate) -> Iterator[State]:
-        nonlocal weight, previous
-        candidates = steps(here)
+
+class Extrapolated:
+    """Steps with a memory: the weight and the last parameters that the algorithm has proposed.
+
+    Attributes
+    ----------
+    memory : (float, list of tuple of ndarray, or None)
+        The weight, and parameters of both sides.
+    """
+
+    def __init__(self, steps: Steps, floor: float | None) -> None:
+        self.steps, self.floor = steps, floor
+        self.limit = LIMIT["logarithms" if floor is None else "parameters"]
+        self.memory: tuple[float, list[tuple[Array, ...]] | None] = START, None
+
+    def __call__(self, here: Iterate) -> Iterator[State]:
+        """Yield the candidates for the next state."""
+        candidates = self.steps(here)
         new = next(candidates)
         now = [parameters_of(side) for side in new]
-        if previous is not None and [each.shape for side in now for each in side] == [
-            each.shape for side in previous for each in side
-        ]:
-            before, previous = previous, now
-            weight = min(weight * GROWTH, limit)
-            yield extrapolated_state(here.problem, new, before, weight, floor)
+        weight, previous = self.memory
+        if previous is not None and _shapes(now) == _shapes(previous):
+            weight = min(weight * GROWTH, self.limit)
+            self.memory = weight, now
+            yield extrapolated_state(here.problem, new, previous, weight, self.floor)
             weight *= CUT
-        previous = now
+        self.memory = weight, now
         yield new
         yield from candidates
 
-    return further
+
+def _shapes(parameters: list[tuple[Array, ...]]) -> list[tuple[int, ...]]:
+    return [each.shape for side in parameters for each in side]
 
 
 def extrapolated_state(

@@ -15,8 +15,17 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
-from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Progress, Schedule, evaluate_state
+from bayesnmf.inference.ascent.coordinate_ascent import (
+    Ascent,
+    Iterate,
+    Progress,
+    Schedule,
+    evaluate_state,
+    memory_of_ascent,
+    recall_ascent,
+)
 from bayesnmf.inference.ascent.parameters import parameters_of, side_of
+from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, exposure_of_components, exposure_of_loadings
 from bayesnmf.priors import Distribution
@@ -30,6 +39,10 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
 
     An iteration is one step of L-BFGS, with any number of evaluations in its line search.
     """
+    slot = next_slot("gradient", problem.counts)
+    ended = slot.result()
+    if ended is not None:
+        return recall_ascent(problem, None, ended)
     course, reached = schedule.course(progress), state
     seen: dict[bytes, Iterate] = {}
 
@@ -63,6 +76,8 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
         if reach(evaluate_state(problem, state, schedule.threads)):
             message = _run_lbfgs(negative, logs_of_state(state), accept, schedule.max_iter)
             course.end(True, f"no step raises the objective ({message})")
+    if not course.interrupted:
+        slot.end(memory_of_ascent(problem, reached, None, course))
     return Ascent(problem, reached, course.trace, [], course.status)
 
 

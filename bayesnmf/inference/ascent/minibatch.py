@@ -36,6 +36,7 @@ from bayesnmf.inference.ascent.settled_loadings import (
     settle_blocks,
     settle_loadings,
 )
+from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, exposure_of_components, update_loadings
 from bayesnmf.inference.summaries import MeanField
@@ -142,6 +143,15 @@ class RunningComponents:
         self.values[features] += (rate / factor) * total.T
         self.factor, self.sums, self.exposure = factor, sums, exposure
 
+    @property
+    def memory(self) -> tuple[Any, ...]:
+        """What a checkpoint keeps."""
+        return self.values, self.factor, self.sums, self.exposure
+
+    @memory.setter
+    def memory(self, kept: tuple[Any, ...]) -> None:
+        self.values, self.factor, self.sums, self.exposure = kept
+
     @cached_property
     def mergeable(self) -> bool:
         """Whether sums of features have a distribution of the same family, that is, their rates are equal."""
@@ -235,14 +245,24 @@ def minibatch_ascent(
     components = RunningComponents(problem, state.components, n)
     q = copy_of_full_size(state.loadings.conditional, (n, len(state.components.matrix)))
     course = replace(schedule, window=WINDOW).course(report, at_rest=best_settled, words=WORDS)
-    steps, moved = 0, False
+    steps, moved, slot = 0, False, next_slot("minibatch", problem.counts)
+    ended = slot.result()
+    begun = slot.snapshot() if ended is None else ended
+
+    def memory() -> Any:
+        return components.memory, q, steps, rng.bit_generator.state, course.memory
+
+    if begun is not None:
+        components.memory, q, steps, rng.bit_generator.state, course.memory = begun
 
     def bound(tol: float = 0.0, max_iter: int = 0) -> float:
         return settle_blocks(problem, components.side(), q, tol, max_iter, schedule.threads)[0]
 
     with course:
-        going = course.reach(bound())
+        going = ended is None and (begun is not None or course.reach(bound()))
         while going:
+            if slot.due():
+                slot.save(memory())
             for rows in batching.split(rng.permutation(n)):
                 steps, moved = steps + 1, True
                 part = rows_of_problem(problem, rows)
@@ -251,10 +271,12 @@ def minibatch_ascent(
             value = bound()
             moved = False
             going = course.reach(value)
-        if schedule.max_iter and not np.isnan(course.trace[-1]):
+        if ended is None and schedule.max_iter and not np.isnan(course.trace[-1]):
             course.trace[-1] = bound(FINAL_TOL, FINAL_ITER)
     if course.interrupted:  # include the steps since the last bound
         course.trace[len(course.trace) - (not moved) :] = [bound()]
+    elif ended is None:
+        slot.end(memory())
     loadings = problem.loadings_summary.of(problem.loadings_prior, q)
     return Ascent(problem, State(loadings, components.side()), course.trace, [], course.status)
 

@@ -8,6 +8,7 @@ Components must be on the simplex.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -33,27 +34,44 @@ def collapsed_gibbs_chain(
     joint, which is computed only for kept draws and reported as NaN for all others. During a long sweep `progress` is
     called several times with the previous sweep, so that it can raise an exception.
     """
-    matrix, (rank, m) = problem.counts.matrix, state.components.matrix.shape
-    urn = urn_of(problem.loadings_prior, problem.components_prior, rank, m)  # type: ignore[arg-type]
-    tokens: Tokens | None = None
-    done = -1
+    return record_chain(_Reassigning(problem, state, rng, threads, progress), schedule, progress)
 
-    def call_progress() -> None:
-        if progress is not None:
-            progress(done, math.nan, state)
 
-    def step(keep: bool) -> tuple[State, float]:
-        nonlocal state, tokens, done
-        seed = int(rng.integers(2**63))
-        if tokens is None:
-            tokens = assign_tokens(matrix, state.loadings.geometric, state.components.geometric, seed, call_progress)
+class _Reassigning:
+    """Sweeps over all single counts; the first one assigns them given the factors of the start."""
+
+    def __init__(
+        self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None, progress: Progress | None
+    ) -> None:
+        self.problem, self.state, self.rng, self.threads, self.progress = problem, state, rng, threads, progress
+        rank, m = state.components.matrix.shape
+        self.urn = urn_of(problem.loadings_prior, problem.components_prior, rank, m)  # type: ignore[arg-type]
+        self.tokens: Tokens | None = None
+        self.done = -1
+
+    def __call__(self, keep: bool) -> tuple[State, float]:
+        problem, seed, matrix = self.problem, int(self.rng.integers(2**63)), self.problem.counts.matrix
+        if self.tokens is None:
+            factors = self.state.loadings.geometric, self.state.components.geometric
+            self.tokens = assign_tokens(matrix, *factors, seed, self._call_progress)
         else:
-            reassign_tokens(matrix, tokens, urn, seed, call_progress)
-        done += 1
+            reassign_tokens(matrix, self.tokens, self.urn, seed, self._call_progress)
+        self.done += 1
         if not keep:
-            return state, math.nan
-        state = update_loadings(problem, state, tokens.loadings)
-        state = update_components(problem, state, tokens.components.T)
-        return state, objective(problem, state, allocate(problem, state, threads).loglik)
+            return self.state, math.nan
+        state = update_loadings(problem, self.state, self.tokens.loadings)
+        self.state = update_components(problem, state, self.tokens.components.T)
+        return self.state, objective(problem, self.state, allocate(problem, self.state, self.threads).loglik)
 
-    return record_chain(step, schedule, progress)
+    @property
+    def memory(self) -> Any:
+        return tuple(self.state), self.tokens, self.done, self.rng.bit_generator.state
+
+    @memory.setter
+    def memory(self, kept: Any) -> None:
+        sides, self.tokens, self.done, self.rng.bit_generator.state = kept
+        self.state = State(*sides)
+
+    def _call_progress(self) -> None:
+        if self.progress is not None:
+            self.progress(self.done, math.nan, self.state)

@@ -7,13 +7,13 @@ the scale of every component is then drawn, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
+from bayesnmf.inference.checkpoints.slots import NOWHERE, Slot
 from bayesnmf.inference.sampling.running_moments import Running
 from bayesnmf.inference.sampling.scales import moves_scales, with_scale_moves
 from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
@@ -34,6 +34,8 @@ class Schedule(NamedTuple):
         Distance between kept draws; the first draw is kept.
     running : Running or None
         Moments that every draw is added to.
+    slot : Slot
+        Place of the chain in a checkpoint.
     """
 
     warmup: int
@@ -41,6 +43,7 @@ class Schedule(NamedTuple):
     thin: int
     every: int = 1
     running: Running | None = None
+    slot: Slot = NOWHERE
 
     @property
     def sweeps(self) -> int:
@@ -86,35 +89,91 @@ def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int
     return state, log_joint
 
 
-def record_chain(step: Callable[[bool], tuple[State, float]], schedule: Schedule, progress: Progress | None) -> Chain:
+class Sweeps(Protocol):
+    """What runs the sweeps of a chain.
+
+    Attributes
+    ----------
+    memory : object
+        What a checkpoint keeps of it, with the state of its random generator.
+    """
+
+    memory: Any
+
+    def __call__(self, keep: bool) -> tuple[State, float]:
+        """Return the next state and its log joint, first those of the start; `keep` says whether it is a draw."""
+
+
+def record_chain(sweeps: Sweeps, schedule: Schedule, progress: Progress | None) -> Chain:
     """Run a chain and return its draws; after Ctrl-C, the draws so far.
 
     Parameters
     ----------
-    step : callable
-        Function that returns the next state and its log joint, first those of the start. Its argument is whether this
-        state is a draw.
+    sweeps : Sweeps
     schedule : Schedule
         Number of sweeps, and draws to keep.
     """
-    warmup, sweeps = schedule.warmup, schedule.sweeps
     kept: list[tuple[Value, Value]] = []
     log_joint: list[float] = []
+    slot, first = schedule.slot, 0
+    ended = slot.result()
+    begun = slot.snapshot() if ended is None else ended
+    if begun is not None:
+        first, pieces, log_joint, sweeps.memory, running = begun
+        kept = slot.pieces(pieces)
+        if schedule.running is not None:
+            schedule.running.memory = running
+
+    def memory(done: int) -> tuple[Any, ...]:
+        return done, len(kept), log_joint, sweeps.memory, schedule.running and schedule.running.memory
+
     try:
-        for done in range(sweeps + 1):
-            is_draw = done > warmup and (done - warmup) % schedule.thin == 0
-            state, value = step(is_draw)
+        for done in range(first, schedule.sweeps + 1):
+            if slot.due():
+                slot.save(memory(done))
+            is_draw = done > schedule.warmup and (done - schedule.warmup) % schedule.thin == 0
+            state, value = sweeps(is_draw)
             if is_draw:
-                if len(log_joint) % schedule.every == 0:
-                    kept.append((state.loadings.value, state.components.value))
-                if schedule.running is not None:
-                    schedule.running.add(state.loadings.value, state.components.value)  # type: ignore[arg-type]
+                _record_draw(state, schedule, kept, len(log_joint))
                 log_joint.append(value)
-            if progress is not None and done < sweeps:
+            if progress is not None and done < schedule.sweeps:
                 progress(done, value, state)
     except KeyboardInterrupt:
         return Chain(kept[: -(-len(log_joint) // schedule.every)], log_joint, interrupted=True)
+    if ended is None:
+        slot.end(memory(schedule.sweeps + 1))
     return Chain(kept, log_joint, interrupted=False)
+
+
+def _record_draw(state: State, schedule: Schedule, kept: list[tuple[Value, Value]], number: int) -> None:
+    """Keep the draw of this number if it is to be kept, and add it to the moments."""
+    draw: Any = state.loadings.value, state.components.value
+    if number % schedule.every == 0:
+        kept.append(draw)
+        schedule.slot.add(draw)
+    if schedule.running is not None:
+        schedule.running.add(*draw)
+
+
+class _Allocating:
+    """Sweeps that draw allocations; each computes the log joint of the state before it, which is returned with it."""
+
+    def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
+        self.problem, self.state, self.rng, self.threads = problem, state, rng, threads
+
+    def __call__(self, keep: bool) -> tuple[State, float]:
+        before = self.state
+        self.state, log_joint = sweep(self.problem, before, self.rng, self.threads)
+        return before, log_joint
+
+    @property
+    def memory(self) -> Any:
+        return tuple(self.state), self.rng.bit_generator.state
+
+    @memory.setter
+    def memory(self, kept: Any) -> None:
+        sides, self.rng.bit_generator.state = kept
+        self.state = State(*sides)
 
 
 def gibbs_chain(
@@ -136,12 +195,4 @@ def gibbs_chain(
     schedule : Schedule
         Number of sweeps, and draws to keep.
     """
-
-    def step(keep: bool) -> tuple[State, float]:
-        # A sweep computes the log joint of the state before it, so each state is returned after the next sweep.
-        nonlocal state
-        before = state
-        state, log_joint = sweep(problem, before, rng, threads)
-        return before, log_joint
-
-    return record_chain(step, schedule, progress)
+    return record_chain(_Allocating(problem, state, rng, threads), schedule, progress)

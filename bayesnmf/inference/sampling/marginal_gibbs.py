@@ -77,6 +77,17 @@ class Factors:
         self.power, self.totals = power, power * counts.row_totals[:, None]
         self.matrix, self.transposed = scaled(counts.matrix, power), scaled(counts.transposed, power)
 
+    @property
+    def memory(self) -> tuple[Array, Array, float]:
+        """The states and the power: what a checkpoint keeps."""
+        return self.theta, self.beta, self.power
+
+    @memory.setter
+    def memory(self, kept: tuple[Array, Array, float]) -> None:
+        self.theta, self.beta, power = kept
+        if power != self.power:
+            self.raise_to(power)
+
     def take(self, order: Array) -> None:
         """Take the states at the given places."""
         self.theta, self.beta = self.theta[order], self.beta[order]
@@ -214,17 +225,34 @@ def marginal_gibbs_chain(
 
     The log joint is computed for draws alone, and reported as NaN for all other sweeps.
     """
-    factors: Factors | None = None
+    return record_chain(_Entries(problem, state, rng, threads), schedule, progress)
 
-    def step(keep: bool) -> tuple[State, float]:
-        nonlocal factors
-        if factors is None:
-            factors = factors_of(problem, state, rng)
-            return state, np.nan
-        factors.sweep(threads)
-        return drawn_state(factors, threads) if keep else (state, np.nan)
 
-    return record_chain(step, schedule, progress)
+class _Entries:
+    """Sweeps over the entries; the start is returned first, as it is."""
+
+    def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
+        self.problem, self.state, self.rng, self.threads = problem, state, rng, threads
+        self.factors: Factors | None = None
+
+    def __call__(self, keep: bool) -> tuple[State, float]:
+        if self.factors is None:
+            self.factors = factors_of(self.problem, self.state, self.rng)
+            return self.state, np.nan
+        self.factors.sweep(self.threads)
+        return drawn_state(self.factors, self.threads) if keep else (self.state, np.nan)
+
+    @property
+    def memory(self) -> Any:
+        return self.factors and self.factors.memory, self.rng.bit_generator.state
+
+    @memory.setter
+    def memory(self, kept: Any) -> None:
+        factors, state = kept
+        if factors is not None:
+            self.factors = factors_of(self.problem, self.state, self.rng)
+            self.factors.memory = factors
+        self.rng.bit_generator.state = state
 
 
 def drawn_state(factors: Factors, threads: int | None, place: int = 0) -> tuple[State, float]:

@@ -85,6 +85,15 @@ class Running:
             squares += np.square(difference, out=difference)
         self.counts[-1] += 1
 
+    @property
+    def memory(self) -> tuple[Any, ...]:
+        """What a checkpoint keeps."""
+        return self.counts, self.sums, self.squares, self.first
+
+    @memory.setter
+    def memory(self, kept: tuple[Any, ...]) -> None:
+        self.counts, self.sums, self.squares, self.first = kept
+
     def mean(self) -> Entries:
         """Return the mean of all draws so far."""
         return Entries(*(self._mean_side(side) for side in range(len(self.first))))

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from bayesnmf.inference.checkpoints.slots import NOWHERE, Slot, next_slot
 from bayesnmf.inference.sampling.marginal_gibbs import Factors
 from bayesnmf.inference.tempering.target import Target
 
@@ -66,6 +67,17 @@ class Particles:
         self.ancestors = np.arange(number)
         self.log_ratio = 0.0  # log of the estimated integral at this power over that at the start
 
+    @property
+    def memory(self) -> tuple[Any, ...]:
+        """What a checkpoint keeps."""
+        own = self.power, self.log_weights, self.ancestors, self.log_ratio
+        return own, self.factors.memory, self.rng.bit_generator.state
+
+    @memory.setter
+    def memory(self, kept: tuple[Any, ...]) -> None:
+        own, self.factors.memory, self.rng.bit_generator.state = kept
+        self.power, self.log_weights, self.ancestors, self.log_ratio = own
+
     def log_likelihoods(self) -> Array:
         """Return the log-likelihood of each particle, (S,)."""
         return self.target.log_likelihoods(self.factors, self.threads)
@@ -92,16 +104,23 @@ def systematic(weights: Array, number: int, rng: np.random.Generator) -> Array:
     return np.minimum(np.searchsorted(edges, points, side="right"), len(weights) - 1)
 
 
-def pilot_ladder(
-    target: Target, particles: int, efficiency: float, rng: np.random.Generator, threads: int | None, report: Report
-) -> Array:
-    """Return powers from 0 to 1 at which the conditional effective share of the particles is `efficiency`."""
-    at, ladder = Particles(target, target.draw(particles, rng), 0.0, rng, threads), [0.0]
+def pilot_ladder(target: Target, options: Any, rng: np.random.Generator, report: Report) -> Array:
+    """Return powers from 0 to 1 at which the conditional effective share of the particles is `options.efficiency`."""
+    slot = next_slot("pilot", target.counts)
+    ended, begun = slot.result(), slot.snapshot()
+    if ended is not None:
+        return np.asarray(ended)
+    at, ladder = Particles(target, target.draw(options.particles, rng), 0.0, rng, options.threads), [0.0]
+    if begun is not None:
+        at.memory, ladder = begun
     while at.power < 1.0:
+        if slot.due():
+            slot.save((at.memory, ladder))
         logs = at.log_likelihoods()
-        at.move_to(next_power(at.power, logs, at.log_weights, efficiency), logs)
+        at.move_to(next_power(at.power, logs, at.log_weights, options.efficiency), logs)
         ladder.append(at.power)
         report(len(ladder) - 1, at.power)
+    slot.end(np.array(ladder))
     return np.array(ladder)
 
 
@@ -130,14 +149,29 @@ def finer_ladder(ladder: Array, factor: int) -> Array:
     return np.asarray(np.interp(np.linspace(0, len(ladder) - 1, factor * (len(ladder) - 1) + 1), rungs, ladder))
 
 
-def climb_ladder(
-    target: Target, ladder: Array, particles: int, rng: np.random.Generator, threads: int | None, report: Report
-) -> Run:
+class Way(NamedTuple):
+    """A fixed ladder of powers, the number of particles that go up, and their place in a checkpoint."""
+
+    ladder: Array
+    particles: int
+    slot: Slot = NOWHERE
+
+
+def climb_ladder(target: Target, way: Way, rng: np.random.Generator, threads: int | None, report: Report) -> Run:
     """Take particles from the prior up a fixed ladder to the posterior."""
-    at = Particles(target, target.draw(particles, rng), 0.0, rng, threads)
-    for rung, power in enumerate(ladder[1:], start=1):
-        at.move_to(power, at.log_likelihoods())
-        report(rung, power)
+    at = Particles(target, target.draw(way.particles, rng), 0.0, rng, threads)
+    first, slot = 1, way.slot
+    ended = slot.result()
+    begun = slot.snapshot() if ended is None else ended
+    if begun is not None:
+        at.memory, first = begun
+    for rung in range(first, len(way.ladder)):
+        if slot.due():
+            slot.save((at.memory, rung))
+        at.move_to(way.ladder[rung], at.log_likelihoods())
+        report(rung, way.ladder[rung])
+    if ended is None:
+        slot.end((at.memory, len(way.ladder)))
     return Run(at.factors, at.log_weights, target.constant + at.log_ratio, at.ancestors)
 
 

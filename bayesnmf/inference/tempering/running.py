@@ -20,8 +20,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.side_by_side import side_by_side
-from bayesnmf.inference.tempering.annealing import Run, climb_ladder, finer_ladder, pilot_ladder
+from bayesnmf.inference.tempering.annealing import Run, Way, climb_ladder, finer_ladder, pilot_ladder
 from bayesnmf.inference.tempering.combining import WIDEST_SPREAD, spread_of
 from bayesnmf.inference.tempering.target import Target
 
@@ -74,10 +75,8 @@ class TemperedRuns:
     def __post_init__(self) -> None:
         self._seeds = np.random.SeedSequence(self.seed)
         pilot, *streams = self._seeds.spawn(self.options.runs + 1)
-        self.ladder = pilot_ladder(
-            self.target, self.options.particles, self.options.efficiency, np.random.default_rng(pilot),
-            self.options.threads, partial(_report_pilot, self.report, [0.0]),
-        )  # fmt: skip
+        report = partial(_report_pilot, self.report, [0.0])
+        self.ladder = pilot_ladder(self.target, self.options, np.random.default_rng(pilot), report)
         self.runs = self._climb(self.ladder, streams)
         self.interrupted = len(self.runs) < len(streams)
         if not self.runs:
@@ -112,6 +111,7 @@ class TemperedRuns:
         number, threads = len(seeds), self.options.threads
         blocks = threads if number == 1 else 1
         stop, done = Event(), [0] * number
+        ways = [Way(ladder, self.options.particles, next_slot("run", self.target.counts)) for _ in seeds]
 
         def run(place: int) -> Run | None:
             def show(rung: int, power: float) -> None:
@@ -122,7 +122,7 @@ class TemperedRuns:
 
             try:
                 rng = np.random.default_rng(seeds[place])
-                return climb_ladder(self.target, ladder, self.options.particles, rng, blocks, show)
+                return climb_ladder(self.target, ways[place], rng, blocks, show)
             except KeyboardInterrupt:
                 stop.set()
                 return None

@@ -1,0 +1,54 @@
+"""Checks of folders with checkpoints and with fits of many starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bayesnmf.checks import LONGEST_SHOWN
+
+
+def check_same_settings(saved: Any, settings: Mapping[str, str], path: Path, name: str) -> None:
+    """Refuse a folder of other counts or settings, and one whose settings cannot be read.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument that gave the folder.
+    """
+    if not isinstance(saved, Mapping):
+        raise ValueError(
+            f"{name} must be new, or the folder of an earlier call: the settings in {path} are damaged, so its "
+            "contents cannot be told from others; give another folder, or delete this one"
+        )
+    different = [each for each in {**settings, **saved} if saved.get(each) != settings.get(each)]
+    if "counts" in different:  # default priors depend on the counts
+        different = [each for each in different if not each.startswith("priors.")]
+    if different:
+        listed = ", ".join(_difference(each, saved.get(each), settings.get(each)) for each in different)
+        raise ValueError(
+            f"{name} must contain fits of the same counts and settings: {path} differs in {listed}; give another "
+            "folder, or the settings of this one"
+        )
+
+
+def _difference(name: str, there: Any, here: Any) -> str:
+    """Return the name of a setting that differs, with both values if they can be read."""
+    if name == "counts" or there is None or here is None:
+        return name
+    return f"{name} ({_in_short(there)} there, {_in_short(here)} here)"
+
+
+def _in_short(text: Any) -> str:
+    line = str(text)
+    return line if len(line) <= LONGEST_SHOWN else line[: LONGEST_SHOWN - 3] + "..."
+
+
+def check_not_in_use(taken: bool, folder: Path) -> None:
+    """Refuse a folder that another process writes to."""
+    if taken:
+        raise ValueError(
+            f"checkpoint must be a folder that no other fit uses: another one writes to {folder} now; give another "
+            "folder, or wait for its end"
+        )

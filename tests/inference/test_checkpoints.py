@@ -1,0 +1,258 @@
+"""A fit that was ended at any point goes on from its checkpoint, and ends with the same bits."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import bayesnmf
+from bayesnmf import MAP, SMC, VI, Checkpoint, Dirichlet, Gamma, Gibbs, Priors
+from bayesnmf.inference.checkpoints import slots
+from bayesnmf.inference.checkpoints.files import read_pieces, write_pieces
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.* did not converge:bayesnmf.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore:all .* draws would take:UserWarning"),
+]
+X = bayesnmf.simulate(size=(60, 25), rank=3, totals=80, seed=1).counts.matrix.toarray().astype(int)
+X[7] = 0
+SPARSE = Priors(Gamma(0.3, 0.1), Dirichlet(0.1))
+SHORT = {"chains": 2, "warmup": 4, "draws": 9, "threads": 1}
+CASES = {
+    "map": ("map", "gamma_poisson", MAP(max_iter=40, threads=1)),
+    "em": ("map", "gamma_poisson", MAP(algorithm="em", max_iter=40, start="svd", threads=1)),
+    "em, restarts": ("map", "dirichlet_poisson", MAP(algorithm="em", max_iter=9, restarts=3, threads=1)),
+    "vi": ("vi", "gamma_poisson", VI(max_iter=30, threads=1)),
+    "vi, sparse": ("vi", "gamma_poisson", VI(max_iter=30, threads=1, priors=SPARSE)),
+    "vi, learned": ("vi", "dirichlet_poisson", VI(max_iter=30, start="svd", learn=("loadings",), threads=1)),
+    "vi, hierarchical": ("vi", "hierarchical_poisson", VI(max_iter=30, start="svd", threads=1)),
+    "vi, float32": ("vi", "dirichlet_gamma", VI(max_iter=30, start="svd", threads=1, dtype="float32")),
+    "gradient": ("vi", "gamma_poisson", VI(algorithm="gradient", start="svd", max_iter=9, threads=1)),
+    "minibatch": ("vi", "gamma_poisson", VI(algorithm="minibatch", batch_size=16, max_iter=5, threads=1)),
+    "gibbs": ("gibbs", "gamma_poisson", Gibbs(algorithm="allocations", start="random", **SHORT)),
+    "gibbs, moments": ("gibbs", "dirichlet_gamma", Gibbs(algorithm="allocations", keep="moments", **SHORT)),
+    "marginal gibbs": ("gibbs", "gamma_poisson", Gibbs(algorithm="marginal", start="random", **SHORT)),
+    "marginal gibbs of topics": ("gibbs", "dirichlet_poisson", Gibbs(algorithm="marginal", start="random", **SHORT)),
+    "hierarchical gibbs": ("gibbs", "hierarchical_poisson", Gibbs(start="random", **SHORT)),
+    "collapsed gibbs": ("gibbs", "dirichlet_poisson", Gibbs(collapsed=True, start="random", **SHORT)),
+    "smc": ("smc", "gamma_poisson", SMC(runs=2, particles=4, efficiency=0.5, threads=1)),
+}
+
+
+class Killed(BaseException):
+    """Ends a fit as a signal that cannot be caught would."""
+
+
+def run(case, checkpoint=None, counts=X, **more):
+    method, model, options = CASES[case]
+    return bayesnmf.fit(counts, model, 3, method, seed=5, options=options, checkpoint=checkpoint, **more)
+
+
+def same(one, two):
+    assert one.status == two.status
+    for name in ("loadings", "components", "scale", "trace", "residuals"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+    assert one.diagnostics == two.diagnostics
+    for name in set(vars(one.estimate)) & {"loadings", "components"}:
+        for ours, theirs in zip(parts(one, name), parts(two, name), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def parts(fit, name):
+    found = getattr(fit.estimate, name)
+    return list(found.parameters.values()) if hasattr(found, "parameters") else [found]
+
+
+def killed_after(steps, monkeypatch, case, folder):
+    """Run a fit that writes a snapshot at every step; end it at a step. Return whether it was ended."""
+    left = [steps]
+    plain = slots.KeptSlot.due
+
+    def due(slot):
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        return plain(slot)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(slots.KeptSlot, "due", due)
+        patch.setattr(slots.Keeper, "flush", lambda keeper: None if left[0] < 0 else flush(keeper))
+        try:
+            run(case, Checkpoint(folder, seconds=1e-9))
+        except Killed:
+            return True
+    return False
+
+
+flush = slots.Keeper.flush
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_fit_that_was_ended_again_and_again_ends_with_the_same_bits(case, monkeypatch, tmp_path):
+    expected = run(case)
+    ends = 0
+    for steps in (1, 3, 2, 7, 4, 11, 5, 30):
+        ends += killed_after(steps, monkeypatch, case, tmp_path / "run")
+    assert ends >= (1 if case != "gradient" else 0), "the fit had ended before it could be killed"
+    made = []
+    with monkeypatch.context() as patch:
+        patch.setattr(slots, "to_bytes", lambda *given, plain=slots.to_bytes: made.append(0) or plain(*given))
+        same(run(case, Checkpoint(tmp_path / "run", seconds=3600)), expected)
+        same(run(case, tmp_path / "run"), expected)  # read from the file of the fit that has ended
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["fit.json", "fit.nc", "lock"]
+
+
+@pytest.mark.parametrize("case", ["em", "gibbs", "marginal gibbs", "smc", "minibatch"])
+def test_no_step_is_made_twice(case, monkeypatch, tmp_path):
+    """Together, the calls make as many steps as one call, plus the one during which each was ended."""
+    steps = []
+    plain = slots.NoSlot.due
+    monkeypatch.setattr(slots.NoSlot, "due", lambda slot: steps.append(0) or plain(slot))
+    run(case)
+    needed = len(steps)
+    assert needed >= 5
+    before, ended = 0, 0
+    while killed_after(4, monkeypatch, case, tmp_path / "run"):
+        before, ended = before + 4, ended + 1
+    assert ended >= needed // 8
+    threads = 2 if CASES[case][0] in ("gibbs", "smc") else 1  # each of them is at another step
+    assert before <= needed * (1 + threads / 2) + 4
+
+
+def test_damaged_files_cost_steps_and_change_no_bit(monkeypatch, tmp_path):
+    expected = run("vi")
+    assert killed_after(75, monkeypatch, "vi", tmp_path / "run")
+    files = sorted(path for path in (tmp_path / "run").iterdir() if path.name.startswith(("journal", "snapshot")))
+    assert len(files) >= 2
+    rng = np.random.default_rng(0)
+    for path in files[::2]:
+        content = bytearray(path.read_bytes())
+        content[int(rng.integers(len(content)))] ^= 1
+        path.write_bytes(content)
+    files[1].write_bytes(files[1].read_bytes()[:-1])
+    same(run("vi", tmp_path / "run"), expected)
+
+
+def test_other_counts_and_settings_are_refused_by_name(tmp_path):
+    run("em", tmp_path / "run")
+    with pytest.raises(ValueError, match=r"checkpoint must contain fits of the same counts .* differs in counts;"):
+        run("em", tmp_path / "run", X + 1)
+    with pytest.raises(ValueError, match=r"differs in rank \(3 there, 2 here\), .*give another folder"):
+        bayesnmf.fit(X, "gamma_poisson", 2, "map", seed=5, options=CASES["em"][2], checkpoint=tmp_path / "run")
+    with pytest.raises(ValueError, match=r"seed \(5 there, 6 here\)"):
+        bayesnmf.fit(X, "gamma_poisson", 3, "map", seed=6, options=CASES["em"][2], checkpoint=tmp_path / "run")
+    one, two = (bayesnmf.Start(np.full((60, 3), value), np.full((3, 25), 0.04)) for value in (1.0, 2.0))
+    bayesnmf.fit(X, rank=3, seed=0, options=VI(start=one, max_iter=2), checkpoint=tmp_path / "start")
+    with pytest.raises(ValueError, match=r"differs in options\.start"):
+        bayesnmf.fit(X, rank=3, seed=0, options=VI(start=two, max_iter=2), checkpoint=tmp_path / "start")
+    (tmp_path / "run" / "fit.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"the settings in .*run are damaged"):
+        run("em", tmp_path / "run")
+    with pytest.raises(TypeError, match="checkpoint must be"):
+        run("em", 3)
+
+
+def test_without_a_seed_the_folder_says_it(tmp_path):
+    one, two = (bayesnmf.fit(X, rank=2, options=VI(max_iter=3), checkpoint=tmp_path / "run") for _ in range(2))
+    assert one.seed == two.seed
+    same(one, two)
+
+
+def test_a_folder_in_use_is_refused(tmp_path):
+    pytest.importorskip("fcntl")
+
+    def again(*_):
+        run("em", tmp_path / "run")
+
+    with pytest.raises(ValueError, match="no other fit uses"):
+        run("em", tmp_path / "run", progress=again)
+
+
+def test_a_fit_that_was_interrupted_goes_on(tmp_path):
+    def stop(label, done, *_):
+        if done == 7:
+            raise KeyboardInterrupt
+
+    with pytest.warns(bayesnmf.ConvergenceWarning, match="was interrupted"):
+        run("em", Checkpoint(tmp_path / "run", seconds=1e-9), progress=stop)
+    assert not (tmp_path / "run" / "fit.nc").exists()
+    same(run("em", tmp_path / "run"), run("em"))
+
+
+def test_a_disk_that_is_full_at_the_end_loses_nothing(monkeypatch, tmp_path):
+    from bayesnmf.results import storage
+
+    def full(*_):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "save_by_size", full)
+        with pytest.warns(UserWarning, match="was not written to the checkpoint: no space left; call fit.save"):
+            same(run("em", tmp_path / "run"), run("em"))
+    same(run("em", tmp_path / "run"), run("em"))
+
+
+def test_pieces_are_whole_or_absent(tmp_path):
+    write_pieces(tmp_path / "x", {"a": b"12", "b": b""}, {"seconds": 1.5})
+    found = read_pieces(tmp_path / "x")
+    assert (found["a"], found["b"], found.about) == (b"12", b"", {"seconds": 1.5})
+    content = (tmp_path / "x").read_bytes()
+    for place in range(len(content)):
+        (tmp_path / "x").write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        assert read_pieces(tmp_path / "x") is None, place
+        (tmp_path / "x").write_bytes(content[:place])
+        assert read_pieces(tmp_path / "x") is None, place
+    assert read_pieces(tmp_path / "none") is None
+
+
+def test_a_checkpoint_runs_no_code_of_others(tmp_path):
+    import pickle
+
+    from bayesnmf.inference.checkpoints.exact import from_bytes
+
+    with pytest.raises(pickle.UnpicklingError, match=r"a checkpoint contains no (posix|nt|os)\.system"):
+        from_bytes(pickle.dumps(os.system), None, None)
+
+
+PROGRAM = """
+    import sys, os, signal, threading, time
+    import numpy as np
+    sys.path.insert(0, {tests!r})
+    from test_checkpoints import run, Checkpoint
+    if len(sys.argv) > 3:
+        seconds = float(sys.argv[3])
+        def die():
+            time.sleep(seconds)
+            os.kill(os.getpid(), signal.SIGKILL)
+        begun = []
+        def began(*_):
+            if not begun:
+                begun.append(threading.Thread(target=die, daemon=True))
+                begun[0].start()
+        run(sys.argv[1], Checkpoint(sys.argv[2], seconds=0.01), progress=began)
+    fit = run(sys.argv[1], Checkpoint(sys.argv[2], seconds=3600))
+    np.savez(sys.argv[2] + ".npz", loadings=fit.loadings, components=fit.components, trace=fit.trace)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", ["map", "vi", "minibatch", "gibbs", "marginal gibbs", "smc"])
+def test_kill_9_at_random_moments(case, tmp_path):
+    """The process itself is killed, ten times, at random moments of its first half second."""
+    rng = np.random.default_rng(3)
+    program = textwrap.dedent(PROGRAM).format(tests=os.path.dirname(__file__))
+    command = [sys.executable, "-c", program, case, str(tmp_path / "run")]
+    killed = 0
+    for _ in range(10):
+        ended = subprocess.run([*command, str(rng.uniform(0, 0.5))], capture_output=True, text=True, check=False)
+        assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
+        killed += ended.returncode != 0
+    assert killed >= 1
+    subprocess.run(command, check=True)
+    expected, found = run(case), np.load(tmp_path / "run.npz")
+    for name in ("loadings", "components", "trace"):
+        np.testing.assert_array_equal(found[name], getattr(expected, name))
