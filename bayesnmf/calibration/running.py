@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +18,15 @@ from bayesnmf.calibration.quantities import Points, draws_as_points, evaluate, n
 from bayesnmf.calibration.result import Calibration
 from bayesnmf.checks import check_count, check_instance
 from bayesnmf.data.simulation import Simulation, simulate
+from bayesnmf.fitting.checkpointing import kept_in
 from bayesnmf.fitting.fit import Fit, fit
 from bayesnmf.fitting.job import check_combination
 from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.fitting.settings import describe_options, describe_value
+from bayesnmf.inference.checkpoints.slots import NOWHERE, Keeper
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
 from bayesnmf.options import METHODS, NUTS, SMC, SVI, VI, Gibbs, Options
+from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import check_options
 from bayesnmf.priors import Priors
 from bayesnmf.priors.specification import MODELS
@@ -58,6 +65,7 @@ def calibrate(
     draws: int = 99,
     options: Options | None = None,
     seed: int = 0,
+    checkpoint: str | Path | Checkpoint | None = None,
     progress: ProgressReport | bool = False,
 ) -> Calibration:
     """Calibrate a method by simulation: rank true values among posterior draws.
@@ -87,6 +95,8 @@ def calibrate(
         the options replace those of the simulation in the fit: this is a fault that the calibration should find.
     seed : int
         Seed of the simulations and the fits.
+    checkpoint : str, path or Checkpoint, optional
+        Folder that keeps the simulations that are done; `simulations` may be larger in a later call.
     progress : bool or callable
         Progress report, as for `bayesnmf.fit`. Ctrl-C returns the simulations done so far.
 
@@ -111,8 +121,21 @@ def calibrate(
     study = _check(Study(model, method, size, rank, totals, draws, options, given))
     simulations = check_count(simulations, "simulations", most=MOST_SIMULATIONS)
     seed = check_count(seed, "seed", minimum=0)
-    with progress_context(progress) as report:
-        return _run(study, simulations, seed, report)
+    with progress_context(progress) as report, _kept(study, seed, as_checkpoint(checkpoint)) as keeper:
+        return _run(study, simulations, seed, report, keeper)
+
+
+@contextmanager
+def _kept(study: Study, seed: int, checkpoint: Checkpoint | None) -> Iterator[Keeper | None]:
+    """Yield the keeper of a folder, if there is a checkpoint; refuse the folder of another study."""
+    if checkpoint is None:
+        yield None
+        return
+    settings = describe_options(study.options) | {"seed": str(seed)}
+    settings |= {name: describe_value(getattr(study, name)) for name in ("model", "method", "rank", "draws", "totals")}
+    settings |= {f"simulated {name}": describe_value(prior) for name, prior in vars(study.priors).items()}
+    with kept_in(checkpoint, {**settings, "size": repr(tuple(study.size))}) as keeper:
+        yield keeper
 
 
 def _check(study: Study) -> Study:
@@ -154,7 +177,7 @@ def defaults(method: str, draws: int) -> Options:
     return chosen.get(method) or METHODS[method].options()
 
 
-def _run(study: Study, simulations: int, seed: int, report: ProgressReport) -> Calibration:
+def _run(study: Study, simulations: int, seed: int, report: ProgressReport, keeper: Keeper | None) -> Calibration:
     """Simulate and fit until all is done, or until Ctrl-C if at least one simulation is done."""
     names = names_for(study.model, study.rank, study.priors)
     label = f"{study.method} {study.model}"
@@ -164,7 +187,11 @@ def _run(study: Study, simulations: int, seed: int, report: ProgressReport) -> C
     try:
         for done, stream in enumerate(np.random.SeedSequence(seed).spawn(simulations)):
             report(label, done, simulations, np.nan)
-            found, ess = _one(study, names, [int(word) for word in stream.generate_state(3)])
+            slot = NOWHERE if keeper is None else keeper.next_slot("simulation", None)
+            kept = slot.result()
+            found, ess = kept or _one(study, names, [int(word) for word in stream.generate_state(3)])
+            if kept is None:
+                slot.end((found, ess))
             ranks.append(found)
             sizes.append(ess)
         report(label, simulations, simulations, np.nan)

@@ -8,7 +8,7 @@ from typing import Any
 from bayesnmf.cli.checks import check_list, check_outputs, check_suffix, check_whole
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import METHODS, MODELS
-from bayesnmf.cli.shared import add_counts, add_printing, add_seed
+from bayesnmf.cli.shared import add_checkpoint, add_counts, add_printing, add_seed
 
 HELP = "fit one model by several methods and compare them"
 DESCRIPTION = (
@@ -29,6 +29,7 @@ def add(command: argparse.ArgumentParser) -> None:
                        help=f"comma-separated, of {', '.join(METHODS)} (default: %(default)s)")  # fmt: skip
     add_seed(group)
     group = command.add_argument_group("output")
+    add_checkpoint(group)
     group.add_argument("--out", default="results", metavar="DIR", help="folder to write to (default: %(default)s)")
     group.add_argument("--html", metavar="PATH", help="also write one page for a browser")
     group.add_argument("--draws", default="thinned", help="thinned or all: which draws of gibbs and nuts to write "
@@ -59,7 +60,8 @@ def run(options: argparse.Namespace) -> int:
     check_plots_can_be_drawn()
 
     settings, progress = Settings(draws=draws), not options.quiet
-    result = compare(counts, options.model, rank, methods, seed=seed, settings=settings, out=out, progress=progress)
+    result = compare(counts, options.model, rank, methods, seed=seed, settings=settings, out=out,
+                     checkpoint=options.checkpoint, progress=progress)  # fmt: skip
 
     def write_all() -> list[Any]:
         written = write(result, out, image_shape)

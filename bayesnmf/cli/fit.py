@@ -18,7 +18,7 @@ from bayesnmf.cli.checks import (
 )
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import METHODS, TABLES
-from bayesnmf.cli.shared import add_counts, add_exposures, add_model, add_options, add_printing
+from bayesnmf.cli.shared import add_checkpoint, add_counts, add_exposures, add_model, add_options, add_printing
 
 HELP = "fit a model: loadings, components, and their posterior"
 DESCRIPTION = (
@@ -43,6 +43,7 @@ def add(command: argparse.ArgumentParser) -> None:
                        "column if the rows are mutation types")  # fmt: skip
     add_exposures(command)
     group = command.add_argument_group("output")
+    add_checkpoint(group)
     group.add_argument("--out", default="fit.nc", metavar="PATH",
                        help="the fit: .nc, or .zarr for large ones (default: %(default)s)")  # fmt: skip
     group.add_argument("--loadings", metavar="PATH", help=f"table of the loadings: {TABLES}")
@@ -74,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     counts, _ = read_counts_of(options)
     known = read_catalogue(options.fixed_components)
     found = fit(counts, options.model, rank, method, seed=seed, options=settings, progress=not options.quiet,
-                fixed_components=known, **read_exposures(options))  # fmt: skip
+                fixed_components=known, checkpoint=options.checkpoint, **read_exposures(options))  # fmt: skip
     if known is not None:
         found = _named(found, list(known.index))
     from bayesnmf.cli.writing import about_fit, described, finish

@@ -7,7 +7,7 @@ import argparse
 from bayesnmf.cli.checks import check_outputs, check_suffix, check_whole
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import TABLES
-from bayesnmf.cli.shared import add_counts, add_exposures, add_model, add_options, add_printing
+from bayesnmf.cli.shared import add_checkpoint, add_counts, add_exposures, add_model, add_options, add_printing
 
 HELP = "how many different factorisations there are, and which components come back"
 DESCRIPTION = (
@@ -15,7 +15,7 @@ DESCRIPTION = (
     "weight, and how often each component comes back."
 )
 EXAMPLES = """  bayesnmf modes counts.csv --rank 6 --starts 20
-  bayesnmf modes counts.csv --rank 6 --starts 100 --folder runs/ --components recurrence.csv --out best.nc"""
+  bayesnmf modes counts.csv --rank 6 --starts 100 --checkpoint runs/ --components recurrence.csv --out best.nc"""
 TABLE_OPTIONS = ("--table", "--runs", "--components")
 
 
@@ -27,8 +27,8 @@ def add(command: argparse.ArgumentParser) -> None:
     add_options(group)
     group.add_argument("--starts", default="20", metavar="N", help="number of runs (default: %(default)s)")
     group.add_argument("--jobs", metavar="N", help="number of runs side by side (default: one for each core)")
-    group.add_argument("--folder", metavar="DIR", help="keep each run here; a further call makes only those missing")
     group = command.add_argument_group("output")
+    add_checkpoint(group)
     group.add_argument("--table", metavar="PATH", help=f"the table of the modes: {TABLES}")
     group.add_argument("--runs", metavar="PATH", help=f"the table of the runs: {TABLES}")
     group.add_argument("--components", metavar="PATH", help=f"how often each component comes back: {TABLES}")
@@ -57,8 +57,8 @@ def run(options: argparse.Namespace) -> int:
     from bayesnmf.stability.modes import modes
 
     counts, _ = read_counts_of(options)
-    found = modes(counts, options.model, rank, method, starts=starts, seed=seed, jobs=jobs, folder=options.folder,
-                  options=settings, progress=not options.quiet, **read_exposures(options))  # fmt: skip
+    found = modes(counts, options.model, rank, method, starts=starts, seed=seed, jobs=jobs, options=settings,
+                  checkpoint=options.checkpoint, progress=not options.quiet, **read_exposures(options))  # fmt: skip
 
     def write() -> None:
         for name in {*TABLE_OPTIONS} & {*outputs}:

@@ -8,7 +8,7 @@ from typing import Any
 from bayesnmf.cli.checks import check_list, check_outputs, check_ranks, check_whole
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import METHODS, MODELS, TABLES
-from bayesnmf.cli.shared import add_counts, add_exposures, add_options, add_printing, add_seed
+from bayesnmf.cli.shared import add_checkpoint, add_counts, add_exposures, add_options, add_printing, add_seed
 
 HELP = "how many components, and which model"
 DESCRIPTION = (
@@ -34,6 +34,7 @@ def add(command: argparse.ArgumentParser) -> None:
     add_options(group)
     add_seed(group)
     group = command.add_argument_group("output")
+    add_checkpoint(group)
     group.add_argument("--table", metavar="PATH", help=f"the table of scores: {TABLES}")
     group.add_argument("--plot", metavar="PATH", help="figure of the scores: .png, .pdf or .svg")
     add_printing(command)
@@ -58,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
     counts, _ = read_counts_of(options)
     found = select(counts, models, ranks, chosen, criterion=criterion, seed=seed, options=settings,
-                   progress=not options.quiet, **read_exposures(options))  # fmt: skip
+                   checkpoint=options.checkpoint, progress=not options.quiet, **read_exposures(options))  # fmt: skip
 
     def write() -> None:
         if "--table" in outputs:

@@ -66,6 +66,11 @@ def add_options(group: Group) -> None:
                        "may be repeated")  # fmt: skip
 
 
+def add_checkpoint(group: argparse._ArgumentGroup) -> None:
+    """Add the folder that keeps long work."""
+    group.add_argument("--checkpoint", metavar="DIR", help="keep the work here: after a crash, the same call goes on")
+
+
 def add_printing(command: argparse.ArgumentParser) -> None:
     """Add what is printed."""
     group = command.add_argument_group("printing")

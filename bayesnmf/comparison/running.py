@@ -33,11 +33,13 @@ from bayesnmf.data.conversion import as_counts, check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.splitting import Split, split_counts
+from bayesnmf.fitting.checkpointing import keep_each_fit
 from bayesnmf.fitting.fit import Fit, fit
 from bayesnmf.fitting.job import check_combination, resolve_priors
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
 from bayesnmf.options import METHODS, NUTS, Gibbs, Options
+from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import check_options, check_options_by_method
 from bayesnmf.places import check_folder
 from bayesnmf.priors import Priors
@@ -157,6 +159,7 @@ def compare(
     row_exposure: Any = None,
     feature_exposure: Any = None,
     out: str | Path | None = None,
+    checkpoint: str | Path | Checkpoint | None = None,
     progress: ProgressReport | bool = False,
 ) -> Comparison:
     """Fit one model by several methods and compare the fits under the same conditions.
@@ -171,13 +174,13 @@ def compare(
         With "smc", the table has the log evidence of the training counts; if its runs disagree, only a lower limit.
     settings : Settings, optional
         Priors, held-out fractions, and options of single methods.
-    row_exposure, feature_exposure : array or Series, optional
-        Exposures, as for `bayesnmf.fit`.
+    row_exposure, feature_exposure : as for `bayesnmf.fit`
     out : path, optional
         Folder in which each fit is saved as soon as it is done (`fits/METHOD.nc`, or `.zarr` above 1 GiB). A folder
         that cannot be written to is refused before the first fit; later failures to save are reported as cautions.
-    progress : bool or callable
-        Progress report, as for `bayesnmf.fit`.
+    checkpoint : str, path or Checkpoint, optional
+        Folder that keeps every fit: the same call goes on, and skips fits that had ended.
+    progress : bool or callable, as for `bayesnmf.fit`
 
     Returns
     -------
@@ -186,8 +189,7 @@ def compare(
     """
     methods = [check_choice(method, "methods", METHODS) for method in check_words(methods, "methods")]
     check_model(model)
-    rank = check_rank(rank)
-    seed = check_count(seed, "seed", minimum=0)
+    rank, seed = check_rank(rank), check_count(seed, "seed", minimum=0)
     settings = Settings() if settings is None else settings
     check_instance(settings, Settings, "settings")
     data = with_exposures(as_counts(counts), row_exposure, feature_exposure)
@@ -199,7 +201,7 @@ def compare(
     for method in methods:  # before the first fit, not after hours of fits
         check_combination(model, method, rank, split.train, settings.of(method))
     folder = None if out is None else check_folder(out, "out", [f"fits/{method}.nc" for method in methods])
-    with progress_context(progress) as report, warnings.catch_warnings():
+    with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(as_checkpoint(checkpoint)):
         warnings.simplefilter("ignore", ConvergenceWarning)  # reported as cautions instead
         plan = Plan(split.train, model, rank, settings, report)
         found, unsaved = _fit_all(plan, methods, seed, folder)

@@ -6,10 +6,12 @@ have reached (`bayesnmf.inference.checkpoints`); and at last the fit itself, `fi
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,12 +29,28 @@ from bayesnmf.results.record import FitRecord
 from bayesnmf.writing import write_text
 
 SETTINGS, FORMAT, VERSION = "fit.json", "bayesnmf.checkpoint", 1
+_EACH: ContextVar[Checkpoint | None] = ContextVar("each", default=None)
 
 
 def seed_of(given: int | None, checkpoint: Checkpoint | None) -> int:
     """Return the seed of a fit: the given one, else that of the call that the folder is from, else a new one."""
     saved = None if given is not None or checkpoint is None else _read_settings(Path(checkpoint.folder) / SETTINGS)
     return int(saved["seed"]) if saved else seed_or_new(given)
+
+
+@contextmanager
+def keep_each_fit(checkpoint: Checkpoint | None) -> Iterator[None]:
+    """Keep each fit that runs inside the block in a folder of its own, which its counts and settings name.
+
+    The same work again then skips the fits that had ended, whatever their order, and goes on with the others.
+    """
+    if checkpoint is not None:
+        check_folder(checkpoint.folder, "checkpoint")
+    token = _EACH.set(checkpoint)
+    try:
+        yield
+    finally:
+        _EACH.reset(token)
 
 
 def run_kept(run: Callable[[Job], FitRecord], job: Job, checkpoint: Checkpoint | None) -> FitRecord:
@@ -43,31 +61,60 @@ def run_kept(run: Callable[[Job], FitRecord], job: Job, checkpoint: Checkpoint |
     ValueError
         The folder has a fit of other counts or settings, cannot be written to, or is in use.
     """
-    if checkpoint is None:
+    each = _EACH.get()
+    if checkpoint is None and each is None:
         return run(job)
-    folder = check_folder(checkpoint.folder, "checkpoint", [SETTINGS])
-    with _alone_in(folder):
-        _note_settings(folder, job)
-        ended = _ended_fit(folder, job)
+    settings = _settings_of(job)
+    if checkpoint is None and each is not None:
+        checkpoint = each.within(f"{job.method}-{job.model}-{job.rank}-{_name_of(settings)}")
+    assert checkpoint is not None
+    with kept_in(checkpoint, settings) as keeper:
+        ended = _ended_fit(keeper.folder, job)
         if ended is not None:
             return ended
-        keeper = Keeper(folder, checkpoint.seconds)
-        try:
-            with keeping(keeper):
-                found = run(replace(job, started=job.started - keeper.spent))
-        finally:
-            keeper.flush()
-        if found.status.reason != INTERRUPTED and _write_fit(found, folder):
+        with keeping(keeper):
+            found = run(replace(job, started=job.started - keeper.spent))
+        if found.status.reason != INTERRUPTED and _write_fit(found, keeper.folder):
             keeper.clear()
         return found
 
 
-def _note_settings(folder: Path, job: Job) -> None:
-    """Write what determines the fit, or refuse the folder of another one."""
+def _name_of(settings: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@contextmanager
+def keep_loops(checkpoint: Checkpoint | None, kind: str, settings: dict[str, str]) -> Iterator[None]:
+    """Keep the loops that run inside the block and belong to no fit, in a folder that the settings name."""
+    if checkpoint is None:
+        yield
+        return
+    with kept_in(checkpoint.within(f"{kind}-{_name_of(settings)}"), settings) as keeper, keeping(keeper):
+        yield
+
+
+@contextmanager
+def kept_in(checkpoint: Checkpoint, settings: dict[str, str]) -> Iterator[Keeper]:
+    """Yield the keeper of a folder, and write what waits at the end; refuse a folder of other settings or in use."""
+    folder = check_folder(checkpoint.folder, "checkpoint", [SETTINGS])
+    with _alone_in(folder):
+        _note_settings(folder, settings)
+        keeper = Keeper(folder, checkpoint.seconds)
+        try:
+            yield keeper
+        finally:
+            keeper.flush()
+
+
+def _settings_of(job: Job) -> dict[str, str]:
     import bayesnmf
 
     settings = describe_settings(job.counts, job.model, job.rank, job.method, job.seed, job.options)
-    settings["bayesnmf"] = bayesnmf.__version__
+    return {**settings, "bayesnmf": bayesnmf.__version__}  # another version may end with other numbers
+
+
+def _note_settings(folder: Path, settings: dict[str, str]) -> None:
+    """Write what determines the fit, or refuse the folder of another one."""
     file = folder / SETTINGS
     if file.is_file():
         check_same_settings(_read_settings(file), settings, folder, "checkpoint")

@@ -21,11 +21,17 @@ def describe_settings(
     """Return everything that determines a fit, as texts by name; arrays as digests."""
     settings = {"counts": digest_of_counts(counts), "model": model, "rank": str(rank), "method": method}
     settings["seed"] = str(seed)
+    return settings | describe_options(options)
+
+
+def describe_options(options: Options) -> dict[str, str]:
+    """Return options and priors, as texts by name; arrays as digests."""
+    settings = {}
     for each in fields(options):
         if each.name not in NOT_SETTINGS:
-            settings[f"options.{each.name}"] = _describe(getattr(options, each.name))
+            settings[f"options.{each.name}"] = describe_value(getattr(options, each.name))
     for side in ("loadings", "components"):
-        settings[f"priors.{side}"] = _describe(getattr(options.priors, side))
+        settings[f"priors.{side}"] = describe_value(getattr(options.priors, side))
     return settings
 
 
@@ -46,7 +52,7 @@ def _digest(values: Any) -> str:
     return hashlib.sha256(about + array.tobytes()).hexdigest()[:16]
 
 
-def _describe(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """Return a prior, a start, or one of their parameters, as text."""
     parts: dict[str, Any] | None = None
     if isinstance(value, Distribution):
@@ -56,7 +62,7 @@ def _describe(value: Any) -> str:
     elif isinstance(value, ScaledProportions):
         parts = {"proportions": value.proportions, "scale": value.scale}
     if parts is not None:
-        return f"{type(value).__name__}({', '.join(f'{name}={_describe(part)}' for name, part in parts.items())})"
+        return f"{type(value).__name__}({', '.join(f'{name}={describe_value(part)}' for name, part in parts.items())})"
     if np.ndim(value):
         return f"array {np.shape(value)} {_digest(value)}"
     return repr(value.item() if hasattr(value, "item") else value)

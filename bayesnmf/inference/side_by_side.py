@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from threading import Event
 
 # Seconds. A thread that waits without a limit misses Ctrl-C on Windows and exceptions that another thread sets in it.
@@ -32,7 +33,9 @@ def side_by_side[T](tasks: Sequence[Callable[[], T]], at_once: int, stop: Event)
     running: list[Future[T]] = []
     try:
         for task in tasks:
-            running.append(pool.submit(task))  # one by one, so that all running tasks are known after an interrupt
+            running.append(
+                pool.submit(copy_context().run, task)
+            )  # one by one, so that all running tasks are known after an interrupt
         try:
             while _all_go_on(running):
                 pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,11 +16,14 @@ from bayesnmf.checks import check_count, check_flag, check_words
 from bayesnmf.data.conversion import as_counts, check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
+from bayesnmf.fitting.checkpointing import keep_each_fit, keep_loops
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.job import check_combination, resolve_priors
 from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.fitting.settings import describe_options, digest_of_counts
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
 from bayesnmf.options import METHODS, VI, Options
+from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import check_options
 from bayesnmf.options.naming import explains_names
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
@@ -51,6 +55,7 @@ def select(
     options: Options | None = None,
     row_exposure: Any = None,
     feature_exposure: Any = None,
+    checkpoint: str | Path | Checkpoint | None = None,
     progress: ProgressReport | bool = False,
 ) -> Selection:
     """Rank models and numbers of components by held-out counts, evidence or stability.
@@ -82,6 +87,8 @@ def select(
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         Options of the fits. Local optima make scores jump from rank to rank; `restarts` helps.
     row_exposure, feature_exposure : array or Series, as for `bayesnmf.fit`
+    checkpoint : str, path or Checkpoint, optional
+        Folder that keeps every fit, as for `bayesnmf.fit`: the same call goes on.
     progress : bool or callable
         Progress report, as for `bayesnmf.fit`. Ctrl-C keeps what can be compared.
 
@@ -98,7 +105,7 @@ def select(
     candidates = [Candidate(model, rank) for model in names for rank in check_ranks(ranks)]
     method = check_criterion(criterion, method)
     check_flag(check, "check")
-    given = {"splits": splits, "keep": keep, "withhold": withhold, "halves": halves}
+    kept, given = as_checkpoint(checkpoint), {"splits": splits, "keep": keep, "withhold": withhold, "halves": halves}
     settings, seed = check_settings_of(criterion, given), check_count(seed, "seed", minimum=0)
     options = METHODS[method].options() if options is None else options
     check_options(options, method, METHODS[method].options)
@@ -107,9 +114,9 @@ def select(
     check_data(criterion, data, options)
     settings["withhold"] = share_withheld(criterion, settings["withhold"], withhold is not None, data)
     _check_candidates(candidates, data, method, options, criterion == "stability" or settings["withhold"] > 0)
-    with progress_context(progress) as report, warnings.catch_warnings():
+    with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(kept):
         warnings.simplefilter("ignore", ConvergenceWarning)  # the table reports it
-        found = _by(criterion, study := Study(data, candidates, method, options, seed, report, **settings))
+        found = _by(criterion, study := Study(data, candidates, method, options, seed, report, **settings), kept)
         return _checked(found, study) if check and not found.interrupted else found
 
 
@@ -122,10 +129,12 @@ def _check_candidates(candidates: list[Candidate], data: Counts, method: str, op
             check_one_prior_for_all_rows(filled.priors.loadings)
 
 
-def _by(criterion: str, study: Study) -> Selection:
-    if criterion == "heldout":
-        return by_held_out_counts(study)
-    return by_evidence(study) if criterion == "evidence" else by_stability(study)
+def _by(criterion: str, study: Study, kept: Checkpoint | None) -> Selection:
+    if criterion != "evidence":
+        return by_held_out_counts(study) if criterion == "heldout" else by_stability(study)
+    settings = describe_options(study.options) | {"counts": digest_of_counts(study.counts), "seed": str(study.seed)}
+    with keep_loops(kept, "evidence", {**settings, "candidates": repr(study.candidates)}):
+        return by_evidence(study)
 
 
 def _checked(found: Selection, study: Study) -> Selection:

@@ -1,8 +1,9 @@
 """Keep the fits of many starts in a folder, so that the same call goes on where an earlier one ended.
 
 The folder contains `modes.json`, the settings with a digest of the counts, and a fit for each start that has ended,
-`start-0000.nc`, … (`bayesnmf.load` reads them). Fits of other counts or settings are refused by name of what differs. A
-file that is damaged, or is not the fit of its start, is replaced by a new fit.
+`start-0000.nc`, … (`bayesnmf.load` reads them); `under-way-0000`, … are checkpoints of those that run. Fits of other
+counts or settings are refused by name of what differs. A file that is damaged, or is not the fit of its start, is
+replaced by a new fit.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from bayesnmf.data.checks import same_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.inference.checkpoints.checks import check_same_settings
+from bayesnmf.options.checkpoint import Checkpoint
 from bayesnmf.places import check_folder
 from bayesnmf.results.storage import read_fit, save_by_size
-from bayesnmf.writing import write_text
+from bayesnmf.writing import remove, write_text
 
 SETTINGS, FORMAT, VERSION = "modes.json", "bayesnmf.modes", 1
 
@@ -43,10 +45,10 @@ class Folder:
     """
 
     def __init__(self, path: Any, settings: dict[str, str]) -> None:
-        self.path, self.lock = check_folder(path, "folder", [SETTINGS]), Lock()
+        self.path, self.lock = check_folder(path, "checkpoint", [SETTINGS]), Lock()
         file = self.path / SETTINGS
         if file.is_file():
-            check_same_settings(_read_settings(file), settings, self.path, "folder")
+            check_same_settings(_read_settings(file), settings, self.path, "checkpoint")
         else:
             about = {"format": FORMAT, "format_version": VERSION, "settings": settings}
             write_text(file, json.dumps(about, indent=1) + "\n")
@@ -65,10 +67,15 @@ class Folder:
             return None, True
         return Fit.of(replace(record, counts=counts)), False
 
+    def under_way(self, start: int, seconds: float) -> Checkpoint:
+        """Return the checkpoint of the fit of a start while it runs."""
+        return Checkpoint(self.path / f"under-way-{start:04d}", seconds)
+
     def write(self, start: int, fit: Fit) -> None:
         """Write the fit of a start; an older file is replaced only once the new one is complete."""
         with self.lock:
             save_by_size(fit, self._path(start, ".nc"))
+        remove(Path(self.under_way(start, 1.0).folder))
 
     def _path(self, start: int, suffix: str) -> Path:
         return self.path / f"start-{start:04d}{suffix}"

@@ -16,8 +16,8 @@ that differs from mode to mode; `elbo_marginal` is tighter. Stacking weights say
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from bayesnmf.fitting.job import check_combination, resolve_priors
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.settings import describe_settings
 from bayesnmf.options import METHODS, Options
+from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.defaults import resolve_options
 from bayesnmf.options.naming import explains_names
 from bayesnmf.priors.specification import check_model
@@ -64,7 +65,7 @@ def modes(
     keep: float = 0.9,
     seed: int = 0,
     jobs: int | None = None,
-    folder: str | os.PathLike[str] | None = None,
+    checkpoint: str | Path | Checkpoint | None = None,
     progress: ProgressReport | bool = False,
 ) -> Modes:
     """Fit from many random starts; return the different factorisations, how good each is, and what comes back in all.
@@ -91,9 +92,9 @@ def modes(
     seed : int
     jobs : int, optional
         Number of fits that run side by side, by default one for each core; results do not depend on it.
-    folder : str or path, optional
-        Folder that keeps each fit that has ended. A call with the same counts and settings makes only those that are
-        missing; `starts`, `threshold`, `scored`, `keep` and `jobs` may differ.
+    checkpoint : str, path or Checkpoint, optional
+        Folder that keeps the fits. A call with the same counts and settings makes only those that are missing;
+        `starts`, `threshold`, `scored`, `keep` and `jobs` may differ.
     progress : bool or callable
         Progress report, as for `bayesnmf.fit`. Ctrl-C returns the modes of the runs that have ended, if any.
 
@@ -122,9 +123,9 @@ def modes(
     settings = check_fraction(threshold, "threshold"), check_fraction(keep, "keep"), check_scored(scored, data)
     options = _completed(options, data, model, check_rank(rank), method, fixed_components)
     study = Study(data, model, int(rank), method, options, seed, number_of_jobs(jobs, starts, options))
-    if folder is not None:
+    if (kept := as_checkpoint(checkpoint)) is not None:
         described = describe_settings(data, model, int(rank), method, seed, options)
-        study = replace(study, folder=Folder(folder, described))
+        study = replace(study, folder=Folder(kept.folder, described), seconds=kept.seconds)
     with progress_context(progress) as report:
         return _modes_of_runs(study, fit_from_starts(study, starts, report), settings, report)
 

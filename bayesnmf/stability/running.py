@@ -20,6 +20,7 @@ from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
 from bayesnmf.options import METHODS, Options
+from bayesnmf.options.checkpoint import Checkpoint
 from bayesnmf.options.checks import check_options
 from bayesnmf.stability.checks import check_varied_start
 from bayesnmf.stability.folder import Folder
@@ -50,6 +51,8 @@ class Study:
         Number of fits at once.
     folder : Folder or None
         Folder that keeps the fits.
+    seconds : float
+        Time between snapshots of a fit that runs.
     """
 
     counts: Counts
@@ -60,8 +63,11 @@ class Study:
     seed: int
     jobs: int
     folder: Folder | None = None
+    seconds: float = 60.0
 
-    def fit(self, counts: Counts, seed: int, options: Options, stop: Event) -> Fit | None:
+    def fit(
+        self, counts: Counts, seed: int, options: Options, stop: Event, checkpoint: Checkpoint | None = None
+    ) -> Fit | None:
         """Fit counts; return None if `stop` ended the fit early."""
 
         def report(*_: Any) -> None:
@@ -70,7 +76,10 @@ class Study:
 
         found: Fit | None
         try:
-            found = fit(counts, self.model, self.rank, self.method, seed=seed, options=options, progress=report)
+            found = fit(
+                counts, self.model, self.rank, self.method, seed=seed, options=options, checkpoint=checkpoint,
+                progress=report,
+            )  # fmt: skip
         except KeyboardInterrupt:
             found = None
         if found is None or found.status.reason == INTERRUPTED:
@@ -112,7 +121,8 @@ def fit_from_starts(study: Study, starts: int, report: ProgressReport) -> Runs:
         seed = seed_of(study.seed, start)
         found, damaged = (None, False) if study.folder is None else study.folder.read(start, study.counts, seed)
         if found is None and not stop.is_set():
-            found = study.fit(study.counts, seed, study.options, stop)
+            under_way = None if study.folder is None else study.folder.under_way(start, study.seconds)
+            found = study.fit(study.counts, seed, study.options, stop, under_way)
             if found is not None and study.folder is not None:
                 study.folder.write(start, found)
         if found is not None:

@@ -281,14 +281,14 @@ def test_select_ranks_candidates(capsys, here):
 
 def test_modes_groups_runs(capsys, here):
     out = done(capsys, "modes", "counts.csv", *QUICK, "--starts", "3", "--table", "modes.csv", "--runs", "runs.tsv",
-               "--components", "recurrence.csv", "--out", "best.nc", "--plot", "modes.png", "--folder", "runs",
+               "--components", "recurrence.csv", "--out", "best.nc", "--plot", "modes.png", "--checkpoint", "runs",
                )  # fmt: skip
     expected = bayesnmf.modes(FRAME, rank=2, starts=3)
     np.testing.assert_allclose(pd.read_csv("modes.csv")["objective"], expected.table["objective"])
     assert len(pd.read_csv("runs.tsv", sep="\t")) == 3
     np.testing.assert_array_equal(bayesnmf.load("best.nc").components, expected.best.components)
     assert "1 mode in 3 runs" in out
-    again = json.loads(done(capsys, "modes", "counts.csv", *QUICK, "--starts", "3", "--folder", "runs", "--json"))
+    again = json.loads(done(capsys, "modes", "counts.csv", *QUICK, "--starts", "3", "--checkpoint", "runs", "--json"))
     assert again["modes"][0]["runs"] == 3
 
 

@@ -8,6 +8,7 @@ import textwrap
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 import bayesnmf
 from bayesnmf import MAP, SMC, VI, Checkpoint, Dirichlet, Gamma, Gibbs, Priors
@@ -67,7 +68,7 @@ def parts(fit, name):
     return list(found.parameters.values()) if hasattr(found, "parameters") else [found]
 
 
-def killed_after(steps, monkeypatch, case, folder):
+def killed_after(steps, monkeypatch, case, folder, counts=X):
     """Run a fit that writes a snapshot at every step; end it at a step. Return whether it was ended."""
     left = [steps]
     plain = slots.KeptSlot.due
@@ -82,7 +83,7 @@ def killed_after(steps, monkeypatch, case, folder):
         patch.setattr(slots.KeptSlot, "due", due)
         patch.setattr(slots.Keeper, "flush", lambda keeper: None if left[0] < 0 else flush(keeper))
         try:
-            run(case, Checkpoint(folder, seconds=1e-9))
+            run(case, Checkpoint(folder, seconds=1e-9), counts)
         except Killed:
             return True
     return False
@@ -103,6 +104,27 @@ def test_a_fit_that_was_ended_again_and_again_ends_with_the_same_bits(case, monk
         patch.setattr(slots, "to_bytes", lambda *given, plain=slots.to_bytes: made.append(0) or plain(*given))
         same(run(case, Checkpoint(tmp_path / "run", seconds=3600)), expected)
         same(run(case, tmp_path / "run"), expected)  # read from the file of the fit that has ended
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["fit.json", "fit.nc", "lock"]
+
+
+@pytest.fixture
+def blocks(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    anndata.AnnData(csr_matrix(X.astype(np.float32))).write_h5ad(tmp_path / "cells.h5ad")
+    return bayesnmf.Blocks(tmp_path / "cells.h5ad", nonzeros=60, scratch=tmp_path / "scratch")
+
+
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("case", ["em", "vi, sparse", "vi, float32"])
+def test_fits_of_counts_on_disk_go_on(case, blocks, monkeypatch, tmp_path):
+    expected, ends = run(case, counts=blocks), 0
+    for steps in (1, 3, 2, 7, 4):
+        ends += killed_after(steps, monkeypatch, case, tmp_path / "run", blocks)
+        kept = [path.name for path in (tmp_path / "run").iterdir() if path.name.startswith("rows-")]
+        assert len(kept) <= 8, "folders of loadings are removed with the snapshots that need them"
+    assert ends >= 3
+    same(run(case, tmp_path / "run", blocks), expected)
+    same(run(case, tmp_path / "run", blocks), expected)
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["fit.json", "fit.nc", "lock"]
 
 

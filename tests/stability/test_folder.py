@@ -32,7 +32,7 @@ def fits_made(monkeypatch):
 
 
 def run(folder, starts=6, counts=BLOCKS, **more):
-    return bayesnmf.modes(counts, rank=2, starts=starts, seed=1, folder=folder, **more)
+    return bayesnmf.modes(counts, rank=2, starts=starts, seed=1, checkpoint=folder, **more)
 
 
 def test_an_interrupted_call_goes_on_and_ends_with_the_same_bits(tmp_path, fits_made):
@@ -106,7 +106,7 @@ def test_other_counts_and_settings_are_refused_by_name(tmp_path):
     for message, change in cases:
         settings = {"counts": BLOCKS, "rank": 2, "seed": 1, "options": SHORT, **change}
         with pytest.raises(ValueError, match=message) as refused:
-            bayesnmf.modes(**settings, starts=2, scored=0, folder=tmp_path)
+            bayesnmf.modes(**settings, starts=2, scored=0, checkpoint=tmp_path)
         assert "give another folder, or the settings of this one" in str(refused.value)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
 
@@ -142,7 +142,7 @@ def test_a_folder_without_readable_settings_is_refused(tmp_path, content):
 
 def test_the_folder_must_be_a_place_to_write_to(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="folder must be a folder that can be written to"):
+    with pytest.raises(ValueError, match="checkpoint must be a folder that can be written to"):
         run(tmp_path / "file")
 
 
@@ -156,7 +156,7 @@ def test_the_settings_are_plain_text(tmp_path):
 
 def test_large_and_float32_fits_come_back_in_their_type(tmp_path):
     options = VI(start="random", dtype="float32", max_iter=20)
-    first = bayesnmf.modes(COUNTS, rank=2, starts=2, options=options, folder=tmp_path)
-    again = bayesnmf.modes(COUNTS, rank=2, starts=2, options=options, folder=tmp_path)
+    first = bayesnmf.modes(COUNTS, rank=2, starts=2, options=options, checkpoint=tmp_path)
+    again = bayesnmf.modes(COUNTS, rank=2, starts=2, options=options, checkpoint=tmp_path)
     same(first, again)
     assert again.best.components.dtype == np.float32

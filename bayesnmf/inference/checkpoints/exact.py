@@ -27,7 +27,7 @@ BUILT_IN = frozenset({"slice", "range", "complex", "set", "frozenset", "bytearra
 ROWS = "rows"
 
 
-def to_bytes(thing: Any, counts: Counts, keep: Callable[[Path], str]) -> bytes:
+def to_bytes(thing: Any, counts: Counts | None, keep: Callable[[Path], str]) -> bytes:
     """Return the state of a loop as bytes.
 
     Parameters
@@ -44,7 +44,7 @@ def to_bytes(thing: Any, counts: Counts, keep: Callable[[Path], str]) -> bytes:
     return file.getvalue()
 
 
-def from_bytes(content: bytes, counts: Counts, kept: Callable[[str], Path]) -> Any:
+def from_bytes(content: bytes, counts: Counts | None, kept: Callable[[str], Path]) -> Any:
     """Return the state of a loop that `to_bytes` wrote; `kept` returns the folder of loadings of a name."""
     return _Reader(io.BytesIO(content), counts, kept).load()
 
@@ -63,12 +63,12 @@ def _padded_again(values: Any, component_axis: int) -> Any:
 
 
 class _Writer(pickle.Pickler):
-    def __init__(self, file: Any, counts: Counts, keep: Callable[[Path], str]) -> None:
+    def __init__(self, file: Any, counts: Counts | None, keep: Callable[[Path], str]) -> None:
         super().__init__(file, protocol=5)
         self.counts, self.keep = counts, keep
 
     def persistent_id(self, thing: Any) -> Any:
-        if thing is self.counts:
+        if thing is self.counts and thing is not None:
             return ("counts",)
         if isinstance(thing, BlockedLoadings):
             return (ROWS, self.keep(thing.reader.folder), thing.reader.form, thing.part)
@@ -83,7 +83,7 @@ class _Writer(pickle.Pickler):
 
 
 class _Reader(pickle.Unpickler):
-    def __init__(self, file: Any, counts: Counts, kept: Callable[[str], Path]) -> None:
+    def __init__(self, file: Any, counts: Counts | None, kept: Callable[[str], Path]) -> None:
         super().__init__(file)
         self.counts, self.kept = counts, kept
 

@@ -106,6 +106,8 @@ class Keeper:
         for path in sorted(folder.glob("journal-*")):
             self._take(path)
         self._files = len(list(folder.glob("journal-*")))
+        self._rows: set[str] = set()  # folders of loadings that the pieces in `_waiting` refer to
+        self._remove_unused_rows()
 
     def _take(self, path: Path) -> None:
         found = read_pieces(path)
@@ -113,7 +115,15 @@ class Keeper:
             self._journal |= dict.fromkeys(found.places, found)
             self.spent = max(self.spent, found.about["seconds"])
 
-    def next_slot(self, kind: str, counts: Counts) -> Slot:
+    def _remove_unused_rows(self) -> None:
+        """Remove folders of loadings that no file refers to, which a process that was killed has left."""
+        files = [*self._journal.values(), *map(read_pieces, self.folder.glob("snapshot-*"))]
+        used = {name for file in files if file is not None for name in file.about["rows"]}
+        for path in self.folder.glob("rows-*"):
+            if path.name not in used:
+                remove(path)
+
+    def next_slot(self, kind: str, counts: Counts | None) -> Slot:
         """Return the slot of the next loop."""
         self._number += 1
         return KeptSlot(self, f"{self._number:05d}-{kind}", counts)
@@ -125,10 +135,11 @@ class Keeper:
                 return self._waiting[name]
             return self._journal[name][name] if name in self._journal else None
 
-    def put(self, name: str, content: bytes) -> None:
-        """Add a piece to the journal; it is written when it is time."""
+    def put(self, name: str, content: bytes, rows: set[str]) -> None:
+        """Add a piece to the journal, which refers to folders of loadings; it is written when it is time."""
         with self.lock:
             self._waiting[name] = content
+            self._rows |= rows
             if self.is_time() or sum(map(len, self._waiting.values())) > MOST_WAITING:
                 self.flush()
 
@@ -142,14 +153,14 @@ class Keeper:
             if self._waiting:
                 self._files += 1
                 path = self.folder / f"journal-{self._files:05d}"
-                write_pieces(path, self._waiting, self.about())
-                self._waiting = {}
+                write_pieces(path, self._waiting, self.about(self._rows))
+                self._waiting, self._rows = {}, set()
                 self._take(path)
             self.written = time.monotonic()
 
-    def about(self) -> dict[str, float]:
-        """Return what is written into every file: the seconds that the fit has taken so far."""
-        return {"seconds": self.spent + time.monotonic() - self.begun}
+    def about(self, rows: set[str]) -> dict[str, Any]:
+        """Return what is written into every file: seconds of the fit so far, and folders that the file refers to."""
+        return {"seconds": self.spent + time.monotonic() - self.begun, "rows": sorted(rows)}
 
     def keep_rows(self, folder: Path) -> str:
         """Keep the files of loadings on disk; return the name of their folder."""
@@ -166,6 +177,7 @@ class Keeper:
 
     def clear(self) -> None:
         """Remove everything, after the fit itself was written."""
+        self._waiting = {}
         for path in [*self.folder.glob("journal-*"), *self.folder.glob("snapshot-*"), *self.folder.glob("rows-*")]:
             remove(path)
 
@@ -173,7 +185,7 @@ class Keeper:
 class KeptSlot:
     """A slot of a `Keeper`."""
 
-    def __init__(self, keeper: Keeper, name: str, counts: Counts) -> None:
+    def __init__(self, keeper: Keeper, name: str, counts: Counts | None) -> None:
         self.keeper, self.name, self.counts = keeper, name, counts
         self._added, self._generation, self._last = 0, 0, keeper.written
         self._rows: list[set[str]] = [set(), set()]  # folders of loadings that the two generations refer to
@@ -189,6 +201,8 @@ class KeptSlot:
             return None
         newest = max(whole, key=lambda found: found.about["generation"])
         self._generation, self._added = newest.about["generation"], newest.about["added"]
+        for found in whole:
+            self._rows[found.about["generation"] % 2] = set(found.about["rows"])
         self.keeper.spent = max(self.keeper.spent, newest.about["seconds"])
         if any(self.keeper.find(self._piece(number)) is None for number in range(self._added)):
             self._added = 0
@@ -206,7 +220,7 @@ class KeptSlot:
         self.keeper.flush()
         self._generation += 1
         place = self._generation % 2
-        about = {"generation": self._generation, "added": self._added, **self.keeper.about()}
+        about = {"generation": self._generation, "added": self._added, **self.keeper.about(rows)}
         write_pieces(self._paths()[place], {self.name: content}, about)
         self._last = self.keeper.written = time.monotonic()
         for name in self._rows[place] - self._rows[1 - place] - rows:
@@ -215,7 +229,8 @@ class KeptSlot:
 
     def add(self, thing: Any) -> None:
         """Add a piece that later snapshots refer to by its number."""
-        self.keeper.put(self._piece(self._added), self._bytes(thing))
+        rows: set[str] = set()
+        self.keeper.put(self._piece(self._added), self._bytes(thing, rows), rows)
         self._added += 1
 
     def pieces(self, number: int) -> list[Any]:
@@ -225,7 +240,7 @@ class KeptSlot:
     def end(self, thing: Any) -> None:
         """Say what the loop returns; its snapshots are no longer needed."""
         rows: set[str] = set()
-        self.keeper.put(self.name, self._bytes(thing, rows))
+        self.keeper.put(self.name, self._bytes(thing, rows), rows)
         if self._generation:
             self.keeper.flush()
             others = (self.keeper.rows(name) for name in (self._rows[0] | self._rows[1]) - rows)
@@ -239,13 +254,11 @@ class KeptSlot:
         folder = self.keeper.folder
         return folder / f"snapshot-{self.name}.0", folder / f"snapshot-{self.name}.1"
 
-    def _bytes(self, thing: Any, rows: set[str] | None = None) -> bytes:
+    def _bytes(self, thing: Any, rows: set[str]) -> bytes:
         """Return a state as bytes; names of folders of loadings that it refers to are added to `rows`."""
 
         def keep(folder: Path) -> str:
-            name = self.keeper.keep_rows(folder)
-            if rows is not None:
-                rows.add(name)
+            rows.add(name := self.keeper.keep_rows(folder))
             return name
 
         return to_bytes(thing, self.counts, keep)
@@ -257,7 +270,7 @@ class KeptSlot:
 _KEEPER: ContextVar[Keeper | None] = ContextVar("keeper", default=None)
 
 
-def next_slot(kind: str, counts: Counts) -> Slot:
+def next_slot(kind: str, counts: Counts | None) -> Slot:
     """Return the slot of the next loop of the fit that runs, or one that keeps nothing."""
     keeper = _KEEPER.get()
     return NOWHERE if keeper is None else keeper.next_slot(kind, counts)
