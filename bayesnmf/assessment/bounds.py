@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from copy import deepcopy
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bayesnmf.assessment.checks import check_draws_of_bound
 from bayesnmf.checks import check_count, check_method
 from bayesnmf.fitting.problems import point_or_mean_field
 from bayesnmf.inference.allocating import allocate
+from bayesnmf.inference.blocked.passes import Pass, Where, pass_over_rows
 from bayesnmf.inference.sides import Problem, State, objective
+from bayesnmf.inference.starts.on_disk import given_state_on_disk
+from bayesnmf.inference.starts.states import given_state
 from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.options import VI, methods_with
 from bayesnmf.priors import matrix
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.estimates import VariationalPosterior
 from bayesnmf.results.record import FitRecord
+
+Array = NDArray[Any]
 
 
 class Estimate(NamedTuple):
@@ -27,18 +34,13 @@ class Estimate(NamedTuple):
 
 
 def state_of_fit(fit: FitRecord) -> tuple[Problem, State]:
-    """Return the q of a vi or svi fit as a state of coordinate ascent, in float64."""
+    """Return the q of a vi or svi fit as a state of coordinate ascent, in float64; loadings on disk stay in files."""
     check_fit(fit)
     check_method(fit.method, methods_with("mean field"), "an evidence lower bound")
     q: VariationalPosterior = fit.posterior  # type: ignore[assignment]
-    doubles = fit.counts.with_matrix(fit.counts.matrix.astype(np.float64))
-    problem = point_or_mean_field(doubles, VI(priors=fit.priors))
-    loadings = problem.loadings_summary.of(problem.loadings_prior, q.loadings)
-    if q.components is None:
-        components = problem.components_summary.at(problem.components_prior, fit.components)  # type: ignore[attr-defined]
-    else:
-        components = problem.components_summary.of(problem.components_prior, q.components)
-    return problem, State(loadings, components)
+    problem = point_or_mean_field(fit.counts.as_type(np.float64), VI(priors=fit.priors))
+    given = given_state if fit.counts.in_memory else given_state_on_disk
+    return problem, given(problem, q.loadings, fit.components if q.components is None else q.components)
 
 
 def elbo_augmented(fit: FitRecord) -> float:
@@ -50,18 +52,46 @@ def elbo_augmented(fit: FitRecord) -> float:
 def elbo_marginal(fit: FitRecord, draws: int = 200, seed: int = 0) -> Estimate:
     """Estimate the bound with allocations summed out, E_q log p(X|θβ) − KL(q), which is at least `elbo_augmented`.
 
-    The expected log-likelihood is a mean over independent draws of q, at least 2; the other terms are exact.
+    The expected log-likelihood is a mean over independent draws of q, at least 2; the other terms are exact. Counts on
+    disk are read once for each draw, and the draws are those in memory.
     """
     draws = check_draws_of_bound(draws)
     rng = np.random.default_rng(check_count(seed, "seed", minimum=0))
     problem, state = state_of_fit(fit)
-    counts = problem.counts
+    draw = _loglik_of_draw if problem.counts.in_memory else _loglik_of_draw_on_disk
     logliks = np.empty(draws)
     for s in range(draws):
-        loadings = matrix(state.loadings.conditional.draw(rng))  # type: ignore[union-attr]
-        q = state.components.conditional
-        components = state.components.matrix if q is None else matrix(q.draw(rng))
-        means = counts.exposed_loadings(loadings), counts.exposed_components(components)
-        logliks[s] = poisson_loglik(counts.matrix, *means, counts.log_factorial)
+        logliks[s] = draw(problem, state, rng)
     penalty = state.loadings.penalty + state.components.penalty
     return Estimate(float(logliks.mean() + penalty), float(logliks.std(ddof=1) / np.sqrt(draws)))
+
+
+def _loglik_of_draw(problem: Problem, state: State, rng: np.random.Generator) -> float:
+    """Return log p(X|θβ) at a draw of loadings and components, drawn in this order."""
+    q: Any = state.loadings.conditional
+    loadings, components = matrix(q.draw(rng)), _components_drawn(state, rng)
+    means = problem.counts.exposed_loadings(loadings), problem.counts.exposed_components(components)
+    return poisson_loglik(problem.counts.matrix, *means, problem.counts.log_factorial)
+
+
+def _loglik_of_draw_on_disk(problem: Problem, state: State, rng: np.random.Generator) -> float:
+    """Return the same for counts on disk, in a pass that draws the loadings of each block by their place."""
+    whole: Any = state.loadings
+    at_rows = deepcopy(rng)
+    whole.reader.read(0).conditional.rows(slice(0, 1)).draw(rng)  # takes from `rng` what all rows together take
+    components = _components_drawn(state, rng)
+
+    def add(part: Problem, here: State, at: Where) -> tuple[None, None, float]:
+        q: Any = here.loadings.conditional
+        loadings = matrix(q.draw_rows(deepcopy(at_rows), at.rows.start))
+        means = part.counts.exposed_loadings(loadings), part.counts.exposed_components(components)
+        return None, None, poisson_loglik(part.counts.matrix, *means, 0.0, threads=1)
+
+    found, _ = pass_over_rows(problem, state, add, Pass(writes=False))
+    return float(found.more) - problem.counts.log_factorial
+
+
+def _components_drawn(state: State, rng: np.random.Generator) -> Array:
+    """Return a draw of the components, or the components themselves if they are parameters."""
+    q = state.components.conditional
+    return state.components.matrix if q is None else matrix(q.draw(rng))

@@ -188,6 +188,10 @@ class Counts:
             return self
         return replace(self, row_exposure=row_exposure, feature_exposure=feature_exposure)
 
+    def as_type(self, dtype: Any) -> Counts:
+        """Return the same counts in another type."""
+        return self.with_matrix(self.matrix.astype(dtype))
+
     def with_matrix(self, matrix: csr_array) -> Counts:
         """Return counts with the same names and exposures, and another canonical matrix of the same shape."""
         return replace(self, matrix=matrix)

@@ -103,14 +103,21 @@ class Dirichlet(Distribution):
 
     def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> Array:
         """Return independent draws, (*draws, *factor), never exactly 0; they do not depend on `threads`."""
+        return self._drawn(rng, draws, threads, 0)
+
+    def draw_rows(self, rng: np.random.Generator, first: int) -> Array:
+        """Return the draw that `draw` of a larger factor has in these rows, the first of which is row `first`."""
+        return self._drawn(rng, (), 1, first)
+
+    def _drawn(self, rng: np.random.Generator, draws: tuple[int, ...], threads: int | None, first: int) -> Array:
         from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 
         alpha, seed = np.asarray(self.concentration), draw_seed(rng)
         full = broadcast_to_size(alpha, draws + alpha.shape)
-        weights = gamma_draws(full, seed, threads)
+        weights = gamma_draws(full, seed, threads, first_row=first)
         sums = weights.sum(axis=-1, keepdims=True)
         if (sums < LEAST_DIVISOR).any():
-            log_draw = gamma_draws(full, seed, threads, logarithms=True)
+            log_draw = gamma_draws(full, seed, threads, logarithms=True, first_row=first)
             log_draw -= log_draw.max(axis=-1, keepdims=True)
             weights = np.where(sums < LEAST_DIVISOR, positive_exp(log_draw), weights)
             sums = weights.sum(axis=-1, keepdims=True)

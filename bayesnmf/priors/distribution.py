@@ -113,6 +113,10 @@ class Distribution(Parameters, ABC):
     def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> Any:
         """Return independent draws, (*draws, *factor), never exactly 0; they do not depend on `threads`."""
 
+    def draw_rows(self, rng: np.random.Generator, first: int) -> Any:
+        """Return a draw of the rows of a larger factor from row `first` on, by default from a stream of their own."""
+        return self.draw(np.random.default_rng([int(rng.integers(2**63)), first]))
+
     @abstractmethod
     def draw_features(self, rng: np.random.Generator, draws: tuple[int, ...], features: Array) -> Array:
         """Return independent draws of the components at the chosen features, (*draws, K, features)."""

@@ -142,12 +142,19 @@ class Gamma(Distribution):
 
     def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> Array:
         """Return independent draws, (*draws, *factor), never exactly 0; they do not depend on `threads`."""
+        return self._drawn(rng, draws, threads, 0)
+
+    def draw_rows(self, rng: np.random.Generator, first: int) -> Array:
+        """Return the draw that `draw` of a larger factor has in these rows, the first of which is row `first`."""
+        return self._drawn(rng, (), 1, first)
+
+    def _drawn(self, rng: np.random.Generator, draws: tuple[int, ...], threads: int | None, first: int) -> Array:
         from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 
         shape, rate = np.asarray(self.shape), np.asarray(self.rate)
         full = broadcast_to_size(shape, draws + np.broadcast_shapes(shape.shape, rate.shape))
         by_logarithms = bool((rate < LEAST_DIVISOR).any())
-        drawn = gamma_draws(full, draw_seed(rng), threads, logarithms=by_logarithms)
+        drawn = gamma_draws(full, draw_seed(rng), threads, logarithms=by_logarithms, first_row=first)
         if by_logarithms:
             return positive_exp(drawn - np.log(rate))
         return np.maximum(drawn / rate, np.finfo(drawn.dtype).tiny)

@@ -69,13 +69,16 @@ def _draw_row(shape: Array, seed: Any, first: int, step: int, logarithms: bool, 
 
 @compiled_on_disk(nogil=True, fastmath=FAST)
 def _draw_gammas(
-    shape: Array, seed: int, row_step: int, step: int, start: int, stop: int, logarithms: bool, out: Array
+    shape: Array, seed: int, steps: tuple[int, int, int], start: int, stop: int, logarithms: bool, out: Array
 ) -> None:
+    origin, row_step, step = steps
     for i in range(start, stop):
-        _draw_row(shape[i], seed, i * row_step, step, logarithms, out[i])
+        _draw_row(shape[i], seed, origin + i * row_step, step, logarithms, out[i])
 
 
-def gamma_draws(shape: Array, seed: int, threads: int | None = 1, *, logarithms: bool = False) -> Array:
+def gamma_draws(
+    shape: Array, seed: int, threads: int | None = 1, *, logarithms: bool = False, first_row: int = 0
+) -> Array:
     """Draw from Gamma(shape, 1), elementwise.
 
     Parameters
@@ -89,6 +92,8 @@ def gamma_draws(shape: Array, seed: int, threads: int | None = 1, *, logarithms:
     logarithms : bool
         Whether to return the logarithms of the same draws, which are finite for any shape. Otherwise, draws below the
         smallest normal number are returned as that number.
+    first_row : int
+        Place of the first row in a larger matrix, of which these draws are a part.
 
     Returns
     -------
@@ -104,6 +109,6 @@ def gamma_draws(shape: Array, seed: int, threads: int | None = 1, *, logarithms:
     threads = threads_or_default(threads, WORK * rows.size)
     blocks = min(block_count(threads), len(rows), rows.size // LEAST_DRAWS) or 1
     bounds = np.arange(blocks + 1) * len(rows) // blocks
-    given = rows, np.uint64(seed), *steps
+    given = rows, np.uint64(seed), (first_row * columns, *steps)
     in_blocks(bounds, lambda _, first, last: _draw_gammas(*given, first, last, logarithms, out), threads)
     return out.T if turned else out.reshape(shape.shape)

@@ -1,0 +1,85 @@
+"""Assessment of fits of counts on disk: the same numbers as in memory, or a refusal that names what to do."""
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_matrix
+
+import bayesnmf
+from bayesnmf import MAP, VI, Blocks, Dirichlet, Gamma, Priors, ScaledDirichlet
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.* did not converge:bayesnmf.ConvergenceWarning"),
+]
+X = bayesnmf.simulate(size=(203, 40), rank=3, totals=90, seed=1).counts.matrix.toarray().astype(int)
+X[[5, 200]] = 0
+X[:, 7] = 0
+NAMES = [f"c{i}" for i in range(len(X))]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("assessed")
+
+
+@pytest.fixture(scope="module")
+def blocks(folder):
+    adata = anndata.AnnData(csr_matrix(X.astype(np.float32)), pd.DataFrame(index=NAMES))
+    adata.write_h5ad(folder / "cells.h5ad")
+    return Blocks(folder / "cells.h5ad", nonzeros=900, scratch=folder / "scratch")
+
+
+def both(blocks, model="gamma_poisson", exposure=None, **options):
+    """Return fits on disk and in memory, after a few iterations, where they differ by rounding alone."""
+    settings = VI(start="svd", tol=0, max_iter=6, threads=1, **options)
+    fits = [
+        bayesnmf.fit(given, model, 3, options=settings, seed=3, row_exposure=exposure, row_names=NAMES)
+        for given in (blocks, X)
+    ]
+    assert len(fits[0].counts.blocks) > 5
+    return fits
+
+
+CASES = [
+    ("gamma_poisson", {}, None),
+    ("gamma_poisson", {"priors": Priors(Gamma(0.3, 0.1), Dirichlet(0.1))}, np.linspace(1, 3, len(X))),
+    ("gamma_poisson", {"priors": Priors(components="parameter")}, None),
+    ("dirichlet_poisson", {}, None),
+    ("dirichlet_gamma", {}, np.linspace(1, 3, len(X))),
+]
+
+
+@pytest.mark.parametrize(("model", "options", "exposure"), CASES)
+def test_bounds_are_those_in_memory(blocks, model, options, exposure):
+    """To rounding; other draws of a block would move the mean by far more."""
+    one, two = both(blocks, model, exposure, **options)
+    assert bayesnmf.elbo_augmented(one) == pytest.approx(bayesnmf.elbo_augmented(two), rel=1e-12)
+    assert bayesnmf.elbo_augmented(one) == pytest.approx(one.trace[-1], rel=1e-12)
+    found, expected = (bayesnmf.elbo_marginal(each, 5, 2) for each in (one, two))
+    assert found.mean == pytest.approx(expected.mean, rel=1e-12)
+    assert found.se == pytest.approx(expected.se, rel=1e-7)
+
+
+def test_bounds_of_fits_in_single_precision(blocks):
+    one, two = both(blocks, dtype="float32")
+    for fit in (one, two):
+        assert bayesnmf.elbo_augmented(fit) == pytest.approx(fit.trace[-1], rel=1e-5)
+    assert bayesnmf.elbo_marginal(one, 5).mean == pytest.approx(bayesnmf.elbo_marginal(two, 5).mean, rel=1e-5)
+
+
+def test_points_on_disk_have_no_bound(blocks):
+    fit = bayesnmf.fit(blocks, rank=2, method="map", options=MAP(max_iter=2))
+    with pytest.raises(ValueError, match="an evidence lower bound needs"):
+        bayesnmf.elbo_augmented(fit)
+
+
+def test_draws_of_rows_are_those_of_all_rows():
+    shape = np.random.default_rng(0).gamma(0.5, size=(40, 3)) + 1e-3
+    for whole in (Gamma(shape, 2.0), Dirichlet(shape), ScaledDirichlet(shape, shape[:, :1], 1.5)):
+        drawn = whole.draw(np.random.default_rng(1))
+        part = whole.rows(slice(11, 30)).draw_rows(np.random.default_rng(1), 11)
+        parts = zip(*([each] if isinstance(each, np.ndarray) else each for each in (drawn, part)), strict=True)
+        for all_rows, rows in parts:
+            np.testing.assert_array_equal(all_rows[11:30], rows)
