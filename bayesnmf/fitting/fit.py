@@ -229,7 +229,7 @@ def fit(
     row_names, feature_names, layer, feature_labels : optional
         Names; of AnnData, the layer of the counts (default "counts" or X) and the column of ``var`` with feature names.
     checkpoint : str, path or Checkpoint, optional
-        Folder that keeps the fit: the same call goes on after a crash and ends with the same numbers (docs/checkpoints.md).
+        Folder that keeps the fit: the same call goes on after a crash to the same numbers (docs/checkpoints.md).
     progress : bool or callable
         True shows a progress bar; a callable is called with (label, done, total, objective).
 
