@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +88,7 @@ def write_tree(tree: xr.DataTree, path: Path, encoding: dict[str, Any] | None = 
         The file cannot be written.
     """
     if path.suffix.lower() == ".zarr":
-        with replacing(path) as temporary:
+        with replacing(path) as temporary, _own_locks():
             tree.to_zarr(temporary, mode="w-", consolidated=False)
         return
     if tree.nbytes > LARGEST_NETCDF:
@@ -93,7 +96,8 @@ def write_tree(tree: xr.DataTree, path: Path, encoding: dict[str, Any] | None = 
             f"{path} must be below {LARGEST_NETCDF / 2**30:.1f} GiB, since NetCDF files are made in memory: this one "
             f"would take {tree.nbytes / 2**30:.1f} GiB; save to {path.with_suffix('.zarr').name}, a Zarr store, instead"
         )
-    content = memoryview(tree.to_netcdf(None, engine="h5netcdf", encoding=encoding))
+    with _own_locks():
+        content = memoryview(tree.to_netcdf(None, engine="h5netcdf", encoding=encoding))
     with content:  # released here: a traceback that kept it alive would end the interpreter
         write_bytes(path, content)
 
@@ -118,6 +122,18 @@ def read_fit(path: str | os.PathLike[str]) -> FitRecord:
         return decode_fit(tree)
     except Exception as error:  # decoding also raises many types of exceptions
         raise _damaged_file_error(source, error) from error
+
+
+@contextmanager
+def _own_locks() -> Iterator[None]:
+    """Let xarray use locks of this process: with an active Dask client it asks the cluster for one, and may fail."""
+    if "distributed" not in sys.modules:
+        yield
+        return
+    import dask
+
+    with dask.config.set(scheduler="threads"):
+        yield
 
 
 # --- files -----------------------------------------------------------------------------------------
@@ -180,5 +196,5 @@ def _read(path: Path, suffix: str) -> xr.DataTree:
 
         h5py.File(path, "r").close()  # h5netcdf prints a traceback about a file that HDF5 refuses
     engine: Any = "zarr" if suffix == ".zarr" else "h5netcdf"
-    with xr.open_datatree(path, engine=engine, **settings) as tree:
+    with _own_locks(), xr.open_datatree(path, engine=engine, **settings) as tree:
         return tree.load()

@@ -8,8 +8,9 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import bayesnmf
-from bayesnmf import MAP, VI, Blocks
+from bayesnmf import MAP, VI, Blocks, Checkpoint
 from bayesnmf.inference.blocked import engine
+from bayesnmf.inference.checkpoints import slots
 
 distributed = pytest.importorskip("distributed", reason="needs bayesnmf[dask]")
 anndata = pytest.importorskip("anndata")
@@ -103,6 +104,29 @@ def test_what_is_lost_with_a_worker_is_submitted_again(client, blocks, monkeypat
     monkeypatch.setattr(distributed.Future, "result", result)
     same(fitted(blocks), expected)
     assert len(asked) > 12
+
+
+def test_a_driver_that_was_killed_goes_on(client, blocks, monkeypatch, tmp_path):
+    """The second process knows nothing but the folder of the checkpoint; the snapshot was made after four steps."""
+    expected, steps, plain = alone(monkeypatch, blocks), [], slots.KeptSlot.due
+
+    def due(slot):
+        steps.append(0)
+        if len(steps) == 5:
+            raise SystemExit
+        return plain(slot)
+
+    given = {"rank": 4, "method": "vi", "seed": 0, "options": OPTIONS["vi"]}
+    with monkeypatch.context() as patch:
+        patch.setattr(slots.KeptSlot, "due", due)
+        with pytest.raises(SystemExit):
+            bayesnmf.fit(blocks, **given, checkpoint=Checkpoint(tmp_path / "run", seconds=1e-9))
+    assert list((tmp_path / "run").glob("snapshot-*"))
+    reached = []
+    found = bayesnmf.fit(blocks, **given, checkpoint=tmp_path / "run", progress=lambda *shown: reached.append(shown[1]))
+    same(found, expected)
+    same(bayesnmf.load(tmp_path / "run" / "fit.nc"), expected)
+    assert min(reached) > 3, "the first steps were made again"
 
 
 def test_errors_of_a_task_are_those_of_this_process(client, blocks, monkeypatch):
