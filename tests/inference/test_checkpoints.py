@@ -128,6 +128,23 @@ def test_fits_of_counts_on_disk_go_on(case, blocks, monkeypatch, tmp_path):
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["fit.json", "fit.nc", "lock"]
 
 
+@pytest.mark.parametrize("case", ["map on a device", "vi on a device"])
+def test_fits_on_a_device_go_on(case, monkeypatch, tmp_path):
+    """With JAX's CPU backend in place of a GPU."""
+    import jax
+
+    from bayesnmf.fitting import closed_form
+
+    monkeypatch.setattr(closed_form, "first_gpu", lambda: jax.devices("cpu")[0])
+    method, kind = ("map", MAP) if case.startswith("map") else ("vi", VI)
+    more = {"algorithm": "em"} if method == "map" else {}
+    monkeypatch.setitem(CASES, case, (method, "gamma_poisson", kind(device="gpu", max_iter=20, start="svd", **more)))
+    expected = run(case)
+    ends = sum(killed_after(steps, monkeypatch, case, tmp_path / "run") for steps in (1, 3, 2, 7))
+    assert ends >= 3
+    same(run(case, tmp_path / "run"), expected)
+
+
 @pytest.mark.parametrize("case", ["em", "gibbs", "marginal gibbs", "smc", "minibatch"])
 def test_no_step_is_made_twice(case, monkeypatch, tmp_path):
     """Together, the calls make as many steps as one call, plus the one during which each was ended."""
