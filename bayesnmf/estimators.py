@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayesnmf.assessment.measures import MOST_SCORE_DRAWS, SCORE_DRAWS
 from bayesnmf.assessment.scoring import background, score
 from bayesnmf.checks import check_choice
-from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.conversion import as_counts, check_in_memory
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.naming import with_names
 from bayesnmf.data.splitting import with_data
@@ -203,6 +203,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _counts(self, X: Any, reset: bool = False) -> Counts:
         if not reset:
             check_is_fitted(self)
+        check_in_memory(X, "X")
         values = validate_data(
             self, X, accept_sparse="csr", dtype=TYPES, ensure_non_negative=True, reset=reset, ensure_all_finite=True
         )

@@ -57,12 +57,22 @@ def as_counts(
     Counts(2 rows × 3 features, 3 nonzeros, total 6)
     """
     dtype = _float_dtype(dtype)
+    check_in_memory(x, name)
     if isinstance(x, Counts) and layer is None and feature_labels is None:
         return x if x.dtype == dtype else x.with_matrix(_canonical(x.matrix, dtype))
     counts = convert(x, name, dtype, share, layer, feature_labels)
     warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
     warn_of_normalised(counts)
     return counts
+
+
+def check_in_memory(x: Any, name: str) -> None:
+    """Refuse counts on disk, which `bayesnmf.fit` alone takes."""
+    if not getattr(x, "in_memory", True):
+        raise TypeError(
+            f"{name} must be in memory here: found {type(x).__name__}, which is on disk; read it with "
+            "bayesnmf.read_counts, or give chosen rows, as in fit.counts.rows(range(1000))"
+        )
 
 
 def convert(

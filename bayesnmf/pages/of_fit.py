@@ -29,6 +29,11 @@ from bayesnmf.text import number
 
 Array = NDArray[Any]
 REPLICATES, DRAWS, MARKED, SHOWN_ROWS, MOST_BARS = 50, 200, 10, 4, 2000
+CHECKED = "Could the model have made these counts?"
+ON_DISK = (
+    "The counts of this fit are on disk, and checks by replicated counts need rows in memory: "
+    "bayesnmf.predictive_checks(fit.project(fit.counts.rows(range(1000)))) checks the first 1,000."
+)
 LOAD = """import bayesnmf
 
 fit = bayesnmf.load("fit.nc")  # the file of this fit: it has the counts, the priors and all settings
@@ -198,7 +203,9 @@ def uncertainty(fit: Fit) -> Section:
 
 
 def checks(fit: Fit) -> Section:
-    """Return predictive checks."""
+    """Return predictive checks; of counts on disk, how to make them of some rows."""
+    if not fit.counts.in_memory:
+        return Section(CHECKED, [ON_DISK])
     found = predictive_checks(fit, fit.estimate.length(REPLICATES), seed=fit.seed)
     figure = drawn(lambda: plots.predictive_checks(found), "Statistics of replicated counts beside those observed.")
     every: Any = found.table.itertuples()
@@ -208,7 +215,7 @@ def checks(fit: Fit) -> Section:
     ]
     headings = ["statistic", "observed", "replicates", f"{found.interval:.0%} from", "to", "p-value"]
     return Section(
-        "Could the model have made these counts?",
+        CHECKED,
         [_verdict(found), P_VALUES, *(f"{note[:1].upper()}{note[1:]}." for note in found.notes)],
         tables=[Table(headings, rows)],
         figures=[figure],

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.checks import check_count, shown
 from bayesnmf.data.annotated import check_annotated
+from bayesnmf.data.blocks.checks import check_read
 from bayesnmf.results.record import FitRecord, iterate_draws
 from bayesnmf.results.topic_model import topic_model_of
 
@@ -20,6 +21,8 @@ def to_anndata(fit: FitRecord, adata: Any, key: str, seed: int) -> Any:
     """Write proportions, their standard deviations, components and settings into an AnnData object, and return it."""
     check_count(seed, "seed", minimum=0)
     check_key(key)
+    if adata is None:
+        check_read(fit.counts, "a new AnnData object contains them")
     target = _new(fit) if adata is None else _checked(fit, adata)
     mean, sd = proportions_of(fit, seed)
     target.obsm[f"X_{key}"] = mean

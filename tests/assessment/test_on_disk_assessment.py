@@ -83,3 +83,74 @@ def test_draws_of_rows_are_those_of_all_rows():
         parts = zip(*([each] if isinstance(each, np.ndarray) else each for each in (drawn, part)), strict=True)
         for all_rows, rows in parts:
             np.testing.assert_array_equal(all_rows[11:30], rows)
+
+
+@pytest.fixture(scope="module")
+def fitted(blocks):
+    return bayesnmf.fit(blocks, rank=3, seed=0)
+
+
+PROJECT = r"this needs counts in memory, but they are on disk .*fit\.project\(fit\.counts\.rows\(range\(1000\)\)\)"
+REFUSED = {
+    "predictive_checks": lambda fit: bayesnmf.predictive_checks(fit, 3),
+    "linear_response": bayesnmf.linear_response,
+    "given_components": lambda fit: bayesnmf.linear_response(fit, given_components=True),
+    "absence": bayesnmf.absence,
+    "coherence": bayesnmf.coherence,
+    "group_contrasts": lambda fit: bayesnmf.group_contrasts(fit, ["a", "b"] * 101 + ["a"]),
+    "allocations": lambda fit: fit.allocations(),
+    "to_datatree": lambda fit: fit.to_datatree(),
+    "to_anndata": lambda fit: fit.to_anndata(),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_needs_all_counts_names_the_cure(fitted, name):
+    with pytest.raises(ValueError, match=PROJECT):
+        REFUSED[name](fitted)
+
+
+def test_the_cure_works(fitted):
+    """Chosen rows in memory, at the components of the fit, can be assessed."""
+    chosen = fitted.project(fitted.counts.rows(range(60)))
+    assert chosen.counts.in_memory
+    np.testing.assert_array_equal(chosen.components, fitted.components)
+    np.testing.assert_allclose(chosen.loadings, fitted.loadings[:60], rtol=1e-3, atol=1e-4)
+    assert bayesnmf.predictive_checks(chosen, 5).draws == 5
+    assert bayesnmf.absence(chosen).shape == (60, 3)
+    assert bayesnmf.group_contrasts(chosen, ["a", "b"] * 30) is not None
+    assert bayesnmf.linear_response(chosen, given_components=True) is not None
+    assert chosen.allocations().shape == (60, 3, 40)
+
+
+TAKE_COUNTS = {
+    "as_counts": bayesnmf.as_counts,
+    "compare": lambda counts: bayesnmf.compare(counts, rank=2),
+    "equivalences": lambda counts: bayesnmf.equivalences(counts, rank=2),
+    "log_evidence": lambda counts: bayesnmf.log_evidence(counts, rank=2),
+    "modes": lambda counts: bayesnmf.modes(counts, rank=2),
+    "select": lambda counts: bayesnmf.select(counts, ranks=[2, 3]),
+    "stream": lambda counts: bayesnmf.MinibatchVI(rank=2).partial_fit(counts),
+    "estimator": lambda counts: bayesnmf.BayesNMF(n_components=2).fit(counts),
+}
+
+
+@pytest.mark.parametrize("name", TAKE_COUNTS)
+def test_counts_on_disk_are_for_fit_alone(blocks, fitted, name):
+    for given in (blocks, fitted.counts):
+        with pytest.raises(TypeError, match=r"must be in memory here: found Block.*read it with bayesnmf\.read_coun"):
+            TAKE_COUNTS[name](given)
+
+
+def test_fits_on_disk_are_transformed_only_with_rows_in_memory(fitted):
+    with pytest.raises(TypeError, match="must be in memory here"):
+        fitted.transform(fitted.counts)
+
+
+@pytest.mark.parametrize("method", ["map", "vi"])
+def test_pages_of_fits_on_disk(blocks, tmp_path, method):
+    fit = bayesnmf.fit(blocks, rank=2, method=method, seed=0)
+    page = bayesnmf.report(fit, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Could the model have made these counts?" in page
+    assert "The counts of this fit are on disk" in page
+    assert "How to repeat it" in page

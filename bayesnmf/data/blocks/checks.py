@@ -14,6 +14,22 @@ from scipy.sparse import csr_array
 from bayesnmf.checks import shown
 
 
+class CountsOnDiskError(AttributeError, ValueError):
+    """Something asks for numbers that are on disk, where counts in memory are needed."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"this needs counts in memory, but they are on disk ({what}); give chosen rows, as in "
+            "fit.project(fit.counts.rows(range(1000))) for a fit, or read all counts with bayesnmf.read_counts"
+        )
+
+
+def check_read(counts: Any, what: str) -> None:
+    """Refuse counts on disk where all of them are needed."""
+    if not counts.in_memory:
+        raise CountsOnDiskError(what)
+
+
 def check_whole_numbers(matrix: csr_array, name: str, largest: int) -> None:
     """Refuse counts that are not whole numbers up to `largest`, which the store has room for."""
     bad = (matrix.data != np.floor(matrix.data)) | (matrix.data > largest)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from bayesnmf.data.blocks.checks import CountsOnDiskError
 from bayesnmf.data.blocks.raw import Buffers
 from bayesnmf.data.blocks.store import Store
 from bayesnmf.data.counts import Counts
@@ -53,10 +54,16 @@ class StoredMatrix:
         return self.store.nnz
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"counts on disk have no {name}: what asks for it needs counts in memory")
+        raise CountsOnDiskError(f"they have no {name}")
 
     def __getitem__(self, place: Any) -> Any:
-        raise AttributeError("counts on disk are read by blocks: what asks for some of them needs counts in memory")
+        raise CountsOnDiskError("they are read by blocks")
+
+    def __gt__(self, other: Any) -> Any:
+        raise CountsOnDiskError("they cannot be compared")
+
+    def __array__(self, *given: Any, **more: Any) -> Any:
+        raise CountsOnDiskError("they are no array")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -6,7 +6,7 @@ import hashlib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,6 +47,8 @@ class Blocks:
     >>> import bayesnmf
     >>> fit = bayesnmf.fit(bayesnmf.Blocks("cells.h5ad"), rank=20)  # doctest: +SKIP
     """
+
+    in_memory: ClassVar[bool] = False
 
     source: Any
     nonzeros: int = NONZEROS
