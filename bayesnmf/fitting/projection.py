@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import check_count
+from bayesnmf.data.blocks.checks import check_read, check_room_for_rows
+from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_new_exposure, check_same_features
-from bayesnmf.data.conversion import as_counts, check_integer_counts
+from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.fitting.closed_form import fit_of_ascent
@@ -18,6 +20,7 @@ from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
+from bayesnmf.inference.ascent.rows_on_disk import settle_rows
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
 from bayesnmf.inference.sampling.gibbs import sweep
 from bayesnmf.inference.side import Side
@@ -51,7 +54,7 @@ def project(fit: FitRecord, counts: Any, row_exposure: Any, seed: int) -> FitRec
     Parameters
     ----------
     fit : Fit
-    counts : array-like, (rows, m)
+    counts : array-like, path or Blocks, (rows, m)
         Counts of new samples, with the features of the fit in the same order.
     row_exposure : array-like or None
         Exposure of the new samples, needed if the fit has exposures of rows.
@@ -60,7 +63,7 @@ def project(fit: FitRecord, counts: Any, row_exposure: Any, seed: int) -> FitRec
     """
     started = time.perf_counter()
     check_count(seed, "seed", minimum=0)
-    data = as_counts(counts, dtype=fit.counts.dtype)
+    data = open_counts(counts, fit.counts.dtype)
     check_same_features(fit.feature_names, data.feature_names)
     data = with_exposures(data, row_exposure)
     check_new_exposure(fit.counts, data)
@@ -68,6 +71,7 @@ def project(fit: FitRecord, counts: Any, row_exposure: Any, seed: int) -> FitRec
     check_exposures(data, fit.model, fit.priors.components)
     check_one_prior_for_all_rows(fit.priors.loadings)
     if fit.estimate.kind == "draws":
+        check_read(data, "draws of their loadings are kept in memory")
         check_integer_counts(data, "transform with posterior draws", "round them, or use a fit by method='vi'")
         result = _project_draws(fit, fit.estimate, data, seed)
     else:
@@ -83,8 +87,11 @@ def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
     prior, components = stated_components(fit.priors.components), components_of(fit)
     of_rows = fit.priors.loadings.of_new_rows(fit.loadings)  # type: ignore[union-attr]
     problem = Problem(data, of_rows, prior, loadings_summary, Mode(), fixed_components=True)
-    state = State(even_loadings(problem, components, fit.rank), components)
     job = Job(data, fit.model, fit.rank, fit.method, fit.seed, fit.options, lambda *_: None)
+    if not data.in_memory:
+        check_room_for_rows(data, fit.rank)
+        return fit_of_ascent(job, settle_rows(problem, components, TOL, MAX_ITER), {HELD: 1.0})
+    state = State(even_loadings(problem, components, fit.rank), components)
     found = settle_loadings(problem, state, TOL, MAX_ITER, None)
     trace = [_objective(problem, at) for at in (state, found.state)]
     return fit_of_ascent(job, Ascent(problem, found.state, trace, [], found.status), {HELD: 1.0})

@@ -142,11 +142,6 @@ def test_counts_on_disk_are_for_fit_alone(blocks, fitted, name):
             TAKE_COUNTS[name](given)
 
 
-def test_fits_on_disk_are_transformed_only_with_rows_in_memory(fitted):
-    with pytest.raises(TypeError, match="must be in memory here"):
-        fitted.transform(fitted.counts)
-
-
 @pytest.mark.parametrize("method", ["map", "vi"])
 def test_pages_of_fits_on_disk(blocks, tmp_path, method):
     fit = bayesnmf.fit(blocks, rank=2, method=method, seed=0)
