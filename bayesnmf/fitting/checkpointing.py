@@ -163,7 +163,7 @@ def _write_fit(found: FitRecord, folder: Path) -> bool:
         warnings.warn(
             f"the fit has ended, but was not written to the checkpoint: {error}; call fit.save",
             UserWarning,
-            stacklevel=6,
+            stacklevel=5,
         )
         return False
     return True

@@ -284,7 +284,7 @@ def check_on_disk(method: str, options: Any) -> None:
     if method not in ("map", "vi"):
         raise ValueError(f"counts on disk need method='map' or 'vi', {needs}: found {method!r}")
     wanted = {
-        "algorithm": ("em", "coordinate", "settled"), "start": ("svd", "random"), "order": ("loadings",),
+        "algorithm": ("em", "coordinate", "settled", "minibatch"), "start": ("svd", "random"), "order": ("loadings",),
         "device": ("cpu",), "learn": ((),),
     }  # fmt: skip
     for name, allowed in wanted.items():

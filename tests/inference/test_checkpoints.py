@@ -230,8 +230,9 @@ def test_a_disk_that_is_full_at_the_end_loses_nothing(monkeypatch, tmp_path):
 
     with monkeypatch.context() as patch:
         patch.setattr(storage, "save_by_size", full)
-        with pytest.warns(UserWarning, match="was not written to the checkpoint: no space left; call fit.save"):
+        with pytest.warns(UserWarning, match="was not written to the checkpoint: no space left; call fit.save") as said:
             same(run("em", tmp_path / "run"), run("em"))
+        assert next(each for each in said if "not written" in str(each.message)).filename == __file__
     same(run("em", tmp_path / "run"), run("em"))
 
 

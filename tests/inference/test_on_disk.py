@@ -19,6 +19,7 @@ pytestmark = [
 X = bayesnmf.simulate(size=(403, 60), rank=4, totals=90, seed=1).counts.matrix.toarray().astype(int)
 X[[5, 400]] = 0
 X[:, 7] = 0
+TOPICS = Priors(Dirichlet(0.3), Dirichlet(0.1))
 SPARSE = Priors(Gamma(0.3, 0.1), Dirichlet(0.1))
 
 
@@ -80,6 +81,9 @@ def test_iterates_are_those_in_memory(blocks, method, start, extrapolate):
         ("gamma_poisson", "vi", {"algorithm": "settled", "priors": SPARSE}),
         ("dirichlet_poisson", "vi", {"algorithm": "settled"}),
         ("gamma_poisson", "vi", {"restarts": 3}),
+        ("gamma_poisson", "vi", {"algorithm": "minibatch", "batch_size": 64}),
+        ("dirichlet_poisson", "vi", {"algorithm": "minibatch", "batch_size": 64, "priors": TOPICS}),
+        ("dirichlet_gamma", "vi", {"algorithm": "minibatch", "batch_size": 64}),
         ("gamma_poisson", "vi", {"priors": Priors(Gamma(np.linspace(0.5, 2, 403)[:, None] * np.ones((1, 4)), 1.0))}),
         ("gamma_poisson", "vi", {"priors": Priors(Gamma(1.0, np.linspace(0.5, 2, 403)[:, None]), Gamma(1.0, 1.0))}),
         ("gamma_poisson", "vi", {"priors": Priors(components="parameter")}),
@@ -228,7 +232,7 @@ def test_a_store_that_changes_between_passes_is_refused(folder, monkeypatch):
         ({"options": VI(start="race")}, "need start='svd' or 'random'.*found start='race'"),
         ({"options": VI(order="components")}, "need order='loadings'"),
         ({"options": VI(learn=("loadings",))}, r"need learn=\(\)"),
-        ({"options": VI(algorithm="minibatch")}, "found algorithm='minibatch'"),
+        ({"options": VI(algorithm="gradient")}, "found algorithm='gradient'"),
         ({"model": "hierarchical_poisson"}, "need a prior of loadings without shared rates"),
     ],
 )

@@ -26,6 +26,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
 from bayesnmf.inference.ascent.course import WINDOW
+from bayesnmf.inference.ascent.rows_on_disk import loadings_at, rows_to_change
 from bayesnmf.inference.ascent.settled_loadings import (
     FINAL_ITER,
     FINAL_TOL,
@@ -243,7 +244,12 @@ def minibatch_ascent(
     """
     n = problem.counts.shape[0]
     components = RunningComponents(problem, state.components, n)
-    q = copy_of_full_size(state.loadings.conditional, (n, len(state.components.matrix)))
+    size = n, len(state.components.matrix)
+    q: Any = (
+        copy_of_full_size(state.loadings.conditional, size)
+        if state.loadings.in_memory
+        else rows_to_change(state.loadings, problem.counts, size[1])
+    )
     course = replace(schedule, window=WINDOW).course(report, at_rest=best_settled, words=WORDS)
     steps, moved, slot = 0, False, next_slot("minibatch", problem.counts)
     ended = slot.result()
@@ -277,8 +283,7 @@ def minibatch_ascent(
         course.trace[len(course.trace) - (not moved) :] = [bound()]
     elif ended is None:
         slot.end(memory())
-    loadings = problem.loadings_summary.of(problem.loadings_prior, q)
-    return Ascent(problem, State(loadings, components.side()), course.trace, [], course.status)
+    return Ascent(problem, State(loadings_at(problem, q), components.side()), course.trace, [], course.status)
 
 
 def best_settled(trace: list[float], tol: float, window: int) -> bool:

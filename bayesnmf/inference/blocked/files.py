@@ -81,9 +81,9 @@ class RowsInFile:
         _write_all(self._file, memoryview(np.ascontiguousarray(rows, self._dtype)).cast("B"))
         self._rows += len(rows)
 
-    def array(self) -> Array:
-        """Return all rows."""
+    def array(self, *, changes: bool = False) -> Array:
+        """Return all rows; with `changes`, what is written into them goes to the file and not into private memory."""
         self._file.flush()
-        mapped = np.memmap(self._file, self._dtype, "c", shape=(self._rows, self._columns))
+        mapped = np.memmap(self._file, self._dtype, "r+" if changes else "c", shape=(self._rows, self._columns))
         self._file.close()
         return mapped

@@ -220,7 +220,9 @@ def _choose_parts(problem: Problem, svd: Decomposition, rank: int, rng: np.rando
     found, _ = pass_over_rows(problem, State(svd.rows, _nothing()), measure, Pass(writes=False, pure=not svd.is_short))
     squares, sums, drawn = found.more[:2], found.more[2:4], found.more[4]
     level = np.sqrt(svd.mean / rank) or 1.0
-    components = level * (rng.exponential(size=(rank, m)) if svd.is_short else np.ones((rank, m)))
+    if not svd.is_short:
+        _skip_exponentials(rng, n * rank)  # what comes next is drawn as for counts in memory
+    components = level * rng.exponential(size=(rank, m))
     signs, weights, means = np.ones(rank), np.zeros(rank), level * drawn / n
     for k in range(svd.known):
         rights = [np.maximum(sign * svd.right[k], 0) for sign in (1, -1)]
@@ -232,6 +234,11 @@ def _choose_parts(problem: Problem, svd: Decomposition, rank: int, rng: np.rando
             means[k] = weights[k] * sums[chosen, k] / n
             components[k] = weight / np.linalg.norm(rights[chosen]) * rights[chosen]
     return Parts(signs, weights, means, float(level), components)
+
+
+def _skip_exponentials(rng: np.random.Generator, number: int) -> None:
+    for first in range(0, number, 2**20):
+        rng.exponential(size=min(2**20, number - first))
 
 
 def _rows_of(svd: Decomposition, rows: Array, chosen: Parts, drawn: Array | None) -> Array:
