@@ -292,8 +292,8 @@ def check_on_disk(method: str, options: Any) -> None:
         if (isinstance(found, str) or name != "start") and found not in allowed:
             listed = " or ".join(repr(each) for each in allowed)
             raise ValueError(f"counts on disk need {name}={listed}, {needs}: found {name}={found!r}")
-    shared = type(options.priors.loadings)
-    if shared.averaged is not Distribution.averaged:
+    shared = getattr(options.priors.loadings, "over", "row")
+    if shared != "row":
         raise ValueError(
-            f"counts on disk need a prior of loadings without shared rates, {needs}: found {shared.__name__}"
+            f"counts on disk need a prior of loadings without rates that rows share, {needs}: found over={shared!r}"
         )

@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import bayesnmf
-from bayesnmf import MAP, VI, Blocks, Dirichlet, Gamma, Priors, Start
+from bayesnmf import MAP, VI, Blocks, Dirichlet, Gamma, HierarchicalGamma, Priors, Start
 from bayesnmf.inference.blocked import engine, files
 
 pytestmark = [
@@ -81,6 +81,8 @@ def test_iterates_are_those_in_memory(blocks, method, start, extrapolate):
         ("gamma_poisson", "vi", {"algorithm": "settled", "priors": SPARSE}),
         ("dirichlet_poisson", "vi", {"algorithm": "settled"}),
         ("gamma_poisson", "vi", {"restarts": 3}),
+        ("hierarchical_poisson", "map", {}),
+        ("hierarchical_poisson", "vi", {}),
         ("gamma_poisson", "vi", {"algorithm": "minibatch", "batch_size": 64}),
         ("dirichlet_poisson", "vi", {"algorithm": "minibatch", "batch_size": 64, "priors": TOPICS}),
         ("dirichlet_gamma", "vi", {"algorithm": "minibatch", "batch_size": 64}),
@@ -103,6 +105,13 @@ def test_single_precision(blocks):
     one, two = both(blocks, "vi", dtype="float32", tol=0, max_iter=15)
     assert one.loadings.dtype == np.float32
     same(one, two, 1e-6)
+
+
+def test_rows_with_rates_of_their_own_settle_as_in_memory(blocks):
+    (one, two), (unsettled, _) = (both(blocks, "vi", "hierarchical_poisson", tol=tol, max_iter=9) for tol in (1e-9, 0))
+    np.testing.assert_array_equal(one.trace[:-1], unsettled.trace[:-1])
+    assert one.trace[-1] > unsettled.trace[-1] + 1e-3
+    same(one, two, 1e-11)
 
 
 def test_default_options_converge_and_settle_every_row(blocks):
@@ -233,7 +242,13 @@ def test_a_store_that_changes_between_passes_is_refused(folder, monkeypatch):
         ({"options": VI(order="components")}, "need order='loadings'"),
         ({"options": VI(learn=("loadings",))}, r"need learn=\(\)"),
         ({"options": VI(algorithm="gradient")}, "found algorithm='gradient'"),
-        ({"model": "hierarchical_poisson"}, "need a prior of loadings without shared rates"),
+        (
+            {
+                "model": "hierarchical_poisson",
+                "options": VI(priors=Priors(HierarchicalGamma(1.0, Gamma(1.0, 1.0), "component"))),
+            },
+            "need a prior of loadings without rates that rows share.*found over='component'",
+        ),
     ],
 )
 def test_what_needs_counts_in_memory_is_refused_by_name(blocks, settings, rule):

@@ -235,9 +235,13 @@ def _settled_on_disk(ascent: Ascent) -> Ascent:
     """Return the same for counts on disk."""
     problem, state = ascent.problem, ascent.state
 
-    def work(part: Problem, here: State, _: Where) -> tuple[Side, Totals, float]:
-        part = replace(part, fixed_components=True)
+    def work(part: Problem, here: State, __: Where) -> tuple[Side, Totals, float]:
+        prior, summary = part.loadings_prior, part.loadings_summary
+        plain, _ = prior.averaged(here.loadings.conditional)
+        part = replace(part, loadings_prior=plain, fixed_components=True)
         settled = settle_loadings(part, here, FINAL_TOL, FINAL_ITER, 1).state
+        if plain is not prior:
+            settled = settled._replace(loadings=summary.of(prior, settled.loadings.conditional))  # type: ignore[arg-type]
         return settled.loadings, shared_out(part, settled, "loadings"), 0.0
 
     found, settled = pass_over_rows(problem, state, work)
