@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from bayesnmf.fitting.closed_form import fit_closed_form
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem, start_state
+from bayesnmf.inference import alignment
+from bayesnmf.inference.sampling.draws_on_disk import DrawsOnDisk
 from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.inference.sides import State
 from bayesnmf.inference.status import INTERRUPTED, Status
@@ -18,7 +20,7 @@ from bayesnmf.options import VI
 from bayesnmf.options.defaults import resolve_options
 from bayesnmf.priors.pair import components_exchangeable
 from bayesnmf.priors.specification import stated_components
-from bayesnmf.priors.values import separate_scale
+from bayesnmf.priors.values import Value, separate_scale
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.label_switching import label_switching
 from bayesnmf.results.mixing import UNJUDGED, judged_parts, mixing, mixing_verdict
@@ -30,7 +32,7 @@ Array = NDArray[Any]
 
 def closed_form_fit(job: Job) -> FitRecord:
     """Return the closed-form variational fit that chains and SVI start from."""
-    options = resolve_options(VI(priors=job.options.priors, max_iter=500))  # a start need not have converged
+    options = resolve_options(VI(priors=job.options.priors, max_iter=500), job.counts.in_memory)  # need not converge
     start = fit_closed_form(replace(job, method="vi", options=options, report=lambda *_: None))
     if start.status.reason == INTERRUPTED:  # an unfinished start is not kept
         raise KeyboardInterrupt
@@ -66,14 +68,14 @@ def fit_of_draws(
     """
     value, components = draws
     draws.clear()  # matched draws are copies, so the memory of these can be freed
-    loadings, scale = separate_scale(value)
-    del value
     try:
-        matched = matched_draws(job, loadings, components)
+        matched = matched_draws(job, value, components)
     except KeyboardInterrupt:  # try again, since averages of unmatched draws would mix components
-        interrupted, matched = True, matched_draws(job, loadings, components)
-    loadings, components, switching = matched
-    posterior = Draws(loadings, components, scale)
+        interrupted, matched = True, matched_draws(job, value, components)
+    del components
+    posterior, switching = matched
+    means = value.means if isinstance(value, DrawsOnDisk) else means_of_draws
+    del value
     found = UNJUDGED
     try:
         found = mixing(judged_parts(posterior, job.seed), log_joint, getattr(job.options, "threads", None))
@@ -82,9 +84,9 @@ def fit_of_draws(
     mixed, figures = mixing_verdict(found)
     reason = INTERRUPTED if interrupted else f"{log_joint.size} draws; {figures}"
     return job.record(
-        loadings.mean(axis=(0, 1)),
-        components.mean(axis=(0, 1)),
-        None if scale is None else scale.mean(axis=(0, 1)),
+        means(posterior.loadings),
+        means_of_draws(posterior.components),
+        None if posterior.scale is None else means(posterior.scale),
         trace=log_joint,
         status=Status(mixed and not interrupted, reason, log_joint.size),
         diagnostics={**diagnostics, **switching, **found},
@@ -93,13 +95,24 @@ def fit_of_draws(
     )
 
 
-def matched_draws(job: Job, loadings: Array, components: Array) -> tuple[Array, Array, dict[str, float]]:
+def means_of_draws(draws: Array) -> Array:
+    """Return means over chains and draws of values (chains, draws, …)."""
+    return np.asarray(draws.mean(axis=(0, 1)))
+
+
+def matched_draws(job: Job, value: Value | DrawsOnDisk, components: Array) -> tuple[Draws, dict[str, float]]:
     """Return draws with matched components, if their priors are equal, and diagnostics of the matching.
 
     Known components keep their places.
     """
-    if not components_exchangeable(job.options.priors):
-        return loadings, components, {}
-    free = free_components(stated_components(job.options.priors.components), job.rank)
-    loadings, components, orders = match_all_draws(loadings, components, free)
-    return loadings, components, label_switching(components, orders)
+    orders, diagnostics = None, {}
+    if components_exchangeable(job.options.priors):
+        free = free_components(stated_components(job.options.priors.components), job.rank)
+        components, orders = match_all_draws(components, free)
+        diagnostics = label_switching(components, orders)
+    if isinstance(value, DrawsOnDisk):
+        loadings, scale = value.in_order(orders)
+    else:
+        loadings, scale = separate_scale(value)
+        loadings = loadings if orders is None else alignment.reorder(loadings, orders, axis=-1)
+    return Draws(loadings, components, scale), diagnostics

@@ -276,24 +276,3 @@ def check_possible(counts: Any, rank: int, prior: Any) -> None:
             f"component: row {counts.row_names.tolist()[row]!r} has {cells.data[found[0]]:g} of feature "
             f"{counts.feature_names.tolist()[feature]!r}, where all are 0; add a small number, or raise rank"
         )
-
-
-def check_on_disk(method: str, options: Any) -> None:
-    """Refuse what needs counts in memory."""
-    needs = "or counts in memory: bayesnmf.read_counts reads a file, and adata.to_memory() an AnnData object"
-    if method not in ("map", "vi"):
-        raise ValueError(f"counts on disk need method='map' or 'vi', {needs}: found {method!r}")
-    wanted = {
-        "algorithm": ("em", "coordinate", "settled", "minibatch"), "start": ("svd", "random"), "order": ("loadings",),
-        "device": ("cpu",), "learn": ((),),
-    }  # fmt: skip
-    for name, allowed in wanted.items():
-        found = getattr(options, name, allowed[0])
-        if (isinstance(found, str) or name != "start") and found not in allowed:
-            listed = " or ".join(repr(each) for each in allowed)
-            raise ValueError(f"counts on disk need {name}={listed}, {needs}: found {name}={found!r}")
-    shared = getattr(options.priors.loadings, "over", "row")
-    if shared != "row":
-        raise ValueError(
-            f"counts on disk need a prior of loadings without rates that rows share, {needs}: found over={shared!r}"
-        )

@@ -53,7 +53,7 @@ def fit_closed_form(job: Job) -> FitRecord:
     """Run map or vi from one or several starts, and return the best fit."""
     problem = point_or_mean_field(job.counts, job.options)
     device = first_gpu() if job.options.device == "gpu" else None
-    with _limit_threads(job.options.threads):
+    with limit_threads(job.options.threads):
         best, diagnostics = best_of_restarts(job, partial(run_from_start, job, problem, device))
         best = _settle_and_report(job, best)
     if best.residuals:
@@ -93,7 +93,7 @@ def _is_mean_field(job: Job) -> bool:
 
 
 @contextmanager
-def _limit_threads(threads: int | None) -> Iterator[None]:
+def limit_threads(threads: int | None) -> Iterator[None]:
     """Limit the threads of matrix products of dense counts, and the blocks of counts on disk at once."""
     if threads is None:
         yield

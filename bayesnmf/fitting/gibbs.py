@@ -13,11 +13,13 @@ import numba
 import numpy as np
 
 from bayesnmf.fitting.chains import chain_starts, fit_of_draws
+from bayesnmf.fitting.closed_form import limit_threads
 from bayesnmf.fitting.job import LARGEST_DRAWS, Job
 from bayesnmf.fitting.keeping import THINNED, keeps_moments, size_of_draws
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.sampling.collapsed_gibbs import collapsed_gibbs_chain
+from bayesnmf.inference.sampling.draws_on_disk import DrawsOnDisk, RunningOnDisk
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule, choose_chains, gibbs_chain
 from bayesnmf.inference.sampling.marginal_gibbs import marginal_gibbs_chain
 from bayesnmf.inference.sampling.running_moments import Running
@@ -46,11 +48,12 @@ def fit_gibbs(job: Job) -> FitRecord:
     if job.options.keep == "auto" and schedules[0].running is not None:
         _warn_of_thinning(job, states[0], schedules[0])
     stop = threading.Event()
-    chains = run_chains(job, (states, streams), schedules, stop)
+    with limit_threads(None if job.counts.in_memory else job.options.threads):
+        chains = run_chains(job, (states, streams), schedules, stop)
     interrupted = stop.is_set() or any(chain.interrupted for chain in chains)
     kept, length = choose_chains([len(chain.log_joint) for chain in chains])
     every = schedules[0].every
-    drawn = _stack_draws([chains[c].draws for c in kept], -(-length // every))
+    drawn = _stack_draws(job, [chains[c].draws for c in kept], -(-length // every))
     log_joint = np.array([chains[c].log_joint[:length] for c in kept])
     found = fit_of_draws(job, drawn, log_joint, {}, interrupted)
     running = [schedules[c].running for c in kept]
@@ -63,9 +66,13 @@ def fit_gibbs(job: Job) -> FitRecord:
         return with_moments(found, running, every)  # type: ignore[arg-type]
 
 
-def _stack_draws(chains: list[list[Any]], length: int) -> list[Any]:
+def _stack_draws(job: Job, chains: list[list[Any]], length: int) -> list[Any]:
     """Return the first `length` draws of every chain, (chains, draws, …) for each side; the lists are emptied."""
-    values = []
+    values: list[Any] = []
+    counts: Any = job.counts
+    if not counts.in_memory:
+        rows = DrawsOnDisk([[draw[0] for draw in draws[:length]] for draws in chains], counts)
+        return [rows, np.stack([[draw[1] for draw in draws[:length]] for draws in chains])]
     for draws in chains:
         values.append([stack_values([draw[side] for draw in draws[:length]]) for side in (0, 1)])
         draws.clear()
@@ -81,14 +88,23 @@ def schedules_of(job: Job) -> list[Schedule]:
         every = min(-(-size_of_draws(options, job.rank, job.counts.shape) // THINNED), options.draws)
     parts = (options.warmup, options.draws, options.thin, every)
     free = free_components(stated_components(options.priors.components), job.rank)
-    running = [Running(options.draws, matching, free) if moments else None for _ in range(options.chains)]
+    running = [
+        _running(job, Running(options.draws, matching, free)) if moments else None for _ in range(options.chains)
+    ]
     return [Schedule(*parts, each, next_slot("chain", job.counts)) for each in running]
+
+
+def _running(job: Job, running: Running) -> Running | RunningOnDisk:
+    """Return the sums over the draws of a chain, with those of loadings on disk in files."""
+    if job.counts.in_memory:
+        return running
+    return RunningOnDisk(draws_problem(job.counts, job.options.priors, np.random.default_rng(0)), running)
 
 
 def _warn_of_thinning(job: Job, state: State, schedule: Schedule) -> None:
     """Warn that not all draws are kept, and estimate the time of the run from the time of a sweep."""
     options: Gibbs = job.options
-    at_once = min(options.threads or numba.get_num_threads(), options.chains)
+    at_once = chains_at_once(job)
     seconds = _seconds_of_a_sweep(job, state) * schedule.sweeps * -(-options.chains // at_once)
     kept = options.chains * -(-options.draws // schedule.every)
     size = size_of_draws(options, job.rank, job.counts.shape) / 2**30
@@ -112,10 +128,18 @@ def sampler_of(job: Job) -> Literal["marginal", "allocations"] | None:
     options: Gibbs = job.options
     if options.algorithm is not None or options.collapsed:
         return options.algorithm
+    if not job.counts.in_memory:
+        return "allocations"
     sides: Any = options.priors.loadings, stated_components(options.priors.components)
     entries = job.rank * sum(job.counts.shape)
     many = job.counts.total >= MANY_COUNTS * entries and all("entries" in prior.optional for prior in sides)
     return "marginal" if many else "allocations"
+
+
+def chains_at_once(job: Job) -> int:
+    """Return the number of chains to run at once; of counts on disk, blocks of rows are worked on at once instead."""
+    options: Gibbs = job.options
+    return min(options.threads or numba.get_num_threads(), options.chains) if job.counts.in_memory else 1
 
 
 def chain_function(options: Gibbs) -> Any:
@@ -159,7 +183,7 @@ def run_chains(
     """
     options: Gibbs = job.options
     states, streams = starts
-    at_once = min(options.threads or numba.get_num_threads(), options.chains)
+    at_once = chains_at_once(job)
     blocks = options.threads if options.chains == 1 else 1
     done = [0] * options.chains
 

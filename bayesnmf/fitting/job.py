@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.checks import check_instance, check_size
-from bayesnmf.data.blocks.checks import check_room_for_rows
+from bayesnmf.data.blocks.checks import check_on_disk, check_room_for_rows
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.checks import (
     check_families,
     check_learnable,
-    check_on_disk,
     check_possible,
     check_posterior_exists,
     check_ranges,
@@ -24,7 +23,7 @@ from bayesnmf.fitting.checks import (
     check_served,
     check_unexposed,
 )
-from bayesnmf.fitting.keeping import size_kept
+from bayesnmf.fitting.keeping import size_kept, size_kept_on_disk
 from bayesnmf.fitting.known import with_known_components
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.status import Status
@@ -64,7 +63,7 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     )
     if not counts.in_memory:
         check_on_disk(method, options)
-        check_room_for_rows(counts, rank)
+        check_room_for_rows(counts, rank, size_kept_on_disk(options, rank, counts.shape))
     check_ranges(options, getattr(options, "dtype", "float64"))
     check_family(model, "loadings", priors.loadings, (n, rank))
     check_family(model, "components", priors.components, (rank, m))
@@ -92,7 +91,7 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     if METHODS[method].posterior == "draws":
         all_draws = getattr(options, "keep", "auto") == "draws"
         cure = "ask for Gibbs(keep='moments')" if all_draws else "ask for fewer draws or chains, fit fewer rows"
-        size = size_kept(options, rank, counts.shape)
+        size = size_kept(options, rank, counts.shape) * counts.in_memory
         check_size(size, LARGEST_DRAWS, f"the draws of {method}", f"{cure}, or leave {method} out")
 
 

@@ -27,3 +27,8 @@ def size_kept(options: Any, rank: int, shape: tuple[int, int]) -> int:
         return size
     running = (BATCHES + 2) * size // options.draws
     return min(size, max(THINNED, size // options.draws)) + running
+
+
+def size_kept_on_disk(options: Any, rank: int, shape: tuple[int, int]) -> int:
+    """Return the size of what a sampler writes for counts on disk, in bytes: draws twice, and sums with squares."""
+    return 2 * size_kept(options, rank, shape) if hasattr(options, "draws") else 0

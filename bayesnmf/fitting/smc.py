@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from bayesnmf.fitting.chains import matched_draws
+from bayesnmf.fitting.chains import matched_draws, means_of_draws
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.sides import State, objective
@@ -18,8 +18,7 @@ from bayesnmf.inference.tempering.combining import agree, log_of_mean, spread_of
 from bayesnmf.inference.tempering.running import tempered_runs
 from bayesnmf.inference.tempering.target import Target, target_of
 from bayesnmf.kernels.cpu.likelihood import cell_rates
-from bayesnmf.priors.values import separate_scale, stack_values
-from bayesnmf.results.estimates import Draws
+from bayesnmf.priors.values import stack_values
 from bayesnmf.results.record import FitRecord
 
 Array = NDArray[Any]
@@ -37,15 +36,14 @@ def fit_smc(job: Job) -> FitRecord:
     runs, interrupted = found.runs, found.interrupted
     places, particles = _resampled(runs, np.random.default_rng([job.seed, 1]))
     values, log_joint = _values(job, target, runs, places, particles)
-    loadings, scale = separate_scale(values[0])
-    loadings, components, switching = matched_draws(job, loadings, values[1])
+    posterior, switching = matched_draws(job, values[0], values[1])
     ambiguous = {name: value for name, value in switching.items() if name == "ambiguous_draws"}  # draws are no chains
     figures, reason, enough = _judged(runs, places, particles)
     status = Status(enough and not interrupted, INTERRUPTED if interrupted else reason, len(found.ladder) - 1)
     return job.record(
-        loadings.mean(axis=(0, 1)),
-        components.mean(axis=(0, 1)),
-        None if scale is None else scale.mean(axis=(0, 1)),
+        means_of_draws(posterior.loadings),
+        means_of_draws(posterior.components),
+        None if posterior.scale is None else means_of_draws(posterior.scale),
         trace=log_joint,
         status=status,
         diagnostics={**ambiguous, **figures},
@@ -54,7 +52,7 @@ def fit_smc(job: Job) -> FitRecord:
             "run": places.astype(np.float64),
             "ancestor": _ancestors(runs, places, particles).astype(np.float64),
         },
-        estimate=Draws(loadings, components, scale),
+        estimate=posterior,
     )
 
 

@@ -9,13 +9,14 @@ The algorithms differ only in how they use the conditional of a side::
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.inference.side import Field, Side
+from bayesnmf.inference.side import Drawn, Field, Side
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.arrays import as_number, float64_on_device, namespace_of
 from bayesnmf.priors.values import Value, separate_scale
@@ -40,13 +41,13 @@ class Summary(Protocol):
         """Return the summary of a given distribution."""
 
 
-def _side_of_value(value: Value, penalty: float) -> Side:
+def _side_of_value(value: Value, penalty: float, kind: type[Side] = Side) -> Side:
     """Return the side of a single value; a scale cancels from the responsibilities, and enters ℓ as a shift."""
     shares, scale = separate_scale(value)
     if scale is None:
-        return Side(value, shares, None, penalty)
+        return kind(value, shares, None, penalty)
     with np.errstate(divide="ignore"):  # the scale of an empty row may be 0; its logarithm is not used
-        return Side(value, shares, namespace_of(scale).xp.log(float64_on_device(scale[:, None])), penalty)
+        return kind(value, shares, namespace_of(scale).xp.log(float64_on_device(scale[:, None])), penalty)
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,10 @@ class Mode:
             penalty = as_number(xp.where(xp.isfinite(jacobian), penalty + jacobian, -np.inf))
         return _side_of_value(value, penalty)
 
+    def on_rows(self, first: int) -> Mode:
+        """Return the same summary: the mode of a row depends on no other row."""
+        return self
+
 
 @dataclass(frozen=True)
 class MeanField:
@@ -113,13 +118,21 @@ class MeanField:
         found = given.moments(plain, self.component_axis, self.threads)
         return Field(conditional, self.component_axis, found._replace(divergence=found.divergence + more))
 
+    def on_rows(self, first: int) -> MeanField:
+        """Return the same summary on one thread."""
+        return replace(self, threads=1)
+
 
 @dataclass(frozen=True)
 class Draw:
-    """Summary by a draw from `rng`, which does not depend on `threads` (None chooses the fastest number)."""
+    """Summary by a draw from `rng`, which does not depend on `threads` (None chooses the fastest number).
+
+    With `first`, rows from row `first` on are drawn, as they are in a draw of all rows.
+    """
 
     rng: np.random.Generator
     threads: int | None = 1
+    first: int | None = None
 
     basis = None
 
@@ -127,13 +140,29 @@ class Draw:
         self, prior: Distribution, total: Array, exposure: Array, previous: Side | None, *, reuse: bool = False
     ) -> Side:
         """Return a draw from the conditional; parameters that entries share are drawn first, given the entries."""
-        given = prior if previous is None else prior.drawn(previous.matrix, self.rng)
+        given = prior if previous is None else prior.drawn(previous.matrix, self.rng, self.first or 0)
         return self.of(prior, given.conditional(total, exposure, reuse=reuse))
 
     def of(self, prior: Distribution, conditional: Distribution) -> Side:
         """Return a draw from a given distribution."""
-        return self.at(prior, conditional.draw(self.rng, threads=self.threads))
+        if self.first is None:
+            return self.at(prior, conditional.draw(self.rng, threads=self.threads))
+        return self.at(prior, conditional.draw_rows(self.rng, self.first))
 
     def at(self, prior: Distribution, value: Any) -> Side:
         """Return the side of a given value."""
-        return _side_of_value(value, prior.log_density(value))
+        return _side_of_value(value, prior.log_density(value), Drawn)
+
+    def on_rows(self, first: int) -> Draw:
+        """Return the same summary for some rows, with random numbers from the same place, which stays as it is."""
+        return Draw(deepcopy(self.rng), 1, first)
+
+
+def skip_rows(summary: Summary, prior: Distribution, rank: int, *, again: bool) -> None:
+    """Take from the random generator of draws what drawing all loadings has taken, for what is drawn next.
+
+    With `again`, parameters that belong to rows were drawn before, given older loadings.
+    """
+    if isinstance(summary, Draw):
+        ones = np.ones((1, rank))
+        summary.carry(prior.rows(slice(0, 1)), ones, np.ones((1, 1)), Side(ones, ones, None, 0.0) if again else None)

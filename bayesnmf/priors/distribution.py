@@ -192,8 +192,8 @@ class Distribution(Parameters, ABC):
         """Return a prior p of the family of q, and a number c, for which KL(q ‖ self) is KL(q ‖ p) + c."""
         return self, 0.0
 
-    def drawn(self, value: Array, rng: np.random.Generator) -> Distribution:
-        """Return the prior with its shared parameters drawn given the entries."""
+    def drawn(self, value: Array, rng: np.random.Generator, first: int = 0) -> Distribution:
+        """Return the prior with its shared parameters drawn given the entries, of rows from row `first` on."""
         return self
 
     def of_new_rows(self, fitted: Array, rng: np.random.Generator | None = None) -> Distribution:

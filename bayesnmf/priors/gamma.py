@@ -153,11 +153,13 @@ class Gamma(Distribution):
 
         shape, rate = np.asarray(self.shape), np.asarray(self.rate)
         full = broadcast_to_size(shape, draws + np.broadcast_shapes(shape.shape, rate.shape))
-        by_logarithms = bool((rate < LEAST_DIVISOR).any())
-        drawn = gamma_draws(full, draw_seed(rng), threads, logarithms=by_logarithms, first_row=first)
-        if by_logarithms:
-            return positive_exp(drawn - np.log(rate))
-        return np.maximum(drawn / rate, np.finfo(drawn.dtype).tiny)
+        small, seed = rate < LEAST_DIVISOR, draw_seed(rng)
+        drawn = gamma_draws(full, seed, threads, first_row=first)
+        found = np.maximum(drawn / np.where(small, 1.0, rate), np.finfo(drawn.dtype).tiny)
+        if not small.any():
+            return found
+        logarithms = gamma_draws(full, seed, threads, logarithms=True, first_row=first)
+        return np.where(small, positive_exp(logarithms - np.log(rate)), found)
 
     def log_normaliser(self, size: tuple[int, ...]) -> float:
         """Return Σ a log b − logΓ(a) over a factor of the given size; 0 for the flat prior."""

@@ -201,9 +201,9 @@ class HierarchicalGamma(Distribution):
         more = (self._sum(self.shape, shape.shape) * (np.log(expected) - expected_log)).sum()
         return Gamma(self.shape, expected.astype(shape.dtype)), float(more + rates.kl(self.rate))
 
-    def drawn(self, value: Array, rng: np.random.Generator) -> Gamma:
-        """Return the Gamma prior at rates drawn given the entries."""
-        return Gamma(self.shape, self.rates_given(value).draw(rng).astype(value.dtype))
+    def drawn(self, value: Array, rng: np.random.Generator, first: int = 0) -> Gamma:
+        """Return the Gamma prior at rates drawn given the entries, of rows from row `first` on."""
+        return Gamma(self.shape, self.rates_given(value).draw_rows(rng, first).astype(value.dtype))
 
     def on_side(self, side: Any) -> HierarchicalGamma:
         """Return the prior for one of the sides, which decides what the rate of a component is summed over."""

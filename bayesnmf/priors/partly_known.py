@@ -182,7 +182,7 @@ class PartlyKnown(Distribution):
         plain, more = self.free.averaged(q.free)
         return replace(self, free=plain), more
 
-    def drawn(self, value: Array, rng: np.random.Generator) -> PartlyKnown:
+    def drawn(self, value: Array, rng: np.random.Generator, first: int = 0) -> PartlyKnown:
         """Return the prior with shared parameters of the other components drawn."""
         return self if self._none(value) else replace(self, free=self.free.drawn(self._free(value, len(value)), rng))
 

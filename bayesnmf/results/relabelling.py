@@ -15,8 +15,8 @@ from bayesnmf.results.record import FitRecord
 Array = NDArray[Any]
 
 
-def match_all_draws(loadings: Array, components: Array, among: Array | None = None) -> tuple[Array, Array, Array]:
-    """Return loadings and components of all draws in one order, and the orders (chains, draws, K).
+def match_all_draws(components: Array, among: Array | None = None) -> tuple[Array, Array]:
+    """Return the components of all draws in one order, and the orders (chains, draws, K).
 
     Draws are matched to the last draw of the first chain, then to the mean of the first chain. Component k of a matched
     draw was component `orders[..., k]`. Only components at the places `among` change places; by default all.
@@ -25,9 +25,8 @@ def match_all_draws(loadings: Array, components: Array, among: Array | None = No
     for reference_of in (lambda values: values[0, -1], lambda values: values[0].mean(axis=0)):
         orders = alignment.match_draws(components, reference_of(components), among)
         components = alignment.reorder(components, orders, axis=-2)
-        loadings = alignment.reorder(loadings, orders, axis=-1)
         total = np.take_along_axis(total, orders, axis=-1)
-    return loadings, components, total
+    return components, total
 
 
 def relabel[F: FitRecord](fit: F, order: Array) -> F:

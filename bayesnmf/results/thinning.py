@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from bayesnmf.inference.sampling.running_moments import Entries, Running, summarise_chains
+from bayesnmf.inference.sampling.draws_on_disk import RunningOnDisk, summarise_chains_on_disk
+from bayesnmf.inference.sampling.running_moments import Entries, Running, Summary, summarise_chains
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.estimates import Draws
@@ -99,13 +100,14 @@ def _sd(fit: FitRecord, side: str) -> Array | None:
     return fit.estimate.sd(fit, side) if fit.moments is None else fit.moments[f"{side}_sd"]
 
 
-def with_moments[F: FitRecord](fit: F, running: list[Running], every: int) -> F:
+def with_moments[F: FitRecord](fit: F, running: list[Running] | list[RunningOnDisk], every: int) -> F:
     """Return a fit of thinned draws with the means and other moments of all draws of its chains.
 
     Mixing is judged by split R-hat and batch means of all draws, not by the kept draws. Resampled draws are no chains:
     they have standard deviations alone, and the status of the fit stays as it is.
     """
-    found = summarise_chains(running, fit.components)
+    summarise: Any = summarise_chains_on_disk if isinstance(running[0], RunningOnDisk) else summarise_chains
+    found: Summary = summarise(running, fit.components)
     moments = {
         f"{side}_{name}": getattr(value, side)
         for name, value in (("sd", found.sd), ("r_hat", found.r_hat), ("ess", found.ess))

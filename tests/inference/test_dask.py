@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import bayesnmf
-from bayesnmf import MAP, VI, Blocks, Checkpoint
+from bayesnmf import MAP, VI, Blocks, Checkpoint, Gibbs
 from bayesnmf.inference.blocked import engine
 from bayesnmf.inference.checkpoints import slots
 
@@ -20,7 +20,11 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # of a worker that was killed
 ]
 X = bayesnmf.simulate(size=(400, 50), rank=4, totals=80, seed=1).counts.matrix
-OPTIONS = {"map": MAP(max_iter=8, tol=0), "vi": VI(max_iter=8, tol=1e-12)}
+OPTIONS = {
+    "map": MAP(max_iter=8, tol=0),
+    "vi": VI(max_iter=8, tol=1e-12),
+    "gibbs": Gibbs(start="random", chains=1, warmup=2, draws=5, keep="moments"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +59,7 @@ def same(one, two):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
 
 
-@pytest.mark.parametrize("method", ["map", "vi"])
+@pytest.mark.parametrize("method", OPTIONS)
 def test_two_processes_make_the_numbers_of_one(client, blocks, monkeypatch, method):
     seen = []
     plain = engine.active_client

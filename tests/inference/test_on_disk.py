@@ -1,6 +1,7 @@
 """Fits of counts on disk are those of counts in memory, iterate by iterate."""
 
 import os
+from dataclasses import replace
 
 import anndata
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import bayesnmf
-from bayesnmf import MAP, VI, Blocks, Dirichlet, Gamma, HierarchicalGamma, Priors, Start
+from bayesnmf import MAP, VI, Blocks, Dirichlet, Gamma, Gibbs, HierarchicalGamma, Priors, Start
 from bayesnmf.inference.blocked import engine, files
 
 pytestmark = [
@@ -230,10 +231,87 @@ def test_a_store_that_changes_between_passes_is_refused(folder, monkeypatch):
         bayesnmf.fit(given, rank=2)
 
 
+CHAINS = {"chains": 2, "warmup": 3, "draws": 24, "algorithm": "allocations"}
+SCALES = Priors(Gamma(0.5, 0.1), Gamma(0.7, 0.2))
+RATES = Priors(HierarchicalGamma(0.5, Gamma(2.0, 1.0), "row"), Gamma(0.7, 0.2))
+
+
+@pytest.mark.parametrize("nonzeros", [900, 2500])
+@pytest.mark.parametrize("keep", ["draws", "moments"])
+@pytest.mark.parametrize(
+    ("model", "priors"),
+    [
+        ("gamma_poisson", SPARSE),
+        ("gamma_poisson", SCALES),
+        ("dirichlet_poisson", TOPICS),
+        ("dirichlet_gamma", None),
+        ("hierarchical_poisson", RATES),
+    ],
+)
+def test_chains_are_those_in_memory_to_the_bit(blocks, folder, model, priors, keep, nonzeros):
+    """Whatever the blocks: a random number of a block, or a sum that is rounded by blocks, would be seen."""
+    options = Gibbs(start="random", keep=keep, priors=priors or Priors(), **CHAINS)
+    rows = np.random.default_rng(0).gamma(9.0, 1 / 9, len(X)) if priors is SCALES else None
+    given = Blocks(folder / "cells.h5ad", nonzeros=nonzeros, scratch=folder / "scratch")
+    one, two = (
+        bayesnmf.fit(counts, model, 4, "gibbs", options=options, seed=2, row_exposure=rows) for counts in (given, X)
+    )
+    assert not one.counts.in_memory
+    same_chains(one, two)
+    assert (one.moments is None) == (keep == "draws")
+
+
+def same_chains(one, two):
+    for name in ("loadings", "components", "scale"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+        np.testing.assert_array_equal(getattr(one.estimate, name), getattr(two.estimate, name))
+    np.testing.assert_allclose(one.trace, two.trace, rtol=1e-13)
+    for name, values in (one.moments or {}).items():
+        np.testing.assert_array_equal(values, two.moments[name])
+    assert one.diagnostics == pytest.approx(two.diagnostics)
+
+
+@pytest.mark.parametrize("of_q", [True, False])
+def test_chains_from_given_starts_are_those_in_memory(blocks, tmp_path, of_q):
+    start = bayesnmf.fit(X, rank=4, seed=0, options=VI(max_iter=3))
+    start = start if of_q else Start(start.loadings, start.components)
+    options = Gibbs(start=start, **CHAINS)
+    one, two = (bayesnmf.fit(counts, rank=4, method="gibbs", options=options, seed=2) for counts in (blocks, X))
+    same_chains(one, two)
+    one.save(tmp_path / "chains.zarr")
+    same_chains(bayesnmf.load(tmp_path / "chains.zarr"), one)
+
+
+def test_chains_start_from_a_fit_on_disk(blocks):
+    """By default. The fit is that in memory except for rounding, and a chain that starts there soon shows it."""
+    short = Gibbs(chains=1, warmup=0, draws=1)
+    one, two = (
+        bayesnmf.fit(counts, rank=4, method="gibbs", seed=2, options=options)
+        for counts, options in (
+            (blocks, short),
+            (X, replace(short, start=on_disk_start(blocks), algorithm="allocations")),
+        )
+    )
+    np.testing.assert_allclose(one.trace, two.trace, rtol=1e-9)
+
+
+def on_disk_start(blocks):
+    found = bayesnmf.fit(blocks, rank=4, seed=2, options=VI(max_iter=500))
+    return bayesnmf.fit(X, rank=4, seed=2, options=VI(start=found, max_iter=0))
+
+
 @pytest.mark.parametrize(
     ("settings", "rule"),
     [
-        ({"method": "gibbs"}, "counts on disk need method='map' or 'vi', or counts in memory: .*found 'gibbs'"),
+        ({"method": "nuts"}, "counts on disk need method='map', 'vi' or 'gibbs', or counts in memory: .*found 'nuts'"),
+        (
+            {"method": "gibbs", "options": Gibbs(algorithm="marginal")},
+            "need algorithm='allocations'.*found algorithm='marginal'",
+        ),
+        (
+            {"method": "gibbs", "model": "dirichlet_poisson", "options": Gibbs(collapsed=True)},
+            "need collapsed=False.*found collapsed=True",
+        ),
         (
             {"method": "map", "options": MAP(algorithm="scd")},
             "need algorithm='em' or .*found algorithm='scd'",

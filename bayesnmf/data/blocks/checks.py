@@ -60,9 +60,9 @@ def check_room(folder: Path, source: Any, bytes_of_nonzero: int) -> None:
         )
 
 
-def check_room_for_rows(counts: Any, rank: int) -> None:
-    """Refuse a fit whose loadings would not fit on the disk: those of up to four states, with what belongs to them."""
-    needed = 4 * 2 * counts.shape[0] * rank * counts.dtype.itemsize
+def check_room_for_rows(counts: Any, rank: int, draws: int = 0) -> None:
+    """Refuse a fit whose loadings would not fit on the disk: those of up to four states, and bytes of draws."""
+    needed = 4 * 2 * counts.shape[0] * rank * counts.dtype.itemsize + draws
     free = shutil.disk_usage(counts.scratch).free
     if needed > free:
         raise ValueError(
@@ -116,4 +116,27 @@ def check_compressed_by_rows(kind: Any, name: str) -> None:
         raise ValueError(
             f"{name} is stored by columns (csc_matrix), so that its rows cannot be read one after the other; write it "
             "again with X.tocsr(), or read it into memory with bayesnmf.read_counts"
+        )
+
+
+def check_on_disk(method: str, options: Any) -> None:
+    """Refuse what needs counts in memory."""
+    needs = "or counts in memory: bayesnmf.read_counts reads a file, and adata.to_memory() an AnnData object"
+    if method not in ("map", "vi", "gibbs"):
+        raise ValueError(f"counts on disk need method='map', 'vi' or 'gibbs', {needs}: found {method!r}")
+    wanted: dict[str, tuple[Any, ...]] = {
+        "algorithm": ("em", "coordinate", "settled", "minibatch"), "start": ("svd", "random"), "order": ("loadings",),
+        "device": ("cpu",), "learn": ((),), "collapsed": (False,),
+    }  # fmt: skip
+    if method == "gibbs":
+        wanted |= {"algorithm": ("allocations", None), "start": ("fit", "random")}
+    for name, allowed in wanted.items():
+        found = getattr(options, name, allowed[0])
+        if (isinstance(found, str) or name != "start") and found not in allowed:
+            listed = " or ".join(repr(each) for each in allowed)
+            raise ValueError(f"counts on disk need {name}={listed}, {needs}: found {name}={found!r}")
+    shared = getattr(options.priors.loadings, "over", "row")
+    if shared != "row":
+        raise ValueError(
+            f"counts on disk need a prior of loadings without rates that rows share, {needs}: found over={shared!r}"
         )

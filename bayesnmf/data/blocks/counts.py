@@ -149,6 +149,10 @@ class BlockedCounts(Counts):
         """Return the same with counts in the type of the store, in memory that the next call overwrites."""
         return self._counts(self.store.read(first, last, buffers), slice(first, last))
 
+    def empty_block(self, first: int, last: int) -> Counts:
+        """Return these rows with their totals and exposures, but without reading counts: all are 0."""
+        return self._counts(csr_array((last - first, self.shape[1]), dtype=self.dtype), slice(first, last))
+
     def rows(self, index: Any) -> Counts:
         """Return the chosen rows in memory, with their names and exposures."""
         chosen = np.atleast_1d(np.arange(self.shape[0])[index])

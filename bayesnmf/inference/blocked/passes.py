@@ -78,12 +78,15 @@ class Pass(NamedTuple):
         Whether blocks may run anywhere, in any order and more than once.
     scatters : bool
         Whether the work adds to the totals of the components by itself, from counts in the type of the store.
+    reads : bool
+        Whether the work needs the counts.
     """
 
     writes: bool = True
     plus: Callable[[Any, Any], Any] = operator.add
     pure: bool = True
     scatters: bool = False
+    reads: bool = True
 
 
 WRITES = Pass()
@@ -136,11 +139,19 @@ class RowTask:
         whole: Any = self.problem.counts
         rows = whole.blocks[number]
         ends = rows.start, rows.stop
-        counts = whole.block(*ends) if tally is None else whole.raw_block(*ends, buffers)
+        if self.kind.reads:
+            counts = whole.block(*ends) if tally is None else whole.raw_block(*ends, buffers)
+        else:
+            counts = whole.empty_block(*ends)
         prior = self.problem.loadings_prior.rows(rows)
         summary: Any = self.problem.loadings_summary
-        summary = replace(summary, threads=1) if hasattr(summary, "threads") else summary
-        part = replace(self.problem, counts=counts, loadings_prior=prior, loadings_summary=summary, constant=False)
+        part = replace(
+            self.problem,
+            counts=counts,
+            loadings_prior=prior,
+            loadings_summary=summary.on_rows(rows.start),
+            constant=False,
+        )
         state: Any = None if self.reader is None else State(self.reader.read(number), self.components)  # type: ignore[arg-type]
         side, totals, more = self.work(part, state, Where(number, rows, tally))
         added, form = None, None
@@ -169,6 +180,16 @@ class BlockedLoadings(Side):
         self.reader, self.part, self._folder, self._counts = RowReader(folder.path, form), part, folder, counts
         self.penalty, self.log_shift, self.dtype = part.penalty, None, counts.dtype
         self.shape = counts.shape[0], len(part.sums)
+
+    def rescaled(self, times: Array) -> BlockedLoadings:
+        """Return these draws with component k times `times[k]`, whose sums are not known before a pass."""
+        unknown = np.full(self.shape[1], np.nan)
+        form = replace(self.reader.form, times=times)
+        return BlockedLoadings(self._folder, form, Part(unknown, unknown, np.nan, 0.0), self._counts)
+
+    def with_part(self, part: Part) -> BlockedLoadings:
+        """Return the same with what the rows add, as a pass has found it."""
+        return BlockedLoadings(self._folder, self.reader.form, part.rounded(), self._counts)
 
     def sums(self, component_axis: int) -> Array:
         """Return Σ of the value for each component, (K,), float64."""
@@ -207,7 +228,9 @@ def pass_over_rows(problem: Problem, state: State | None, work: Work, kind: Pass
     found = run_pass(task, len(counts.blocks))
     if folder is None:
         return found, None
-    return found, BlockedLoadings(folder, found.form, found.part, counts)  # type: ignore[arg-type]
+    assert found.part is not None
+    assert found.form is not None
+    return found, BlockedLoadings(folder, found.form, found.part.rounded(), counts)
 
 
 def allocate_blocks(problem: Problem, state: State, sides: Sides) -> Totals:

@@ -13,6 +13,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.inference.blocked.files import of_block, read_rows, write_rows
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import shift_of_rows
+from bayesnmf.kernels.cpu.exact_sums import ExactSums
 from bayesnmf.priors import Distribution, ScaledProportions
 from bayesnmf.priors.values import Value, parts_of
 
@@ -24,7 +25,7 @@ class Part(NamedTuple):
 
     Attributes
     ----------
-    sums, exposed_sums : ndarray (K,)
+    sums, exposed_sums : ndarray (K,) or ExactSums
         Sums of the loadings, and of the loadings times the exposures of their rows, in float64.
     penalty : float
         Term of the objective.
@@ -32,14 +33,25 @@ class Part(NamedTuple):
         Σ N_i log_shift_i, the part of the log-likelihood that the allocation step does not see.
     """
 
-    sums: Array
-    exposed_sums: Array
+    sums: Any
+    exposed_sums: Any
     penalty: float
     shift: float
+
+    @classmethod
+    def of(cls, counts: Counts, side: Side) -> Part:
+        """Return what the rows of a side add."""
+        weights, sums = counts.row_weights, side.row_sums(None)
+        return cls(sums, sums if weights is None else side.row_sums(weights), side.penalty, shift_of_rows(counts, side))
 
     def __add__(self, other: Part) -> Part:  # type: ignore[override]
         one: tuple[Any, ...] = self
         return Part(*(mine + its for mine, its in zip(one, other, strict=True)))
+
+    def rounded(self) -> Part:
+        """Return the same with all sums as numbers in float64."""
+        sums, exposed = (each.rounded() if isinstance(each, ExactSums) else each for each in self[:2])
+        return self._replace(sums=sums, exposed_sums=exposed)
 
 
 class RowsRead(Side):
@@ -68,11 +80,14 @@ class Form:
         Names of the parameters in the file, in order; empty without a mean field.
     ranks : tuple of int
         Numbers of columns of the arrays in the file.
+    times : ndarray (K,) or None
+        Factors of the columns of draws, whose scale was changed after they were written.
     """
 
     of: Distribution | None
     names: tuple[str, ...]
     ranks: tuple[int, ...]
+    times: Array | None = None
 
     @classmethod
     def like(cls, side: Side) -> Form:
@@ -94,6 +109,8 @@ class Form:
 
     def side(self, arrays: list[Array]) -> Side:
         """Return the side that these arrays make."""
+        if self.times is not None:
+            arrays[0] *= self.times
         if self.of is None:
             value: Value = arrays[0] if len(arrays) == 1 else ScaledProportions(*arrays)
             return RowsRead(value, arrays[0], None)
@@ -123,6 +140,4 @@ class RowWriter:
         """Write the rows of a block; return what they add, and their form."""
         form = Form.like(side)
         write_rows(of_block(self.folder, number), form.arrays(side))
-        sums = side.sums(1)
-        exposed = side.exposed_sums(1, counts.row_weights)
-        return Part(sums, exposed, side.penalty, shift_of_rows(counts, side)), form
+        return Part.of(counts, side), form

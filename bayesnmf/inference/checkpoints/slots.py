@@ -103,6 +103,7 @@ class Keeper:
         self.spent, self._number = 0.0, 0
         self._journal: dict[str, Pieces] = {}
         self._waiting: dict[str, bytes] = {}
+        self._lasting: set[str] = set()  # folders of loadings that the journal refers to
         for path in sorted(folder.glob("journal-*")):
             self._take(path)
         self._files = len(list(folder.glob("journal-*")))
@@ -113,6 +114,7 @@ class Keeper:
         found = read_pieces(path)
         if found is not None:
             self._journal |= dict.fromkeys(found.places, found)
+            self._lasting |= set(found.about["rows"])
             self.spent = max(self.spent, found.about["seconds"])
 
     def _remove_unused_rows(self) -> None:
@@ -140,6 +142,7 @@ class Keeper:
         with self.lock:
             self._waiting[name] = content
             self._rows |= rows
+            self._lasting |= rows
             if self.is_time() or sum(map(len, self._waiting.values())) > MOST_WAITING:
                 self.flush()
 
@@ -174,6 +177,11 @@ class Keeper:
     def rows(self, name: str) -> Path:
         """Return the folder of loadings on disk."""
         return self.folder / name
+
+    def drop_rows(self, names: set[str]) -> None:
+        """Remove folders of loadings, except those that the journal refers to."""
+        for name in names - self._lasting:
+            remove(self.rows(name))
 
     def clear(self) -> None:
         """Remove everything, after the fit itself was written."""
@@ -223,8 +231,7 @@ class KeptSlot:
         about = {"generation": self._generation, "added": self._added, **self.keeper.about(rows)}
         write_pieces(self._paths()[place], {self.name: content}, about)
         self._last = self.keeper.written = time.monotonic()
-        for name in self._rows[place] - self._rows[1 - place] - rows:
-            remove(self.keeper.rows(name))
+        self.keeper.drop_rows(self._rows[place] - self._rows[1 - place] - rows)
         self._rows[place] = rows
 
     def add(self, thing: Any) -> None:
@@ -243,9 +250,9 @@ class KeptSlot:
         self.keeper.put(self.name, self._bytes(thing, rows), rows)
         if self._generation:
             self.keeper.flush()
-            others = (self.keeper.rows(name) for name in (self._rows[0] | self._rows[1]) - rows)
-            for path in (*self._paths(), *others):
+            for path in self._paths():
                 remove(path)
+            self.keeper.drop_rows(self._rows[0] | self._rows[1])
 
     def _piece(self, number: int) -> str:
         return f"{self.name}/{number}"

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
 from bayesnmf.inference.checkpoints.slots import NOWHERE, Slot
+from bayesnmf.inference.sampling.draws_on_disk import RunningOnDisk
+from bayesnmf.inference.sampling.gibbs_on_disk import sweep_on_disk
 from bayesnmf.inference.sampling.running_moments import Running
 from bayesnmf.inference.sampling.scales import moves_scales, with_scale_moves
 from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
@@ -32,7 +34,7 @@ class Schedule(NamedTuple):
         Number of warm-up sweeps, of draws, and of sweeps per draw.
     every : int
         Distance between kept draws; the first draw is kept.
-    running : Running or None
+    running : Running, RunningOnDisk or None
         Moments that every draw is added to.
     slot : Slot
         Place of the chain in a checkpoint.
@@ -42,7 +44,7 @@ class Schedule(NamedTuple):
     draws: int
     thin: int
     every: int = 1
-    running: Running | None = None
+    running: Running | RunningOnDisk | None = None
     slot: Slot = NOWHERE
 
     @property
@@ -52,9 +54,12 @@ class Schedule(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Kept draws of one chain, as pairs of loadings and components, and the log joint of every draw."""
+    """Kept draws of one chain, as pairs of loadings and components, and the log joint of every draw.
 
-    draws: list[tuple[Value, Value]]
+    Loadings of counts on disk are `BlockedLoadings`.
+    """
+
+    draws: list[tuple[Any, Value]]
     log_joint: list[float]
     interrupted: bool
 
@@ -113,7 +118,7 @@ def record_chain(sweeps: Sweeps, schedule: Schedule, progress: Progress | None) 
     schedule : Schedule
         Number of sweeps, and draws to keep.
     """
-    kept: list[tuple[Value, Value]] = []
+    kept: list[tuple[Any, Value]] = []
     log_joint: list[float] = []
     slot, first = schedule.slot, 0
     ended = slot.result()
@@ -145,9 +150,10 @@ def record_chain(sweeps: Sweeps, schedule: Schedule, progress: Progress | None) 
     return Chain(kept, log_joint, interrupted=False)
 
 
-def _record_draw(state: State, schedule: Schedule, kept: list[tuple[Value, Value]], number: int) -> None:
+def _record_draw(state: State, schedule: Schedule, kept: list[tuple[Any, Value]], number: int) -> None:
     """Keep the draw of this number if it is to be kept, and add it to the moments."""
-    draw: Any = state.loadings.value, state.components.value
+    loadings: Any = state.loadings
+    draw: Any = loadings.value if loadings.in_memory else loadings, state.components.value
     if number % schedule.every == 0:
         kept.append(draw)
         schedule.slot.add(draw)
@@ -163,7 +169,10 @@ class _Allocating:
 
     def __call__(self, keep: bool) -> tuple[State, float]:
         before = self.state
-        self.state, log_joint = sweep(self.problem, before, self.rng, self.threads)
+        if self.problem.counts.in_memory:
+            self.state, log_joint = sweep(self.problem, before, self.rng, self.threads)
+        else:
+            self.state, log_joint = sweep_on_disk(self.problem, before, self.rng)
         return before, log_joint
 
     @property

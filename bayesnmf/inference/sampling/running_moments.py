@@ -69,9 +69,9 @@ class Running:
 
     def add(self, loadings: Value, components: Array) -> None:
         """Add one draw to the sums."""
+        order = self.order_of(components)
         drawn = entries_of(loadings, components)
-        if self.matching and self.counts:
-            drawn = drawn.reordered(alignment.match_components(drawn.components, self._mean_side(1), self.among))
+        drawn = drawn if order is None else drawn.reordered(order)
         values = tuple(value for value in drawn if value is not None)
         if not self.counts:
             self.first = tuple(np.array(value) for value in values)
@@ -84,6 +84,12 @@ class Running:
             total += difference
             squares += np.square(difference, out=difference)
         self.counts[-1] += 1
+
+    def order_of(self, components: Array) -> Array | None:
+        """Return the order of the next draw's components that matches the mean of earlier draws; None to keep it."""
+        if not self.matching or not self.counts:
+            return None
+        return alignment.match_components(components, self._mean_side(1), self.among)
 
     @property
     def memory(self) -> tuple[Any, ...]:
@@ -102,19 +108,26 @@ class Running:
         total: Array = sum(batch[side] for batch in self.sums)  # type: ignore[assignment]
         return self.first[side] + total / sum(self.counts)
 
+    def part(self, side: int, order: Any) -> Part:
+        """Return the sums of one side, with its entries in the order of an index."""
+        given = self.first[side][order], self.squares[side][order], [batch[side][order] for batch in self.sums]
+        return Part(self.counts, self.length, *given)
+
 
 def summarise_chains(chains: Sequence[Running], components: Array) -> Summary:
     """Return the summary of all chains, each in the order of components that best matches the given ones (K, m)."""
-    means = [chain.mean() for chain in chains]
-    matching, among, rank = chains[0].matching, chains[0].among, len(components)
-    orders = [
-        alignment.match_components(m.components, components, among) if matching else np.arange(rank) for m in means
-    ]
-    found = []
+    orders, found = orders_of(chains, components), []
     for side, name in enumerate(("loadings", "components", "scale")[: len(chains[0].first)]):
-        parts = [_Part(chain, side, _axis_order(name, order)) for chain, order in zip(chains, orders, strict=True)]
-        found.append(_summarise_side(parts))
+        parts = [chain.part(side, _axis_order(name, order)) for chain, order in zip(chains, orders, strict=True)]
+        found.append(summarise_side(parts))
     return Summary(*(Entries(*values) for values in zip(*found, strict=True)))
+
+
+def orders_of(chains: Sequence[Running], components: Array) -> list[Array]:
+    """Return the order of the components of each chain that best matches the given ones (K, m)."""
+    if not chains[0].matching:
+        return [np.arange(len(components)) for _ in chains]
+    return [alignment.match_components(chain.mean().components, components, chain.among) for chain in chains]
 
 
 def _axis_order(name: str, order: Array) -> Any:
@@ -122,15 +135,24 @@ def _axis_order(name: str, order: Array) -> Any:
     return {"loadings": (slice(None), order), "components": order, "scale": slice(None)}[name]
 
 
-class _Part:
-    """One side of one chain: numbers and sums of draws in its batches, and the sum of squares about a point."""
+class Part:
+    """Entries of one side of one chain: numbers and sums of draws in its batches, and the squares about a point.
 
-    def __init__(self, chain: Running, side: int, order: Any) -> None:
-        self.counts = np.array(chain.counts)
-        self.first = chain.first[side][order]
-        self.squares = chain.squares[side][order]
-        self.sums = [batch[side][order] for batch in chain.sums]
-        self.full = self.counts == chain.length
+    Parameters
+    ----------
+    counts : sequence of int
+        Number of draws in each batch.
+    length : int
+        Number of draws in a full batch.
+    first, squares : ndarray
+        The point, and the sum of squared differences from it.
+    sums : list of ndarray
+        Sum of the differences from the point in each batch.
+    """
+
+    def __init__(self, counts: Sequence[int], length: int, first: Array, squares: Array, sums: list[Array]) -> None:
+        self.counts, self.first, self.squares, self.sums = np.array(counts), first, squares, sums
+        self.full = self.counts == length
 
     def halves(self) -> list[tuple[int, Array]]:
         """Return the number of draws and their mean in each half of the batches."""
@@ -149,7 +171,7 @@ class _Part:
         ]
 
 
-def _summarise_side(parts: list[_Part]) -> tuple[Array, Array, Array, Array]:
+def summarise_side(parts: list[Part]) -> tuple[Array, Array, Array, Array]:
     """Return mean, sd, split R-hat and effective sample size by batch means of one side."""
     halves = [half for part in parts for half in part.halves()]
     draws = sum(n for n, _ in halves)

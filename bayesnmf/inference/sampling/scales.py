@@ -7,12 +7,14 @@ Gamma(a, b) of the loadings and Gamma(c, d) of the components.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.sides import Problem, State
+from bayesnmf.kernels.cpu.exact_sums import ExactSums
 from bayesnmf.kernels.cpu.orbits import log_scales
 from bayesnmf.priors.values import others
 
@@ -45,19 +47,48 @@ def moves_scales(problem: Problem) -> bool:
     return all(prior.support == "positive" and "entries" in prior.optional for prior in priors)
 
 
+class SumsOfRows(NamedTuple):
+    """Σ_i a_ik and Σ_i b_ik θ_ik for priors Gamma(a, b) of the loadings θ of some rows."""
+
+    shapes: ExactSums
+    rates: ExactSums
+
+    def __add__(self, other: SumsOfRows) -> SumsOfRows:  # type: ignore[override]
+        return SumsOfRows(self.shapes + other.shapes, self.rates + other.rates)
+
+
+def sums_of_rows(prior: Any, theta: Array, rng: np.random.Generator, first: int = 0) -> SumsOfRows:
+    """Return the sums over rows from row `first` on; their own rates are drawn before, if they have any."""
+    a, b = terms_of(prior.drawn(theta, rng, first))
+    return SumsOfRows(ExactSums(np.broadcast_to(a, theta.shape)), ExactSums(b * theta))
+
+
+def draw_scales(problem: Problem, sums: Callable[[], SumsOfRows], beta: Array, rng: np.random.Generator) -> Array:
+    """Return draws of v, (K,), given sums over rows and the components; 0 for known components."""
+    free, v = free_components(problem.components_prior, len(beta)), np.zeros(len(beta))
+    if not len(free):
+        return v
+    of_rows = sums()
+    c, d = (each.T for each in terms_of(problem.components_prior.drawn(beta, rng)))
+    of_free = beta[free].T
+    power = np.broadcast_to(c, of_free.shape).sum(axis=0) - of_rows.shapes.rounded()[free]
+    v[free] = log_scales(power, (d * of_free).sum(axis=0), of_rows.rates.rounded()[free], int(rng.integers(2**63)))
+    return v
+
+
 def with_scale_moves(problem: Problem, state: State, rng: np.random.Generator) -> State:
     """Return the state with a new scale for every component that is not known; shared rates are drawn before."""
     theta, beta = state.loadings.matrix, state.components.matrix
-    free = free_components(problem.components_prior, len(beta))
-    if not len(free):
+    v = draw_scales(problem, lambda: sums_of_rows(problem.loadings_prior, theta, rng), beta, rng)
+    if not v.any():
         return state
-    loadings = terms_of(problem.loadings_prior.drawn(theta, rng))
-    components = terms_of(problem.components_prior.drawn(beta, rng))
-    given = [each[:, free] if each.shape[1] > 1 else each for each in loadings]
-    v = np.zeros(len(beta))
-    of_components = components[0].T, components[1].T
-    seed = int(rng.integers(2**63))
-    v[free] = log_scales_of(theta[:, free], beta[free].T, (given[0], given[1]), of_components, seed)
     summaries: Any = problem.loadings_summary, problem.components_summary
-    moved = theta * np.exp(-v), np.asfortranarray(beta * np.exp(v)[:, None])
-    return State(summaries[0].at(problem.loadings_prior, moved[0]), summaries[1].at(problem.components_prior, moved[1]))
+    return State(
+        summaries[0].at(problem.loadings_prior, theta * np.exp(-v)),
+        summaries[1].at(problem.components_prior, moved_components(beta, v)),
+    )
+
+
+def moved_components(beta: Array, v: Array) -> Array:
+    """Return the components times their new scales."""
+    return np.asfortranarray(beta * np.exp(v)[:, None])

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.blocked.passes import Pass, Where, pass_over_rows, totals_of
-from bayesnmf.inference.side import Side
+from bayesnmf.inference.side import Side, empty_side
 from bayesnmf.inference.sides import Problem, State, exposure_of_components, update_components, update_loadings
 from bayesnmf.inference.starts.from_data import FLOOR, OVERSAMPLING, POWER_ITERATIONS
 from bayesnmf.inference.starts.states import Given, given_side, is_bare, shared_out
+from bayesnmf.inference.summaries import skip_rows
 from bayesnmf.kernels.cpu.allocation import Totals, expected_allocations
 from bayesnmf.priors import Distribution, ScaledProportions
 
@@ -33,12 +34,16 @@ def state_on_disk(problem: Problem, word: str, rank: int, rng: np.random.Generat
 def random_state_on_disk(problem: Problem, rank: int, rng: np.random.Generator) -> State:
     """Return the state of the conditionals given random totals (`bayesnmf.inference.starts.states.random_state`)."""
 
-    def work(part: Problem, _: Any, at: Where) -> tuple[Side, None, float]:
+    def share_out(part: Problem, _: Any, at: Where) -> tuple[Side, None, float]:
         total = shared_out(part.counts.row_totals, np.ones(rank), rng).astype(problem.counts.dtype, copy=False)
-        return _loadings_of(part, total), None, 0.0
+        return Side(total, total, None, 0.0), None, 0.0
 
-    _, loadings = pass_over_rows(problem, None, work, Pass(pure=False))
+    def work(part: Problem, here: State, _: Where) -> tuple[Side, None, float]:
+        return _loadings_of(part, here.loadings.matrix), None, 0.0
+
+    _, totals = pass_over_rows(problem, None, share_out, Pass(pure=False, reads=False))
     total = shared_out(problem.counts.feature_totals, np.ones(rank), rng).astype(problem.counts.dtype, copy=False)
+    _, loadings = pass_over_rows(problem, State(totals, empty_side()), work, Pass(reads=False))
     return _with_components(problem, loadings, total.T)
 
 
@@ -57,19 +62,20 @@ def data_state_on_disk(problem: Problem, rank: int, rng: np.random.Generator) ->
         totals = expected_allocations(part.counts.matrix, loadings, components, threads=1)
         return _loadings_of(part, totals.loadings), totals, 0.0
 
-    found, loadings = pass_over_rows(problem, State(svd.rows, _nothing()), work, Pass(pure=not svd.is_short))
+    found, loadings = pass_over_rows(problem, State(svd.rows, empty_side()), work, Pass(pure=not svd.is_short))
     return _with_components(problem, loadings, totals_of(problem, found))
 
 
 def given_state_on_disk(problem: Problem, loadings: Given, components: Given) -> State:
     """Return the state with given factors or distributions (`bayesnmf.inference.starts.states.given_state`)."""
-    side = given_side(problem, "components", components)
 
     def work(part: Problem, _: Any, at: Where) -> tuple[Side, None, float]:
         return given_side(part, "loadings", _rows_given(loadings, at.rows)), None, 0.0
 
-    _, written = pass_over_rows(problem, None, work, Pass(pure=False))  # the given rows are not sent anywhere
-    state = State(written, side)
+    _, written = pass_over_rows(problem, None, work, Pass(pure=False, reads=False))  # given rows are sent nowhere
+    if isinstance(loadings, Distribution):
+        skip_rows(problem.loadings_summary, problem.loadings_prior, written.shape[1], again=False)
+    state = State(written, given_side(problem, "components", components))
     bare = is_bare(problem.loadings_summary, loadings), is_bare(problem.components_summary, components)
     if not any(bare):
         return state
@@ -92,12 +98,9 @@ def _loadings_of(part: Problem, total: Array) -> Side:
 
 
 def _with_components(problem: Problem, loadings: Side, total: Array) -> State:
+    skip_rows(problem.loadings_summary, problem.loadings_prior, len(total), again=False)
     given = problem.components_prior, total, exposure_of_components(problem, loadings), None
     return State(loadings, problem.components_summary.carry(*given, reuse=True))
-
-
-def _nothing() -> Side:
-    return Side(np.empty((0, 0)), np.empty((0, 0)), None, 0.0)
 
 
 class Decomposition(NamedTuple):
@@ -217,7 +220,9 @@ def _choose_parts(problem: Problem, svd: Decomposition, rank: int, rng: np.rando
         found[4] = drawn
         return None, None, found
 
-    found, _ = pass_over_rows(problem, State(svd.rows, _nothing()), measure, Pass(writes=False, pure=not svd.is_short))
+    found, _ = pass_over_rows(
+        problem, State(svd.rows, empty_side()), measure, Pass(writes=False, pure=not svd.is_short, reads=False)
+    )
     squares, sums, drawn = found.more[:2], found.more[2:4], found.more[4]
     level = np.sqrt(svd.mean / rank) or 1.0
     if not svd.is_short:

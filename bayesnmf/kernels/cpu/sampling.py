@@ -193,22 +193,22 @@ def logarithmic_weights(u: Array, v: Array, cumulative: Array) -> None:
 
 @compiled_on_disk(nogil=True, fastmath=FAST)
 def _draw_allocations(
-    indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, seed: int, start: int, stop: int, A: Array,
-    Bt: Array,
+    indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, seed: int, origin: int, start: int, stop: int,
+    A: Array, Bt: Array,
 ) -> float:  # fmt: skip
-    """Add the drawn totals of rows to A (n, K) and Bt (m, K); return the rows' ℓ."""
+    """Add the drawn totals of rows to A (n, K) and Bt (m, K); return the rows' ℓ. Row `i` has stream `origin + i`."""
     state = np.empty(1, dtype=np.uint64)
     cumulative = np.empty((CELLS + 3, U.shape[1]))
     loglik = 0.0
     for i in range(start, stop):
-        state[0] = stream(seed, i)
+        state[0] = stream(seed, origin + i)
         a, b = indptr[i], indptr[i + 1]
         loglik += _draw_row(indices[a:b], values[a:b], U[i], Vt, state, cumulative, A[i], Bt)
     return loglik
 
 
 def sampled_allocations(
-    matrix: csr_array, loadings: Array, components: Array, seed: int, threads: int | None = None
+    matrix: csr_array, loadings: Array, components: Array, seed: int, threads: int | None = None, first_row: int = 0
 ) -> Totals:
     """Draw S_i:j ~ Multinomial(X_ij, φ_i:j) with φ_ikj ∝ loadings_ik · components_kj, and return the totals of S.
 
@@ -222,6 +222,8 @@ def sampled_allocations(
         Seed of this draw, below 2**64. The same seed gives the same draw with any number of threads.
     threads : int, optional
         Number of row blocks to work on at once; by default one for each of Numba's threads.
+    first_row : int
+        Place of the first row in a larger matrix, of which this draw is a part.
 
     Returns
     -------
@@ -235,7 +237,7 @@ def sampled_allocations(
     at_once = min(threads, len(bounds) - 1)
     partial, unused = np.zeros((at_once, *Vt.shape)), iter(range(at_once))
     own: dict[int, Any] = {}  # sums of whole numbers are exact, so any thread may add any rows
-    given = matrix.indptr, matrix.indices, matrix.data, U, Vt, np.uint64(seed)
+    given = matrix.indptr, matrix.indices, matrix.data, U, Vt, np.uint64(seed), first_row
 
     def draw(_: int, first: int, last: int) -> float:
         me = get_ident()
