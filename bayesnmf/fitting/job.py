@@ -23,7 +23,7 @@ from bayesnmf.fitting.checks import (
     check_served,
     check_unexposed,
 )
-from bayesnmf.fitting.keeping import size_kept, size_kept_on_disk
+from bayesnmf.fitting.keeping import size_kept, size_written
 from bayesnmf.fitting.known import with_known_components
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.status import Status
@@ -63,7 +63,7 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     )
     if not counts.in_memory:
         check_on_disk(method, options)
-        check_room_for_rows(counts, rank, size_kept_on_disk(options, rank, counts.shape))
+        check_room_for_rows(counts, rank, size_written(options, rank, counts))
     check_ranges(options, getattr(options, "dtype", "float64"))
     check_family(model, "loadings", priors.loadings, (n, rank))
     check_family(model, "components", priors.components, (rank, m))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bayesnmf.inference.sampling.running_moments import BATCHES
+from bayesnmf.options.algorithms import ALGORITHMS
 
+BYTES_BY_FEATURE = 8  # of a nonzero, at most
 ALL, THINNED = 2**30, 2**29  # bytes: largest size of all draws under keep="auto", and size of thinned draws
 
 
@@ -29,6 +31,12 @@ def size_kept(options: Any, rank: int, shape: tuple[int, int]) -> int:
     return min(size, max(THINNED, size // options.draws)) + running
 
 
-def size_kept_on_disk(options: Any, rank: int, shape: tuple[int, int]) -> int:
-    """Return the size of what a sampler writes for counts on disk, in bytes: draws twice, and sums with squares."""
-    return 2 * size_kept(options, rank, shape) if hasattr(options, "draws") else 0
+def size_written(options: Any, rank: int, counts: Any) -> int:
+    """Return the bytes that a fit of counts on disk writes beside its loadings.
+
+    A sampler writes draws twice, and sums with squares; coordinate descent writes the counts by features.
+    """
+    if hasattr(options, "draws"):
+        return 2 * size_kept(options, rank, counts.shape)
+    algorithm = getattr(options, "algorithm", None)
+    return BYTES_BY_FEATURE * counts.nnz if algorithm and "regression" in ALGORITHMS[algorithm].needs else 0

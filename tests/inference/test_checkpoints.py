@@ -117,7 +117,7 @@ def blocks(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("case", ["em", "vi, sparse", "vi, float32", "gibbs with scales", "gibbs, moments"])
+@pytest.mark.parametrize("case", ["map", "em", "vi, sparse", "vi, float32", "gibbs with scales", "gibbs, moments"])
 def test_fits_of_counts_on_disk_go_on(case, blocks, monkeypatch, tmp_path):
     expected, ends = run(case, counts=blocks), 0
     for steps in (1, 3, 2, 7, 4):

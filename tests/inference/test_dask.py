@@ -22,9 +22,12 @@ pytestmark = [
 X = bayesnmf.simulate(size=(400, 50), rank=4, totals=80, seed=1).counts.matrix
 OPTIONS = {
     "map": MAP(max_iter=8, tol=0),
+    "descent": MAP(algorithm="scd", max_iter=4, tol=0),
     "vi": VI(max_iter=8, tol=1e-12),
     "gibbs": Gibbs(start="random", chains=1, warmup=2, draws=5, keep="moments"),
 }
+
+METHODS = {"descent": "map"}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +48,7 @@ mortal = pytest.fixture(name="mortal")(_cluster)  # a cluster that a test may da
 
 
 def fitted(blocks, method="vi"):
-    return bayesnmf.fit(blocks, rank=4, method=method, seed=0, options=OPTIONS[method])
+    return bayesnmf.fit(blocks, rank=4, method=METHODS.get(method, method), seed=0, options=OPTIONS[method])
 
 
 def alone(monkeypatch, blocks, method="vi"):

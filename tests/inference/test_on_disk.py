@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 
 import bayesnmf
 from bayesnmf import MAP, VI, Blocks, Dirichlet, Gamma, Gibbs, HierarchicalGamma, Priors, Start
+from bayesnmf.data.blocks.transposed import TransposedStore
 from bayesnmf.inference.blocked import engine, files
 
 pytestmark = [
@@ -22,6 +23,9 @@ X[[5, 400]] = 0
 X[:, 7] = 0
 TOPICS = Priors(Dirichlet(0.3), Dirichlet(0.1))
 SPARSE = Priors(Gamma(0.3, 0.1), Dirichlet(0.1))
+
+FLAT = Priors(Gamma(1.0, 0.0), Gamma(1.0, 0.0))
+UNEVEN = Priors(Gamma(1.5, np.linspace(0.1, 2, 403)[:, None]), Gamma(np.linspace(1.1, 2, 60), 0.2))
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +94,13 @@ def test_iterates_are_those_in_memory(blocks, method, start, extrapolate):
         ("gamma_poisson", "vi", {"priors": Priors(Gamma(np.linspace(0.5, 2, 403)[:, None] * np.ones((1, 4)), 1.0))}),
         ("gamma_poisson", "vi", {"priors": Priors(Gamma(1.0, np.linspace(0.5, 2, 403)[:, None]), Gamma(1.0, 1.0))}),
         ("gamma_poisson", "vi", {"priors": Priors(components="parameter")}),
+        ("poisson", "map", {"algorithm": "scd"}),
+        ("poisson", "map", {"algorithm": "ccd", "extrapolate": False}),
+        ("poisson", "map", {"algorithm": "scd", "priors": FLAT}),
+        ("gamma_poisson", "map", {"algorithm": "scd", "restarts": 2, "start": "random"}),
+        ("gamma_poisson", "map", {"algorithm": "ccd", "priors": UNEVEN}),
+        ("dirichlet_poisson", "map", {"algorithm": "scd", "priors": Priors(Dirichlet(1.0), Dirichlet(1.2))}),
+        ("dirichlet_gamma", "map", {"algorithm": "scd"}),
         ("dirichlet_poisson", "map", {}),
         ("dirichlet_poisson", "vi", {}),
         ("dirichlet_gamma", "map", {}),
@@ -172,6 +183,17 @@ def test_fits_are_saved_with_the_place_of_their_counts(blocks, tmp_path):
             bayesnmf.load(tmp_path / "fit.nc")
     finally:
         aside.rename(folder)
+
+
+@pytest.mark.parametrize("nonzeros", [1, 7, 60, 10**6])
+def test_counts_by_features_are_the_transposed_counts(blocks, folder, nonzeros):
+    store = bayesnmf.fit(blocks, rank=1, options=VI(max_iter=0, start="random")).counts
+    transposed = TransposedStore(store.store, store.blocks, nonzeros, folder / "scratch")
+    found = transposed.by_feature
+    parts = [found.read(block, np.float64) for block in range(len(found.blocks))]
+    np.testing.assert_array_equal(np.vstack([part.toarray() for part in parts]), X.T)
+    assert all(part.has_canonical_format for part in parts)
+    assert (len(parts) > 20) == (nonzeros < 100)
 
 
 def test_no_file_is_left(blocks):
@@ -313,8 +335,8 @@ def on_disk_start(blocks):
             "need collapsed=False.*found collapsed=True",
         ),
         (
-            {"method": "map", "options": MAP(algorithm="scd")},
-            "need algorithm='em' or .*found algorithm='scd'",
+            {"method": "gibbs", "options": Gibbs(start=Start(np.ones((9, 9)), np.ones((9, 9))), keep="moments")},
+            r"start.loadings must have shape \(403, 3\)",
         ),
         ({"options": VI(start="race")}, "need start='svd' or 'random'.*found start='race'"),
         ({"options": VI(order="components")}, "need order='loadings'"),
@@ -338,5 +360,5 @@ def test_no_room_for_the_loadings(blocks, monkeypatch):
     from bayesnmf.data.blocks import checks
 
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
-    with pytest.raises(ValueError, match=r"scratch needs 0\.0 GB for loadings of rank 3"):
+    with pytest.raises(ValueError, match=r"scratch needs 0\.0 GB for what a fit of rank 3 writes"):
         bayesnmf.fit(blocks, rank=3)

@@ -60,14 +60,14 @@ def check_room(folder: Path, source: Any, bytes_of_nonzero: int) -> None:
         )
 
 
-def check_room_for_rows(counts: Any, rank: int, draws: int = 0) -> None:
-    """Refuse a fit whose loadings would not fit on the disk: those of up to four states, and bytes of draws."""
-    needed = 4 * 2 * counts.shape[0] * rank * counts.dtype.itemsize + draws
+def check_room_for_rows(counts: Any, rank: int, more: int = 0) -> None:
+    """Refuse a fit whose loadings, of up to four states, and what else it writes would not fit on the disk."""
+    needed = 4 * 2 * counts.shape[0] * rank * counts.dtype.itemsize + more
     free = shutil.disk_usage(counts.scratch).free
     if needed > free:
         raise ValueError(
-            f"scratch needs {needed / 1e9:.1f} GB for loadings of rank {rank}: {counts.scratch} has {free / 1e9:.1f} "
-            "GB; name a folder with more room, as in bayesnmf.Blocks(..., scratch=...)"
+            f"scratch needs {needed / 1e9:.1f} GB for what a fit of rank {rank} writes: {counts.scratch} has "
+            f"{free / 1e9:.1f} GB; name a folder with more room, as in bayesnmf.Blocks(..., scratch=...)"
         )
 
 
@@ -125,8 +125,8 @@ def check_on_disk(method: str, options: Any) -> None:
     if method not in ("map", "vi", "gibbs"):
         raise ValueError(f"counts on disk need method='map', 'vi' or 'gibbs', {needs}: found {method!r}")
     wanted: dict[str, tuple[Any, ...]] = {
-        "algorithm": ("em", "coordinate", "settled", "minibatch"), "start": ("svd", "random"), "order": ("loadings",),
-        "device": ("cpu",), "learn": ((),), "collapsed": (False,),
+        "algorithm": ("em", "scd", "ccd", "coordinate", "settled", "minibatch"), "start": ("svd", "random"),
+        "order": ("loadings",), "device": ("cpu",), "learn": ((),), "collapsed": (False,),
     }  # fmt: skip
     if method == "gibbs":
         wanted |= {"algorithm": ("allocations", None), "start": ("fit", "random")}

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Schedule, Steps, update_both_sides
+from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.regression import poisson_regression
@@ -52,7 +53,7 @@ def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:
 
     def steps(here: Iterate) -> Iterator[State]:
         loadings, components = unnormalised_factors(problem, here.state, here.totals)
-        priors = _gamma_terms(problem, loadings.shape[1])
+        priors = gamma_terms(problem, loadings.shape[1])
         for side in schedule.sides:
             if side == "loadings":
                 loadings = poisson_regression(by_row, loadings, components, priors[0], **settings)
@@ -67,7 +68,7 @@ def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:
     return steps
 
 
-def _gamma_terms(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
+def gamma_terms(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
     """Return, for each side, c − 1 and d of Gamma(c, d) priors, with K columns.
 
     A Dirichlet(η) on a component is replaced by Gamma(η, Σ(η − 1)), for which the optimal sum is 1 ([C] cor. 2).
@@ -92,13 +93,7 @@ def _gamma_terms(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
 
 def unnormalised_factors(problem: Problem, state: State, totals: Totals) -> tuple[Array, Array]:
     """Return copies of both factors on the scale of the counts, at least `FLOOR`; they may overwrite the totals."""
-    counts, (loadings, _) = problem.counts, separate_scale(state.loadings.value)
-    if problem.loadings_prior.support != "positive":
-        loadings = loadings * counts.row_totals[:, None].astype(loadings.dtype)
-    else:
-        factor = _shrinkage(problem).astype(loadings.dtype)
-        loadings = loadings if np.all(factor == 1) else loadings * factor
-    components = counts.exposed_components(state.components.matrix)
+    loadings, components = unnormalised_rows(problem, state.loadings), unnormalised_components(problem, state)
     own = [
         total if total.shape == factor.shape and is_padded(total, axis) else padded_copy(factor, axis)
         for factor, total, axis in ((loadings, totals.loadings, 1), (components, totals.components, 0))
@@ -106,6 +101,20 @@ def unnormalised_factors(problem: Problem, state: State, totals: Totals) -> tupl
     for factor, copy in zip((loadings, components), own, strict=True):
         np.maximum(factor, FLOOR, out=copy)
     return own[0], own[1]
+
+
+def unnormalised_rows(problem: Problem, side: Side) -> Array:
+    """Return the loadings on the scale of the counts, perhaps without copying them."""
+    loadings, _ = separate_scale(side.value)
+    if problem.loadings_prior.support != "positive":
+        return loadings * problem.counts.row_totals[:, None].astype(loadings.dtype)
+    factor = _shrinkage(problem).astype(loadings.dtype)
+    return loadings if np.all(factor == 1) else loadings * factor
+
+
+def unnormalised_components(problem: Problem, state: State) -> Array:
+    """Return the components on the scale of the counts, perhaps without copying them."""
+    return problem.counts.exposed_components(state.components.matrix)
 
 
 def rescale(problem: Problem, priors: list[tuple[Array, Array]], loadings: Array, components: Array) -> None:
@@ -116,34 +125,47 @@ def rescale(problem: Problem, priors: list[tuple[Array, Array]], loadings: Array
     loadings and of their entries are equal ([C] B.2). Otherwise each component gets the scale with the highest prior
     density; coordinate descent alone would be slow along this direction.
     """
-    sums = sum_rows(components.T)
+    ratio = scale_of(problem, priors[1], sums_of_rows(problem, priors[0], loadings), components)
+    scale_rows(components.T, 1 / ratio)
+    scale_loadings(problem, loadings, ratio)
+
+
+def scale_loadings(problem: Problem, loadings: Array, ratio: Array) -> None:
+    """Multiply loadings by the scales of their components, in place; then scale rows to their totals, if they may."""
+    scale_rows(loadings, ratio)
     if problem.components_prior.support == "simplex":
-        _move_scale(loadings, components, sums)
         totals = problem.counts.row_totals[:, None].astype(loadings.dtype)
         scale = totals / loadings.sum(axis=1, keepdims=True)
         loadings *= np.where(totals > 0, scale, 1)
-    elif problem.components_prior.flat and problem.loadings_prior.flat:
-        means = sum_rows(loadings) / len(loadings), sums / components.shape[1]
-        _move_scale(loadings, components, np.sqrt(means[1] / means[0]))
-    else:
-        _move_scale(loadings, components, _best_scale(priors, loadings, components.T))
 
 
-def _move_scale(loadings: Array, components: Array, ratio: Array) -> None:
-    scale_rows(loadings, ratio)
-    scale_rows(components.T, 1 / ratio)
+def sums_of_rows(problem: Problem, prior: tuple[Array, Array], loadings: Array) -> Array:
+    """Return what the best scale depends on, for the loadings of some rows, (2, K): Σ(a − 1) and Σ bθ, or 0 and Σ θ."""
+    if problem.components_prior.support == "simplex":
+        return np.zeros((2, loadings.shape[1]))
+    if problem.components_prior.flat and problem.loadings_prior.flat:
+        return np.stack([np.zeros(loadings.shape[1]), sum_rows(loadings)])
+    return np.stack(_sums_of_prior(prior, loadings))
 
 
-def _best_scale(priors: list[tuple[Array, Array]], loadings: Array, transposed: Array) -> Array:
-    """Return r (K,) for which r θ and β / r have the highest prior density; 1 if there is no maximum.
+def _sums_of_prior(prior: tuple[Array, Array], value: Array) -> tuple[Array, Array]:
+    less, rate = prior
+    whole = np.broadcast_to(less, value.shape)
+    return whole.sum(axis=0, dtype=np.float64), (rate * value).sum(axis=0, dtype=np.float64)
 
-    With priors Gamma(a, b) and Gamma(c, d), r solves P r² − p r − Q = 0 with p = Σ(a − 1) − Σ(c − 1), P = Σ bθ and
-    Q = Σ dβ.
+
+def scale_of(problem: Problem, prior: tuple[Array, Array], of_rows: Array, components: Array) -> Array:
+    """Return r (K,) that loadings are multiplied by and components are divided by, given `sums_of_rows` of all rows.
+
+    With priors Gamma(a, b) and Gamma(c, d), the best r solves P r² − p r − Q = 0 with p = Σ(a − 1) − Σ(c − 1),
+    P = Σ bθ and Q = Σ dβ. It is 1 if there is no maximum.
     """
-    (p_loadings, P), (p_components, Q) = (
-        (np.broadcast_to(less, value.shape).sum(axis=0, dtype=np.float64), (rate * value).sum(axis=0, dtype=np.float64))
-        for (less, rate), value in zip(priors, (loadings, transposed), strict=True)
-    )
+    sums, (n, _) = sum_rows(components.T), problem.counts.shape
+    if problem.components_prior.support == "simplex":
+        return sums
+    if problem.components_prior.flat and problem.loadings_prior.flat:
+        return np.sqrt((sums / components.shape[1]) / (of_rows[1] / n))
+    (p_loadings, P), (p_components, Q) = of_rows, _sums_of_prior(prior, components.T)
     p = p_loadings - p_components
     root = np.sqrt(p**2 + 4 * P * Q)
     top, bottom = np.where(p > 0, p + root, 2 * Q), np.where(p > 0, 2 * P, root - p)
@@ -165,18 +187,29 @@ def _shrinkage(problem: Problem) -> Array:
 
 def _state_of_factors(problem: Problem, before: State, loadings: Array, components: Array) -> State:
     """Return the state with the modes that correspond to unnormalised factors."""
+    return State(modes_of_rows(problem, before.loadings, loadings), modes_of_components(problem, components))
+
+
+def modes_of_components(problem: Problem, components: Array) -> Side:
+    """Return the modes that correspond to unnormalised components."""
+    if problem.counts.feature_weights is not None:
+        components = (components / problem.counts.feature_weights).astype(components.dtype)
+    summary: Any = problem.components_summary
+    side: Side = summary.at(problem.components_prior, components)
+    return side
+
+
+def modes_of_rows(problem: Problem, before: Side, loadings: Array) -> Side:
+    """Return the modes that correspond to unnormalised loadings; rows without counts stay as they were before."""
     prior, counts, totals = problem.loadings_prior, problem.counts, problem.counts.row_totals[:, None]
-    if counts.feature_weights is not None:
-        components = (components / counts.feature_weights).astype(components.dtype)
     if prior.support != "positive":
-        kept, _ = separate_scale(before.loadings.value)
+        kept, _ = separate_scale(before.value)
         loadings = np.where(totals > 0, loadings / loadings.sum(axis=1, keepdims=True), kept)
     else:
         divisor = _shrinkage(problem).astype(loadings.dtype)
         loadings = loadings if np.all(divisor == 1) else loadings / divisor
     exposure = counts.row_factor.astype(loadings.dtype)
     value = prior.with_best_scale(loadings, totals.astype(loadings.dtype), exposure)
-    return State(
-        problem.loadings_summary.at(prior, value),  # type: ignore[attr-defined]
-        problem.components_summary.at(problem.components_prior, components),  # type: ignore[attr-defined]
-    )
+    summary: Any = problem.loadings_summary
+    side: Side = summary.at(prior, value)
+    return side

@@ -1,0 +1,110 @@
+"""Counts on disk by features: for each block of features, the rows and counts of their nonzeros.
+
+Blocks of rows are read once to count the nonzeros of the features, and once more to write each block's nonzeros to the
+blocks of features that they belong to. These are then put in order one after the other. At no time is more than a block
+of either kind in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.data.blocks.raw import RawArray, TemporaryFolder
+from bayesnmf.data.blocks.store import Store
+
+Array = NDArray[Any]
+PARTS = ("rows", "data")
+
+
+class TransposedStore:
+    """Counts of a store by features, in a folder that is removed with the last reference to this object.
+
+    Parameters
+    ----------
+    store : Store
+    blocks : sequence of slice
+        Blocks of rows to read.
+    nonzeros : int
+        Nonzeros of a block of features, about.
+    scratch : Path
+    """
+
+    def __init__(self, store: Store, blocks: Sequence[slice], nonzeros: int, scratch: Path) -> None:
+        self._folder = TemporaryFolder(scratch, "columns-")
+        self.by_feature = _ByFeature(self._folder.path, store, blocks, nonzeros)
+
+
+class _ByFeature:
+    """The files of a `TransposedStore`, which can be sent to other processes."""
+
+    def __init__(self, folder: Path, store: Store, blocks: Sequence[slice], nonzeros: int) -> None:
+        self.folder, self.rows = folder, store.shape[0]
+        number = np.zeros(store.shape[1], np.int64)
+        for rows in blocks:
+            number += np.bincount(store.read(rows.start, rows.stop).indices, minlength=len(number))
+        self.starts = np.concatenate([[0], np.cumsum(number)])
+        self.bounds = _bounds(self.starts, nonzeros)
+        self._kind = store.arrays["data"].dtype
+        segments: list[Array] = []
+        for rows in blocks:
+            segments.append(self._distribute(store.read(rows.start, rows.stop), rows.start))
+        for block in range(len(self.bounds) - 1):
+            first, last = self.bounds[block : block + 2]
+            self._put_in_order(block, np.stack([each[first:last] for each in segments]))
+
+    @property
+    def blocks(self) -> list[slice]:
+        """Features of each block."""
+        return [slice(first, last) for first, last in pairwise(self.bounds)]
+
+    def read(self, block: int, dtype: Any) -> csr_array:
+        """Return the counts of a block of features, (features, n)."""
+        first, last = self.bounds[block : block + 2]
+        starts = self.starts[first : last + 1] - self.starts[first]
+        rows, data = (self._array(block, part, kind, int(starts[-1])) for part, kind in self._kinds())
+        return csr_array((data.astype(dtype), rows, starts.astype(np.int32)), shape=(last - first, self.rows))
+
+    def _kinds(self) -> list[tuple[str, Any]]:
+        return list(zip(PARTS, (np.dtype(np.int32), self._kind), strict=True))
+
+    def _path(self, block: int, part: str) -> Path:
+        return self.folder / f"{block}.{part}"
+
+    def _array(self, block: int, part: str, kind: Any, length: int) -> Array:
+        return RawArray(self._path(block, part), 0, kind, length).read(0, length) if length else np.empty(0, kind)
+
+    def _distribute(self, matrix: Any, first_row: int) -> Array:
+        """Append the nonzeros of some rows to the blocks of their features; return how many each feature has."""
+        by_feature = matrix.tocsc()
+        rows = (by_feature.indices + first_row).astype(np.int32)
+        for block, (first, last) in enumerate(pairwise(self.bounds)):
+            own = slice(by_feature.indptr[first], by_feature.indptr[last])
+            for part, values in zip(PARTS, (rows[own], by_feature.data[own]), strict=True):
+                with self._path(block, part).open("ab") as file:
+                    file.write(np.ascontiguousarray(values).data)
+        return np.diff(by_feature.indptr).astype(np.int32)
+
+    def _put_in_order(self, block: int, number: Array) -> None:
+        """Bring the nonzeros of a block from the order (rows' block, feature) into the order (feature, row)."""
+        number = number.astype(np.int64)
+        begins = (np.cumsum(number.ravel()) - number.ravel()).reshape(number.shape)
+        targets = (np.cumsum(number.T.ravel()) - number.T.ravel()).reshape(number.T.shape).T
+        places = np.repeat((targets - begins).ravel(), number.ravel()) + np.arange(number.sum())
+        for part, kind in self._kinds():
+            values = self._array(block, part, kind, len(places))
+            ordered = np.empty_like(values)
+            ordered[places] = values
+            self._path(block, part).write_bytes(ordered.data)
+
+
+def _bounds(starts: Array, nonzeros: int) -> list[int]:
+    """Return bounds of blocks of features of about `nonzeros` nonzeros."""
+    ends = np.searchsorted(starts, np.arange(nonzeros, int(starts[-1]), nonzeros))
+    return np.unique([0, *ends, len(starts) - 1]).tolist()
