@@ -41,7 +41,7 @@ class Method:
     takes_parameter : bool
         Whether the components may be "parameter", without a prior.
     needs : tuple of str
-        Optional parts that the families of both priors must have (`bayesnmf.priors.distribution.OPTIONAL`).
+        Optional parts that the families of both priors must have (`bayesnmf.priors.optional.OPTIONAL`).
     objective_of_rows : str
         Name of the objective of fits of new rows by `transform`, if it is another.
     resampled : bool

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import as_numbers, shown
-from bayesnmf.priors.distribution import OPTIONAL, Distribution
+from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.families import names_of
+from bayesnmf.priors.optional import OPTIONAL
 from bayesnmf.priors.specification import MODELS, PARAMETER, on_simplex
 
 

@@ -23,9 +23,10 @@ from bayesnmf.priors.arrays import (
     sum_of_logs,
     weighted_log_sum,
 )
-from bayesnmf.priors.distribution import OPTIONAL, Distribution, log_marginal_of, plain_moments
+from bayesnmf.priors.distribution import Distribution, log_marginal_of, plain_moments
 from bayesnmf.priors.gamma import LEAST_DIVISOR, broadcast_to_size, draw_seed, kernel_moments, positive_exp
 from bayesnmf.priors.learning import learned_concentration
+from bayesnmf.priors.optional import OPTIONAL
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
@@ -185,10 +186,13 @@ class Dirichlet(Distribution):
         """Return the only array, with its rows normalised."""
         return parts[0] / row_sums(parts[0])
 
-    def learned(self, q: Dirichlet) -> Dirichlet:
+    def statistics(self, q: Dirichlet) -> list[Array]:
+        """Return E log x."""
+        return [q.mapped(lambda value: np.asarray(value, np.float64)).expected_log()]
+
+    def learned_from(self, statistics: list[Array]) -> Dirichlet:
         """Return the Dirichlet that maximises E_q log p (`learned_concentration`)."""
-        q = q.mapped(lambda value: np.asarray(value, np.float64))
-        return Dirichlet(learned_concentration(self.concentration, q.expected_log()))
+        return Dirichlet(learned_concentration(self.concentration, *statistics))
 
     def gradient(self, best: Dirichlet) -> list[Array]:
         """Return the derivatives of the ELBO by log concentration; 0 if q equals the conditional `best`."""

@@ -40,7 +40,8 @@ class Distribution(Parameters, ABC):
     with_unit : tuple of str
         Names of the parameters whose size depends on the unit of the counts.
     optional : frozenset of str
-        Optional parts of the interface that the family has, from `OPTIONAL`. Options that need another are refused.
+        Optional parts of the interface that the family has (`bayesnmf.priors.optional`). Options that need others are
+        refused.
     may_be_zero : tuple of str
         Names of the parameters that may be 0; all others must be positive.
     learned_together : tuple of str
@@ -228,6 +229,14 @@ class Distribution(Parameters, ABC):
 
     def learned(self, q: Self) -> Self:
         """Return the member of the family that maximises E_q log p, with parameters of the shapes of `self`."""
+        return self.learned_from(self.statistics(q))
+
+    def statistics(self, q: Self) -> list[Array]:
+        """Return the expectations, with a row for each row of q, whose means over rows are enough to learn from."""
+        raise NotImplementedError
+
+    def learned_from(self, statistics: list[Array]) -> Self:
+        """Return what `learned` returns, given the statistics, or their means over rows that share all parameters."""
         raise NotImplementedError
 
     def gradient(self, best: Self) -> list[Array]:
@@ -275,22 +284,6 @@ def plain_moments(q: Any, prior: Any, component_axis: int) -> Moments:
     geometric = namespace_of(shift).xp.exp(expected_log - shift).astype(dtype)
     sums = q.mean().sum(axis=1 - component_axis)
     return Moments(sums, geometric, shift, np.nan if prior is None else q.kl(prior))
-
-
-OPTIONAL = {
-    "learned": "hyperparameters that can be learned",
-    "gradient": "gradients of the ELBO",
-    "settled": "rows that a compiled loop can settle",
-    "regression": "modes that coordinate descent can find",
-    "log_basis": "the mean as the mode in the log basis",
-    "merged": "sums of features in the same family",
-    "marginal": "allocations whose factors integrate out",
-    "entries": "densities of single entries with allocations summed out",
-    "program": "a NumPyro program",
-    "response": "linear response",
-    "device": "updates on a GPU",
-}
-"""The optional parts of a family, with their descriptions for messages."""
 
 
 def log_marginal_of(prior: Any, total: Array) -> float:

@@ -22,8 +22,9 @@ from bayesnmf.priors.arrays import (
     sum_of_logs,
     weighted_log_sum,
 )
-from bayesnmf.priors.distribution import OPTIONAL, Distribution, log_marginal_of, plain_moments
+from bayesnmf.priors.distribution import Distribution, log_marginal_of, plain_moments
 from bayesnmf.priors.learning import learned_gamma
+from bayesnmf.priors.optional import OPTIONAL
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
@@ -225,10 +226,14 @@ class Gamma(Distribution):
         """Return the only array."""
         return parts[0]
 
-    def learned(self, q: Gamma) -> Gamma:
-        """Return the Gamma that maximises E_q log p (`learned_gamma`)."""
+    def statistics(self, q: Gamma) -> list[Array]:
+        """Return E x and E log x."""
         q = q.mapped(lambda value: np.asarray(value, np.float64))
-        return Gamma(*learned_gamma((self.shape, self.rate), q.mean(), q.expected_log()))
+        return [q.mean(), q.expected_log()]
+
+    def learned_from(self, statistics: list[Array]) -> Gamma:
+        """Return the Gamma that maximises E_q log p (`learned_gamma`)."""
+        return Gamma(*learned_gamma((self.shape, self.rate), *statistics))
 
     def gradient(self, best: Gamma) -> list[Array]:
         """Return the derivatives of the ELBO by log shape and log rate; 0 if q equals the conditional `best`."""

@@ -23,7 +23,6 @@ from bayesnmf.checks import check_choice, check_instance
 from bayesnmf.priors.arrays import add_to_total, divide_or_keep, shape_minus_one, sum_of_logs
 from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.gamma import Gamma
-from bayesnmf.priors.learning import learned_gamma
 
 Array = NDArray[Any]
 Axis = Literal["row", "feature", "component", "all"]
@@ -216,11 +215,14 @@ class HierarchicalGamma(Distribution):
         rates = self.rates_given(fitted)
         return Gamma(self.shape, rates.mean() if rng is None else rates.draw(rng))
 
-    def learned(self, q: Gamma) -> HierarchicalGamma:  # type: ignore[override]
-        """Return the prior with the c and d that maximise E_q log p(ξ); the shape stays as it is."""
+    def statistics(self, q: Gamma) -> list[Array]:  # type: ignore[override]
+        """Return E ξ and E log ξ."""
         rates = self.rates_given(q.mean())
-        learned = learned_gamma((self.rate.shape, self.rate.rate), rates.mean(), rates.expected_log())
-        return HierarchicalGamma(self.shape, Gamma(*learned), self.over, self.side)
+        return [rates.mean(), rates.expected_log()]
+
+    def learned_from(self, statistics: list[Array]) -> HierarchicalGamma:
+        """Return the prior with the c and d that maximise E_q log p(ξ); the shape stays as it is."""
+        return HierarchicalGamma(self.shape, self.rate.learned_from(statistics), self.over, self.side)
 
     # --- the NumPyro program ----------------------------------------------------------------------------
 

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesnmf.priors.arrays import row_sums
 from bayesnmf.priors.dirichlet import Dirichlet
-from bayesnmf.priors.distribution import OPTIONAL, Distribution
+from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.gamma import Gamma
+from bayesnmf.priors.optional import OPTIONAL
 from bayesnmf.priors.values import ScaledProportions
 
 if TYPE_CHECKING:
@@ -155,9 +156,13 @@ class ScaledDirichlet(Distribution):
         """Return the normalised proportions and the scale."""
         return ScaledProportions(self.proportions.value_of(parts[:1]), parts[1])
 
-    def learned(self, q: ScaledDirichlet) -> ScaledDirichlet:
+    def statistics(self, q: ScaledDirichlet) -> list[Array]:
+        """Return those of the proportions and of the scale."""
+        return [*self.proportions.statistics(q.proportions), *self.scale.statistics(q.scale)]
+
+    def learned_from(self, statistics: list[Array]) -> ScaledDirichlet:
         """Return the member of the family that maximises E_q log p; proportions and scale are learned separately."""
-        proportions, scale = self.proportions.learned(q.proportions), self.scale.learned(q.scale)
+        proportions, scale = self.proportions.learned_from(statistics[:1]), self.scale.learned_from(statistics[1:])
         return ScaledDirichlet(proportions.concentration, scale.shape, scale.rate)
 
     def gradient(self, best: ScaledDirichlet) -> list[Array]:

@@ -24,6 +24,7 @@ X[:, 7] = 0
 TOPICS = Priors(Dirichlet(0.3), Dirichlet(0.1))
 SPARSE = Priors(Gamma(0.3, 0.1), Dirichlet(0.1))
 
+SCALES = Priors(Gamma(0.5, 0.1), Gamma(0.7, 0.2))
 FLAT = Priors(Gamma(1.0, 0.0), Gamma(1.0, 0.0))
 UNEVEN = Priors(Gamma(1.5, np.linspace(0.1, 2, 403)[:, None]), Gamma(np.linspace(1.1, 2, 60), 0.2))
 
@@ -88,6 +89,12 @@ def test_iterates_are_those_in_memory(blocks, method, start, extrapolate):
         ("gamma_poisson", "vi", {"restarts": 3}),
         ("hierarchical_poisson", "map", {}),
         ("hierarchical_poisson", "vi", {}),
+        ("gamma_poisson", "vi", {"learn": ("loadings", "components"), "priors": SCALES}),
+        ("gamma_poisson", "vi", {"learn": ("loadings",), "priors": SPARSE, "extrapolate": True}),
+        ("dirichlet_poisson", "vi", {"learn": ("loadings", "components"), "priors": TOPICS}),
+        ("dirichlet_poisson", "vi", {"learn": ("loadings",), "priors": Priors(Dirichlet(np.full(4, 0.3)))}),
+        ("dirichlet_gamma", "vi", {"learn": ("loadings",), "algorithm": "settled"}),
+        ("hierarchical_poisson", "vi", {"learn": ("loadings",)}),
         ("gamma_poisson", "vi", {"algorithm": "minibatch", "batch_size": 64}),
         ("dirichlet_poisson", "vi", {"algorithm": "minibatch", "batch_size": 64, "priors": TOPICS}),
         ("dirichlet_gamma", "vi", {"algorithm": "minibatch", "batch_size": 64}),
@@ -254,7 +261,6 @@ def test_a_store_that_changes_between_passes_is_refused(folder, monkeypatch):
 
 
 CHAINS = {"chains": 2, "warmup": 3, "draws": 24, "algorithm": "allocations"}
-SCALES = Priors(Gamma(0.5, 0.1), Gamma(0.7, 0.2))
 RATES = Priors(HierarchicalGamma(0.5, Gamma(2.0, 1.0), "row"), Gamma(0.7, 0.2))
 
 
@@ -340,7 +346,6 @@ def on_disk_start(blocks):
         ),
         ({"options": VI(start="race")}, "need start='svd' or 'random'.*found start='race'"),
         ({"options": VI(order="components")}, "need order='loadings'"),
-        ({"options": VI(learn=("loadings",))}, r"need learn=\(\)"),
         ({"options": VI(algorithm="gradient")}, "found algorithm='gradient'"),
         (
             {
