@@ -63,15 +63,23 @@ def coherence(fit: FitRecord, counts: Any = None, *, n: int = 10, measure: str =
     if counts is not None:
         data = as_counts(counts)
         check_same_features(fit.feature_names, data.feature_names)
-    present = (data.matrix > 0).astype(np.float64).tocsc()
     order = leading_features(fit, largest)
-    values = [_coherence_of(npmi(present[:, features].toarray()), measure) for features in order]
+    together = np.zeros((fit.rank, order.shape[1], order.shape[1]))
+    for _, part in data.parts():
+        present = (part.matrix > 0).astype(np.float64).tocsc()
+        for features, found in zip(order, together, strict=True):
+            found += _together(present[:, features].toarray())
+    values = [_coherence_of(npmi(found, data.shape[0]), measure) for found in together]
     return pd.Series(values, index=pd.RangeIndex(fit.rank, name="component"), name=measure)
 
 
-def npmi(present: Array) -> Array:
-    """Return NPMI of all pairs of features, (n, n), from whether each is present in each row, (rows, n)."""
-    together = present.T @ present / max(len(present), 1)
+def _together(present: Array) -> Array:
+    return np.asarray(present.T @ present)
+
+
+def npmi(together: Array, rows: int) -> Array:
+    """Return NPMI of all pairs of features, (n, n), from the numbers of rows in which both are present."""
+    together = together / max(rows, 1)
     alone = np.diag(together)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.log(together / np.outer(alone, alone)) / -np.log(together)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,8 @@ from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.draws import LIMIT
-from bayesnmf.results.replication import pairs_to_replicate, replication_rng
+from bayesnmf.results.estimates import TakeRows
+from bayesnmf.results.replication import draws_to_replicate, replication_rng
 from bayesnmf.text import number, text_table
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ SCALARS = {
     "dispersion": "variance of the cells divided by their mean; 0 without counts",
     "misfit": "Freeman–Tukey, Σ (√count − √mean)², at the means of each draw",
 }
-DRAWS = 200
+DRAWS, ENTRIES = 200, 2**16
 TWICE = "the model was fitted to these counts, so p-values cluster near 0.5; those near 0 or 1 strongly suggest misfit"
 POINT = "a point estimate: replicates lack the uncertainty of the parameters, and intervals are too narrow"
 GIVEN = "the model is given the row totals, so they and the total are equal in every replicate and not checked"
@@ -174,10 +175,10 @@ def predictive_checks(
     seed = check_count(seed, "seed", minimum=0)
     size = 8 * draws * sum(fit.counts.shape)  # other statistics are summed over replicates
     check_size(size, LIMIT, "totals of all replicates", "ask for fewer draws")
-    pairs = pairs_to_replicate(fit, draws, seed)
+    draws_of = draws_to_replicate(fit, draws, seed)
     gathered = Gathered(fit)
     with progress_context(progress) as report:
-        interrupted = _visit_all(gathered, pairs, draws, seed, report)
+        interrupted = _visit_all(gathered, draws_of, draws, seed, report)
     notes = _notes(fit)
     if interrupted:
         notes.append(f"interrupted after {len(gathered.scalars)} of {draws} replicates")
@@ -185,14 +186,14 @@ def predictive_checks(
 
 
 def _visit_all(
-    gathered: Gathered, pairs: Iterable[tuple[Array, Array]], draws: int, seed: int, report: ProgressReport
+    gathered: Gathered, drawn: Iterable[tuple[TakeRows, Array]], draws: int, seed: int, report: ProgressReport
 ) -> bool:
     """Replicate the data at every draw; return whether Ctrl-C stopped it."""
     rng = replication_rng(seed)
     try:
-        for done, (loadings, components) in enumerate(pairs):
+        for done, (take, components) in enumerate(drawn):
             report("predictive checks", done, draws, np.nan)
-            gathered.add_replicate(loadings, components, rng)
+            gathered.add_replicate(take, components, rng)
         report("predictive checks", draws, draws, np.nan)
     except KeyboardInterrupt:
         if not gathered.scalars:
@@ -213,7 +214,7 @@ def _compare(gathered: Gathered, interval: float, notes: list[str]) -> Predictiv
     sides = []
     for labels, side in ((fit.row_names, gathered.rows), (fit.feature_names, gathered.features)):
         known = given and side is gathered.rows
-        part = _with_replicates(side.observed, np.array(side.totals), interval, labels)
+        part = _with_replicates(side.observed, side.totals, interval, labels)
         part = part[[]] if known else part
         part["p_value"] = side.above / len(gathered.scalars)
         part["misfit_ratio"] = side.ratio()
@@ -228,14 +229,16 @@ def _compare(gathered: Gathered, interval: float, notes: list[str]) -> Predictiv
     )
 
 
-def _with_replicates(observed: Array, replicated: Array, interval: float, names: Any) -> pd.DataFrame:
-    """Return the observed values beside the mean and the interval of their replicates (draws, …)."""
+def _with_replicates(observed: Array, replicated: Sequence[Array] | Array, interval: float, names: Any) -> pd.DataFrame:
+    """Return the observed values beside the mean and the interval of their replicates, one array for each draw."""
     import pandas as pd
 
-    tail = (1 - interval) / 2
-    low, high = np.quantile(replicated, [tail, 1 - tail], axis=0)
-    columns = {"observed": observed, "mean": replicated.mean(axis=0), "low": low, "high": high}
-    return pd.DataFrame(columns, index=names)
+    tail, found = (1 - interval) / 2, []
+    for first in range(0, len(observed), ENTRIES):  # the replicates of all rows together are large
+        part = np.array([each[first : first + ENTRIES] for each in replicated])
+        found.append([part.mean(axis=0), *np.quantile(part, [tail, 1 - tail], axis=0)])
+    mean, low, high = (np.concatenate(each) for each in zip(*found, strict=True))
+    return pd.DataFrame({"observed": observed, "mean": mean, "low": low, "high": high}, index=names)
 
 
 def _notes(fit: Fit) -> list[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,8 @@ from scipy.sparse import csr_array
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.kernels.cpu.replication import CountStatistics, Misfits, misfits, replicated_statistics
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.estimates import TakeRows
+from bayesnmf.results.record import effective_loadings
 
 Array = NDArray[Any]
 MOST_BINS = 40
@@ -73,20 +78,27 @@ class Gathered:
     """Statistics gathered from all replicates of a fit."""
 
     def __init__(self, fit: Fit) -> None:
-        self.fit, self.matrix = fit, fit.counts.matrix
+        self.fit = fit
         self.totals = np.rint(fit.counts.row_totals).astype(np.float64) if MODELS[fit.model].given_totals else None
-        self.bins = int(min(self.matrix.data.max(initial=0.0), MOST_BINS - 1)) + 1
         self.rows, self.features = Side(fit.counts.row_totals), Side(fit.counts.feature_totals)
         self.scalars: list[tuple[dict[str, float], dict[str, float]]] = []
-        self.observed = statistics_of(self.matrix, self.bins)
+        observed = reduce(add, (statistics_of(part.matrix, MOST_BINS) for _, part in fit.counts.parts()))
+        self.bins = int(min(observed.largest, MOST_BINS - 1)) + 1
+        self.observed = observed._replace(histogram=observed.histogram[: self.bins])
         self.histograms: list[Array] = []
 
-    def add_replicate(self, loadings: Array, components: Array, rng: np.random.Generator) -> None:
-        """Draw one replicate and compare it with the counts, both at the means of this draw."""
-        sides = np.asarray(loadings, np.float64), np.asarray(components, np.float64)
-        seed = int(rng.integers(2**63))
-        replicated = replicated_statistics(*sides, self.totals, self.bins, seed)
-        ours, theirs = misfits(self.matrix, *sides), replicated.misfits
+    def add_replicate(self, take: TakeRows, components: Array, rng: np.random.Generator) -> None:
+        """Draw one replicate and compare it with the counts, both at the means of this draw, part by part."""
+        exposed = np.asarray(self.fit.counts.exposed_components(components), np.float64)
+        seed, found = int(rng.integers(2**63)), []
+        for rows, part in self.fit.counts.parts():
+            means = effective_loadings(replace(self.fit, counts=part), *take(rows))
+            sides = np.asarray(means, np.float64), exposed
+            totals = None if self.totals is None else self.totals[rows]
+            replicated = replicated_statistics(*sides, totals, self.bins, seed, rows.start)
+            found.append((replicated, misfits(part.matrix, *sides)))
+        replicated, ours = (reduce(add, each) for each in zip(*found, strict=True))
+        theirs = replicated.misfits
         self.scalars.append((named_statistics(self.observed._replace(misfits=ours)), named_statistics(replicated)))
         self.histograms.append(replicated.histogram)
         self.rows.add(replicated.row_totals, ours.rows, theirs.rows)

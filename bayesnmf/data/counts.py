@@ -6,6 +6,7 @@ and constants of the data are computed in float64, once, on first use.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -64,6 +65,10 @@ class Counts:
     def dtype(self) -> np.dtype:
         """Type of the stored counts, float64 or float32."""
         return self.matrix.dtype
+
+    def parts(self) -> Iterator[tuple[slice, Counts]]:
+        """Yield the rows and the counts of each part that is in memory at once: all of them, or blocks of a store."""
+        yield slice(0, self.shape[0]), self
 
     @cached_property
     def transposed(self) -> csr_array:

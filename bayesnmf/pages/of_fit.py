@@ -31,8 +31,8 @@ Array = NDArray[Any]
 REPLICATES, DRAWS, MARKED, SHOWN_ROWS, MOST_BARS = 50, 200, 10, 4, 2000
 CHECKED = "Could the model have made these counts?"
 ON_DISK = (
-    "The counts of this fit are on disk, and checks by replicated counts need rows in memory: "
-    "bayesnmf.predictive_checks(fit.project(fit.counts.rows(range(1000)))) checks the first 1,000."
+    "The counts of this fit are on disk, and checks by replicated counts read them once for each replicate: "
+    "bayesnmf.predictive_checks(fit, 50) makes them."
 )
 LOAD = """import bayesnmf
 
@@ -203,7 +203,7 @@ def uncertainty(fit: Fit) -> Section:
 
 
 def checks(fit: Fit) -> Section:
-    """Return predictive checks; of counts on disk, how to make them of some rows."""
+    """Return predictive checks; of counts on disk, how to make them."""
     if not fit.counts.in_memory:
         return Section(CHECKED, [ON_DISK])
     found = predictive_checks(fit, fit.estimate.length(REPLICATES), seed=fit.seed)

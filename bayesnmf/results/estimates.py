@@ -7,8 +7,10 @@ of all other features of a Dirichlet is drawn as one entry.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Kind = Literal["point", "mean field", "draws"]
+TakeRows = Callable[[slice], tuple[Array, Array | None]]
 Drawn = tuple[Array, Array | None, Array]  # loadings (n, K), scale (n,) or None, components (K, m)
 
 
@@ -42,6 +45,11 @@ class Estimate(ABC):
     @abstractmethod
     def iterate(self, fit: FitRecord, draws: int, seed: int) -> Iterator[Drawn]:
         """Yield up to `draws` draws one at a time, evenly spaced among all chains."""
+
+    def iterate_by_rows(self, fit: FitRecord, draws: int, seed: int) -> Iterator[tuple[TakeRows, Array]]:
+        """Yield the same draws, with a function that returns loadings and scale of a slice of rows."""
+        for loadings, scale, components in self.iterate(fit, draws, seed):
+            yield partial(_rows_of, loadings, scale), components
 
     @abstractmethod
     def rows(self, rows: Array, size: tuple[int, int]) -> Self:
@@ -67,6 +75,14 @@ class Estimate(ABC):
 def take_features(values: Any, features: Array | None) -> Any:
     """Return the values of the features at some positions on the last axis; None means all."""
     return values if features is None or values is None else values[..., features]
+
+
+def _rows_of(loadings: Array, scale: Array | None, rows: slice) -> tuple[Array, Array | None]:
+    return loadings[rows], None if scale is None else scale[rows]
+
+
+def _drawn_rows(q: Distribution, rng: np.random.Generator, rows: slice) -> tuple[Array, Array | None]:
+    return separate_scale(q.rows(rows).draw_rows(deepcopy(rng), rows.start))
 
 
 def evenly_spaced(number: int, available: int) -> Array:
@@ -142,6 +158,14 @@ class VariationalPosterior(Estimate):
         for _ in range(draws):
             loadings, scale = separate_scale(self.loadings.draw(rng))
             yield loadings, scale, fit.components if self.components is None else self.components.draw(rng)
+
+    def iterate_by_rows(self, fit: FitRecord, draws: int, seed: int) -> Iterator[tuple[TakeRows, Array]]:
+        """Yield the same draws; those of rows are drawn where they are asked for, so that all are never in memory."""
+        rng = np.random.default_rng(seed)
+        for _ in range(draws):
+            take = partial(_drawn_rows, self.loadings, deepcopy(rng))
+            self.loadings.rows(slice(0, 1)).draw(rng)  # takes from `rng` what all rows take
+            yield take, fit.components if self.components is None else self.components.draw(rng)
 
     def rows(self, rows: Array, size: tuple[int, int]) -> VariationalPosterior:
         """Return the q of the chosen rows."""

@@ -13,7 +13,8 @@ from bayesnmf.checks import check_available, check_count, check_names, check_siz
 from bayesnmf.data.checks import check_drawable
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.draws import LIMIT, restrict_rows
-from bayesnmf.results.record import FitRecord, iterate_draws
+from bayesnmf.results.estimates import TakeRows
+from bayesnmf.results.record import FitRecord, effective_loadings
 
 Array = NDArray[Any]
 
@@ -33,22 +34,21 @@ def sample_posterior_predictive(
     n, m = selected_size(fit, positions, None)
     check_size(8 * draws * n * m, LIMIT, "replicated counts", "choose some with rows=, or fewer draws=")
     part = restrict_rows(fit, positions)
-    pairs = pairs_to_replicate(part, draws, seed)
     rng = replication_rng(seed)
     out = np.empty((draws, n, m), np.int64)
-    for index, (loadings, components) in enumerate(pairs):
-        out[index] = replicate(part, loadings @ components, rng)
+    for index, (take, components) in enumerate(draws_to_replicate(part, draws, seed)):
+        means = effective_loadings(part, *take(slice(0, n))) @ part.counts.exposed_components(components)
+        out[index] = replicate(part, means, rng)
     return out
 
 
-def pairs_to_replicate(fit: FitRecord, draws: int, seed: int) -> Iterator[tuple[Array, Array]]:
-    """Return pairs of factors whose products are the means of the counts: draws, or the same point repeated."""
+def draws_to_replicate(fit: FitRecord, draws: int, seed: int) -> Iterator[tuple[TakeRows, Array]]:
+    """Return what `iterate_by_rows` yields, `draws` in all: draws, or the same point repeated."""
     if fit.estimate.kind == "point":
-        return repeat((fit.expected_loadings, fit.exposed_components), draws)
-    held = fit.estimate.held
-    if held is not None:
+        return repeat(next(fit.estimate.iterate_by_rows(fit, 1, seed)), draws)
+    if (held := fit.estimate.held) is not None:
         check_available(draws, held[0] * held[1], "draws")
-    return iterate_draws(fit, draws, seed)
+    return fit.estimate.iterate_by_rows(fit, draws, seed)
 
 
 def selected_size(fit: FitRecord, rows: Array | None, features: Array | None) -> tuple[int, int]:

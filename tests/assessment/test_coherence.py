@@ -48,13 +48,13 @@ def test_c_v_is_the_mean_cosine_with_the_sum_of_all_vectors():
 
 def test_limits_are_those_of_features_that_are_always_or_never_together():
     present = np.array([[1, 1, 0, 1], [1, 1, 0, 1], [0, 0, 1, 1], [0, 0, 1, 1]], float)
-    pairs = npmi(present)
+    pairs = npmi(present.T @ present, 4)
     assert pairs[0, 1] == pytest.approx(1.0)
     assert pairs[0, 2] == -1.0
     assert pairs[0, 3] == pytest.approx(0.0, abs=1e-12)  # present everywhere, so independent
     assert pairs[3, 3] == 1.0
     independent = np.array([[1, 1], [1, 0], [0, 1], [0, 0]], float)
-    assert npmi(independent)[0, 1] == pytest.approx(0.0, abs=1e-12)
+    assert npmi(independent.T @ independent, 4)[0, 1] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_other_rows_may_be_counted_and_absent_features_have_none():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -140,6 +141,11 @@ class BlockedCounts(Counts):
     def as_type(self, dtype: Any) -> BlockedCounts:
         """Return the same counts, given in another type."""
         return replace(self, matrix=replace(self.matrix, dtype=np.dtype(dtype)))
+
+    def parts(self) -> Iterator[tuple[slice, Counts]]:
+        """Yield the rows and the counts of each block, read from disk."""
+        for rows in self.blocks:
+            yield rows, self.block(rows.start, rows.stop)
 
     def block(self, first: int, last: int) -> Counts:
         """Return the rows from `first` to `last` (excluded), read from disk."""

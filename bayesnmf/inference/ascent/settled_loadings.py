@@ -255,12 +255,13 @@ def _settled_on_disk(ascent: Ascent) -> Ascent:
 
 def row_blocks_of(counts: Counts, nonzeros: int | None = None) -> Iterator[tuple[slice, Counts]]:
     """Yield blocks of 4,096 rows, or of about `nonzeros` nonzeros, with counts in shared memory."""
-    matrix, n = counts.matrix, counts.shape[0]
-    bounds = [*range(0, n, BLOCK_ROWS), n]
-    if nonzeros is not None:
-        bounds = row_blocks(matrix.indptr, -(-counts.nnz // nonzeros) or 1).tolist()
-    for first, last in pairwise(bounds):
-        yield slice(first, last), counts.block(first, last)
+    for rows, part in counts.parts():
+        n = part.shape[0]
+        bounds = [*range(0, n, BLOCK_ROWS), n]
+        if nonzeros is not None:
+            bounds = row_blocks(part.matrix.indptr, -(-part.nnz // nonzeros) or 1).tolist()
+        for first, last in pairwise(bounds):
+            yield slice(rows.start + first, rows.start + last), part.block(first, last)
 
 
 def copy_of_full_size(q: Any, size: tuple[int, int]) -> Any:

@@ -34,9 +34,12 @@ class Misfits(NamedTuple):
     rows: Array
     features: Array
 
+    def __add__(self, other: Misfits) -> Misfits:  # type: ignore[override]
+        return Misfits(np.concatenate([self.rows, other.rows]), self.features + other.features)
+
 
 class CountStatistics(NamedTuple):
-    """Statistics of one matrix of drawn counts.
+    """Statistics of one matrix of drawn counts; those of matrices with the same features can be added.
 
     Attributes
     ----------
@@ -56,6 +59,17 @@ class CountStatistics(NamedTuple):
     largest: float
     squares: float
     nonzeros: float
+
+    def __add__(self, other: CountStatistics) -> CountStatistics:  # type: ignore[override]
+        return CountStatistics(
+            np.concatenate([self.row_totals, other.row_totals]),
+            self.feature_totals + other.feature_totals,
+            self.misfits + other.misfits,
+            self.histogram + other.histogram,
+            max(self.largest, other.largest),
+            self.squares + other.squares,
+            self.nonzeros + other.nonzeros,
+        )
 
 
 # --- one row -----------------------------------------------------------------------------------------
@@ -162,17 +176,20 @@ def _excess(x: float, u: Array, v: Array) -> float:
 
 @compiled_on_disk(nogil=True)
 def _replicate_rows(
-    U: Array, Vt: Array, sums: Array, totals: Array, tables: tuple[Array, Array], seed: Any, first: int, last: int,
-    by_row: Array, by_feature: Array, histogram: Array,
+    U: Array, Vt: Array, sums: Array, totals: Array, tables: tuple[Array, Array], seed: Any, origin: int, first: int,
+    last: int, by_row: Array, by_feature: Array, histogram: Array,
 ) -> tuple[float, float, float]:  # fmt: skip
-    """Draw rows: fill their totals and misfits (2, n); add to those of the features (2, m) and to the histogram."""
+    """Draw rows: fill their totals and misfits (2, n); add to those of the features (2, m) and to the histogram.
+
+    Row `i` has stream `origin + i`.
+    """
     m, rank = Vt.shape
     state = np.empty(1, dtype=np.uint64)
     row, touched = np.zeros(m), np.empty(m + 1, dtype=np.int64)  # one spare element, for cells not new
     numbers, scratch = np.empty(rank), np.zeros(rank)
     largest = squares = nonzeros = 0.0
     for i in range(first, last):
-        state[0] = stream(seed, i)
+        state[0] = stream(seed, origin + i)
         u = U[i]
         expected = u * sums
         total = totals[i] if len(totals) > 0 else -1.0
@@ -200,8 +217,9 @@ def _replicate_rows(
 
 
 def replicated_statistics(
-    loadings: Array, components: Array, totals: Array | None, bins: int, seed: int, threads: int | None = None
-) -> CountStatistics:
+    loadings: Array, components: Array, totals: Array | None, bins: int, seed: int, first_row: int = 0,
+    threads: int | None = None,
+) -> CountStatistics:  # fmt: skip
     """Draw counts X ~ Poisson(loadings @ components), or multinomial given row totals, and return their statistics.
 
     Parameters
@@ -214,6 +232,8 @@ def replicated_statistics(
         Number of bins of the histogram, which covers the counts below it.
     seed : int
         Seed of this draw, below 2**64. The same seed gives the same statistics with any number of threads.
+    first_row : int
+        Place of the first row in a larger matrix, of which this draw is a part.
     """
     n, m = len(loadings), components.shape[1]
     U, Vt, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T), np.ascontiguousarray(components)
@@ -229,7 +249,18 @@ def replicated_statistics(
 
     def draw(block: int, first: int, last: int) -> tuple[float, float, float]:
         return _replicate_rows(
-            U, Vt, sums, given, tables, np.uint64(seed), first, last, by_row, by_feature[block], histogram[block]
+            U,
+            Vt,
+            sums,
+            given,
+            tables,
+            np.uint64(seed),
+            first_row,
+            first,
+            last,
+            by_row,
+            by_feature[block],
+            histogram[block],
         )
 
     largest, squares, nonzeros = zip(*in_blocks(bounds, draw, threads_or_default(threads, int(work))), strict=True)
