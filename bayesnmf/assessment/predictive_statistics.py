@@ -95,7 +95,7 @@ class Gathered:
             means = effective_loadings(replace(self.fit, counts=part), *take(rows))
             sides = np.asarray(means, np.float64), exposed
             totals = None if self.totals is None else self.totals[rows]
-            replicated = replicated_statistics(*sides, totals, self.bins, seed, rows.start)
+            replicated = replicated_statistics(*sides, totals, self.bins, seed, first_row=rows.start)
             found.append((replicated, misfits(part.matrix, *sides)))
         replicated, ours = (reduce(add, each) for each in zip(*found, strict=True))
         theirs = replicated.misfits

@@ -61,15 +61,10 @@ class CountStatistics(NamedTuple):
     nonzeros: float
 
     def __add__(self, other: CountStatistics) -> CountStatistics:  # type: ignore[override]
-        return CountStatistics(
-            np.concatenate([self.row_totals, other.row_totals]),
-            self.feature_totals + other.feature_totals,
-            self.misfits + other.misfits,
-            self.histogram + other.histogram,
-            max(self.largest, other.largest),
-            self.squares + other.squares,
-            self.nonzeros + other.nonzeros,
-        )
+        ours: tuple[Any, ...] = self
+        sums = [mine + its for mine, its in zip(ours[1:], other[1:], strict=True)]
+        rows, largest = np.concatenate([self.row_totals, other.row_totals]), max(self.largest, other.largest)
+        return CountStatistics(rows, *sums)._replace(largest=largest)
 
 
 # --- one row -----------------------------------------------------------------------------------------
@@ -217,8 +212,8 @@ def _replicate_rows(
 
 
 def replicated_statistics(
-    loadings: Array, components: Array, totals: Array | None, bins: int, seed: int, first_row: int = 0,
-    threads: int | None = None,
+    loadings: Array, components: Array, totals: Array | None, bins: int, seed: int, threads: int | None = None,
+    first_row: int = 0,
 ) -> CountStatistics:  # fmt: skip
     """Draw counts X ~ Poisson(loadings @ components), or multinomial given row totals, and return their statistics.
 
