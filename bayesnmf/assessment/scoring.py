@@ -9,6 +9,7 @@ Scores are conditional on the held-out row totals: the prediction is then multin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from scipy.stats import binom
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import Fit
+from bayesnmf.inference.blocked.files import RowsInFile
 from bayesnmf.kernels.cpu.likelihood import cell_rates
 from bayesnmf.results.record import iterate_draws
 
@@ -96,23 +98,57 @@ def score(fit: Fit, held_out: Counts, frequencies: Array, draws: int, seed: int,
         count, or their number is `most`. From gibbs and nuts, `most` of the kept draws are used.
     """
     most = max(draws, most or draws)
-    matrix = held_out.matrix
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    mixed_in = MIXED * frequencies[matrix.indices]
-    means = _LogMeans(matrix.shape[0], fit.estimate.length(most), fit.estimate.kind == "draws")
-    mean_probability = np.zeros(matrix.nnz)
-    for loadings, components in iterate_draws(fit, most, seed, shares=True):
-        probability = cell_probabilities(matrix, rows, loadings, components)
-        mean_probability += probability
-        logs = matrix.data * np.log((1 - MIXED) * probability + mixed_in)
-        means.add(np.bincount(rows, weights=logs, minlength=matrix.shape[0]))
+    means = _LogMeans(held_out.shape[0], fit.estimate.length(most), fit.estimate.kind == "draws")
+    sums, logs = _zeros(held_out), np.zeros(held_out.shape[0])
+    for take, components in fit.estimate.iterate_by_rows(fit, most, seed):
+        exposed = fit.counts.exposed_components(components)
+        for part in _cells(held_out, frequencies):
+            probability = cell_probabilities(part.matrix, part.places, take(part.rows)[0], exposed)
+            sums[part.cells] += probability
+            weights = part.matrix.data * np.log((1 - MIXED) * probability + part.mixed_in)
+            logs[part.rows] = np.bincount(part.places, weights=weights, minlength=part.matrix.shape[0])
+        means.add(logs)
         if means.used % draws == 0 and not means.in_order and means.error() <= TARGET * held_out.total:
             break
-    floored = int(np.sum((1 - MIXED) * mean_probability / means.used < mixed_in))
+    floored = sum(
+        int(np.sum((1 - MIXED) * sums[part.cells] / means.used < part.mixed_in))
+        for part in _cells(held_out, frequencies)
+    )
     by_row, error = means.log_means(), 0.0 if fit.estimate.kind == "point" else means.error()
     if not held_out.total:
-        return Score(np.nan, floored, matrix.nnz, np.nan, means.used, by_row)
-    return Score(float(by_row.sum()) / held_out.total, floored, matrix.nnz, error / held_out.total, means.used, by_row)
+        return Score(np.nan, floored, held_out.nnz, np.nan, means.used, by_row)
+    total = held_out.total
+    return Score(float(by_row.sum()) / total, floored, held_out.nnz, error / total, means.used, by_row)
+
+
+class _Cells(NamedTuple):
+    """Nonzeros of some rows: rows and nonzeros among all, the matrix, rows within it, and what is mixed in."""
+
+    rows: slice
+    cells: slice
+    matrix: csr_array
+    places: Array
+    mixed_in: Array
+
+
+def _cells(held_out: Counts, frequencies: Array) -> Iterator[_Cells]:
+    first = 0
+    for rows, part in held_out.parts():
+        matrix = part.matrix
+        places = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        yield _Cells(rows, slice(first, first + matrix.nnz), matrix, places, MIXED * frequencies[matrix.indices])
+        first += matrix.nnz
+
+
+def _zeros(held_out: Counts) -> Array:
+    """Return a zero for each nonzero; of counts on disk, in a file mapped into memory."""
+    if held_out.in_memory:
+        return np.zeros(held_out.nnz)
+    on_disk: Any = held_out
+    file = RowsInFile(on_disk.scratch, 1, np.float64)
+    for _, part in held_out.parts():
+        file.append(np.zeros((part.nnz, 1)))
+    return file.array(changes=True)[:, 0]
 
 
 class _LogMeans:

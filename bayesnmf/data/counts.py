@@ -70,6 +70,11 @@ class Counts:
         """Yield the rows and the counts of each part that is in memory at once: all of them, or blocks of a store."""
         yield slice(0, self.shape[0]), self
 
+    @property
+    def number_of_parts(self) -> int:
+        """Number of parts."""
+        return 1
+
     @cached_property
     def transposed(self) -> csr_array:
         """The same counts with features in rows, (m, n): a second copy, made on first use.

@@ -32,6 +32,11 @@ def check_data(criterion: str, counts: Counts, options: Any) -> None:
     """Refuse counts and options that the criterion has no use for."""
     if not counts.total:
         raise ValueError("counts must not all be 0 to compare ranks: found no count; give other rows or features")
+    if criterion != "heldout" and not counts.in_memory:
+        raise ValueError(
+            f"counts on disk need criterion='heldout', or counts in memory, as bayesnmf.read_counts reads them: found "
+            f"criterion={criterion!r}"
+        )
     if criterion == "evidence" and options.runs < FEWEST_RUNS:
         raise ValueError(
             f"options.runs must be at least {FEWEST_RUNS} for criterion='evidence', as fewer do not show how far they "

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.assessment.measures import MOST_SCORE_DRAWS, SCORE_DRAWS
 from bayesnmf.assessment.scoring import background, ratio_of_sums, score
+from bayesnmf.data.blocks.splitting import split_on_disk
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import Split, split_counts
 from bayesnmf.fitting.fit import Fit, fit
@@ -67,7 +68,9 @@ def by_held_out_counts(study: Study) -> Selection:
 def _score_all(study: Study, number: int) -> list[Scored]:
     """Return each candidate's scores in one split; after Ctrl-C, of those fitted."""
     rng = np.random.default_rng([study.seed, number])
-    split, found = split_counts(study.counts, study.keep, study.withhold, rng), list[Scored]()
+    given: Any = study.counts
+    split = (split_counts if given.in_memory else split_on_disk)(given, study.keep, study.withhold, rng)
+    found: list[Scored] = []
     for place, candidate in enumerate(study.candidates):
         try:
             before = number * len(study.candidates) + place
@@ -93,9 +96,12 @@ def _score(study: Study, split: Split, candidate: Candidate, seed: int) -> Score
     withheld = np.zeros(n), np.zeros(n)
     if len(split.withheld_rows):
         hidden = hidden_features(study.counts.shape[1], np.random.default_rng([seed, HIDDEN]))
-        new = study.counts.rows(split.withheld_rows)
-        for whole, part in zip(withheld, predict_hidden(fitted, new, hidden, frequencies, seed), strict=True):
-            whole[split.withheld_rows] = part
+        first = 0
+        for rows in np.array_split(split.withheld_rows, study.counts.number_of_parts):
+            found = predict_hidden(fitted, study.counts.rows(rows), hidden, frequencies, seed, first)
+            for whole, part in zip(withheld, found, strict=True):
+                whole[rows] = part
+            first += len(rows)
     return Scored(thinned, withheld, fitted.status.converged)
 
 

@@ -38,7 +38,9 @@ def hidden_features(features: int, rng: np.random.Generator) -> Array:
     return hidden
 
 
-def predict_hidden(fit: Fit, rows: Counts, hidden: Array, frequencies: Array, seed: int) -> tuple[Array, Array]:
+def predict_hidden(
+    fit: Fit, rows: Counts, hidden: Array, frequencies: Array, seed: int, first: int = 0
+) -> tuple[Array, Array]:
     """Return the log-probability of the hidden counts of new rows, and their number, (rows,) each.
 
     Parameters
@@ -49,6 +51,10 @@ def predict_hidden(fit: Fit, rows: Counts, hidden: Array, frequencies: Array, se
         Features to predict.
     frequencies : ndarray (m,)
         Frequencies of the features, which are mixed in as in `bayesnmf.assessment.scoring.score`.
+    seed : int
+        Seed of the draws of the loadings.
+    first : int
+        Place of the first row among all rows that are predicted with this seed.
     """
     shown, asked = _part(rows, ~hidden), _part(rows, hidden).matrix
     components = np.asarray(fit.exposed_components, np.float64)
@@ -57,7 +63,7 @@ def predict_hidden(fit: Fit, rows: Counts, hidden: Array, frequencies: Array, se
     places = np.repeat(np.arange(asked.shape[0]), np.diff(asked.indptr))
     total, rng = np.full(asked.shape[0], -np.inf), np.random.default_rng(seed)
     for _ in range(DRAWS):
-        p = cell_probabilities(asked, places, q.draw(rng), of_hidden)
+        p = cell_probabilities(asked, places, q.draw_rows(rng, first), of_hidden)
         logs = asked.data * np.log((1 - MIXED) * p + MIXED * shares[asked.indices])
         total = np.logaddexp(total, np.bincount(places, weights=logs, minlength=asked.shape[0]))
     return total - np.log(DRAWS), _part(rows, hidden).row_totals

@@ -13,7 +13,8 @@ import numpy as np
 from bayesnmf.assessment.checks import check_ranks
 from bayesnmf.assessment.predictive_checks import predictive_checks
 from bayesnmf.checks import check_count, check_flag, check_words
-from bayesnmf.data.conversion import as_counts, check_integer_counts
+from bayesnmf.data.blocks.opening import open_counts
+from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.fitting.checkpointing import keep_each_fit, keep_loops
@@ -62,8 +63,8 @@ def select(
 
     Parameters
     ----------
-    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
-        Whole-number counts.
+    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
+        Whole-number counts; on disk for "heldout" alone.
     models : iterable of str
         Names of models, as for `bayesnmf.fit`.
     ranks : iterable of int
@@ -109,12 +110,12 @@ def select(
     settings, seed = check_settings_of(criterion, given), check_count(seed, "seed", minimum=0)
     options = METHODS[method].options() if options is None else options
     check_options(options, method, METHODS[method].options)
-    data = with_exposures(as_counts(counts), row_exposure, feature_exposure)
-    check_integer_counts(data, "select", "round them")
-    check_data(criterion, data, options)
-    settings["withhold"] = share_withheld(criterion, settings["withhold"], withhold is not None, data)
-    _check_candidates(candidates, data, method, options, criterion == "stability" or settings["withhold"] > 0)
     with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(kept):
+        data = with_exposures(open_counts(counts, "float64", told=report), row_exposure, feature_exposure)
+        check_integer_counts(data, "select", "round them")
+        check_data(criterion, data, options)
+        settings["withhold"] = share_withheld(criterion, settings["withhold"], withhold is not None, data)
+        _check_candidates(candidates, data, method, options, criterion == "stability" or settings["withhold"] > 0)
         warnings.simplefilter("ignore", ConvergenceWarning)  # the table reports it
         found = _by(criterion, study := Study(data, candidates, method, options, seed, report, **settings), kept)
         return _checked(found, study) if check and not found.interrupted else found

@@ -149,7 +149,6 @@ TAKE_COUNTS = {
     "equivalences": lambda counts: bayesnmf.equivalences(counts, rank=2),
     "log_evidence": lambda counts: bayesnmf.log_evidence(counts, rank=2),
     "modes": lambda counts: bayesnmf.modes(counts, rank=2),
-    "select": lambda counts: bayesnmf.select(counts, ranks=[2, 3]),
     "stream": lambda counts: bayesnmf.MinibatchVI(rank=2).partial_fit(counts),
     "estimator": lambda counts: bayesnmf.BayesNMF(n_components=2).fit(counts),
 }

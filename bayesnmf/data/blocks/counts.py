@@ -19,6 +19,7 @@ from bayesnmf.data.blocks.store import Store
 from bayesnmf.data.counts import Counts
 
 Array = NDArray[Any]
+SPARSE = 64  # rows are read one by one where fewer than one in 64 is wanted
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +148,11 @@ class BlockedCounts(Counts):
         for rows in self.blocks:
             yield rows, self.block(rows.start, rows.stop)
 
+    @property
+    def number_of_parts(self) -> int:
+        """Number of blocks."""
+        return len(self.blocks)
+
     def block(self, first: int, last: int) -> Counts:
         """Return the rows from `first` to `last` (excluded), read from disk."""
         return self._counts(_as_type(self.store.read(first, last), self.dtype), slice(first, last))
@@ -162,12 +168,24 @@ class BlockedCounts(Counts):
     def rows(self, index: Any) -> Counts:
         """Return the chosen rows in memory, with their names and exposures."""
         chosen = np.atleast_1d(np.arange(self.shape[0])[index])
-        parts = [self.store.read(row, row + 1) for row in chosen.tolist()]
-        starts = np.cumsum([0, *(part.nnz for part in parts)])
+        parts = self._parts_of(chosen)
+        starts = np.cumsum(np.concatenate([[0], *(np.diff(part.indptr) for part in parts)]))
         empty = [np.empty(0, np.int32)]
         arrays = (np.concatenate([part.data for part in parts] + empty),
                   np.concatenate([part.indices for part in parts] + empty), starts)  # fmt: skip
         return self._counts(_as_type(csr_array(arrays, shape=(len(chosen), self.shape[1])), self.dtype), chosen)
+
+    def _parts_of(self, chosen: Array) -> list[csr_array]:
+        """Return rows in order: those that lie close together in a block are read together, others one by one."""
+        if np.any(np.diff(chosen) <= 0):
+            return [self.store.read(row, row + 1) for row in chosen.tolist()]
+        found = []
+        for own in np.split(chosen, np.searchsorted(chosen, self.bounds[1:-1])):
+            if len(own) and len(own) * SPARSE >= own[-1] + 1 - own[0]:
+                found.append(self.store.read(int(own[0]), int(own[-1]) + 1)[own - own[0]])
+            else:
+                found.extend(self.store.read(row, row + 1) for row in own.tolist())
+        return found
 
     def _counts(self, matrix: csr_array, rows: Any) -> Counts:
         exposure = None if self.row_exposure is None else self.row_exposure[rows]

@@ -1,0 +1,65 @@
+"""Split counts on disk for held-out scores: the split of counts in memory, in two new stores."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.data.blocks.counts import BlockedCounts, StoredMatrix
+from bayesnmf.data.blocks.raw import TemporaryFolder
+from bayesnmf.data.blocks.sources import Source
+from bayesnmf.data.blocks.store import Store, write_store
+from bayesnmf.data.splitting import Split, rows_aside
+
+Array = NDArray[Any]
+
+
+def split_on_disk(counts: BlockedCounts, keep: float, withhold: float, rng: np.random.Generator) -> Split:
+    """Withhold a random fraction of the samples, and thin the others (`split_counts`); withheld rows are not split."""
+    n = counts.shape[0]
+    aside = rows_aside(n, withhold)
+    order = rng.permutation(n)
+    rows, others = np.sort(order[aside:]), np.sort(order[:aside])
+    again = deepcopy(rng)
+    train, thinned = (_written(counts, rows, _Thinned(counts, rows, keep, each, kept))
+                      for each, kept in ((again, True), (rng, False)))  # fmt: skip
+    return Split(train, thinned, None, None, keep, rows, others)
+
+
+@dataclass(frozen=True)
+class _Thinned:
+    """Kept or other counts of some rows; blocks must be read in order, as each takes its random numbers in turn."""
+
+    counts: BlockedCounts
+    rows: Array
+    keep: float
+    rng: np.random.Generator
+    kept: bool
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of features."""
+        return len(self.rows), self.counts.shape[1]
+
+    def __getitem__(self, rows: slice) -> Any:
+        matrix = self.counts.rows(self.rows[rows]).matrix
+        kept = self.rng.binomial(matrix.data.astype(np.int64), self.keep)
+        matrix.data[:] = kept if self.kept else matrix.data - kept
+        return matrix
+
+
+def _written(counts: BlockedCounts, rows: Array, values: _Thinned) -> BlockedCounts:
+    folder = TemporaryFolder(counts.scratch, "counts-")
+    source = Source(values, f"a split of {counts.store.source}", nnz=counts.nnz)
+    write_store(folder.path / "store", source, lambda *_: None)
+    store = Store.open(folder.path / "store")
+    found = BlockedCounts.of(StoredMatrix(store, counts.dtype, counts.matrix.nonzeros, counts.scratch, (folder,)))
+    exposure = None if counts.row_exposure is None else counts.row_exposure[rows]
+    return replace(
+        found, row_names=counts.row_names[rows], feature_names=counts.feature_names, row_exposure=exposure,
+        feature_exposure=counts.feature_exposure,
+    )  # fmt: skip

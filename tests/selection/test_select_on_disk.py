@@ -1,0 +1,72 @@
+"""`select` with counts on disk: the same splits, fits and scores as in memory."""
+
+import anndata
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import bayesnmf
+from bayesnmf import VI, Blocks, Gibbs
+from bayesnmf.data.blocks.splitting import split_on_disk
+from bayesnmf.data.splitting import split_counts
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.* did not converge:bayesnmf.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore:.*:bayesnmf.DataWarning"),
+]
+X = bayesnmf.simulate(size=(303, 50), rank=3, totals=90, seed=1).counts.matrix.toarray().astype(int)
+X[[5, 300]] = 0
+EXPOSURE = np.linspace(0.5, 2, len(X))
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("selected")
+    anndata.AnnData(csr_matrix(X.astype(np.float32))).write_h5ad(folder / "cells.h5ad")
+    return Blocks(folder / "cells.h5ad", nonzeros=900, scratch=folder / "scratch")
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "options", "exposure"),
+    [
+        ("gamma_poisson", "vi", VI(algorithm="coordinate", start="svd", max_iter=40), EXPOSURE),
+        ("dirichlet_poisson", "vi", VI(algorithm="coordinate", start="svd", max_iter=40), None),
+        ("gamma_poisson", "gibbs", Gibbs(algorithm="allocations", start="random", chains=1, warmup=4, draws=20), None),
+    ],
+)
+def test_selections_are_those_in_memory(blocks, model, method, options, exposure):
+    """A row that is thinned with other random numbers, or predicted twice, would move a score by 1e-4."""
+    given = {"options": options, "seed": 1, "splits": 2, "row_exposure": exposure}
+    one, two = (bayesnmf.select(counts, [model], [2, 3], method, **given) for counts in (blocks, X))
+    np.testing.assert_allclose(one.table.to_numpy(float), two.table.to_numpy(float), rtol=1e-9, atol=1e-12)
+    assert one.best == two.best
+    np.testing.assert_allclose(one.checks.table.to_numpy(float), two.checks.table.to_numpy(float), rtol=1e-9)
+    assert len(list(blocks.scratch.glob("counts-*"))) == 1, "the stores of the splits are removed"
+
+
+@pytest.mark.parametrize("withhold", [0.0, 0.3])
+def test_splits_are_those_in_memory(blocks, withhold):
+    counts = bayesnmf.fit(blocks, rank=1, options=VI(max_iter=0, start="random")).counts
+    splits = (
+        split(given, 0.7, withhold, np.random.default_rng(4))
+        for split, given in ((split_on_disk, counts), (split_counts, bayesnmf.as_counts(X)))
+    )
+    one, two = splits
+    for name in ("train", "thinned"):
+        ours, theirs = (getattr(split, name) for split in (one, two))
+        np.testing.assert_array_equal(ours.rows(range(ours.shape[0])).matrix.toarray(), theirs.matrix.toarray())
+    np.testing.assert_array_equal(one.rows, two.rows)
+    np.testing.assert_array_equal(one.withheld_rows, two.withheld_rows)
+
+
+@pytest.mark.parametrize("rows", [[3, 4, 5, 200, 302], [5, 3, 3], range(303), [302], [], range(0, 303, 70)])
+def test_chosen_rows(blocks, rows):
+    counts = bayesnmf.fit(blocks, rank=1, options=VI(max_iter=0, start="random")).counts
+    np.testing.assert_array_equal(counts.rows(rows).matrix.toarray(), X[np.array(rows, int)])
+
+
+@pytest.mark.parametrize("criterion", ["evidence", "stability"])
+def test_other_criteria_need_counts_in_memory(blocks, criterion):
+    with pytest.raises(ValueError, match="counts on disk need criterion='heldout'"):
+        bayesnmf.select(blocks, ranks=[2, 3], criterion=criterion)
