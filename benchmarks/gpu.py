@@ -29,9 +29,9 @@ from bayesnmf.fitting.closed_form import schedule_of
 from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
-from bayesnmf.inference.device.checks import first_gpu
+from bayesnmf.inference.device.checks import find_gpus
 from bayesnmf.inference.device.compiled_loop import ascend_on
-from bayesnmf.inference.device.placing import run_on_device
+from bayesnmf.inference.device.placing import run_on_devices
 from bayesnmf.inference.sides import Problem, State
 from benchmarks.published.common import real_counts
 
@@ -75,7 +75,7 @@ def measured(
     if compiled:
         found = ascend_on(device, problem, state, schedule, False, tick)
     else:
-        found = run_on_device(device, partial(ascend, schedule=schedule, progress=tick), problem, state)
+        found = run_on_devices([device], partial(ascend, schedule=schedule, progress=tick), problem, state)
     peak = (device.memory_stats() or {}).get("peak_bytes_in_use")
     return {
         "seconds": (times[-1] - times[1]) / iterations,
@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()
     if options.device == "gpu":
-        device = first_gpu()
+        device = find_gpus("gpu")[0]
     else:
         import jax
 

@@ -12,7 +12,7 @@ from bayesnmf.fitting.closed_form import schedule_of, steps_of
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import ascend
 from bayesnmf.inference.device.compiled_loop import ascend_on
-from bayesnmf.inference.device.placing import run_on_device
+from bayesnmf.inference.device.placing import run_on_devices
 
 OPTIONS = PLAIN
 NASTY = nasty_counts()
@@ -38,7 +38,7 @@ def ascents(counts, method, priors, device, *, rank=RANK, start="random", dtype=
             continue
         steps = steps_of(problem, options, schedule)
         ascent = partial(ascend, schedule=schedule, steps=steps)
-        found.append(ascent(problem, state) if where == "host" else run_on_device(device, ascent, problem, state))
+        found.append(ascent(problem, state) if where == "host" else run_on_devices([device], ascent, problem, state))
     return found
 
 

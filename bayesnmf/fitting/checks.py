@@ -48,8 +48,9 @@ def check_families(options: Any, method: str) -> None:
         plain = algorithms_of(method)[0]
         needs = ALGORITHMS[algorithm].needs
         asked += [(part, f"algorithm={algorithm!r}", f"algorithm={plain!r}") for part in needs]
-    if getattr(options, "device", "cpu") == "gpu":
-        asked.append(("device", "device='gpu'", "device='cpu'"))
+    device = getattr(options, "device", "cpu")
+    if device != "cpu":
+        asked.append(("device", f"device={device!r}", "device='cpu'"))
     if getattr(options, "collapsed", False):
         asked.append(("marginal", "collapsed Gibbs", "Gibbs(collapsed=False)"))
     if chooses_basis(options, "log"):

@@ -23,7 +23,7 @@ from bayesnmf.inference.ascent.poisson_regression import FLOOR, NEWTON_STEPS, re
 from bayesnmf.inference.ascent.regression_on_disk import regression_steps_on_disk
 from bayesnmf.inference.ascent.settled_loadings import settling_steps, with_settled_loadings
 from bayesnmf.inference.blocked.engine import THREADS
-from bayesnmf.inference.device.checks import first_gpu
+from bayesnmf.inference.device.checks import find_gpus
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.starts.contestants import choose_contestants, starting_state
 from bayesnmf.inference.starts.exchanging import exchange_components, rough_schedule
@@ -53,9 +53,9 @@ from bayesnmf.results.record import FitRecord
 def fit_closed_form(job: Job) -> FitRecord:
     """Run map or vi from one or several starts, and return the best fit."""
     problem = point_or_mean_field(job.counts, job.options)
-    device = first_gpu() if job.options.device == "gpu" else None
+    devices = [] if job.options.device == "cpu" else find_gpus(job.options.device)
     with limit_threads(job.options.threads):
-        best, diagnostics = best_of_restarts(job, partial(run_from_start, job, problem, device))
+        best, diagnostics = best_of_restarts(job, partial(run_from_start, job, problem, devices))
         best = _settle_and_report(job, best)
     if best.residuals:
         diagnostics |= {"kkt_residual": best.residuals[-1]}
@@ -109,8 +109,10 @@ def limit_threads(threads: int | None) -> Iterator[None]:
         THREADS.reset(token)
 
 
-def run_from_start(job: Job, problem: Problem, device: Any, start: Any, rng: np.random.Generator, label: str) -> Ascent:
-    """Run the chosen algorithm from one start; on the host if `device` is None."""
+def run_from_start(
+    job: Job, problem: Problem, devices: list[Any], start: Any, rng: np.random.Generator, label: str
+) -> Ascent:
+    """Run the chosen algorithm from one start; on the host if there are no `devices`."""
     options: MAP | VI = job.options
     schedule = schedule_of(options)
 
@@ -118,7 +120,7 @@ def run_from_start(job: Job, problem: Problem, device: Any, start: Any, rng: np.
         job.report(label, iteration, options.max_iter, value)
 
     def climber(problem: Problem, state: State) -> Climb:
-        return make_climb(_ascent_of_options(job, problem, device, rng), problem, state)
+        return make_climb(_ascent_of_options(job, problem, devices, rng), problem, state)
 
     if not isinstance(start, str) or start != "race":
         return climber(problem, start_state(problem, start, job.rank, rng))(schedule, show)
@@ -148,7 +150,7 @@ def run_from_start(job: Job, problem: Problem, device: Any, start: Any, rng: np.
 
 
 def _ascent_of_options(
-    job: Job, problem: Problem, device: Any, rng: np.random.Generator
+    job: Job, problem: Problem, devices: list[Any], rng: np.random.Generator
 ) -> Callable[[Problem, list[State], Schedule, Any], Ascent]:
     """Return the chosen algorithm as a function that takes the state out of its list, as `make_climb` requires."""
     options: MAP | VI = job.options
@@ -167,12 +169,12 @@ def _ascent_of_options(
     def climb(schedule: Schedule, show: Show, problem: Problem, state: State) -> Ascent:
         return ascend(problem, state, schedule, steps, learn, show)
 
-    if device is None:
+    if not devices:
         return lambda problem, held, schedule, show: climb(schedule, show, problem, held.pop())
-    from bayesnmf.inference.device.placing import run_on_device
+    from bayesnmf.inference.device.placing import run_on_devices
 
-    return lambda problem, held, schedule, show: run_on_device(
-        device, partial(climb, schedule, show), problem, held.pop()
+    return lambda problem, held, schedule, show: run_on_devices(
+        devices, partial(climb, schedule, show), problem, held.pop()
     )
 
 

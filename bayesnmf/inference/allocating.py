@@ -10,10 +10,12 @@ from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
 
 
 def _allocate_on_device(cells: Any, loadings: Any, components: Any, sides: Sides) -> Totals:
-    """Return the totals of an allocation step on the device that holds the counts."""
-    from bayesnmf.kernels.gpu.allocation import compiled_allocations
+    """Return the totals of an allocation step on the devices that hold the counts."""
+    from bayesnmf.kernels.gpu.allocation import Cells, compiled_allocations
+    from bayesnmf.kernels.gpu.sharding import compiled_on_shards
 
-    return compiled_allocations(cells, loadings, components, sides=sides)
+    allocations = compiled_allocations if isinstance(cells, Cells) else compiled_on_shards
+    return allocations(cells, loadings, components, sides=sides)
 
 
 def allocate(problem: Problem, state: State, threads: int | None, sides: Sides = "both") -> Totals:

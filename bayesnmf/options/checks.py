@@ -160,14 +160,14 @@ def check_options(options: Any, method: str, expected: type) -> None:
 
 def check_device(options: Any, method: str) -> None:
     """Check the device of a closed-form method against its other options; the fit checks that there is a GPU."""
-    check_choice(options.device, "device", ("cpu", "gpu"))
+    check_choice(options.device, "device", ("cpu", "gpu", "gpus"))
     if options.device == "cpu":
         return
     able = [name for name in algorithms_of(method) if ALGORITHMS[name].device]
     if options.algorithm not in (None, *able):
         raise ValueError(
-            f"device='gpu' needs algorithm={' or '.join(map(repr, able))}: found {options.algorithm!r}, which runs "
-            "only on the CPU; leave device or algorithm out"
+            f"device={options.device!r} needs algorithm={' or '.join(map(repr, able))}: found {options.algorithm!r}, "
+            "which runs only on the CPU; leave device or algorithm out"
         )
     if options.threads is not None:
         raise ValueError(f"threads needs device='cpu': found threads={options.threads}; leave threads out")

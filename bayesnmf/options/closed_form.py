@@ -71,10 +71,10 @@ class MAP:
         Number of row blocks processed at once. None is one per Numba thread, or 1 for small problems.
     dtype : {"float64", "float32"}
         Type of the factors.
-    device : {"cpu", "gpu"}
-        "gpu" keeps counts and factors on JAX's first GPU; it needs algorithm "em" ("coordinate" under vi) and no
-        `threads`. Starts are computed on the CPU; `start=None` is then "descent" if a shape or concentration is below
-        1, else "svd".
+    device : {"cpu", "gpu", "gpus"}
+        "gpu" keeps counts and factors on JAX's first GPU, "gpus" on all GPUs, each with the counts of some rows. Both
+        need algorithm "em" ("coordinate" under vi) and no `threads`. Counts on disk go there block by block. Starts
+        are computed on the CPU; `start=None` is then "descent" if a shape or concentration is below 1, else "svd".
 
     Raises
     ------
@@ -96,7 +96,7 @@ class MAP:
     kkt_tol: float = 0.0
     dtype: Literal["float64", "float32"] = "float64"
     threads: int | None = None
-    device: Literal["cpu", "gpu"] = "cpu"
+    device: Literal["cpu", "gpu", "gpus"] = "cpu"
 
     def __post_init__(self) -> None:
         check_coordinate_ascent(self)
@@ -161,7 +161,7 @@ class VI:
     tol: float | None = None
     dtype: Literal["float64", "float32"] = "float64"
     threads: int | None = None
-    device: Literal["cpu", "gpu"] = "cpu"
+    device: Literal["cpu", "gpu", "gpus"] = "cpu"
 
     def __post_init__(self) -> None:
         check_coordinate_ascent(self)

@@ -44,7 +44,7 @@ def _best_algorithm(options: MAP | VI) -> str:
     """Return the name of the best algorithm that priors, schedule, basis and device allow."""
     if isinstance(options, VI):
         return "coordinate"
-    stated_for_em = options.schedule == "joint" or options.basis == "log" or options.device == "gpu"
+    stated_for_em = options.schedule == "joint" or options.basis == "log" or options.device != "cpu"
     fault = regression_fault(options.priors.loadings, options.priors.components)
     return "em" if stated_for_em or fault else "scd"
 

@@ -186,6 +186,6 @@ def number_of_jobs(jobs: Any, most: int, options: Any) -> int:
     """Return the number of fits at once: by default as many as the cores have room for, and one on a GPU."""
     if jobs is not None:
         return min(check_count(jobs, "jobs", most=MOST_JOBS), most)
-    if getattr(options, "device", "cpu") == "gpu":
+    if getattr(options, "device", "cpu") != "cpu":
         return 1
     return min(max(numba.get_num_threads() // (options.threads or 1), 1), most)

@@ -423,7 +423,7 @@ def test_exposures_pass_through_the_device(method):
     """The device's loop on the CPU gives the iterates of the host."""
     from bayesnmf.fitting.problems import start_state
     from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend, plain_steps
-    from bayesnmf.inference.device.placing import run_on_device
+    from bayesnmf.inference.device.placing import run_on_devices
 
     options = {"map": MAP(priors=GAMMAS, basis="natural"), "vi": VI(priors=GAMMAS)}[method]
     problem = point_or_mean_field(COUNTS, options)
@@ -434,7 +434,7 @@ def test_exposures_pass_through_the_device(method):
         return ascend(problem, state, schedule, plain_steps(schedule))
 
     host = climb(problem, state)
-    device = run_on_device(jax.devices("cpu")[0], climb, problem, state)
+    device = run_on_devices(jax.devices("cpu")[:1], climb, problem, state)
     np.testing.assert_allclose(device.trace, host.trace, rtol=1e-10)
     np.testing.assert_allclose(device.state.loadings.matrix, host.state.loadings.matrix, rtol=1e-7)
 

@@ -138,7 +138,7 @@ def test_fits_on_a_device_go_on(case, monkeypatch, tmp_path):
 
     from bayesnmf.fitting import closed_form
 
-    monkeypatch.setattr(closed_form, "first_gpu", lambda: jax.devices("cpu")[0])
+    monkeypatch.setattr(closed_form, "find_gpus", lambda _: jax.devices("cpu")[:1])
     method, kind = ("map", MAP) if case.startswith("map") else ("vi", VI)
     more = {"algorithm": "em"} if method == "map" else {}
     monkeypatch.setitem(CASES, case, (method, "gamma_poisson", kind(device="gpu", max_iter=20, start="svd", **more)))

@@ -27,7 +27,7 @@ from bayesnmf.fitting.closed_form import schedule_of
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import ascend
 from bayesnmf.inference.ascent.learning import prior_learner
-from bayesnmf.inference.device.placing import run_on_device
+from bayesnmf.inference.device.placing import run_on_devices
 from bayesnmf.inference.status import NOT_A_NUMBER
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -143,7 +143,7 @@ def test_learned_priors_are_those_of_the_host(entry):
     state = start_state(problem, "random", RANK, np.random.default_rng(0))
     learn, schedule = prior_learner(("loadings",)), schedule_of(options)
     host = ascend(problem, state, schedule, learn=learn)
-    other = run_on_device(cpu, lambda *placed: ascend(*placed, schedule, learn=learn), problem, state)
+    other = run_on_devices([cpu], lambda *placed: ascend(*placed, schedule, learn=learn), problem, state)
     compare_ascents(host, other, SAME)
     for name, value in host.problem.loadings_prior.parameters.items():
         np.testing.assert_allclose(other.problem.loadings_prior.parameters[name], value, rtol=1e-8)
@@ -186,7 +186,7 @@ def test_an_objective_that_is_not_a_number(device):
 @pytest.fixture
 def lent(monkeypatch, device):
     """Take this device for the GPU."""
-    monkeypatch.setattr(closed_form, "first_gpu", lambda: device)
+    monkeypatch.setattr(closed_form, "find_gpus", lambda _: [device])
 
 
 @by_method
@@ -272,7 +272,7 @@ def test_what_a_gpu_does_not_do_is_refused(kind, stated, said):
 
 
 def test_the_device_has_a_name():
-    with pytest.raises(ValueError, match="device must be one of 'cpu', 'gpu'"):
+    with pytest.raises(ValueError, match="device must be one of 'cpu', 'gpu', 'gpus'"):
         MAP(device="tpu")
 
 

@@ -104,14 +104,25 @@ def test_the_same_bits_at_every_run(dtype, device):
 
 
 @settings(max_examples=60, derandomize=True)
-@given(st.lists(st.integers(0, 40), min_size=1, max_size=30), st.integers(1, 9), st.integers(1, 5))
-def test_every_cell_is_in_one_segment_of_its_row(lengths, longest, chunk):
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=30), st.integers(1, 9), st.integers(1, 5),
+    st.none() | st.tuples(st.integers(0, 9), st.integers(0, 90)),
+)  # fmt: skip
+def test_every_cell_is_in_one_segment_of_its_row(lengths, longest, chunk, spare):
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     matrix = csr_array((np.arange(1.0, indptr[-1] + 1), np.zeros(indptr[-1], int), indptr), (len(lengths), 1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(allocation, "LONGEST", longest)
         patch.setattr(allocation, "CHUNK", chunk * longest)
         cells = allocation.segments(matrix, 1)
+        if spare is not None:  # with room for more, whatever the matrix, sizes are those of any matrix in this room
+            room = allocation.Room(len(lengths) + spare[0], int(indptr[-1]) + spare[1])
+            cells = allocation.segments(matrix, 1, room)
+            other = allocation.segments(csr_array((1, 1)), 1, room)
+            assert jax.tree.map(np.shape, cells) == jax.tree.map(np.shape, other)
+            assert jax.tree.structure(cells) == jax.tree.structure(other)
+            assert cells.rows == room.rows
+            lengths = [*lengths, *[0] * spare[0]]
     owners, starts, ends = (np.ravel(each) for each in (cells.owners, cells.starts, cells.ends))
     assert np.all(ends - starts <= cells.length)
     assert cells.length <= longest

@@ -126,7 +126,7 @@ def check_on_disk(method: str, options: Any) -> None:
         raise ValueError(f"counts on disk need method='map', 'vi' or 'gibbs', {needs}: found {method!r}")
     wanted: dict[str, tuple[Any, ...]] = {
         "algorithm": ("em", "scd", "ccd", "coordinate", "settled", "minibatch"), "start": ("svd", "random"),
-        "order": ("loadings",), "device": ("cpu",), "collapsed": (False,),
+        "order": ("loadings",), "collapsed": (False,),
     }  # fmt: skip
     if method == "gibbs":
         wanted |= {"algorithm": ("allocations", None), "start": ("fit", "random")}

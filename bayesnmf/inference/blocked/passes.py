@@ -19,15 +19,14 @@ from numpy.typing import NDArray
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.blocks.raw import Buffers, TemporaryFolder
 from bayesnmf.inference.blocked.engine import run_pass
-from bayesnmf.inference.blocked.files import RowsInFile
 from bayesnmf.inference.blocked.sides import Form, Part, RowReader, RowWriter
 from bayesnmf.inference.imbalance import imbalance
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, Updated, exposure_of_loadings, update_loadings
 from bayesnmf.kernels.cpu.allocation import ComponentTotals, Sides, Totals, expected_allocations
 from bayesnmf.kernels.cpu.vectors import padded
-from bayesnmf.priors import Distribution, ScaledProportions
-from bayesnmf.priors.values import Value, parts_of
+from bayesnmf.priors import Distribution
+from bayesnmf.priors.values import Value
 
 Array = NDArray[Any]
 Work = Callable[[Problem, Any, "Where"], tuple[Side | None, Totals | None, Any]]
@@ -58,11 +57,11 @@ class Found(NamedTuple):
 
 
 class Where(NamedTuple):
-    """A block: its number and its rows, and the totals of the components that it adds to, if the pass has them."""
+    """A block: its number and its rows, and the totals that it adds to, if the pass has them."""
 
     number: int
     rows: slice
-    tally: ComponentTotals | None
+    tally: Any
 
 
 class Pass(NamedTuple):
@@ -76,8 +75,8 @@ class Pass(NamedTuple):
         How to add what else two blocks have found.
     pure : bool
         Whether blocks may run anywhere, in any order and more than once.
-    scatters : bool
-        Whether the work adds to the totals of the components by itself, from counts in the type of the store.
+    tallies : {"both", "loadings", "components"}, optional
+        Sides whose totals the work adds to by itself, from counts in the type of the store.
     reads : bool
         Whether the work needs the counts.
     """
@@ -85,7 +84,7 @@ class Pass(NamedTuple):
     writes: bool = True
     plus: Callable[[Any, Any], Any] = operator.add
     pure: bool = True
-    scatters: bool = False
+    tallies: Sides | None = None
     reads: bool = True
 
 
@@ -125,9 +124,7 @@ class RowTask:
 
     def run(self, blocks: Sequence[int]) -> Found:
         """Do the work on the blocks of a shard, one after the other."""
-        tally = (
-            None if self.components is None or not self.kind.scatters else ComponentTotals(self.components.geometric)
-        )
+        tally = self._empty_tally(blocks)
         buffers, total = Buffers(), None
         for number in blocks:
             found = self._run_block(number, tally, buffers)
@@ -135,7 +132,15 @@ class RowTask:
         assert total is not None
         return total if tally is None else total._replace(components=tally.totals())
 
-    def _run_block(self, number: int, tally: ComponentTotals | None, buffers: Buffers) -> Found:
+    def _empty_tally(self, blocks: Sequence[int]) -> Any:
+        if self.components is None or self.kind.tallies is None:
+            return None
+        components, cells = self.components.geometric, self.problem.cells
+        if cells is None:
+            return ComponentTotals(components)
+        return cells.tally(components, self.kind.tallies, blocks[0] // len(blocks))
+
+    def _run_block(self, number: int, tally: Any, buffers: Buffers) -> Found:
         whole: Any = self.problem.counts
         rows = whole.blocks[number]
         ends = rows.start, rows.stop
@@ -208,7 +213,7 @@ class BlockedLoadings(Side):
 
     def whole(self) -> tuple[Value, Distribution | None]:
         """Return the value and the mean field of all rows, in files mapped into memory."""
-        return collect(self, self._counts)
+        return self.reader.collect(self._counts)
 
 
 def pass_over_rows(problem: Problem, state: State | None, work: Work, kind: Pass = WRITES) -> tuple[Found, Any]:
@@ -247,7 +252,8 @@ def allocate_blocks(problem: Problem, state: State, sides: Sides) -> Totals:
         off = _imbalance_of(part, here, received)
         return update_loadings(part, here, received, reuse=True).loadings, Totals(received, none, loglik), off
 
-    kind = Pass(writes=sides != "components", plus=max, scatters=sides != "loadings")
+    tallies = None if sides == "loadings" and problem.cells is None else sides
+    kind = Pass(writes=sides != "components", plus=max, tallies=tallies)
     found, loadings = pass_over_rows(problem, state, update, kind)
     given: Any = state.loadings
     received = np.empty((len(state.components.geometric), 0)) if found.components is None else totals_of(problem, found)
@@ -279,21 +285,3 @@ def totals_of(problem: Problem, found: Found) -> Array:
     whole = padded(found.components.shape, problem.counts.dtype)
     whole[:] = found.components
     return whole.T
-
-
-def collect(loadings: BlockedLoadings, counts: BlockedCounts) -> tuple[Value, Distribution | None]:
-    """Return the value and the mean field of all rows, as arrays in files that are mapped into memory."""
-    form = loadings.reader.form
-    files: list[RowsInFile] = []
-    for number in range(len(counts.blocks)):
-        side = loadings.reader.read(number)
-        given = {} if side.conditional is None else side.conditional.parameters
-        arrays = [*(given[name] for name in form.names), *parts_of(side.value)]
-        if not files:
-            files = [RowsInFile(counts.scratch, each.shape[1], each.dtype) for each in arrays]
-        for file, rows in zip(files, arrays, strict=True):
-            file.append(rows)
-    whole = [file.array() for file in files]
-    own, parts = dict(zip(form.names, whole, strict=False)), whole[len(form.names) :]
-    value: Value = parts[0] if len(parts) == 1 else ScaledProportions(*parts)
-    return value, None if form.of is None else form.of.with_parameters({**form.of.parameters, **own})

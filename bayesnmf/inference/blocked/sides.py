@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.counts import Counts
-from bayesnmf.inference.blocked.files import of_block, read_rows, write_rows
+from bayesnmf.inference.blocked.files import RowsInFile, of_block, read_rows, write_rows
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import shift_of_rows
 from bayesnmf.kernels.cpu.exact_sums import ExactSums
@@ -128,6 +129,23 @@ class RowReader:
     def read(self, number: int) -> Side:
         """Return the loadings of a block."""
         return self.form.side(read_rows(of_block(self.folder, number), self.form.ranks))
+
+    def collect(self, counts: BlockedCounts) -> tuple[Value, Distribution | None]:
+        """Return the value and the mean field of all rows, as arrays in files that are mapped into memory."""
+        form = self.form
+        files: list[RowsInFile] = []
+        for number in range(len(counts.blocks)):
+            side = self.read(number)
+            given = {} if side.conditional is None else side.conditional.parameters
+            arrays = [*(given[name] for name in form.names), *parts_of(side.value)]
+            if not files:
+                files = [RowsInFile(counts.scratch, each.shape[1], each.dtype) for each in arrays]
+            for file, rows in zip(files, arrays, strict=True):
+                file.append(rows)
+        whole = [file.array() for file in files]
+        own, parts = dict(zip(form.names, whole, strict=False)), whole[len(form.names) :]
+        value: Value = parts[0] if len(parts) == 1 else ScaledProportions(*parts)
+        return value, None if form.of is None else form.of.with_parameters({**form.of.parameters, **own})
 
 
 @dataclass(frozen=True)

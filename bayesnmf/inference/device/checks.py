@@ -11,14 +11,15 @@ def check_no_exposures(counts: Any) -> None:
         raise ValueError("the compiled loop does not know exposures; use bayesnmf.inference.device.placing")
 
 
-def first_gpu() -> Any:
-    """Return JAX's first GPU; refuse device="gpu" if JAX has none."""
+def find_gpus(device: str) -> list[Any]:
+    """Return JAX's first GPU for device="gpu", and all of them for "gpus"; refuse both if JAX has none."""
     import jax
 
     try:
-        return jax.devices("gpu")[0]
+        found = jax.devices("gpu")
     except RuntimeError as error:
         raise ValueError(
-            "device='gpu' needs a GPU that JAX can use, but JAX finds none; install jax[cuda12] on a machine with an "
-            "NVIDIA GPU (or JAX for your GPU: docs.jax.dev/en/latest/installation.html), or use device='cpu'"
+            f"device={device!r} needs a GPU that JAX can use, but JAX finds none; install jax[cuda12] on a machine "
+            "with an NVIDIA GPU (or JAX for your GPU: docs.jax.dev/en/latest/installation.html), or use device='cpu'"
         ) from error
+    return list(found if device == "gpus" else found[:1])

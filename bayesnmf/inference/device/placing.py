@@ -1,13 +1,16 @@
-"""Copy problems and states to a device and back; loop, updates and formulas are the same as on the host.
+"""Copy problems and states to devices and back; loop, updates and formulas are the same as on the host.
 
-Counts and factors stay on the device. `bayesnmf.inference.ascent.coordinate_ascent.ascend` runs on the host, and
-computes the objective of each iteration there, from vectors of K, n and m numbers. Each summary of a conditional is
-compiled as a whole.
+Counts and factors stay on the devices. Of several devices each has some rows of the counts, and the components; the
+loadings are split by rows, too, if the number of devices divides that of rows.
+`bayesnmf.inference.ascent.coordinate_ascent.ascend` runs on the host, and computes the objective of each iteration
+there, from vectors of K, n and m numbers. Each summary of a conditional is compiled as a whole.
+
+Counts on disk go to the devices block by block (`bayesnmf.inference.device.streaming`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
@@ -15,14 +18,17 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding
 from scipy.sparse import csr_array
 
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
+from bayesnmf.inference.device.streaming import StreamedCells
 from bayesnmf.inference.side import Field, Side
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.summaries import Basis, MeanField, Mode
 from bayesnmf.kernels.cpu.mean_field import Moments
 from bayesnmf.kernels.gpu.allocation import place_cells
+from bayesnmf.kernels.gpu.sharding import BY_ROWS, EVERYWHERE, mesh_of, place_shards
 from bayesnmf.priors import Distribution
 
 Carried = tuple[Any, ...]  # arrays of a side, the result of a compiled function
@@ -85,13 +91,15 @@ def _compiled_at(summary: Any, family: Any, parameters: Any, value: Any) -> Carr
     return _arrays_of_side(summary.at(family(**parameters), value))
 
 
-def run_on_device(device: Any, ascent: Callable[[Problem, State], Ascent], problem: Problem, state: State) -> Ascent:
-    """Run an ascent of `bayesnmf.inference.ascent` with its counts and factors on a device.
+def run_on_devices(
+    devices: Sequence[Any], ascent: Callable[[Problem, State], Ascent], problem: Problem, state: State
+) -> Ascent:
+    """Run an ascent of `bayesnmf.inference.ascent` with its counts and factors on devices.
 
     Parameters
     ----------
-    device : jax.Device
-        Device to run on; it may be a CPU.
+    devices : sequence of jax.Device
+        Devices to run on; they may be CPUs.
     ascent : callable
         Function of a problem and a state that returns an `Ascent`.
     problem, state : Problem, State
@@ -102,31 +110,54 @@ def run_on_device(device: Any, ascent: Callable[[Problem, State], Ascent], probl
     Ascent
         Result of the ascent, with the problem and the state on the host.
     """
-    with jax.enable_x64(True), jax.default_device(device):
-        found = ascent(*_to_device(device, problem, state))
+    if not problem.counts.in_memory:
+        cells = StreamedCells.of(problem.counts, devices)  # type: ignore[arg-type]
+        found = ascent(replace(problem, cells=cells), state)
+        return found._replace(problem=replace(found.problem, cells=None))
+    with jax.enable_x64(True), jax.default_device(devices[0]):
+        found = ascent(*_to_devices(devices, problem, state))
         sides = [_side_to_host(problem, found.problem, name, getattr(found.state, name)) for name in State._fields]
     priors = {f"{name}_prior": getattr(found.problem, f"{name}_prior") for name in State._fields}
     return found._replace(problem=replace(problem, **priors), state=State(*sides))
 
 
-def _to_device(device: Any, problem: Problem, state: State) -> tuple[Problem, State]:
+def _to_devices(devices: Sequence[Any], problem: Problem, state: State) -> tuple[Problem, State]:
     matrix, rank = problem.counts.matrix, len(state.components.geometric)
     summaries: Any = problem.loadings_summary, problem.components_summary
+    cells: Any
+    if len(devices) == 1:
+        cells = place_cells(matrix, csr_array(matrix.T), rank, devices[0])
+    else:
+        cells = place_shards(matrix, rank, devices)
     placed = replace(
-        problem,
-        loadings_summary=Compiled(summaries[0]),
-        components_summary=Compiled(summaries[1]),
-        cells=place_cells(matrix, csr_array(matrix.T), rank, device),
+        problem, loadings_summary=Compiled(summaries[0]), components_summary=Compiled(summaries[1]), cells=cells
     )
-    return placed, State(*(_side_to_device(device, placed, name, side) for name, side in state._asdict().items()))
+    lengths = {"loadings": matrix.shape[0], "components": None}
+    sides = [
+        _side_to_devices(placed, name, side, _put(devices, lengths[name])) for name, side in state._asdict().items()
+    ]
+    return placed, State(*sides)
 
 
-def _side_to_device(device: Any, problem: Problem, name: str, side: Side) -> Side:
-    """Return a copy on the device of a side on the host."""
+def _put(devices: Sequence[Any], rows: int | None) -> Callable[[Any], Any]:
+    """Return what copies an array to devices: split over them if it has so many rows, and whole otherwise."""
+    if len(devices) == 1:
+        return partial(jax.device_put, device=devices[0])
+    mesh = mesh_of(devices)
+
+    def put(array: Any) -> Any:
+        splits = rows is not None and rows % len(devices) == 0 and np.ndim(array) and len(array) == rows
+        return jax.device_put(array, NamedSharding(mesh, BY_ROWS if splits else EVERYWHERE))
+
+    return put
+
+
+def _side_to_devices(problem: Problem, name: str, side: Side, put: Callable[[Any], Any]) -> Side:
+    """Return a copy on devices of a side on the host."""
     prior, summary = getattr(problem, f"{name}_prior"), getattr(problem, f"{name}_summary")
     if side.conditional is not None:
-        return summary.of(prior, side.conditional.mapped(partial(jax.device_put, device=device)))
-    return summary.at(prior, jax.device_put(jax.tree.map(np.ascontiguousarray, side.value), device))
+        return summary.of(prior, side.conditional.mapped(put))
+    return summary.at(prior, jax.tree.map(lambda value: put(np.ascontiguousarray(value)), side.value))
 
 
 def _side_to_host(problem: Problem, placed: Problem, name: str, side: Side) -> Side:

@@ -5,6 +5,8 @@ Each side's total needs the nonzeros in its own order only: A is a sum along row
 which costs a GPU less than writing to scattered addresses. The nonzeros of a row are cut into segments of equal length.
 Their sums are added in a tree, not scattered to one address, so the order of summation is the same in every run.
 
+Parts of a matrix can be padded to one size (`Room`), so that what is compiled for one serves all.
+
 Segments are processed in chunks, so that the (segments, length, K) temporaries have at most `CHUNK` numbers. The sums
 of segments have shape (S, K), with S below five times the number of rows (columns), or nnz / 1024 if that is more.
 """
@@ -64,6 +66,13 @@ class Cells(NamedTuple):
     by_column: Segments
 
 
+class Room(NamedTuple):
+    """The size that parts of a matrix are padded to: no part has more rows on this side, or more nonzeros."""
+
+    rows: int
+    nonzeros: int
+
+
 def place_cells(matrix: csr_array, transposed: csr_array, rank: int, device: Any = None) -> Cells:
     """Cut counts (n, m), given in both orders, into segments for this rank, and put them on a device.
 
@@ -72,24 +81,31 @@ def place_cells(matrix: csr_array, transposed: csr_array, rank: int, device: Any
     return jax.device_put(Cells(segments(matrix, rank), segments(transposed, rank)), device)
 
 
-def segments(matrix: csr_array, rank: int) -> Segments:
-    """Cut the nonzeros of every row into segments of one length, in chunks for this rank."""
-    rows, nnz = len(matrix.indptr) - 1, len(matrix.data)
+def segments(matrix: csr_array, rank: int, room: Room | None = None) -> Segments:
+    """Cut the nonzeros of every row into segments of one length, in chunks for this rank; pad all to a given room."""
+    rows, nnz = room or Room(len(matrix.indptr) - 1, len(matrix.data))
     indptr = matrix.indptr.astype(np.int32 if nnz < 2**30 else np.int64)
+    indptr = np.pad(indptr, (0, rows + 1 - len(indptr)), mode="edge")
     length = min(1 << max(int(np.ceil(np.log2(max(nnz, 1) / (4 * rows)))), 0), LONGEST)
     owners, starts, ends, bounds = _cut_runs(indptr, length)
-    width = max(min(CHUNK // (length * rank), len(owners)), 1)
-    chunks = -(-len(owners) // width)
-    spare = (0, chunks * width - len(owners))
-    owners, starts, ends = (np.pad(each, spare).reshape(chunks, width) for each in (owners, starts, ends))
+    pieces, most = len(owners), int(np.diff(bounds).max())
+    if room is not None:
+        pieces, most = rows + nnz // length, -(-nnz // length)
+    width = max(min(CHUNK // (length * rank), pieces), 1)
+    chunks = -(-pieces // width)
+    owners, starts, ends = (_padded(each, chunks * width).reshape(chunks, width) for each in (owners, starts, ends))
     tree = []
-    while len(bounds) > 1 and np.diff(bounds).max() > 1:
+    while most > 1:
         _, first, last, bounds = _cut_runs(bounds, FAN)
-        tree.append((first, last))
-    indices, values = matrix.indices.astype(np.int32, copy=False), matrix.data
-    if nnz == 0:  # an empty array cannot be indexed
-        indices, values = np.zeros(1, np.int32), np.zeros(1, matrix.dtype)
+        pieces, most = len(first) if room is None else rows + pieces // FAN, -(-most // FAN)
+        tree.append((_padded(first, pieces), _padded(last, pieces)))
+    cells = max(nnz, 1)  # an empty array cannot be indexed
+    indices, values = _padded(matrix.indices.astype(np.int32, copy=False), cells), _padded(matrix.data, cells)
     return Segments(indices, values, owners, starts, ends, tuple(tree), length, rows)
+
+
+def _padded(values: Any, length: int) -> Any:
+    return values if len(values) == length else np.pad(values, (0, length - len(values)))
 
 
 def _cut_runs(indptr: Any, length: int) -> tuple[Any, Any, Any, Any]:
@@ -116,7 +132,7 @@ def expected_allocations(cells: Cells, loadings: Any, components: Any, *, sides:
     Parameters
     ----------
     cells : Cells
-        Counts, of the dtype of the factors (float64 or float32).
+        Counts, of the dtype of the factors (float64 or float32) or whole numbers.
     loadings, components : array of shape (n, K) and (K, m)
         Positive geometric means.
     sides : {"both", "loadings", "components"}
@@ -165,7 +181,7 @@ def _over_chunks(share_out: Callable[..., Any], cells: Segments, own: Any, other
     def chunk(loglik: Any, segments: Any) -> tuple[Any, Any]:
         owners, starts, ends = segments
         places, inside = _places(starts, ends, cells.length)
-        x = jnp.where(inside, cells.values[places], 0)
+        x = jnp.where(inside, cells.values[places], 0).astype(own.dtype)
         received, sum_log, lost = share_out(x, own[owners], other, cells.indices[places])
         return loglik + sum_log, (received, lost)
 

@@ -1,0 +1,162 @@
+"""Fits on several devices, and on devices to which blocks of counts on disk are sent, against those of the host.
+
+JAX takes the CPU for three devices in a process of its own, as it must be told before it begins.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from plain import plain_map, plain_vi
+from registry import nasty_counts
+from scipy.sparse import csr_array
+
+import bayesnmf
+from bayesnmf import Blocks, Dirichlet, Gamma, Priors
+from bayesnmf.fitting import closed_form
+from bayesnmf.inference.blocked.passes import RowTask
+from bayesnmf.inference.device.streaming import StreamedCells
+
+OPTIONS = {"map": plain_map, "vi": plain_vi}
+NUMBER = 3
+NASTY = nasty_counts()  # 9 rows: loadings are split, 3 rows a device
+UNEVEN = np.vstack([NASTY, NASTY[2:7], np.zeros((1, NASTY.shape[1])), NASTY[:1]])  # 16 rows: 6, 6 and 4; whole loadings
+SHORT = NASTY[2:6]  # 4 rows: 2, 2 and none
+CASES = {
+    f"{model}, {method}, {name}": (model, method, name, more)
+    for model, method, name, more in [
+        ("poisson", "map", "nasty", {}),
+        ("poisson", "vi", "uneven", {}),
+        ("gamma_poisson", "map", "uneven", {"priors": Priors(Gamma(1.3, 0.2), Dirichlet(1.2)), "extrapolate": True}),
+        ("gamma_poisson", "vi", "nasty", {"schedule": "alternating"}),
+        ("gamma_poisson", "vi", "short", {"dtype": "float32"}),
+        ("dirichlet_poisson", "vi", "nasty", {}),
+        ("dirichlet_gamma", "map", "uneven", {}),
+        ("dirichlet_gamma", "vi", "nasty", {"sweeps": 2}),
+    ]
+}
+
+
+def fitted(case, device):
+    model, method, name, more = CASES[case]
+    counts = {"nasty": NASTY, "uneven": UNEVEN, "short": SHORT}[name]
+    options = OPTIONS[method](**{"max_iter": 12, "tol": 0, "device": device, **more})
+    return bayesnmf.fit(counts, model, 3, method, seed=1, options=options)
+
+
+def write_fits(path):
+    """Write the fits of all cases by several devices."""
+    devices = jax.devices("cpu")
+    assert len(devices) == NUMBER
+    closed_form.find_gpus = lambda device: {"gpus": devices}[device]
+    fits = {case: fitted(case, "gpus") for case in CASES}
+    with open(path, "wb") as file:
+        pickle.dump({case: (fit.trace, fit.loadings, fit.components) for case, fit in fits.items()}, file)
+
+
+@pytest.fixture(scope="module")
+def by_several(tmp_path_factory):
+    path = tmp_path_factory.mktemp("devices") / "fits.pickle"
+    code = f"import test_several_devices as here; here.write_fits({str(path)!r})"
+    folders = os.pathsep.join(os.path.dirname(each) for each in (__file__, os.path.dirname(__file__)))
+    flags = f"--xla_force_host_platform_device_count={NUMBER}"
+    given = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": folders}
+    subprocess.run([sys.executable, "-c", code], env=given, check=True)
+    with path.open("rb") as file:
+        return pickle.load(file)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_several_devices_give_the_iterates_of_the_host(case, by_several):
+    """A row shared out twice or by no device, or totals that are not added up, would change the trace at once."""
+    host, (trace, loadings, components) = fitted(case, "cpu"), by_several[case]
+    tolerance = 1e-5 if CASES[case][3].get("dtype") else 1e-10
+    np.testing.assert_allclose(trace, host.trace, rtol=tolerance)
+    np.testing.assert_allclose(loadings, host.loadings, rtol=0, atol=10 * tolerance * host.loadings.max())
+    np.testing.assert_allclose(components, host.components, rtol=0, atol=10 * tolerance * host.components.max())
+
+
+# --- counts on disk -----------------------------------------------------------------------------------
+
+X = bayesnmf.simulate(size=(211, 40), rank=3, totals=90, seed=1).counts.matrix.toarray()
+X[[5, 200]] = 0
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory):
+    import dask.array as da
+
+    folder = tmp_path_factory.mktemp("blocks")
+    return Blocks(da.from_array(csr_array(X), chunks=(50, 40), asarray=False), nonzeros=600, scratch=folder)
+
+
+@pytest.fixture
+def lent(monkeypatch, device):
+    """Take this device for the GPU; return how many blocks it has shared out."""
+    monkeypatch.setattr(closed_form, "find_gpus", lambda _: [device])
+    seen = []
+    tally = StreamedCells.tally
+
+    def counted(self, *given):
+        seen.append(given[1:])
+        return tally(self, *given)
+
+    monkeypatch.setattr(StreamedCells, "tally", counted)
+    return seen
+
+
+@pytest.mark.usefixtures("quick_compilation")
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [
+        ("map", {}),
+        ("map", {"extrapolate": True, "priors": Priors(Gamma(1.3, 0.2), Dirichlet(1.2))}),
+        ("vi", {"schedule": "alternating"}),
+        ("vi", {"dtype": "float32"}),
+        ("vi", {"learn": ("loadings",), "priors": Priors(Gamma(0.5, 0.1), Gamma(0.7, 0.2))}),
+    ],
+)
+def test_blocks_are_streamed_to_a_device(blocks, lent, method, more):
+    options = OPTIONS[method](**{"start": "svd", "max_iter": 8, "tol": 0, **more})
+    host = bayesnmf.fit(X, rank=3, method=method, seed=0, options=options)
+    assert not lent
+    fit = bayesnmf.fit(blocks, rank=3, method=method, seed=0, options=replace(options, device="gpu"))
+    number = len(fit.counts.blocks)
+    assert number > 4
+    kinds = {sides for sides, _ in lent}
+    assert kinds == ({"loadings", "components"} if "schedule" in more else {"both"})
+    assert len({shard for _, shard in lent}) > 1
+    assert fit.options.device == "gpu"
+    assert fit.loadings.dtype == host.loadings.dtype
+    tolerance = 1e-5 if "dtype" in more else 1e-10
+    np.testing.assert_allclose(fit.trace, host.trace, rtol=tolerance)
+    np.testing.assert_allclose(fit.loadings, host.loadings, rtol=0, atol=10 * tolerance * host.loadings.max())
+    np.testing.assert_allclose(fit.components, host.components, rtol=0, atol=10 * tolerance * host.components.max())
+
+
+@pytest.mark.usefixtures("quick_compilation", "lent")
+def test_blocks_of_any_size_use_one_compiled_program(blocks):
+    from bayesnmf.inference.device import streaming
+
+    before = streaming._share_out._cache_size()
+    bayesnmf.fit(blocks, rank=4, seed=0, options=plain_vi(start="random", max_iter=2, tol=0, device="gpu"))
+    assert streaming._share_out._cache_size() == before + 1
+
+
+@pytest.mark.usefixtures("quick_compilation", "lent")
+def test_tasks_for_a_device_can_be_sent_to_workers(blocks, monkeypatch):
+    cloudpickle = pytest.importorskip("cloudpickle")
+    run = RowTask.run
+
+    def sent(self, shard):
+        return run(pickle.loads(cloudpickle.dumps(self)) if self.pure else self, shard)
+
+    options = plain_vi(start="random", max_iter=3, tol=0, device="gpu")
+    here = bayesnmf.fit(blocks, rank=3, seed=0, options=options)
+    monkeypatch.setattr(RowTask, "run", sent)
+    np.testing.assert_array_equal(bayesnmf.fit(blocks, rank=3, seed=0, options=options).trace, here.trace)
