@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 
 @contextmanager
@@ -64,6 +65,26 @@ def try_folder(folder: str | os.PathLike[str]) -> None:
     probe = _name_beside(Path(folder) / "probe")
     probe.touch(exist_ok=False)
     probe.unlink()
+
+
+def take_lock(path: Path) -> IO[bytes] | None:
+    """Return a file that is open and locked until it is closed or this process ends; None if another one holds it.
+
+    On systems without these locks (Windows), no file is ever held.
+    """
+    file = path.open("wb")
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:
+        return file
+    except OSError as error:
+        file.close()
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return file
 
 
 def _name_beside(path: Path) -> Path:

@@ -20,13 +20,13 @@ from bayesnmf.checks import seed_or_new
 from bayesnmf.data.checks import same_counts
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.settings import describe_settings
-from bayesnmf.inference.checkpoints.checks import check_not_in_use, check_same_settings
+from bayesnmf.inference.checkpoints.checks import FolderInUseError, check_not_in_use, check_same_settings
 from bayesnmf.inference.checkpoints.slots import Keeper, keeping
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options.checkpoint import Checkpoint
 from bayesnmf.places import check_folder
 from bayesnmf.results.record import FitRecord
-from bayesnmf.writing import write_text
+from bayesnmf.writing import take_lock, write_text
 
 SETTINGS, FORMAT, VERSION = "fit.json", "bayesnmf.checkpoint", 1
 _EACH: ContextVar[Checkpoint | None] = ContextVar("each", default=None)
@@ -65,9 +65,17 @@ def run_kept(run: Callable[[Job], FitRecord], job: Job, checkpoint: Checkpoint |
     if checkpoint is None and each is None:
         return run(job)
     settings = _settings_of(job)
-    if checkpoint is None and each is not None:
-        checkpoint = each.within(f"{job.method}-{job.model}-{job.rank}-{_name_of(settings)}")
-    assert checkpoint is not None
+    if checkpoint is not None:
+        return _run_in(checkpoint, settings, run, job)
+    assert each is not None
+    try:
+        return _run_in(each.within(f"{job.method}-{job.model}-{job.rank}-{_name_of(settings)}"), settings, run, job)
+    except FolderInUseError:  # the same fit runs at this moment in another thread or process, which keeps it
+        with keeping(None):
+            return run(job)
+
+
+def _run_in(checkpoint: Checkpoint, settings: dict[str, str], run: Callable[[Job], FitRecord], job: Job) -> FitRecord:
     with kept_in(checkpoint, settings) as keeper:
         ended = _ended_fit(keeper.folder, job)
         if ended is not None:
@@ -163,7 +171,7 @@ def _write_fit(found: FitRecord, folder: Path) -> bool:
         warnings.warn(
             f"the fit has ended, but was not written to the checkpoint: {error}; call fit.save",
             UserWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
         return False
     return True
@@ -172,16 +180,8 @@ def _write_fit(found: FitRecord, folder: Path) -> bool:
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
     """Refuse a folder in which another process works; the lock ends with the process."""
-    try:
-        import fcntl
-    except ImportError:  # Windows, where two processes in one folder are not refused
-        yield
-        return
-    with (folder / "lock").open("w") as file:
-        taken = False
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            taken = True
-        check_not_in_use(taken, folder)
+    held = take_lock(folder / "lock")
+    check_not_in_use(held is None, folder)
+    assert held is not None
+    with held:
         yield

@@ -2,6 +2,9 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import anndata
@@ -16,7 +19,7 @@ from bayesnmf import Blocks
 from bayesnmf.data.blocks import checks, opening
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.blocks.opening import open_counts
-from bayesnmf.data.blocks.raw import NpyWriter, RawArray
+from bayesnmf.data.blocks.raw import NpyWriter, RawArray, TemporaryFolder
 from bayesnmf.data.blocks.store import Store
 
 # Of pandas, when anndata asks for the option.
@@ -261,3 +264,47 @@ def test_raw_arrays_grow_and_widen(tmp_path):
         file.truncate(1000)
     with pytest.raises(OSError, match="ends too early"):
         read.read(0, 70_000)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+from bayesnmf.data.blocks.raw import NpyWriter, TemporaryFolder
+from bayesnmf.data.blocks.opening import Blocks, open_counts
+
+scratch = Path(sys.argv[1])
+keep = TemporaryFolder(scratch, "rows-")
+
+def killed(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+NpyWriter.close = killed
+open_counts(Blocks(sys.argv[2], scratch=scratch), "float64")
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs locks that end with their process")
+def test_the_next_process_removes_what_a_killed_one_has_left(tmp_path):
+    scratch, path = tmp_path / "scratch", tmp_path / "cells.h5ad"
+    scratch.mkdir()
+    annotated().write_h5ad(path)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(scratch), str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert sorted(each.name[:5] for each in scratch.iterdir()) == [".coun", "rows-"]
+    other = scratch / "rows-elsewhere"
+    other.mkdir()
+    (other / "held-by-another machine").touch()  # whether that one still runs cannot be known here
+    live = TemporaryFolder(scratch, "rows-")
+    again = TemporaryFolder(scratch, "rows-")
+    assert set(rows_of(scratch)) == {other, live.path, again.path}
+    same(opened(path, tmp_path))
+    stores = [each for each in scratch.iterdir() if each not in rows_of(scratch)]
+    assert [each.name[:7] for each in stores] == ["counts-"]
+    assert not list(stores[0].glob("*held*"))
+    del live, again
+    assert rows_of(scratch) == [other]
+
+
+def rows_of(scratch):
+    return list(scratch.glob("rows-*"))

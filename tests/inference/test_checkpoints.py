@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix
 
 import bayesnmf
 from bayesnmf import MAP, SMC, VI, Checkpoint, Dirichlet, Gamma, Gibbs, Priors
+from bayesnmf.fitting.checkpointing import keep_each_fit
 from bayesnmf.inference.checkpoints import slots
 from bayesnmf.inference.checkpoints.files import read_pieces, write_pieces
 
@@ -212,6 +213,21 @@ def test_a_folder_in_use_is_refused(tmp_path):
 
     with pytest.raises(ValueError, match="no other fit uses"):
         run("em", tmp_path / "run", progress=again)
+
+
+def test_the_same_fit_within_a_study_twice_at_once_is_kept_once(tmp_path):
+    pytest.importorskip("fcntl")
+    inner = []
+
+    def again(*_):
+        if not inner:
+            inner.append(run("em"))
+
+    with keep_each_fit(Checkpoint(tmp_path / "study", seconds=1e-9)):
+        outer = run("em", progress=again)
+    same(inner[0], outer)
+    (folder,) = (tmp_path / "study").iterdir()
+    same(bayesnmf.load(folder / "fit.nc"), outer)
 
 
 def test_a_fit_that_was_interrupted_goes_on(tmp_path):

@@ -148,10 +148,10 @@ def test_errors_of_a_task_are_those_of_this_process(client, blocks, monkeypatch)
 
 
 def test_shards_cover_all_blocks_in_order():
-    for blocks in (1, 2, 31, 32, 33, 1000):
+    for blocks, number in {1: 1, 2: 1, 31: 8, 32: 8, 33: 9, 1000: 32, 2049: 33, 10_000: 157}.items():
         shards = engine.shards_of(blocks)
-        assert [number for shard in shards for number in shard] == list(range(blocks))
-        assert len(shards) == min(-(-blocks // engine.LEAST), engine.SHARDS)
+        assert [block for shard in shards for block in shard] == list(range(blocks))
+        assert len(shards) == number
 
 
 def test_no_client_is_needed(monkeypatch):

@@ -13,10 +13,12 @@ import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from bayesnmf.data.blocks.leftovers import hold, remove_leftovers
 
 Array = NDArray[Any]
 
@@ -81,11 +83,17 @@ class Buffers:
 
 
 class TemporaryFolder:
-    """A new folder that is removed with the last reference to this object."""
+    """A new folder that is removed with the last reference to this object, or after the end of this process."""
 
     def __init__(self, parent: Path, prefix: str) -> None:
+        remove_leftovers(parent, f"{prefix}*")
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        self._remove = weakref.finalize(self, _remove, self.path, hold(self.path))
+
+
+def _remove(folder: Path, held: IO[bytes]) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    held.close()
 
 
 class NpyWriter:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numba
 import numpy as np
 
-SHARDS, LEAST = 32, 4  # most shards, whose sums travel to the driver; blocks of each, if there are not more
+SHARDS, LEAST, MOST = 32, 4, 64  # shards, whose sums travel to the driver; blocks of each, where that allows SHARDS
 RETRIES = 5  # of a shard whose worker was lost
 THREADS: ContextVar[int | None] = ContextVar("threads", default=None)  # blocks at once in this process
 
@@ -55,7 +55,7 @@ def run_pass[Found](task: Task[Found], blocks: int) -> Found:
 
 def shards_of(blocks: int) -> list[range]:
     """Return the blocks of each shard."""
-    number = min(-(-blocks // LEAST), SHARDS)
+    number = min(-(-blocks // LEAST), max(SHARDS, -(-blocks // MOST)))
     edges = np.linspace(0, blocks, number + 1).astype(int).tolist()
     return [range(first, last) for first, last in pairwise(edges)]
 

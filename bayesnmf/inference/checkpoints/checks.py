@@ -45,10 +45,14 @@ def _in_short(text: Any) -> str:
     return line if len(line) <= LONGEST_SHOWN else line[: LONGEST_SHOWN - 3] + "..."
 
 
+class FolderInUseError(ValueError):
+    """Another fit writes to the folder of a checkpoint."""
+
+
 def check_not_in_use(taken: bool, folder: Path) -> None:
     """Refuse a folder that another process writes to."""
     if taken:
-        raise ValueError(
+        raise FolderInUseError(
             f"checkpoint must be a folder that no other fit uses: another one writes to {folder} now; give another "
             "folder, or wait for its end"
         )

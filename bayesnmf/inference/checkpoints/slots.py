@@ -284,8 +284,8 @@ def next_slot(kind: str, counts: Counts | None) -> Slot:
 
 
 @contextmanager
-def keeping(keeper: Keeper) -> Iterator[None]:
-    """Keep the loops that run inside the block."""
+def keeping(keeper: Keeper | None) -> Iterator[None]:
+    """Keep the loops that run inside the block; None keeps none of them."""
     token = _KEEPER.set(keeper)
     try:
         yield
