@@ -36,8 +36,8 @@ class Gibbs:
     thin : int
         Number of sweeps per kept draw.
     threads : int or None
-        Number of chains run at once or, for a single chain, of row blocks processed at once. The draws do not depend
-        on it.
+        Number of chains run at once or, for a single chain or counts on disk, of row blocks processed at once. The
+        draws do not depend on it.
     collapsed : bool
         Whether to draw the component of every single count given all other counts, with loadings and components
         integrated out; these are then drawn only for the kept draws. This needs Dirichlet components. A sweep costs
