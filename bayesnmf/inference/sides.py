@@ -102,7 +102,8 @@ def shift_of_rows(counts: Counts, loadings: Side) -> float:
     """Return Σ N_i log_shift_i, the part of ℓ that the allocation step leaves out."""
     if loadings.log_shift is None:
         return 0.0
-    return float(counts.row_totals @ np.where(counts.row_totals > 0, loadings.log_shift.ravel(), 0))
+    # A matrix product of long vectors would wake NumPy's threads, which then wait busily for more.
+    return float((counts.row_totals * np.where(counts.row_totals > 0, loadings.log_shift.ravel(), 0)).sum())
 
 
 def objective(problem: Problem, state: State, loglik: float) -> float:
@@ -114,7 +115,7 @@ def objective(problem: Problem, state: State, loglik: float) -> float:
     counts, (loadings, components) = problem.counts, state
     loglik += shift_of_rows(counts, loadings)
     if components.log_shift is not None:
-        loglik += float(counts.feature_totals @ components.log_shift.ravel())
+        loglik += float((counts.feature_totals * components.log_shift.ravel()).sum())
     loglik += counts.log_exposure
     sums = loadings.exposed_sums(1, counts.row_weights), components.exposed_sums(0, counts.feature_weights)
     exposure = float(sums[0] @ sums[1])

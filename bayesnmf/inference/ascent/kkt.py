@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.blocked.passes import Pass, Where, pass_over_rows, shared_out, totals_of
+from bayesnmf.inference.blocked.passes import Pass, Where, pass_over_rows, totals_of
 from bayesnmf.inference.imbalance import imbalance
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, Updated, exposure_of_components, exposure_of_loadings
@@ -85,12 +85,12 @@ def _least_gradient_on_disk(problem: Problem, state: State) -> float:
     found, lifted = pass_over_rows(problem, state, lift, Pass(plus=np.logical_or))
     inside = State(lifted, _without_zeros(state.components.value, 0))
 
-    def grow(part: Problem, here: State, _: Where) -> tuple[None, Totals, float]:
-        totals = shared_out(part, here)
-        alone = replace(part, fixed_components=True)
-        return None, totals._replace(loadings=totals.loadings[:0]), _least_of(alone, here, totals, found.more)
+    def grow(part: Problem, here: State, at: Where) -> tuple[None, None, float]:
+        received, loglik = at.tally.add(part.counts.matrix, here.loadings.geometric)
+        totals = Totals(received, here.components.geometric[:, :0], loglik)
+        return None, None, _least_of(replace(part, fixed_components=True), here, totals, found.more)
 
-    grown, _ = pass_over_rows(problem, inside, grow, Pass(writes=False, plus=min))
+    grown, _ = pass_over_rows(problem, inside, grow, Pass(writes=False, plus=min, tallies="both"))
     totals = Totals(Updated(inside.loadings, inside.components, 0.0), totals_of(problem, grown), 0.0)  # type: ignore[arg-type]
     return min(grown.more, _least_of(problem, inside, totals, found.more))
 

@@ -21,6 +21,8 @@ from typing import Any, Protocol
 import numba
 import numpy as np
 
+from bayesnmf.kernels.cpu.threads import one_thread
+
 SHARDS, LEAST, MOST = 32, 4, 64  # shards, whose sums travel to the driver; blocks of each, where that allows SHARDS
 RETRIES = 5  # of a shard whose worker was lost
 THREADS: ContextVar[int | None] = ContextVar("threads", default=None)  # blocks at once in this process
@@ -61,8 +63,12 @@ def shards_of(blocks: int) -> list[range]:
 
 
 def run_shard[Found](task: Task[Found], shard: Sequence[int]) -> Found:
-    """Run a task for the blocks of a shard, on a worker."""
-    return task.run(shard)
+    """Run a task for the blocks of a shard on one thread, since other shards run beside it.
+
+    The number of threads would change the rounding of sums, too.
+    """
+    with one_thread():
+        return task.run(shard)
 
 
 def active_client() -> Any:
@@ -79,13 +85,13 @@ def active_client() -> Any:
 def _in_threads[Found](task: Task[Found], shards: list[range], threads: int) -> Iterator[Found]:
     """Yield what each shard has found, in order; some shards are worked on at once."""
     if threads == 1:
-        yield from map(task.run, shards)
+        yield from (run_shard(task, shard) for shard in shards)
         return
     with ThreadPoolExecutor(threads, thread_name_prefix="bayesnmf shard") as pool:
         waiting: deque[Future[Found]] = deque()
         try:
             for shard in shards:
-                waiting.append(pool.submit(copy_context().run, task.run, shard))
+                waiting.append(pool.submit(copy_context().run, run_shard, task, shard))
                 if len(waiting) > threads:
                     yield waiting.popleft().result()
             while waiting:

@@ -264,4 +264,4 @@ def drawn_state(factors: Factors, threads: int | None, place: int = 0) -> tuple[
         summaries[0].at(problem.loadings_prior, loadings), summaries[1].at(problem.components_prior, components)
     )
     rates = cell_rates(problem.counts.matrix, state.loadings.geometric, components, threads)
-    return state, objective(problem, state, float(problem.counts.matrix.data @ np.log(rates)))
+    return state, objective(problem, state, float((problem.counts.matrix.data * np.log(rates)).sum()))

@@ -95,4 +95,4 @@ def poisson_loglik(
     if np.any(rates <= 0):
         return -np.inf
     exposure = loadings.sum(axis=0, dtype=np.float64) @ components.sum(axis=1, dtype=np.float64)
-    return float(matrix.data.astype(np.float64) @ np.log(rates) - exposure - log_factorial)
+    return float((matrix.data * np.log(rates)).sum() - exposure - log_factorial)

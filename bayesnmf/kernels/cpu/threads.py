@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any
@@ -27,11 +29,24 @@ SERIAL_WORK = 2_000_000
 PIECES = 8
 
 
+_ALONE: ContextVar[bool] = ContextVar("alone", default=False)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Work on one thread inside the block by default, as where several such blocks run side by side."""
+    token = _ALONE.set(True)
+    try:
+        yield
+    finally:
+        _ALONE.reset(token)
+
+
 def threads_or_default(threads: int | None, work: int) -> int:
     """Return the number of row blocks to work on at once: `threads` if given, 1 for little work, else all threads."""
     if threads is not None:
         return threads
-    return 1 if work < SERIAL_WORK else get_num_threads()
+    return 1 if work < SERIAL_WORK or _ALONE.get() else get_num_threads()
 
 
 def block_count(threads: int) -> int:
