@@ -1,6 +1,6 @@
 """How many workers of a Dask cluster pay for which size of counts, and what they cost at the sizes of this machine.
 
-    python -m benchmarks.workers [--rate 90 26] [--fixed 0.06] [--bandwidth 0.36]
+    python -m benchmarks.workers [--rate 128 36] [--fixed 0.1] [--bandwidth 0.75]
     python -m benchmarks.workers --measure [--times 30] [--rank 10 50] [--scratch DIR]
 
 The first prints seconds of a pass of EM by a model: nonzeros / (rate × cores) + fixed + bytes / bandwidth, where the
@@ -39,9 +39,9 @@ SIZES = {  # nonzeros, features
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", nargs=2, type=float, default=[90, 26], help="10⁶ nonzeros a second and core")
-    parser.add_argument("--fixed", type=float, default=0.06, help="seconds of a round of empty messages")
-    parser.add_argument("--bandwidth", type=float, default=0.36, help="GB/s through the driver")
+    parser.add_argument("--rate", nargs=2, type=float, default=[128, 36], help="10⁶ nonzeros a second and core")
+    parser.add_argument("--fixed", type=float, default=0.1, help="seconds of a round of empty messages")
+    parser.add_argument("--bandwidth", type=float, default=0.75, help="GB/s through the driver")
     parser.add_argument("--measure", action="store_true")
     parser.add_argument("--times", type=int, default=30)
     parser.add_argument("--rank", nargs=2, type=int, default=[10, 50])

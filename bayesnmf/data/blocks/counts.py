@@ -109,15 +109,15 @@ class BlockedCounts(Counts):
         """Rows of each block."""
         return [slice(first, last) for first, last in pairwise(self.bounds)]
 
-    @property
+    @cached_property
     def row_totals(self) -> Array:
         """Sum of each row, (n,), float64."""
-        return self.store.totals["rows"]
+        return self.store.row_totals(0, self.shape[0])
 
     @property
     def feature_totals(self) -> Array:
         """Sum of each column, (m,), float64."""
-        return self.store.totals["features"]
+        return self.store.feature_totals
 
     @property
     def total(self) -> float:
@@ -137,7 +137,13 @@ class BlockedCounts(Counts):
     def without_names(self) -> BlockedCounts:
         """Return the same counts with numbers for names, which take no memory wherever they are sent."""
         names: Any = [range(length) for length in self.shape]
-        return replace(self, row_names=names[0], feature_names=names[1])
+        found = replace(self, row_names=names[0], feature_names=names[1])
+        vars(found)["bounds"] = self.bounds  # found once, not by every task
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state with the bounds of blocks, but without other cached values."""
+        return {**super().__getstate__(), "bounds": self.bounds}
 
     def as_type(self, dtype: Any) -> BlockedCounts:
         """Return the same counts, given in another type."""
@@ -190,7 +196,9 @@ class BlockedCounts(Counts):
     def _counts(self, matrix: csr_array, rows: Any) -> Counts:
         exposure = None if self.row_exposure is None else self.row_exposure[rows]
         counts = Counts(matrix, self.row_names[rows], self.feature_names, exposure, self.feature_exposure)
-        vars(counts)["row_totals"] = self.row_totals[rows]  # where the cached property stores its value
+        whole = not isinstance(rows, slice)
+        totals = self.row_totals[rows] if whole else self.store.row_totals(rows.start, rows.stop)
+        vars(counts)["row_totals"] = totals  # where the cached property stores its value
         return counts
 
 

@@ -1,9 +1,9 @@
 """The store: counts in a folder as a CSR matrix of raw arrays, with what a fit needs to know about all of them.
 
 A folder has ``data.npy`` (uint16, or uint32 where a count is larger), ``indices.npy`` (int32), ``indptr.npy`` (int64),
-``totals.npz`` with the sums of rows and features, names in ``rows.npy`` and ``features.npy`` if there are any, and
-``about.json``, which is written last. Rows are canonical: sorted features, none twice, no zeros. That makes 6 bytes for
-a nonzero, and a processor reads some 10⁹ of them in a second.
+the sums of rows and features in ``row_totals.npy`` and ``feature_totals.npy`` (float64), names in ``rows.npy`` and
+``features.npy`` if there are any, and ``about.json``, which is written last. Rows are canonical: sorted features, none
+twice, no zeros. That makes 6 bytes for a nonzero, and a processor reads some 10⁹ of them in a second.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from bayesnmf.places import check_folder
 from bayesnmf.writing import replacing, write_text
 
 Array = NDArray[Any]
-VERSION = 1
+VERSION = 2
 ABOUT, PARTS = "about.json", ("indptr", "indices", "data")
+ROW_TOTALS, FEATURE_TOTALS = "row_totals", "feature_totals"
 SMALL, LARGE = np.dtype(np.uint16), np.dtype(np.uint32)
 
 
@@ -80,14 +81,17 @@ class Store:
 
     @cached_property
     def arrays(self) -> dict[str, RawArray]:
-        """The arrays of the CSR matrix."""
-        return {name: RawArray.of_npy(self.folder / f"{name}.npy") for name in PARTS}
+        """The arrays of the CSR matrix, and the sums of its rows."""
+        return {name: RawArray.of_npy(self.folder / f"{name}.npy") for name in (*PARTS, ROW_TOTALS)}
 
     @cached_property
-    def totals(self) -> dict[str, Array]:
-        """Sums of the rows and of the features, in float64."""
-        with np.load(self.folder / "totals.npz", allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in ("rows", "features")}
+    def feature_totals(self) -> Array:
+        """Sums of the features, in float64."""
+        return np.asarray(np.load(self.folder / f"{FEATURE_TOTALS}.npy", allow_pickle=False))
+
+    def row_totals(self, first: int, last: int) -> Array:
+        """Return the sums of the rows from `first` to `last` (excluded), in float64."""
+        return self.arrays[ROW_TOTALS].read(first, last)
 
     def names(self, side: str) -> Array | None:
         """Return the names of the "rows" or of the "features", or None if they have none."""
@@ -176,7 +180,8 @@ def _write(folder: Path, source: Any, told: Any) -> dict[str, Any]:
         for writer in writers.values():
             writer.close()
     told("reading counts", n, n, np.nan)
-    np.savez(folder / "totals.npz", rows=row_totals, features=feature_totals)
+    for name, totals in ((ROW_TOTALS, row_totals), (FEATURE_TOTALS, feature_totals)):
+        np.save(folder / f"{name}.npy", totals, allow_pickle=False)
     for side, names in (("rows", source.row_names), ("features", source.feature_names)):
         if names is not None:
             np.save(folder / f"{side}.npy", np.asarray(names).astype(str), allow_pickle=False)

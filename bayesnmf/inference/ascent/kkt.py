@@ -75,14 +75,14 @@ def _least_gradient_on_disk(problem: Problem, state: State) -> float:
     def measure(part: Problem, here: State, _: Where) -> tuple[None, None, float]:
         return None, None, float(separate_scale(here.loadings.value)[0].max(initial=0))
 
-    largest = pass_over_rows(problem, state, measure, Pass(writes=False, plus=max))[0].more
+    largest = pass_over_rows(problem, state, measure, Pass(writes=False, plus=max, reads=False))[0].more
 
     def lift(part: Problem, here: State, _: Where) -> tuple[Side, None, Array]:
         lifted = _without_zeros(here.loadings.value, 1, largest)
         shares = [separate_scale(each.value)[0] for each in (here.loadings, lifted)]
         return lifted, None, (shares[0] >= shares[1]).any(axis=0)
 
-    found, lifted = pass_over_rows(problem, state, lift, Pass(plus=np.logical_or))
+    found, lifted = pass_over_rows(problem, state, lift, Pass(plus=np.logical_or, reads=False))
     inside = State(lifted, _without_zeros(state.components.value, 0))
 
     def grow(part: Problem, here: State, at: Where) -> tuple[None, None, float]:
