@@ -224,7 +224,7 @@ def test_stores_that_were_changed_are_refused(tmp_path):
         opened(tmp_path / "cells.h5ad", tmp_path)
     text = json.loads(about.read_text())
     about.write_text(json.dumps({**text, "version": 99}))
-    with pytest.raises(ValueError, match="must be of version 1: found 99"):
+    with pytest.raises(ValueError, match="must be of version 2: found 99"):
         Store.open(counts.store.folder)
     about.write_text("{")
     with pytest.raises(ValueError, match="must be a folder of counts that bayesnmf has written"):
