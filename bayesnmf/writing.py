@@ -70,15 +70,18 @@ def try_folder(folder: str | os.PathLike[str]) -> None:
 def take_lock(path: Path) -> IO[bytes] | None:
     """Return a file that is open and locked until it is closed or this process ends; None if another one holds it.
 
-    On systems without these locks (Windows), no file is ever held.
+    Raises
+    ------
+    OSError
+        The system (Windows) or the file system has no such locks, or the file cannot be opened.
     """
-    file = path.open("wb")
     try:
         import fcntl
-
+    except ImportError as error:
+        raise OSError("this system has no locks of whole files") from error
+    file = path.open("wb")
+    try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:
-        return file
     except OSError as error:
         file.close()
         if isinstance(error, BlockingIOError):

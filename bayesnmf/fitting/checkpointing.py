@@ -179,8 +179,12 @@ def _write_fit(found: FitRecord, folder: Path) -> bool:
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Refuse a folder in which another process works; the lock ends with the process."""
-    held = take_lock(folder / "lock")
+    """Refuse a folder in which another process works, where there are locks; they end with their process."""
+    try:
+        held = take_lock(folder / "lock")
+    except OSError:
+        yield
+        return
     check_not_in_use(held is None, folder)
     assert held is not None
     with held:

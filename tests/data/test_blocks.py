@@ -16,7 +16,7 @@ from scipy.sparse import csc_array, csc_matrix, csr_array, csr_matrix
 
 import bayesnmf
 from bayesnmf import Blocks
-from bayesnmf.data.blocks import checks, opening
+from bayesnmf.data.blocks import checks, leftovers, opening
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.blocks.raw import NpyWriter, RawArray, TemporaryFolder
@@ -308,3 +308,29 @@ def test_the_next_process_removes_what_a_killed_one_has_left(tmp_path):
 
 def rows_of(scratch):
     return list(scratch.glob("rows-*"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs locks that end with their process")
+def test_without_locks_nothing_is_marked_and_nothing_removed(tmp_path, monkeypatch):
+    """As on some network disks: a folder without a mark could be in use."""
+
+    def refused(path):
+        path.touch()
+        raise OSError("Function not implemented")
+
+    (tmp_path / "rows-left").mkdir()
+    monkeypatch.setattr(leftovers, "take_lock", refused)
+    folders = [TemporaryFolder(tmp_path, "rows-") for _ in range(2)]
+    assert len(rows_of(tmp_path)) == 3
+    assert not any(list(each.iterdir()) for each in rows_of(tmp_path))
+    del folders
+    assert [each.name for each in rows_of(tmp_path)] == ["rows-left"]
+
+
+def test_own_folders_are_kept_even_if_their_locks_can_be_taken_again(tmp_path, monkeypatch):
+    """As a process may on a network disk."""
+    monkeypatch.setattr(leftovers, "_is_free", lambda _: True)
+    folders = [TemporaryFolder(tmp_path, "rows-") for _ in range(2)]
+    assert len(rows_of(tmp_path)) == 2
+    del folders
+    assert not rows_of(tmp_path)

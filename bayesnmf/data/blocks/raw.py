@@ -13,12 +13,12 @@ import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from bayesnmf.data.blocks.leftovers import hold, remove_leftovers
+from bayesnmf.data.blocks.leftovers import Hold, remove_leftovers
 
 Array = NDArray[Any]
 
@@ -88,12 +88,12 @@ class TemporaryFolder:
     def __init__(self, parent: Path, prefix: str) -> None:
         remove_leftovers(parent, f"{prefix}*")
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        self._remove = weakref.finalize(self, _remove, self.path, hold(self.path))
+        self._remove = weakref.finalize(self, _remove, self.path, Hold(self.path))
 
 
-def _remove(folder: Path, held: IO[bytes]) -> None:
+def _remove(folder: Path, held: Hold) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    held.close()
+    held.release()
 
 
 class NpyWriter:

@@ -28,7 +28,7 @@ from bayesnmf.data.blocks.checks import (
     check_unchanged,
     check_whole_numbers,
 )
-from bayesnmf.data.blocks.leftovers import LOCK, hold, remove_leftovers
+from bayesnmf.data.blocks.leftovers import Hold, remove_leftovers
 from bayesnmf.data.blocks.raw import Buffers, NpyWriter, RawArray
 from bayesnmf.data.conversion import convert
 from bayesnmf.kernels.cpu.allocation import row_blocks
@@ -149,9 +149,11 @@ def write_store(folder: Path, source: Any, told: Any) -> Store:
     remove_leftovers(folder.parent, f".{folder.stem}-*")
     with replacing(folder) as temporary:
         temporary.mkdir()
-        with hold(temporary):
+        held = Hold(temporary)
+        try:
             about = _write(temporary, source, told)
-            (temporary / LOCK).unlink()
+        finally:
+            held.release()
         stamps = {name: (temporary / f"{name}.npy").stat().st_mtime_ns for name in PARTS}
         write_text(temporary / ABOUT, json.dumps({"version": VERSION, **about, "stamps": stamps}))
     return Store.open(folder)
