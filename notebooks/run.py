@@ -4,6 +4,10 @@ Call ``python notebooks/run.py [--write] [--jobs N] [NAME …]``, where a NAME i
 ``05``. By default all notebooks are run, as in CI, two at a time where there are two cores; with --write one after the
 other, since they print seconds. It fails if a cell raises or warns. It prints seconds, and whether a notebook took more
 than 60, or all together more than 360; this is no failure, since machines differ.
+
+Notebooks about real data list the files that they need in their metadata, as ``{"bayesnmf": {"data": ["nips"]}}``. They
+are left out, with a message, where the folder that BAYESNMF_DATA names (or ../shared/data beside the repository) does
+not have them.
 """
 
 import argparse
@@ -45,6 +49,25 @@ def chosen(names: list[str]) -> list[Path]:
     return [path for path in everything if not names or path.name.startswith(tuple(names))]
 
 
+def missing_data(path: Path) -> list[str]:
+    """Return the names of the files that a notebook needs and that are not there."""
+    needed = nbformat.read(path, as_version=4).metadata.get("bayesnmf", {}).get("data", [])
+    folder = Path(os.environ.get("BAYESNMF_DATA", FOLDER.parents[1] / "shared" / "data"))
+    return [name for name in needed if not (folder / f"{name}.npz").is_file()]
+
+
+def runnable(paths: list[Path]) -> list[Path]:
+    """Return the notebooks whose data are there; print which are left out."""
+    found = []
+    for path in paths:
+        missing = missing_data(path)
+        if missing:
+            print(f"{path.name}: left out, as {', '.join(missing)} is not in the folder of BAYESNMF_DATA", flush=True)
+        else:
+            found.append(path)
+    return found
+
+
 def report(label: str, seconds: float, limit: float) -> None:
     """Print the seconds, and whether there are too many."""
     note = f", longer than {limit} s" if seconds > limit else ""
@@ -61,7 +84,7 @@ def main() -> int:
     jobs = asked.jobs or (1 if asked.write else min(2, os.cpu_count() or 1))
     started = time.perf_counter()
     with ThreadPoolExecutor(jobs) as pool:
-        running = {pool.submit(execute, path, asked.write): path for path in chosen(asked.names)}
+        running = {pool.submit(execute, path, asked.write): path for path in runnable(chosen(asked.names))}
         try:
             for done in as_completed(running):
                 report(running[done].name, done.result(), LONGEST)
