@@ -42,14 +42,14 @@ MEASURES = {
     "heldout_withheld": ("held-out/count, new rows", "{:.4f}"),
     "heldout_withheld_error": ("  ± Monte Carlo", "{:.4f}"),
     "floored_cells": ("cells at the 1e-6 floor", "{:.0f}"),
-    "coverage90": ("90 % coverage (PIT)", "{:.3f}"),
+    "coverage90": ("held-out counts in 90 %", "{:.3f}"),
     "min_ess": ("min ESS", "{:.0f}"),
     "max_r_hat": ("max R-hat", "{:.3f}"),
     "cosine_other_start": ("cosine, dispersed start", "{:.3f}"),
     "cosine": ("components, mean cosine", "{:.4f}"),
     "cosine_min": ("components, min cosine", "{:.4f}"),
     "loadings_corr": ("loadings, correlation", "{:.4f}"),
-    "held": ("draws in 90 % interval", "{:.3f}"),
+    "held": ("reference's draws in 90 %", "{:.3f}"),
     "held_response": ("  by linear response", "{:.3f}"),
 }
 
@@ -91,7 +91,9 @@ def _cell(value: Any, form: str, missing: str) -> str:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Return the notes that are needed to read the table."""
+    """Return the notes that are needed to read the table; the last ones say what it shows."""
+    from bayesnmf.comparison.finding import finding
+
     split = comparison.split
     chains = [name for name, fitted in comparison.fits.items() if _is_chains(fitted)]
     lines = [f"{' and '.join(chains)}: {NOTE}"] if chains else []
@@ -105,7 +107,8 @@ def notes(comparison: Comparison) -> list[str]:
             f"{split.seen.shape[0]} new samples: {split.seen.total:,.0f} counts seen, "
             f"{split.withheld.total:,.0f} predicted"
         )
-    return lines + [f"CAUTION {caution}" for caution in comparison.cautions]
+    lines += [f"CAUTION {caution}" for caution in comparison.cautions]
+    return [*lines, *finding(comparison)]
 
 
 def as_text(comparison: Comparison) -> str:
