@@ -52,7 +52,7 @@ def names_by_group(fit: bayesnmf.Fit, groups: np.ndarray) -> dict[int, str]:
 def draw_signature(path: Path) -> None:
     """Draw the component with most C>G at TCA and TCT, which APOBEC enzymes make, with intervals of Gibbs sampling."""
     counts = bayesnmf.read_counts(DATA / "pcawg_breast_sbs96.npz")
-    fit = bayesnmf.fit(counts, rank=8, method="gibbs", seed=0)
+    fit = bayesnmf.fit(counts, rank=8, method="gibbs", seed=0, options=bayesnmf.Gibbs(warmup=2000, draws=2000))
     types = [fit.feature_names.tolist().index(name) for name in ("T[C>G]A", "T[C>G]T")]
     found = int((fit.components[:, types].sum(axis=1) / fit.components.sum(axis=1)).argmax())
     figure, shown = plt.subplots(figsize=(10, 1.9), layout="constrained")
