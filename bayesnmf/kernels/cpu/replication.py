@@ -243,20 +243,8 @@ def replicated_statistics(
     by_row, by_feature, histogram = np.zeros((2, n)), np.zeros((blocks, 2, m)), np.zeros((blocks, bins), np.int64)
 
     def draw(block: int, first: int, last: int) -> tuple[float, float, float]:
-        return _replicate_rows(
-            U,
-            Vt,
-            sums,
-            given,
-            tables,
-            np.uint64(seed),
-            first_row,
-            first,
-            last,
-            by_row,
-            by_feature[block],
-            histogram[block],
-        )
+        mine = by_row, by_feature[block], histogram[block]
+        return _replicate_rows(U, Vt, sums, given, tables, np.uint64(seed), first_row, first, last, *mine)
 
     largest, squares, nonzeros = zip(*in_blocks(bounds, draw, threads_or_default(threads, int(work))), strict=True)
     misfits = _with_means(U, V, by_row[1], by_feature[:, 1].sum(axis=0))

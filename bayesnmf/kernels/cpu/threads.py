@@ -28,7 +28,6 @@ SERIAL_WORK = 2_000_000
 # more.
 PIECES = 8
 
-
 _ALONE: ContextVar[bool] = ContextVar("alone", default=False)
 
 
