@@ -1,6 +1,6 @@
-"""Counts that need no download: scikit-learn's digits and the Swimmer images.
+"""Counts that need no download (scikit-learn's digits, the Swimmer images), and real data sets by name.
 
-In both, a row is an image and a column is a pixel, so a fitted component can be shown as
+In the images, a row is an image and a column is a pixel, so a fitted component can be shown as
 ``component.reshape(DIGITS_IMAGE)`` or ``component.reshape(SWIMMER_IMAGE)``.
 """
 
@@ -14,6 +14,9 @@ from scipy.sparse import csr_array
 from bayesnmf.checks import check_positive
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.real import RealCounts, real
+
+__all__ = ["DIGITS_IMAGE", "SWIMMER_IMAGE", "RealCounts", "digits", "real", "swimmer", "swimmer_parts"]
 
 DIGITS_IMAGE = (8, 8)
 SWIMMER_IMAGE = (32, 32)
