@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -34,8 +33,8 @@ def calibration(
     Histograms are relative to the mean number of uniform ranks in a bin, with a band that contains a bin's number with
     probability 99 %. Below is the empirical distribution function of the ranks minus that of uniform ranks, with
     ArviZ's band, which contains the whole curve with probability 99 % ([1]_). A ∪-shaped histogram means posteriors
-    that are too narrow; a sloping one, bias. Several calibrations are drawn over each other. Titles give the p-values
-    of `Calibration.p_values`; bands are those of the calibration with the fewest simulations.
+    that are too narrow; a sloping one, bias. Several calibrations are drawn over each other. Titles give the p-value
+    of `Calibration.p_values`, of several the smallest; bands are those of the calibration with the fewest simulations.
 
     Parameters
     ----------
@@ -75,7 +74,7 @@ def calibration(
             _draw_difference(lower, pit, look, label)
         ranked = {label: p[quantity] for label, p in p_values.items()}
         upper.set_title(f"{quantity.replace('_', ' ')}\n{_p_words(ranked)}", fontsize=9)
-    for row, label in zip(grid, ("simulations ÷ expected", "ECDF − uniform"), strict=True):
+    for row, label in zip(grid, ("simulations\n÷ expected", "ECDF − uniform"), strict=True):
         for ax in row:
             if ax is row[0] or ax.get_subplotspec().is_first_col():
                 ax.set_ylabel(label, fontsize=SMALL)
@@ -155,12 +154,10 @@ def _dress(ax: Axes) -> None:
 
 
 def _p_words(p_values: Mapping[str, float]) -> str:
-    """Return p-values as text, in as many lines as fit above a panel."""
-    values = {label: "< 0.001" if p < 0.001 else f"{p:.3f}" for label, p in p_values.items()}
-    if len(values) == 1:
-        return f"p {next(iter(values.values()))}"
-    words = [f"{label} {p}".replace(" ", "\N{NO-BREAK SPACE}") for label, p in values.items()]
-    return fill(f"p: {', '.join(words)}", 36)
+    """Return the p-value as text, or the smallest of several and whose it is."""
+    label = min(p_values, key=lambda each: p_values[each])
+    value = "p < 0.001" if p_values[label] < 0.001 else f"p = {p_values[label]:.3f}"
+    return value if len(p_values) == 1 else f"smallest {value} ({label})"
 
 
 def _headline(named: Mapping[str, Calibration]) -> str:

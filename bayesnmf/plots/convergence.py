@@ -27,8 +27,9 @@ def convergence(
     """Draw the gap of every fit to the best objective, and below it the KKT residual, on log axes.
 
     There is one column for each kind of objective, as in `objectives`; fits of one kind must have the same counts, rank
-    and priors. The gap is to the best value that any of them reaches, so the best fit ends at 0: to see its further
-    course, give `best` from a longer run. Gaps below 1e-12 of the best are rounding errors and drawn at that value. The
+    and priors. The gap is to the best value that any of them reaches, so the best fit ends at 0, and its curve leaves
+    the panel at the bottom: give `best` from a longer run to see its whole course. Gaps below 1e-12 of the best are
+    rounding errors and drawn at that value. The
     KKT residual (`Fit.residuals`, for map) is 0 at a stationary point. Iterations are counted from 1. Fits by svi,
     whose objective is a noisy estimate, and by gibbs and nuts are left out.
 
@@ -62,6 +63,8 @@ def convergence(
         for label in labels:
             _draw(column, fits[label], highest[kind], (label, styles[label]))
         _dress(column, kind)
+        if best is None:
+            _end_below_the_others(column[0], highest[kind])
         if figure is None:
             column[0].legend(fontsize=SMALL)
     if figure is not None:  # below the panels, where it hides no line
@@ -73,6 +76,14 @@ def convergence(
 def gap_to(best: float, trace: Array) -> Array:
     """Return the best minus the trace, at least the `resolution` of the best."""
     return np.maximum(best - trace, resolution(best))
+
+
+def _end_below_the_others(ax: Any, best: float) -> None:
+    """Let the axis end below the last gaps of the fits that are behind, so that a plunge to 0 does not fill it."""
+    ends = [float(values[-1]) for line in ax.lines if len(values := np.asarray(line.get_ydata()))]
+    behind = [end for end in ends if end > 10 * resolution(best)]
+    if behind and len(behind) < len(ends):
+        ax.set_ylim(bottom=min(behind) / 10)
 
 
 def _draw(column: Array, fit: Fit, best: float, named: tuple[str, Look]) -> None:

@@ -160,7 +160,7 @@ def _images(
         ax.set_title(shorten(fits[reference].component_titles[k], 14) if named else str(k), fontsize=9)
     if figure is not None:
         title = "Components, each summing to 1; one colour scale for each column (white: 0)"
-        note = f"\ncos: cosine to the component of {reference}" if len(fits) > 1 else ""
+        note = f"\ncos: cosine with the component of {reference}; 1 if equal" if len(fits) > 1 else ""
         figure.suptitle(title + note, fontsize=10)
     return grid
 

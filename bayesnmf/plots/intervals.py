@@ -16,6 +16,7 @@ from bayesnmf.plots.checks import check_fits_and_responses, check_same_unit
 from bayesnmf.plots.style import (
     SMALL,
     Look,
+    called,
     grid_shape,
     hide_frame,
     hide_spare,
@@ -108,7 +109,7 @@ def _draw(ax: Axes, found: Interval, row: int, named: tuple[str, Look], offset: 
 def _dress(axes: Array, names: Array, fit: Fit, unit: str) -> None:
     rank, named = fit.rank, fit.component_names is not None
     for name, ax in zip(names, axes, strict=True):
-        ax.set_title(shorten(name), fontsize=10)
+        ax.set_title(called(name, "row"), fontsize=10)
         ax.set_xticks(np.arange(rank), [shorten(label, 16) for label in fit.component_labels])
         ax.tick_params(axis="x", labelrotation=45 if named else 0)
         ax.set_xticks(np.arange(1, rank) - 0.5, minor=True)

@@ -13,10 +13,10 @@ from scipy.stats import rankdata
 from bayesnmf.checks import check_count
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.plots.checks import check_has_chains
-from bayesnmf.plots.style import QUIET, SMALL, hide_frame, make_panels, share_legend, shorten
+from bayesnmf.plots.style import QUIET, SMALL, called, hide_frame, make_panels, share_legend, shorten
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.estimates import Draws
-from bayesnmf.results.mixing import r_hat_and_ess
+from bayesnmf.results.mixing import judged_rows, r_hat_and_ess
 from bayesnmf.results.record import trace_of_kept
 
 Array = NDArray[Any]
@@ -30,12 +30,12 @@ class Quantity(NamedTuple):
 
 
 def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Array:
-    """Draw traces and rank plots of the log joint and of the `n` entries with the largest variance.
+    """Draw traces and rank plots of the log joint and of the `n` entries that mixed worst.
 
-    Entries are taken alternately from the loadings and the components, in order of decreasing posterior variance. To
-    the right of each trace are histograms of the ranks of each chain's draws among the draws of all chains [1]_: if
-    chains sample the same distribution, they are flat, at the dashed line. Titles give R-hat and the bulk effective
-    sample size.
+    The entries are those with the smallest bulk effective sample size among the ones by which the status of the fit is
+    judged: all components, and the loadings of up to 50 rows. To the right of each trace are histograms of the ranks of
+    each chain's draws among the draws of all chains [1]_: if chains sample the same distribution, they are flat, at the
+    dashed line. Titles give R-hat and the bulk effective sample size.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, floa
     check_has_chains(fit)
     check_count(n, "n", minimum=0)
     posterior: Draws = fit.posterior  # type: ignore[assignment]
-    quantities = [Quantity("log joint (nats)", trace_of_kept(fit)), *widest_entries(fit, posterior, n)]
+    quantities = [Quantity("log joint (nats)", trace_of_kept(fit)), *worst_entries(fit, posterior, n)]
     grid, figure = make_panels((len(quantities), 2), (10, 2.1 * len(quantities) + 0.8), figsize, axes)
     colours = chain_colours(len(fit.trace))
     for row, quantity in zip(grid, quantities, strict=True):
@@ -70,7 +70,8 @@ def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, floa
     for ax, label in zip(grid[-1], ("draw", "rank among the draws of all chains"), strict=True):
         ax.set_xlabel(label)
     if figure is not None:
-        figure.suptitle(f"Chains of {fit.model} by {fit.method}", fontsize=11)
+        worst = f"\nlog joint, and the {n} entries with the smallest effective sample size (ESS)" if n else ""
+        figure.suptitle(f"Chains of {fit.model} by {fit.method}{worst}", fontsize=11)
     share_legend(grid, figure)
     return grid
 
@@ -80,19 +81,30 @@ def chain_colours(number: int) -> list[Any]:
     return list(mpl.colormaps["viridis"](np.linspace(0, 0.85, number)))
 
 
-def widest_entries(fit: Fit, posterior: Draws, n: int) -> list[Quantity]:
-    """Return the entries of largest posterior variance, alternately from the loadings and the components."""
-    names, titles = (fit.row_names, fit.feature_names), [shorten(title, 20) for title in fit.component_titles]
-    loadings = _by_variance(posterior.loadings, n)
-    components = _by_variance(posterior.components, n)
-    share = "loading" if posterior.scale is None else "share"
+def worst_entries(fit: Fit, posterior: Draws, n: int) -> list[Quantity]:
+    """Return the entries with the smallest effective sample sizes, of those by which the status is judged."""
+    if not n:
+        return []
+    titles = [shorten(title, 20) for title in fit.component_titles]
+    rows = judged_rows(len(fit.row_names), fit.seed)
+    components, loadings = posterior.components, posterior.loadings[:, :, rows]
+    sizes = [r_hat_and_ess(side)[1].ravel() for side in (components, loadings)]
+    worst = np.argsort(np.nan_to_num(np.concatenate(sizes), nan=np.inf), kind="stable")[:n]
     found = []
-    for (i, k), (component, j) in zip(loadings, components, strict=False):
-        found.append(Quantity(f"{share} of {shorten(names[0][i], 20)}\non {titles[k]}", posterior.loadings[..., i, k]))
-        found.append(
-            Quantity(f"{shorten(names[1][j], 20)} in\n{titles[component]}", posterior.components[..., component, j])
-        )
-    return found[:n]
+    for place in worst:
+        if place < len(sizes[0]):
+            k, j = divmod(int(place), components.shape[3])
+            found.append(
+                Quantity(
+                    f"share of {called(fit.feature_names[j], 'feature', 20)}\nin {titles[k]}", components[..., k, j]
+                )
+            )
+        else:
+            i, k = divmod(int(place) - len(sizes[0]), loadings.shape[3])
+            kind = "loading" if posterior.scale is None else "share"
+            name = f"{kind} of {called(fit.row_names[rows[i]], 'row', 20)}\non {titles[k]}"
+            found.append(Quantity(name, loadings[..., i, k]))
+    return found
 
 
 def rank_counts(draws: Array, bins: int) -> tuple[Array, Array]:
@@ -100,15 +112,6 @@ def rank_counts(draws: Array, bins: int) -> tuple[Array, Array]:
     ranks = rankdata(draws, method="average").reshape(draws.shape)
     edges = np.linspace(0.5, draws.size + 0.5, bins + 1)
     return edges, np.stack([np.histogram(chain, edges)[0] for chain in ranks])
-
-
-def _by_variance(draws: Array, n: int) -> list[tuple[int, int]]:
-    mean = draws.mean(axis=(0, 1))
-    variance = np.zeros_like(mean)
-    for draw in draws.reshape(-1, *mean.shape):  # one at a time: `var` would copy all draws
-        variance += (draw - mean) ** 2
-    largest = np.argsort(-variance, axis=None, kind="stable")[:n]
-    return [divmod(int(place), variance.shape[1]) for place in largest]
 
 
 def _draw_trace(ax: Axes, quantity: Quantity, colours: list[Any]) -> None:

@@ -88,16 +88,18 @@ def posterior_agreement(
     chosen = choose_entries(base, check_count(entries, "entries"), check_count(seed, "seed", minimum=0))
     found = {label: _moments(fit, base, chosen, seed) for label, fit in fits.items()}
     grid, figure = make_panels((2, 2), (8.2, 7.6), figsize, axes)
+    others = shorten(next(label for label in fits if label != reference)) if len(fits) == 2 else "each of the others"
     for column, quantity in enumerate(QUANTITIES[:2]):
         ours = {label: every[quantity] for label, every in found.items()}
         for row, statistic in enumerate(("mean", "sd")):
             _draw_against_reference(grid[row, column], ours, statistic, fits, reference)
             grid[row, column].set_title(f"{quantity}: posterior {statistic}s", fontsize=10)
             grid[row, column].set_xlabel(f"under {shorten(reference)} ({UNITS[quantity]})", fontsize=9)
-            grid[row, column].set_ylabel("in each of the other fits", fontsize=9)
+            grid[row, column].set_ylabel(f"under {others} ({UNITS[quantity]})", fontsize=9)
     if figure is not None:
         figure.suptitle(f"{base.model}, rank {base.rank}: posteriors compared with {shorten(reference)}", fontsize=11)
-    share_legend(grid, figure)
+    if len(fits) > 2:
+        share_legend(grid, figure)
     return grid
 
 
@@ -249,7 +251,7 @@ def _dress(ax: Axes, pair: list[Array], title: str, names: tuple[str, str]) -> N
     ax.set_aspect("equal")
     ax.locator_params(nbins=5)
     ax.set_title(f"{title}, r = {correlation:.3f}", fontsize=9)
-    ax.set_xlabel(names[0], fontsize=9)
-    ax.set_ylabel(names[1], fontsize=9)
+    ax.set_xlabel(f"under {names[0]} (expected counts)", fontsize=9)
+    ax.set_ylabel(f"under {names[1]} (expected counts)", fontsize=9)
     ax.tick_params(labelsize=SMALL)
     hide_frame(ax)

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from bayesnmf.assessment.predictive_checks import PredictiveChecks
@@ -24,6 +26,13 @@ from bayesnmf.plots.style import (
 
 Array = NDArray[Any]
 OBSERVED = "#000000"
+UNITS = {
+    "total": "counts",
+    "share of zeros": "share of all cells",
+    "largest count": "counts",
+    "dispersion": "variance ÷ mean of all cells",
+    "misfit": "Freeman–Tukey distance",
+}
 
 
 def predictive_checks(
@@ -32,9 +41,10 @@ def predictive_checks(
     """Draw predictive checks: statistics, row and feature totals, and how often each count occurs.
 
     Statistics: the histogram of the replicates, and a black line at the observed value; the misfit differs from draw to
-    draw, so the observed counts have a black histogram. Totals: predictive intervals sorted by their mean, and the
-    observed totals as points, black if outside. The last panel is a rootogram: for each count, the expected number of
-    cells with this count as a bar with its interval, and the observed number as a black point, on a square-root scale.
+    draw, so the observed counts have a black outline of a histogram. Totals: predictive intervals sorted by their mean,
+    and the observed totals as points, black if outside. The last panel is a rootogram: for each count, the expected
+    number of cells with this count as a bar with its interval, and the observed number as a black point, on a
+    square-root scale.
     Under dirichlet_poisson, row totals are given, so the total and the row totals are left out.
 
     Parameters
@@ -55,7 +65,9 @@ def predictive_checks(
     sides = [side for side in ("rows", "features") if "observed" in getattr(found, side)]
     number = len(statistics) + len(sides) + 1
     shape = grid_shape(number, 3.0)
-    grid, figure = make_panels(shape if axes is None else (1, number), (3.0 * shape[1], 2.6 * shape[0]), figsize, axes)
+    grid, figure = make_panels(
+        shape if axes is None else (1, number), (3.0 * shape[1], 2.7 * shape[0] + 0.4), figsize, axes
+    )
     chosen = hide_spare(grid, number)
     colour = METHOD_COLOURS.get(found.method, OTHER_METHOD)
     for ax, name in zip(chosen, statistics, strict=False):
@@ -67,6 +79,7 @@ def predictive_checks(
         ax.tick_params(labelsize=SMALL)
         hide_frame(ax)
     if figure is not None:
+        figure.legend(handles=_keys(colour), loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL + 1)
         figure.suptitle(
             f"{found.model} by {found.method}: observed and {found.draws} replicated data sets", fontsize=11
         )
@@ -82,6 +95,15 @@ def _checks_of(given: Any) -> PredictiveChecks:
     return replicate_and_compare(given)
 
 
+def _keys(colour: str) -> list[Any]:
+    """Return what the legend shows: replicated counts in the colour of the method, observed ones in black."""
+    replicated = Patch(color=colour, alpha=0.6, label="replicated data sets (lines: intervals)")
+    observed = Line2D(
+        [], [], color=OBSERVED, marker="o", markersize=4, label="observed counts (grey: within the interval)"
+    )
+    return [replicated, observed]
+
+
 def _draw_statistic(ax: Axes, found: PredictiveChecks, name: str, colour: str) -> None:
     row: Any = found.table.loc[name]
     values = np.asarray(found.replicated[name])
@@ -93,6 +115,8 @@ def _draw_statistic(ax: Axes, found: PredictiveChecks, name: str, colour: str) -
     else:
         ax.axvline(row["observed"], color=OBSERVED, linewidth=1.6)
     ax.set_title(f"{name}\np = {row['p_value']:.3f}", fontsize=9)
+    ax.set_xlabel(UNITS[name], fontsize=SMALL)
+    ax.set_ylabel("replicates", fontsize=SMALL)
     ax.set_yticks([])
     ax.ticklabel_format(axis="x", style="plain", useOffset=False)
     ax.locator_params(axis="x", nbins=3)
@@ -117,7 +141,8 @@ def _draw_totals(ax: Axes, found: PredictiveChecks, side: str, colour: str) -> N
     ax.scatter(places[outside], observed[outside], s=2 * size, color=OBSERVED, zorder=4)
     one = side.removesuffix("s")
     ax.set_title(f"{one} totals: {outside.mean():.1%} outside\ntheir {found.interval:.0%} intervals", fontsize=9)
-    ax.set_xlabel(f"{side}, sorted", fontsize=SMALL)
+    ax.set_xlabel(f"{side}, sorted by expected total", fontsize=SMALL)
+    ax.set_ylabel("total (counts)", fontsize=SMALL)
     if observed.min() >= 0 and observed.max() > 50 * max(np.median(observed), 1):
         ax.set_yscale("symlog", linthresh=1)
 
@@ -132,6 +157,7 @@ def _draw_rootogram(ax: Axes, found: PredictiveChecks, colour: str) -> None:
     ax.set_yticks(np.sqrt(ticks), [f"{tick:,}" for tick in ticks])
     ax.set_title("number of cells with each count\n(square-root scale)", fontsize=9)
     ax.set_xlabel("count", fontsize=SMALL)
+    ax.set_ylabel("cells", fontsize=SMALL)
 
 
 def _square_ticks(most: float) -> list[int]:

@@ -20,7 +20,8 @@ Array = NDArray[Any]
 def agreement(fits: Mapping[str, Fit], *, axes: Axes | None = None, figsize: tuple[float, float] | None = None) -> Axes:
     """Draw the mean cosine of matched components between all pairs of fits, as an annotated heat map.
 
-    Each pair is matched separately. Colours run from 0 (no feature in common) to 1 (equal up to scale).
+    Each pair is matched separately. A cosine is 0 for components without a feature in common, and 1 for those that are
+    equal up to scale; colours begin at the tenth below the smallest one.
 
     Parameters
     ----------
@@ -42,15 +43,24 @@ def agreement(fits: Mapping[str, Fit], *, axes: Axes | None = None, figsize: tup
     side = max(0.75 * len(labels), 1.5)  # for fewer fits, the colour bar's label would not fit
     grid, _ = make_panels((1, 1), (side + 2.4, side + 1.4), figsize, axes)
     ax: Axes = grid[0, 0]
-    image = ax.imshow(values, cmap="cividis", vmin=0, vmax=1)
+    low = min(np.floor(10 * values.min()) / 10, 0.9)
+    image = ax.imshow(values, cmap="cividis", vmin=low, vmax=1)
     for (i, j), value in np.ndenumerate(values):
-        ax.text(j, i, f"{value:.3f}", ha="center", va="center", fontsize=9, color="white" if value < 0.6 else "black")
+        ax.text(
+            j,
+            i,
+            f"{value:.3f}",
+            ha="center",
+            va="center",
+            fontsize=9,
+            color="white" if value < low + 0.6 * (1 - low) else "black",
+        )
     places = np.arange(len(labels))
     ax.set_xticks(places, labels, rotation=45 if max(map(len, labels)) > 6 else 0, rotation_mode="anchor",
                   ha="right" if max(map(len, labels)) > 6 else "center")  # fmt: skip
     ax.set_yticks(places, labels)
     ax.tick_params(length=0)
-    ax.set_title("Agreement of components", fontsize=11)
+    ax.set_title("Agreement of components\n(1: equal up to scale)", fontsize=10)
     bar = ax.figure.colorbar(image, ax=ax, fraction=0.05)
     bar.set_label("mean cosine of matched components", fontsize=9)
     bar.ax.tick_params(labelsize=SMALL)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 GAP = 0.006
 LETTER = 0.065  # width of a letter of a label, in inches
+BETWEEN = 3  # letters that fit between the labels of two groups
 
 
 def structure(
@@ -127,7 +128,7 @@ def _name_groups(ax: Axes, names: list[Any], edges: list[tuple[float, float]], s
     middles = np.mean(edges, axis=1)
     inches = ax.get_position().width * ax.figure.get_figwidth() / edges[-1][1]  # type: ignore[union-attr]
     widths = np.array([LETTER * max(map(len, word.split("\n"))) for word in words])
-    if np.any((widths[1:] + widths[:-1]) / 2 > np.diff(middles) * inches):
+    if np.any((widths[1:] + widths[:-1]) / 2 + BETWEEN * LETTER > np.diff(middles) * inches):
         words = [word.replace("\n", " ") for word in words]
         ax.set_xticks(middles, words, rotation=35, ha="right", rotation_mode="anchor", fontsize=SMALL)
     else:

@@ -31,11 +31,12 @@ METHOD_COLOURS = {
 """One colour for each method, from the palette of Okabe and Ito, safe for the colour-blind."""
 OTHER_METHOD = "#999999"
 PALETTE = (
-    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000", "#0F00A5", "#780000",
-    "#4B5A4B", "#FFC3B4", "#694B69", "#4BE1E1", "#7878FF", "#785A2D", "#FF4B69", "#1E2D4B", "#C30F96", "#B4A5A5",
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000", "#0F00A5", "#4B5A4B",
+    "#FFC3B4", "#780000", "#7878FF", "#694B69", "#B4A5A5", "#785A2D", "#1E2D4B", "#FF4B69", "#4BE1E1", "#C30F96",
 )  # fmt: skip
 """Colours of components: those of Okabe and Ito, safe for the colour-blind, then others. Each of these was found by a
-search for the colour farthest from all before it (CIEDE2000, with and without red-green blindness)."""
+search for the colour farthest from all before it (CIEDE2000, with and without red-green blindness); of the colours
+from the ninth on, the order is the one in which neighbours, which touch in stacked bars, differ most."""
 MARKERS = ("o", "s", "^", "v", "P", "X")
 LINES = ("-", "--", ":", "-.")
 SMALL = 8
@@ -124,6 +125,11 @@ def share_legend(axes: Array, figure: Figure | None) -> None:
 def hide_frame(axes: Axes) -> None:
     """Hide the top and right sides of the frame."""
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def called(name: Any, kind: str, most: int = 28) -> str:
+    """Return the name of a row or a feature; one without a name of its own is called by its number, as in "row 3"."""
+    return shorten(name, most) if isinstance(name, str) else f"{kind} {name}"
 
 
 def shorten(name: Any, most: int = 28) -> str:

@@ -13,7 +13,8 @@ from bayesnmf.fitting.fit import Fit
 from bayesnmf.options import METHODS, methods_with
 from bayesnmf.options.defaults import basis_of_mode
 from bayesnmf.plots.checks import check_any_objective, check_fits
-from bayesnmf.plots.style import SMALL, Look, hide_frame, looks_of_fits, make_panels
+from bayesnmf.plots.style import SMALL, Look, hide_frame, looks_of_fits, make_panels, shorten
+from bayesnmf.priors.specification import PARAMETER
 
 Array = NDArray[Any]
 
@@ -26,12 +27,11 @@ def methods_with_objective() -> tuple[str, ...]:
 def objectives(fits: Mapping[str, Fit] | Fit, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Array:
     """Draw objectives against iterations, with one panel for each kind of objective, as kinds are not comparable.
 
-    Kinds are the log joint of map (in the natural or the log basis), log p(S) of bld, `elbo_augmented` of vi and the
-    bound that svi estimates, each for one model. For map, bld and vi the axes are logarithmic and show the distance of
-    each iteration to the fit's own best, plus the last step's change, so that the end is finite. Bounds of svi are
-    noisy and on linear axes: a thin line with its running mean over a twentieth of the run; the first steps may be
-    below the axis. Fits by gibbs and nuts have no objective and are left out: see `chains`. To compare fits with the
-    best of all, use `convergence`.
+    Kinds are the log joint of map (in the natural or the log basis; the log-likelihood if the priors are flat), log
+    p(S) of bld, `elbo_augmented` of vi and the bound that svi estimates, each for one model. The axis of the objective
+    begins at the lowest value that a fit has after a tenth of its iterations: earlier steps may be below it. The legend has the last value, and the rise in the last tenth of the iterations. Bounds of svi are noisy: a thin
+    line with its running mean over a twentieth of the run. Fits by gibbs and nuts have no objective and are left out:
+    see `chains`. A curve that looks flat may still be far from the best: `convergence` shows how far.
 
     Parameters
     ----------
@@ -53,12 +53,15 @@ def objectives(fits: Mapping[str, Fit] | Fit, *, axes: Any = None, figsize: tupl
     styles = looks_of_fits(fits)
     for ax, (kind, labels) in zip(grid[0], kinds.items(), strict=True):
         for label in labels:
-            draw = _draw_bound if METHODS[fits[label].method].estimated else _draw_gap
+            draw = _draw_bound if METHODS[fits[label].method].estimated else _draw_climb
             draw(ax, fits[label].trace, label, styles[label])
+        _show_late_steps(ax, [fits[label].trace for label in labels])
         ax.set_title(kind, fontsize=10)
         ax.set_xlabel("iteration")
+        ax.set_ylabel("objective (nats)")
         ax.tick_params(labelsize=SMALL)
-        ax.legend(fontsize=SMALL)
+        ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}".replace("-", "−"))
+        ax.legend(fontsize=SMALL, frameon=False, loc="center right")
         hide_frame(ax)
     return grid[0]
 
@@ -74,16 +77,20 @@ def by_kind(fits: Mapping[str, Fit], methods: tuple[str, ...]) -> dict[str, list
 
 
 def kind_of_objective(fit: Fit) -> str:
-    """Return a name for the objective of a fit, and its model."""
-    basis = f", {basis_of_mode(fit.options)} basis" if hasattr(fit.options, "basis") else ""
-    return f"{fit.objective.rstrip(',')}{basis}\n{fit.model}"
+    """Return a name for the objective of a fit, and its model.
+
+    A log joint under flat priors is the log-likelihood. The basis of a mode is named where it is not the natural one.
+    """
+    mode = hasattr(fit.options, "basis")
+    flat = mode and all(_is_flat(prior) for prior in (fit.priors.loadings, fit.priors.components))
+    name = "log-likelihood" if flat else fit.objective.rstrip(",")
+    basis = ", log basis" if mode and basis_of_mode(fit.options) == "log" else ""
+    return f"{name}{basis}\n{fit.model}"
 
 
-def gap_to_best(trace: Array) -> Array:
-    """Return the best of the trace minus the trace, plus the last step's change (at least its `resolution`)."""
-    best = float(np.max(trace))
-    last = abs(trace[-1] - trace[-2]) if len(trace) > 1 else 0.0
-    return best - trace + max(last, resolution(best))
+def rise_at_end(trace: Array) -> float:
+    """Return by how much the last tenth of the iterations, at least one, raised the objective."""
+    return float(trace[-1] - trace[max(len(trace) - 1 - max(len(trace) // 10, 1), 0)])
 
 
 def resolution(objective: float) -> float:
@@ -102,22 +109,28 @@ def as_text_number(value: float) -> str:
     return f"{value:,.1f}".replace("-", "−")
 
 
-def _draw_gap(ax: Axes, trace: Array, label: str, look: Look) -> None:
-    gap = gap_to_best(trace)
-    name = f"{label}: best {as_text_number(trace.max())}"
-    marker = "." if len(gap) < 5 else None
-    ax.loglog(np.arange(1, len(gap)), gap[1:], color=look.colour, linestyle=look.line, marker=marker, label=name)
-    ax.set_ylabel("best − objective (nats)")
+def _is_flat(prior: Any) -> bool:
+    return prior == PARAMETER or prior.flat
+
+
+def _draw_climb(ax: Axes, trace: Array, label: str, look: Look) -> None:
+    name = f"{shorten(label)}: {as_text_number(trace[-1])}, +{rise_at_end(trace):.2g} in the last tenth"
+    marker = "." if len(trace) < 5 else None
+    steps = np.arange(1, len(trace))
+    ax.plot(steps, trace[1:], color=look.colour, linestyle=look.line, marker=marker, label=name)
+
+
+def _show_late_steps(ax: Axes, traces: list[Array]) -> None:
+    """Let the axis begin at the lowest value after a tenth of the iterations, below which only first steps are."""
+    late = [trace[len(trace) // 10 :] for trace in traces]
+    low = min(float(values.min()) for values in late)
+    high = max(float(values.max()) for values in late)
+    if np.isfinite(low) and high > low:
+        ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
 
 
 def _draw_bound(ax: Axes, trace: Array, label: str, look: Look) -> None:
     steps, means = running_mean(trace, max(len(trace) // 20, 1))
     ax.plot(np.arange(1, len(trace) + 1), trace, color=look.colour, linewidth=0.5, alpha=0.5)
-    name = f"{label}: running mean, last {as_text_number(means[-1])}"
+    name = f"{shorten(label)}: running mean, last {as_text_number(means[-1])}"
     ax.plot(steps, means, color=look.colour, linestyle=look.line, linewidth=2, label=name)
-    ax.set_ylabel("bound (nats)")
-    seen = [np.asarray(line.get_ydata(), dtype=np.float64) for line in ax.lines]
-    low = min(np.quantile(values, 0.02) for values in seen)
-    high = max(values.max() for values in seen)
-    pad = 0.05 * (high - low) or 1.0
-    ax.set_ylim(low - pad, high + pad)

@@ -79,7 +79,7 @@ def test_every_kind_of_objective_has_its_column():
     assert axes.shape == (2, 3)
     assert [list(drawn(ax)) for ax in axes[0]] == [["map"], ["vi"], ["bld"]]
     titles = [ax.get_title().split("\n")[0] for ax in axes[0]]
-    assert titles == ["log joint, natural basis", "elbo_augmented", "log p(S)"]
+    assert titles == ["log joint", "elbo_augmented", "log p(S)"]
     assert [ax.axison for ax in axes[1]] == [True, False, False]  # map alone has residuals
     assert [text.get_text() for text in axes[1, 1].texts] == ["no KKT residual"]
     assert plots.convergence({"vi": fits["vi"], "bld": fits["bld"]}).shape == (1, 2)
@@ -142,3 +142,14 @@ def test_it_draws_on_given_axes_and_leaves_settings_alone():
     assert tuple(figure.get_size_inches()) == (5, 4)
     figure.canvas.draw()
     assert dict(mpl.rcParams) == before
+
+
+def test_the_plunge_of_the_best_fit_does_not_fill_the_panel():
+    behind, ahead = fit(), fit(extrapolate=True)
+    axes = plots.convergence({"behind": behind, "ahead": ahead})
+    gap = ahead.trace.max() - behind.trace[-1]
+    assert gap > 1e-3
+    assert axes[0, 0].get_ylim()[0] == pytest.approx(gap / 10)
+    best = ahead.trace.max() + 1e-6
+    low = plots.convergence({"behind": behind, "ahead": ahead}, best=best)[0, 0].get_ylim()[0]
+    assert low < 1e-6  # nothing is hidden where the best is given

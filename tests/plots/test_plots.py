@@ -17,11 +17,12 @@ from scipy.stats import beta, gamma
 import bayesnmf
 from bayesnmf import plots
 from bayesnmf.inference import alignment
-from bayesnmf.plots.mixing import rank_counts, widest_entries
+from bayesnmf.plots.mixing import rank_counts, worst_entries
 from bayesnmf.plots.similarity import mean_cosines
 from bayesnmf.plots.style import grid_shape
 from bayesnmf.plots.summaries import normalised_components
-from bayesnmf.plots.traces import gap_to_best, running_mean
+from bayesnmf.plots.traces import rise_at_end, running_mean
+from bayesnmf.results.mixing import r_hat_and_ess
 
 RANK, ROWS, FEATURES = 3, 30, 12
 COLOURS = plots.METHOD_COLOURS
@@ -256,7 +257,7 @@ def test_components_without_posterior_are_points():
 
 def test_loadings_have_the_quantiles_of_each_posterior(fits):
     axes = plots.loadings_intervals(fits, [4, 7], interval=0.8, reference="vi")
-    assert [ax.get_title() for ax in axes] == ["4", "7"]
+    assert [ax.get_title() for ax in axes] == ["row 4", "row 7"]
     assert {ax.get_ylabel() for ax in axes} == {"loading (counts)"}
     q, draws = fits["vi"].posterior.loadings, fits["gibbs"].posterior.loadings
     order = alignment.match_components(fits["gibbs"].components, fits["vi"].components)
@@ -299,21 +300,36 @@ def test_loadings_carry_the_sum_of_gamma_components():
 def test_each_kind_of_objective_has_its_panel(fits):
     both = {**fits, "vi again": fits["vi"]}
     axes = plots.objectives(both)
-    kinds = ["log joint, natural basis", "elbo_augmented", "elbo_marginal, estimated"]
+    kinds = ["log joint", "elbo_augmented", "elbo_marginal, estimated"]
     assert [ax.get_title() for ax in axes] == [f"{kind}\ngamma_poisson" for kind in kinds]
-    assert [ax.get_xscale() for ax in axes] == [ax.get_yscale() for ax in axes] == ["log", "log", "linear"]
     assert [len(ax.lines) for ax in axes] == [1, 2, 2]
     first, again = axes[1].lines
     assert first.get_color() == again.get_color() == COLOURS["vi"]
     assert first.get_linestyle() != again.get_linestyle()
-    np.testing.assert_array_equal(first.get_ydata(), gap_to_best(fits["vi"].trace)[1:])
+    np.testing.assert_array_equal(first.get_ydata(), fits["vi"].trace[1:])
     np.testing.assert_array_equal(first.get_xdata(), np.arange(1, len(fits["vi"].trace)))
 
 
-def test_gaps_end_at_the_last_change_and_running_means_are_centred():
-    np.testing.assert_allclose(gap_to_best(np.array([-np.inf, -10.0, -4.0, -3.0])), [np.inf, 8, 2, 1])
-    assert np.all(gap_to_best(np.array([-3.0, -3.0])) > 0)
-    assert gap_to_best(np.array([-3.0])) > 0
+def test_a_log_joint_under_flat_priors_is_called_log_likelihood_and_a_log_basis_is_named():
+    flat = fit("poisson", "map", priors=bayesnmf.Priors(bayesnmf.Gamma(1.0, 0.0), "parameter"))
+    sparse = fit(method="map", basis="log", priors=bayesnmf.Priors(bayesnmf.Gamma(0.5, 0.1), bayesnmf.Dirichlet(0.5)))
+    titles = [plots.objectives(each)[0].get_title() for each in (flat, sparse)]
+    assert titles == ["log-likelihood\npoisson", "log joint, log basis\ngamma_poisson"]
+
+
+def test_the_axis_of_objectives_begins_after_a_tenth_of_the_iterations(fits):
+    trace = np.concatenate([[-np.inf], -1000 / np.arange(1, 101) ** 2])
+    (ax,) = plots.objectives(replace(fits["vi"], trace=trace))
+    low, high = ax.get_ylim()
+    assert low == pytest.approx(-10 - 0.05 * 9.9, rel=1e-3)
+    assert high > trace.max()
+    assert ax.get_legend_handles_labels()[1] == [f"vi: −0.1, +{trace[-1] - trace[-11]:.2g} in the last tenth"]
+
+
+def test_rises_are_those_of_the_last_tenth_and_running_means_are_centred():
+    assert rise_at_end(np.arange(41.0) ** 2) == 40**2 - 36**2
+    assert rise_at_end(np.array([-5.0, -3.0])) == 2
+    assert rise_at_end(np.array([-3.0])) == 0
     steps, means = running_mean(np.arange(1.0, 11.0), 4)
     np.testing.assert_allclose(steps, means)
 
@@ -335,12 +351,24 @@ def test_chains_show_every_draw_with_r_hat_and_ess(fits):
     assert all(len(ax.patches) == 2 for ax in axes[:, 1])
 
 
-def test_widest_entries_alternate_between_sides(fits):
-    posterior = fits["gibbs"].posterior
-    loading, component, second = widest_entries(fits["gibbs"], posterior, 3)
-    variances = np.sort(posterior.loadings.var(axis=(0, 1)), axis=None)
-    np.testing.assert_allclose([loading.draws.var(), second.draws.var()], variances[[-1, -2]])
-    np.testing.assert_allclose(component.draws.var(), posterior.components.var(axis=(0, 1)).max())
+def test_the_entries_are_those_that_mixed_worst_so_that_no_figure_is_better_than_the_status(fits):
+    gibbs = fits["gibbs"]
+    entries = worst_entries(gibbs, gibbs.posterior, 5)
+    sizes = [float(r_hat_and_ess(entry.draws)[1]) for entry in entries]
+    assert sizes == sorted(sizes)
+    every = [r_hat_and_ess(side)[1].ravel() for side in (gibbs.posterior.components, gibbs.posterior.loadings)]
+    np.testing.assert_allclose(sizes, np.sort(np.concatenate(every))[:5])
+    assert min(sizes[0], gibbs.diagnostics["ess_log_joint"]) == pytest.approx(gibbs.diagnostics["min_ess"])
+
+
+def test_the_worst_entries_are_named_by_their_side_row_and_feature(fits):
+    gibbs = fits["gibbs"]
+    stuck = replace(gibbs.posterior, loadings=gibbs.posterior.loadings.copy())
+    stuck.loadings[:, :, 7, 1] = np.sort(stuck.loadings[:, :, 7, 1], axis=1)
+    assert worst_entries(gibbs, stuck, 1)[0].name == "loading of row 7\non component 1"
+    stuck = replace(gibbs.posterior, components=gibbs.posterior.components.copy())
+    stuck.components[:, :, 2, 5] = np.sort(stuck.components[:, :, 2, 5], axis=1)
+    assert worst_entries(gibbs, stuck, 1)[0].name == "share of feature 5\nin component 2"
 
 
 def test_ranks_of_equal_chains_are_even():
@@ -366,6 +394,7 @@ def test_agreement_shows_cosines_as_numbers(fits):
     np.testing.assert_array_equal(ax.images[0].get_array(), values)
     assert [text.get_text() for text in ax.texts] == [f"{value:.3f}" for value in values.flat]
     assert [text.get_text() for text in ax.get_xticklabels()] == list(fits)
+    assert ax.images[0].get_clim() == (min(np.floor(10 * values.min()) / 10, 0.9), 1)
     rescaled = replace(fits["vi"], components=5 * fits["vi"].components[[1, 2, 0]])
     np.testing.assert_allclose(mean_cosines({"a": fits["vi"], "b": rescaled}), 1.0)
 
