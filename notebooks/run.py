@@ -6,8 +6,8 @@ other, since they print seconds. It fails if a cell raises or warns. It prints s
 than 60, or all together more than 360; this is no failure, since machines differ.
 
 Notebooks about real data list the files that they need in their metadata, as ``{"bayesnmf": {"data": ["nips"]}}``. They
-are left out, with a message, where the folder that BAYESNMF_DATA names (or ../shared/data beside the repository) does
-not have them.
+are left out, with a message, where the folder that BAYESNMF_DATA names (or ../shared/data beside the repository, which
+is then passed on under this name) does not have them. Opened by themselves, they download what has a public source.
 """
 
 import argparse
@@ -22,6 +22,14 @@ from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parent
 LONGEST, LONGEST_TOGETHER = 60, 360
+
+
+def data_folder() -> Path:
+    """Return the folder of real data, and let notebooks find it; without one, parts about real data are left out."""
+    beside = FOLDER.parents[1] / "shared" / "data"
+    if "BAYESNMF_DATA" not in os.environ and beside.is_dir():
+        os.environ["BAYESNMF_DATA"] = str(beside)
+    return Path(os.environ.get("BAYESNMF_DATA", beside))
 
 
 def execute(path: Path, write: bool) -> float:
@@ -52,7 +60,7 @@ def chosen(names: list[str]) -> list[Path]:
 def missing_data(path: Path) -> list[str]:
     """Return the names of the files that a notebook needs and that are not there."""
     needed = nbformat.read(path, as_version=4).metadata.get("bayesnmf", {}).get("data", [])
-    folder = Path(os.environ.get("BAYESNMF_DATA", FOLDER.parents[1] / "shared" / "data"))
+    folder = data_folder()
     return [name for name in needed if not (folder / f"{name}.npz").is_file()]
 
 
