@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from bayesnmf.theorems.study import Effort as Effort
     from bayesnmf.theorems.table import Equivalences as Equivalences
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Agreement": "assessment.agreement",

@@ -31,9 +31,9 @@ def _components(others: pd.DataFrame, reference: str) -> str:
         return ""
     same, apart = worst[worst >= SAME], worst[worst < SAME]
     found = (
-        f"{_listed(same)} found the components of {reference} (cosine at least {same.min():.2f})" if len(same) else ""
+        f"{_listed(same)} found the components of {reference} (cosine at least {_cosine(same.min())})" if len(same) else ""
     )
-    least = ", ".join(f"{value:.2f} for {name}" for name, value in apart.items())
+    least = ", ".join(f"{_cosine(value)} for {name}" for name, value in apart.items())
     lost = f"{_listed(apart)} did not find all components of {reference} (least cosine {least})" if len(apart) else ""
     return f"{'; '.join(part for part in (found, lost) if part)}."
 
@@ -57,9 +57,9 @@ def _starts(table: pd.DataFrame) -> str:
     if not len(starts):
         return ""
     if starts.min() >= SAME:
-        return f"Other starts led to the same components (cosine at least {starts.min():.2f})."
+        return f"Other starts led to the same components (cosine at least {_cosine(starts.min())})."
     return (
-        f"Other starts led to other components (cosine down to {starts.min():.2f}): all this is about one of several "
+        f"Other starts led to other components (cosine down to {_cosine(starts.min())}): all this is about one of several "
         "factorisations, which bayesnmf.modes counts."
     )
 
@@ -70,6 +70,11 @@ def _column(table: pd.DataFrame, name: str) -> pd.Series:
 
     found: pd.Series = table[name] if name in table else pd.Series(dtype=float)
     return found[np.isfinite(found.astype(float))]
+
+
+def _cosine(value: float) -> str:
+    """Return a cosine rounded down, so that one below a limit is never shown as the limit."""
+    return f"{np.floor(1000 * value) / 1000:.3f}"
 
 
 def _listed(values: pd.Series) -> str:

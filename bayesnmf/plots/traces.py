@@ -61,7 +61,7 @@ def objectives(fits: Mapping[str, Fit] | Fit, *, axes: Any = None, figsize: tupl
         ax.set_ylabel("objective (nats)")
         ax.tick_params(labelsize=SMALL)
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}".replace("-", "−"))
-        ax.legend(fontsize=SMALL, frameon=False, loc="center right")
+        ax.legend(fontsize=SMALL, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.17))  # hides no line
         hide_frame(ax)
     return grid[0]
 

@@ -20,12 +20,17 @@ def said(monkeypatch, reference="nuts", **columns):
 def test_components_are_found_or_not(monkeypatch):
     found = said(monkeypatch, cosine_min=[0.72, 0.991, 1.0])
     assert found == (
-        "vi found the components of nuts (cosine at least 0.99); "
-        "map did not find all components of nuts (least cosine 0.72 for map)."
+        "vi found the components of nuts (cosine at least 0.991); "
+        "map did not find all components of nuts (least cosine 0.720 for map)."
     )
     assert said(monkeypatch, cosine_min=[0.97, 0.96, 1.0]) == (
-        "map and vi found the components of nuts (cosine at least 0.96)."
+        "map and vi found the components of nuts (cosine at least 0.960)."
     )
+
+
+def test_a_cosine_below_the_limit_is_not_shown_as_the_limit(monkeypatch):
+    assert "least cosine 0.949 for map" in said(monkeypatch, cosine_min=[0.9499, 0.99999, 1.0])
+    assert "at least 0.999)" in said(monkeypatch, cosine_min=[0.9499, 0.99999, 1.0])
 
 
 @pytest.mark.parametrize(("held", "verdict"), [(0.68, "too narrow"), (0.9, "about right"), (0.99, "too wide")])
@@ -38,11 +43,11 @@ def test_intervals_are_judged_by_what_they_hold(monkeypatch, held, verdict):
 
 
 def test_other_starts_are_part_of_it(monkeypatch):
-    assert "(cosine down to 0.41): all this is about one of several" in said(
+    assert "(cosine down to 0.410): all this is about one of several" in said(
         monkeypatch, cosine_other_start=[np.nan, 0.41, 0.99]
     )
     assert said(monkeypatch, cosine_other_start=[0.98, np.nan, 0.99]) == (
-        "Other starts led to the same components (cosine at least 0.98)."
+        "Other starts led to the same components (cosine at least 0.980)."
     )
 
 
