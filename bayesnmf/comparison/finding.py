@@ -30,9 +30,9 @@ def _components(others: pd.DataFrame, reference: str) -> str:
     if not len(worst):
         return ""
     same, apart = worst[worst >= SAME], worst[worst < SAME]
-    found = (
-        f"{_listed(same)} found the components of {reference} (cosine at least {_cosine(same.min())})" if len(same) else ""
-    )
+    found = ""
+    if len(same):
+        found = f"{_listed(same)} found the components of {reference} (cosine at least {_cosine(same.min())})"
     least = ", ".join(f"{_cosine(value)} for {name}" for name, value in apart.items())
     lost = f"{_listed(apart)} did not find all components of {reference} (least cosine {least})" if len(apart) else ""
     return f"{'; '.join(part for part in (found, lost) if part)}."
@@ -59,8 +59,8 @@ def _starts(table: pd.DataFrame) -> str:
     if starts.min() >= SAME:
         return f"Other starts led to the same components (cosine at least {_cosine(starts.min())})."
     return (
-        f"Other starts led to other components (cosine down to {_cosine(starts.min())}): all this is about one of several "
-        "factorisations, which bayesnmf.modes counts."
+        f"Other starts led to other components (cosine down to {_cosine(starts.min())}): all this is about one of "
+        "several factorisations, which bayesnmf.modes counts."
     )
 
 

@@ -29,9 +29,10 @@ def objectives(fits: Mapping[str, Fit] | Fit, *, axes: Any = None, figsize: tupl
 
     Kinds are the log joint of map (in the natural or the log basis; the log-likelihood if the priors are flat), log
     p(S) of bld, `elbo_augmented` of vi and the bound that svi estimates, each for one model. The axis of the objective
-    begins at the lowest value that a fit has after a tenth of its iterations: earlier steps may be below it. The legend has the last value, and the rise in the last tenth of the iterations. Bounds of svi are noisy: a thin
-    line with its running mean over a twentieth of the run. Fits by gibbs and nuts have no objective and are left out:
-    see `chains`. A curve that looks flat may still be far from the best: `convergence` shows how far.
+    begins at the lowest value that a fit has after a tenth of its iterations: earlier steps may be below it. The legend
+    has the last value, and the rise in the last tenth of the iterations. Bounds of svi are noisy: a thin line with its
+    running mean over a twentieth of the run. Fits by gibbs and nuts have no objective and are left out: see `chains`. A
+    curve that looks flat may still be far from the best: `convergence` shows how far.
 
     Parameters
     ----------
