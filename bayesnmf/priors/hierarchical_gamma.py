@@ -38,6 +38,10 @@ class HierarchicalGamma(Distribution):
     (Gopalan, Hofman & Blei 2015), which scales rows and features of very different totals. One rate for each component
     is automatic relevance: components that the counts do not need shrink towards 0.
 
+    In messages and files, the shape c and rate d of the prior of the rates are `rate_shape` and `rate_rate`. They can
+    be learned (`VI(learn=…)`), unless all entries share one rate; if the rates differ no more than chance alone would
+    have it, the best c and d are infinite, and learning stops somewhere on the way.
+
     Parameters
     ----------
     shape : array_like
@@ -50,10 +54,6 @@ class HierarchicalGamma(Distribution):
         together.
     side : {"loadings", "components"}, optional
         Side of the factorisation, which `bayesnmf.Priors` states; without it, that of the loadings.
-
-    In messages and files, c and d are `rate_shape` and `rate_rate`. They can be learned (`VI(learn=…)`), unless all
-    entries share one rate; if the rates differ no more than chance alone would have it, the best c and d are infinite,
-    and learning stops somewhere on the way.
 
     Raises
     ------

@@ -1,0 +1,183 @@
+"""The guides: their code runs, all names and keywords in it exist, and the site shows everything that is public."""
+
+import ast
+import importlib
+import inspect
+import re
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayesnmf
+from bayesnmf import plots
+from bayesnmf.data.mutations import sbs96_types
+
+ROOT = Path(__file__).parents[1]
+GUIDES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+FENCE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def code_of(page: Path) -> str:
+    """Return all Python code of a page as one script."""
+    return "\n".join(FENCE.findall(page.read_text(encoding="utf-8")))
+
+
+def tree_of(page: Path) -> ast.Module:
+    return ast.parse(code_of(page))
+
+
+def from_site(name: str):
+    """Import a module that builds the site; those used here need nothing beyond the package."""
+    for folder in (ROOT / "docs", ROOT / "docs" / "site"):
+        if str(folder) not in sys.path:
+            sys.path.append(str(folder))
+    return importlib.import_module(name)
+
+
+def imported(tree: ast.Module) -> dict:
+    """Return the package and what a script imports from it, by name."""
+    found = {"bayesnmf": bayesnmf, "plots": plots}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "bayesnmf":
+            found |= {alias.asname or alias.name: getattr(bayesnmf, alias.name) for alias in node.names}
+    return found
+
+
+def value_of(node: ast.expr, known: dict):
+    """Return the public object that an expression such as ``bayesnmf.plots.modes`` names; None for others."""
+    if isinstance(node, ast.Name):
+        return known.get(node.id)
+    if isinstance(node, ast.Attribute):
+        owner = value_of(node.value, known)
+        return None if owner is None else getattr(owner, node.attr)  # raises AttributeError: no such name
+    return None
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_names_and_keywords_exist(page):
+    tree = tree_of(page)
+    known = imported(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            value_of(node, known)
+        if isinstance(node, ast.Call) and callable(called := value_of(node.func, known)):
+            accepted = inspect.signature(called).parameters
+            free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values())
+            given = {keyword.arg for keyword in node.keywords if keyword.arg}
+            assert free or given <= set(accepted), ast.unparse(node)
+
+
+def test_a_wrong_name_or_keyword_is_found(tmp_path):
+    for code in ("bayesnmf.fitt(counts)", "bayesnmf.fit(counts, ranks=3)"):
+        page = tmp_path / "page.md"
+        page.write_text(f"```python\n{code}\n```\n", encoding="utf-8")
+        with pytest.raises((AttributeError, AssertionError)):
+            test_names_and_keywords_exist(page)
+
+
+# --- the guides by field, run from their first to their last line on small data ---------------------------------------
+
+SPARSE = bayesnmf.Priors(bayesnmf.Gamma(1.0, 0.01), bayesnmf.Dirichlet(0.2))
+
+
+def simulate(rows, features, seed=3):
+    return bayesnmf.simulate("gamma_poisson", (rows, features), 3, priors=SPARSE, seed=seed)
+
+
+def prepare_cells(folder: Path) -> dict:
+    anndata = pytest.importorskip("anndata")
+    matrix = simulate(60, 40).counts.matrix
+    kinds = pd.Categorical(["B", "T", "NK"] * 20)
+    obs = pd.DataFrame({"celltype": kinds}, index=[f"cell{i}" for i in range(60)])
+    var = pd.DataFrame({"symbol": [f"GENE{j}" for j in range(40)]}, index=[f"ENSG{j}" for j in range(40)])
+    cells = anndata.AnnData(X=np.log1p(matrix.toarray()), obs=obs, var=var, layers={"counts": matrix})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of pandas, about what anndata sets
+        cells.write_h5ad(folder / "cells.h5ad")
+    return {}
+
+
+def prepare_signatures(folder: Path) -> dict:
+    made = simulate(30, 96)
+    types = pd.Index(sbs96_types(), name="MutationType")
+    tumours = pd.DataFrame(made.counts.matrix.toarray().T.astype(int), index=types)
+    tumours.columns = [f"T{i}" for i in tumours.columns]
+    tumours.to_csv(folder / "tumours.SBS96.all", sep="\t")
+    known = pd.DataFrame(made.components.T, index=tumours.index, columns=["SBS1", "SBS2", "SBS3"])
+    known.rename_axis("Type").to_csv(folder / "COSMIC_SBS.txt", sep="\t")
+    return {}
+
+
+def prepare_texts(folder: Path) -> dict:
+    topics = [[f"{name}{i}" for i in range(12)] for name in ("space", "game", "car")]
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(topics[i % 3] + topics[0][:3], 30)) for i in range(60)]
+    return {"texts": texts, "groups": ["b" if i % 3 else "a" for i in range(60)]}
+
+
+def prepare_images(folder: Path) -> dict:
+    return {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("field", ["cells", "signatures", "texts", "images"])
+def test_guides_by_field_run(field, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = globals()[f"prepare_{field}"](tmp_path)
+    code = re.sub(
+        r"ranks=range\((\d+), .*?\)", r"ranks=(\1, \1 + 1)", code_of(ROOT / "docs" / "fields" / f"{field}.md")
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bayesnmf.ConvergenceWarning)
+        warnings.simplefilter("ignore", bayesnmf.DataWarning)
+        warnings.filterwarnings("ignore", message=".*infer_string")
+        exec(compile(code, f"{field}.md", "exec"), names)
+    import matplotlib.pyplot as plt
+
+    assert plt.get_fignums()
+    plt.close("all")
+
+
+# --- what the site shows ---------------------------------------------------------------------------------------------
+
+
+def test_every_plot_is_in_the_gallery():
+    gallery = from_site("gallery")
+    assert set(gallery.entries()) == gallery.figures()
+    assert all(inspect.getdoc(example) for example in gallery.entries().values())
+
+
+def test_every_public_name_is_on_a_page_of_the_api():
+    reference = from_site("reference")
+    shown = [name for group in reference.GROUPS.values() for name in group.names]
+    assert sorted([*shown, "__version__"]) == sorted(bayesnmf.__all__)
+    documented = {name for group in reference.GROUPS.values() for name, _ in reference.entries(group)}
+    assert {f"bayesnmf.plots.{name}" for name in from_site("gallery").figures()} <= documented
+
+
+def test_every_model_has_a_page_with_its_diagram_and_its_program():
+    for model in ("poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"):
+        page = (ROOT / "docs" / "models" / f"{model}.md").read_text(encoding="utf-8")
+        assert f"<!-- plate: {model} -->" in page
+        assert f"<!-- source: models/{model}.py -->" in page
+
+
+def test_links_of_the_repository_become_links_of_the_site():
+    site = from_site("repository")
+    text = "[a](docs/ranks.md#x) [`b`](models/poisson.py) [c](docs/none.md) [d](https://e.org) `[f](docs/ranks.md)`"
+    expected = "[a](ranks.md#x) [`b`](source/models/poisson.py.md) c [d](https://e.org) `[f](docs/ranks.md)`"
+    assert site.rewrite_links(text, "README.md", "index.md") == expected
+    back = site.rewrite_links("[readme](../../README.md)", "docs/fields/cells.md", "fields/cells.md")
+    assert back == "[readme](../index.md)"
+    assert site.place("benchmarks/published") == "benchmarks/published/README.md"
+    assert all(site.origin(site.place(page)) == page for page in site.pages())
+
+
+def test_lists_begin_after_an_empty_line():
+    site = from_site("repository")
+    assert site.separate_lists("text\n- a\n  more\n- b\nend") == "text\n\n- a\n  more\n- b\nend"
+    assert site.separate_lists("```\ntext\n- a\n```") == "```\ntext\n- a\n```"
