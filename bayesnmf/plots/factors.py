@@ -58,7 +58,7 @@ def components(
     image_shape : tuple of int, optional
         Height and width of images whose pixels are the features: there is one row for each fit, one column for each
         component. The images of a column share one colour scale, from 0 to the column's largest entry. They show
-        posterior means (modes for map), with the cosine to the reference below.
+        posterior means (modes for map), with the cosine with the reference below.
     n_features : int
         Number of features for each component without `image_shape`, as in `top_features`.
     reference : str, optional
@@ -121,9 +121,9 @@ def top_features(
     reference, orders = match_fits(fits, reference)
     shares, top = normalised_components(fits[reference]), leading_features(fits[reference], n, order)
     rank, shown = top.shape
-    shape = grid_shape(rank, 3.6)
+    shape = grid_shape(rank, 3.0)
     height = max(0.24, 0.07 * len(fits) + 0.08) * shown + 0.95
-    grid, figure = make_panels(shape if axes is None else (1, rank), (3.6 * shape[1], height * shape[0] + 0.7),
+    grid, figure = make_panels(shape if axes is None else (1, rank), (3.0 * shape[1], height * shape[0] + 0.7),
                           figsize, axes)  # fmt: skip
     chosen = hide_spare(grid, rank)
     _top_features(chosen, fits, top, reference, orders)
@@ -144,7 +144,7 @@ def _images(
     target = fits[reference].components
     rank, features = target.shape
     height, width = check_image_shape(image_shape, features)
-    side = float(np.clip(14 / rank, 0.8, 1.4))
+    side = float(np.clip(8 / rank, 0.4, 1.4))
     size = (side * rank + 1.1, (side * height / width + 0.3) * len(fits) + 0.7)
     grid, figure = make_panels((len(fits), rank), size, canvas[1], canvas[0])
     images = np.stack([normalised_components(fit)[orders[label]] for label, fit in fits.items()])
@@ -153,14 +153,14 @@ def _images(
         for k, ax in enumerate(grid[row]):
             _image(ax, images[row, k].reshape(height, width), images[:, k].max())
             if label != reference:
-                ax.set_xlabel(f"cos {cosines[k]:.3f}", fontsize=SMALL, labelpad=2)
+                ax.set_xlabel(f"{cosines[k]:.3f}", fontsize=SMALL, labelpad=2)
         grid[row, 0].set_ylabel(shorten(label, 14), rotation=0, ha="right", va="center")
     for k, ax in enumerate(grid[0]):
         named = rank <= 10 or fits[reference].component_names is not None
         ax.set_title(shorten(fits[reference].component_titles[k], 14) if named else str(k), fontsize=9)
     if figure is not None:
         title = "Components, each summing to 1; one colour scale for each column (white: 0)"
-        note = f"\ncos: cosine with the component of {reference}; 1 if equal" if len(fits) > 1 else ""
+        note = f"\nnumbers: cosine with the component of {reference}; 1 if equal" if len(fits) > 1 else ""
         figure.suptitle(title + note, fontsize=10)
     return grid
 
@@ -177,6 +177,8 @@ def _top_features(axes: Array, fits: Mapping[str, Fit], top: Array, reference: s
     }
     for k, ax in enumerate(axes):
         names = [shorten(name, 22) for name in fits[reference].feature_names[top[k]]]
+        if not isinstance(fits[reference].feature_names[0], str):
+            ax.set_ylabel("feature", fontsize=SMALL)
         _bars(ax, intervals[reference].middle[k], names, shorten(fits[reference].component_titles[k]))
         for place, (label, look) in enumerate(looks_of_fits(fits).items()):
             offset = (place - (len(fits) - 1) / 2) * 0.7 / len(fits)

@@ -224,9 +224,18 @@ def _node(ax: Axes, name: str, node: Node, place: tuple[float, float]) -> None:
         ax.add_patch(Circle(place, RADIUS, **style))
     else:
         ax.add_patch(Rectangle((x - RADIUS, y - RADIUS), 2 * RADIUS, 2 * RADIUS, **style))
-    ax.text(x, y, node.label, ha="center", va="center", fontsize=SMALL - 1, zorder=4)
+    ax.text(x, y, node.label, ha="center", va="center", fontsize=SMALL, zorder=4)
     ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # an arrow may pass behind
-    ax.text(x, y - RADIUS - 0.04, name, ha="center", va="top", fontsize=SMALL, zorder=4, bbox=ground)
+    ax.text(
+        x,
+        y - RADIUS - 0.04,
+        name.replace("rate_of_", "rate of\n"),
+        ha="center",
+        va="top",
+        fontsize=SMALL,
+        zorder=4,
+        bbox=ground,
+    )
 
 
 def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:

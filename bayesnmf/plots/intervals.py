@@ -73,7 +73,7 @@ def loadings_intervals(
     places = {label: _places(fit, rows) for label, fit in fits.items()}
     names = fits[reference].row_names[places[reference]]
     rank = fits[reference].rank
-    width = float(np.clip(0.13 * rank * len(fits) + 1.0, 3.2, 12.0))
+    width = float(np.clip(0.13 * rank * len(fits) + 1.0, 3.0, 9.0))
     shape = grid_shape(len(names), width)
     grid, figure = make_panels(shape if axes is None else (1, len(names)), (width * shape[1], 2.7 * shape[0] + 0.8),
                           figsize, axes)  # fmt: skip

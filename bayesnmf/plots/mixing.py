@@ -62,7 +62,7 @@ def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, floa
     check_count(n, "n", minimum=0)
     posterior: Draws = fit.posterior  # type: ignore[assignment]
     quantities = [Quantity("log joint (nats)", trace_of_kept(fit)), *worst_entries(fit, posterior, n)]
-    grid, figure = make_panels((len(quantities), 2), (10, 2.1 * len(quantities) + 0.8), figsize, axes)
+    grid, figure = make_panels((len(quantities), 2), (9, 2.1 * len(quantities) + 0.8), figsize, axes)
     colours = chain_colours(len(fit.trace))
     for row, quantity in zip(grid, quantities, strict=True):
         _draw_trace(row[0], quantity, colours)

@@ -44,7 +44,7 @@ def modes(found: Modes, *, axes: Any = None, figsize: tuple[float, float] | None
     """
     check_result(found, Modes, "found", "bayesnmf.modes")
     rank = found.best.rank
-    grid, _ = make_panels((1, 2), (11.0, max(3.6, 1.6 + 0.22 * rank)), figsize, axes)
+    grid, _ = make_panels((1, 2), (9.0, max(3.6, 1.6 + 0.22 * rank)), figsize, axes)
     left, right = grid.flat
     runs = found.runs.sort_values(["behind", "mode"], kind="stable")
     _draw_distances(left, found, runs)
@@ -122,7 +122,7 @@ def consensus(consensus: Consensus, *, axes: Any = None, figsize: tuple[float, f
     ndarray of Axes
     """
     check_result(consensus, Consensus, "consensus", "bayesnmf.modes(...).consensus()")
-    grid, _ = make_panels((1, 2), (10.5, 4.4), figsize, axes)
+    grid, _ = make_panels((1, 2), (9.0, 4.0), figsize, axes)
     left, right = grid.flat
     _draw_clusters(left, consensus)
     _draw_densities(right, consensus)
@@ -167,8 +167,8 @@ def _draw_densities(ax: Axes, consensus: Consensus) -> None:
             consensus.density, color="black", linestyle="--", linewidth=1, label=f"density={consensus.density:g}"
         )
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set_xlabel("local density: mean distance to the nearest components")
-    ax.set_ylabel("components")
+    ax.set_xlabel("mean distance to the nearest components", fontsize=SMALL)
+    ax.set_ylabel("number of components", fontsize=SMALL)
     ax.set_title(f"{consensus.kept:.0%} of the components are kept", fontsize=10)
     ax.tick_params(labelsize=SMALL)
     ax.legend(fontsize=SMALL, frameon=False)

@@ -21,6 +21,7 @@ INTERVAL = 0.9
 COLOURS = {"C>A": "#03BCEE", "C>G": "#010101", "C>T": "#E32926", "T>A": "#CAC9C9", "T>C": "#A1CE63", "T>G": "#EBC6C4"}
 """Colours of the substitutions, as COSMIC has them."""
 EACH = 16  # types of each substitution
+BASES = 4
 STRIP = 0.06  # height of the coloured strip above a panel, as a share of the panel
 
 
@@ -57,7 +58,7 @@ def sbs96(
     reference, orders = match_fits(fits, reference)
     target = fits[reference]
     places = check_sbs96(target.feature_names)
-    grid, figure = make_panels((target.rank, 1), (11, 1.5 * target.rank + 0.8), figsize, axes)
+    grid, figure = make_panels((target.rank, 1), (9, 1.5 * target.rank + 0.9), figsize, axes)
     chosen = grid.ravel()
     found = {label: summarise(fit, "components", (orders[label][:, None], places[None, :]), INTERVAL)
              for label, fit in fits.items()}  # fmt: skip
@@ -95,12 +96,15 @@ def _dress(ax: Axes, title: str, is_last: bool) -> None:
         ax.add_patch(Rectangle(corner, EACH - 0.2, STRIP, color=colour, transform=ax.get_xaxis_transform(),
                                clip_on=False, linewidth=0))  # fmt: skip
         ax.text((turn + 0.5) * EACH - 0.5, 1.02 + STRIP, name, transform=ax.get_xaxis_transform(), ha="center",
-                va="bottom", fontsize=SMALL - 1)  # fmt: skip
-    contexts = [f"{name[0]}{name[2]}{name[-1]}" for name in sbs96_types()]
-    ax.set_xticks(np.arange(len(contexts)), contexts if is_last else [], rotation=90, fontsize=4.5, family="monospace")
+                va="bottom", fontsize=SMALL)  # fmt: skip
+    before = [name[0] for name in sbs96_types()[::BASES]]  # four bars each, for A, C, G and T after the mutated base
+    middles = BASES * np.arange(len(before)) + (BASES - 1) / 2
+    ax.set_xticks(middles, before if is_last else [], fontsize=SMALL)
+    if is_last:
+        ax.set_xlabel("base before the mutated one; of its four bars, the base after it is A, C, G, T", fontsize=SMALL)
     ax.tick_params(axis="x", length=0, pad=1)
     ax.tick_params(axis="y", labelsize=SMALL)
-    ax.set_xlim(-0.7, len(contexts) - 0.3)
+    ax.set_xlim(-0.7, BASES * len(before) - 0.3)
     ax.set_ylim(bottom=0)
     ax.set_ylabel("share", fontsize=SMALL)
     ax.text(1.01, 0.5, title, transform=ax.transAxes, rotation=270, va="center", fontsize=SMALL)

@@ -40,7 +40,7 @@ from bayesnmf.results.checks import check_comparable, check_reference
 
 Array = NDArray[Any]
 SHORT = 100  # axes that span less have ticks within each power of ten
-UNITS = dict(zip(QUANTITIES, ("counts", "share of the component", "counts"), strict=True))
+UNITS = dict(zip(QUANTITIES, ("counts", "share", "counts"), strict=True))
 ROWS_AT_ONCE = 500
 ROOM, LOWER = 1.5, 20  # factors on log axes: margin, and distance below the reference's smallest value
 
@@ -88,7 +88,7 @@ def posterior_agreement(
     chosen = choose_entries(base, check_count(entries, "entries"), check_count(seed, "seed", minimum=0))
     found = {label: _moments(fit, base, chosen, seed) for label, fit in fits.items()}
     grid, figure = make_panels((2, 2), (8.2, 7.6), figsize, axes)
-    others = shorten(next(label for label in fits if label != reference)) if len(fits) == 2 else "each of the others"
+    others = shorten(next(label for label in fits if label != reference)) if len(fits) == 2 else "the others"
     for column, quantity in enumerate(QUANTITIES[:2]):
         ours = {label: every[quantity] for label, every in found.items()}
         for row, statistic in enumerate(("mean", "sd")):
@@ -251,7 +251,7 @@ def _dress(ax: Axes, pair: list[Array], title: str, names: tuple[str, str]) -> N
     ax.set_aspect("equal")
     ax.locator_params(nbins=5)
     ax.set_title(f"{title}, r = {correlation:.3f}", fontsize=9)
-    ax.set_xlabel(f"under {names[0]} (expected counts)", fontsize=9)
-    ax.set_ylabel(f"under {names[1]} (expected counts)", fontsize=9)
+    ax.set_xlabel(f"{names[0]}, counts", fontsize=9)
+    ax.set_ylabel(f"{names[1]}, counts", fontsize=9)
     ax.tick_params(labelsize=SMALL)
     hide_frame(ax)

@@ -79,7 +79,7 @@ def predictive_checks(
         ax.tick_params(labelsize=SMALL)
         hide_frame(ax)
     if figure is not None:
-        figure.legend(handles=_keys(colour), loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL + 1)
+        figure.legend(handles=_keys(colour), loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL)
         figure.suptitle(
             f"{found.model} by {found.method}: observed and {found.draws} replicated data sets", fontsize=11
         )
@@ -123,10 +123,11 @@ def _draw_statistic(ax: Axes, found: PredictiveChecks, name: str, colour: str) -
 
 
 def _bins(values: Array) -> Any:
-    """Return edges of a histogram: one bin for each whole number if these are few, else NumPy's choice."""
+    """Return edges of a histogram of about 20 bins; each has equally many whole numbers, if the values are such."""
     low, high = values.min(), values.max()
-    if np.all(values == np.rint(values)) and high - low <= 30:
-        return np.arange(low - 0.5, high + 1)
+    if np.all(values == np.rint(values)):
+        step = max(np.ceil((high - low) / 20), 1)
+        return np.arange(low - 0.5, high + step, step)
     return 20
 
 

@@ -67,7 +67,7 @@ def structure(
     for name in names:
         rows = np.flatnonzero(labels == name)
         blocks.append(_thinned(rows[in_order(proportions[rows])], max_per_group))
-    grid, _ = make_panels((1, 1), (10, 3.2), figsize, axes)
+    grid, _ = make_panels((1, 1), (9, 3.0), figsize, axes)
     canvas: Axes = grid[0, 0]
     edges = _draw(canvas, proportions, blocks, titles)
     if groups is not None:

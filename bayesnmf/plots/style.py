@@ -39,7 +39,10 @@ search for the colour farthest from all before it (CIEDE2000, with and without r
 from the ninth on, the order is the one in which neighbours, which touch in stacked bars, differ most."""
 MARKERS = ("o", "s", "^", "v", "P", "X")
 LINES = ("-", "--", ":", "-.")
-SMALL = 8
+SMALL = 9
+"""Size of the smallest text, in points: 7 points where a figure of the largest width is printed 7 inches wide."""
+WIDEST = 9.0
+"""Largest width of a new figure, in inches."""
 QUIET = "0.55"
 
 
@@ -87,7 +90,7 @@ def make_panels(
     shape : tuple of int
         Numbers of rows and columns of panels.
     size : tuple of float
-        Width and height in inches if there is no `figsize`.
+        Width and height in inches if there is no `figsize`; the width is at most `WIDEST`.
     axes : Axes or array of Axes, optional
         Axes to draw on instead of new ones, one for each panel.
     """
@@ -95,11 +98,12 @@ def make_panels(
         given = np.atleast_1d(np.asarray(axes, dtype=object))
         check_axes(given.size, shape[0] * shape[1])
         return given.reshape(shape), None
+    size = (min(size[0], WIDEST), size[1])
     figure, made = plt.subplots(*shape, figsize=figsize or size, squeeze=False, layout="constrained")
     return made, figure
 
 
-def grid_shape(count: int, width: float, most: float = 12.0) -> tuple[int, int]:
+def grid_shape(count: int, width: float, most: float = WIDEST) -> tuple[int, int]:
     """Return rows and columns of an evenly filled grid of `count` panels, `width` inches each, `most` inches in all."""
     rows = -(-count // int(np.clip(most // width, 1, count)))
     return rows, -(-count // rows)

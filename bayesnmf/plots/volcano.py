@@ -75,7 +75,7 @@ def _panel(ax: Axes, part: pd.DataFrame, contrast: str, named: int, colour: Any)
     y = np.abs(x) * IN_SDS / np.maximum(high - low, 1e-12)
     sure = part[f"lfsr_{contrast}"].to_numpy() < SURE
     ax.scatter(x[~sure], y[~sure], s=4, color=QUIET, linewidths=0, rasterized=True)
-    ax.scatter(x[sure], y[sure], s=6, color=colour, linewidths=0, rasterized=True)
+    ax.scatter(x[sure], y[sure], s=8, color=colour, edgecolors="0.4", linewidths=0.2, rasterized=True)
     ax.set_yscale("symlog", linthresh=1)
     ax.set_ylim(bottom=0)
     _name(ax, np.argsort(-low, kind="stable")[:named], part["feature"].to_numpy(), (x, y))
@@ -90,5 +90,5 @@ def _name(ax: Axes, places: Array, names: Array, at: tuple[Array, Array]) -> Non
     for turn, place in enumerate(places[np.argsort(-y[places], kind="stable")]):
         ax.annotate(
             shorten(names[place], 14), (x[place], y[place]), (1.02, 0.98 - step * turn), textcoords="axes fraction",
-            fontsize=SMALL - 1, va="center", arrowprops={"arrowstyle": "-", "color": QUIET, "linewidth": 0.5},
+            fontsize=SMALL, va="center", arrowprops={"arrowstyle": "-", "color": QUIET, "linewidth": 0.5},
         )  # fmt: skip

@@ -117,7 +117,7 @@ def test_images_are_the_matched_components(fits):
         for k, ax in enumerate(row):
             shown = ax.images[0].get_array()
             np.testing.assert_allclose(shown.ravel(), matched[k] / matched[k].sum())
-            assert ax.get_xlabel() == ("" if label == "vi" else f"cos {alignment.cosine(matched, target)[k, k]:.3f}")
+            assert ax.get_xlabel() == ("" if label == "vi" else f"{alignment.cosine(matched, target)[k, k]:.3f}")
         assert row[0].get_ylabel() == label
     for k, column in enumerate(axes.T):
         assert len({ax.images[0].get_clim() for ax in column}) == 1
@@ -244,7 +244,7 @@ def test_awkward_fits_are_drawn_without_a_warning(name):
 
 
 def test_grids_fill_their_rows_evenly():
-    assert [grid_shape(count, 3.6) for count in (1, 3, 4, 5, 7)] == [(1, 1), (1, 3), (2, 2), (2, 3), (3, 3)]
+    assert [grid_shape(count, 3.0) for count in (1, 3, 4, 5, 7)] == [(1, 1), (1, 3), (2, 2), (2, 3), (3, 3)]
     assert grid_shape(2, 20) == (2, 1)
 
 
