@@ -1,13 +1,12 @@
 """Make the pictures of the README from whole real matrices: `BAYESNMF_DATA=… python docs/figures.py`.
 
 The folder must contain pbmc_facs (3,774 cells × 16,791 genes, sorted by FACS before they were sequenced; from the R
-package fastTopics) and pcawg_breast_sbs96 (192 tumours × 96 mutation types; from salamander), as .npz and .json files.
+package fastTopics) as .npz and .json files; pcawg_breast_sbs96 (192 tumours × 96 mutation types; from salamander) is
+downloaded if it is not there.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -18,7 +17,6 @@ import bayesnmf
 from bayesnmf import plots
 
 FOLDER = Path(__file__).parent
-DATA = Path(os.environ.get("BAYESNMF_DATA", FOLDER.parents[1] / "shared" / "data"))
 CELLS = ("T cell", "NK cell", "B cell", "CD14+", "CD34+")
 NAMES = {"T cell": "T cells", "NK cell": "NK cells", "B cell": "B cells", "CD14+": "monocytes", "CD34+": "progenitors"}
 
@@ -27,12 +25,11 @@ def draw_cells(path: Path) -> None:
     """Draw the composition of every cell, by the label that FACS gave it; the fit has not seen the labels."""
     import pandas as pd
 
-    labels = json.loads((DATA / "pbmc_facs.json").read_text(encoding="utf-8"))["row_meta"]["subpop"]
-    counts = bayesnmf.read_counts(DATA / "pbmc_facs.npz")
-    groups = pd.Series(pd.Categorical(labels, CELLS), index=counts.row_names)
+    counts, cells, _ = bayesnmf.datasets.real("pbmc_facs")
+    groups = pd.Series(pd.Categorical(cells["subpop"], CELLS), index=counts.row_names)
     fit = bayesnmf.fit(counts, rank=6, seed=0)
     fit = fit.rename(names_by_group(fit, groups.to_numpy()))
-    figure, axes = plt.subplots(figsize=(10, 2.6), layout="constrained")
+    figure, axes = plt.subplots(figsize=(9, 2.6), layout="constrained")
     plots.structure(fit, groups, axes=axes)
     axes.set_ylabel("share of a cell's counts")
     axes.set_xlabel("3,774 cells, sorted by surface proteins before they were sequenced")
@@ -51,15 +48,18 @@ def names_by_group(fit: bayesnmf.Fit, groups: np.ndarray) -> dict[int, str]:
 
 def draw_signature(path: Path) -> None:
     """Draw the component with most C>G at TCA and TCT, which APOBEC enzymes make, with intervals of Gibbs sampling."""
-    counts = bayesnmf.read_counts(DATA / "pcawg_breast_sbs96.npz")
+    counts = bayesnmf.datasets.real("pcawg_breast_sbs96").counts
     fit = bayesnmf.fit(counts, rank=8, method="gibbs", seed=0, options=bayesnmf.Gibbs(warmup=2000, draws=2000))
     types = [fit.feature_names.tolist().index(name) for name in ("T[C>G]A", "T[C>G]T")]
     found = int((fit.components[:, types].sum(axis=1) / fit.components.sum(axis=1)).argmax())
-    figure, shown = plt.subplots(figsize=(10, 1.9), layout="constrained")
+    figure, shown = plt.subplots(figsize=(9, 2.3), layout="constrained")
     unused, others = plt.subplots(fit.rank - 1, 1)
     axes: list[Axes] = list(others)
     axes.insert(found, shown)
     plots.sbs96(fit.rename({found: "APOBEC"}), axes=np.array(axes))
+    ticks = [text.get_text() for text in axes[-1].get_xticklabels()]  # only the last panel has them
+    shown.set_xticks(axes[-1].get_xticks(), ticks, fontsize=9)
+    shown.set_xlabel(axes[-1].get_xlabel(), fontsize=9)
     plt.close(unused)
     figure.savefig(path, dpi=110)
 
