@@ -110,8 +110,8 @@ def _dress(axes: Array, names: Array, fit: Fit, unit: str) -> None:
     rank, named = fit.rank, fit.component_names is not None
     for name, ax in zip(names, axes, strict=True):
         ax.set_title(called(name, "row"), fontsize=10)
-        ax.set_xticks(np.arange(rank), [shorten(label, 16) for label in fit.component_labels])
-        ax.tick_params(axis="x", labelrotation=45 if named else 0)
+        slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if named else {}
+        ax.set_xticks(np.arange(rank), [shorten(label, 16) for label in fit.component_labels], **slanted)
         ax.set_xticks(np.arange(1, rank) - 0.5, minor=True)
         ax.grid(axis="x", which="minor", color="0.9", linewidth=0.8)
         ax.tick_params(axis="x", which="both", length=0)

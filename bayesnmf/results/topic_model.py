@@ -81,8 +81,9 @@ def to_topic_model(
         Fit, for its point summaries on the scale of the counts; or loadings (..., n, K) and components (..., K, m) with
         the same leading axes.
     draws, chains : int, optional
-        Numbers of draws and chains of a fit with a posterior, to convert draws instead of the point summaries. The
-        draws are ``fit.sample_posterior(draws, chains=chains, seed=seed)``; the axes (chains, draws) come first.
+        Numbers of draws and chains of a fit with a posterior, to convert draws. By default the point summaries are
+        converted, also of chains. The draws are ``fit.sample_posterior(draws, chains=chains, seed=seed)``; the axes
+        (chains, draws) come first.
     seed : int
         Seed of draws from q.
 

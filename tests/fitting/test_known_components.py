@@ -257,3 +257,15 @@ def test_features_must_be_those_of_the_counts(columns, message):
         fit(pd.DataFrame(KNOWN, columns=columns), counts=FRAME)
     with pytest.raises(ValueError, match=r"^reference must have the 12 features"):
         bayesnmf.match(fit(None, counts=FRAME), pd.DataFrame(KNOWN, columns=columns))
+
+
+def test_known_components_are_constant_in_running_moments_too():
+    """Sums over equal draws differ by rounding errors, which must not be taken for chains that disagree."""
+    counts = np.random.default_rng(0).poisson(np.random.default_rng(1).gamma(1, 40, (8, len(KNOWN))) @ KNOWN)
+    options = bayesnmf.Gibbs(chains=4, warmup=100, draws=400, keep="moments", algorithm="marginal")
+    found = bayesnmf.fit(counts, rank=len(KNOWN), method="gibbs", seed=0, fixed_components=KNOWN, options=options)
+    assert np.all(found.moments["components_sd"] == 0)
+    assert np.all(np.isnan(found.moments["components_r_hat"]))
+    assert np.all(found.moments["components_ess"] == 1600)
+    assert np.isfinite(found.diagnostics["max_r_hat"])
+    assert found.status.converged

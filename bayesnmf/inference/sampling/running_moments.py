@@ -17,6 +17,7 @@ from bayesnmf.priors.values import Value, separate_scale
 
 Array = NDArray[Any]
 BATCHES = 20  # per chain; the effective sample size from 4 chains is then accurate to about 16 %
+ROUNDING = 1e-14  # sds below this share of the mean are rounding errors of sums over draws that are all equal
 
 
 class Entries(NamedTuple):
@@ -187,5 +188,10 @@ def summarise_side(parts: list[Part]) -> tuple[Array, Array, Array, Array]:
         length = parts[0].counts[0]
         about = np.mean([np.square(value - mean) for value in batches], axis=0) if len(batches) > 1 else np.nan
         ess = np.minimum(draws * variance / (length * about * len(batches) / (len(batches) - 1)), draws)
-    constant = variance == 0
-    return mean, np.sqrt(variance), np.where(constant, np.nan, r_hat), np.where(constant, float(draws), ess)
+    constant = variance <= np.square(ROUNDING * mean)
+    return (
+        mean,
+        np.where(constant, 0.0, np.sqrt(variance)),
+        np.where(constant, np.nan, r_hat),
+        np.where(constant, float(draws), ess),
+    )
