@@ -3,7 +3,7 @@
 Most functions take a fit, or a mapping from labels to fits as in ``{"map": map_fit, "vi": vi_fit}``; `agreement` takes
 a mapping, `chains` and `structure` take one fit, `calibration` takes one or several results of `bayesnmf.calibrate`.
 All take ``axes`` to draw on, and most ``figsize``. Each method has a colour (`METHOD_COLOURS`); if all fits are by one
-method, each fit has its own.
+method, each fit has its own. Components have the colours of `PALETTE`, in their order.
 """
 
 from bayesnmf.plots.calibration import calibration
@@ -19,12 +19,13 @@ from bayesnmf.plots.predictive import predictive_checks
 from bayesnmf.plots.selection import selection
 from bayesnmf.plots.similarity import agreement
 from bayesnmf.plots.structure import structure
-from bayesnmf.plots.style import METHOD_COLOURS
+from bayesnmf.plots.style import METHOD_COLOURS, PALETTE
 from bayesnmf.plots.traces import objectives
 from bayesnmf.plots.volcano import volcano
 
 __all__ = [
     "METHOD_COLOURS",
+    "PALETTE",
     "agreement",
     "calibration",
     "chains",
