@@ -346,7 +346,7 @@ def test_a_scatter_shows_means_and_intervals_of_loadings():
         assert ax.get_title().startswith(f"component {k}, r = ")
     (one,) = plots.loadings_scatter(pair, "vi", "map", interval=0.5, together=True)
     assert len(one.collections) == K  # a point has no intervals
-    assert (one.get_xlabel(), one.get_ylabel()) == ("vi (mean field)", "map")
+    assert (one.get_xlabel(), one.get_ylabel()) == ("vi (mean field), counts", "map, counts")
     one.figure.canvas.draw()
     _, given = plt.subplots(1, K)
     assert list(plots.loadings_scatter(pair, axes=given)) == list(given)
