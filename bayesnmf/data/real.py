@@ -90,13 +90,18 @@ def real(name: str, folder: str | os.PathLike[str] | None = None) -> RealCounts:
             f"{', '.join(sorted(SOURCES))}"
         )
     source = SOURCES[name]
-    counts, rows = source.read([_download(address) for address in source.addresses])
+    files = [_download(address, name) for address in source.addresses]
+    cure = f"remove {' and '.join(map(str, files))} and try again, or set {FOLDER} to a folder that has {name}.npz"
+    try:
+        counts, rows = source.read(files)
+    except (tarfile.TarError, EOFError, KeyError, OSError, ValueError) as error:
+        reason = str(error).split("\n", 1)[0]
+        raise ValueError(f"{source.addresses[0]} has changed or is damaged: {reason}; {cure}") from error
     found = digest_of(counts)
     if found != source.digest:
         raise ValueError(
             f"counts from {source.addresses[0]} must have the digest {source.digest}: found {found}; the file has "
-            f"changed or is damaged: remove it from the cache and try again, or set {FOLDER} to a folder that has "
-            f"{name}.npz"
+            f"changed or is damaged: {cure}"
         )
     return _described(counts, rows, {})
 
@@ -140,15 +145,18 @@ def _described(counts: Counts, rows: dict[str, Any], features: dict[str, Any]) -
     return RealCounts(counts, *frames)
 
 
-def _download(address: str) -> Path:
+def _download(address: str, name: str) -> Path:
     """Return the file of an address, which is downloaded at first."""
+    other = f"set {FOLDER} to a folder that has {name}.npz"
     try:
         import pooch
     except ImportError as error:
-        raise ImportError("downloads need pooch: install bayesnmf[data], or set BAYESNMF_DATA to a folder") from error
-    return Path(
-        pooch.retrieve(address, known_hash=None, fname=address.rsplit("/", 1)[1], path=pooch.os_cache("bayesnmf"))
-    )
+        raise ImportError(f"downloads need pooch: pip install 'bayesnmf[data]', or {other}") from error
+    try:
+        file = pooch.retrieve(address, None, fname=address.rsplit("/", 1)[1], path=pooch.os_cache("bayesnmf"))
+    except OSError as error:  # those of requests are, too
+        raise FileNotFoundError(f"{address} cannot be downloaded: {error}; {other}") from error
+    return Path(file)
 
 
 def _read_signatures(files: list[Path]) -> tuple[Counts, dict[str, Any]]:

@@ -30,6 +30,7 @@ from bayesnmf.results.markers import leading_features
 
 Array = NDArray[Any]
 INTERVAL = 0.9
+MOST_NUMBERS = 30  # components whose cosines have room below their images; three digits up to half as many
 CHOSEN_BY = {
     "weight": "greatest weight",
     "lift": "greatest share × log lift",
@@ -58,7 +59,7 @@ def components(
     image_shape : tuple of int, optional
         Height and width of images whose pixels are the features: there is one row for each fit, one column for each
         component. The images of a column share one colour scale, from 0 to the column's largest entry. They show
-        posterior means (modes for map), with the cosine with the reference below.
+        posterior means (modes for map), and up to 30 components have their cosine with the reference below.
     n_features : int
         Number of features for each component without `image_shape`, as in `top_features`.
     reference : str, optional
@@ -152,15 +153,20 @@ def _images(
         cosines = np.diagonal(alignment.cosine(fit.components[orders[label]], target))
         for k, ax in enumerate(grid[row]):
             _image(ax, images[row, k].reshape(height, width), images[:, k].max())
-            if label != reference:
-                ax.set_xlabel(f"{cosines[k]:.3f}", fontsize=SMALL, labelpad=2)
+            if label != reference and rank <= MOST_NUMBERS:
+                digits = 3 if rank <= MOST_NUMBERS // 2 else 2
+                ax.set_xlabel(f"{cosines[k]:.{digits}f}", fontsize=SMALL, labelpad=2)
         grid[row, 0].set_ylabel(shorten(label, 14), rotation=0, ha="right", va="center")
     for k, ax in enumerate(grid[0]):
         named = rank <= 10 or fits[reference].component_names is not None
         ax.set_title(shorten(fits[reference].component_titles[k], 14) if named else str(k), fontsize=9)
     if figure is not None:
         title = "Components, each summing to 1; one colour scale for each column (white: 0)"
-        note = f"\nnumbers: cosine with the component of {reference}; 1 if equal" if len(fits) > 1 else ""
+        note = (
+            f"\nnumbers: cosine with the component of {reference}; 1 if equal"
+            if len(fits) > 1 and rank <= MOST_NUMBERS
+            else ""
+        )
         figure.suptitle(title + note, fontsize=10)
     return grid
 

@@ -70,7 +70,7 @@ def chains(fit: Fit, n: int = 3, *, axes: Any = None, figsize: tuple[float, floa
     for ax, label in zip(grid[-1], ("draw", "rank among the draws of all chains"), strict=True):
         ax.set_xlabel(label)
     if figure is not None:
-        worst = f"\nlog joint, and the {n} entries with the smallest effective sample size (ESS)" if n else ""
+        worst = "\nlog joint, and the entries with the smallest effective sample size (ESS)" if n else ""
         figure.suptitle(f"Chains of {fit.model} by {fit.method}{worst}", fontsize=11)
     share_legend(grid, figure)
     return grid

@@ -30,9 +30,9 @@ def objectives(fits: Mapping[str, Fit] | Fit, *, axes: Any = None, figsize: tupl
     Kinds are the log joint of map (in the natural or the log basis; the log-likelihood if the priors are flat), log
     p(S) of bld, `elbo_augmented` of vi and the bound that svi estimates, each for one model. The axis of the objective
     begins at the lowest value that a fit has after a tenth of its iterations: earlier steps may be below it. The legend
-    has the last value, and the rise in the last tenth of the iterations. Bounds of svi are noisy: a thin line with its
-    running mean over a twentieth of the run. Fits by gibbs and nuts have no objective and are left out: see `chains`. A
-    curve that looks flat may still be far from the best: `convergence` shows how far.
+    has the last value and, in brackets, the rise in the last tenth of the iterations. Bounds of svi are noisy: a thin
+    line with its running mean over a twentieth of the run. Fits by gibbs and nuts have no objective and are left out:
+    see `chains`. A curve that looks flat may still be far from the best: `convergence` shows how far.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def objectives(fits: Mapping[str, Fit] | Fit, *, axes: Any = None, figsize: tupl
     """
     fits = check_fits(fits)
     kinds = by_kind(fits, methods_with_objective())
-    grid, _ = make_panels((1, len(kinds)), (4.2 * len(kinds), 3.6), figsize, axes)
+    grid, figure = make_panels((1, len(kinds)), (4.2 * len(kinds), 3.8), figsize, axes)
     styles = looks_of_fits(fits)
     for ax, (kind, labels) in zip(grid[0], kinds.items(), strict=True):
         for label in labels:
@@ -62,8 +62,14 @@ def objectives(fits: Mapping[str, Fit] | Fit, *, axes: Any = None, figsize: tupl
         ax.set_ylabel("objective (nats)")
         ax.tick_params(labelsize=SMALL)
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}".replace("-", "−"))
-        ax.legend(fontsize=SMALL, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.17))  # hides no line
         hide_frame(ax)
+        if figure is None:
+            ax.legend(fontsize=SMALL, loc="lower right")
+    if figure is not None:  # below the panels, where it hides no line
+        lines = [line for ax in grid[0] for line in ax.lines if not str(line.get_label()).startswith("_")]
+        title = "last value (rise in the last tenth of the iterations), in nats"
+        figure.legend(handles=lines, loc="outside lower center", ncols=min(len(kinds), 3), fontsize=SMALL,
+                      frameon=False, title=title, title_fontsize=SMALL)  # fmt: skip
     return grid[0]
 
 
@@ -90,8 +96,9 @@ def kind_of_objective(fit: Fit) -> str:
 
 
 def rise_at_end(trace: Array) -> float:
-    """Return by how much the last tenth of the iterations, at least one, raised the objective."""
-    return float(trace[-1] - trace[max(len(trace) - 1 - max(len(trace) // 10, 1), 0)])
+    """Return by how much the last tenth of the iterations, at least one, raised the objective; NaN from −∞."""
+    before = trace[max(len(trace) - 1 - max(len(trace) // 10, 1), 0)]
+    return float(trace[-1] - before) if np.isfinite(before) else np.nan
 
 
 def resolution(objective: float) -> float:
@@ -115,7 +122,7 @@ def _is_flat(prior: Any) -> bool:
 
 
 def _draw_climb(ax: Axes, trace: Array, label: str, look: Look) -> None:
-    name = f"{shorten(label)}: {as_text_number(trace[-1])}, +{rise_at_end(trace):.2g} in the last tenth"
+    name = f"{shorten(label)}: {as_text_number(trace[-1])} ({rise_at_end(trace):+.2g})"
     marker = "." if len(trace) < 5 else None
     steps = np.arange(1, len(trace))
     ax.plot(steps, trace[1:], color=look.colour, linestyle=look.line, marker=marker, label=name)
@@ -133,5 +140,5 @@ def _show_late_steps(ax: Axes, traces: list[Array]) -> None:
 def _draw_bound(ax: Axes, trace: Array, label: str, look: Look) -> None:
     steps, means = running_mean(trace, max(len(trace) // 20, 1))
     ax.plot(np.arange(1, len(trace) + 1), trace, color=look.colour, linewidth=0.5, alpha=0.5)
-    name = f"{shorten(label)}: running mean, last {as_text_number(means[-1])}"
+    name = f"{shorten(label)}: {as_text_number(means[-1])} (running mean)"
     ax.plot(steps, means, color=look.colour, linestyle=look.line, linewidth=2, label=name)

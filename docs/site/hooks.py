@@ -40,8 +40,9 @@ import reference
 from gallery_page import as_png, gallery_page, picture
 
 from bayesnmf import plots
+from bayesnmf.priors import specification
 
-MODELS = ("poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson")
+MODELS = tuple(specification.MODELS)
 STYLE = """
 .md-grid { max-width: 76rem; }
 .md-typeset table:not([class]) { font-size: .68rem; }

@@ -116,6 +116,17 @@ def test_one_other_count_is_refused(served):
         real("pcawg_breast_sbs96")
 
 
+def test_failed_downloads_and_damaged_files_name_the_cure(served):
+    with pytest.raises(FileNotFoundError, match=r"cannot be downloaded: .*; set BAYESNMF_DATA to a folder"):
+        real("pcawg_breast_sbs96")
+    write_text(served / "20news-bydate-matlab.tgz", "no archive")
+    write_text(served / "vocabulary.txt", "words")
+    with pytest.raises(
+        ValueError, match=r"changed or is damaged: .*; remove .*20news-bydate-matlab.tgz and .* try again"
+    ):
+        real("newsgroups")
+
+
 def test_what_is_nowhere_is_refused_with_the_cure(tmp_path, monkeypatch):
     monkeypatch.delenv("BAYESNMF_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match="set BAYESNMF_DATA to a folder with pbmc_facs"):

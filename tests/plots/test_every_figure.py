@@ -62,7 +62,7 @@ def test_every_axis_with_numbers_has_a_label(figure):
     """Axes whose ticks are names need none."""
     for ax in figure.axes:
         for name, axis in (("x", ax.xaxis), ("y", ax.yaxis)):
-            numbers = ax.axison and any(text.get_text()[-1].isdigit() for text in tick_texts(axis))
+            numbers = ax.axison and any(any(map(str.isdigit, text.get_text())) for text in tick_texts(axis))
             assert not numbers or label_of(ax, name), f"{ax.get_title()!r}: {name} axis"
 
 
@@ -78,6 +78,7 @@ def test_no_text_is_cut_off_or_printed_over_another(figure):
     renderer = figure.canvas.get_renderer()
     width, height = figure.canvas.get_width_height()
     labels = [text for ax in figure.axes if ax.axison for text in (ax.title, ax.xaxis.label, ax.yaxis.label)]
+    labels += [text for legend in figure.legends for text in (*legend.get_texts(), legend.get_title())]
     labels = [text for text in labels if text.get_visible() and text.get_text().strip()]
     boxes = [text.get_window_extent(renderer) for text in labels]
     for text, box in zip(labels, boxes, strict=True):

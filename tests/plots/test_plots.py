@@ -323,13 +323,15 @@ def test_the_axis_of_objectives_begins_after_a_tenth_of_the_iterations(fits):
     low, high = ax.get_ylim()
     assert low == pytest.approx(-10 - 0.05 * 9.9, rel=1e-3)
     assert high > trace.max()
-    assert ax.get_legend_handles_labels()[1] == [f"vi: −0.1, +{trace[-1] - trace[-11]:.2g} in the last tenth"]
+    assert ax.get_legend_handles_labels()[1] == [f"vi: −0.1 (+{trace[-1] - trace[-11]:.2g})"]
 
 
 def test_rises_are_those_of_the_last_tenth_and_running_means_are_centred():
     assert rise_at_end(np.arange(41.0) ** 2) == 40**2 - 36**2
     assert rise_at_end(np.array([-5.0, -3.0])) == 2
     assert rise_at_end(np.array([-3.0])) == 0
+    assert rise_at_end(np.array([-3.0, -4.0])) == -1
+    assert np.isnan(rise_at_end(np.array([-np.inf, -4.0])))
     steps, means = running_mean(np.arange(1.0, 11.0), 4)
     np.testing.assert_allclose(steps, means)
 
