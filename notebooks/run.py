@@ -3,11 +3,11 @@
 Call ``python notebooks/run.py [--write] [--jobs N] [NAME …]``, where a NAME is the beginning of a file name, as in
 ``05``. By default all notebooks are run, as in CI, two at a time where there are two cores; with --write one after the
 other, since they print seconds. It fails if a cell raises or warns. It prints seconds, and whether a notebook took more
-than 60, or all together more than 360; this is no failure, since machines differ.
+than 60, or all together more than 300; this is no failure, since machines differ.
 
 Notebooks about real data list the files that they need in their metadata, as ``{"bayesnmf": {"data": ["nips"]}}``. They
 are left out, with a message, where the folder that BAYESNMF_DATA names (or ../shared/data beside the repository, which
-is then passed on under this name) does not have them. Opened by themselves, they download what has a public source.
+is then passed on under this name) does not have them. Opened by themselves, they download data with a public source.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import nbformat
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parent
-LONGEST, LONGEST_TOGETHER = 60, 360
+LONGEST, LONGEST_TOGETHER = 60, 300
 
 
 def data_folder() -> Path:
