@@ -15,6 +15,7 @@ import pytest
 import bayesnmf
 from bayesnmf import plots
 from bayesnmf.data.mutations import sbs96_types
+from bayesnmf.priors import specification
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
@@ -160,7 +161,7 @@ def test_every_public_name_is_on_a_page_of_the_api():
 
 
 def test_every_model_has_a_page_with_its_diagram_and_its_program():
-    for model in ("poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"):
+    for model in specification.MODELS:
         page = (ROOT / "docs" / "models" / f"{model}.md").read_text(encoding="utf-8")
         assert f"<!-- plate: {model} -->" in page
         assert f"<!-- source: models/{model}.py -->" in page
@@ -168,9 +169,11 @@ def test_every_model_has_a_page_with_its_diagram_and_its_program():
 
 def test_links_of_the_repository_become_links_of_the_site():
     site = from_site("repository")
-    text = "[a](docs/ranks.md#x) [`b`](models/poisson.py) [c](docs/none.md) [d](https://e.org) `[f](docs/ranks.md)`"
-    expected = "[a](ranks.md#x) [`b`](source/models/poisson.py.md) c [d](https://e.org) `[f](docs/ranks.md)`"
+    text = "[a](docs/ranks.md#x) [`b`](models/poisson.py) [d](https://e.org) `[f](docs/ranks.md)`"
+    expected = "[a](ranks.md#x) [`b`](source/models/poisson.py.md) [d](https://e.org) `[f](docs/ranks.md)`"
     assert site.rewrite_links(text, "README.md", "index.md") == expected
+    with pytest.raises(FileNotFoundError, match=r"README.md links to docs/none.md, which does not exist"):
+        site.rewrite_links("[c](docs/none.md)", "README.md", "index.md")
     back = site.rewrite_links("[readme](../../README.md)", "docs/fields/cells.md", "fields/cells.md")
     assert back == "[readme](../index.md)"
     assert site.place("benchmarks/published") == "benchmarks/published/README.md"

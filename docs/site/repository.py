@@ -64,7 +64,13 @@ def links(path: str) -> set[str]:
 
 
 def rewrite_links(text: str, path: str, page: str) -> str:
-    """Return Markdown whose links lead to pages of the site; links to what does not exist become plain text."""
+    """Return Markdown whose links lead to pages of the site.
+
+    Raises
+    ------
+    FileNotFoundError
+        A link leads to a file that does not exist.
+    """
     code: list[str] = []
 
     def hide(match: re.Match[str]) -> str:
@@ -77,7 +83,7 @@ def rewrite_links(text: str, path: str, page: str) -> str:
             return match[0]
         found = place(target_of(link, path))
         if found is None:
-            return label
+            raise FileNotFoundError(f"{path} links to {link}, which does not exist: correct the link")
         anchor = "#" + link.partition("#")[2] if "#" in link else ""
         return f"{picture}[{label}]({posixpath.relpath(found, posixpath.dirname(page) or '.')}{anchor})"
 
