@@ -29,9 +29,8 @@ def convergence(
     There is one column for each kind of objective, as in `objectives`; fits of one kind must have the same counts, rank
     and priors. The gap is to the best value that any of them reaches, so the best fit ends at 0, and its curve leaves
     the panel at the bottom: give `best` from a longer run to see its whole course. Gaps below 1e-12 of the best are
-    rounding errors and drawn at that value. The
-    KKT residual (`Fit.residuals`, for map) is 0 at a stationary point. Iterations are counted from 1. Fits by svi,
-    whose objective is a noisy estimate, and by gibbs and nuts are left out.
+    rounding errors and drawn at that value. The KKT residual (`Fit.residuals`, for map) is 0 at a stationary point.
+    Iterations are counted from 1. Fits by svi, whose objective is a noisy estimate, and by gibbs and nuts are left out.
 
     Parameters
     ----------
