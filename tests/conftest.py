@@ -2,12 +2,18 @@
 
 import os
 import signal
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+pytest_plugins = ["seconds"]
+
+# Two processes share the cores: a library that starts a thread for each core would only wait for them.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Most of the time of tests of NUTS, SVI and fits on a device goes into compiling. Without optimisation it takes a third
 # as long (`.ci/run` runs the long tests with it); and what is compiled is kept on disk, under a digest of all that it
@@ -17,6 +23,11 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
+# JAX takes the CPU for three devices, so that fits on several of them need no process of their own.
+DEVICES = "--xla_force_host_platform_device_count=3"
+if DEVICES not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DEVICES}".strip()
+
 # How long examples take is a property of the machine and of what else runs on it.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
@@ -25,27 +36,6 @@ settings.load_profile("tests")
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (getattr(signal, "SIGHUP", None), signal.SIG_DFL)):
     if number is not None and signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
-
-
-# The files that take longest come first, so that no process works on one of them alone at the end.
-LONGEST = (
-    "test_programs.py",
-    "test_certificates.py",
-    "test_gpu.py",
-    "test_two_statements.py",
-    "test_benchmarks.py",
-    "test_damaged_files.py",
-    "test_comparison.py",
-    "test_posteriors.py",
-    "test_coordinate_ascent.py",
-    "test_cli.py",
-)
-
-
-def pytest_collection_modifyitems(items):
-    """Put the longest files first; within a file the order stays."""
-    places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +49,16 @@ def quick_compilation():
     jax.config.update("jax_disable_most_optimizations", before)
 
 
-@pytest.fixture(params=["cpu", "gpu"])
-def device(request):
-    """A device of JAX: its CPU backend, and a GPU where there is one."""
+def pytest_generate_tests(metafunc):
+    """Run the tests of a `device` on JAX's CPU backend, and on a GPU where there is one."""
+    if "device" in metafunc.fixturenames:
+        metafunc.parametrize("device", devices(), ids=lambda device: device.platform)
+
+
+@cache
+def devices():
+    """Return a device of each kind that JAX finds here."""
     import jax
 
-    try:
-        return jax.devices(request.param)[0]
-    except RuntimeError:
-        return pytest.skip(f"JAX finds no {request.param}")
+    cpu, *_ = jax.devices("cpu")
+    return [cpu] if jax.default_backend() == "cpu" else [cpu, jax.devices()[0]]

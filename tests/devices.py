@@ -5,7 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 from plain import PLAIN
-from registry import MODELS_AND_PRIORS, RANK, nasty_counts, over
+from registry import MODELS_AND_PRIORS, RANK, nasty_counts
+from suites import mostly_long
 
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.closed_form import schedule_of, steps_of
@@ -16,12 +17,19 @@ from bayesnmf.inference.device.placing import run_on_devices
 
 OPTIONS = PLAIN
 NASTY = nasty_counts()
-by_method = pytest.mark.parametrize("method", ["map", "vi"])
 # One of each pair of families, and of each shape of prior.
-some_entries = over([MODELS_AND_PRIORS[i] for i in (0, 3, 4, 5, 11)])
+FAMILIES = [MODELS_AND_PRIORS[i] for i in (0, 3, 4, 5, 11)]
+DIAGONAL = [f"{entry.id}-{method}" for entry, method in zip(FAMILIES, 3 * ["map", "vi"], strict=False)]
 
 # Sums in another order: rounding of the last few bits, amplified by a dozen steps.
 SAME = 1e-10
+
+
+def by_entry_and_method(entries, default):
+    """Parametrise by entry and method; the default suite runs the cases named, as in "poisson-map"."""
+    named = [pytest.param(e, method, id=f"{e.id}-{method}") for e in entries for method in ("map", "vi")]
+    places = [[case.id for case in named].index(name) for name in default]
+    return pytest.mark.parametrize(("entry", "method"), mostly_long(named, places))
 
 
 def ascents(counts, method, priors, device, *, rank=RANK, start="random", dtype="float64", compiled=False, **stated):

@@ -5,12 +5,13 @@ The sizes are arguments, so that the same priors serve tiny sampler tests and la
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from suites import mostly_long
 
 from bayesnmf import Dirichlet, Gamma, HierarchicalGamma, Priors, ScaledDirichlet
 from bayesnmf.inference.sides import State
@@ -125,9 +126,13 @@ MODELS_AND_PRIORS = [
 ]
 
 
-def over(entries: list[Entry]) -> Any:
-    """Parametrise a test by `entry`."""
-    return pytest.mark.parametrize("entry", entries, ids=[entry.id for entry in entries])
+def over(entries: list[Entry], default: Collection[str] | None = None) -> Any:
+    """Parametrise a test by `entry`; where some are named as the default, the long suite runs the others."""
+    named = [pytest.param(entry, id=entry.id) for entry in entries]
+    if default is None:
+        return pytest.mark.parametrize("entry", named)
+    places = [[entry.id for entry in entries].index(name) for name in default]
+    return pytest.mark.parametrize("entry", mostly_long(named, places))
 
 
 def having(*parts: str) -> list[Entry]:

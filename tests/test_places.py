@@ -19,7 +19,8 @@ from bayesnmf.theorems.table import Equivalences
 pytestmark = quietly
 
 COUNTS = np.random.default_rng(0).poisson(3, (20, 6))
-QUICK = Settings(options={"map": MAP(max_iter=5, threads=1)}, dispersed=False)
+OPTIONS = MAP(start="svd", max_iter=5, threads=1)
+QUICK = Settings(options={"map": OPTIONS}, dispersed=False)
 CLOSED = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no folder that not even root can write to")
 
 
@@ -74,7 +75,7 @@ def test_a_closed_folder_is_found_before(no_fit, capsys, counts, monkeypatch):
 
 
 def test_every_file_that_is_written_is_looked_for_before(capsys, counts, tmp_path, monkeypatch):
-    monkeypatch.setitem(running.DEFAULTS, "map", MAP(max_iter=5, threads=1))
+    monkeypatch.setitem(running.DEFAULTS, "map", OPTIONS)
     code, _, _ = run(capsys, "compare", counts, "--methods", "map", "--rank", "2", "--out", tmp_path / "out", "--quiet")
     assert code == 0
     assert {*os.listdir(tmp_path / "out")} - {"fits"} <= {*report.file_names()}
@@ -85,7 +86,7 @@ def full(*_):
 
 
 def test_without_room_the_table_is_printed_and_older_files_stay(capsys, counts, tmp_path, monkeypatch):
-    monkeypatch.setitem(running.DEFAULTS, "map", MAP(max_iter=5, threads=1))
+    monkeypatch.setitem(running.DEFAULTS, "map", OPTIONS)
     monkeypatch.setattr(writing, "put", full)
     out_folder = tmp_path / "out"
     (out_folder / "fits").mkdir(parents=True)

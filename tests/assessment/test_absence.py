@@ -5,7 +5,7 @@ import pytest
 from plain import plain_vi
 
 import bayesnmf
-from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors
+from bayesnmf import MAP, Dirichlet, Gamma, Priors
 from bayesnmf.assessment.absence import row_bounds
 from bayesnmf.fitting.projection import components_of
 
@@ -15,13 +15,13 @@ KNOWN = RNG.dirichlet(np.full(M, 0.3), K)
 LOADINGS = RNG.gamma(1.0, 50.0, (N, K))
 GONE = RNG.random((N, K)) < 0.4
 COUNTS = RNG.poisson(np.where(GONE, 0, LOADINGS) @ KNOWN)
-FIT = bayesnmf.fit(COUNTS, rank=K, seed=0, fixed_components=KNOWN)
+FIT = bayesnmf.fit(COUNTS, rank=K, seed=0, fixed_components=KNOWN, options=plain_vi(threads=1))
 
 
-@pytest.mark.parametrize("model", ["poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"])
+@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson"])
 def test_the_bounds_of_rows_add_up_to_that_of_the_fit(model):
     drawn = bayesnmf.simulate("gamma_poisson", (20, 12), 3, priors=Priors(Gamma(1.0, 0.02), Dirichlet(0.3)), seed=1)
-    fit = bayesnmf.fit(drawn.counts, model, 3, seed=0, options=VI(tol=1e-12), fixed_components=drawn.components)
+    fit = bayesnmf.fit(drawn.counts, model, 3, seed=0, options=plain_vi(tol=1e-12), fixed_components=drawn.components)
     bounds = row_bounds(fit.counts, fit.priors.loadings, components_of(fit))
     assert bounds.sum() - fit.counts.log_factorial == pytest.approx(fit.trace[-1], rel=1e-9)
 
@@ -41,13 +41,6 @@ def test_prior_chances_move_the_odds():
     even, rare = bayesnmf.absence(FIT, [1]), bayesnmf.absence(FIT, [1], prior=0.1)
     np.testing.assert_allclose(rare / (1 - rare), even / (1 - even) / 9, rtol=1e-6)
     np.testing.assert_array_equal(even[1], bayesnmf.absence(FIT)[1])
-
-
-def test_an_empty_row_says_that_every_component_may_be_absent():
-    counts = np.vstack([COUNTS[:5], np.zeros(M, int)])
-    found = bayesnmf.absence(bayesnmf.fit(counts, rank=K, seed=0, fixed_components=KNOWN)).to_numpy()
-    assert np.all(found[-1] > 0.5)
-    assert np.all(np.isfinite(found))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from plain import plain_vi
 from smallfits import COUNTS
 
 import bayesnmf
@@ -22,7 +23,7 @@ def by_hand(counts, i, j):
 
 
 def fitted(counts, components):
-    fit = bayesnmf.fit(counts, rank=len(components), seed=0)
+    fit = bayesnmf.fit(counts, rank=len(components), seed=0, options=plain_vi(threads=1))
     return replace(fit, components=np.asarray(components, float))
 
 
@@ -71,7 +72,7 @@ def test_true_topics_are_more_coherent_than_random_ones():
     rng = np.random.default_rng(0)
     topics = np.kron(np.eye(4), np.full(10, 0.1))
     texts = np.array([rng.multinomial(25, topics[k % 4]) for k in range(200)])
-    fit = bayesnmf.fit(texts, "dirichlet_poisson", 4, seed=0)
+    fit = bayesnmf.fit(texts, "dirichlet_poisson", 4, seed=0, options=plain_vi(start="svd", threads=1))
     mixed = replace(fit, components=rng.dirichlet(np.full(40, 0.1), 4))
     for measure in ("npmi", "c_v"):
         assert bayesnmf.coherence(fit, measure=measure).min() > bayesnmf.coherence(mixed, measure=measure).max() + 0.2
@@ -87,6 +88,5 @@ def test_true_topics_are_more_coherent_than_random_ones():
     ],
 )
 def test_bad_arguments_are_refused(error, message, settings):
-    fit = bayesnmf.fit(COUNTS, rank=2, seed=0)
     with pytest.raises(error, match=message):
-        bayesnmf.coherence(**{"fit": fit, **settings})
+        bayesnmf.coherence(**{"fit": fitted(COUNTED, COMPONENTS), **settings})

@@ -9,11 +9,14 @@ from threading import Event
 import numpy as np
 import pytest
 from golden import reference
+from plain import plain_vi
 from scipy.stats import nbinom, poisson
+from smallfits import plain_bounds
+from suites import mostly_long
 
 import bayesnmf
 import bayesnmf.assessment.evidence as front_door
-from bayesnmf import VI, Dirichlet, Gamma, Priors, ScaledDirichlet, log_evidence, log_p_allocation
+from bayesnmf import Dirichlet, Gamma, Priors, ScaledDirichlet, log_evidence, log_p_allocation
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.inference import side_by_side
 from bayesnmf.inference.marginal.allocation_model import urn_of
@@ -37,6 +40,11 @@ CASES = {  # every parameter differs between rows, components or features
 every_case = pytest.mark.parametrize("model", CASES)
 
 
+@pytest.fixture(autouse=True)
+def _plain_bounds(monkeypatch):
+    plain_bounds(monkeypatch)
+
+
 def exact(model, counts=COUNTS, rank=2, priors=None):
     return log_evidence(counts, model, rank, "exact", priors=priors or CASES[model]).log_evidence
 
@@ -51,8 +59,9 @@ def test_log_p_of_an_allocation_is_the_golden_one():
     assert found == pytest.approx(GOLDEN["results"]["log_p_allocation a5 b1.5"], rel=1e-12)
 
 
-@pytest.mark.parametrize("rank", [1, 2, 3])
-@pytest.mark.parametrize("case", GOLDEN["evidence"])
+@pytest.mark.parametrize(
+    ("case", "rank"), mostly_long([*product(GOLDEN["evidence"], [1, 2]), *product(GOLDEN["evidence"], [3])], 4)
+)
 def test_sum_over_allocations_is_the_golden_evidence(case, rank):
     golden = GOLDEN["evidence"][case]
     result = log_evidence(golden["X"], "dirichlet_gamma", rank, "exact", priors=GOLDEN_PRIORS)
@@ -120,14 +129,14 @@ def particle_pass(priors, particles, seed, counts=COUNTS):
     return state
 
 
-@every_case
+@pytest.mark.parametrize("model", mostly_long(CASES, [2]))
 def test_the_estimate_of_the_evidence_is_unbiased(model):
     """Mean of p̂(X)/p(X) over runs of 8 particles, under a sparse prior, where the weights differ and resample."""
     counts = np.array([[4, 0, 2], [1, 3, 0], [2, 1, 3]])
     sparse = Priors(CASES[model].loadings, Dirichlet(ETA / 4))
-    result = log_evidence(counts, model, 2, priors=sparse, particles=8, runs=4_000, seed=5)
+    result = log_evidence(counts, model, 2, priors=sparse, particles=8, runs=1_000, seed=5)
     assert abs(np.exp(result.log_evidence - exact(model, counts, priors=sparse)) - 1) < STANDARD_ERRORS * result.se
-    assert result.se < 0.01
+    assert result.se < 0.02
     resampled = [np.all(particle_pass(sparse, 8, seed, counts).weights == 1) for seed in range(100)]
     assert any(resampled)  # only resampling makes all weights 1 again
 
@@ -157,12 +166,11 @@ def test_resampling_is_unbiased():
 def test_the_standard_error_is_that_of_the_estimate(monkeypatch):
     """Z scores of 60 estimates have variance 1; that of 60 normal ones lies in (0.5, 1.8) but once in 2,000."""
     truth = exact("gamma_poisson")
-    below = bayesnmf.fit(COUNTS, "gamma_poisson", 2, seed=0, options=VI(priors=CASES["gamma_poisson"]))
-    monkeypatch.setattr(front_door, "closed_form_fit", lambda _: below)  # the same each time: what the bound is of
+    monkeypatch.setattr(front_door, "variational_bound", lambda job: -100.0)
     scores = []
     for seed in range(60):
         result = log_evidence(
-            COUNTS, "gamma_poisson", 2, priors=CASES["gamma_poisson"], particles=200, runs=30, seed=seed
+            COUNTS, "gamma_poisson", 2, priors=CASES["gamma_poisson"], particles=50, runs=30, seed=seed
         )
         scores.append((result.log_evidence - truth) / result.se)
     assert 0.5 < np.mean(np.square(scores)) < 1.8
@@ -178,7 +186,7 @@ def test_runs_that_disagree_warn_that_the_estimate_is_too_low():
     assert np.std(result.estimates, ddof=1) > 1
     assert result.log_evidence == pytest.approx(np.log(np.mean(np.exp(result.estimates))), rel=1e-12)
     assert result.se == np.inf
-    marginal = bayesnmf.elbo_marginal(bayesnmf.fit(counts, rank=2, seed=0), draws=300)
+    marginal = bayesnmf.elbo_marginal(bayesnmf.fit(counts, rank=2, seed=0, options=plain_vi()), draws=300)
     assert result.log_evidence < result.bound < marginal.mean + STANDARD_ERRORS * marginal.se
     assert result.at_least == result.bound
     assert result.interval() == (result.bound, np.inf)
@@ -219,7 +227,8 @@ def test_a_single_run_has_a_lower_end_alone():
     assert f"{known.log_evidence:,.3f} nats, exact" in repr(known)
 
 
-def test_runs_that_agree_do_not_warn():
+def test_runs_that_agree_do_not_warn(monkeypatch):
+    monkeypatch.undo()  # the bound, too, is that of a user
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = log_evidence(COUNTS, priors=CASES["gamma_poisson"], rank=2, seed=0)
@@ -237,7 +246,7 @@ def test_more_particles_vary_less():
     """Variance falls as one over their number: by 16 here, and a ratio of sample variances of 40 is within 3 of it."""
     few, many = (
         log_evidence(COUNTS, "gamma_poisson", 2, priors=CASES["gamma_poisson"], particles=p, runs=40, seed=1).se
-        for p in (50, 800)
+        for p in (25, 400)
     )
     assert 16 / 3 < (few / many) ** 2 < 16 * 3
 
@@ -260,7 +269,7 @@ def test_rows_and_columns_of_zeros_have_a_probability(model):
     nothing = log_evidence(counts, model, 2, priors=CASES[model], particles=5, runs=2, seed=0)
     assert nothing.log_evidence == pytest.approx(exact(model, counts), rel=1e-14)
     counts[1, 2] = 3
-    some = log_evidence(counts, model, 2, priors=CASES[model], particles=2_000, runs=20, seed=0)
+    some = log_evidence(counts, model, 2, priors=CASES[model], particles=500, runs=20, seed=0)
     assert abs(some.log_evidence - exact(model, counts)) < STANDARD_ERRORS * some.se
 
 
@@ -301,8 +310,8 @@ def test_what_would_take_days_is_refused():
 
 @every_case
 def test_both_bounds_stay_below_the_evidence(model):
-    fit = bayesnmf.fit(COUNTS, model, 2, "vi", seed=0, options=VI(priors=CASES[model], tol=1e-10))
-    marginal = bayesnmf.elbo_marginal(fit, draws=2_000)
+    fit = bayesnmf.fit(COUNTS, model, 2, "vi", seed=0, options=plain_vi(priors=CASES[model], tol=1e-10))
+    marginal = bayesnmf.elbo_marginal(fit, draws=1_000)
     truth = exact(model)
     assert bayesnmf.elbo_augmented(fit) < truth
     assert marginal.mean - STANDARD_ERRORS * marginal.se < truth

@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plain import plain_map, plain_vi
 from realdata import real_counts
+from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import VI, ConvergenceWarning, Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet
@@ -25,7 +27,7 @@ def named() -> Any:
 
 @pytest.fixture(scope="module")
 def fit(named: Any) -> Any:
-    return bayesnmf.fit(named, rank=3, seed=0)
+    return bayesnmf.fit(named, rank=3, seed=0, options=plain_vi(threads=1))
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +103,7 @@ def test_draws_have_the_moments_of_the_table(response: Any) -> None:
     assert (drawn > 0).all(axis=None)
 
 
-@pytest.mark.parametrize("case", ["gamma", "topics", "scaled"])
+@pytest.mark.parametrize("case", mostly_long(["gamma", "topics", "scaled"]))
 def test_sds_are_those_of_chains(case: str) -> None:
     """Where the posterior is well determined: a factor of 1.25 in the median sd of a side would be found."""
     rng = np.random.default_rng(4)
@@ -109,8 +111,8 @@ def test_sds_are_those_of_chains(case: str) -> None:
     components /= components.sum(axis=1, keepdims=True)
     counts = rng.poisson(rng.gamma(2, 100, (30, 3)) @ components)
     model = {"gamma": "gamma_poisson", "topics": "dirichlet_poisson", "scaled": "dirichlet_gamma"}[case]
-    response = bayesnmf.linear_response(bayesnmf.fit(counts, model, 3, "vi", seed=0))
-    options = Gibbs(algorithm="marginal", warmup=500, draws=2000, start=response.fit)
+    response = bayesnmf.linear_response(bayesnmf.fit(counts, model, 3, "vi", seed=0, options=plain_vi(threads=1)))
+    options = Gibbs(algorithm="marginal", chains=2, warmup=50, draws=500, start=response.fit, threads=1)
     chains = bayesnmf.fit(counts, model, 3, "gibbs", seed=0, options=options)
     order = match_components(chains.components, response.fit.components)
     found = {side: response.spread(side) for side in ("loadings", "components")}
@@ -126,7 +128,7 @@ def test_sds_are_those_of_chains(case: str) -> None:
 
 def test_what_has_no_linear_response_is_refused(fit: Any, response: Any) -> None:
     with pytest.raises(ValueError, match="needs a fit by method='vi'"):
-        bayesnmf.linear_response(bayesnmf.fit(COUNTS, rank=2, method="map", seed=0))
+        bayesnmf.linear_response(bayesnmf.fit(COUNTS, rank=2, method="map", seed=0, options=plain_map(threads=1)))
     with pytest.raises(TypeError, match="must be a result of"):
         bayesnmf.linear_response("fit")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="new rows needs given_components=True"):
@@ -146,7 +148,7 @@ def test_what_has_no_linear_response_is_refused(fit: Any, response: Any) -> None
 
 
 def test_components_without_a_posterior_are_taken_as_given() -> None:
-    fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=VI(priors=Priors(components="parameter")))
+    fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=plain_vi(priors=Priors(components="parameter")))
     with pytest.raises(ValueError, match="given_components=True"):
         bayesnmf.linear_response(fit)
     found = bayesnmf.linear_response(fit, given_components=True)
@@ -158,13 +160,14 @@ def test_components_without_a_posterior_are_taken_as_given() -> None:
 
 
 def test_learned_values_are_taken_as_given() -> None:
-    fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=VI(learn=("loadings",)))
+    fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=plain_vi(learn=("loadings",)))
     assert "given the learned values" in bayesnmf.linear_response(fit).given
 
 
 def test_known_components_have_no_uncertainty() -> None:
     known = np.random.default_rng(2).dirichlet(np.ones(12), 3)[:1]
-    response = bayesnmf.linear_response(bayesnmf.fit(COUNTS, rank=3, seed=0, fixed_components=known))
+    fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=plain_vi(), fixed_components=known)
+    response = bayesnmf.linear_response(fit)
     spread = response.spread("components")
     assert not spread.sd[0].any()
     assert (spread.sd[1:] > 0).all()
@@ -173,7 +176,7 @@ def test_known_components_have_no_uncertainty() -> None:
 
 
 def test_float32_fits_are_continued_in_float64() -> None:
-    fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=VI(dtype="float32"))
+    fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=plain_vi(dtype="float32"))
     response = bayesnmf.linear_response(fit)
     assert response.gradient <= 1e-8
     assert response.fit.loadings.dtype == np.float64
@@ -183,7 +186,7 @@ def test_an_empty_row_and_an_empty_feature_have_the_spread_of_their_prior() -> N
     counts = COUNTS.copy()
     counts[3], counts[:, 5] = 0, 0
     response = bayesnmf.linear_response(
-        bayesnmf.fit(counts, rank=2, seed=0, options=VI(priors=Priors(Gamma(2.0, 0.5), Dirichlet(1.0))))
+        bayesnmf.fit(counts, rank=2, seed=0, options=plain_vi(priors=Priors(Gamma(2.0, 0.5), Dirichlet(1.0))))
     )
     table = response.summary(rows=[3])
     np.testing.assert_allclose(table["mean"], 2 / 1.5)
@@ -200,17 +203,27 @@ def test_new_rows_have_intervals_given_the_components(fit: Any) -> None:
     assert np.all(alone > 0)
 
 
-@pytest.mark.filterwarnings("ignore:vi did not converge")
-@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"])
-def test_all_counts_of_a_real_matrix_are_continued_to_the_optimum(model: str) -> None:
-    """Default fits stop up to a hundred standard deviations away; every sd is then at least that of the mean field."""
-    fit = bayesnmf.fit(real_counts("pcawg_breast_sbs96"), model, 5, "vi", seed=0)
+@pytest.mark.parametrize("model", ["dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"])
+def test_fits_of_other_models_are_continued_to_the_optimum(model: str) -> None:
+    is_continued(bayesnmf.fit(COUNTS, model, 3, seed=0, options=plain_vi(threads=1)))
+
+
+def is_continued(fit: Any) -> None:
+    """Assert that the response is at the optimum, where every sd is at least that of the mean field."""
     response = bayesnmf.linear_response(fit)
     assert response.gradient <= 1e-8
     assert response.gained > -1e-6
     for side in ("loadings", "components"):
         found = response.spread(side)
         assert np.all(found.sd > 0.999 * found.mean_field_sd)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:vi did not converge")
+@pytest.mark.parametrize("model", ["gamma_poisson", "hierarchical_poisson"])
+def test_all_counts_of_a_real_matrix_are_continued_to_the_optimum(model: str) -> None:
+    """Default fits stop up to a hundred standard deviations away."""
+    is_continued(bayesnmf.fit(real_counts("pcawg_breast_sbs96"), model, 5, "vi", seed=0))
 
 
 def test_shares_that_vary_more_than_shares_can_give_nan_and_a_warning() -> None:

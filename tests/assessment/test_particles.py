@@ -12,18 +12,20 @@ from bayesnmf.assessment.leave_one_out import relative_efficiency
 from bayesnmf.assessment.measures import cautions_of_evidence, evidence_of
 from bayesnmf.results.estimates import Draws
 
-DRAWN = bayesnmf.simulate("gamma_poisson", (30, 12), 2, totals=60, seed=0)
+DRAWN = bayesnmf.simulate("gamma_poisson", (10, 6), 2, totals=60, seed=1)
 
 
 @pytest.fixture(scope="module")
 def fit():
-    options = SMC(priors=DRAWN.priors, runs=16, particles=24, efficiency=0.97)
-    return bayesnmf.fit(DRAWN.counts, rank=2, method="smc", seed=0, options=options)
+    options = SMC(priors=DRAWN.priors, runs=16, particles=32, efficiency=0.8)
+    return bayesnmf.fit(DRAWN.counts, rank=2, method="smc", seed=3, options=options)
 
 
 @pytest.fixture(scope="module")
 def chains():
-    options = Gibbs(priors=DRAWN.priors, algorithm="marginal", draws=1000)
+    options = Gibbs(
+        priors=DRAWN.priors, algorithm="marginal", start="random", chains=2, warmup=100, draws=500, threads=1
+    )
     return bayesnmf.fit(DRAWN.counts, rank=2, method="gibbs", seed=1, options=options)
 
 
@@ -40,9 +42,9 @@ def shuffled(fit):
 
 
 def test_leave_one_out_agrees_with_chains(fit, chains):
-    """The elpd within its Monte Carlo error, about a nat for 384 draws of which a quarter count."""
+    """The elpd within its Monte Carlo error, less than a nat for 512 draws of which half count."""
     ours, theirs = bayesnmf.loo(fit), bayesnmf.loo(chains)
-    assert ours.elpd == pytest.approx(theirs.elpd, abs=4)
+    assert ours.elpd == pytest.approx(theirs.elpd, abs=2)
     assert ours.p_loo == pytest.approx(theirs.p_loo, rel=0.2)
     assert ours.pointwise["elpd"].corr(theirs.pointwise["elpd"]) > 0.995
 
@@ -63,7 +65,7 @@ def test_the_efficiency_for_leave_one_out_is_that_of_means_over_runs(fit):
 def test_nothing_depends_on_the_order_of_the_draws(fit, chains):
     """R-hat, autocorrelations and effective sample sizes of chains would differ."""
     other = shuffled(fit)
-    ours, theirs = bayesnmf.loo(fit), bayesnmf.loo(other)
+    ours, theirs = (bayesnmf.loo(each, rows=list(range(10))) for each in (fit, other))
     assert ours.elpd == pytest.approx(theirs.elpd, rel=1e-10)
     np.testing.assert_allclose(ours.pareto_k, theirs.pareto_k, rtol=1e-6)
     tables = [bayesnmf.posterior_agreement({"gibbs": chains, "smc": each}, "gibbs").table for each in (fit, other)]
@@ -85,7 +87,7 @@ def test_posteriors_agree_with_chains_as_far_as_chance_allows(fit, chains):
 
 @pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")
 def test_few_particles_in_many_runs_can_be_left_out_and_checked():
-    few = SMC(priors=DRAWN.priors, runs=7, particles=4, efficiency=0.8)
+    few = SMC(priors=DRAWN.priors, runs=7, particles=4, efficiency=0.8, refinement=1)
     fit = bayesnmf.fit(DRAWN.counts, rank=2, method="smc", seed=0, options=few)
     assert np.isfinite(bayesnmf.loo(fit, rows=[0]).elpd)
     assert bayesnmf.predictive_checks(fit).draws == 28

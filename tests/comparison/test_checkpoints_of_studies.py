@@ -3,9 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from plain import plain_map, plain_vi
+from suites import mostly_long
 
 import bayesnmf
-from bayesnmf import SMC, VI, Checkpoint
+from bayesnmf import SMC, Checkpoint
+from bayesnmf.assessment import measures
 from bayesnmf.calibration import running as calibration
 from bayesnmf.comparison import running as comparison
 from bayesnmf.comparison.running import Settings
@@ -14,8 +17,18 @@ from bayesnmf.options.methods import Method
 from bayesnmf.selection import held_out
 from bayesnmf.stability import running as stability
 
-X = bayesnmf.simulate(size=(40, 15), rank=2, totals=60, seed=1).counts.matrix.toarray().astype(int)
-QUICK = VI(start="random", max_iter=200, threads=1)
+X = bayesnmf.simulate(size=(10, 6), rank=2, totals=60, seed=1).counts.matrix.toarray().astype(int)
+QUICK = plain_vi(max_iter=3, threads=1)  # every step is kept
+SHORT = {"chains": 1, "warmup": 1, "draws": 5}
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch):
+    """Short runs from other starts, and scores that are means of few draws."""
+    monkeypatch.setattr(comparison, "DISPERSED", {"gibbs": SHORT})
+    for module in (measures, held_out):
+        monkeypatch.setattr(module, "SCORE_DRAWS", 20)
+        monkeypatch.setattr(module, "MOST_SCORE_DRAWS", 20)
 
 
 class Killed(BaseException):
@@ -23,12 +36,13 @@ class Killed(BaseException):
 
 
 def compared(checkpoint=None):
-    settings = Settings(options={"gibbs": bayesnmf.Gibbs(chains=2, warmup=5, draws=20, threads=1)})
-    return bayesnmf.compare(X, rank=2, methods=("map", "vi", "gibbs"), settings=settings, checkpoint=checkpoint)
+    chains = bayesnmf.Gibbs(start="random", **SHORT, threads=1)
+    settings = Settings(options={"map": plain_map(max_iter=3, threads=1), "gibbs": chains})
+    return bayesnmf.compare(X, rank=2, methods=("map", "gibbs"), settings=settings, checkpoint=checkpoint)
 
 
 def selected(checkpoint=None):
-    return bayesnmf.select(X, ranks=(1, 2, 3), splits=2, options=QUICK, check=False, checkpoint=checkpoint)
+    return bayesnmf.select(X, ranks=(1, 2), splits=2, options=QUICK, check=False, checkpoint=checkpoint)
 
 
 def stable(checkpoint=None):
@@ -38,14 +52,15 @@ def stable(checkpoint=None):
 
 
 def weighed(checkpoint=None):
-    options = SMC(runs=4, particles=4, efficiency=0.5, threads=1)
+    options = SMC(runs=4, particles=3, efficiency=0.5, threads=1)
     return bayesnmf.select(
         X[:5], ranks=(1, 2), criterion="evidence", options=options, check=False, checkpoint=checkpoint
     )
 
 
-def calibrated(checkpoint=None):
-    return bayesnmf.calibrate("gamma_poisson", "vi", simulations=9, draws=19, seed=1, checkpoint=checkpoint)
+def calibrated(checkpoint=None, draws=19):
+    given = {"simulations": 5, "draws": draws, "seed": 1, "options": QUICK}
+    return bayesnmf.calibrate("gamma_poisson", "vi", **given, checkpoint=checkpoint)
 
 
 def moded(checkpoint=None):
@@ -66,7 +81,7 @@ def numbers(found):
     return table.select_dtypes("number")
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", mostly_long(STUDIES, (0, 1, 3, 4, 5)))
 def test_what_is_done_is_skipped(name, monkeypatch, tmp_path):
     study, module, what = STUDIES[name]
     plain, calls = getattr(module, what), []
@@ -114,8 +129,10 @@ def test_other_studies_are_refused_or_kept_apart(tmp_path):
     with pytest.raises(
         ValueError, match=r"checkpoint must contain fits of the same .* differs in draws \(19 there, 29"
     ):
-        bayesnmf.calibrate("gamma_poisson", "vi", simulations=2, draws=29, seed=1, checkpoint=tmp_path / "calibration")
+        bayesnmf.calibrate(
+            "gamma_poisson", "vi", simulations=2, draws=29, seed=1, options=QUICK, checkpoint=tmp_path / "calibration"
+        )
     selected(tmp_path / "selection")
     before = len(list((tmp_path / "selection").iterdir()))
-    bayesnmf.select(X + 1, ranks=(1, 2, 3), splits=2, options=QUICK, check=False, checkpoint=tmp_path / "selection")
+    bayesnmf.select(X + 1, ranks=(1, 2), splits=2, options=QUICK, check=False, checkpoint=tmp_path / "selection")
     assert len(list((tmp_path / "selection").iterdir())) == 2 * before

@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 import bayesnmf
+from bayesnmf import VI, Gibbs, Settings
+from bayesnmf.assessment import measures
 from bayesnmf.comparison import finding as module
 from bayesnmf.comparison.finding import finding
 
@@ -56,9 +58,11 @@ def test_nothing_is_said_without_measures(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.* did not converge:bayesnmf.ConvergenceWarning")
-def test_a_comparison_ends_in_it():
-    X = bayesnmf.simulate(size=(30, 12), rank=2, totals=60, seed=1).counts
-    settings = bayesnmf.Settings(options={"gibbs": bayesnmf.Gibbs(chains=2, warmup=50, draws=100, threads=1)})
+def test_a_comparison_ends_in_it(monkeypatch):
+    monkeypatch.setattr(measures, "MOST_SCORE_DRAWS", 200)
+    X = bayesnmf.simulate(size=(16, 8), rank=2, totals=60, seed=1).counts
+    gibbs = Gibbs(start="random", chains=2, warmup=20, draws=40, threads=1)
+    settings = Settings(options={"vi": VI(start="svd"), "gibbs": gibbs}, dispersed=False)
     result = bayesnmf.compare(X, rank=2, methods=("vi", "gibbs"), settings=settings)
     sentences = finding(result)
     assert repr(result).splitlines()[-len(sentences) :] == sentences

@@ -285,6 +285,18 @@ open_counts(Blocks(sys.argv[2], scratch=scratch), "float64")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs locks that end with their process")
+def test_folders_that_no_process_holds_are_removed(tmp_path):
+    """Of which the lock is left, and free; one without a lock, or with that of another machine, may be in use."""
+    for name, lock in (("ended", leftovers.LOCK), ("bare", "data"), ("elsewhere", "held-by-another machine")):
+        (tmp_path / f"rows-{name}").mkdir()
+        (tmp_path / f"rows-{name}" / lock).touch()
+    live = TemporaryFolder(tmp_path, "rows-")
+    again = TemporaryFolder(tmp_path, "rows-")
+    assert set(rows_of(tmp_path)) == {tmp_path / "rows-bare", tmp_path / "rows-elsewhere", live.path, again.path}
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.name == "nt", reason="needs locks that end with their process")
 def test_the_next_process_removes_what_a_killed_one_has_left(tmp_path):
     scratch, path = tmp_path / "scratch", tmp_path / "cells.h5ad"
     scratch.mkdir()

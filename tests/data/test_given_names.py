@@ -7,6 +7,7 @@ import pytest
 import bayesnmf
 
 COUNTS = np.random.default_rng(0).poisson(4.0, (5, 3))
+QUICK = bayesnmf.VI(start="svd")
 ROWS, FEATURES = [f"s{i}" for i in range(5)], ["a", "b", "c"]
 
 
@@ -14,16 +15,16 @@ def test_given_names_are_those_of_the_fit_and_of_what_is_matched_by_name():
     exposure = pd.Series([3.0, 1.0, 2.0, 1.0, 5.0], index=ROWS[::-1])
     known = pd.DataFrame([[0.2, 0.3, 0.5]], columns=["c", "a", "b"])
     given = bayesnmf.fit(
-        COUNTS, rank=2, seed=0, row_names=ROWS, feature_names=np.array(FEATURES), row_exposure=exposure,
-        fixed_components=known,
+        COUNTS, rank=2, seed=0, options=QUICK, row_names=ROWS, feature_names=np.array(FEATURES),
+        row_exposure=exposure, fixed_components=known,
     )  # fmt: skip
     frame = pd.DataFrame(COUNTS, index=ROWS, columns=FEATURES)
-    alone = bayesnmf.fit(frame, rank=2, seed=0, row_exposure=exposure, fixed_components=known)
+    alone = bayesnmf.fit(frame, rank=2, seed=0, options=QUICK, row_exposure=exposure, fixed_components=known)
     np.testing.assert_array_equal(given.loadings, alone.loadings)
     assert given.row_names.tolist() == ROWS
     assert given.feature_names.tolist() == FEATURES
     assert given.top_features(1).iloc[0, 0] == "b"
-    renamed = bayesnmf.fit(frame, rank=2, seed=0, feature_names=["x", "y", "z"])
+    renamed = bayesnmf.fit(frame, rank=2, seed=0, options=QUICK, feature_names=["x", "y", "z"])
     assert (renamed.feature_names.tolist(), renamed.row_names.tolist()) == (["x", "y", "z"], ROWS)
 
 

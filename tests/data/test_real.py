@@ -98,6 +98,7 @@ def test_signatures_are_downloaded_turned_and_sorted(served):
     assert real("pcawg_breast_sbs96").counts.total == local.counts.total  # from the cache
 
 
+@pytest.mark.long
 def test_texts_are_downloaded_without_words_of_a_single_text(served):
     local = local_copy("newsgroups")
     write_newsgroups(local, served)

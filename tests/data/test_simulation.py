@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 from numpyro.infer import Predictive
-from registry import MODELS_AND_PRIORS
+from registry import MODELS_AND_PRIORS, over
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Priors, ScaledDirichlet
@@ -22,7 +22,7 @@ def moments(values):
     return both.mean(axis=0), both.std(axis=0, ddof=1) / np.sqrt(len(both))
 
 
-@pytest.mark.parametrize("entry", PROPER, ids=[entry.id for entry in PROPER])
+@over(PROPER, default=("dirichlet_poisson-asymmetric",))
 def test_draws_are_those_of_the_program(entry):
     """The two statements of the model simulate alike: moments of every entry agree within Monte Carlo error."""
     priors = entry.priors(SIZE, RANK)
@@ -45,6 +45,19 @@ def test_draws_are_those_of_the_program(entry):
     gap, error = np.abs(ours[0] - theirs[0]), np.hypot(ours[1], theirs[1])
     assert np.all(gap <= 5 * error + 1e-12)
     assert np.all(np.isfinite(counts))
+
+
+@over(PROPER)
+def test_counts_are_drawn_around_the_product_of_the_factors(entry):
+    totals = np.array([5, 0, 20, 11]) if entry.model == "dirichlet_poisson" else None
+    given = {"priors": entry.priors(SIZE, RANK), "totals": totals}
+    drawn = [bayesnmf.simulate(entry.model, SIZE, RANK, **given, seed=seed) for seed in range(300)]
+    gap = sum(one.counts.matrix.toarray() - one.means for one in drawn)
+    assert np.all(np.abs(gap) <= 5 * np.sqrt(sum(one.means for one in drawn)))
+    for one in drawn[:5]:
+        loadings = one.loadings if one.scale is None else one.loadings * np.reshape(one.scale, (-1, 1))
+        rates = loadings @ one.components
+        np.testing.assert_allclose(one.means, rates if totals is None else rates * totals[:, None], rtol=1e-12)
 
 
 @pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_gamma"])

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import sparse
+from suites import mostly_long
 
 import bayesnmf
 import bayesnmf.inference.sampling.nuts
-from bayesnmf import NUTS, VI, Dirichlet, Gibbs, Priors
+from bayesnmf import MAP, NUTS, VI, Dirichlet, Gibbs, Priors
 from bayesnmf.fitting import chains, gibbs
 from bayesnmf.inference import side_by_side as module
 from bayesnmf.inference.marginal import evidence
@@ -87,14 +88,13 @@ def threads_end():
     return not running
 
 
-@pytest.mark.parametrize("error", [SystemExit(143), TimeoutError("too long")], ids=["exit", "timeout"])
 @pytest.mark.parametrize(
-    ("method", "options"),
+    ("method", "options", "error"),
     [
-        ("gibbs", LONG),
-        ("gibbs", replace(LONG, chains=1)),
-        ("gibbs", COLLAPSED),
-        ("nuts", LONG_NUTS),
+        ("gibbs", LONG, SystemExit(143)),
+        ("gibbs", replace(LONG, chains=1), TimeoutError("too long")),
+        ("gibbs", COLLAPSED, TimeoutError("too long")),
+        pytest.param("nuts", LONG_NUTS, SystemExit(143), marks=pytest.mark.long),
     ],
     ids=["gibbs", "one chain", "collapsed", "nuts"],
 )
@@ -107,7 +107,7 @@ def test_any_exception_ends_all_chains(method, options, error):
     assert threads_end()
 
 
-@pytest.mark.parametrize("method", ["gibbs", "nuts"])
+@pytest.mark.parametrize("method", mostly_long(["gibbs", "nuts"]))
 def test_an_exception_of_the_caller_s_progress_ends_all_chains(method):
     seen = []
 
@@ -120,6 +120,29 @@ def test_an_exception_of_the_caller_s_progress_ends_all_chains(method):
     with pytest.raises(RuntimeError, match="no more room"):
         bayesnmf.fit(COUNTS, rank=2, method=method, seed=0, options=options, progress=progress)
     assert len(seen) < 2_000
+
+
+@pytest.mark.parametrize("place", ["signal", "progress"])
+def test_any_exception_ends_the_loop_of_nuts(place):
+    """Of steps that do nothing, so that none is compiled."""
+    progress, seen = alarm_after(20)
+
+    def failing(*_):
+        seen.append(None)
+        if len(seen) == 20:
+            raise TimeoutError
+
+    def step(state, _):
+        time.sleep(1e-3)
+        return state, {"site": np.zeros(10)}
+
+    stop = threading.Event()
+    progress = progress if place == "signal" else failing
+    with raising(TimeoutError("too long")), pytest.raises(TimeoutError):
+        bayesnmf.inference.sampling.nuts.run_threads(step, [None, None], 100_000, stop, progress)
+    assert stop.is_set()
+    assert len(seen) < 10_000  # of twenty thousand
+    assert threads_end()
 
 
 def test_a_long_sweep_of_collapsed_gibbs_is_left(monkeypatch):
@@ -219,8 +242,8 @@ def test_judging_many_entries_is_left_within_a_block(monkeypatch):
 
 def test_long_settling_in_one_thread_is_cut_into_blocks():
     """Of about a second at most, between which Ctrl-C is heard."""
-    counts = sparse.random_array((3_000, 2_000), density=0.1, format="csr", rng=np.random.default_rng(0))
-    start, components = np.ones((3_000, 16)), np.ones((16, 2_000))
+    counts = sparse.random_array((300, 200), density=0.1, format="csr", rng=np.random.default_rng(0))
+    start, components = np.ones((300, 16)), np.ones((16, 200))
     seen, real = [], settling.in_blocks
 
     def note(bounds, work, threads):
@@ -229,8 +252,9 @@ def test_long_settling_in_one_thread_is_cut_into_blocks():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settling, "in_blocks", note)
+        patch.setattr(settling, "PIECE", 2**13)
         settled_totals(counts, start, start, components, np.ones((1, 16)), None, 1e-3, 5, expects=False, threads=1)
-    assert np.diff(counts.indptr[seen[0]]).max() * 16 <= 1.1 * settling.PIECE
+    assert np.diff(counts.indptr[seen[0]]).max() * 16 <= 1.1 * 2**13
 
 
 @pytest.mark.parametrize(("seconds", "lengths"), [(0.01, [1, 8, 10, 10]), (0.3, [1, 3, 3, 3]), (5.0, [1, 1, 1, 1])])
@@ -286,10 +310,11 @@ def test_ctrl_c_while_a_point_is_judged_keeps_it(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    whole = bayesnmf.fit(COUNTS, rank=2, method="map", seed=0)
+    options = MAP(start="random")
+    whole = bayesnmf.fit(COUNTS, rank=2, method="map", seed=0, options=options)
     monkeypatch.setattr("bayesnmf.fitting.closed_form.least_gradient", interrupted)
     with pytest.warns(ConvergenceWarning, match="interrupted"):
-        fit = bayesnmf.fit(COUNTS, rank=2, method="map", seed=0)
+        fit = bayesnmf.fit(COUNTS, rank=2, method="map", seed=0, options=options)
     assert (fit.status.converged, fit.status.reason) == (False, "interrupted")
     np.testing.assert_array_equal(fit.components, whole.components)
 

@@ -33,8 +33,10 @@ def fitted(model="gamma_poisson", **options):
     return bayesnmf.fit(COUNTS, model, K, "gibbs", seed=0, options=Gibbs(**{**FEW, **options}))
 
 
-@pytest.mark.parametrize("collapsed", [False, True])
-@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"])
+@pytest.mark.parametrize(
+    ("model", "collapsed"),
+    [("gamma_poisson", False), ("gamma_poisson", True), ("dirichlet_poisson", True), ("dirichlet_gamma", False)],
+)
 def test_moments_are_those_of_all_draws(model, collapsed, small_memory):
     """The same chain, kept whole: what all draws say against what was summed up while running."""
     priors = NEARLY if model == "gamma_poisson" else Priors()
@@ -116,7 +118,7 @@ def test_auto_says_once_what_is_kept_and_how_long_it_takes(small_memory):
 
 def test_the_status_is_that_of_all_draws_not_of_those_kept(small_memory):
     """Ten draws a chain would have R-hat and effective sample sizes of their own, far worse than those of a hundred."""
-    found = fitted("dirichlet_gamma", keep="moments", start="fit")
+    found = fitted("dirichlet_gamma", keep="moments", start=fit("dirichlet_gamma"))
     sides = [found.moments[f"{side}_r_hat"].ravel() for side in ("loadings", "components", "scale")]
     own = found.diagnostics["r_hat_log_joint"]
     assert found.diagnostics["max_r_hat"] == max(np.nanmax(np.concatenate(sides)), own)
@@ -153,7 +155,7 @@ def test_small_runs_keep_every_draw():
     assert moments.moments["loadings_sd"].shape == (N, K)
 
 
-def test_everything_that_uses_draws_works_on_those_kept(small_memory, tmp_path):
+def test_trees_files_and_orders_have_the_moments_of_all_draws(small_memory, tmp_path):
     found = fitted("dirichlet_gamma", keep="moments")
     assert found.diagnostics["kept_every"] == 10
     np.testing.assert_array_equal(trace_of_kept(found), found.trace[:, ::10])
@@ -174,11 +176,15 @@ def test_everything_that_uses_draws_works_on_those_kept(small_memory, tmp_path):
     np.testing.assert_array_equal(turned.moments["loadings_sd"], found.moments["loadings_sd"][:, order])
     np.testing.assert_array_equal(turned.moments["components_ess"], found.moments["components_ess"][order])
     np.testing.assert_array_equal(turned.moments["scale_sd"], found.moments["scale_sd"])
+
+
+def test_what_is_computed_from_draws_works_on_those_kept(small_memory):
+    found = fitted("dirichlet_gamma", keep="moments", draws=50)
     assert found.transform(COUNTS).shape == (N, K)
     assert found.project(COUNTS).moments is None
     assert found.allocations().shape == (N, K, M)
     assert found.sample_posterior(5).draws == 5
-    assert bayesnmf.predictive_checks(found, 20).draws == 20
+    assert bayesnmf.predictive_checks(found, 4).draws == 4
     assert len(found.summary(rows=[found.row_names[0]])) == K + 1
     assert len(plots.chains(found)) > 0
     agreement = bayesnmf.posterior_agreement({"gibbs": found, "vi": fit("dirichlet_gamma")})

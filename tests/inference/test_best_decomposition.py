@@ -1,6 +1,7 @@
 """The best latent decomposition ([K] 10-16): its gradients, its ascent, and the fit that comes of it."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -25,7 +26,8 @@ from bayesnmf.kernels.cpu.decomposition import log_gamma_and_digamma
 from bayesnmf.priors.specification import MODELS
 
 K = 3
-allocation_models = over([entry for entry in MODELS_AND_PRIORS if entry.model == "dirichlet_gamma"])
+ENTRIES = {entry.id: entry for entry in MODELS_AND_PRIORS if entry.model == "dirichlet_gamma"}
+allocation_models = over(list(ENTRIES.values()))
 quietly = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")
 
 
@@ -142,11 +144,18 @@ def test_the_canonical_gauge_leaves_the_allocations():
     )
 
 
-@allocation_models
-@pytest.mark.parametrize("start", ["fit", "map", "vi", "random"])
-def test_log_p_never_falls(entry, start):
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("dirichlet_gamma", "fit"),
+        ("dirichlet_gamma-asymmetric", "map"),
+        ("dirichlet_gamma-sparse", "vi"),
+        ("dirichlet_gamma-asymmetric", "random"),
+    ],
+)
+def test_log_p_never_falls(name, start):
     counts = plain_counts(5, (15, 10))
-    fit = bld(counts, entry.priors(counts.shape, K), start=start, tol=1e-6)
+    fit = bld(counts, ENTRIES[name].priors(counts.shape, K), start=start, tol=1e-6)
     assert fit.status.converged
     assert len(fit.trace) > 3
     assert np.all(np.diff(fit.trace) >= 0)
@@ -183,7 +192,7 @@ def test_it_raises_log_p_and_sparseness_over_kl_nmf():
     """Table 1 of [K], its direction: log p(S) on every matrix, the sparseness of S on average."""
     priors = Priors(ScaledDirichlet(1.0, 40.0, 1.0), Dirichlet(1.0))
     gains = []
-    for seed in range(30):
+    for seed in range(6):
         counts = allocation_model_draw(seed)
         kl = bayesnmf.fit(counts, "poisson", 2, "map", seed=seed, options=plain_map(threads=1))
         fit = bld(counts, priors, rank=2, start=kl, tol=1e-6)
@@ -196,11 +205,12 @@ def test_it_raises_log_p_and_sparseness_over_kl_nmf():
     assert np.mean(gains) > 3 * standard_error
 
 
-@allocation_models
-@pytest.mark.parametrize("start", ["fit", "random"])
-def test_empty_rows_and_columns_and_dead_components(entry, start):
+@pytest.mark.parametrize(
+    ("name", "start"), [("dirichlet_gamma-asymmetric", "fit"), ("dirichlet_gamma-sparse", "random")]
+)
+def test_empty_rows_and_columns_and_dead_components(name, start):
     counts = nasty_counts()
-    fit = bld(counts, entry.priors(counts.shape, 5), rank=5, start=start, tol=1e-6)
+    fit = bld(counts, ENTRIES[name].priors(counts.shape, 5), rank=5, start=start, tol=1e-6)
     assert np.all(np.isfinite(fit.trace))
     for array in (fit.loadings, fit.components, fit.scale, *fit.multipliers):
         assert np.all(np.isfinite(array))
@@ -276,22 +286,19 @@ def test_it_starts_from_any_fit_and_goes_on_from_its_own():
         assert further.trace[0] == pytest.approx(fit.trace[-1], rel=1e-12)
 
 
-@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
-def test_it_is_saved_and_loaded(tmp_path, suffix):
-    if suffix == ".zarr":
-        pytest.importorskip("zarr")
-    first = bld(plain_counts(4, (12, 8)))
+def test_it_is_saved_and_loaded(tmp_path):
+    first = bld(plain_counts(4, (12, 8)), start="random")
     for fit in (first, bld(plain_counts(4, (12, 8)), start=first)):
-        fit.save(tmp_path / f"fit{suffix}")
-        loaded = bayesnmf.load(tmp_path / f"fit{suffix}")
+        fit.save(tmp_path / "fit.nc")
+        loaded = bayesnmf.load(tmp_path / "fit.nc")
         for saved, read in zip(fit.multipliers, loaded.multipliers, strict=True):
             np.testing.assert_array_equal(saved, read)
         np.testing.assert_array_equal(fit.trace, loaded.trace)
         assert (loaded.method, loaded.status) == ("bld", fit.status)
         np.testing.assert_array_equal(fit.allocations(), loaded.allocations())
-    other = bayesnmf.fit(plain_counts(4, (12, 8)), rank=2, seed=0)
-    other.save(tmp_path / f"other{suffix}")
-    assert bayesnmf.load(tmp_path / f"other{suffix}").multipliers is None
+    other = bayesnmf.fit(plain_counts(4, (12, 8)), rank=2, seed=0, options=plain_vi(threads=1))
+    other.save(tmp_path / "other.nc")
+    assert bayesnmf.load(tmp_path / "other.nc").multipliers is None
 
 
 @pytest.mark.parametrize("concentration", [1.0, 0.3])
@@ -308,15 +315,27 @@ def test_new_rows_get_the_map_given_the_components(concentration):
     np.testing.assert_allclose(new.loadings.sum(axis=1), 1)
 
 
-def test_the_best_decomposition_is_compared_with_other_methods(tmp_path):
-    settings = bayesnmf.Settings(options={"bld": BLD(threads=1)}, dispersed=False)
-    result = bayesnmf.compare(plain_counts(4, (20, 8)), "dirichlet_gamma", 2, ("map", "bld", "vi"), settings=settings)
-    assert list(result.table.index) == ["map", "bld", "vi"]
+@cache
+def compared():
+    options = {"bld": BLD(start="random", max_iter=40, threads=1), "vi": plain_vi(max_iter=20, threads=1)}
+    settings = bayesnmf.Settings(options=options, dispersed=False)
+    return bayesnmf.compare(plain_counts(4, (12, 6)), "dirichlet_gamma", 2, tuple(options), settings=settings)
+
+
+@quietly
+def test_the_best_decomposition_is_compared_with_other_methods():
+    result = compared()
+    assert list(result.table.index) == ["bld", "vi"]
     assert np.isfinite(result.table.loc["bld", ["loglik", "heldout_thinned", "heldout_withheld", "cosine"]]).all()
     fit = result.fits["bld"]
     S = fit.allocations()  # relabelled with the components
     np.testing.assert_allclose(S.sum(axis=0).argmax(axis=1), fit.components.argmax(axis=1))
-    assert {"objectives.png", "components.png"} <= {path.name for path in result.save(tmp_path)}
+
+
+@quietly
+@pytest.mark.long
+def test_a_comparison_with_the_best_decomposition_has_figures(tmp_path):
+    assert {"objectives.png", "components.png"} <= {path.name for path in compared().save(tmp_path)}
 
 
 @pytest.mark.parametrize("model", [model for model in MODELS if model != "dirichlet_gamma"])

@@ -5,46 +5,64 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import MAP, SMC, VI, Checkpoint, Dirichlet, Gamma, Gibbs, Priors
 from bayesnmf.fitting.checkpointing import keep_each_fit
 from bayesnmf.inference.checkpoints import slots
+from bayesnmf.inference.checkpoints.exact import from_bytes, to_bytes
 from bayesnmf.inference.checkpoints.files import read_pieces, write_pieces
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.* did not converge:bayesnmf.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore:all .* draws would take:UserWarning"),
 ]
-X = bayesnmf.simulate(size=(60, 25), rank=3, totals=80, seed=1).counts.matrix.toarray().astype(int)
+X = bayesnmf.simulate(size=(24, 12), rank=3, totals=80, seed=1).counts.matrix.toarray().astype(int)
 X[7] = 0
 SPARSE = Priors(Gamma(0.3, 0.1), Dirichlet(0.1))
 SCALES = Priors(Gamma(0.5, 0.1), Gamma(0.7, 0.2))
-SHORT = {"chains": 2, "warmup": 4, "draws": 9, "threads": 1}
+SHORT = {"chains": 2, "warmup": 3, "draws": 6, "threads": 1}
 CASES = {
     "map": ("map", "gamma_poisson", MAP(max_iter=40, threads=1)),
-    "em": ("map", "gamma_poisson", MAP(algorithm="em", max_iter=40, start="svd", threads=1)),
+    "em": ("map", "gamma_poisson", MAP(algorithm="em", max_iter=16, start="svd", threads=1)),
     "em, restarts": ("map", "dirichlet_poisson", MAP(algorithm="em", max_iter=9, restarts=3, threads=1)),
     "vi": ("vi", "gamma_poisson", VI(max_iter=30, threads=1)),
-    "vi, sparse": ("vi", "gamma_poisson", VI(max_iter=30, threads=1, priors=SPARSE)),
-    "vi, learned": ("vi", "dirichlet_poisson", VI(max_iter=30, start="svd", learn=("loadings",), threads=1)),
-    "vi, hierarchical": ("vi", "hierarchical_poisson", VI(max_iter=30, start="svd", threads=1)),
-    "vi, float32": ("vi", "dirichlet_gamma", VI(max_iter=30, start="svd", threads=1, dtype="float32")),
+    "vi, sparse": ("vi", "gamma_poisson", VI(max_iter=16, start="random", threads=1, priors=SPARSE)),
+    "vi, learned": ("vi", "dirichlet_poisson", VI(max_iter=16, start="svd", learn=("loadings",), threads=1)),
+    "vi, hierarchical": ("vi", "hierarchical_poisson", VI(max_iter=16, start="svd", threads=1)),
+    "vi, float32": ("vi", "dirichlet_gamma", VI(max_iter=16, start="svd", threads=1, dtype="float32")),
     "gradient": ("vi", "gamma_poisson", VI(algorithm="gradient", start="svd", max_iter=9, threads=1)),
-    "minibatch": ("vi", "gamma_poisson", VI(algorithm="minibatch", batch_size=16, max_iter=5, threads=1)),
+    "minibatch": ("vi", "gamma_poisson", VI(algorithm="minibatch", batch_size=8, max_iter=5, threads=1)),
     "gibbs": ("gibbs", "gamma_poisson", Gibbs(algorithm="allocations", start="random", **SHORT)),
-    "gibbs, moments": ("gibbs", "dirichlet_gamma", Gibbs(algorithm="allocations", keep="moments", **SHORT)),
+    "gibbs, moments": (
+        "gibbs",
+        "dirichlet_gamma",
+        Gibbs(algorithm="allocations", keep="moments", start="random", **SHORT),
+    ),
     "marginal gibbs": ("gibbs", "gamma_poisson", Gibbs(algorithm="marginal", start="random", **SHORT)),
     "marginal gibbs of topics": ("gibbs", "dirichlet_poisson", Gibbs(algorithm="marginal", start="random", **SHORT)),
     "hierarchical gibbs": ("gibbs", "hierarchical_poisson", Gibbs(start="random", **SHORT)),
     "collapsed gibbs": ("gibbs", "dirichlet_poisson", Gibbs(collapsed=True, start="random", **SHORT)),
     "gibbs with scales": ("gibbs", "gamma_poisson", Gibbs(algorithm="allocations", priors=SCALES, **SHORT)),
-    "smc": ("smc", "gamma_poisson", SMC(runs=2, particles=4, efficiency=0.5, threads=1)),
+    "smc": ("smc", "gamma_poisson", SMC(runs=2, particles=4, efficiency=0.3, threads=1)),
 }
+# One of each kind of algorithm and of each kind of state that it keeps.
+BRIEF = [
+    "em, restarts",
+    "vi, sparse",
+    "vi, learned",
+    "minibatch",
+    "gibbs, moments",
+    "marginal gibbs",
+    "collapsed gibbs",
+    "smc",
+]
 
 
 class Killed(BaseException):
@@ -95,11 +113,11 @@ def killed_after(steps, monkeypatch, case, folder, counts=X):
 flush = slots.Keeper.flush
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", mostly_long([*BRIEF, *(case for case in CASES if case not in BRIEF)], len(BRIEF)))
 def test_a_fit_that_was_ended_again_and_again_ends_with_the_same_bits(case, monkeypatch, tmp_path):
     expected = run(case)
     ends = 0
-    for steps in (1, 3, 2, 7, 4, 11, 5, 30):
+    for steps in (1, 4, 11, 30):
         ends += killed_after(steps, monkeypatch, case, tmp_path / "run")
     assert ends >= (1 if case != "gradient" else 0), "the fit had ended before it could be killed"
     made = []
@@ -114,17 +132,17 @@ def test_a_fit_that_was_ended_again_and_again_ends_with_the_same_bits(case, monk
 def blocks(tmp_path):
     anndata = pytest.importorskip("anndata")
     anndata.AnnData(csr_matrix(X.astype(np.float32))).write_h5ad(tmp_path / "cells.h5ad")
-    return bayesnmf.Blocks(tmp_path / "cells.h5ad", nonzeros=60, scratch=tmp_path / "scratch")
+    return bayesnmf.Blocks(tmp_path / "cells.h5ad", nonzeros=90, scratch=tmp_path / "scratch")
 
 
 @pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("case", ["map", "em", "vi, sparse", "vi, float32", "gibbs with scales", "gibbs, moments"])
+@pytest.mark.parametrize("case", mostly_long(["vi, sparse", "gibbs, moments", "em"], 2))
 def test_fits_of_counts_on_disk_go_on(case, blocks, monkeypatch, tmp_path):
     expected, ends = run(case, counts=blocks), 0
-    for steps in (1, 3, 2, 7, 4):
+    for steps in (1, 3, 5):
         ends += killed_after(steps, monkeypatch, case, tmp_path / "run", blocks)
         kept = [path.name for path in (tmp_path / "run").iterdir() if path.name.startswith("rows-")]
-        most = 8 if "gibbs" not in case else 8 + 2 * 9  # each kept draw has one
+        most = 8 if "gibbs" not in case else 8 + 2 * 6  # each kept draw has one
         assert len(kept) <= most, "folders of loadings are removed with the snapshots that need them"
     assert ends >= 3
     same(run(case, tmp_path / "run", blocks), expected)
@@ -132,7 +150,21 @@ def test_fits_of_counts_on_disk_go_on(case, blocks, monkeypatch, tmp_path):
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["fit.json", "fit.nc", "lock"]
 
 
-@pytest.mark.parametrize("case", ["map on a device", "vi on a device"])
+def test_what_is_on_a_device_is_read_with_the_same_bits():
+    """Numbers of 64 bits as well, which JAX would round."""
+    import jax
+
+    with jax.enable_x64():
+        given = jax.device_put({"loadings": np.arange(6.0).reshape(2, 3) / 7, "step": 2**40 + 1})
+        found = from_bytes(to_bytes(given, None, str), None, Path)
+    assert all(isinstance(each, jax.Array) for each in found.values())
+    for name, each in found.items():
+        assert each.dtype == given[name].dtype
+        np.testing.assert_array_equal(each, given[name])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", ["vi on a device", "map on a device"])
 def test_fits_on_a_device_go_on(case, monkeypatch, tmp_path):
     """With JAX's CPU backend in place of a GPU."""
     import jax
@@ -142,14 +174,14 @@ def test_fits_on_a_device_go_on(case, monkeypatch, tmp_path):
     monkeypatch.setattr(closed_form, "find_gpus", lambda _: jax.devices("cpu")[:1])
     method, kind = ("map", MAP) if case.startswith("map") else ("vi", VI)
     more = {"algorithm": "em"} if method == "map" else {}
-    monkeypatch.setitem(CASES, case, (method, "gamma_poisson", kind(device="gpu", max_iter=20, start="svd", **more)))
+    monkeypatch.setitem(CASES, case, (method, "gamma_poisson", kind(device="gpu", max_iter=9, start="svd", **more)))
     expected = run(case)
     ends = sum(killed_after(steps, monkeypatch, case, tmp_path / "run") for steps in (1, 3, 2, 7))
     assert ends >= 3
     same(run(case, tmp_path / "run"), expected)
 
 
-@pytest.mark.parametrize("case", ["em", "gibbs", "marginal gibbs", "smc", "minibatch"])
+@pytest.mark.parametrize("case", mostly_long(["em", "gibbs", "smc", "marginal gibbs", "minibatch"], 2))
 def test_no_step_is_made_twice(case, monkeypatch, tmp_path):
     """Together, the calls make as many steps as one call, plus the one during which each was ended."""
     steps = []
@@ -188,7 +220,7 @@ def test_other_counts_and_settings_are_refused_by_name(tmp_path):
         bayesnmf.fit(X, "gamma_poisson", 2, "map", seed=5, options=CASES["em"][2], checkpoint=tmp_path / "run")
     with pytest.raises(ValueError, match=r"seed \(5 there, 6 here\)"):
         bayesnmf.fit(X, "gamma_poisson", 3, "map", seed=6, options=CASES["em"][2], checkpoint=tmp_path / "run")
-    one, two = (bayesnmf.Start(np.full((60, 3), value), np.full((3, 25), 0.04)) for value in (1.0, 2.0))
+    one, two = (bayesnmf.Start(np.full((24, 3), value), np.full((3, 12), 1 / 12)) for value in (1.0, 2.0))
     bayesnmf.fit(X, rank=3, seed=0, options=VI(start=one, max_iter=2), checkpoint=tmp_path / "start")
     with pytest.raises(ValueError, match=r"differs in options\.start"):
         bayesnmf.fit(X, rank=3, seed=0, options=VI(start=two, max_iter=2), checkpoint=tmp_path / "start")
@@ -271,8 +303,6 @@ def test_pieces_are_whole_or_absent(tmp_path):
 def test_a_checkpoint_runs_no_code_of_others(tmp_path):
     import pickle
 
-    from bayesnmf.inference.checkpoints.exact import from_bytes
-
     with pytest.raises(pickle.UnpicklingError, match=r"a checkpoint contains no (posix|nt|os)\.system"):
         from_bytes(pickle.dumps(os.system), None, None)
 
@@ -280,7 +310,7 @@ def test_a_checkpoint_runs_no_code_of_others(tmp_path):
 PROGRAM = """
     import sys, os, signal, threading, time
     import numpy as np
-    sys.path.insert(0, {tests!r})
+    sys.path[:0] = {tests!r}
     from test_checkpoints import run, Checkpoint
     if len(sys.argv) > 3:
         seconds = float(sys.argv[3])
@@ -299,14 +329,14 @@ PROGRAM = """
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("case", ["map", "vi", "minibatch", "gibbs", "marginal gibbs", "smc"])
+@pytest.mark.parametrize("case", ["vi", "smc"])
 def test_kill_9_at_random_moments(case, tmp_path):
-    """The process itself is killed, ten times, at random moments of its first half second."""
+    """The process itself is killed, three times, at random moments of its first half second."""
     rng = np.random.default_rng(3)
-    program = textwrap.dedent(PROGRAM).format(tests=os.path.dirname(__file__))
+    program = textwrap.dedent(PROGRAM).format(tests=[str(folder) for folder in Path(__file__).parents[:2]])
     command = [sys.executable, "-c", program, case, str(tmp_path / "run")]
     killed = 0
-    for _ in range(10):
+    for _ in range(3):
         ended = subprocess.run([*command, str(rng.uniform(0, 0.5))], capture_output=True, text=True, check=False)
         assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
         killed += ended.returncode != 0

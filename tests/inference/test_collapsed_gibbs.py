@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from golden import reference
 from registry import nasty_counts, plain_counts
+from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import ConvergenceWarning, Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet
@@ -61,7 +62,7 @@ def recounted(matrix, tokens):
 @every_case
 def test_long_run_frequencies_are_the_posterior_of_the_allocation(model):
     """Against all allocations, enumerated: each S as often as p(S) / p(X) says."""
-    priors, sweeps = CASES[model], 20_000
+    priors, sweeps = CASES[model], 8_000
     allocations = list(reference.enumerate_allocations(COUNTS, 2))
     log_p = np.array([log_p_allocation(S, priors.loadings, priors.components) for S in allocations])
     posterior = np.exp(log_p - log_p.max()) / np.exp(log_p - log_p.max()).sum()
@@ -154,13 +155,13 @@ AGREEING = {  # of 6 × 5 counts; few tokens and one mode, so that plain Gibbs m
 
 
 @brief
-@pytest.mark.parametrize("model", AGREEING)
+@pytest.mark.parametrize("model", mostly_long(AGREEING, [2]))
 def test_posterior_means_are_those_of_plain_gibbs(model):
     """Log joint, rates, and a mean square that tells components apart: the draws have the same form and law."""
     counts = plain_counts(size=(6, 5), mean=1.5)
     found = []
     for collapsed in (True, False):
-        settings = {"draws": 2_000, "warmup": 200, "chains": 1, "priors": AGREEING[model], "collapsed": collapsed}
+        settings = {"draws": 400, "warmup": 50, "chains": 1, "priors": AGREEING[model], "collapsed": collapsed}
         fit = run(model, counts, **settings)
         draws = fit.posterior
         rates = np.einsum("cdnk,cdkm->dnm", draws.loadings, draws.components)

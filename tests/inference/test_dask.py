@@ -1,4 +1,4 @@
-"""Fits of counts on disk by several processes: the same numbers to the bit, whatever happens to the workers."""
+"""Fits of counts on disk by workers of a cluster: the same numbers to the bit, whatever happens to the workers."""
 
 import os
 import signal
@@ -6,6 +6,7 @@ import signal
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import MAP, VI, Blocks, Checkpoint, Gibbs
@@ -19,12 +20,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.* did not converge:bayesnmf.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # of a worker that was killed
 ]
-X = bayesnmf.simulate(size=(400, 50), rank=4, totals=80, seed=1).counts.matrix
+X = bayesnmf.simulate(size=(120, 50), rank=4, totals=80, seed=1).counts.matrix
 OPTIONS = {
-    "map": MAP(max_iter=8, tol=0),
-    "descent": MAP(algorithm="scd", max_iter=4, tol=0),
-    "vi": VI(max_iter=8, tol=1e-12),
-    "gibbs": Gibbs(start="random", chains=1, warmup=2, draws=5, keep="moments"),
+    "map": MAP(max_iter=3, tol=0),
+    "descent": MAP(algorithm="scd", max_iter=3, tol=0),
+    "vi": VI(max_iter=6, tol=1e-12),
+    "gibbs": Gibbs(start="random", chains=1, warmup=1, draws=3, keep="moments"),
 }
 
 METHODS = {"descent": "map"}
@@ -34,17 +35,21 @@ METHODS = {"descent": "map"}
 def blocks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dask")
     anndata.AnnData(csr_matrix(X.astype(np.float32))).write_h5ad(folder / "cells.h5ad")
-    return Blocks(folder / "cells.h5ad", nonzeros=1500, scratch=folder / "scratch")
+    return Blocks(folder / "cells.h5ad", nonzeros=600, scratch=folder / "scratch")
 
 
-def _cluster():
-    given = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+# A process imports the package anew, which takes seconds. Threads are sent pickled messages just as well.
+CLUSTERS = {
+    "threads": {"n_workers": 1, "threads_per_worker": 2, "processes": False, "protocol": "tcp"},
+    "processes": {"n_workers": 2, "threads_per_worker": 1},
+}
+
+
+@pytest.fixture(scope="module", params=mostly_long(CLUSTERS))
+def client(request):
+    given = {**CLUSTERS[request.param], "dashboard_address": ":0"}
     with distributed.LocalCluster(**given) as cluster, distributed.Client(cluster) as client:
         yield client
-
-
-client = pytest.fixture(scope="module", name="client")(_cluster)
-mortal = pytest.fixture(name="mortal")(_cluster)  # a cluster that a test may damage
 
 
 def fitted(blocks, method="vi"):
@@ -62,8 +67,8 @@ def same(one, two):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
 
 
-@pytest.mark.parametrize("method", OPTIONS)
-def test_two_processes_make_the_numbers_of_one(client, blocks, monkeypatch, method):
+@pytest.mark.parametrize("method", mostly_long(OPTIONS, (2, 3)))
+def test_workers_make_the_numbers_of_this_process(client, blocks, monkeypatch, method):
     seen = []
     plain = engine.active_client
     monkeypatch.setattr(engine, "active_client", lambda: seen.append(plain()) or seen[-1])
@@ -88,12 +93,14 @@ def _die_once(flag, number):
     RowTask.run = run
 
 
-@pytest.mark.parametrize("number", [0, 5])
-def test_a_worker_that_is_killed_within_a_task_changes_no_bit(mortal, blocks, monkeypatch, tmp_path, number):
+@pytest.mark.long
+@pytest.mark.parametrize("client", ["processes"], indirect=True)
+def test_a_worker_that_is_killed_within_a_task_changes_no_bit(client, blocks, monkeypatch, tmp_path):
+    """A new worker takes the place of the one that ends at the sixth block, which is of the second shard."""
     expected = alone(monkeypatch, blocks)
     flag = tmp_path / "killed"
-    mortal.wait_for_workers(2)
-    mortal.run(_die_once, str(flag), number)
+    client.wait_for_workers(2)
+    client.run(_die_once, str(flag), 5)
     same(fitted(blocks), expected)
     assert flag.exists()
 
@@ -110,9 +117,11 @@ def test_what_is_lost_with_a_worker_is_submitted_again(client, blocks, monkeypat
 
     monkeypatch.setattr(distributed.Future, "result", result)
     same(fitted(blocks), expected)
-    assert len(asked) > 12
+    assert len(asked) > 9
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("client", ["processes"], indirect=True)
 def test_a_driver_that_was_killed_goes_on(client, blocks, monkeypatch, tmp_path):
     """The second process knows nothing but the folder of the checkpoint; the snapshot was made after four steps."""
     expected, steps, plain = alone(monkeypatch, blocks), [], slots.KeptSlot.due

@@ -86,13 +86,11 @@ def test_an_exchange_keeps_the_totals_of_rows_and_components():
         np.testing.assert_allclose(after.components.value.sum(axis=1), 1)
 
 
+@pytest.mark.long
 def test_exchanges_raise_what_a_plain_call_reaches(monkeypatch):
     """On 150 digits and two of three seeds, by 48 and 86 of the 7,600 nats that eight components gain over one."""
     counts = bayesnmf.data.conversion.as_counts(digits().matrix[:150])
     with_them = [bayesnmf.fit(counts, rank=8, method="map", seed=seed) for seed in range(3)]
-    for fit in with_them:
-        assert np.all(np.diff(fit.trace) >= -1e-9 * np.abs(fit.trace[-1]))
-        assert fit.status.iterations == len(fit.trace) - 1 == len(fit.residuals) - 1
     monkeypatch.setattr("bayesnmf.fitting.closed_form.exchange_components", lambda climber, begun, *_: begun)
     without = [bayesnmf.fit(counts, rank=8, method="map", seed=seed) for seed in range(3)]
     gains = [one.trace[-1] - other.trace[-1] for one, other in zip(with_them, without, strict=True)]
@@ -100,8 +98,7 @@ def test_exchanges_raise_what_a_plain_call_reaches(monkeypatch):
     assert max(gains) > 50
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("kind", [MAP, VI])
+@pytest.mark.parametrize(("kind", "dtype"), [(MAP, "float64"), (VI, "float32")])
 def test_every_group_is_found_from_a_start_that_an_ascent_alone_stays_near(kind, dtype):
     """Two components share the first group, and one has the last two, whatever is started from."""
     counts, factors = blocks(seed=3), poor_factors()
@@ -116,6 +113,10 @@ def test_every_group_is_found_from_a_start_that_an_ascent_alone_stays_near(kind,
         plain = bayesnmf.fit(counts, "gamma_poisson", RANK, method, seed=0, options=replace(options, start=None))
     assert len(set(groups_of(alone))) < RANK
     assert len(set(groups_of(plain))) == RANK
+    assert plain.status.iterations == len(plain.trace) - 1
+    if kind is MAP:
+        assert np.all(np.diff(plain.trace) >= -1e-9 * np.abs(plain.trace[-1]))
+        assert len(plain.residuals) == len(plain.trace)
 
 
 def groups_of(fit):
@@ -198,7 +199,7 @@ def test_ctrl_c_among_exchanges_keeps_the_best_so_far():
     assert (found.status.converged, found.status.reason) == (False, INTERRUPTED)
 
 
-@pytest.mark.parametrize("counts", [np.zeros((5, 4)), np.eye(5), [[0, 0, 0], [0, 7, 0]]], ids=["zero", "eye", "one"])
+@pytest.mark.parametrize("counts", [np.zeros((3, 4)), np.eye(4), [[0, 0, 0], [0, 7, 0]]], ids=["zero", "eye", "one"])
 def test_counts_with_nothing_to_exchange_are_fitted(counts):
     for method in ("map", "vi"):
         fit = bayesnmf.fit(counts, rank=3, method=method, seed=0)

@@ -1,23 +1,24 @@
 """Fits on a device against those of the host: on JAX's CPU backend, and on a GPU where there is one."""
 
-import subprocess
-import sys
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from devices import (
+    DIAGONAL,
+    FAMILIES,
     NASTY,
     OPTIONS,
     SAME,
     ascents,
-    by_method,
+    by_entry_and_method,
     compare_ascents,
-    some_entries,
 )
 from plain import plain_vi
 from registry import MODELS_AND_PRIORS, RANK, SIZE, having, heavy_tailed, over, plain_counts, with_parameter
+from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import MAP, VI, ConvergenceWarning, Dirichlet, Gamma, Priors, Start
@@ -38,35 +39,33 @@ SINGLE = 1e-5  # rounding of float32, amplified by a dozen steps
 # --- whole ascents ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("schedule", "order"), [("joint", "loadings"), ("alternating", "components")])
-@by_method
-@over(having("device"))
-def test_iterates_are_those_of_the_host(entry, method, schedule, order, device):
-    compare_ascents(*ascents(NASTY, method, entry.priors(), device, schedule=schedule, order=order), SAME)
+@by_entry_and_method(having("device"), DIAGONAL)
+def test_iterates_are_those_of_the_host(entry, method, device):
+    compare_ascents(*ascents(NASTY, method, entry.priors(), device), SAME)
 
 
-@pytest.mark.parametrize(("schedule", "order"), [("joint", "components"), ("alternating", "loadings")])
-@by_method
-@some_entries
-def test_iterates_in_the_other_orders_are_those_of_the_host(entry, method, schedule, order, device):
-    compare_ascents(*ascents(NASTY, method, entry.priors(), device, schedule=schedule, order=order), SAME)
+@pytest.mark.parametrize(
+    ("method", "name", "stated"),
+    [
+        ("map", "gamma_poisson", {"schedule": "joint", "order": "components", "sweeps": 3}),
+        ("map", "poisson", {"schedule": "alternating", "order": "components"}),
+        ("vi", "dirichlet_gamma", {"schedule": "alternating", "order": "loadings"}),
+        ("vi", "doubly_gamma", {"schedule": "alternating", "order": "components", "sweeps": 3}),
+    ],
+)
+def test_iterates_in_other_schedules_are_those_of_the_host(method, name, stated, device):
+    (entry,) = (entry for entry in MODELS_AND_PRIORS if entry.id == name)
+    compare_ascents(*ascents(NASTY, method, entry.priors(), device, **stated), SAME)
 
 
-@pytest.mark.parametrize("schedule", ["joint", "alternating"])
-@by_method
-def test_several_sweeps_are_those_of_the_host(method, schedule, device):
-    priors = MODELS_AND_PRIORS[3].priors()
-    compare_ascents(*ascents(NASTY, method, priors, device, schedule=schedule, sweeps=3), SAME)
-
-
-@by_method
-@over([entry for entry in MODELS_AND_PRIORS[:6] if isinstance(entry.priors().components, Dirichlet)])
-def test_components_as_a_parameter_are_those_of_the_host(entry, method, device):
+@pytest.mark.parametrize(
+    ("method", "entry"), [("map", MODELS_AND_PRIORS[0]), ("vi", MODELS_AND_PRIORS[2])], ids=["map", "vi"]
+)
+def test_components_as_a_parameter_are_those_of_the_host(method, entry, device):
     compare_ascents(*ascents(NASTY, method, with_parameter(entry.priors()), device), SAME)
 
 
-@by_method
-@some_entries
+@by_entry_and_method(FAMILIES, ("poisson-map", "dirichlet_gamma-vi"))
 def test_float32_is_close_to_float64(entry, method, device):
     host, other = ascents(NASTY, method, entry.priors(), device, dtype="float32")
     assert all(side.matrix.dtype == np.float32 for side in other.state)
@@ -76,52 +75,54 @@ def test_float32_is_close_to_float64(entry, method, device):
 
 def test_a_float32_trace_is_good_to_seven_digits(device):
     """ℓ and the penalties are float64: what is left is the rounding of single factors, which averages out."""
-    X = heavy_tailed(500, 400) * 20
-    for method in OPTIONS:
-        host, other = ascents(
-            X, method, MODELS_AND_PRIORS[4].priors(X.shape, 8), device, rank=8, dtype="float32", max_iter=5
-        )
-        np.testing.assert_allclose(other.trace, host.trace, rtol=1e-7)
+    X = heavy_tailed(200, 150) * 20
+    priors = MODELS_AND_PRIORS[4].priors(X.shape, 8)
+    host, other = ascents(X, "map", priors, device, rank=8, dtype="float32", max_iter=5)
+    np.testing.assert_allclose(other.trace, host.trace, rtol=1e-7)
 
 
-@by_method
-@some_entries
+@by_entry_and_method(FAMILIES, ("dirichlet_gamma-vi",))
 def test_extrapolation_is_that_of_the_host(entry, method, device):
-    host, other = ascents(NASTY, method, entry.priors(), device, extrapolate=True, max_iter=60)
-    # Sixty bold steps amplify rounding; a single step accepted by one and not by the other would show in the trace.
+    host, other = ascents(NASTY, method, entry.priors(), device, extrapolate=True, max_iter=40)
+    # Forty bold steps amplify rounding; a single step accepted by one and not by the other would show in the trace.
     compare_ascents(host, other, 1e-7)
-    plain = OPTIONS[method](priors=entry.priors(), max_iter=60, tol=0)
+    plain = OPTIONS[method](priors=entry.priors(), max_iter=40, tol=0)
     plain = bayesnmf.fit(NASTY, entry.model, RANK, method, seed=0, options=plain)
     assert plain.trace[1] == pytest.approx(host.trace[1])
     assert np.any(np.abs(plain.trace[5:] - host.trace[5:]) > 1e-6)
 
 
-@by_method
+@pytest.mark.parametrize("method", mostly_long(["vi", "map"]))
 def test_underflowing_means_on_the_way(method, device):
     """Tiny concentrations: exp E log and modes spread over hundreds of orders of magnitude."""
     priors = Priors(Dirichlet(1e-3), Dirichlet(2e-3))
     compare_ascents(*ascents(NASTY, method, priors, device, max_iter=25), SAME)
 
 
-@by_method
 @pytest.mark.parametrize(
-    ("counts", "rank"),
-    [(np.zeros((4, 3)), 2), (np.array([[5.0], [0.0], [2.0]]), 2), (np.array([[3.0]]), 1), (np.eye(2) * 0.5, 5)],
-    ids=["nothing", "one column", "one cell", "rank above size"],
+    ("method", "counts", "rank"),
+    mostly_long(
+        [
+            pytest.param("vi", np.zeros((4, 3)), 2, id="nothing"),
+            pytest.param("map", np.eye(2) * 0.5, 5, id="rank above size"),
+            pytest.param("map", np.array([[5.0], [0.0], [2.0]]), 2, id="one column"),
+            pytest.param("vi", np.array([[3.0]]), 1, id="one cell"),
+        ],
+        2,
+    ),
 )
 def test_empty_and_tiny_counts_are_fitted_as_on_the_host(method, counts, rank, device):
     host, other = ascents(counts, method, MODELS_AND_PRIORS[2].priors(counts.shape, rank), device, rank=rank)
     compare_ascents(host, other, SAME)
 
 
-@by_method
-def test_starts_with_parameters_of_any_shape_are_taken(method, device):
+def test_starts_with_parameters_of_any_shape_are_taken(device):
     """Parameters of a start may be larger or smaller than those that updates have."""
     entry = MODELS_AND_PRIORS[3]
     rates = np.linspace(0.5, 2, SIZE[0] * RANK).reshape(SIZE[0], RANK)
     for loadings in (Gamma(2.0 * rates, rates), Gamma(np.full((SIZE[0], RANK), 2.0) * rates, 1.0)):
         start = Start(loadings, Gamma(np.linspace(1, 2, 21).reshape(3, 7), 1.5))
-        compare_ascents(*ascents(NASTY, method, entry.priors(), device, start=start, max_iter=4), SAME)
+        compare_ascents(*ascents(NASTY, "vi", entry.priors(), device, start=start, max_iter=4), SAME)
 
 
 def test_a_start_with_zeros_in_the_log_basis(device):
@@ -133,7 +134,7 @@ def test_a_start_with_zeros_in_the_log_basis(device):
     compare_ascents(host, other, SAME)
 
 
-@over([entry for entry in MODELS_AND_PRIORS if entry.natural][2:5])
+@over([entry for entry in MODELS_AND_PRIORS if entry.natural][2:5], default=("dirichlet_poisson",))
 def test_learned_priors_are_those_of_the_host(entry):
     """The loop of the host drives, so that what it can do comes with it: here variational EM of the priors."""
     cpu = jax.devices("cpu")[0]
@@ -156,9 +157,9 @@ def test_learned_priors_are_those_of_the_host(entry):
 @pytest.mark.parametrize(
     ("method", "stated"),
     [
-        ("vi", {"tol": 1e-6}),
-        ("vi", {"tol": 1e-6, "extrapolate": True}),
-        ("map", {"tol": 1e-5}),
+        ("vi", {"tol": 1e-4}),
+        ("vi", {"tol": 1e-4, "extrapolate": True}),
+        ("map", {"tol": 1e-4}),
         ("map", {"kkt_tol": 0.5}),
         ("vi", {"max_iter": 0}),
     ],
@@ -189,8 +190,7 @@ def lent(monkeypatch, device):
     monkeypatch.setattr(closed_form, "find_gpus", lambda _: [device])
 
 
-@by_method
-@some_entries
+@by_entry_and_method(FAMILIES, ("dirichlet_gamma-map",))
 @pytest.mark.usefixtures("lent")
 def test_a_fit_is_an_ordinary_one(entry, method):
     fits = [
@@ -227,7 +227,7 @@ def test_restarts_are_reported_and_saved(tmp_path):
     np.testing.assert_array_equal(again.components, fit.components)
 
 
-@by_method
+@pytest.mark.parametrize("method", mostly_long(["vi", "map"]))
 @pytest.mark.usefixtures("lent")
 def test_interruption_keeps_what_there_is(method):
     """The fit is that of the last objective in its trace."""
@@ -251,7 +251,7 @@ def test_interruption_keeps_what_there_is(method):
 def test_no_global_switch_is_thrown():
     before = jax.config.jax_enable_x64
     for dtype in ("float32", "float64"):
-        fit = bayesnmf.fit(NASTY, rank=2, seed=0, options=VI(max_iter=2, tol=0, device="gpu", dtype=dtype))
+        fit = bayesnmf.fit(NASTY, rank=2, seed=0, options=plain_vi(max_iter=2, tol=0, device="gpu", dtype=dtype))
         assert fit.loadings.dtype == fit.components.dtype == dtype
     assert jax.config.jax_enable_x64 == before
     assert jnp.zeros(1).dtype == (np.float64 if before else np.float32)
@@ -276,6 +276,15 @@ def test_the_device_has_a_name():
         MAP(device="tpu")
 
 
+def test_a_gpu_where_there_is_one():
+    if jax.default_backend() == "cpu":
+        pytest.skip("JAX finds no GPU")
+    options = plain_vi(max_iter=10, tol=0)
+    host = bayesnmf.fit(NASTY, rank=RANK, seed=0, options=options)
+    fit = bayesnmf.fit(NASTY, rank=RANK, seed=0, options=replace(options, device="gpu"))
+    np.testing.assert_allclose(fit.trace, host.trace, rtol=SAME)
+
+
 def test_no_gpu_is_an_error_with_a_cure(monkeypatch):
     def none(kind):
         raise RuntimeError(f"Unknown backend: {kind!r}")
@@ -283,12 +292,3 @@ def test_no_gpu_is_an_error_with_a_cure(monkeypatch):
     monkeypatch.setattr(jax, "devices", none)
     with pytest.raises(ValueError, match=r"device='gpu' needs a GPU .* install jax\[cuda12\] .* use device='cpu'"):
         bayesnmf.fit(NASTY, rank=2, options=VI(device="gpu"))
-
-
-def test_asking_for_a_gpu_loads_jax_no_earlier_than_the_fit():
-    code = (
-        "import sys, bayesnmf; bayesnmf.VI(device='gpu'); import bayesnmf.fitting.closed_form; "
-        "print('jax' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from plain import plain_vi
 from registry import MODELS_AND_PRIORS, having, nasty_counts, over, plain_counts, with_parameter
+from suites import mostly_long
+from turns import FREE, in_turn
 
 import bayesnmf
 from bayesnmf import VI, ConvergenceWarning, Dirichlet, Gamma, Priors, ScaledDirichlet, Start
@@ -14,9 +16,12 @@ from bayesnmf.inference.ascent.gradient_ascent import gradient_ascent, gradient_
 from bayesnmf.inference.ascent.parameters import parameters_of
 
 SIZE, RANK = (9, 7), 2
-every_entry = over(having("gradient"))
+ENTRIES = having("gradient")
+every_entry = over(ENTRIES)
 NASTY = nasty_counts()
 by_parameter = pytest.mark.parametrize("free", [False, True], ids=["prior", "parameter"])
+OF_EACH_KIND = ("gamma_poisson", "doubly_gamma-asymmetric", "dirichlet_poisson", "dirichlet_gamma-asymmetric")
+free_in_turn = pytest.mark.parametrize(("entry", "free"), in_turn(ENTRIES, FREE))
 
 
 def priors_of(entry, free, size=SIZE, rank=RANK):
@@ -42,8 +47,7 @@ def begin(entry, free, counts):
 # --- the gradient -----------------------------------------------------------------------------------
 
 
-@by_parameter
-@every_entry
+@free_in_turn
 def test_the_gradient_is_that_of_finite_differences(entry, free):
     """The allocations are optimal, so their dependence on the parameters adds nothing ([P] 31)."""
     counts = plain_counts(size=(5, 6))
@@ -63,8 +67,10 @@ def test_the_gradient_is_that_of_finite_differences(entry, free):
     assert np.abs(found).max() > 1
 
 
-@by_parameter
-@every_entry
+@pytest.mark.parametrize(
+    ("entry", "free"),
+    mostly_long([(entry, free) for entry in ENTRIES if entry.id in OF_EACH_KIND for free in FREE.values()]),
+)
 def test_the_gradient_is_zero_where_coordinate_ascent_stands_still(entry, free):
     counts = plain_counts(size=(5, 6))
     fit = run(counts, entry.model, priors_of(entry, free, counts.shape), "coordinate", max_iter=500, extrapolate=True)
@@ -108,12 +114,14 @@ def easy_counts():
 
 
 WITH_PARAMETER = ("dirichlet_poisson", "doubly_gamma", "dirichlet_gamma-asymmetric")
+PATHS = [pytest.param(e, False, id=f"{e.id}-prior") for e in ENTRIES] + [
+    pytest.param(e, True, id=f"{e.id}-parameter") for e in ENTRIES if e.id in WITH_PARAMETER
+]
+BY_DEFAULT = ("doubly_gamma-parameter",)
 
 
 @pytest.mark.parametrize(
-    ("entry", "free"),
-    [(e, False) for e in having("gradient")] + [(e, True) for e in MODELS_AND_PRIORS if e.id in WITH_PARAMETER],
-    ids=lambda value: value.id if hasattr(value, "id") else ("parameter" if value else "prior"),
+    ("entry", "free"), mostly_long(PATHS, [at for at, e in enumerate(PATHS) if e.id in BY_DEFAULT])
 )
 def test_both_paths_end_at_one_optimum(entry, free):
     """[P]: from one start the same top, an empty row's q included.
@@ -139,8 +147,7 @@ def test_both_paths_end_at_one_optimum(entry, free):
         np.testing.assert_allclose(a, np.broadcast_to(b, a.shape), rtol=1e-6)
 
 
-@by_parameter
-@every_entry
+@free_in_turn
 def test_the_bound_never_falls(entry, free):
     """A step of the line search is never down; with an empty row and column, and large counts."""
     fit = run(NASTY, entry.model, priors_of(entry, free), max_iter=30)
@@ -167,18 +174,17 @@ def test_empty_rows_have_the_conditional_of_no_counts():
     np.testing.assert_allclose(q.scale.mean()[4], 2 / 1.3, rtol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("counts", "rank", "dtype"),
-    [
-        (np.zeros((4, 3)), 2, "float64"),
-        (np.array([[3.0]]), 1, "float64"),
-        (np.array([[1e9, 0.0], [1.0, 3e8]]), 2, "float32"),
-    ],
-    ids=["nothing", "one cell", "huge"],
-)
-@every_entry
-def test_degenerate_counts_overflow_nowhere(entry, counts, rank, dtype):
+DEGENERATE = {
+    "nothing": (np.zeros((4, 3)), 2, "float64"),
+    "one cell": (np.array([[3.0]]), 1, "float64"),
+    "huge": (np.array([[1e9, 0.0], [1.0, 3e8]]), 2, "float32"),
+}
+
+
+@pytest.mark.parametrize(("entry", "counts"), in_turn(ENTRIES, DEGENERATE))
+def test_degenerate_counts_overflow_nowhere(entry, counts):
     """Line searches look far away; where numbers would overflow they are held back, without a warning."""
+    counts, rank, dtype = counts
     fit = run(counts, entry.model, entry.priors(counts.shape, rank), rank=rank, max_iter=10, dtype=dtype)
     assert np.all(np.isfinite(fit.trace))
     assert fit.loadings.dtype == fit.components.dtype == dtype

@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from plain import plain_vi
-from registry import RANK, having, nasty_counts, over, plain_counts
+from registry import RANK, having, nasty_counts, plain_counts
 from scipy.optimize import minimize
 from scipy.special import digamma, gammaln
+from suites import mostly_long
+from turns import DTYPES, in_turn
 
 import bayesnmf
 from bayesnmf import VI, ConvergenceWarning, Dirichlet, Gamma, Priors, ScaledDirichlet
@@ -47,7 +49,8 @@ def pooled(entry, size=(9, 7)):
     return Priors(one(priors.loadings, 1), one(priors.components, 0))
 
 
-proper_entries = over([entry for entry in having("gradient") if entry.proper])
+PROPER = [entry for entry in having("gradient") if entry.proper]
+EXTRAPOLATE = {"plain": False, "extrapolated": True}
 
 
 # --- each prior -------------------------------------------------------------------------------------
@@ -158,14 +161,13 @@ def test_a_simplex_of_one_point_teaches_nothing():
 # --- fits -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("extrapolate", [False, True], ids=["plain", "extrapolated"])
-@proper_entries
+@pytest.mark.parametrize(("entry", "extrapolate"), in_turn(PROPER, EXTRAPOLATE))
 def test_the_bound_never_falls_and_ends_above_that_of_given_priors(entry, extrapolate):
     """From where a fit with the given priors ended."""
     priors = pooled(entry)
-    plain = run(NASTY, entry.model, priors, ())
+    plain = run(NASTY, entry.model, priors, (), max_iter=20)
     for learn in (("loadings",), ("components",), BOTH):
-        fit = run(NASTY, entry.model, priors, learn, start=plain, extrapolate=extrapolate)
+        fit = run(NASTY, entry.model, priors, learn, start=plain, extrapolate=extrapolate, max_iter=20)
         assert np.all(fit.trace[:-1] - fit.trace[1:] <= 1e-12 * np.maximum(np.abs(fit.trace[1:]), 4e5))
         np.testing.assert_allclose(fit.trace[0], plain.trace[-1], rtol=1e-12)
         assert fit.trace[-1] > plain.trace[-1]
@@ -186,8 +188,7 @@ def test_nothing_is_learned_by_default(model):
     assert fit.priors is fit.options.priors
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@proper_entries
+@pytest.mark.parametrize(("entry", "dtype"), in_turn(PROPER, DTYPES))
 def test_without_counts_priors_stay_finite_and_positive(entry, dtype):
     """The prior has nothing to learn from but itself, and stays positive and finite."""
     fit = run(np.zeros((5, 4)), entry.model, pooled(entry, (5, 4)), max_iter=30, dtype=dtype)
@@ -223,7 +224,7 @@ def separate_components(rng, rank=3, m=40):
     return rng.dirichlet(np.full(m, 0.1), rank)
 
 
-@pytest.mark.parametrize("seed", [0, 7])
+@pytest.mark.parametrize("seed", mostly_long([0, 7]))
 def test_recovers_gammas(seed):
     """From 800 rows of 670 counts, sparse components: each parameter within a fifth, in their order.
 
@@ -241,7 +242,7 @@ def test_recovers_gammas(seed):
     assert 0.05 < fit.priors.components.concentration < 0.15  # of 120 entries
 
 
-@pytest.mark.parametrize("seed", [0, 7])
+@pytest.mark.parametrize("seed", mostly_long([0, 7]))
 def test_recovers_a_dirichlet(seed):
     """From 800 rows of 600 counts: within 15 %, four standard errors.
 
@@ -252,7 +253,7 @@ def test_recovers_a_dirichlet(seed):
     alpha = np.array([0.3, 0.6, 1.2])
     counts = np.array([rng.multinomial(600, row @ beta) for row in rng.dirichlet(alpha, 800)])
     priors = Priors(Dirichlet(np.ones(3)), Dirichlet(1.0))
-    fit = run(counts, "dirichlet_poisson", priors, rank=3, tol=1e-7, max_iter=500, extrapolate=True, restarts=4)
+    fit = run(counts, "dirichlet_poisson", priors, rank=3, tol=1e-7, max_iter=500, extrapolate=True, start="svd")
     order = match_components(fit.components, beta)
     np.testing.assert_allclose(fit.priors.loadings.concentration[order], alpha, rtol=0.15)
 

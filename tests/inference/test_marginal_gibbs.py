@@ -2,12 +2,14 @@
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from registry import proper_entries
+from registry import MODELS_AND_PRIORS, over
 from scipy import stats
 from scipy.sparse import csr_array
+from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet
@@ -21,17 +23,24 @@ from bayesnmf.kernels.cpu.orbits import log_scales, shear_components
 brief = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")
 
 
-def chain_of(counts, priors, rank, sweeps, seed=0):
-    """Return draws of loadings, or of their shares, and of components, one for each sweep."""
-    rng = np.random.default_rng(seed)
+KEPT, THIN = 20, 2
+
+
+def draws_of(counts, priors, rank, warmup=30, chains=240):
+    """Return draws of loadings, or of their shares, and of components, one chain of many after the other."""
+    rng = np.random.default_rng(0)
     problem = draws_problem(as_counts(counts), priors, rng)
     factors = factors_of(problem, random_state(problem, rank, rng), rng)
+    factors.take(np.zeros(chains, int))  # all begin at one state
     drawn = []
-    for _ in range(sweeps):
+    for sweep in range(1, warmup + KEPT * THIN + 1):
         factors.sweep(1)
-        loadings, components = factors.value()
-        drawn.append((getattr(loadings, "proportions", loadings), components))
-    return [np.array(each) for each in zip(*drawn, strict=True)]
+        if sweep > warmup and (sweep - warmup) % THIN == 0:
+            drawn += [factors.value(place) for place in range(chains)]
+    sides = zip(
+        *[(getattr(loadings, "proportions", loadings), components) for loadings, components in drawn], strict=True
+    )
+    return [np.swapaxes(np.reshape(side, (KEPT, chains, *side[0].shape)), 0, 1) for side in sides]
 
 
 # --- one entry ------------------------------------------------------------------------------------------
@@ -48,17 +57,12 @@ def density_on_grid(counts, w, other, shape, linear, power, rest):
     return u, np.cumsum(p) / p.sum()
 
 
-SHAPES, SEEN = [5.0, 1.0, 0.3, 0.03], [[3, 0, 1], [200, 50, 7], [0, 0, 0], [1, 0, 0]]
-QUICK = [(1.0, [200, 50, 7]), (0.3, [3, 0, 1]), (0.03, [1, 0, 0])]
+SEEN = [[3, 0, 1], [200, 50, 7], [0, 0, 0], [1, 0, 0]]
+QUICK = [(1.0, SEEN[1]), (0.3, SEEN[0]), (0.03, SEEN[3])]
+OTHERS = [case for case in [(5.0, SEEN[2]), *itertools.product([0.3, 0.03], SEEN)] if case not in QUICK]
 
 
-@pytest.mark.parametrize(
-    ("shape", "counts"),
-    [
-        pytest.param(*case, marks=[] if case in QUICK else [pytest.mark.long], id=str(case))
-        for case in itertools.product(SHAPES, SEEN)
-    ],
-)
+@pytest.mark.parametrize(("shape", "counts"), mostly_long([*QUICK, *OTHERS], 3), ids=str)
 def test_an_entry_has_its_conditional(shape, counts):
     """2,000 rows with the same counts are independent chains; p is below 1e-3 if the draws are off by 0.044."""
     rng = np.random.default_rng(1)
@@ -74,7 +78,7 @@ def test_an_entry_has_its_conditional(shape, counts):
     assert found.pvalue > 1e-3, found
 
 
-@pytest.mark.parametrize(("shape", "power"), [(0.3, 2.0), (1.2, 80.0), pytest.param(0.1, 30.0, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("shape", "power"), mostly_long([(1.2, 80.0), (0.3, 2.0), (0.1, 30.0)]))
 def test_an_entry_tied_to_others_by_their_sum_has_its_conditional(shape, power):
     rng = np.random.default_rng(2)
     w, counts, rest = rng.gamma(1.0, 1.0, (3, 2)), np.array([2.0, 0.0, 9.0]), 0.8
@@ -127,7 +131,7 @@ def test_shears_leave_the_means_and_their_density(tied):
         log_p += grid * (rates[0][1] @ t0[0] - rates[1][0] @ b0[1])
     p = np.exp(log_p - log_p.max())
     distribution = np.cumsum(p) / p.sum()
-    before, after = np.interp(rng.random(6000), distribution, grid), []
+    before, after = np.interp(rng.random(2500), distribution, grid), []
     for seed, tau in enumerate(before):
         t, b = t0.copy(), b0.copy()
         b[0], t[1] = b[0] + tau * b[1], t[1] - tau * t[0]
@@ -187,20 +191,36 @@ EXACT = {
 
 
 @pytest.mark.parametrize(
-    ("priors", "sweeps"),
-    [
-        pytest.param(priors, 12_000 if name == "gamma" else 48_000, marks=marks, id=name)
-        for name, priors in EXACT.items()
-        for marks in [[] if name == "gamma" else [pytest.mark.long]]
-    ],
+    ("name", "warmup", "chains"),
+    mostly_long(
+        [("gamma", 20, 240), ("scaled dirichlet", 20, 120), ("dirichlet", 20, 240), ("gamma, sparse", 120, 900)], 3
+    ),
 )
-def test_the_posterior_is_exact(priors, sweeps):
+def test_the_posterior_is_exact(name, warmup, chains):
     """All 96 allocations of a tiny matrix are summed; priors differ between components, so that labels are fixed."""
-    for expected, values in zip(exact_moments(priors), chain_of(TINY, priors, 2, sweeps), strict=True):
-        batches = values.reshape(60, -1, *expected.shape).mean(axis=1)
-        error = batches.std(axis=0, ddof=1) / np.sqrt(60)
-        assert (np.abs(batches.mean(axis=0) - expected) < 4.2 * error + 1e-4).all()
-        assert error.max() < 0.03
+    priors = EXACT[name]
+    for expected, values in zip(exact_moments(priors), draws_of(TINY, priors, 2, warmup, chains), strict=True):
+        assert_mean(values, expected)
+
+
+def assert_mean(values, expected):
+    """Assert that the mean over independent chains is the expected one, as far as batches of chains tell."""
+    batches = values.reshape(60, -1, *expected.shape).mean(axis=1)
+    error = batches.std(axis=0, ddof=1) / np.sqrt(60)
+    assert (np.abs(batches.mean(axis=0) - expected) < 4.2 * error + 1e-4).all()
+    assert error.max() < 0.03
+
+
+def test_the_posterior_under_two_gammas_is_exact():
+    """One count of one component: the density of both logarithms is summed on a grid. Forgotten rates would show."""
+    priors = Priors(Gamma(1.5, 0.7), Gamma(2.0, 1.2))
+    log_theta, log_beta = np.meshgrid(np.linspace(-12, 5, 900), np.linspace(-12, 5, 900), indexing="ij")
+    theta, beta = np.exp(log_theta), np.exp(log_beta)
+    p = np.exp((1.5 + 2) * log_theta - 0.7 * theta + (2.0 + 2) * log_beta - 1.2 * beta - theta * beta)
+    loadings, components = draws_of([[2]], priors, 1)
+    for values, exact in ((loadings, (theta, log_theta)), (components, (beta, log_beta))):
+        for drawn, function in zip((values, np.log(values)), exact, strict=True):
+            assert_mean(drawn, np.array([(p * function).sum() / p.sum()]))
 
 
 @brief
@@ -210,7 +230,9 @@ def test_sums_of_loadings_are_gamma_whatever_the_components():
     rates = 500 * rng.dirichlet(np.ones(8), 12)
     counts, exposure = rng.poisson(rates), rng.uniform(0.5, 2.0, 12)
     priors = Priors(Gamma(0.7, 0.3), Dirichlet(0.5))
-    options = Gibbs(priors=priors, algorithm="marginal", chains=1, draws=300, warmup=50, thin=5)
+    options = Gibbs(
+        priors=priors, algorithm="marginal", start="random", chains=1, draws=100, warmup=30, thin=3, threads=1
+    )
     fit = bayesnmf.fit(counts, rank=3, method="gibbs", seed=0, options=options, row_exposure=exposure)
     sums = fit.posterior.loadings[0].sum(axis=-1)
     uniform = stats.gamma.cdf(sums, 3 * 0.7 + counts.sum(axis=1), scale=1 / (0.3 + exposure))
@@ -219,9 +241,14 @@ def test_sums_of_loadings_are_gamma_whatever_the_components():
     assert stats.kstest(off.ravel(), "uniform").pvalue < 1e-12
 
 
+JOINT = ("doubly_gamma-asymmetric", "hierarchical_poisson-asymmetric", "relevance-sparse", "partly_known-gammas")
+
+
 @pytest.mark.long
-@proper_entries
-def test_sweeps_leave_the_joint_distribution_as_it_is(entry):
+@over([entry for entry in MODELS_AND_PRIORS if entry.id in JOINT])
+def test_sweeps_leave_the_joint_distribution_as_it_is(entry, monkeypatch):
+    """What the exact posteriors do not have: Gammas on both sides, hierarchies, known components."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "fitting")
     from test_sampling import LARGEST_Z, geweke_scores
 
     def one_sweep(problem, state, rng):
@@ -229,7 +256,7 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(entry):
         factors.sweep(1)
         return drawn_state(factors, 1)[0]
 
-    scores = geweke_scores(entry, one_sweep, seed=1, steps=20_000)
+    scores = geweke_scores(entry, one_sweep, seed=1, steps=2_400)
     worst = max(scores, key=lambda name: abs(scores[name]))
     assert abs(scores[worst]) < LARGEST_Z, scores
 
@@ -241,7 +268,7 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(entry):
 @pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"])
 def test_every_model_can_be_sampled(model):
     drawn = bayesnmf.simulate("gamma_poisson", (30, 12), 2, seed=0).counts
-    options = Gibbs(algorithm="marginal", chains=2, draws=200, warmup=100, threads=1, start="random")
+    options = Gibbs(algorithm="marginal", chains=2, draws=40, warmup=20, threads=1, start="random")
     fit = bayesnmf.fit(drawn, model, 2, "gibbs", seed=0, options=options)
     again = bayesnmf.fit(drawn, model, 2, "gibbs", seed=0, options=replace(options, threads=2))
     np.testing.assert_array_equal(fit.posterior.loadings, again.posterior.loadings)
@@ -257,7 +284,7 @@ def test_known_components_stay_and_empty_counts_are_legal():
     known = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.1, 0.4, 0.5]])
     counts = np.vstack([np.zeros(4, int), np.random.default_rng(0).poisson(5.0, (10, 4))])
     counts[:, 3] = 0
-    options = Gibbs(algorithm="marginal", chains=1, draws=10, warmup=5)
+    options = Gibbs(start="random", algorithm="marginal", chains=1, draws=10, warmup=5)
     for rank in (2, 3):
         fit = bayesnmf.fit(counts, rank=rank, method="gibbs", seed=0, options=options, fixed_components=known)
         np.testing.assert_array_equal(fit.posterior.components[0, :, :2], np.tile(known, (10, 1, 1)))
@@ -271,7 +298,7 @@ def test_chains_mix_where_allocations_hold_them():
     counts = bayesnmf.simulate("gamma_poisson", (40, 20), 3, priors=priors, seed=2).counts
     sizes = {}
     for algorithm in ("marginal", "allocations"):
-        options = Gibbs(algorithm=algorithm, chains=2, draws=300, warmup=100)
+        options = Gibbs(algorithm=algorithm, start="random", chains=2, draws=200, warmup=100, threads=1)
         sizes[algorithm] = bayesnmf.fit(counts, rank=3, method="gibbs", seed=0, options=options).diagnostics["min_ess"]
     assert sizes["marginal"] > 2 * sizes["allocations"]
 
@@ -288,7 +315,7 @@ def test_scales_of_components_mix_in_gibbs_over_allocations():
     """Without scale moves the autocorrelation of a component's sum is 0.95 at lag 5 here; with them, 0.2."""
     priors = Priors(Gamma(2.0, 0.1), Gamma(2.0, 1.0))
     counts = bayesnmf.simulate("gamma_poisson", (12, 8), 2, priors=priors, seed=1).counts
-    options = Gibbs(priors=priors, chains=1, draws=2000, warmup=200, start="random")
+    options = Gibbs(priors=priors, chains=1, draws=800, warmup=100, start="random")
     fit = bayesnmf.fit(counts, rank=2, method="gibbs", seed=0, options=options)
     sums = np.log(fit.posterior.components[0].sum(axis=-1)).T
     assert max(np.corrcoef(each[:-5], each[5:])[0, 1] for each in sums) < 0.5
@@ -299,7 +326,7 @@ def test_scales_of_components_mix_in_gibbs_over_allocations():
 def test_the_default_sampler_is_chosen_by_the_counts(times: int, chosen: str) -> None:
     """From 16 counts for each entry of loadings and components on, and never where collapsed or named otherwise."""
     counts = np.full((6, 5), times)
-    options = Gibbs(chains=1, draws=20, warmup=5)
+    options = Gibbs(start="random", chains=1, draws=20, warmup=5)
     assert bayesnmf.fit(counts, rank=2, method="gibbs", seed=0, options=options).options.algorithm == chosen
     named = replace(options, algorithm="allocations")
     assert bayesnmf.fit(counts, rank=2, method="gibbs", seed=0, options=named).options.algorithm == "allocations"

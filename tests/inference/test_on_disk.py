@@ -8,25 +8,28 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
+from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import MAP, VI, Blocks, Dirichlet, Gamma, Gibbs, HierarchicalGamma, Priors, Start
 from bayesnmf.data.blocks.transposed import TransposedStore
 from bayesnmf.inference.blocked import engine, files
+from bayesnmf.results.mixing import r_hat_and_ess
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.* did not converge:bayesnmf.ConvergenceWarning"),
 ]
-X = bayesnmf.simulate(size=(403, 60), rank=4, totals=90, seed=1).counts.matrix.toarray().astype(int)
-X[[5, 400]] = 0
+X = bayesnmf.simulate(size=(103, 60), rank=4, totals=90, seed=1).counts.matrix.toarray().astype(int)
+X[[5, 100]] = 0
 X[:, 7] = 0
 TOPICS = Priors(Dirichlet(0.3), Dirichlet(0.1))
 SPARSE = Priors(Gamma(0.3, 0.1), Dirichlet(0.1))
 
 SCALES = Priors(Gamma(0.5, 0.1), Gamma(0.7, 0.2))
 FLAT = Priors(Gamma(1.0, 0.0), Gamma(1.0, 0.0))
-UNEVEN = Priors(Gamma(1.5, np.linspace(0.1, 2, 403)[:, None]), Gamma(np.linspace(1.1, 2, 60), 0.2))
+SHORT = VI(start="random", max_iter=3, threads=1)
+UNEVEN = Priors(Gamma(1.5, np.linspace(0.1, 2, 103)[:, None]), Gamma(np.linspace(1.1, 2, 60), 0.2))
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +39,18 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def blocks(folder):
-    adata = anndata.AnnData(csr_matrix(X.astype(np.float32)), pd.DataFrame(index=[f"c{i}" for i in range(403)]))
+    adata = anndata.AnnData(csr_matrix(X.astype(np.float32)), pd.DataFrame(index=[f"c{i}" for i in range(103)]))
     adata.write_h5ad(folder / "cells.h5ad")
-    found = Blocks(folder / "cells.h5ad", nonzeros=900, scratch=folder / "scratch")
-    assert len(bayesnmf.fit(found, rank=1, options=VI(max_iter=0, start="random")).counts.blocks) > 10
+    found = Blocks(folder / "cells.h5ad", nonzeros=700, scratch=folder / "scratch")
+    number = len(bayesnmf.fit(found, rank=1, options=VI(max_iter=0, start="random")).counts.blocks)
+    assert len(engine.shards_of(number)) == 2  # so that sums are of several blocks, and of several shards
     return found
+
+
+@pytest.fixture(scope="module")
+def whole(blocks):
+    """Return the same counts in one block, for what needs many passes."""
+    return replace(blocks, nonzeros=10**6)
 
 
 def both(blocks, method, model="gamma_poisson", rank=4, seed=3, exposure=None, **options):
@@ -67,96 +77,99 @@ def same(one, two, tol=1e-12):
         assert one.diagnostics == pytest.approx(two.diagnostics, rel=1e-6)
 
 
-@pytest.mark.parametrize("extrapolate", [True, False])
-@pytest.mark.parametrize("start", ["svd", "random"])
-@pytest.mark.parametrize("method", ["map", "vi"])
-def test_iterates_are_those_in_memory(blocks, method, start, extrapolate):
-    """To rounding: 1e-14 of the trace after 15 iterations. A block left out or counted twice would change its start."""
-    same(*both(blocks, method, start=start, extrapolate=extrapolate, tol=0, max_iter=15))
-
-
 @pytest.mark.parametrize(
-    ("model", "method", "options"),
-    [
-        ("poisson", "map", {}),
-        ("poisson", "vi", {}),
-        ("gamma_poisson", "map", {"priors": SPARSE}),
-        ("gamma_poisson", "vi", {"priors": SPARSE}),
-        ("gamma_poisson", "vi", {"schedule": "alternating"}),
-        ("gamma_poisson", "vi", {"sweeps": 3}),
-        ("gamma_poisson", "vi", {"algorithm": "settled", "priors": SPARSE}),
-        ("dirichlet_poisson", "vi", {"algorithm": "settled"}),
-        ("gamma_poisson", "vi", {"restarts": 3}),
-        ("hierarchical_poisson", "map", {}),
-        ("hierarchical_poisson", "vi", {}),
-        ("gamma_poisson", "vi", {"learn": ("loadings", "components"), "priors": SCALES}),
-        ("gamma_poisson", "vi", {"learn": ("loadings",), "priors": SPARSE, "extrapolate": True}),
-        ("dirichlet_poisson", "vi", {"learn": ("loadings", "components"), "priors": TOPICS}),
-        ("dirichlet_poisson", "vi", {"learn": ("loadings",), "priors": Priors(Dirichlet(np.full(4, 0.3)))}),
-        ("dirichlet_gamma", "vi", {"learn": ("loadings",), "algorithm": "settled"}),
-        ("hierarchical_poisson", "vi", {"learn": ("loadings",)}),
-        ("gamma_poisson", "vi", {"algorithm": "minibatch", "batch_size": 64}),
-        ("dirichlet_poisson", "vi", {"algorithm": "minibatch", "batch_size": 64, "priors": TOPICS}),
-        ("dirichlet_gamma", "vi", {"algorithm": "minibatch", "batch_size": 64}),
-        ("gamma_poisson", "vi", {"priors": Priors(Gamma(np.linspace(0.5, 2, 403)[:, None] * np.ones((1, 4)), 1.0))}),
-        ("gamma_poisson", "vi", {"priors": Priors(Gamma(1.0, np.linspace(0.5, 2, 403)[:, None]), Gamma(1.0, 1.0))}),
-        ("gamma_poisson", "vi", {"priors": Priors(components="parameter")}),
-        ("poisson", "map", {"algorithm": "scd"}),
-        ("poisson", "map", {"algorithm": "ccd", "extrapolate": False}),
-        ("poisson", "map", {"algorithm": "scd", "priors": FLAT}),
-        ("gamma_poisson", "map", {"algorithm": "scd", "restarts": 2, "start": "random"}),
-        ("gamma_poisson", "map", {"algorithm": "ccd", "priors": UNEVEN}),
-        ("dirichlet_poisson", "map", {"algorithm": "scd", "priors": Priors(Dirichlet(1.0), Dirichlet(1.2))}),
-        ("dirichlet_gamma", "map", {"algorithm": "scd"}),
-        ("dirichlet_poisson", "map", {}),
-        ("dirichlet_poisson", "vi", {}),
-        ("dirichlet_gamma", "map", {}),
-        ("dirichlet_gamma", "vi", {}),
-    ],
+    ("method", "start", "extrapolate"),
+    [("map", "svd", True), ("vi", "random", True), ("map", "random", False), ("vi", "svd", False)],
 )
+def test_iterates_are_those_in_memory(blocks, method, start, extrapolate):
+    """To rounding: 1e-14 of the trace after 8 iterations. A block left out or counted twice would change its start."""
+    same(*both(blocks, method, start=start, extrapolate=extrapolate, tol=0, max_iter=8))
+
+
+MODELS_AND_SCHEDULES = [
+    ("poisson", "map", {}),
+    ("gamma_poisson", "vi", {"schedule": "alternating"}),
+    ("gamma_poisson", "vi", {"sweeps": 3}),
+    ("dirichlet_poisson", "vi", {"algorithm": "settled"}),
+    ("gamma_poisson", "vi", {"restarts": 3}),
+    ("hierarchical_poisson", "map", {}),
+    ("hierarchical_poisson", "vi", {"learn": ("loadings",)}),
+    ("gamma_poisson", "vi", {"learn": ("loadings", "components"), "priors": SCALES}),
+    ("dirichlet_poisson", "vi", {"learn": ("loadings", "components"), "priors": TOPICS}),
+    ("dirichlet_gamma", "vi", {"learn": ("loadings",), "algorithm": "settled", "start": "svd"}),
+    ("gamma_poisson", "vi", {"algorithm": "minibatch", "batch_size": 32}),
+    ("gamma_poisson", "vi", {"priors": Priors(Gamma(np.linspace(0.5, 2, 103)[:, None] * np.ones((1, 4)), 1.0))}),
+    ("gamma_poisson", "vi", {"priors": Priors(components="parameter")}),
+    ("gamma_poisson", "map", {"algorithm": "scd", "restarts": 2, "start": "random"}),
+    ("gamma_poisson", "map", {"algorithm": "ccd", "priors": UNEVEN}),
+    ("dirichlet_gamma", "map", {"algorithm": "scd"}),
+    ("dirichlet_gamma", "vi", {}),
+    ("dirichlet_poisson", "map", {}),
+    ("gamma_poisson", "map", {"priors": SPARSE}),
+    ("gamma_poisson", "vi", {"priors": SPARSE}),
+    ("gamma_poisson", "vi", {"algorithm": "settled", "priors": SPARSE}),
+    ("hierarchical_poisson", "vi", {}),
+    ("gamma_poisson", "vi", {"learn": ("loadings",), "priors": SPARSE, "extrapolate": True}),
+    ("dirichlet_poisson", "vi", {"learn": ("loadings",), "priors": Priors(Dirichlet(np.full(4, 0.3)))}),
+    ("dirichlet_poisson", "vi", {"algorithm": "minibatch", "batch_size": 32, "priors": TOPICS}),
+    ("gamma_poisson", "vi", {"priors": Priors(Gamma(1.0, np.linspace(0.5, 2, 103)[:, None]), Gamma(1.0, 1.0))}),
+    ("poisson", "map", {"algorithm": "scd"}),
+    ("poisson", "map", {"algorithm": "ccd", "extrapolate": False}),
+    ("poisson", "map", {"algorithm": "scd", "priors": FLAT}),
+    ("dirichlet_poisson", "map", {"algorithm": "scd", "priors": Priors(Dirichlet(1.0), Dirichlet(1.2))}),
+    ("dirichlet_poisson", "vi", {}),
+    ("dirichlet_gamma", "map", {}),
+]
+
+
+@pytest.mark.parametrize(("model", "method", "options"), mostly_long(MODELS_AND_SCHEDULES, 18))
 def test_every_model_and_schedule(blocks, model, method, options):
-    exposures = [None] if model == "dirichlet_poisson" else [None, np.linspace(1, 3, 403)]
-    for exposure in exposures:
-        same(*both(blocks, method, model, exposure=exposure, tol=0, max_iter=6, **options))
+    exposure = None if model == "dirichlet_poisson" else np.linspace(1, 3, 103)
+    same(*both(blocks, method, model, exposure=exposure, tol=0, max_iter=4, **{"start": "random", **options}))
 
 
 def test_single_precision(blocks):
-    one, two = both(blocks, "vi", dtype="float32", tol=0, max_iter=15)
+    one, two = both(blocks, "vi", dtype="float32", tol=0, max_iter=5)
     assert one.loadings.dtype == np.float32
     same(one, two, 1e-6)
 
 
 def test_rows_with_rates_of_their_own_settle_as_in_memory(blocks):
-    (one, two), (unsettled, _) = (both(blocks, "vi", "hierarchical_poisson", tol=tol, max_iter=9) for tol in (1e-9, 0))
+    (one, two), (unsettled, _) = (both(blocks, "vi", "hierarchical_poisson", tol=tol, max_iter=5) for tol in (1e-9, 0))
     np.testing.assert_array_equal(one.trace[:-1], unsettled.trace[:-1])
     assert one.trace[-1] > unsettled.trace[-1] + 1e-3
     same(one, two, 1e-11)
 
 
-def test_default_options_converge_and_settle_every_row(blocks):
-    fit = bayesnmf.fit(blocks, rank=4, seed=0)
+def test_default_options_converge_and_settle_every_row(whole):
+    fit = bayesnmf.fit(whole, rank=2, seed=0)
     assert (fit.options.start, fit.options.algorithm, fit.status.converged) == ("svd", "coordinate", True)
-    memory = bayesnmf.fit(X, rank=4, seed=0, options=VI(start="svd"))
+    memory = bayesnmf.fit(X, rank=2, seed=0, options=VI(start="svd"))
     np.testing.assert_allclose(fit.trace, memory.trace, rtol=1e-12)
     np.testing.assert_allclose(fit.posterior.loadings.shape, memory.posterior.loadings.shape, rtol=1e-6)
-    point = bayesnmf.fit(blocks, rank=4, method="map", seed=0)
+    point = bayesnmf.fit(whole, rank=2, method="map", seed=0, options=MAP(max_iter=5))
     assert (point.options.start, point.options.algorithm) == ("svd", "em")
     assert point.diagnostics.keys() == {"kkt_residual", "least_gradient"}
 
 
 def test_given_starts(blocks):
-    memory = bayesnmf.fit(X, rank=4, seed=0, options=VI(start="svd", max_iter=5, tol=0))
-    for start in (memory, Start(memory.loadings, memory.components), bayesnmf.fit(blocks, rank=4, seed=1)):
-        same(*both(blocks, "vi", start=start, tol=0, max_iter=4))
-    same(*both(blocks, "map", start=Start(memory.loadings, memory.components), tol=0, max_iter=4))
-    scaled = bayesnmf.fit(X, "dirichlet_gamma", 4, seed=0, options=VI(start="svd", max_iter=5, tol=0))
+    short = VI(start="random", max_iter=3, tol=0)
+    memory = bayesnmf.fit(X, rank=4, seed=0, options=short)
+    for start in (
+        memory,
+        Start(memory.loadings, memory.components),
+        bayesnmf.fit(blocks, rank=4, seed=1, options=short),
+    ):
+        same(*both(blocks, "vi", start=start, tol=0, max_iter=2))
+    same(*both(blocks, "map", start=Start(memory.loadings, memory.components), tol=0, max_iter=2))
+    scaled = bayesnmf.fit(X, "dirichlet_gamma", 4, seed=0, options=short)
     for method in ("map", "vi"):
-        same(*both(blocks, method, "dirichlet_gamma", start=scaled, tol=0, max_iter=4))
+        same(*both(blocks, method, "dirichlet_gamma", start=scaled, tol=0, max_iter=2))
 
 
 def test_more_components_than_the_rank_of_the_counts(folder):
     """Those beyond are random, and the same."""
-    twice = np.repeat(X[:50], 3, axis=0)
+    twice = np.repeat(X[:20], 3, axis=0)
     twice[:, 3:] = 0
     anndata.AnnData(csr_matrix(twice.astype(np.float32))).write_h5ad(folder / "few.h5ad")
     options = VI(start="svd", tol=0, max_iter=5, threads=1)
@@ -166,21 +179,21 @@ def test_more_components_than_the_rank_of_the_counts(folder):
 
 def test_layouts_of_blocks_change_no_more_than_rounding(blocks, folder):
     traces = []
-    for nonzeros in (100, 3000, 10**8):
+    for nonzeros in (500, 2000, 10**8):
         given = Blocks(blocks.source, nonzeros, blocks.scratch)
-        traces.append(bayesnmf.fit(given, rank=4, seed=0, options=VI(tol=0, max_iter=10)).trace)
+        traces.append(bayesnmf.fit(given, rank=4, seed=0, options=VI(tol=0, max_iter=4)).trace)
     np.testing.assert_allclose(traces[1:], [traces[0]] * 2, rtol=1e-12)
 
 
 def test_fits_are_saved_with_the_place_of_their_counts(blocks, tmp_path):
+    fit = bayesnmf.fit(blocks, rank=3, seed=0, options=SHORT)
     for name in ("fit.nc", "fit.zarr"):
-        fit = bayesnmf.fit(blocks, rank=3, seed=0)
         fit.save(tmp_path / name)
         loaded = bayesnmf.load(tmp_path / name)
         assert not loaded.counts.in_memory
         np.testing.assert_array_equal(loaded.loadings, fit.loadings)
         np.testing.assert_array_equal(loaded.posterior.loadings.shape, fit.posterior.loadings.shape)
-        np.testing.assert_array_equal(loaded.counts.block(0, 403).matrix.toarray(), X)
+        np.testing.assert_array_equal(loaded.counts.block(0, 103).matrix.toarray(), X)
         np.testing.assert_array_equal(loaded.transform(X[:9]), fit.transform(X[:9]))
     folder = fit.counts.store.folder
     aside = folder.with_name("aside")
@@ -192,7 +205,7 @@ def test_fits_are_saved_with_the_place_of_their_counts(blocks, tmp_path):
         aside.rename(folder)
 
 
-@pytest.mark.parametrize("nonzeros", [1, 7, 60, 10**6])
+@pytest.mark.parametrize("nonzeros", [60, 10**6])
 def test_counts_by_features_are_the_transposed_counts(blocks, folder, nonzeros):
     store = bayesnmf.fit(blocks, rank=1, options=VI(max_iter=0, start="random")).counts
     transposed = TransposedStore(store.store, store.blocks, nonzeros, folder / "scratch")
@@ -207,7 +220,7 @@ def test_no_file_is_left(blocks):
     def rows():
         return [each for each in blocks.scratch.iterdir() if each.name.startswith("rows-")]
 
-    fit = bayesnmf.fit(blocks, rank=3, seed=0)
+    fit = bayesnmf.fit(blocks, rank=3, seed=0, options=SHORT)
     assert not rows()  # the loadings are in nameless files now
     assert np.isfinite(fit.loadings).all()
 
@@ -217,7 +230,7 @@ def test_a_full_disk_is_named_and_nothing_is_left(blocks, monkeypatch):
 
     def full(file, view):
         written.append(0)
-        if len(written) > 60:
+        if len(written) > 20:
             raise OSError(28, os.strerror(28))
         return file.write(view)
 
@@ -260,21 +273,22 @@ def test_a_store_that_changes_between_passes_is_refused(folder, monkeypatch):
         bayesnmf.fit(given, rank=2)
 
 
-CHAINS = {"chains": 2, "warmup": 3, "draws": 24, "algorithm": "allocations"}
+CHAINS = {"chains": 2, "warmup": 1, "draws": 10, "algorithm": "allocations"}
 RATES = Priors(HierarchicalGamma(0.5, Gamma(2.0, 1.0), "row"), Gamma(0.7, 0.2))
 
 
-@pytest.mark.parametrize("nonzeros", [900, 2500])
-@pytest.mark.parametrize("keep", ["draws", "moments"])
 @pytest.mark.parametrize(
-    ("model", "priors"),
-    [
-        ("gamma_poisson", SPARSE),
-        ("gamma_poisson", SCALES),
-        ("dirichlet_poisson", TOPICS),
-        ("dirichlet_gamma", None),
-        ("hierarchical_poisson", RATES),
-    ],
+    ("model", "priors", "keep", "nonzeros"),
+    mostly_long(
+        [
+            ("gamma_poisson", SCALES, "moments", 700),
+            ("dirichlet_poisson", TOPICS, "draws", 1500),
+            ("dirichlet_gamma", None, "moments", 1500),
+            ("hierarchical_poisson", RATES, "draws", 700),
+            ("gamma_poisson", SPARSE, "draws", 700),
+        ],
+        4,
+    ),
 )
 def test_chains_are_those_in_memory_to_the_bit(blocks, folder, model, priors, keep, nonzeros):
     """Whatever the blocks: a random number of a block, or a sum that is rounded by blocks, would be seen."""
@@ -296,36 +310,39 @@ def same_chains(one, two):
     np.testing.assert_allclose(one.trace, two.trace, rtol=1e-13)
     for name, values in (one.moments or {}).items():
         np.testing.assert_array_equal(values, two.moments[name])
-    assert one.diagnostics == pytest.approx(two.diagnostics)
+    # R-hat ranks distances from the median, two of which differ by rounding alone: each fit has that of its own trace.
+    own = {"r_hat_log_joint": float(r_hat_and_ess(one.trace)[0])}
+    assert one.diagnostics == pytest.approx({**two.diagnostics, **own})
 
 
 @pytest.mark.parametrize("of_q", [True, False])
 def test_chains_from_given_starts_are_those_in_memory(blocks, tmp_path, of_q):
-    start = bayesnmf.fit(X, rank=4, seed=0, options=VI(max_iter=3))
+    start = bayesnmf.fit(X, rank=4, seed=0, options=VI(start="random", max_iter=1))
     start = start if of_q else Start(start.loadings, start.components)
     options = Gibbs(start=start, **CHAINS)
     one, two = (bayesnmf.fit(counts, rank=4, method="gibbs", options=options, seed=2) for counts in (blocks, X))
     same_chains(one, two)
-    one.save(tmp_path / "chains.zarr")
-    same_chains(bayesnmf.load(tmp_path / "chains.zarr"), one)
+    if of_q:
+        one.save(tmp_path / "chains.zarr")
+        same_chains(bayesnmf.load(tmp_path / "chains.zarr"), one)
 
 
-def test_chains_start_from_a_fit_on_disk(blocks):
+def test_chains_start_from_a_fit_on_disk(whole):
     """By default. The fit is that in memory except for rounding, and a chain that starts there soon shows it."""
     short = Gibbs(chains=1, warmup=0, draws=1)
     one, two = (
-        bayesnmf.fit(counts, rank=4, method="gibbs", seed=2, options=options)
+        bayesnmf.fit(counts, rank=2, method="gibbs", seed=2, options=options)
         for counts, options in (
-            (blocks, short),
-            (X, replace(short, start=on_disk_start(blocks), algorithm="allocations")),
+            (whole, short),
+            (X, replace(short, start=on_disk_start(whole), algorithm="allocations")),
         )
     )
     np.testing.assert_allclose(one.trace, two.trace, rtol=1e-9)
 
 
 def on_disk_start(blocks):
-    found = bayesnmf.fit(blocks, rank=4, seed=2, options=VI(max_iter=500))
-    return bayesnmf.fit(X, rank=4, seed=2, options=VI(start=found, max_iter=0))
+    found = bayesnmf.fit(blocks, rank=2, seed=2, options=VI(max_iter=500))
+    return bayesnmf.fit(X, rank=2, seed=2, options=VI(start=found, max_iter=0))
 
 
 @pytest.mark.parametrize(
@@ -342,7 +359,7 @@ def on_disk_start(blocks):
         ),
         (
             {"method": "gibbs", "options": Gibbs(start=Start(np.ones((9, 9)), np.ones((9, 9))), keep="moments")},
-            r"start.loadings must have shape \(403, 3\)",
+            r"start.loadings must have shape \(103, 3\)",
         ),
         ({"options": VI(start="race")}, "need start='svd' or 'random'.*found start='race'"),
         ({"options": VI(order="components")}, "need order='loadings'"),

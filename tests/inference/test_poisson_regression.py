@@ -1,6 +1,7 @@
 """Alternating Poisson regression by coordinate descent: the kernel, its fits, and the corollaries of [C]."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from scipy import stats
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from scipy.special import xlogy
+from suites import mostly_long
+from turns import ORDERS, in_turn
 
 import bayesnmf
 from bayesnmf import MAP, ConvergenceWarning, Dirichlet, Gamma, Priors, ScaledDirichlet, Start
@@ -38,7 +41,8 @@ def flat_loadings(entry):
 
 
 natural = [entry for entry in having("regression") if entry.natural]
-allowed_entries = over([e for e in natural if flat_loadings(e) or isinstance(e.priors().components, Gamma)])
+ALLOWED = [e for e in natural if flat_loadings(e) or isinstance(e.priors().components, Gamma)]
+EXTRAPOLATE = {"plain": False, "extrapolated": True}
 refused_entries = over([e for e in natural if not flat_loadings(e) and isinstance(e.priors().components, Dirichlet)])
 
 
@@ -207,10 +211,9 @@ def test_many_sweeps_reach_the_optimum_of_each_row(kind, prior):
 # --- fits -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("extrapolate", [False, True], ids=["plain", "extrapolated"])
-@pytest.mark.parametrize("order", ["loadings", "components"])
-@by_kind
-@allowed_entries
+@pytest.mark.parametrize(
+    ("entry", "kind", "order", "extrapolate"), in_turn(ALLOWED, {kind: kind for kind in KINDS}, ORDERS, EXTRAPOLATE)
+)
 def test_objective_never_falls(entry, kind, order, extrapolate):
     both = [entry.priors()] + ([with_parameter(entry.priors())] if flat_loadings(entry) else [])
     for priors in both:
@@ -226,19 +229,18 @@ def test_objective_never_falls(entry, kind, order, extrapolate):
             np.testing.assert_allclose(fit.loadings.sum(axis=1), 1, rtol=1e-12)
 
 
-@allowed_entries
-@pytest.mark.parametrize(
-    ("counts", "rank"),
-    [
-        (np.zeros((4, 3)), 2),
-        (np.array([[5.0, 0.0, 2.0]]), 2),
-        (np.array([[3.0]]), 1),
-        (np.array([[1.0, 4.0], [2.0, 0.0]]), 5),
-        (np.array([[1e9, 0.0], [1.0, 3e8]]), 2),
-    ],
-    ids=["nothing", "one row", "one cell", "rank above size", "huge"],
-)
-def test_degenerate_counts_are_fitted_in_both_precisions(entry, counts, rank):
+DEGENERATE = {
+    "nothing": (np.zeros((4, 3)), 2),
+    "one row": (np.array([[5.0, 0.0, 2.0]]), 2),
+    "one cell": (np.array([[3.0]]), 1),
+    "rank above size": (np.array([[1.0, 4.0], [2.0, 0.0]]), 5),
+    "huge": (np.array([[1e9, 0.0], [1.0, 3e8]]), 2),
+}
+
+
+@pytest.mark.parametrize(("entry", "counts"), in_turn(ALLOWED, DEGENERATE))
+def test_degenerate_counts_are_fitted_in_both_precisions(entry, counts):
+    counts, rank = counts
     for dtype in ("float64", "float32"):
         priors = entry.priors(counts.shape, rank)
         fit = run(counts, entry.model, priors, rank=rank, max_iter=10, dtype=dtype)
@@ -262,15 +264,20 @@ EASY = {
 }
 
 
-@pytest.mark.parametrize("name", EASY)
-@by_kind
+@cache
+def by_em(name):
+    """EM is slow along the ridge of the scales, and towards 0: more iterations, extrapolated."""
+    model = "gamma_poisson" if name == "doubly_gamma" else "poisson"
+    return run(easy_counts(), model, EASY[name], "em", rank=2, max_iter=1_500, extrapolate=True)
+
+
+@pytest.mark.parametrize(("name", "kind"), mostly_long([(name, kind) for name in EASY for kind in KINDS], (4,)))
 def test_coordinate_descent_and_em_share_their_optimum(name, kind):
     """From one start; where they stop, [C] A.3 holds, and the log joint is that of SciPy."""
     counts, priors = easy_counts(), EASY[name]
     model = "gamma_poisson" if name == "doubly_gamma" else "poisson"
     descent = run(counts, model, priors, kind, rank=2, max_iter=150, extrapolate=True)
-    # EM is slow along the ridge of the scales, and towards 0: more iterations, extrapolated.
-    em = run(counts, model, priors, "em", rank=2, max_iter=1_500, extrapolate=True)
+    em = by_em(name)
     np.testing.assert_allclose(descent.trace[-1], em.trace[-1], rtol=1e-9)
     # An objective within 2e-7 nats leaves the rates, of up to 100 counts, within the root of it.
     np.testing.assert_allclose(descent.loadings @ descent.components, em.loadings @ em.components, atol=2e-3)

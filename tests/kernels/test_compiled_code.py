@@ -74,6 +74,17 @@ def test_a_full_disk_does_not_end_the_program(folder, monkeypatch):
     assert [found_on_disk(), found_on_disk()] == [False, True]
 
 
+def test_a_folder_that_cannot_be_written_to_keeps_nothing(folder, monkeypatch):
+    """As in a container; here any warning is an error."""
+
+    def refused(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(caching.tempfile, "TemporaryFile", refused)  # how Numba tries whether it can be written to
+    assert [found_on_disk(), found_on_disk()] == [False, False]
+    assert not list(folder.rglob("*.nb?"))
+
+
 NOWHERE = """
 import numba.core.caching as caching
 def refused(*_, **__): raise PermissionError(13, "Permission denied")
@@ -84,8 +95,9 @@ print(gamma_draws(np.ones((2, 2)), 1).shape)
 """
 
 
+@pytest.mark.long
 def test_nothing_can_be_written_anywhere(tmp_path):
-    """As in a container: neither the package's folder nor a home."""
+    """In a process of its own: neither the package's folder nor a home."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-W", "error", "-c", NOWHERE]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -7,14 +7,15 @@ import pytest
 from golden import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import njit
 from registry import nasty_counts
 from scipy import stats
 from scipy.sparse import csr_array
 from scipy.special import gammaln
+from suites import mostly_long
 
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.kernels.cpu.allocation import expected_allocations, row_blocks
+from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.likelihood import cell_rates, poisson_loglik
 from bayesnmf.kernels.cpu.sampling import add_multinomial, binomial, sampled_allocations
 
@@ -66,11 +67,11 @@ def test_expected_allocations_are_the_naive_ones(seed, n, m, rank, density, thre
     assert found.components.shape == (rank, m)
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_any_memory_order_and_read_only_arrays(order):
+def test_any_memory_order_and_read_only_arrays():
+    """Each factor in the order that it never has here otherwise: a further order is further compiling."""
     X, (U, V) = nasty_counts(), factors((9, 7), 3, np.random.default_rng(1))
     matrix = csr(X)
-    arrays = [np.array(a, order=order) for a in (U, V)]
+    arrays = [np.array(U, order="F"), np.array(V, order="C")]
     for array in (*arrays, matrix.data, matrix.indices, matrix.indptr):
         array.flags.writeable = False
     wanted = naive(X, U, V)
@@ -255,9 +256,10 @@ def test_a_cell_whose_mean_underflows_is_shared_by_logarithms():
 
 INVERSION = [(1, 0.5), (7, 0.03), (15, 0.5), (40, 0.2), (10_000, 0.0005), (10**6, 3e-6), (60, 0.9)]
 REJECTION = [(25, 0.5), (20, 0.5), (101, 0.1), (1_000, 0.3), (1_000, 0.97), (10**6, 0.5), (10**6, 2e-5), (10**9, 0.2)]
+BINOMIALS = mostly_long(INVERSION, (1, 4, 6)) + mostly_long(REJECTION, (1, 4, 6, 7))
 
 
-@njit
+@compiled_on_disk()
 def _fill(state, count, p, out):
     for i in range(len(out)):
         out[i] = binomial(state, count, p)
@@ -269,7 +271,7 @@ def binomials(count, p, draws, seed=7):
     return out
 
 
-@pytest.mark.parametrize(("count", "p"), INVERSION + REJECTION)
+@pytest.mark.parametrize(("count", "p"), BINOMIALS)
 def test_binomial_has_the_right_distribution(count, p):
     """A chi-square test over about 30 classes of equal probability; p value above 1e-4, the seed being fixed.
 
@@ -315,9 +317,9 @@ def test_binomial_draws_at_the_ends_are_certain(count, p, wanted):
 def multinomials(count, weights, draws):
     state = np.array([9], dtype=np.uint64)
     out = np.zeros((draws, len(weights)))
-    twice = np.zeros((draws, len(weights)))
+    twice, sums = np.zeros((draws, len(weights))), np.cumsum(weights)
     for row, other in zip(out, twice, strict=True):
-        add_multinomial(state, count, np.cumsum(weights), row, other)
+        add_multinomial(state, count, sums, row, other)
     np.testing.assert_array_equal(out, twice)
     return out
 

@@ -61,16 +61,6 @@ def test_one_block_is_this_thread_s():
     assert in_blocks(bounds_of(1), lambda *_: threading.get_ident()) == [threading.get_ident()]
 
 
-def test_threads_are_started_when_first_needed_and_no_more_than_numba_has():
-    code = (
-        "import threading, numpy as np; from bayesnmf.kernels.cpu.threads import in_blocks\n"
-        "for blocks in (1, 2, 9, 9): in_blocks(np.arange(blocks + 1), lambda *_: None); print(threading.active_count())"
-    )
-    environment = os.environ | {"NUMBA_NUM_THREADS": "3"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.split() == ["1", "2", "3", "3"]
-
-
 def test_no_more_blocks_at_once_than_asked_for(monkeypatch):
     """On a machine with many cores."""
     monkeypatch.setattr(threads, "config", SimpleNamespace(NUMBA_NUM_THREADS=16))
@@ -212,13 +202,17 @@ def test_the_interpreter_ends_where_a_helper_s_start_was_interrupted():
     assert (done.stdout, done.stderr) == ("heard\n", "")
 
 
-def test_the_interpreter_ends_cleanly():
+def test_threads_are_started_when_first_needed_no_more_than_numba_has_and_end_with_the_interpreter():
     """With helpers that wait; with blocks at the very end; from a thread that outlives the main one."""
     code = (
         "import atexit, threading, time, numpy as np; from bayesnmf.kernels.cpu.gamma_draws import gamma_draws\n"
+        "from bayesnmf.kernels.cpu.threads import in_blocks\n"
+        "for blocks in (1, 2, 9, 9):\n"
+        "    in_blocks(np.arange(blocks + 1), lambda *_: None)\n"
+        "    print(threading.active_count())\n"
         "def draw(): gamma_draws(np.ones((4000, 3)), 1, 2); print('drawn')\n"
         "draw(); atexit.register(draw); threading.Thread(target=lambda: (time.sleep(0.2), draw())).start()"
     )
-    given = {"env": os.environ | {"NUMBA_NUM_THREADS": "2"}, "timeout": 60, "check": True}
+    given = {"env": os.environ | {"NUMBA_NUM_THREADS": "3"}, "timeout": 60, "check": True}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, **given)
-    assert (done.stdout.split(), done.stderr) == (["drawn"] * 3, "")
+    assert (done.stdout.split(), done.stderr) == (["1", "2", "3", "3"] + ["drawn"] * 3, "")

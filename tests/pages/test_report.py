@@ -1,19 +1,24 @@
 """Pages for a browser: what they say, that nothing in them is taken for markup, and that a real browser shows them."""
 
+import base64
 import html
 import json
 import re
 import shutil
 import subprocess
+from functools import cache
 from html.parser import HTMLParser
 
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from realdata import find_data, real_counts
 
 import bayesnmf
-from bayesnmf import VI, Gibbs
+from bayesnmf import MAP, VI, Gibbs, Settings, plots
+from bayesnmf.assessment import measures
+from bayesnmf.pages import parts
 from bayesnmf.pages import report as pages
 
 mpl.use("Agg")
@@ -30,10 +35,20 @@ GROUPS = ["<u>one</u>" if i % 2 else "$two$" for i in range(30)]
 DRAWN = bayesnmf.simulate(size=(30, len(NAMES)), rank=3, totals=400, seed=1)
 
 
+QUICK = VI(start="random", tol=1e-5)
+
+
+@cache
 def fitted(method="vi", **settings):
-    kind = {"vi": VI, "gibbs": Gibbs, "map": bayesnmf.MAP}[method]
-    return bayesnmf.fit(DRAWN.counts, rank=3, method=method, seed=0, options=kind(**settings), row_names=ROWS,
-                        feature_names=NAMES)  # fmt: skip
+    kind = {"vi": VI, "gibbs": Gibbs, "map": MAP}[method]
+    return bayesnmf.fit(DRAWN.counts, rank=3, method=method, seed=0, options=kind(start="random", **settings),
+                        row_names=ROWS, feature_names=NAMES)  # fmt: skip
+
+
+@pytest.fixture
+def without_pictures(monkeypatch):
+    """Pictures are most of the work of a page whose text is asked for."""
+    monkeypatch.setattr(Figure, "savefig", lambda _, file, **__: file.write(bytes(24)))
 
 
 class Reader(HTMLParser):
@@ -53,10 +68,22 @@ class Reader(HTMLParser):
         self.texts.append(data.strip())
 
 
+def write(folder):
+    fit = fitted().rename(["<b>B cells</b>", "T & cells", "$rest_$"])
+    return bayesnmf.report(fit, folder / "report.html", groups=GROUPS, title="Blood <b>")
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    fit = fitted().rename(["<b>B cells</b>", "T & cells", "$rest_$"])
-    return bayesnmf.report(fit, tmp_path_factory.mktemp("pages") / "report.html", groups=GROUPS, title="Blood <b>")
+    """Return a page whose pictures are empty."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", lambda _, file, **__: file.write(bytes(24)))
+        return write(tmp_path_factory.mktemp("pages"))
+
+
+@pytest.fixture(scope="module")
+def drawn_page(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("pages"))
 
 
 def test_the_page_needs_no_other_file_and_every_name_is_text(page):
@@ -95,6 +122,7 @@ def test_the_settings_repeat_the_fit(page, tmp_path):
     np.testing.assert_array_equal(names["again"].components, fit.components)
 
 
+@pytest.mark.usefixtures("without_pictures")
 @pytest.mark.parametrize("method", ["map", "gibbs"])
 @pytest.mark.filterwarnings("ignore:gibbs did not converge:bayesnmf.ConvergenceWarning")
 def test_pages_of_other_methods_say_what_their_intervals_are(method, tmp_path):
@@ -105,27 +133,45 @@ def test_pages_of_other_methods_say_what_their_intervals_are(method, tmp_path):
     assert ("Cautions" in joined) == (method == "gibbs")  # the chains are far too short
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_a_component_without_features_of_its_own_says_so(tmp_path):
     shares = [[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.1, 0.2, 0.7], [0.3, 0.35, 0.35]]
-    fit = bayesnmf.fit(np.full((6, 3), 50), rank=4, method="map", seed=0, fixed_components=shares)
+    fit = bayesnmf.fit(np.full((6, 3), 50), rank=4, method="map", seed=0, fixed_components=shares,
+                       options=MAP(start="random"))  # fmt: skip
     texts = Reader(bayesnmf.report(fit, tmp_path / "page.html")).texts
     assert texts.count("no feature has its largest share in this component") == 1
     assert texts.count("features that set it apart most surely") == 3
 
 
-def test_a_single_component_a_single_row_and_rows_of_zeros(tmp_path):
-    for counts in (np.zeros((3, 4)), [[3, 0, 1, 2]], np.eye(4)):
-        fit = bayesnmf.fit(counts, rank=1, seed=0)
-        assert "1 component of" in bayesnmf.report(fit, tmp_path / "one.html").read_text(encoding="utf-8")
+@pytest.mark.usefixtures("without_pictures")
+@pytest.mark.parametrize("counts", [np.zeros((3, 4)), [[3, 0, 1, 2]]], ids=["rows of zeros", "a single row"])
+def test_a_single_component_of_little(counts, tmp_path):
+    fit = bayesnmf.fit(counts, rank=1, seed=0, options=QUICK)
+    assert "1 component of" in bayesnmf.report(fit, tmp_path / "one.html").read_text(encoding="utf-8")
 
 
-def test_names_in_any_script_are_text(tmp_path):
+def test_a_picture_of_names_in_any_script_has_no_warnings():
+    names = [f"基因{j}" for j in range(len(NAMES))]
+    fit = bayesnmf.fit(DRAWN.counts, rank=2, seed=0, feature_names=names, options=QUICK)
+    address = parts.drawn(lambda: plots.components(fit, n_features=2), "Components.").source
+    assert base64.b64decode(address.removeprefix("data:image/png;base64,")).startswith(b"\x89PNG")
+
+
+@pytest.mark.long
+def test_names_in_any_script_are_text(tmp_path, monkeypatch):
     """Figures may have boxes, but no warning for every letter."""
-    fit = bayesnmf.fit(DRAWN.counts, rank=2, seed=0, feature_names=[f"基因{j}" for j in range(len(NAMES))])
-    assert any(text.startswith("基因") for text in Reader(bayesnmf.report(fit, tmp_path / "page.html")).texts)
+    monkeypatch.setattr(parts, "DPI", 20)
+    names = [f"基因{j}" for j in range(len(NAMES))]
+    fit = bayesnmf.fit(DRAWN.counts, rank=2, seed=0, feature_names=names, options=QUICK)
+    found = Reader(bayesnmf.report(fit, tmp_path / "page.html"))
+    assert any(text.startswith("基因") for text in found.texts)
+    pictures = [each for each in found.addresses if each.startswith("data:image/png;base64,")]
+    assert len(pictures) == 5
+    assert all(base64.b64decode(each.split(",")[1]).startswith(b"\x89PNG") for each in pictures)
 
 
-def test_pages_of_new_rows_and_of_given_components_say_so(tmp_path):
+@pytest.mark.usefixtures("without_pictures")
+def test_pages_of_new_rows_say_so(tmp_path):
     whole = fitted()
     whole.save(tmp_path / "first.nc")
     new = whole.project(DRAWN.counts.rows(slice(8)))
@@ -138,12 +184,17 @@ def test_pages_of_new_rows_and_of_given_components_say_so(tmp_path):
         code = code.replace(f'"{name}"', repr(str(tmp_path / name)))
     exec(code, names)
     np.testing.assert_array_equal(names["again"].loadings, new.loadings)
-    given = bayesnmf.fit(DRAWN.counts, rank=3, seed=0, fixed_components=DRAWN.components[:2])
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_pages_of_given_components_say_so(tmp_path):
+    given = bayesnmf.fit(DRAWN.counts, rank=3, seed=0, fixed_components=DRAWN.components[:2], options=QUICK)
     text = bayesnmf.report(given, tmp_path / "given.html").read_text(encoding="utf-8")
     assert "3, of which 2 were given" in text
     assert "array(" not in text
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_groups_have_a_table_and_missing_ones_no_group(tmp_path):
     fit = fitted()
     groups = ["one", None, "two"] * 10
@@ -155,16 +206,20 @@ def test_groups_have_a_table_and_missing_ones_no_group(tmp_path):
         assert found == ["10", *(f"{share:.1%}" for share in shares[place::3].mean(axis=0))]
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_images_and_exposures(tmp_path):
     counts = bayesnmf.datasets.digits().rows(slice(60))
-    fit = bayesnmf.fit(counts, rank=2, seed=0, row_exposure=np.linspace(1, 2, 60))
+    fit = bayesnmf.fit(counts, rank=2, seed=0, row_exposure=np.linspace(1, 2, 60), options=QUICK)
     text = bayesnmf.report(fit, tmp_path / "digits.html", image_shape=(8, 8)).read_text(encoding="utf-8")
     assert "The components as images." in text
     assert "per unit of exposure" in text
 
 
-def test_a_page_of_a_comparison(tmp_path):
-    found = bayesnmf.compare(DRAWN.counts, rank=2, methods=["map", "vi"], seed=0)
+@pytest.mark.usefixtures("without_pictures")
+def test_a_page_of_a_comparison(tmp_path, monkeypatch):
+    monkeypatch.setattr(measures, "MOST_SCORE_DRAWS", 200)
+    settings = Settings(options={"map": MAP(start="svd"), "vi": VI(start="svd")}, dispersed=False)
+    found = bayesnmf.compare(DRAWN.counts, rank=2, methods=["map", "vi"], seed=0, settings=settings)
     page = bayesnmf.report(found, tmp_path / "compare.html")
     texts = Reader(page).texts
     assert "log-likelihood at Eθ·Eβ" in texts
@@ -242,8 +297,8 @@ def probe(text, folder, width):
 
 @in_a_browser
 @pytest.mark.parametrize("width", [390, 1280, 2560], ids=["phone", "laptop", "wide screen"])
-def test_a_browser_shows_it_whole(page, tmp_path, width):
-    found, errors = probe(page.read_text(encoding="utf-8"), tmp_path, width)
+def test_a_browser_shows_it_whole(drawn_page, tmp_path, width):
+    found, errors = probe(drawn_page.read_text(encoding="utf-8"), tmp_path, width)
     assert found["images"] == [True] * 5
     assert found["scripts"] == 1  # the probe alone
     assert found["width"] == width
@@ -254,10 +309,10 @@ def test_a_browser_shows_it_whole(page, tmp_path, width):
 
 
 @in_a_browser
-def test_the_probe_would_find_faults(page, tmp_path):
+def test_the_probe_would_find_faults(drawn_page, tmp_path):
     """A picture that is missing, a word too long for the page, and an error of a script."""
     fault = "<img src='missing.png'><p style='white-space: nowrap'>" + "word " * 200 + "</p><script>nothing()</script>"
-    found, errors = probe(page.read_text(encoding="utf-8").replace("</main>", fault + "</main>"), tmp_path, 390)
+    found, errors = probe(drawn_page.read_text(encoding="utf-8").replace("</main>", fault + "</main>"), tmp_path, 390)
     assert found["images"].count(False) == 1
     assert found["cut"]
     assert found["page"] > 390
@@ -265,8 +320,8 @@ def test_the_probe_would_find_faults(page, tmp_path):
 
 
 @in_a_browser
-def test_it_prints(page, tmp_path):
-    browse(page, f"--print-to-pdf={tmp_path / 'page.pdf'}")
+def test_it_prints(drawn_page, tmp_path):
+    browse(drawn_page, f"--print-to-pdf={tmp_path / 'page.pdf'}")
     content = (tmp_path / "page.pdf").read_bytes()
     assert content.startswith(b"%PDF")
     assert len(re.findall(rb"/Subtype\s*/Image", content)) >= 5

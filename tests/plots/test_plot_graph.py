@@ -103,7 +103,8 @@ def test_boxes_hold_their_sites_and_no_others(model, augmented):
 
 def test_a_fit_has_sizes_of_its_own():
     counts = np.random.default_rng(0).poisson(3, (7, 6))
-    options = bayesnmf.MAP(priors=Priors(Gamma(np.ones((7, 2)), 0.3), Dirichlet(np.full((2, 6), 1.5))), threads=1)
+    priors = Priors(Gamma(np.ones((7, 2)), 0.3), Dirichlet(np.full((2, 6), 1.5)))
+    options = bayesnmf.MAP(priors=priors, start="random", threads=1)
     fit = bayesnmf.fit(counts, rank=2, method="map", seed=0, options=options)
     ax = plots.model_graph(fit, axes=plt.subplots()[1])
     assert {"rows: 7", "features: 6", "components: 2"} <= {text.get_text() for text in ax.texts}
@@ -124,6 +125,7 @@ def test_nonsense_is_refused(arguments, message):
         plots.model_graph(**arguments)
 
 
+@pytest.mark.long
 def test_a_model_is_drawn_after_arviz_was_imported():
     """ArviZ leaves a stand-in for NumPyro among the modules, which an import of a part of it tears."""
     code = "import arviz_base; from bayesnmf.plots.graph import read_program; from bayesnmf import Priors;" + (

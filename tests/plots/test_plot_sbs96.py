@@ -6,7 +6,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 import bayesnmf
-from bayesnmf import plots
+from bayesnmf import MAP, VI, plots
 from bayesnmf.data.mutations import sbs96_types
 from bayesnmf.plots.mutations import COLOURS
 
@@ -21,7 +21,8 @@ def bars_at(name):
 
 
 def fitted(method="vi", names=NAMES):
-    return bayesnmf.fit(COUNTS, rank=2, method=method, seed=0, feature_names=names[SHUFFLED])
+    options = {"map": MAP, "vi": VI}[method](start="random", tol=1e-4)
+    return bayesnmf.fit(COUNTS, rank=2, method=method, seed=0, feature_names=names[SHUFFLED], options=options)
 
 
 def test_bars_are_in_the_order_and_the_colours_of_cosmic():

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.filterwarnings(  # anndata under pandas 3
     "ignore:Consolidated metadata:UserWarning",
 )
 DRAWN = bayesnmf.simulate(size=(12, 6), rank=2, seed=0)
+QUICK = {"rank": 2, "seed": 0, "options": bayesnmf.VI(start="svd")}
 
 
 def annotated():
@@ -29,16 +30,16 @@ def test_layers_and_labels_are_read():
     adata = annotated()
     for layer, wanted in (("raw", DRAWN.counts.matrix.toarray()), (None, DRAWN.counts.matrix.toarray() + 1)):
         np.testing.assert_array_equal(bayesnmf.as_counts(adata, layer=layer).matrix.toarray(), wanted)
-    found = bayesnmf.fit(adata, rank=2, seed=0, layer="raw", feature_labels="symbol")
+    found = bayesnmf.fit(adata, layer="raw", feature_labels="symbol", **QUICK)
     assert found.feature_names.tolist() == ["A (ENS0)", "B", "A (ENS2)", "ENS3", "A-1", "C"]
-    np.testing.assert_array_equal(found.components, bayesnmf.fit(DRAWN.counts, rank=2, seed=0).components)
+    np.testing.assert_array_equal(found.components, bayesnmf.fit(DRAWN.counts, **QUICK).components)
 
 
-@pytest.mark.parametrize("method", ["vi", "map"])
-@pytest.mark.parametrize("kind", ["h5ad", "zarr"])
+@pytest.mark.parametrize(("method", "kind"), [("vi", "h5ad"), ("map", "zarr")])
 def test_files_keep_what_a_fit_has_written(tmp_path, method, kind):
     adata, before = annotated(), annotated()
-    found = bayesnmf.tl.fit(adata, rank=2, method=method, layer="raw", feature_labels="symbol", seed=0)
+    options = {"vi": bayesnmf.VI, "map": bayesnmf.MAP}[method](start="svd")
+    found = bayesnmf.tl.fit(adata, rank=2, method=method, layer="raw", feature_labels="symbol", seed=0, options=options)
     np.testing.assert_array_equal(adata.X.toarray(), before.X.toarray())
     path = tmp_path / f"cells.{kind}"
     (adata.write_h5ad if kind == "h5ad" else adata.write_zarr)(path)
@@ -54,7 +55,7 @@ def test_files_keep_what_a_fit_has_written(tmp_path, method, kind):
 
 def test_proportions_are_the_posterior_mean_of_shares_of_counts():
     priors = bayesnmf.Priors(bayesnmf.Gamma(1.0, 0.1), bayesnmf.Gamma(1.0, 1.0))  # components do not sum to 1
-    fit = bayesnmf.fit(DRAWN.counts, rank=2, seed=0, options=bayesnmf.VI(priors=priors))
+    fit = bayesnmf.fit(DRAWN.counts, rank=2, seed=0, options=bayesnmf.VI(priors=priors, start="svd"))
     draws = fit.sample_posterior(4000, chains=1, seed=1)
     parts = draws.loadings[0] * draws.components[0].sum(axis=2)[:, None]
     shares = parts / parts.sum(axis=2, keepdims=True)
@@ -65,13 +66,13 @@ def test_proportions_are_the_posterior_mean_of_shares_of_counts():
 
 
 def test_a_new_object_has_the_counts_and_names():
-    fit = bayesnmf.fit(annotated(), rank=2, seed=0)
+    fit = bayesnmf.fit(annotated(), **QUICK)
     made = fit.to_anndata(key_added="two")
     np.testing.assert_array_equal(made.X.toarray(), DRAWN.counts.matrix.toarray() + 1)
     assert made.obs_names.tolist() == fit.row_names.tolist()
     assert made.var_names.tolist() == fit.feature_names.tolist()
     assert set(made.obsm) == {"X_two", "X_two_sd"}
-    point = bayesnmf.fit(annotated(), rank=2, method="map", seed=0)
+    point = bayesnmf.fit(annotated(), rank=2, method="map", seed=0, options=bayesnmf.MAP(start="svd"))
     assert set(point.to_anndata(made, key_added="two").obsm) == {"X_two"}  # no standard deviation of another fit
 
 
@@ -86,10 +87,10 @@ def test_a_new_object_has_the_counts_and_names():
          lambda: bayesnmf.fit(np.ones((2, 2)), layer="raw")),
         (TypeError, "adata must be an AnnData object", lambda: bayesnmf.tl.fit(np.ones((2, 2)))),
         (ValueError, "adata must have the rows of the fit: found 5, and 12 in the fit",
-         lambda: bayesnmf.fit(annotated(), rank=2, seed=0).to_anndata(annotated()[:5])),
+         lambda: bayesnmf.fit(annotated(), **QUICK).to_anndata(annotated()[:5])),
         (ValueError, "adata must have the rows of the fit in their order",
-         lambda: bayesnmf.fit(annotated(), rank=2, seed=0).to_anndata(annotated()[::-1])),
-        (ValueError, "key_added must be a name", lambda: bayesnmf.fit(annotated(), rank=2).to_anndata(key_added="")),
+         lambda: bayesnmf.fit(annotated(), **QUICK).to_anndata(annotated()[::-1])),
+        (ValueError, "key_added must be a name", lambda: bayesnmf.fit(annotated(), **QUICK).to_anndata(key_added="")),
     ],
 )  # fmt: skip
 def test_what_does_not_match_is_refused(error, message, call):

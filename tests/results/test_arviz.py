@@ -1,20 +1,21 @@
 """ArviZ on the trees of Gibbs and NUTS fits as they are: every diagnostic and plot that a user would call."""
 
 import warnings
+from dataclasses import replace
 from functools import cache
 
 import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from suites import mostly_long
 
 import bayesnmf
-from bayesnmf import NUTS, Gibbs
-from bayesnmf.priors.specification import MODELS
+from bayesnmf import MAP, NUTS, VI, Gibbs
 
 OPTIONS = {
     "gibbs": Gibbs(start="random", chains=2, draws=100, warmup=50, threads=1),
-    "nuts": NUTS(chains=2, draws=60, warmup=50),
+    "nuts": NUTS(start="random", chains=2, draws=60, warmup=50),
 }
 COMPONENTS = {"var_names": ["components"], "coords": {"component": [0], "feature": [0, 3]}}
 LOADINGS = {"var_names": ["loadings"], "coords": {"row": [1], "component": [1]}}
@@ -22,19 +23,22 @@ PLOTS = [
     "plot_trace", "plot_trace_dist", "plot_rank", "plot_rank_dist", "plot_ess", "plot_ess_evolution", "plot_mcse",
     "plot_autocorr", "plot_forest", "plot_dist", "plot_ridge", "plot_pair",
 ]  # fmt: skip
-WHOLE = ["plot_convergence_dist", "plot_ppc_tstat", "plot_ppc_rootogram", "plot_ppc_pit", "plot_energy"]
+WHOLE = [
+    "plot_convergence_dist",
+    "plot_ppc_tstat",
+    "plot_ppc_rootogram",
+    "plot_ppc_pit",
+    "plot_energy",
+    "plot_ppc_dist",
+]
 
-# What the tree of a NUTS fit holds besides that of a Gibbs fit does not depend on the model, but for the scale.
-every_fit = pytest.mark.parametrize(
-    ("model", "method"),
-    [*((model, "gibbs") for model in MODELS), ("gamma_poisson", "nuts"), ("dirichlet_gamma", "nuts")],
-)
+# The tree of a fit does not depend on the model, but for the scale and given totals.
+FITS = [("dirichlet_gamma", "gibbs"), ("gamma_poisson", "nuts"), ("dirichlet_poisson", "gibbs")]
 
 
 @cache
 def fit(model, method):
-    drawn_from = "gamma_poisson" if model == "poisson" else model  # a flat prior cannot be drawn from
-    counts = bayesnmf.simulate(drawn_from, (6, 5), 2, seed=1, totals=60).counts
+    counts = bayesnmf.simulate(model, (6, 5), 2, seed=1, totals=60).counts
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bayesnmf.ConvergenceWarning)  # chains of few draws
         return bayesnmf.fit(counts, model, 2, method, seed=0, options=OPTIONS[method])
@@ -52,7 +56,7 @@ def closed():
     plt.close("all")
 
 
-@every_fit
+@pytest.mark.parametrize(("model", "method"), mostly_long(FITS))
 def test_every_diagnostic_is_finite_and_names_every_entry(model, method, capsys):
     drawn = tree(model, method)
     sizes = {"loadings": (6, 2), "components": (2, 5)} | ({"scale": (6,)} if model == "dirichlet_gamma" else {})
@@ -80,27 +84,29 @@ def drawn_on_figures():
     return any(ax.has_data() for number in plt.get_fignums() for ax in plt.figure(number).axes)
 
 
-@every_fit
-def test_every_plot_draws_something(model, method):
-    drawn = tree(model, method)
-    for name in PLOTS:
-        getattr(az, name)(drawn, **COMPONENTS)
-        assert drawn_on_figures(), name
-        plt.close("all")
-    az.plot_trace_dist(drawn, **LOADINGS)
-    az.plot_rank_dist(drawn, **LOADINGS)
-    for name in WHOLE:
-        if name == "plot_energy" and method == "gibbs":
-            continue  # there is no energy without a momentum
-        cells = name in ("plot_ppc_rootogram", "plot_ppc_pit")
-        with warnings.catch_warnings():
-            if name == "plot_ppc_pit":  # it smooths tails, and those of a few discrete replicates may all be equal
-                warnings.filterwarnings("ignore", "invalid value encountered in", RuntimeWarning)
-            getattr(az, name)(tree(model, method, cells))
-        plt.close("all")
+@pytest.mark.parametrize("name", mostly_long(PLOTS, [1, 8]))
+def test_every_plot_of_draws_draws_something(name):
+    getattr(az, name)(tree("gamma_poisson", "gibbs"), **COMPONENTS)
+    assert drawn_on_figures()
+
+
+@pytest.mark.parametrize("name", mostly_long(["plot_trace_dist", "plot_rank_dist"], [1]))
+def test_every_model_has_plots_of_its_draws(name):
+    getattr(az, name)(tree("dirichlet_gamma", "gibbs"), **LOADINGS)
+    assert drawn_on_figures()
+
+
+@pytest.mark.parametrize("name", mostly_long(WHOLE, [2]))
+def test_every_plot_of_a_whole_tree_draws_something(name):
+    method = "nuts" if name == "plot_energy" else "gibbs"
+    drawn = tree("gamma_poisson", method, name in ("plot_ppc_rootogram", "plot_ppc_pit"))
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Variables counts in .* look discrete")  # its advice is the plots above
-        az.plot_ppc_dist(drawn)
+        if name == "plot_ppc_pit":  # it smooths tails, and those of a few discrete replicates may all be equal
+            warnings.filterwarnings("ignore", "invalid value encountered in", RuntimeWarning)
+        if name == "plot_ppc_dist":  # its advice is the plots above
+            warnings.filterwarnings("ignore", "Variables counts in .* look discrete")
+        getattr(az, name)(drawn)
+    assert drawn_on_figures()
 
 
 def test_plots_of_cells_need_cells():
@@ -123,7 +129,32 @@ def test_cells_keep_their_names():
         fit("dirichlet_gamma", "gibbs").to_datatree(cells=1)
 
 
-def test_nuts_says_what_it_did_at_every_draw(tmp_path):
+def as_if_by_nuts():
+    """Return a fit with the statistics that NUTS keeps, made without compiling it."""
+    drawn, rng = fit("gamma_poisson", "gibbs"), np.random.default_rng(0)
+    energy, shares = rng.normal(size=drawn.trace.shape), rng.uniform(size=drawn.trace.shape)
+    steps = rng.integers(1, 16, drawn.trace.shape).astype(np.int32)
+    statistics = {"energy": energy, "num_steps": steps, "accept_prob": shares, "diverging": shares < 0.1}
+    options = NUTS(chains=2, draws=100, priors=drawn.priors)
+    return replace(drawn, method="nuts", options=options, statistics=statistics)
+
+
+def test_the_statistics_of_nuts_are_in_the_tree_and_in_files(tmp_path):
+    fitted = as_if_by_nuts()
+    stats = fitted.to_datatree(draws=20, chains=1)["sample_stats"]
+    names = {"energy": "energy", "num_steps": "n_steps", "accept_prob": "acceptance_rate", "diverging": "diverging"}
+    assert set(stats.data_vars) == {"lp", *names.values()}
+    fitted.save(tmp_path / "fit.nc")
+    again = bayesnmf.load(tmp_path / "fit.nc").statistics
+    for name, shown in names.items():
+        np.testing.assert_array_equal(stats[shown], fitted.statistics[name][:1, ::5])
+        np.testing.assert_array_equal(again[name], fitted.statistics[name])
+        assert again[name].dtype == fitted.statistics[name].dtype
+    assert fit("gamma_poisson", "gibbs").statistics is None
+
+
+@pytest.mark.long
+def test_nuts_says_what_it_did_at_every_draw():
     fitted = fit("gamma_poisson", "nuts")
     stats = tree("gamma_poisson", "nuts")["sample_stats"]
     assert set(stats.data_vars) == {"lp", "diverging", "n_steps", "acceptance_rate", "energy"}
@@ -131,17 +162,9 @@ def test_nuts_says_what_it_did_at_every_draw(tmp_path):
     assert stats["diverging"].sum() == fitted.diagnostics["divergences"]
     np.testing.assert_allclose(stats["n_steps"].mean(), fitted.diagnostics["mean_steps"])
     np.testing.assert_allclose(stats["acceptance_rate"].mean(), fitted.diagnostics["mean_acceptance"])
-    kept = fitted.to_datatree(draws=20, chains=1)["sample_stats"]
-    np.testing.assert_array_equal(kept["energy"], stats["energy"][:1, ::3])
-    fitted.save(tmp_path / "fit.nc")
-    again = bayesnmf.load(tmp_path / "fit.nc").statistics
-    assert again.keys() == fitted.statistics.keys()
-    for name, values in fitted.statistics.items():
-        np.testing.assert_array_equal(again[name], values)
-        assert again[name].dtype == values.dtype
-    assert fit("gamma_poisson", "gibbs").statistics is None
 
 
+@pytest.mark.long
 def test_energies_have_their_mean():
     """Energy is potential and kinetic; the mean of the kinetic, ½ p'M⁻¹p, is half the number of parameters.
 
@@ -160,7 +183,9 @@ def test_energies_have_their_mean():
 @pytest.mark.parametrize("method", ["vi", "map"])
 def test_trees_without_chains_draw_too(method):
     counts = fit("gamma_poisson", "gibbs").counts
-    drawn = bayesnmf.fit(counts, "gamma_poisson", 2, method, seed=0).to_datatree(posterior_predictive=True, cells=True)
+    options = {"vi": VI, "map": MAP}[method](start="svd")
+    fitted = bayesnmf.fit(counts, "gamma_poisson", 2, method, seed=0, options=options)
+    drawn = fitted.to_datatree(posterior_predictive=True, cells=True)
     az.plot_ppc_rootogram(drawn)
     assert drawn_on_figures()
     plt.close("all")

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 from plain import plain_map, plain_vi
-from registry import MODELS_AND_PRIORS, every_entry
+from registry import MODELS_AND_PRIORS, over
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet, Start
@@ -113,9 +113,13 @@ def parameters(distribution, size):
     return [each for each in found if each.shape[axis] == K], [each for each in found if each.shape[axis] != K]
 
 
+# What is the same for all components says nothing of their order.
+DIFFERENT = [entry.id for entry in MODELS_AND_PRIORS if "asymmetric" in entry.id or "partly_known" in entry.id]
+
+
 @brief
 @pytest.mark.parametrize("method", OPTIONS)
-@every_entry
+@over(MODELS_AND_PRIORS, default=DIFFERENT)
 def test_relabelling_permutes_everything_and_changes_nothing(entry, method):
     old = fit(entry, method)
     new = relabel(old, ORDER)

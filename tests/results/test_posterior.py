@@ -72,13 +72,14 @@ def test_what_sample_posterior_refuses():
 @every_model
 def test_replicated_counts_have_the_fitted_means(model, method):
     fitted = fit(model, method)
-    draws = 1000 if method != "gibbs" else 120
+    draws = 250 if method != "gibbs" else 120
     replicated = fitted.sample_posterior_predictive(draws, seed=1)
     assert replicated.shape == (draws, N, M)
     assert replicated.dtype == np.int64
     means = np.mean([loadings @ components for loadings, components in iterate_draws(fitted, draws, 1)], axis=0)
     error = np.sqrt(means / draws)
     assert (np.abs(replicated.mean(0) - means) < 5 * error).all()
+    assert abs(replicated.sum() / draws - means.sum()) < 4.5 * np.sqrt(means.sum() / draws)  # an error of 1 or 2 %
     given = (replicated.sum(2) == COUNTS.sum(axis=1).to_numpy()).all()
     assert given == MODELS[model].given_totals
 

@@ -10,17 +10,18 @@ from bayesnmf.results.thinning import components_table, loadings_table
 
 mpl.use("Agg")
 COUNTS = np.random.default_rng(3).poisson(4, (12, 7))
+QUICK = {"rank": 2, "seed": 0, "options": VI(start="svd", tol=1e-4)}
 NAMES = ["B cells", "T <b>cells</b>"]
 
 
 @pytest.fixture(scope="module")
 def named():
-    fit = bayesnmf.fit(COUNTS, rank=2, method="vi", seed=0, options=VI(tol=1e-4))
+    fit = bayesnmf.fit(COUNTS, **QUICK)
     return fit.rename(NAMES, rows={0: "first"}, features=[f"gene {j}" for j in range(7)])
 
 
 def test_a_list_or_a_mapping_and_the_given_fit_stays_as_it_was(named):
-    fit = bayesnmf.fit(COUNTS, rank=2, seed=0, options=VI(tol=1e-4))
+    fit = bayesnmf.fit(COUNTS, **QUICK)
     one = fit.rename({1: "T"})
     assert one.component_names.tolist() == ["component 0", "T"]
     assert one.rename({"T": "U", 0: "V"}).component_names.tolist() == ["V", "U"]
@@ -52,29 +53,36 @@ def test_files_keep_the_names_and_files_without_names_stay_readable_by_older_ver
     loaded = bayesnmf.load(tmp_path / "named.nc")
     assert loaded.component_names.tolist() == NAMES
     assert loaded.row_names[0] == "first"
-    named.save(tmp_path / "named.zarr")
-    assert bayesnmf.load(tmp_path / "named.zarr").component_names.tolist() == NAMES
-    bayesnmf.fit(COUNTS, rank=1, seed=0).save(tmp_path / "plain.nc")
+    bayesnmf.fit(COUNTS, **QUICK).save(tmp_path / "plain.nc")
     for name, version in (("named", 4), ("plain", 2)):
         with xr.open_datatree(tmp_path / f"{name}.nc", engine="h5netcdf") as tree:
             assert tree.attrs["format_version"] == version
 
 
-def test_figures_show_the_names(named):
-    def texts(drawn):
-        figure = np.ravel(drawn)[0].figure
-        figure.draw_without_rendering()
-        return {text.get_text() for text in figure.findobj(mpl.text.Text)}
-
+@pytest.fixture(scope="module")
+def chains():
+    options = Gibbs(start=bayesnmf.fit(COUNTS, **QUICK), chains=2, warmup=20, draws=40)
     with pytest.warns(bayesnmf.ConvergenceWarning):
-        gibbs = bayesnmf.fit(COUNTS, rank=2, method="gibbs", seed=0, options=Gibbs(chains=2, warmup=20, draws=40))
-    gibbs = gibbs.rename(["one", "two"])
+        gibbs = bayesnmf.fit(COUNTS, rank=2, method="gibbs", seed=0, options=options)
+    return gibbs.rename(["one", "two"])
+
+
+def texts(drawn):
+    figure = np.ravel(drawn)[0].figure
+    found = {text.get_text() for text in figure.findobj(mpl.text.Text)}
+    mpl.pyplot.close(figure)
+    return found
+
+
+def test_figures_of_a_fit_show_the_names(named):
     assert {*NAMES} <= texts(plots.structure(named))
     assert {*NAMES} <= texts(plots.top_features(named, 3))
     assert {*NAMES} <= texts(plots.loadings_intervals(named, ["first"]))
-    assert any("one" in text for text in texts(plots.loadings_scatter({"a": gibbs, "b": gibbs}, "a", "b")))
-    assert any("on one" in text or "\none" in text for text in texts(plots.chains(gibbs)))
-    mpl.pyplot.close("all")
+
+
+def test_figures_of_draws_show_the_names(chains):
+    assert any("one" in text for text in texts(plots.loadings_scatter({"a": chains, "b": chains}, "a", "b")))
+    assert any("on one" in text or "\none" in text for text in texts(plots.chains(chains)))
 
 
 @pytest.mark.parametrize(
@@ -92,4 +100,4 @@ def test_figures_show_the_names(named):
 )
 def test_names_that_do_not_fit_are_refused(named, given, error, rule):
     with pytest.raises(error, match=rule):
-        bayesnmf.fit(COUNTS, rank=2, seed=0, options=VI(tol=1e-4)).rename(**given)
+        bayesnmf.fit(COUNTS, **QUICK).rename(**given)

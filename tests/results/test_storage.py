@@ -11,10 +11,10 @@ import smallfits
 import xarray as xr
 from scipy.sparse import issparse
 from smallfits import OPTIONS, quietly
+from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import NUTS, SVI, VI, Dirichlet, Gamma, Priors, Start, writing
-from bayesnmf.priors.specification import MODELS
 from bayesnmf.results import storage
 from bayesnmf.results.saved_arrays import CSR
 
@@ -49,8 +49,10 @@ def round_trip(fitted, path):
     return bayesnmf.load(path)
 
 
-@pytest.mark.parametrize("method", OPTIONS)
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("model", "method"),
+    [("poisson", "map"), ("gamma_poisson", "gibbs"), ("dirichlet_poisson", "vi"), ("hierarchical_poisson", "vi")],
+)
 def test_a_loaded_fit_is_the_saved_one(model, method, tmp_path):
     fitted = fit(model, method)
     loaded = round_trip(fitted, tmp_path / "fit.nc")
@@ -59,8 +61,7 @@ def test_a_loaded_fit_is_the_saved_one(model, method, tmp_path):
     assert os.listdir(tmp_path) == ["fit.nc"]
 
 
-@pytest.mark.parametrize("method", OPTIONS)
-@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+@pytest.mark.parametrize(("method", "suffix"), [("vi", ".nc"), ("gibbs", ".zarr"), ("map", ".nc"), ("vi", ".zarr")])
 def test_a_loaded_fit_works_as_before(method, suffix, tmp_path):
     fitted = fit("dirichlet_gamma", method)
     loaded = round_trip(fitted, tmp_path / f"fit{suffix}")
@@ -114,15 +115,15 @@ def vars_of(prior):
     return prior if isinstance(prior, str) else {name: np.asarray(value) for name, value in vars(prior).items()}
 
 
-@pytest.mark.parametrize("given", ["factors", "fit", "q"])
-@pytest.mark.parametrize("method", ["vi", "gibbs"])
+@pytest.mark.parametrize(("given", "method"), [("factors", "vi"), ("fit", "gibbs"), ("q", "vi")])
 def test_the_start_is_kept_so_that_the_fit_can_be_run_again(given, method, tmp_path):
     start = fit("dirichlet_gamma")
     if given == "factors":
         start = Start(bayesnmf.priors.ScaledProportions(start.loadings, start.scale[:, None]), start.components)
     elif given == "q":
         start = Start(start.posterior.loadings, start.posterior.components)
-    fitted = fit("dirichlet_gamma", method, options=replace(OPTIONS[method], start=start))
+    brief = {"gibbs": {"draws": 5, "warmup": 5}, "vi": {"max_iter": 5}}[method]
+    fitted = fit("dirichlet_gamma", method, options=replace(OPTIONS[method], start=start, **brief))
     loaded = round_trip(fitted, tmp_path / "fit.nc")
     assert isinstance(loaded.options.start, Start)
     again = fit("dirichlet_gamma", method, options=loaded.options)
@@ -141,11 +142,26 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("kind", NAMES)
-@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
-def test_names_keep_their_type(kind, suffix, tmp_path):
+@pytest.mark.parametrize(
+    ("rows", "features", "suffix"),
+    mostly_long(
+        [
+            ("text", "objects", ".nc"),
+            ("short integers", "odd text", ".zarr"),
+            ("dates", "numbers", ".nc"),
+            ("mixed", "tuples", ".zarr"),
+            ("objects", "text", ".zarr"),
+            ("odd text", "short integers", ".nc"),
+            ("numbers", "dates", ".zarr"),
+            ("tuples", "mixed", ".nc"),
+        ],
+        4,
+    ),
+)
+def test_names_keep_their_type(rows, features, suffix, tmp_path):
     fitted = fit(method="map")
-    fitted = replace(fitted, counts=replace(fitted.counts, row_names=NAMES[kind]))
+    names = {"row_names": NAMES[rows], "feature_names": NAMES[features][:9]}
+    fitted = replace(fitted, counts=replace(fitted.counts, **names))
     assert same(fitted, round_trip(fitted, tmp_path / f"fit{suffix}"))
 
 
@@ -158,7 +174,7 @@ def test_names_of_other_kinds_become_text(tmp_path):
 def test_counts_without_nonzeros_and_large_counts(tmp_path):
     empty, large = (np.zeros((4, 3)), COUNTS * 1e12)
     for counts in (empty, large):
-        fitted = fit("gamma_poisson", counts=counts, options=VI(max_iter=2, threads=1))
+        fitted = fit("gamma_poisson", counts=counts, options=VI(start="random", max_iter=2, threads=1))
         assert same(fitted, round_trip(fitted, tmp_path / "fit.nc"))
 
 
@@ -174,9 +190,15 @@ def test_saving_again_replaces_the_older_fit(suffix, tmp_path):
     assert os.listdir(tmp_path) == [path.name]
 
 
-@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
-@pytest.mark.parametrize("place", ["to_bytes", "put"])
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("disk full")])
+@pytest.mark.parametrize(
+    ("suffix", "place", "error"),
+    [
+        (".nc", "to_bytes", KeyboardInterrupt),
+        (".zarr", "put", KeyboardInterrupt),
+        (".nc", "put", OSError("disk full")),
+        (".zarr", "to_bytes", OSError("disk full")),
+    ],
+)
 def test_an_interrupted_save_leaves_the_older_fit(suffix, place, error, tmp_path, monkeypatch):
     path = tmp_path / f"fit{suffix}"
     older = fit(method="gibbs")

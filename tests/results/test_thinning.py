@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 from smallfits import COUNTS, K, M, N, fit, quietly
+from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import Gibbs
@@ -62,9 +63,10 @@ def test_tables_of_factors_hold_means_and_standard_deviations():
     assert list(components_table(fit("gamma_poisson", "map")).columns) == names
 
 
-@pytest.mark.parametrize("draws", ["thinned", "all"])
+@pytest.mark.parametrize("draws", mostly_long(["thinned", "all"]))
 def test_comparisons_leave_few_draws_unless_all_are_asked_for(draws, tmp_path, monkeypatch):
     monkeypatch.setattr(thin_fit, "__defaults__", (20_000,))
+    monkeypatch.setattr("bayesnmf.comparison.report.figures", lambda *_: [])  # which take seconds to draw
     options = {"gibbs": Gibbs(start="random", chains=2, draws=100, warmup=20, threads=1)}
     settings = Settings(withhold=0.0, options=options, dispersed=False, draws=draws)
     found = compare(COUNTS, rank=K, methods=("gibbs",), settings=settings, out=tmp_path)

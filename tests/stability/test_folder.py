@@ -1,6 +1,7 @@
 """A folder keeps the fits: the same call goes on where an earlier one ended, and others are refused."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -31,34 +32,39 @@ def fits_made(monkeypatch):
     return made
 
 
-def run(folder, starts=6, counts=BLOCKS, **more):
-    return bayesnmf.modes(counts, rank=2, starts=starts, seed=1, checkpoint=folder, **more)
+def run(folder, starts=4, counts=BLOCKS, **more):
+    settings = {"options": SHORT, "scored": 0, **more}
+    return bayesnmf.modes(counts, rank=2, starts=starts, seed=1, checkpoint=folder, **settings)
 
 
 def test_an_interrupted_call_goes_on_and_ends_with_the_same_bits(tmp_path, fits_made):
     def stop(label, done, *_):
-        if done == 3:
+        if done == 2:
             raise KeyboardInterrupt
 
     stopped = run(tmp_path / "kept", jobs=1, progress=stop)
-    assert len(stopped.runs) == 3
-    assert len(fits_made) == 3
-    fits_made.clear()
-    resumed = run(tmp_path / "kept", jobs=2)
-    assert sorted(fits_made) == sorted(resumed.runs["seed"][3:])
-    assert not resumed.interrupted
-    same(resumed, bayesnmf.modes(BLOCKS, rank=2, starts=6, seed=1))
-    fits_made.clear()
-    same(run(tmp_path / "kept"), resumed)
-    assert fits_made == []
-    more = run(tmp_path / "kept", starts=8, threshold=0.9, scored=1, keep=0.8)
+    assert len(stopped.runs) == 2
     assert len(fits_made) == 2
-    np.testing.assert_array_equal(more.run_components[:6], resumed.run_components)
-    assert len(run(tmp_path / "kept", starts=2).runs) == 2
+    fits_made.clear()
+    resumed = run(tmp_path / "kept", jobs=2, scored=1)
+    assert sorted(fits_made) == sorted(resumed.runs["seed"][2:])
+    assert not resumed.interrupted
+    same(resumed, run(None, scored=1))
+
+
+def test_starts_are_added_and_left_out_and_nothing_is_fitted_twice(tmp_path, fits_made):
+    first = run(tmp_path / "kept", starts=2)
+    fits_made.clear()
+    same(run(tmp_path / "kept", starts=2), first)
+    assert fits_made == []
+    more = run(tmp_path / "kept", starts=3, threshold=0.9, scored=1, keep=0.8)
+    assert len(fits_made) == 1
+    np.testing.assert_array_equal(more.run_components[:2], first.run_components)
+    assert len(run(tmp_path / "kept", starts=1).runs) == 1
 
 
 def test_every_fit_can_be_loaded_by_itself(tmp_path):
-    found = run(tmp_path, starts=3, scored=0)
+    found = run(tmp_path, starts=3)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "modes.json", "start-0000.nc", "start-0001.nc", "start-0002.nc",
     ]  # fmt: skip
@@ -68,23 +74,30 @@ def test_every_fit_can_be_loaded_by_itself(tmp_path):
         np.testing.assert_array_equal(loaded.components, found.run_components[start])
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """Return a folder with two fits, and their result."""
+    folder = tmp_path_factory.mktemp("modes")
+    return folder, run(folder, starts=2)
+
+
 @pytest.mark.parametrize("damage", ["cut", "other", "empty"])
-def test_a_damaged_file_is_fitted_again(tmp_path, fits_made, damage):
-    first = run(tmp_path)
-    file = tmp_path / "start-0002.nc"
-    content = {"cut": file.read_bytes()[:2000], "empty": b"", "other": (tmp_path / "start-0003.nc").read_bytes()}
+def test_a_damaged_file_is_fitted_again(kept, tmp_path, fits_made, damage):
+    whole, first = kept
+    folder = shutil.copytree(whole, tmp_path / "copy")
+    file = folder / "start-0001.nc"
+    content = {"cut": file.read_bytes()[:2000], "empty": b"", "other": (folder / "start-0000.nc").read_bytes()}
     file.write_bytes(content[damage])
-    fits_made.clear()
-    again = run(tmp_path)
-    assert fits_made == [first.runs["seed"][2]]
+    again = run(folder, starts=2)
+    assert fits_made == [first.runs["seed"][1]]
     same(again, first)
-    assert again.damaged == (2,)
-    assert "fitted again, as the file was damaged: start 2" in again.cautions
-    assert run(tmp_path).damaged == ()
+    assert again.damaged == (1,)
+    assert "fitted again, as the file was damaged: start 1" in again.cautions
+    assert run(folder, starts=2).damaged == ()
 
 
 def test_other_counts_and_settings_are_refused_by_name(tmp_path):
-    run(tmp_path, starts=2, options=SHORT, scored=0)
+    run(tmp_path, starts=2, options=SHORT)
     kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     changed = BLOCKS.copy()
     changed[0, 0] += 1
@@ -113,7 +126,7 @@ def test_other_counts_and_settings_are_refused_by_name(tmp_path):
 
 def test_priors_that_hold_arrays_are_told_apart(tmp_path):
     def settings(prior):
-        return {"options": replace(SHORT, priors=Priors(loadings=prior)), "starts": 1, "scored": 0}
+        return {"options": replace(SHORT, priors=Priors(loadings=prior)), "starts": 1}
 
     rates = np.linspace(0.1, 0.2, len(BLOCKS))[:, None]
     shared = HierarchicalGamma(1.0, Gamma(1.0, 1.0), "row")
@@ -128,8 +141,8 @@ def test_priors_that_hold_arrays_are_told_apart(tmp_path):
 
 def test_names_may_change_and_are_those_of_the_call(tmp_path):
     frame = pd.DataFrame(BLOCKS, columns=[f"a{j}" for j in range(12)])
-    run(tmp_path, starts=2, scored=0, counts=frame)
-    again = run(tmp_path, starts=2, scored=0, counts=frame.rename(columns=lambda name: f"b{name}"))
+    run(tmp_path, starts=2, counts=frame)
+    again = run(tmp_path, starts=2, counts=frame.rename(columns=lambda name: f"b{name}"))
     assert again.best.feature_names[0] == "ba0"
 
 
@@ -147,7 +160,7 @@ def test_the_folder_must_be_a_place_to_write_to(tmp_path):
 
 
 def test_the_settings_are_plain_text(tmp_path):
-    run(tmp_path, starts=1, scored=0)
+    run(tmp_path, starts=1)
     about = json.loads((tmp_path / "modes.json").read_text())
     assert about["format"] == "bayesnmf.modes"
     assert about["settings"]["rank"] == "2"
@@ -155,7 +168,7 @@ def test_the_settings_are_plain_text(tmp_path):
 
 
 def test_large_and_float32_fits_come_back_in_their_type(tmp_path):
-    options = VI(start="random", dtype="float32", max_iter=20)
+    options = VI(start="random", dtype="float32", max_iter=20, threads=1)
     first = bayesnmf.modes(COUNTS, rank=2, starts=2, options=options, checkpoint=tmp_path)
     again = bayesnmf.modes(COUNTS, rank=2, starts=2, options=options, checkpoint=tmp_path)
     same(first, again)

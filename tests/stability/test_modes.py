@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from blocks import BLOCKS, lone_component, lone_kind, same
-from registry import MODELS_AND_PRIORS, nasty_counts
+from registry import MODELS_AND_PRIORS, nasty_counts, over
 from smallfits import COUNTS, quietly
+from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import BLD, MAP, VI, Gibbs, Priors, Start
@@ -134,8 +135,14 @@ def test_matrix_products_have_their_threads_back():
 
 
 @quietly
-@pytest.mark.parametrize("entry", MODELS_AND_PRIORS, ids=lambda entry: entry.id)
-@pytest.mark.parametrize("method", ["map", "vi"])
+@over(
+    MODELS_AND_PRIORS,
+    default=(
+        "doubly_gamma-asymmetric", "dirichlet_poisson-asymmetric", "dirichlet_gamma-asymmetric",
+        "hierarchical_poisson-asymmetric", "relevance-sparse", "partly_known",
+    ),
+)  # fmt: skip
+@pytest.mark.parametrize("method", mostly_long(["vi", "map"]))
 def test_every_model_and_prior(entry, method):
     n, m = 9, 7
     priors = entry.priors((n, m), 3)
@@ -197,12 +204,11 @@ def test_learned_priors_and_other_algorithms():
         VI(algorithm="gradient", max_iter=20),
         VI(algorithm="minibatch", max_iter=5),
         VI(algorithm="settled", max_iter=20),
-        VI(start="race", max_iter=30),
         VI(restarts=2, max_iter=20),
     ):
         found = bayesnmf.modes(COUNTS, rank=3, starts=2, options=options)
         assert found.best.options.algorithm == (options.algorithm or "coordinate")
-        assert found.best.options.start == (options.start or "random")
+        assert found.best.options.start == "random"
         assert np.isfinite(found.table["held_out"]).all()
 
 
@@ -240,9 +246,10 @@ def test_cautions_name_the_reasons_to_doubt():
     assert len(short.table) == 4
     assert any(each.startswith("every run ended in a mode of its own") for each in short.cautions)
     assert len(bayesnmf.modes(COUNTS, rank=3, starts=1, scored=0).cautions) == 1
-    clear = bayesnmf.modes(BLOCKS, rank=3, starts=6, options=VI(start="race"))
+    clear = bayesnmf.modes(BLOCKS, rank=3, starts=2, options=VI(start="race", tol=1e-4))
+    assert clear.best.options.start == "race"
     assert clear.cautions == []
-    assert clear.table["runs"].tolist() == [6]
+    assert clear.table["runs"].tolist() == [2]
 
 
 def test_cautions_name_modes_that_training_counts_do_not_hold_and_files_that_were_damaged(found):

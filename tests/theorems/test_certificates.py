@@ -12,18 +12,21 @@ from plain import plain_vi
 from registry import nasty_counts
 from scipy import stats
 from scipy.sparse import csr_array
+from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import Effort
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.datasets import digits
 from bayesnmf.inference import sides
+from bayesnmf.priors.specification import MODELS
 from bayesnmf.theorems import evidence, explicit, likelihoods, optima, programs, statements, updates
 from bayesnmf.theorems.study import FALSE_ALARM, Study, permitted_errors
 from bayesnmf.theorems.table import Claim, Equivalences, Worst
 
 NASTY = nasty_counts()
-FEW = Effort(draws=100, svi_steps=300, particles=125, cells=400)
+FEW = Effort(draws=10, svi_steps=300, particles=125, cells=400)
+MANY = replace(FEW, draws=2000)  # as many as tell the bounds of two programs apart
 # Those that compile no program.
 COMPILED = (programs.bounds_of_programs, optima.stochastic_gradients)
 QUICK = [each for each in statements.STATEMENTS if each not in COMPILED]
@@ -47,31 +50,50 @@ def failing(rows):
 
 
 class Whole(NamedTuple):
-    """A run of everything, what it reported, and what NumPyro estimated, by model."""
+    """A run of everything, what it reported, what NumPyro estimated, by model, and the fits by SVI, in order."""
 
     found: Equivalences
     reports: list
     draws: dict
+    svi: list
 
 
 @pytest.fixture(scope="module")
 def whole():
-    """Run everything once, on data with empty rows, empty columns and large counts."""
-    reports, draws, kept = [], {}, programs.numpyro_bounds
+    """Run everything once, on data with empty rows, empty columns and large counts; NumPyro sees one model."""
+    reports, draws, svi, bounds, fit = [], {}, [], programs.numpyro_bounds, Study.fit
 
-    def recorded(fit, *arguments, **keywords):
-        draws[fit.model] = kept(fit, *arguments, **keywords)
+    def recorded_bounds(fit, _, *arguments, **keywords):  # as many draws as tell the two programs apart
+        draws[fit.model] = bounds(fit, MANY.draws, *arguments, **keywords)
         return draws[fit.model]
 
+    def recorded_fit(study, counts, model, method, *more):
+        found = fit(study, counts, model, method, *more)
+        svi.extend([found] if method == "svi" else [])
+        return found
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(programs, "numpyro_bounds", recorded)
-        for each in (evidence, optima):  # so many draws as tell both programs' bounds apart are enough for all
-            patch.setattr(each, "MARGINAL", 1)
-        effort = replace(FEW, draws=2000)
-        found = bayesnmf.equivalences(
-            NASTY, 3, iterations=10, effort=effort, progress=lambda *told: reports.append(told)
-        )
-    return Whole(found, reports, draws)
+        patch.setattr(Study, "fit", recorded_fit)
+        patch.setattr(programs, "numpyro_bounds", recorded_bounds)
+        patch.setattr(programs, "MODELS", ("gamma_poisson",))
+        found = bayesnmf.equivalences(NASTY, 3, iterations=10, effort=FEW, progress=lambda *told: reports.append(told))
+    return Whole(found, reports, draws, svi)
+
+
+def with_svi_of(monkeypatch, runs):
+    """Let runs of SVI end where these ended, one after the other."""
+    fit, ends = Study.fit, iter(runs)
+
+    def ended(study, counts, model, method, *more):
+        return next(ends) if method == "svi" else fit(study, counts, model, method, *more)
+
+    monkeypatch.setattr(Study, "fit", ended)
+
+
+def judge_svi(monkeypatch, runs):
+    """Return the statements about SVI that fail where runs end like this."""
+    with_svi_of(monkeypatch, runs)
+    return failing(rows_of([optima.stochastic_gradients], NASTY, effort=replace(FEW, draws=50)))
 
 
 def test_every_statement_holds_and_says_what_it_needs(whole):
@@ -112,14 +134,26 @@ def test_it_prints_in_120_columns_and_saves(whole, tmp_path):
     assert len(lines) == len(found.rows) + 1
 
 
-def test_numpyro_sees_all_four_models(whole):
-    found = whole.found
-    for model in ("poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma"):
-        rows = [row for row in found.rows if row.statement.startswith(f"{model}: ELBO in closed form")]
-        assert [row.statement.split(" of the ")[1] for row in rows] == ["augmented program", "marginal program"]
-        # The bounds of the two programs are told apart, or the comparison says little.
-        gap = rows[1].right - rows[0].right
-        assert all(0 < row.tolerance < gap / 4 for row in rows)
+def check_rows_of_programs(rows, model):
+    """The bounds of the two programs are told apart, or the comparison says little."""
+    rows = [row for row in rows if row.statement.startswith(f"{model}: ELBO in closed form")]
+    assert [row.statement.split(" of the ")[1] for row in rows] == ["augmented program", "marginal program"]
+    gap = rows[1].right - rows[0].right
+    assert all(0 < row.tolerance < gap / 4 for row in rows)
+
+
+def test_numpyro_tells_the_bounds_of_two_programs_apart(whole):
+    assert list(whole.draws) == ["gamma_poisson"]
+    check_rows_of_programs(whole.found.rows, "gamma_poisson")
+    assert programs.MODELS == MODELS
+
+
+@pytest.mark.long
+def test_numpyro_sees_all_models():
+    rows = rows_of([programs.bounds_of_programs], NASTY, effort=MANY)
+    assert not failing(rows), Equivalences(tuple(rows), "all models")
+    for model in MODELS:
+        check_rows_of_programs(rows, model)
 
 
 def test_svi_starts_low_and_ends_near(whole):
@@ -129,10 +163,11 @@ def test_svi_starts_low_and_ends_near(whole):
     assert lost.right > 1  # nats: the start was rough
     assert 0 < lost.left < lost.right
     assert lost.tolerance < lost.right  # what the steps' noise adds decides nothing
+    assert [len(run.trace) for run in whole.svi] == [FEW.svi_steps] * 3
 
 
 def test_every_statement_holds_on_digits():
-    rows = rows_of(QUICK, digits().rows(slice(60)), rank=4)
+    rows = rows_of(QUICK, digits().rows(slice(20)), rank=3)
     assert not failing(rows), Equivalences(tuple(rows), "digits")
 
 
@@ -166,12 +201,15 @@ def test_one_row_is_kept_however_long():
     assert len(study_of(NASTY, effort=Effort(cells=1)).part.rows) == 1
 
 
+ODD = {"one count": [[0, 0, 1], [0, 0, 0]], "one row": [[5.0, 1.0]], "one feature": [[3], [0], [4]]}
+
+
 @pytest.mark.parametrize(
-    "counts", [[[0, 0, 1], [0, 0, 0]], [[5.0, 1.0]], [[3], [0], [4]]], ids=["one count", "one row", "one feature"]
+    ("name", "rank"),
+    mostly_long([("one row", 1), ("one count", 2), ("one feature", 1), ("one row", 2), ("one feature", 2)], 2),
 )
-@pytest.mark.parametrize("rank", [1, 2])
-def test_every_statement_holds_on_odd_shapes(counts, rank):
-    rows = rows_of(QUICK, counts, rank=rank, iterations=3)
+def test_every_statement_holds_on_odd_shapes(name, rank):
+    rows = rows_of(QUICK, ODD[name], rank=rank, iterations=3)
     assert not failing(rows), Equivalences(tuple(rows), "odd")
 
 
@@ -184,6 +222,16 @@ def test_fractions_skip_what_needs_whole_numbers():
 def test_sparse_counts_and_dense_ones_are_the_same():
     one, other = (rows_of([updates.joint_and_plsa], counts) for counts in (NASTY, csr_array(NASTY)))
     assert one == other
+
+
+EVIDENCE_OF_TINY = {}
+
+
+def evidence_of_tiny(counts, model, rank, method, **settings):
+    """What `log_evidence` says of the tiny counts: found once for all tests that change what is done with it."""
+    if method not in EVIDENCE_OF_TINY:
+        EVIDENCE_OF_TINY[method] = bayesnmf.log_evidence(counts, model, rank, method, **settings)
+    return EVIDENCE_OF_TINY[method]
 
 
 def test_tiny_counts_have_the_exact_evidence():
@@ -207,7 +255,7 @@ def test_tiny_counts_have_the_exact_evidence():
 
 def test_one_component_has_one_allocation_however_many_counts():
     """The evidence is exact then, and of the same rows as the bounds that it is held against."""
-    rows = rows_of([evidence.evidence], digits().rows(slice(60)), rank=1, effort=Effort(cells=500, particles=10))
+    rows = rows_of([evidence.evidence], digits().rows(slice(60)), rank=1, effort=replace(FEW, cells=500, particles=10))
     assert not failing(rows)
     assert all(row.holds and row.note.startswith("on ") for row in rows)
     (few,) = (row for row in rows_of([evidence.evidence], 10**6 * np.eye(3), rank=1) if row.holds is None)
@@ -223,7 +271,9 @@ def test_svi_holds_on_few_counts():
     assert not failing(rows), Equivalences(tuple(rows), "few")
 
 
-@pytest.mark.parametrize("counts", [[[3], [2], [0], [5]], [[4]]], ids=["one feature", "one count"])
+@pytest.mark.parametrize(
+    "counts", mostly_long([pytest.param([[3], [2], [0], [5]], id="one feature"), pytest.param([[4]], id="one count")])
+)
 def test_a_bound_that_does_not_vary_is_judged_by_rounding(monkeypatch, counts):
     """One component of one feature: every draw of NumPyro's is the bound itself, but for the last bits."""
     monkeypatch.setattr(programs, "MODELS", ("dirichlet_poisson",))
@@ -308,7 +358,7 @@ MUTATIONS = {
 def test_it_fails_where_something_is_wrong_and_only_there(monkeypatch, name):
     wrong, expected = MUTATIONS[name]
     monkeypatch.setattr(*wrong)
-    statements = [each for each in QUICK if each is not optima.two_paths]  # it uses none of these
+    statements = [each for each in QUICK if each not in (optima.two_paths, evidence.evidence)]  # they use none of these
     found = failing(rows_of(statements, NASTY, iterations=5))
     assert found == {each for key in expected for each in STATEMENTS[key]}
 
@@ -336,6 +386,7 @@ def test_another_q_of_the_loadings_is_found(monkeypatch):
 
 
 def test_bounds_above_the_evidence_are_found(monkeypatch):
+    monkeypatch.setattr(evidence, "log_evidence", evidence_of_tiny)
     monkeypatch.setattr(evidence, "elbo_augmented", lambda fit: bayesnmf.elbo_augmented(fit) + 5)
     assert "elbo_augmented ≤ log Σ_S p(S)" in failing(rows_of([evidence.evidence], TINY, rank=2))
 
@@ -376,33 +427,41 @@ def test_a_fall_is_found():
     assert "no number" in row.note
 
 
-@pytest.mark.long
-def test_svi_that_stops_short_or_above_is_found(monkeypatch):
-    """Steps too few to climb, and a bound that counts too much of where they end."""
+def test_svi_that_stops_short_is_found(monkeypatch, whole):
+    """Two runs that end where they started."""
+    study = study_of(NASTY)
+    best = optima.optimum(study, "gamma_poisson")
+    start = optima.roughened(study, best, optima.ROUGH)
+    stay = plain_vi(priors=best.priors, start=start, max_iter=0, tol=0)
+    started = study.fit(study.counts, "gamma_poisson", "vi", stay)
     close = "gamma_poisson: coordinate ascent − SVI ≤ a tenth of the rough start's loss"
-    short = rows_of([optima.stochastic_gradients], TINY, rank=2, effort=Effort(draws=100, svi_steps=1))
-    assert close in failing(short)
-    assert not failing(rows_of([optima.stochastic_gradients], TINY, rank=2, effort=Effort(draws=100, svi_steps=300)))
+    assert judge_svi(monkeypatch, [started, started, whole.svi[2]]) == {close}
+
+
+def test_svi_above_the_optimum_is_found(monkeypatch, whole):
+    """A bound that counts too much of where the steps end."""
+    assert not judge_svi(monkeypatch, whole.svi)
     kept = optima.elbo_augmented
     monkeypatch.setattr(optima, "elbo_augmented", lambda fit: kept(fit) + 5 * (fit.method == "svi"))
-    above = rows_of([optima.stochastic_gradients], TINY, rank=2, effort=Effort(draws=100, svi_steps=300))
-    assert "gamma_poisson: SVI on the augmented bound ≤ coordinate ascent from there" in failing(above)
+    above = "gamma_poisson: SVI on the augmented bound ≤ coordinate ascent from there"
+    assert above in judge_svi(monkeypatch, whole.svi)
 
 
-def test_a_marginal_bound_that_falls_is_found(monkeypatch):
+def test_a_marginal_bound_that_falls_is_found(monkeypatch, whole):
     kept = optima.elbo_marginal
 
     def wrong(fit, *arguments):
-        return kept(fit, *arguments)._replace(mean=kept(fit, *arguments).mean - 5 * (fit.method == "svi"))
+        found = kept(fit, *arguments)
+        return found._replace(mean=found.mean - 5 * (fit.method == "svi"))
 
     monkeypatch.setattr(optima, "elbo_marginal", wrong)
-    rows = rows_of([optima.stochastic_gradients], TINY, rank=2, effort=Effort(draws=100, svi_steps=300))
-    assert "gamma_poisson: marginal bound at coordinate ascent ≤ where SVI on it ends" in failing(rows)
+    falls = "gamma_poisson: marginal bound at coordinate ascent ≤ where SVI on it ends"
+    assert falls in judge_svi(monkeypatch, whole.svi)
 
 
 def test_particles_that_are_off_are_found(monkeypatch):
     def wrong(*arguments, **settings):
-        found = bayesnmf.log_evidence(*arguments, **settings)
+        found = evidence_of_tiny(*arguments, **settings)
         return found._replace(log_evidence=found.log_evidence + 0.2 * (found.method == "tokens"))
 
     monkeypatch.setattr(evidence, "log_evidence", wrong)
@@ -410,8 +469,8 @@ def test_particles_that_are_off_are_found(monkeypatch):
 
 
 def test_particles_too_few_to_tell_are_not_judged():
-    counts = [[16, 0], [0, 16], [9, 9]]
-    rows = rows_of([evidence.evidence], counts, rank=2, effort=Effort(draws=40, particles=1))
+    counts = [[12, 0], [0, 12], [1, 1]]
+    rows = rows_of([evidence.evidence], counts, rank=2, effort=replace(FEW, particles=1))
     (row,) = (row for row in rows if row.statement == "particles estimate log Σ_S p(S)")
     assert row.holds is None
     assert "not judged, as it needs more particles" in row.note
@@ -487,7 +546,7 @@ def test_an_interrupted_fit_certifies_nothing(monkeypatch):
 
 def test_ctrl_c_among_the_particles_certifies_nothing(monkeypatch):
     def cut_short(*arguments, **settings):
-        found = bayesnmf.log_evidence(*arguments, **settings)
+        found = evidence_of_tiny(*arguments, **settings)
         return found._replace(estimates=found.estimates[:-1])
 
     monkeypatch.setattr(evidence, "log_evidence", cut_short)

@@ -5,6 +5,7 @@ import pytest
 from golden import reference
 from golden.reference import STEPS, TOLERANCE
 from plain import PLAIN
+from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Priors, ScaledDirichlet, Start
@@ -20,7 +21,7 @@ FLAT = Gamma(1.0, 0.0)
 LOG_POISSON_OF_TOTALS = (-1 - reference.gammaln(X.sum(axis=1) + 1)).sum()  # rate 1
 RANK = LOADINGS.shape[1]
 
-every_step = pytest.mark.parametrize("steps", STEPS)
+every_step = pytest.mark.parametrize("steps", mostly_long(STEPS[::-1]))
 
 
 def run(model, method, priors, start, steps, **settings):

@@ -1,5 +1,7 @@
 """The product likelihood is the Poisson of the product, whatever holds the counts."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,6 +31,11 @@ def problem():
     return counts, jnp.asarray(loadings), jnp.asarray(components)
 
 
+@partial(jax.jit, static_argnums=2)
+def drawn(model, key, shape):
+    return model.sample(key, shape)
+
+
 def reference(loadings, components, counts):
     return dist.Poisson(loadings @ components).to_event(2).log_prob(counts)
 
@@ -49,8 +56,8 @@ def test_equals_the_poisson_of_the_product_in_value_and_gradient(problem, form):
     def log_prob(loadings, components):
         return PoissonProduct(loadings, components).log_prob(observed)
 
-    value, gradient = jax.value_and_grad(log_prob, (0, 1))(*factors)
-    expected, expected_gradient = jax.value_and_grad(reference, (0, 1))(*factors, counts)
+    value, gradient = jax.jit(jax.value_and_grad(log_prob, (0, 1)))(*factors)
+    expected, expected_gradient = jax.jit(jax.value_and_grad(reference, (0, 1)))(*factors, counts)
     np.testing.assert_allclose(value, expected, rtol=1e-12)
     for found, wanted in zip(gradient, expected_gradient, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-10)
@@ -65,7 +72,7 @@ def test_zero_rates_under_zero_counts_are_harmless(problem, form):
     def log_prob(loadings, components):
         return PoissonProduct(loadings, components).log_prob(observed)
 
-    value, gradient = jax.value_and_grad(log_prob, (0, 1))(loadings, components)
+    value, gradient = jax.jit(jax.value_and_grad(log_prob, (0, 1)))(loadings, components)
     np.testing.assert_allclose(value, reference(loadings, components, counts), rtol=1e-12)
     assert all(np.isfinite(side).all() for side in gradient)
     # at an empty cell only the total rate has a gradient
@@ -124,7 +131,7 @@ def test_passes_through_jit_and_vmap(problem):
 def test_draws_have_the_moments_of_the_poisson(problem):
     _, loadings, components = problem
     model = PoissonProduct(loadings, components)
-    draws = np.asarray(model.sample(jax.random.key(1), (4000,)))
+    draws = np.asarray(drawn(model, jax.random.key(1), (4000,)))
     rate = np.asarray(loadings @ components)
     error = np.sqrt(rate / 4000)
     assert np.abs((draws.mean(0) - rate) / error).max() < 4.5
@@ -136,7 +143,7 @@ def test_draws_given_totals_are_multinomial(problem):
     _, loadings, components = problem
     totals = np.array([0, 1, 2, 5, 40, 1000, 7])
     loadings = loadings.at[0].set(0)  # no rate at all, but no counts to place either
-    draws = np.asarray(PoissonProduct(loadings, components, totals).sample(jax.random.key(2), (3000,)))
+    draws = np.asarray(drawn(PoissonProduct(loadings, components, totals), jax.random.key(2), (3000,)))
     assert draws.dtype.kind == "i"
     np.testing.assert_array_equal(draws.sum(-1), np.broadcast_to(totals, (3000, N)))
     rate = np.asarray(loadings @ components)[1:]
