@@ -132,10 +132,10 @@ def given_shares(rng, sizes, spread, noise, shared):
     ),
 )
 def test_intervals_contain_the_truth_as_often_as_they_say(sizes, spread, noise, shared, least, most):
-    """600 simulations: a standard error of 1.2 %. Three samples a group: 0.97, five: 0.93, ten: 0.89 to 0.93."""
+    """400 simulations: a standard error of 1.5 %. Three samples a group: 0.97, five: 0.93, ten: 0.89 to 0.93."""
     rng, inside = np.random.default_rng(5), []
     design = design_of_names(np.repeat(["a", "b"], sizes), None, np.arange(sum(sizes)))
-    for _ in range(3):
+    for _ in range(2):
         shares = collect(given_shares(rng, sizes, spread, noise, shared), design.members)
         found = described(shares, design, design.contrasts["b - a"], LEVELS, rng)
         inside.append((found["difference_low"] <= 0.1) & (found["difference_high"] >= 0.1))
@@ -192,10 +192,10 @@ def test_groups_of_other_depth_do_not_differ():
         rng = np.random.default_rng(seed)
         components, shares = rng.dirichlet(np.full(30, 0.3), 3), rng.dirichlet([8.0, 1.0, 1.0], 200)
         counts = rng.poisson(np.where(groups == "few", 40, 4000)[:, None] * shares @ components)
-        fit = bayesnmf.fit(counts, rank=3, fixed_components=components, seed=0, options=plain_vi(threads=1))
+        fit = bayesnmf.fit(counts, rank=3, fixed_components=components, seed=0, options=plain_vi(threads=1, tol=1e-6))
         table = bayesnmf.group_contrasts(fit, groups)
         found.append(table["difference"])
-        posterior.append(bayesnmf.group_contrasts(fit, groups, population=False)["difference"])
+        posterior.append(bayesnmf.group_contrasts(fit, groups, population=False, draws=50)["difference"])
         inside += [(table[f"{name}_low"] < 0) & (table[f"{name}_high"] > 0) for name in ("difference", "lfc")]
     assert np.abs(np.mean(found, axis=0)).max() < 0.012
     assert np.abs(np.mean(posterior, axis=0)).max() > 0.04
@@ -205,11 +205,11 @@ def test_groups_of_other_depth_do_not_differ():
 def test_samples_without_counts_are_left_out():
     counts = COUNTS.copy()
     counts.iloc[[0, 5]] = 0
-    fit = bayesnmf.fit(counts, rank=3, seed=0, options=plain_vi(threads=1))
+    fit = bayesnmf.fit(counts, rank=3, seed=0, options=plain_vi(threads=1, tol=1e-5))
     for population in (True, False):
-        table = bayesnmf.group_contrasts(fit, GROUPS, population=population)
+        table = bayesnmf.group_contrasts(fit, GROUPS, population=population, draws=100)
         without = [None if place in (0, 5) else name for place, name in enumerate(GROUPS)]
-        pd.testing.assert_frame_equal(table, bayesnmf.group_contrasts(fit, without, population=population))
+        pd.testing.assert_frame_equal(table, bayesnmf.group_contrasts(fit, without, population=population, draws=100))
         assert np.isfinite(table.iloc[:, 2:]).all(axis=None)
 
 

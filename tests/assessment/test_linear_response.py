@@ -205,7 +205,7 @@ def test_new_rows_have_intervals_given_the_components(fit: Any) -> None:
 
 @pytest.mark.parametrize("model", ["dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"])
 def test_fits_of_other_models_are_continued_to_the_optimum(model: str) -> None:
-    is_continued(bayesnmf.fit(COUNTS, model, 3, seed=0, options=plain_vi(threads=1)))
+    is_continued(bayesnmf.fit(COUNTS, model, 3, seed=0, options=plain_vi(threads=1, extrapolate=True)))
 
 
 def is_continued(fit: Any) -> None:

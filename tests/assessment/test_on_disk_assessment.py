@@ -111,7 +111,7 @@ def test_assessments_are_those_in_memory(blocks, model, method, options):
 
 @pytest.fixture(scope="module")
 def fitted(blocks):
-    return bayesnmf.fit(replace(blocks, nonzeros=10**6), rank=3, seed=0)
+    return bayesnmf.fit(replace(blocks, nonzeros=10**6), rank=3, seed=0, options=VI(start="svd", threads=1))
 
 
 PROJECT = r"this needs counts in memory, but they are on disk .*fit\.project\(fit\.counts\.rows\(range\(1000\)\)\)"

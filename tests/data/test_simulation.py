@@ -12,7 +12,7 @@ from bayesnmf.fitting.numpyro_bridge import hyperparameters, load_program
 
 # One with different hyperparameters everywhere for each pair of families, so that none can be mistaken for another.
 PROPER = [entry for entry in MODELS_AND_PRIORS if entry.proper and "asymmetric" in entry.id]
-SIZE, RANK, DRAWS = (4, 3), 2, 1500
+SIZE, RANK, DRAWS = (4, 3), 2, 1000
 
 
 def moments(values):

@@ -10,6 +10,7 @@ from smallfits import COUNTS, QUICK, K, fit, quietly
 
 import bayesnmf
 from bayesnmf import MAP, Priors, plots
+from bayesnmf.assessment import measures
 from bayesnmf.comparison.running import Settings
 from bayesnmf.fitting.closed_form import fit_of_ascent
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
@@ -66,7 +67,8 @@ def test_an_added_method_is_drawn(few_steps):
     plt.close("all")
 
 
-def test_an_added_method_is_compared(few_steps):
+def test_an_added_method_is_compared(few_steps, monkeypatch):
+    monkeypatch.setattr(measures, "MOST_SCORE_DRAWS", 200)
     settings = Settings(options={"vi": QUICK}, dispersed=False)
     result = bayesnmf.compare(COUNTS, rank=K, methods=("few_steps", "vi"), settings=settings)
     assert list(result.table.index) == ["few_steps", "vi"]

@@ -160,7 +160,7 @@ def test_shared_rates_fulfil_their_equations_beside_exposures(over):
     prior = HierarchicalGamma(0.8, Gamma(2.0, 0.3), over)
     priors = Priors(prior, HierarchicalGamma(0.9, Gamma(1.5, 0.2), over))
     fitted = bayesnmf.fit(
-        PLAIN[:12], "hierarchical_poisson", K, seed=0, options=VI(priors=priors, start="svd", tol=1e-8, max_iter=2000),
+        PLAIN[:12], "hierarchical_poisson", K, seed=0, options=VI(priors=priors, start="svd", tol=1e-7, max_iter=2000),
         row_exposure=ROWS[:12], feature_exposure=FEATURES,
     )  # fmt: skip
     q = fitted.posterior
@@ -371,7 +371,7 @@ def test_exposures_are_saved_and_loaded(tmp_path):
     again = bayesnmf.load(tmp_path / "fit.nc")
     np.testing.assert_array_equal(again.counts.row_exposure, ROWS)
     np.testing.assert_array_equal(again.counts.feature_exposure, FEATURES)
-    np.testing.assert_array_equal(again.transform(COUNTS), fitted.transform(COUNTS))
+    np.testing.assert_array_equal(again.transform(COUNTS.rows(slice(4))), fitted.transform(COUNTS.rows(slice(4))))
     assert bayesnmf.elbo_augmented(again) == bayesnmf.elbo_augmented(fitted)
     replace(fitted, counts=COUNTS.with_exposure(None, None)).save(tmp_path / "plain.nc")
     versions = [xr.open_datatree(tmp_path / name).attrs["format_version"] for name in ("fit.nc", "plain.nc")]

@@ -19,7 +19,6 @@ from numpyro.infer import NUTS, SVI, TraceMeanField_ELBO
 from numpyro.infer.util import log_density
 from scipy import sparse, stats
 from scipy.special import digamma, gammaln, log_softmax, logsumexp
-from suites import mostly_long
 
 N, K, M = 6, 3, 5
 FLAT = {"shape": 1.0, "rate": 0.0}
@@ -49,10 +48,9 @@ CASES = {
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
-def cases(*names, default=None):
-    """Parametrise a test by these cases, of which the long suite runs all but the first `default`."""
-    named = [pytest.param(CASES[name], id=name) for name in names]
-    return pytest.mark.parametrize("case", mostly_long(named, len(named) if default is None else default))
+def cases(*names):
+    """Parametrise a test by these cases."""
+    return pytest.mark.parametrize("case", [pytest.param(CASES[name], id=name) for name in names])
 
 
 @pytest.fixture(autouse=True)
@@ -326,7 +324,8 @@ def mean_and_error(draws):
     return np.mean(draws, 0), np.std(draws, 0, ddof=1) / np.sqrt(len(draws))
 
 
-@cases("gamma-poisson", "allocation", default=1)
+@pytest.mark.long
+@cases("gamma-poisson", "allocation")
 def test_elbo_of_the_augmented_program_is_the_closed_form(case, rng):
     counts, q, model = some_counts(rng), some_posterior(rng, case), case.model
     cells, expected = as_observation(sparse.csr_array(counts)), closed_form(case, q, counts)
@@ -342,7 +341,8 @@ def test_elbo_of_the_augmented_program_is_the_closed_form(case, rng):
     assert error.max() < 0.5
 
 
-@cases("doubly gamma", "allocation", default=1)
+@pytest.mark.long
+@cases("doubly gamma", "allocation")
 def test_bound_has_the_value_and_gradient_of_the_closed_form(case, rng):
     counts, q, model = some_counts(rng), some_posterior(rng, case), case.model
 
@@ -366,6 +366,7 @@ def slope_of_closed_form(case, q, counts, name, step=1e-5):
     return (ahead - behind) / (2 * step)
 
 
+@pytest.mark.long
 def test_svi_starts_where_it_is_told_and_climbs(rng):
     case = CASES["gamma-poisson"]
     counts, q, model = some_counts(rng), some_posterior(rng, case), case.model
@@ -423,11 +424,10 @@ def test_simulated_counts_have_the_totals_that_were_given():
     np.testing.assert_array_equal(drawn.sum(1), totals)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "form"),
-    mostly_long(
-        [("poisson flat, dirichlet", sparse.csr_array), ("smoothed lda", np.asarray), ("allocation", sparse.csr_array)]
-    ),
+    [("poisson flat, dirichlet", sparse.csr_array), ("smoothed lda", np.asarray), ("allocation", sparse.csr_array)],
 )
 def test_nuts_runs_on_every_form_of_counts(name, form, rng):
     case, observed = CASES[name], as_observation(form(some_counts(rng)))

@@ -117,7 +117,7 @@ flush = slots.Keeper.flush
 def test_a_fit_that_was_ended_again_and_again_ends_with_the_same_bits(case, monkeypatch, tmp_path):
     expected = run(case)
     ends = 0
-    for steps in (1, 4, 11, 30):
+    for steps in (1, 4, 11):
         ends += killed_after(steps, monkeypatch, case, tmp_path / "run")
     assert ends >= (1 if case != "gradient" else 0), "the fit had ended before it could be killed"
     made = []
@@ -139,12 +139,12 @@ def blocks(tmp_path):
 @pytest.mark.parametrize("case", mostly_long(["vi, sparse", "gibbs, moments", "em"], 2))
 def test_fits_of_counts_on_disk_go_on(case, blocks, monkeypatch, tmp_path):
     expected, ends = run(case, counts=blocks), 0
-    for steps in (1, 3, 5):
+    for steps in (2, 5):
         ends += killed_after(steps, monkeypatch, case, tmp_path / "run", blocks)
         kept = [path.name for path in (tmp_path / "run").iterdir() if path.name.startswith("rows-")]
         most = 8 if "gibbs" not in case else 8 + 2 * 6  # each kept draw has one
         assert len(kept) <= most, "folders of loadings are removed with the snapshots that need them"
-    assert ends >= 3
+    assert ends == 2
     same(run(case, tmp_path / "run", blocks), expected)
     same(run(case, tmp_path / "run", blocks), expected)
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["fit.json", "fit.nc", "lock"]
@@ -199,8 +199,8 @@ def test_no_step_is_made_twice(case, monkeypatch, tmp_path):
 
 
 def test_damaged_files_cost_steps_and_change_no_bit(monkeypatch, tmp_path):
-    expected = run("vi")
-    assert killed_after(75, monkeypatch, "vi", tmp_path / "run")
+    expected = run("em, restarts")
+    assert killed_after(20, monkeypatch, "em, restarts", tmp_path / "run")
     files = sorted(path for path in (tmp_path / "run").iterdir() if path.name.startswith(("journal", "snapshot")))
     assert len(files) >= 2
     rng = np.random.default_rng(0)
@@ -209,7 +209,7 @@ def test_damaged_files_cost_steps_and_change_no_bit(monkeypatch, tmp_path):
         content[int(rng.integers(len(content)))] ^= 1
         path.write_bytes(content)
     files[1].write_bytes(files[1].read_bytes()[:-1])
-    same(run("vi", tmp_path / "run"), expected)
+    same(run("em, restarts", tmp_path / "run"), expected)
 
 
 def test_other_counts_and_settings_are_refused_by_name(tmp_path):

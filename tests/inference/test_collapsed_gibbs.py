@@ -253,7 +253,7 @@ def test_interruption_keeps_what_there_is():
 
 @brief
 def test_a_collapsed_fit_transforms_and_survives_a_file(tmp_path):
-    fit = run("dirichlet_gamma")
+    fit = run("dirichlet_gamma", draws=5)
     assert fit.transform(plain_counts(seed=1, size=(4, 5))).shape == (4, 2)
     fit.save(tmp_path / "fit.nc")
     loaded = bayesnmf.load(tmp_path / "fit.nc")
@@ -263,12 +263,12 @@ def test_a_collapsed_fit_transforms_and_survives_a_file(tmp_path):
 
 @brief
 def test_counts_of_zero_give_the_prior():
-    """Means of 1,000 independent draws of 6 loadings and of 2 components, in standard deviations of a mean."""
+    """Means of 400 independent draws of 6 loadings and of 2 components, in standard deviations of a mean."""
     prior = Priors(Gamma(2.0, 3.0), Dirichlet([1.0, 2.0]))
-    draws = run("gamma_poisson", np.zeros((3, 2)), priors=prior, draws=500, warmup=0).posterior
-    spread = np.sqrt(2.0 / 16 / 6_000)  # Gamma(2, 3 + 1): an empty row has been seen
+    draws = run("gamma_poisson", np.zeros((3, 2)), priors=prior, draws=200, warmup=0).posterior
+    spread = np.sqrt(2.0 / 16 / 2_400)  # Gamma(2, 3 + 1): an empty row has been seen
     assert abs(draws.loadings.mean() - 0.5) < LARGEST_Z * spread
-    beta = np.sqrt(2 / 9 / 4 / 2_000)  # of Beta(1, 2)
+    beta = np.sqrt(2 / 9 / 4 / 800)  # of Beta(1, 2)
     assert abs(draws.components[..., 0].mean() - 1 / 3) < LARGEST_Z * beta
 
 

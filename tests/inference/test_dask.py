@@ -5,11 +5,12 @@ import signal
 
 import numpy as np
 import pytest
+from plain import plain_vi
 from scipy.sparse import csr_matrix
 from suites import mostly_long
 
 import bayesnmf
-from bayesnmf import MAP, VI, Blocks, Checkpoint, Gibbs
+from bayesnmf import MAP, Blocks, Checkpoint, Gibbs
 from bayesnmf.inference.blocked import engine
 from bayesnmf.inference.checkpoints import slots
 
@@ -24,7 +25,7 @@ X = bayesnmf.simulate(size=(120, 50), rank=4, totals=80, seed=1).counts.matrix
 OPTIONS = {
     "map": MAP(max_iter=3, tol=0),
     "descent": MAP(algorithm="scd", max_iter=3, tol=0),
-    "vi": VI(max_iter=6, tol=1e-12),
+    "vi": plain_vi(start="random", max_iter=6, tol=1e-12),
     "gibbs": Gibbs(start="random", chains=1, warmup=1, draws=3, keep="moments"),
 }
 
@@ -107,6 +108,7 @@ def test_a_worker_that_is_killed_within_a_task_changes_no_bit(client, blocks, mo
 
 def test_what_is_lost_with_a_worker_is_submitted_again(client, blocks, monkeypatch):
     """Data that was scattered may be lost although its tasks are known: every third result is."""
+    monkeypatch.setitem(OPTIONS, "vi", plain_vi(start="random", max_iter=3, tol=0))
     expected, plain, asked = alone(monkeypatch, blocks), distributed.Future.result, []
 
     def result(future, *given, **more):

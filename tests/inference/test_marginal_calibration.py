@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
+from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, HierarchicalGamma, Priors, ScaledDirichlet
@@ -225,7 +226,7 @@ def test_ranks_are_uniform_under_all_families(family, shape):
     assert_uniform(family, shape, MANY)
 
 
-@pytest.mark.parametrize("name", EXPOSURES)
+@pytest.mark.parametrize("name", mostly_long(EXPOSURES, (1,)))
 def test_an_exposure_that_is_5_percent_wrong_is_found(name, tmp_path, monkeypatch):
     """Of 20 repetitions, at least 18 find it."""
     fault = EXPOSURES[name]

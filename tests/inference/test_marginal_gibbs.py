@@ -298,7 +298,7 @@ def test_chains_mix_where_allocations_hold_them():
     counts = bayesnmf.simulate("gamma_poisson", (40, 20), 3, priors=priors, seed=2).counts
     sizes = {}
     for algorithm in ("marginal", "allocations"):
-        options = Gibbs(algorithm=algorithm, start="random", chains=2, draws=200, warmup=100, threads=1)
+        options = Gibbs(algorithm=algorithm, start="random", chains=2, draws=120, warmup=60, threads=1)
         sizes[algorithm] = bayesnmf.fit(counts, rank=3, method="gibbs", seed=0, options=options).diagnostics["min_ess"]
     assert sizes["marginal"] > 2 * sizes["allocations"]
 
@@ -315,7 +315,7 @@ def test_scales_of_components_mix_in_gibbs_over_allocations():
     """Without scale moves the autocorrelation of a component's sum is 0.95 at lag 5 here; with them, 0.2."""
     priors = Priors(Gamma(2.0, 0.1), Gamma(2.0, 1.0))
     counts = bayesnmf.simulate("gamma_poisson", (12, 8), 2, priors=priors, seed=1).counts
-    options = Gibbs(priors=priors, chains=1, draws=800, warmup=100, start="random")
+    options = Gibbs(priors=priors, chains=1, draws=400, warmup=50, start="random")
     fit = bayesnmf.fit(counts, rank=2, method="gibbs", seed=0, options=options)
     sums = np.log(fit.posterior.components[0].sum(axis=-1)).T
     assert max(np.corrcoef(each[:-5], each[5:])[0, 1] for each in sums) < 0.5

@@ -281,7 +281,7 @@ RATES = Priors(HierarchicalGamma(0.5, Gamma(2.0, 1.0), "row"), Gamma(0.7, 0.2))
     ("model", "priors", "keep", "nonzeros"),
     mostly_long(
         [
-            ("gamma_poisson", SCALES, "moments", 700),
+            ("gamma_poisson", SCALES, "moments", 1500),
             ("dirichlet_poisson", TOPICS, "draws", 1500),
             ("dirichlet_gamma", None, "moments", 1500),
             ("hierarchical_poisson", RATES, "draws", 700),

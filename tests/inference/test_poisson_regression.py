@@ -268,7 +268,7 @@ EASY = {
 def by_em(name):
     """EM is slow along the ridge of the scales, and towards 0: more iterations, extrapolated."""
     model = "gamma_poisson" if name == "doubly_gamma" else "poisson"
-    return run(easy_counts(), model, EASY[name], "em", rank=2, max_iter=1_500, extrapolate=True)
+    return run(easy_counts(), model, EASY[name], "em", rank=2, max_iter=700, extrapolate=True)
 
 
 @pytest.mark.parametrize(("name", "kind"), mostly_long([(name, kind) for name in EASY for kind in KINDS], (4,)))

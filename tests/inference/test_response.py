@@ -1,5 +1,6 @@
 """Linear response against finite differences of the fixed point, for all models; its solvers and draws."""
 
+import itertools
 from functools import cache
 from typing import Any
 
@@ -224,8 +225,13 @@ def test_inverse_and_gradients_agree_where_parameters_have_far_units() -> None:
     assert np.all(exact > 0.99 * coupled.components.variance().ravel())  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("rank", [1, 3, 4, 9])
-@pytest.mark.parametrize("kind", [np.float64, np.float32, np.uint16])
+@pytest.mark.parametrize(
+    ("rank", "kind"),
+    mostly_long(
+        itertools.product([1, 3, 4, 9], [np.float64, np.float32, np.uint16]),
+        (0, 4, 6, 11),  # each rank and each type
+    ),
+)
 def test_tangent_is_the_derivative_of_the_allocation_step(rank: int, kind: type) -> None:
     rng = np.random.default_rng(rank)
     counts = csr_array(rng.poisson(0.8, (23, 11)).astype(kind))

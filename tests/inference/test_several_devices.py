@@ -78,7 +78,7 @@ def blocks(tmp_path_factory):
     import dask.array as da
 
     folder = tmp_path_factory.mktemp("blocks")
-    return Blocks(da.from_array(csr_array(counts()), chunks=(50, 40), asarray=False), nonzeros=600, scratch=folder)
+    return Blocks(da.from_array(csr_array(counts()), chunks=(50, 40), asarray=False), nonzeros=1200, scratch=folder)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def lent(monkeypatch, device):
     ],
 )
 def test_blocks_are_streamed_to_a_device(blocks, lent, method, more):
-    options = OPTIONS[method](**{"start": "svd", "max_iter": 8, "tol": 0, **more})
+    options = OPTIONS[method](**{"start": "svd", "max_iter": 5, "tol": 0, **more})
     host = bayesnmf.fit(counts(), rank=3, method=method, seed=0, options=options)
     assert not lent
     fit = bayesnmf.fit(blocks, rank=3, method=method, seed=0, options=replace(options, device="gpu"))

@@ -1,6 +1,7 @@
 """Row blocks on several threads: every block once, also with many callers, after a fork, an error or Ctrl-C."""
 
 import gc
+import itertools
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from suites import mostly_long
 
 from bayesnmf.kernels.cpu import threads
 from bayesnmf.kernels.cpu.allocation import expected_allocations
@@ -98,7 +100,7 @@ def test_the_error_of_a_block_is_raised_when_no_block_runs_any_longer(failing):
         finally:
             running.remove(block)
 
-    for _ in range(5):
+    for _ in range(2):
         with pytest.raises(RuntimeError, match=f"^block {failing}$"):
             in_blocks(bounds_of(3), work)
         assert not running
@@ -138,10 +140,14 @@ def test_arrays_are_let_go():
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-@pytest.mark.parametrize("times", [(0.1,), (0.1, 0.3)], ids=["once", "twice"])
-@pytest.mark.parametrize(("own", "ends"), [(30.0, {1}), (0.0, {0, 1, 2})], ids=["at work", "waiting"])
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, TimeoutError])
-def test_what_a_signal_raises_comes_once_the_running_blocks_have_ended(own, ends, times, error):
+@pytest.mark.parametrize(
+    ("error", "at_work", "times"),
+    mostly_long(
+        itertools.product([KeyboardInterrupt, SystemExit, TimeoutError], [True, False], [(0.1,), (0.1, 0.3)]),
+        (0, 3, 5, 10),  # each error, each place and each number of signals
+    ),
+)
+def test_what_a_signal_raises_comes_once_the_running_blocks_have_ended(error, at_work, times):
     """In the main thread, at work on a block of its own or waiting for a helper's; no block is begun any more."""
 
     def handler(*_):
@@ -153,7 +159,7 @@ def test_what_a_signal_raises_comes_once_the_running_blocks_have_ended(own, ends
     def work(block, *_):
         if block < 2:
             meeting.wait()
-            time.sleep((own, 0.5)[block])
+            time.sleep((30.0 if at_work else 0.0, 0.5)[block])
         ended.add(block)
 
     for after in times:
@@ -163,7 +169,7 @@ def test_what_a_signal_raises_comes_once_the_running_blocks_have_ended(own, ends
             in_blocks(bounds_of(3), work)
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert ended == ends
+    assert ended == ({1} if at_work else {0, 1, 2})
     assert in_blocks(bounds_of(3), lambda block, *_: block) == [0, 1, 2]
 
 

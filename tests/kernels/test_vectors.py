@@ -193,7 +193,7 @@ def test_loadings_beyond_a_cache_are_not_read_in_the_order_of_the_features():
     assert gathers_columns(matrix.astype("float32"), 40, 1)
 
 
-@DTYPES
+@pytest.mark.parametrize("dtype", mostly_long(["float64", "float32"]))
 def test_totals_of_the_components_are_gathered_over_blocks(dtype):
     """Also from unsigned integers, and where means underflow in one of the blocks."""
     rng = np.random.default_rng(0)

@@ -38,7 +38,7 @@ def is_finite(fit):
 @steps
 def test_fits_are_finite_at_the_limits(method, settings, dtype):
     for model, priors in extreme_priors(dtype):
-        options = PLAIN[method](priors=priors, max_iter=5, tol=0, dtype=dtype, threads=1, **settings)
+        options = PLAIN[method](priors=priors, max_iter=3, tol=0, dtype=dtype, threads=1, **settings)
         fit = bayesnmf.fit(COUNTS, model, RANK, method, seed=0, options=options)
         assert is_finite(fit), (model, priors)
 
@@ -88,8 +88,8 @@ def test_parameters_that_are_no_numbers_are_refused(shape):
 def test_a_concentration_that_runs_off_stops_where_rounding_would_hide_the_bound():
     """All counts alike: the best concentration is infinite, and the bound rises to the end."""
     options = PLAIN["vi"](
-        priors=Priors(Gamma(1.0, 0.1), Dirichlet(1.0)), learn=("loadings", "components"), extrapolate=True,
-        max_iter=200, tol=0, threads=1,
+        priors=Priors(Gamma(6e4, 6e3), Dirichlet(6e4)), learn=("loadings", "components"), extrapolate=True,
+        max_iter=100, tol=0, threads=1,
     )  # fmt: skip
     fit = bayesnmf.fit(np.full((8, 6), 7.0), rank=RANK, method="vi", seed=0, options=options)
     assert fit.priors.loadings.shape == MOST

@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import matplotlib as mpl
 
@@ -24,7 +24,8 @@ from bayesnmf.plots.traces import resolution
 @cache
 def fit(method="map", model="gamma_poisson", counts=None, rank=K, **options):
     """Return one fit of the small counts."""
-    made = {"map": plain_map, "vi": plain_vi, "bld": BLD}[method](max_iter=30, threads=1, **options)
+    kind = {"map": plain_map, "vi": plain_vi, "bld": partial(BLD, start="random")}[method]
+    made = kind(max_iter=30, threads=1, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bayesnmf.ConvergenceWarning)
         return bayesnmf.fit(COUNTS if counts is None else np.array(counts), model, rank, method, seed=1, options=made)

@@ -173,7 +173,7 @@ def test_new_rows_have_rates_of_their_own_or_those_of_the_fit():
 def test_every_method_fits_saves_and_transforms(method, tmp_path):
     few = {"chains": 2, "draws": 10, "warmup": 10}
     options = {
-        "map": MAP(start="svd"), "vi": VI(start="svd"), "gibbs": Gibbs(start="random", **few),
+        "map": MAP(start="svd", max_iter=30), "vi": VI(start="svd", max_iter=30), "gibbs": Gibbs(start="random", **few),
         "svi": SVI(max_iter=50), "nuts": NUTS(**few),
     }  # fmt: skip
     fit = bayesnmf.fit(plain_counts(), "hierarchical_poisson", 2, method, seed=0, options=options[method])

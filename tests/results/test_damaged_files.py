@@ -40,7 +40,9 @@ def fitted(kind):
         options = VI(start="random", max_iter=5, threads=1, learn=("loadings",), priors=priors)
         return bayesnmf.fit(COUNTS, rank=K, seed=0, options=options)
     if kind == "bld":
-        return bayesnmf.fit(COUNTS, "dirichlet_gamma", K, "bld", seed=0, options=BLD(max_iter=5, threads=1))
+        return bayesnmf.fit(
+            COUNTS, "dirichlet_gamma", K, "bld", seed=0, options=BLD(start="random", max_iter=5, threads=1)
+        )
     fit = smallfits.fit("dirichlet_gamma", kind)
     if kind == "gibbs":  # few draws, so that bits of all parts are flipped
         return replace(fit, estimate=type(fit.posterior)(*(part[:, :3] for part in vars(fit.posterior).values())))

@@ -163,7 +163,9 @@ def interrupted(at, **settings):
             raise KeyboardInterrupt
 
     options = MAP(start="svd", max_iter=50, threads=1)
-    return bayesnmf.select(COUNTS, ranks=[1, 2, 3], method="map", options=options, progress=stop, **settings)
+    return bayesnmf.select(
+        COUNTS, ranks=[1, 2, 3], method="map", options=options, progress=stop, check=False, **settings
+    )
 
 
 def test_interruption_keeps_complete_splits():

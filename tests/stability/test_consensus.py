@@ -148,7 +148,8 @@ def test_one_component_has_a_consensus_without_silhouette():
 
 def test_known_components_stay_in_front():
     known = COUNTS.feature_totals[None] / COUNTS.total
-    runs = bayesnmf.modes(COUNTS, rank=3, starts=5, scored=0, fixed_components=known)
+    options = VI(tol=1e-5, threads=1)
+    runs = bayesnmf.modes(COUNTS, rank=3, starts=5, scored=0, options=options, fixed_components=known)
     consensus = runs.consensus(density=2.0)
     np.testing.assert_allclose(consensus.components[0], known[0])
     assert consensus.clusters.index.tolist() == [1, 2]

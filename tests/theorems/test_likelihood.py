@@ -11,6 +11,7 @@ from bayesnmf.models.likelihood import PoissonProduct, Triplets, as_observation,
 from scipy import sparse, stats
 
 N, K, M = 7, 3, 5
+DRAWS = 3000
 
 
 @pytest.fixture(autouse=True)
@@ -119,13 +120,13 @@ def test_batches_of_factors_have_their_own_densities_and_draws(problem, form):
 def test_passes_through_jit_and_vmap(problem):
     counts, loadings, components = problem
     cells = as_triplets(counts)
-    one = PoissonProduct(loadings, components, totals=jnp.arange(N))
+    one = PoissonProduct(loadings, components, totals=np.arange(N))
     expected = one.log_prob(counts)
     np.testing.assert_allclose(jax.jit(lambda d, x: d.log_prob(x))(one, cells), expected, rtol=1e-12)
     twice = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), (one, cells))
     np.testing.assert_allclose(jax.vmap(lambda d, x: d.log_prob(x))(*twice), [expected] * 2, rtol=1e-12)
-    draws = jax.jit(lambda d, key: d.sample(key))(one, jax.random.key(0))
-    np.testing.assert_array_equal(draws.sum(1), np.arange(N))
+    draws = drawn(one, jax.random.key(0), (DRAWS,))
+    np.testing.assert_array_equal(draws.sum(2), np.tile(np.arange(N), (DRAWS, 1)))
 
 
 def test_draws_have_the_moments_of_the_poisson(problem):
@@ -143,14 +144,14 @@ def test_draws_given_totals_are_multinomial(problem):
     _, loadings, components = problem
     totals = np.array([0, 1, 2, 5, 40, 1000, 7])
     loadings = loadings.at[0].set(0)  # no rate at all, but no counts to place either
-    draws = np.asarray(drawn(PoissonProduct(loadings, components, totals), jax.random.key(2), (3000,)))
+    draws = np.asarray(drawn(PoissonProduct(loadings, components, totals), jax.random.key(2), (DRAWS,)))
     assert draws.dtype.kind == "i"
-    np.testing.assert_array_equal(draws.sum(-1), np.broadcast_to(totals, (3000, N)))
+    np.testing.assert_array_equal(draws.sum(-1), np.broadcast_to(totals, (DRAWS, N)))
     rate = np.asarray(loadings @ components)[1:]
     chances = rate / rate.sum(1, keepdims=True)
     for i, (total, chance) in enumerate(zip(totals[1:], chances, strict=True), start=1):
         covariance = stats.multinomial(total, chance).cov()
-        error = np.sqrt(np.diag(covariance) / 3000)
+        error = np.sqrt(np.diag(covariance) / DRAWS)
         assert np.abs((draws[:, i].mean(0) - total * chance) / error).max() < 4.5
         np.testing.assert_allclose(np.cov(draws[:, i].T), covariance, atol=0.12 * np.abs(covariance).max())
 

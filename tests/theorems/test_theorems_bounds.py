@@ -223,8 +223,16 @@ def test_em_without_priors_is_multiplicative_updates(basis):
         assert wide / narrow == pytest.approx(10, rel=0.01)
 
 
-@pytest.mark.parametrize("priors", mostly_long([pytest.param(each, id=name) for name, each in CONJUGATE.items()]))
-def test_paths_1_and_2_meet(priors):
+# Plain steps take 2,000 to the optimum where components are a parameter, as extrapolated ones do not reach it to 1e-8.
+NAMED = list(CONJUGATE.items())
+PLAIN, BOLD = {"max_iter": 2_000}, {"max_iter": 300, "extrapolate": True}
+
+
+@pytest.mark.parametrize(
+    ("priors", "steps"),
+    mostly_long([pytest.param(each, BOLD if at == 0 else PLAIN, id=name) for at, (name, each) in enumerate(NAMED)]),
+)
+def test_paths_1_and_2_meet(priors, steps):
     """[P] 31 and 34-36: gradient ascent on the collapsed bound ends where coordinate ascent ends.
 
     From a rough fit: the bound has many hills, and from afar the two may climb different ones. How near to the top
@@ -239,7 +247,7 @@ def test_paths_1_and_2_meet(priors):
 
     rough = run(max_iter=30, tol=0)
     path_1 = run(start=rough, tol=1e-15, algorithm="gradient")
-    settings = {"tol": 0, "max_iter": 300, "schedule": "alternating", "extrapolate": True}
+    settings = {"tol": 0, "schedule": "alternating", **steps}
     path_2, top = run(start=rough, **settings), run(start=path_1, **settings)
     assert path_2.trace[-1] - rough.trace[-1] > 0.01
     np.testing.assert_allclose(path_1.trace[-1], path_2.trace[-1], rtol=1e-10)

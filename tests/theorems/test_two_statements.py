@@ -203,7 +203,8 @@ def check_bounds(entry, priors):
     assert error[0] < 0.005 * abs(fit.trace[-1])  # or the comparison says nothing
 
 
-@over(MODELS_AND_PRIORS, default=("dirichlet_gamma-asymmetric",))
+@pytest.mark.long
+@every_entry
 def test_elbo_is_that_of_the_augmented_program(entry):
     check_bounds(entry, entry.priors())
 
