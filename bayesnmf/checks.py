@@ -52,13 +52,20 @@ def check_positive(value: Any, name: str) -> float:
     return number
 
 
+def has_mask(value: Any) -> bool:
+    """Return whether a value is a masked array, or a list with masked arrays, whose masks NumPy would drop."""
+    if isinstance(value, list | tuple):
+        return any(has_mask(each) for each in value)
+    return isinstance(value, np.ma.MaskedArray)
+
+
 def as_numbers(value: Any, name: str, rule: str = "a number or an array of numbers") -> np.ndarray:
     """Return an array of float64; refuse text, booleans, masked arrays and ragged lists."""
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be {rule}: found {shown(value)}") from error
-    if array.dtype.kind not in "iuf" or isinstance(value, np.ma.MaskedArray):
+    if array.dtype.kind not in "iuf" or has_mask(value):
         raise TypeError(f"{name} must be {rule}: found {shown(value)}")
     return array.astype(np.float64, copy=False)
 

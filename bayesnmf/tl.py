@@ -13,7 +13,7 @@ from bayesnmf.results.annotation import check_key
 def fit(
     adata: Any,
     model: str = "gamma_poisson",
-    rank: int = 10,
+    rank: int | None = None,
     method: str = "vi",
     *,
     key_added: str = "bayesnmf",

@@ -17,15 +17,16 @@ from bayesnmf.checks import (
     places_of,
     shown,
 )
-from bayesnmf.data.checks import check_same_features, same_counts
+from bayesnmf.data.checks import same_counts
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.labels import split_labels
 from bayesnmf.data.simulation import Simulation
-from bayesnmf.fitting.known import in_order_of
+from bayesnmf.fitting.known import catalogue_of, in_order_of
 from bayesnmf.options import methods_with
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_has_part, same_priors
 from bayesnmf.priors.specification import on_simplex
-from bayesnmf.results.checks import check_fit, check_groups
+from bayesnmf.results.checks import check_fit, read_groups, warn_of_ungrouped
 from bayesnmf.results.record import FitRecord
 
 LARGEST_DRAWS = 2**30  # bytes
@@ -125,11 +126,9 @@ def check_draws_of_bound(draws: Any) -> int:
 
 def check_catalogue(reference: Any, fit: FitRecord) -> tuple[np.ndarray, np.ndarray]:
     """Return the labels and values (r, m) of reference components, with the features in the order of the fit."""
-    if isinstance(reference, FitRecord):
-        check_same_features(fit.feature_names, reference.feature_names)
-        return np.arange(reference.rank), reference.components
-    values = in_order_of(fit.counts, reference, "reference")
-    labels = np.asarray(reference.index) if hasattr(reference, "columns") else None
+    given = catalogue_of(reference)
+    labels = None if isinstance(reference, FitRecord) else split_labels(given).rows
+    values = in_order_of(fit.counts, given, "reference", "fit")
     array = np.array(as_numbers(values, "reference", "an array, a frame (components, features) or a fit"), np.float64)
     if array.ndim != 2 or array.shape[1] != len(fit.feature_names) or not len(array):
         raise ValueError(
@@ -217,17 +216,21 @@ def check_factors_of_rows(frame: Any, contrasts: Any, row_names: np.ndarray) -> 
     if contrasts is not None:
         raise ValueError("contrasts must be left out if groups is a DataFrame of factors, whose contrasts are effects")
     factors: dict[str, tuple[np.ndarray, list[str]]] = {}
-    for name in frame.columns:
-        labels, levels = check_groups(frame[name], row_names, incomplete=True)
+    found = split_labels(frame)
+    table, without = found.values, np.zeros(len(row_names), bool)
+    for name in table.columns:
+        labels, levels = read_groups(table[name] if found.rows is not None else table[name].to_numpy(), row_names)
+        without |= labels == None  # noqa: E711 (entry by entry)
         if len(levels) != 2:
             raise ValueError(
                 f"groups must have factors of two levels: found {shown(levels)} in {name!r}; give one label for each "
                 "row instead, and contrasts"
             )
-        ordered = hasattr(frame[name], "cat")
+        ordered = hasattr(table[name], "cat")
         factors[str(name)] = labels, levels if ordered else sorted(levels)
-    if len(factors) < max(len(frame.columns), 1):
-        raise ValueError(f"groups must have columns of different names, at least one: found {list(frame.columns)}")
+    if len(factors) < max(len(table.columns), 1):
+        raise ValueError(f"groups must have columns of different names, at least one: found {list(table.columns)}")
+    warn_of_ungrouped(int(without.sum()), len(row_names))
     return factors
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.checks import check_choice, check_count
-from bayesnmf.data.checks import check_same_features
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.naming import in_feature_order
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.markers import leading_features
 from bayesnmf.results.record import FitRecord
@@ -61,8 +61,7 @@ def coherence(fit: FitRecord, counts: Any = None, *, n: int = 10, measure: str =
     largest = check_count(n, "n", minimum=2)
     data: Counts = fit.counts
     if counts is not None:
-        data = as_counts(counts)
-        check_same_features(fit.feature_names, data.feature_names)
+        data = in_feature_order(as_counts(counts), fit.feature_names)
     order = leading_features(fit, largest)
     together = np.zeros((fit.rank, order.shape[1], order.shape[1]))
     for _, part in data.parts():

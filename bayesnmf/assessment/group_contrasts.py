@@ -102,9 +102,9 @@ def group_contrasts(
     ----------
     fit : Fit
     groups : array-like (n,), mapping, Series or DataFrame
-        Group of each sample, in the order of the rows or by row name; samples with None or NaN are left out. Columns of
-        a DataFrame are factors of two levels, in alphabetical or categorical order: its contrasts are the main effect
-        of each factor and the interaction of each pair.
+        Group of each sample, in the order of the rows or, with labels, by row name. Samples with None or NaN are left
+        out, and a DataWarning says how many. Columns of a DataFrame are factors of two levels, in alphabetical or
+        categorical order: its contrasts are the main effect of each factor and the interaction of each pair.
     contrasts : mapping of str to mapping, optional
         Weights of groups by the name of each contrast, with sum 0: ``{"b-a": {"b": 1, "a": -1}}``. By default every
         other group minus the first.
@@ -167,7 +167,7 @@ def design_of_names(groups: Any, contrasts: Any, row_names: Array) -> Design:
     """Return the groups, with all rows, and the weights of all contrasts."""
     if hasattr(groups, "columns"):
         return _factorial(check_factors_of_rows(groups, contrasts, row_names), len(row_names))
-    labels, names = check_groups(groups, row_names, incomplete=True)
+    labels, names = check_groups(groups, row_names)
     if contrasts is None:
         contrasts = {f"{name} - {names[0]}": {name: 1.0, names[0]: -1.0} for name in names[1:]}
     weights = check_contrast_weights(contrasts, names)

@@ -48,9 +48,10 @@ def match(fit: FitRecord, reference: Any, *, least: float = 0.0) -> Match:
     Parameters
     ----------
     fit : Fit
-    reference : array, DataFrame (r, m) or Fit
-        Components with the features of the fit. Features of a frame are matched by name, and its index has the labels;
-        components of an array or a fit are numbered from 0.
+    reference : array, DataFrame (r, m), Fit or path
+        Components with the features of the fit, matched by name if they have names. A frame's index has the labels of
+        its components, and so has a file, as `fixed_components` of `bayesnmf.fit` may be one; components of an array or
+        a fit are numbered from 0.
     least : float
         Smallest cosine of a match, from 0 to 1; components below it stay unmatched.
 

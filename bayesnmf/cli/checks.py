@@ -128,9 +128,9 @@ def check_has_option(name: str, kind: type[Any], given: Any) -> None:
         raise ValueError(f"--{name} is no option of bayesnmf.{kind.__name__}; leave it out, or choose another --method")
 
 
-def check_markers_of_rank(outputs: Iterable[str], rank: int) -> None:
-    """Refuse markers of a single component."""
-    if rank < 2 and "--markers" in outputs:
+def check_markers_of_rank(outputs: Iterable[str], rank: int | None) -> None:
+    """Refuse markers of a single component; the rank is None if it is not known yet."""
+    if rank is not None and rank < 2 and "--markers" in outputs:
         raise ValueError("--markers needs at least two components to compare: raise --rank, or leave --markers out")
 
 

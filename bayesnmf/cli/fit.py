@@ -28,7 +28,7 @@ DESCRIPTION = (
 EXAMPLES = """  bayesnmf fit counts.csv --rank 5
   bayesnmf fit filtered_feature_bc_matrix/ --rank 8 --markers markers.csv --anndata fitted.h5ad
   bayesnmf fit sbs96.tsv --rank 8 --restarts 5 --prior-components 'Dirichlet(0.1)' --components signatures.parquet
-  bayesnmf fit sbs96.tsv --rank 40 --fixed-components COSMIC_v3.4_SBS.txt --loadings exposures.csv
+  bayesnmf fit sbs96.tsv --fixed-components COSMIC_v3.4_SBS.txt --loadings exposures.csv
   bayesnmf fit counts.mtx.gz --transpose --method gibbs --set draws=2000 --json --quiet"""
 TABLE_OPTIONS = ("--loadings", "--components", "--markers")
 
@@ -36,7 +36,7 @@ TABLE_OPTIONS = ("--loadings", "--components", "--markers")
 def add(command: argparse.ArgumentParser) -> None:
     """Add the options."""
     add_counts(command)
-    group = add_model(command)
+    group = add_model(command, rank=None)
     add_options(group)
     group.add_argument("--fixed-components", metavar="FILE",
                        help="known components, the first of all K: a fit, a table with one in each row, or one in each "
@@ -58,22 +58,25 @@ def run(options: argparse.Namespace) -> int:
     from bayesnmf.checks import check_choice
 
     method = check_choice(options.method, "--method", METHODS)
-    rank, seed = check_whole(options.rank, "--rank"), check_whole(options.seed, "--seed", 0)
+    seed = check_whole(options.seed, "--seed", 0)
+    asked = None if options.rank is None else check_whole(options.rank, "--rank")
     named = {f"--{name}": getattr(options, name) for name in ("out", "loadings", "components", "markers", "anndata")}
     given = options.file, options.fixed_components, options.start, options.row_exposure, options.feature_exposure
     outputs = check_outputs(named, TABLE_OPTIONS, given)
     check_suffix(outputs["--out"], "--out", (".nc", ".zarr"))
     if "--anndata" in outputs:
         check_suffix(outputs["--anndata"], "--anndata", (".h5ad",))
-    check_markers_of_rank(outputs, rank)
+    check_markers_of_rank(outputs, asked)
     settings = settings_of_method(options, method)
 
-    from bayesnmf.cli.reading import read_catalogue, read_counts_of, read_exposures
+    from bayesnmf.cli.reading import read_counts_of, read_exposures
     from bayesnmf.fitting.fit import fit
+    from bayesnmf.fitting.known import rank_and_known
     from bayesnmf.inference.status import INTERRUPTED as STOPPED
 
     counts, _ = read_counts_of(options)
-    known = read_catalogue(options.fixed_components)
+    rank, known = rank_and_known(asked, options.fixed_components)
+    check_markers_of_rank(outputs, rank)
     found = fit(counts, options.model, rank, method, seed=seed, options=settings, progress=not options.quiet,
                 fixed_components=known, checkpoint=options.checkpoint, **read_exposures(options))  # fmt: skip
     if known is not None:

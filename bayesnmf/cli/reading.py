@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import warnings
 from typing import Any
 
 from bayesnmf.cli.checks import check_two_columns
@@ -24,28 +23,6 @@ def read_counts_of(options: argparse.Namespace) -> tuple[Any, tuple[int, int] | 
     return read_counts(
         options.file, options.transpose, layer=options.layer, feature_labels=options.feature_labels
     ), None
-
-
-def read_catalogue(path: str | None) -> Any:
-    """Return known components as a frame, components by features."""
-    if path is None:
-        return None
-    import pandas as pd
-
-    from bayesnmf.data.counts import DataWarning
-    from bayesnmf.data.reading import read_counts
-
-    if path.lower().endswith((".nc", ".zarr")):
-        from bayesnmf.fitting.fit import load
-
-        fit = load(path)
-        return pd.DataFrame(fit.components, fit.component_titles, fit.feature_names)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # components are normalised, and mostly have types in rows
-        found = read_counts(path)
-    names = [str(name) for name in found.row_names]
-    own = [not (name.endswith(" sd") and name.removesuffix(" sd") in names) for name in names]  # as `fit` writes them
-    return pd.DataFrame(found.matrix.toarray(), names, found.feature_names)[own]
 
 
 def read_exposures(options: argparse.Namespace, sides: tuple[str, ...] = ("row", "feature")) -> dict[str, Any]:

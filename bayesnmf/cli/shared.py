@@ -38,11 +38,12 @@ def add_exposures(command: argparse.ArgumentParser) -> None:
                            help=f"table with the name and the exposure of each {side}: .csv, .tsv")  # fmt: skip
 
 
-def add_model(command: argparse.ArgumentParser, rank: str = "10", methods: tuple[str, ...] = METHODS) -> Group:
+def add_model(command: argparse.ArgumentParser, rank: str | None = "10", methods: tuple[str, ...] = METHODS) -> Group:
     """Add model, rank, method and seed; return their group."""
     group = command.add_argument_group("model")
     group.add_argument("--model", default="gamma_poisson", help=f"one of {', '.join(MODELS)} (default: %(default)s)")
-    group.add_argument("--rank", default=rank, metavar="K", help="number of components (default: %(default)s)")
+    default = "10, or that of --fixed-components" if rank is None else rank
+    group.add_argument("--rank", default=rank, metavar="K", help=f"number of components (default: {default})")
     group.add_argument("--method", default="vi", help=f"one of {', '.join(methods)} (default: %(default)s)")
     add_seed(group)
     return group

@@ -68,20 +68,6 @@ def check_exposure(values: np.ndarray, argument: str, length: int, dtype: Any) -
     return np.array(values, np.float64)
 
 
-def check_has_names(index: Any, names: np.ndarray, argument: str) -> None:
-    """Refuse a Series that lacks one of the names of the counts, or has it twice."""
-    given = set(index)
-    missing = [name for name in names if name not in given]
-    if missing:
-        more = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
-        raise ValueError(
-            f"{argument} must have a value for each of the {len(names)} names of the counts: {missing[0]!r}{more} "
-            "missing; add them, or give an array in the order of the counts"
-        )
-    if len(given) < len(index):
-        raise ValueError(f"{argument} must not repeat a name in its index; give an array in the order of the counts")
-
-
 def check_new_exposure(fitted: Any, new: Any) -> None:
     """Refuse new rows without exposures if the fitted rows have them, and other exposures of the features."""
     if fitted.row_exposure is not None and new.row_exposure is None:
@@ -116,20 +102,3 @@ def same_counts(one: Any, other: Any) -> bool:
     return a is b or (a.shape == b.shape and all(
         np.array_equal(getattr(a, part), getattr(b, part)) for part in ("indptr", "indices", "data")
     ))  # fmt: skip
-
-
-def check_same_features(names: np.ndarray, given: np.ndarray) -> None:
-    """Refuse new counts whose features are not those of the fit."""
-    if len(names) != len(given):
-        raise ValueError(
-            f"counts must have the {len(names)} features of the fit: found {len(given)}; select or pad the columns"
-        )
-    default = np.arange(len(given))
-    if not np.array_equal(given, default) and not np.array_equal(names, default):
-        same = np.asarray(names, dtype=str) == np.asarray(given, dtype=str)
-        if not same.all():
-            first = int(np.argmin(same))
-            raise ValueError(
-                f"counts must have the features of the fit in their order: column {first} is {given[first]!r}, "
-                f"not {names[first]!r}; reindex the columns"
-            )

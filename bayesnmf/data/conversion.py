@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.sparse import coo_array, csr_array, issparse
 
+from bayesnmf.checks import has_mask
 from bayesnmf.data.annotated import is_annotated, labels_of, values_of
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.labels import is_frame, split_labels
+from bayesnmf.data.names_and_sums import warn_of_names
 from bayesnmf.data.sparse import check_sparse
 from bayesnmf.data.suspicions import warn_of_mutation_types_in_rows, warn_of_normalised
 
@@ -31,15 +34,16 @@ def as_counts(
     Sparse counts stay sparse. `x` is never modified, and later changes to `x` do not change the result, which has its
     own arrays: 12 bytes for each nonzero in float64 with 4-byte positions. Entries stored twice (COO) are added.
 
-    A DataWarning is given if the rows are all mutation types of one kind, and so not samples. It is also given if
-    fractional counts look normalised: all rows have the same sum, either directly or after undoing log(1 + x). The
-    counts are not changed.
+    A DataWarning is given if the rows are all mutation types of one kind, and so not samples; if names repeat or are
+    missing; if a row or a column is the sum of all others; and if fractional counts look normalised: all rows have the
+    same sum, either directly or after undoing log(1 + x). The counts are not changed.
 
     Parameters
     ----------
-    x : array, nested list, SciPy sparse matrix, pandas DataFrame, AnnData or Counts, (n, m)
-        Counts with samples in rows. Index and columns (or `obs_names` and `var_names`) become the names. From an
-        AnnData object, `layers["counts"]` is read if it exists, else `X`.
+    x : array, nested list, SciPy sparse matrix, table, DataArray, AnnData or Counts, (n, m)
+        Counts with samples in rows. Tables are those of pandas, polars and pyarrow, and a DataArray is one of xarray:
+        index and columns (or coordinates, or `obs_names` and `var_names`) become the names. From an AnnData object,
+        `layers["counts"]` is read if it exists, else `X`.
     name : str
         Name of the argument in error messages.
     dtype : float64 or float32
@@ -59,9 +63,10 @@ def as_counts(
     dtype = _float_dtype(dtype)
     check_in_memory(x, name)
     if isinstance(x, Counts) and layer is None and feature_labels is None:
-        return x if x.dtype == dtype else x.with_matrix(_canonical(x.matrix, dtype))
+        return x if x.dtype == dtype else x.with_matrix(canonical(x.matrix, dtype))
     counts = convert(x, name, dtype, share, layer, feature_labels)
     warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
+    warn_of_names(counts)
     warn_of_normalised(counts)
     return counts
 
@@ -72,6 +77,15 @@ def check_in_memory(x: Any, name: str) -> None:
         raise TypeError(
             f"{name} must be in memory here: found {type(x).__name__}, which is on disk; read it with "
             "bayesnmf.read_counts, or give chosen rows, as in fit.counts.rows(range(1000))"
+        )
+
+
+def check_unmasked(x: Any, name: str) -> None:
+    """Refuse masked arrays, and lists of masked rows."""
+    if has_mask(x):
+        raise TypeError(
+            f"{name} must not be a masked array: missing counts are not modelled; leave out the rows or features that "
+            "have some, or use .filled(0) if what is masked was counted as 0"
         )
 
 
@@ -86,7 +100,7 @@ def convert(
     """Return what `as_counts` returns for anything but Counts, without its warnings."""
     values, row_names, feature_names = _split_names(x, name, layer, feature_labels)
     sparse = _checked(values, name) if issparse(values) else _sparse_from_dense(values, name)
-    matrix = _canonical(sparse, dtype)
+    matrix = canonical(sparse, dtype)
     _check_values(matrix, name)
     n, m = matrix.shape
     if not share:
@@ -127,9 +141,8 @@ def _split_names(
     for argument, value in (("layer", layer), ("feature_labels", feature_labels)):
         if value is not None:
             raise TypeError(f"{argument} needs {name} in an AnnData object: found {type(x).__name__}; leave it out")
-    if all(hasattr(x, attribute) for attribute in ("columns", "index", "dtypes")):
-        return _frame_values(x, name), np.array(x.index), np.array(x.columns)
-    return x, None, None
+    values, row_names, feature_names = split_labels(x)
+    return _frame_values(values, name) if is_frame(values) else values, row_names, feature_names
 
 
 def _frame_values(frame: Any, name: str) -> Any:
@@ -154,8 +167,7 @@ def _frame_values(frame: Any, name: str) -> Any:
 
 
 def _sparse_from_dense(values: Any, name: str) -> coo_array:
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(f"{name} must not be a masked array: missing counts are not modelled; use .filled(0)")
+    check_unmasked(values, name)
     try:
         dense = np.asarray(values)
     except ValueError as error:
@@ -192,7 +204,7 @@ def _check_layout(values: Any, name: str) -> None:
         )
 
 
-def _canonical(view: Any, dtype: np.dtype) -> csr_array:
+def canonical(view: Any, dtype: np.dtype) -> csr_array:
     """Return a CSR array with sorted, unique, nonzero entries, which shares memory with `view` where possible."""
     with np.errstate(over="ignore"):  # values that overflow become infinite, and are refused later
         if view.format == "csr":  # SciPy's own astype would copy the indices too

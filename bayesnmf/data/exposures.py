@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.checks import as_numbers
-from bayesnmf.data.checks import check_exposure, check_has_names
+from bayesnmf.data.checks import check_exposure
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.labels import Order, in_order
 
 Array = NDArray[Any]
 
@@ -23,9 +23,10 @@ def with_exposures(counts: Counts, row_exposure: Any = None, feature_exposure: A
 
     Parameters
     ----------
-    row_exposure : array or Series (n,), optional
-        Exposure of each sample, above 0. A Series is matched by name if the counts have names.
-    feature_exposure : array or Series (m,), optional
+    row_exposure : array, mapping or Series (n,), optional
+        Exposure of each sample, above 0. What has labels is matched by name (`bayesnmf.data.labels`); labels that the
+        counts do not have are left out.
+    feature_exposure : array, mapping or Series (m,), optional
         Exposure of each feature, in the same way.
 
     Raises
@@ -43,12 +44,6 @@ def with_exposures(counts: Counts, row_exposure: Any = None, feature_exposure: A
 
 def _as_exposure(given: Any, argument: str, names: Array, dtype: Any) -> Array:
     """Return given exposures in the order of the names, as an array of float64."""
-    if hasattr(given, "index") and hasattr(given, "to_numpy"):
-        by_position = np.array_equal(given.index, names)
-        unnamed = np.array_equal(names, np.arange(len(names)))
-        if not by_position and (not unnamed or set(given.index) >= set(names)):
-            check_has_names(given.index, names, argument)
-            given = given.loc[list(names)]
-        given = given.to_numpy()
-    values = as_numbers(given, argument, "an array or a Series of numbers")
+    ordered = in_order(given, names, Order(argument, argument.removesuffix("_exposure"), more=True))
+    values = as_numbers(ordered, argument, "an array or a Series of numbers")
     return check_exposure(values, argument, len(names), dtype)

@@ -1,4 +1,4 @@
-"""Names of rows and features that are given beside the counts."""
+"""Names of rows and features that are given beside the counts, and counts in the order of such names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import places_of, shown
+from bayesnmf.data.conversion import canonical
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.labels import Order, in_order, is_counted, order_of, same_labels
 
 
 def with_names(counts: Counts, row_names: Any = None, feature_names: Any = None) -> Counts:
@@ -21,13 +23,43 @@ def with_names(counts: Counts, row_names: Any = None, feature_names: Any = None)
         Names that are no sequence, or not as many as rows or features.
     """
     named = counts
-    for name, given, number in (
-        ("row_names", row_names, counts.shape[0]),
-        ("feature_names", feature_names, counts.shape[1]),
-    ):
+    for name, given in (("row_names", row_names), ("feature_names", feature_names)):
         if given is not None:
-            named = replace(named, **{name: _checked(given, name, number)})  # type: ignore[arg-type]
+            named = replace(named, **{name: _checked(given, name, getattr(counts, name))})  # type: ignore[arg-type]
     return named
+
+
+def in_feature_order(counts: Counts, names: np.ndarray, argument: str = "counts", of: str = "fit") -> Counts:
+    """Return counts with their features in the order of those of a fit, matched by name.
+
+    Counts without names of features, and those for a fit without, are taken as they are (`bayesnmf.data.labels`).
+
+    Raises
+    ------
+    ValueError
+        Other features, or a file that would have to be written again.
+    """
+    given = counts.feature_names
+    unnamed = is_counted(given) and not same_labels(given, names)
+    places = order_of(None if unnamed else given, names, Order(argument, "feature", of))
+    if len(given) != len(names):
+        raise ValueError(
+            f"{argument} must have the {len(names)} features of the {of}: found {len(given)}; select or pad the columns"
+        )
+    if places is None:
+        return counts
+    if not counts.in_memory:
+        raise ValueError(
+            f"{argument} on disk must have the features of the {of} in their order: column 0 is {shown(given[0])}, not "
+            f"{shown(names[0])}; write the file again with its columns in the order of {of}.feature_names"
+        )
+    exposure = counts.feature_exposure
+    return replace(
+        counts,
+        matrix=canonical(counts.matrix[:, places], counts.dtype),
+        feature_names=given[places],
+        feature_exposure=None if exposure is None else exposure[places],
+    )
 
 
 def changed_names(old: np.ndarray, given: Any, name: str) -> np.ndarray:
@@ -47,7 +79,7 @@ def changed_names(old: np.ndarray, given: Any, name: str) -> np.ndarray:
         Old names that do not exist, or a list of another length.
     """
     if not isinstance(given, Mapping):
-        return _checked(given, name, len(old)).astype(object)
+        return _checked(given, name, old).astype(object)
     names, places = old.astype(object), places_of(old)
     for before, after in given.items():
         if str(before) not in places:
@@ -66,13 +98,13 @@ def check_distinct(names: np.ndarray, name: str) -> None:
         raise ValueError(f"{name} must have different names: found {shown(names.tolist())}; give each its own")
 
 
-def _checked(given: Any, name: str, number: int) -> np.ndarray:
+def _checked(given: Any, name: str, old: np.ndarray) -> np.ndarray:
     if isinstance(given, str | bytes) or not hasattr(given, "__len__"):
         raise TypeError(f"{name} must be a list or array of names: found {shown(given)}; give one name for each")
-    names = np.asarray(given)
     what = {"row_names": "rows", "feature_names": "features"}.get(name, name)
-    if names.shape != (number,):
+    names = np.asarray(in_order(given, old, Order(name, what.removesuffix("s"))))
+    if names.shape != (len(old),):
         raise ValueError(
-            f"{name} must have one name for each of the {number} {what}: found shape {names.shape}; give as many names"
+            f"{name} must have one name for each of the {len(old)} {what}: found shape {names.shape}; give as many"
         )
     return names

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import as_numbers
+from bayesnmf.data.labels import same_labels
 from bayesnmf.options import METHODS, Start
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.checks import check_start
@@ -214,32 +215,27 @@ def check_start_distribution(value: Any, prior: Any, name: str, size: tuple[int,
         raise ValueError(f"start.{name} must broadcast to {size}") from error
 
 
-def check_known_features(given: Any, names: np.ndarray, argument: str) -> None:
-    """Refuse known components whose features are not those of the counts, in any order."""
-    columns, wanted = list(given), set(names)
-    found_names = set(columns)
-    repeated = len(columns) != len(found_names)
-    missing = [name for name in names if name not in found_names]
-    extra = [name for name in columns if name not in wanted]
-    if missing or extra or repeated:
-        found = [f"without {missing[0]!r} and {len(missing) - 1} more"] if missing else []
-        found += [f"with {extra[0]!r} and {len(extra) - 1} more, which the counts lack"] if extra else []
-        found += ["with repeated names"] if repeated else []
+def check_features_in_columns(given: Any, names: np.ndarray, argument: str, of: str) -> None:
+    """Refuse labelled components whose rows, and not whose columns, are the features."""
+    if same_labels(given.rows, names) and not same_labels(given.columns, names):
         raise ValueError(
-            f"{argument} must have the {len(names)} features of the counts as columns, in any order: found "
-            f"{len(columns)} columns, {', '.join(found)}; select and rename the columns, or give an array"
+            f"{argument} must have the features of the {of} in its columns: found them in its rows; give it "
+            "transposed, as in frame.T"
         )
 
 
 def check_known_components(given: Any, m: int, prior: Any) -> np.ndarray:
     """Return known components as an array (r, m); refuse values that no component of this prior could have."""
     array = np.array(
-        as_numbers(given, "fixed_components", "an array or a frame (of a fit, give fit.components)"),
+        as_numbers(given, "fixed_components", "an array, a frame, a fit or a file"),
         np.float64,
         order="C",
     )
     if array.ndim != 2 or array.shape[1] != m or not len(array):
-        raise ValueError(f"fixed_components must have shape (r, {m}), one row for each component: found {array.shape}")
+        cure = "; transpose it" if array.ndim == 2 and array.shape[0] == m else ""
+        raise ValueError(
+            f"fixed_components must have shape (r, {m}), one row for each component: found {array.shape}{cure}"
+        )
     if not np.all(np.isfinite(array)) or np.any(array < 0):
         raise ValueError("fixed_components must be nonnegative and finite; clip it at 0")
     empty = np.flatnonzero(~array.any(axis=1))

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from bayesnmf.checks import check_choice, check_rank, check_seed
+from bayesnmf.checks import check_choice, check_seed
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.naming import with_names
 from bayesnmf.fitting import projection
 from bayesnmf.fitting.checkpointing import run_kept, seed_of
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
+from bayesnmf.fitting.known import rank_and_known
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.options import METHODS, Options
@@ -112,8 +113,8 @@ class Fit(FitRecord):
 
         They are the mode under map and bld, and the mean of the closed-form q under vi and svi. Under gibbs and nuts,
         they are the mean of loadings sampled, with `seed`, for each of several draws of the components; counts must
-        then be whole numbers. A fit with `row_exposure` needs those of the new samples. Raises TypeError or ValueError
-        for counts and exposures that `fit` would refuse, or with other features.
+        then be whole numbers. Features are matched by name if both have names. A fit with `row_exposure` needs those of
+        the new samples. Raises TypeError or ValueError for what `fit` would refuse, or other features.
         """
         return self.project(counts, row_exposure=row_exposure, seed=seed).loadings
 
@@ -189,7 +190,7 @@ class Fit(FitRecord):
 def fit(
     counts: Any,
     model: str = "gamma_poisson",
-    rank: int = 10,
+    rank: int | None = None,
     method: str = "vi",
     *,
     seed: int | None = None,
@@ -212,20 +213,20 @@ def fit(
         Nonnegative counts with samples in rows; whole numbers for gibbs and smc. They are copied, but `Counts` are not.
     model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"}
         Name of the model (`bayesnmf.priors.specification`).
-    rank : int
-        Number of components, K.
+    rank : int, optional
+        Number of components, K; by default that of `fixed_components`, or 10 without them.
     method : {"map", "vi", "gibbs", "nuts", "smc", "svi", "bld"}
         Point estimate, closed-form VI, Gibbs, Hamiltonian or sequential Monte Carlo, SVI, best latent decomposition.
     seed : int, optional
         Seed that makes the run reproducible; by default a new one, which the result contains.
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         Settings of the method: priors, start, schedule, stopping rule; in ``fit.options`` with defaults.
-    fixed_components : array or DataFrame (r, m), optional
-        Known components, the first r (on the simplex if components are); a frame is matched by name. Priors given as
-        arrays are for the others. Not for bld, collapsed Gibbs and GPUs.
-    row_exposure, feature_exposure : array or Series (n,) and (m,), optional
+    fixed_components : array, DataFrame (r, m), Fit or path of a catalogue, optional
+        Known components, the first r (on the simplex if components are); names are matched. Priors given as arrays are
+        for the others. Not for bld, collapsed Gibbs and GPUs.
+    row_exposure, feature_exposure : array, mapping or Series (n,) and (m,), optional
         Exposures above 0 that multiply expected counts: of samples not under dirichlet_poisson, of features only for
-        Gamma components. Series are matched by name.
+        Gamma components. Labels are matched by name; those that the counts do not have are left out.
     row_names, feature_names, layer, feature_labels : optional
         Names; of AnnData, the layer of the counts (default "counts" or X) and the column of ``var`` with feature names.
     checkpoint : str, path or Checkpoint, optional
@@ -250,14 +251,14 @@ def fit(
     ((4, 2), (2, 3))
     """
     model, method = check_model(model), check_choice(method, "method", METHODS)
-    rank, kept = check_rank(rank), as_checkpoint(checkpoint)
+    (rank, known), kept = rank_and_known(rank, fixed_components), as_checkpoint(checkpoint)
     seed = seed_of(check_seed(seed), kept)
     options = METHODS[method].options() if options is None else options
     check_options(options, method, METHODS[method].options)
     with progress_context(progress) as report:
         data = open_counts(counts, getattr(options, "dtype", "float64"), layer, feature_labels, report)
         data = with_exposures(with_names(data, row_names, feature_names), row_exposure, feature_exposure)
-        priors = resolve_priors(model, data, rank, options.priors, fixed_components)
+        priors = resolve_priors(model, data, rank, options.priors, known)
         options = resolve_options(replace(options, priors=priors), data.in_memory)
         check_combination(model, method, rank, data, options)
         options = with_own_start(options, data)

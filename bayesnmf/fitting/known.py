@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.data.counts import Counts
-from bayesnmf.fitting.checks import check_known_components, check_known_features, check_room_for_known
+from bayesnmf.checks import check_rank
+from bayesnmf.data.counts import Counts, DataWarning
+from bayesnmf.data.labels import Order, is_frame, order_of, split_labels
+from bayesnmf.data.reading import read_counts
+from bayesnmf.fitting.checks import check_features_in_columns, check_known_components, check_room_for_known
 from bayesnmf.priors import Priors
 from bayesnmf.priors.pair import replace_sides
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.priors.specification import stated_components
+from bayesnmf.results.record import FitRecord
 
 Array = NDArray[Any]
+RANK = 10  # without known components
 
 
 def with_known_components(priors: Priors, given: Any, counts: Counts, rank: int) -> Priors:
@@ -22,9 +30,8 @@ def with_known_components(priors: Priors, given: Any, counts: Counts, rank: int)
 
     Parameters
     ----------
-    given : array or DataFrame (r, m)
-        Known components. Features of a frame are matched by name if the counts have names. They replace components that
-        the priors know already.
+    given : array, DataFrame (r, m), Fit or path
+        Known components. Features with names are matched by name. They replace components that the priors know already.
     """
     known = check_known_components(in_order_of(counts, given), counts.shape[1], priors.components)
     check_room_for_known(known, rank, priors.components)
@@ -34,13 +41,48 @@ def with_known_components(priors: Priors, given: Any, counts: Counts, rank: int)
     return replace_sides(priors, components=PartlyKnown(known, free, np.arange(len(known))))
 
 
-def in_order_of(counts: Counts, given: Any, argument: str = "fixed_components") -> Any:
+def rank_and_known(rank: Any, given: Any) -> tuple[int, Any]:
+    """Return the number of components, by default that of the known ones, and these as a frame if they are a file."""
+    known = catalogue_of(given)
+    if rank is None:
+        rank = len(known) if hasattr(known, "__len__") and len(known) else RANK
+    return check_rank(rank), known
+
+
+def catalogue_of(given: Any) -> Any:
+    """Return components as they are given; those of a fit or a file as a frame, components by features."""
+    if isinstance(given, FitRecord):
+        import pandas as pd
+
+        return pd.DataFrame(given.components, given.component_titles, given.feature_names)
+    return read_catalogue(given) if isinstance(given, (str, os.PathLike)) else given
+
+
+def read_catalogue(path: str | os.PathLike[str]) -> Any:
+    """Return the components in a file as a frame, components by features.
+
+    The file is a fit, or a table that `bayesnmf.read_counts` reads: with one component in each row, or in each column
+    if its rows are mutation types, as catalogues of COSMIC have them.
+    """
+    import pandas as pd
+
+    if Path(path).suffix.lower() in (".nc", ".zarr"):
+        from bayesnmf.results.storage import read_fit
+
+        return catalogue_of(read_fit(Path(path)))
+    with warnings.catch_warnings():  # components are normalised, and mostly have types in rows
+        for expected in ("look normalised", "they were turned"):
+            warnings.filterwarnings("ignore", f"(?s).*{expected}", DataWarning)
+        found = read_counts(path)
+    names = [str(name) for name in found.row_names]
+    own = [not (name.endswith(" sd") and name.removesuffix(" sd") in names) for name in names]  # as `fit` writes them
+    return pd.DataFrame(found.matrix.toarray(), names, found.feature_names)[own]
+
+
+def in_order_of(counts: Counts, given: Any, argument: str = "fixed_components", of: str = "counts") -> Any:
     """Return the values of given components with the features in the order of the counts."""
-    if not hasattr(given, "columns"):
-        return given
-    names = counts.feature_names
-    unnamed = np.array_equal(names, np.arange(len(names)))
-    if unnamed and set(given.columns) != set(names):  # the counts have no names
-        return given.to_numpy()
-    check_known_features(given.columns, names, argument)
-    return given[list(names)].to_numpy()
+    found, names = split_labels(catalogue_of(given)), counts.feature_names
+    check_features_in_columns(found, names, argument, of)
+    places = order_of(found.columns, names, Order(argument, "feature", of))
+    values = found.values.to_numpy() if is_frame(found.values) else found.values
+    return values if places is None else np.asarray(values)[:, places]

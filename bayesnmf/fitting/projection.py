@@ -11,10 +11,11 @@ import numpy as np
 from bayesnmf.checks import check_count
 from bayesnmf.data.blocks.checks import check_read, check_room_for_rows
 from bayesnmf.data.blocks.opening import open_counts
-from bayesnmf.data.checks import check_new_exposure, check_same_features
+from bayesnmf.data.checks import check_new_exposure
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
+from bayesnmf.data.naming import in_feature_order
 from bayesnmf.fitting.closed_form import fit_of_ascent
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem
@@ -55,16 +56,15 @@ def project(fit: FitRecord, counts: Any, row_exposure: Any, seed: int) -> FitRec
     ----------
     fit : Fit
     counts : array-like, path or Blocks, (rows, m)
-        Counts of new samples, with the features of the fit in the same order.
-    row_exposure : array-like or None
+        Counts of new samples, with the features of the fit; matched by name if both have names.
+    row_exposure : array-like, mapping or None
         Exposure of the new samples, needed if the fit has exposures of rows.
     seed : int
         Seed of the Gibbs sweeps.
     """
     started = time.perf_counter()
     check_count(seed, "seed", minimum=0)
-    data = open_counts(counts, fit.counts.dtype)
-    check_same_features(fit.feature_names, data.feature_names)
+    data = in_feature_order(open_counts(counts, fit.counts.dtype), fit.feature_names)
     data = with_exposures(data, row_exposure)
     check_new_exposure(fit.counts, data)
     data = data.with_exposure(data.row_exposure, fit.counts.feature_exposure)

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.checks import check_count, check_rank, seed_or_new
-from bayesnmf.data.checks import check_exposed_alike, check_new_exposure, check_same_features
+from bayesnmf.data.checks import check_exposed_alike, check_new_exposure
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts, DataWarning
 from bayesnmf.data.exposures import with_exposures
+from bayesnmf.data.naming import in_feature_order
 from bayesnmf.fitting.checks import check_has_learned, check_stream
 from bayesnmf.fitting.closed_form import batching_of, fit_of_ascent
 from bayesnmf.fitting.fit import Fit
@@ -61,7 +62,7 @@ class MinibatchVI:
         "descent" or "random" as start. The start and default priors, which depend on the mean row total, are computed
         from the first block. All rows must have the same prior.
     feature_exposure : array or Series (m,), optional
-        Exposure of each feature, as for `bayesnmf.fit`.
+        Exposure of each feature, as for `bayesnmf.fit`; its labels are matched with the names of the first block.
     seed : int, optional
         Seed of the start; by default a new one. Steps are not random.
 
@@ -211,8 +212,7 @@ class MinibatchVI:
         data = as_counts(counts, dtype=self.options.dtype)
         if self._first is None:
             return with_exposures(data, row_exposure, self.feature_exposure)
-        check_same_features(self._first.feature_names, data.feature_names)
-        data = with_exposures(data, row_exposure)
+        data = with_exposures(in_feature_order(data, self._first.feature_names, of="stream"), row_exposure)
         check_new_exposure(self._first, data)
         check_exposed_alike(self._first, data)
         return data.with_exposure(data.row_exposure, self._first.feature_exposure)

@@ -6,13 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bayesnmf.checks import check_path, shown
 from bayesnmf.places import check_file_to_write, check_plots_can_be_drawn
-from bayesnmf.results.checks import check_groups
-
-NO_GROUP = "no group"
 
 
 def check_page(path: str | os.PathLike[str]) -> Path:
@@ -33,15 +28,6 @@ def check_source(source: Any, kinds: tuple[type, type], groups: Any) -> None:
         )
     if groups is not None and isinstance(source, kinds[1]):
         raise ValueError("groups belong to the page of one fit; leave them out, or give one of comparison.fits")
-
-
-def complete_groups(groups: Any, row_names: np.ndarray) -> Any:
-    """Return the group of each row as a categorical in the order of the groups; missing ones come last."""
-    import pandas as pd
-
-    labels, names = check_groups(groups, row_names, incomplete=True)
-    labels = np.where(labels == None, NO_GROUP, labels)  # noqa: E711 (entry by entry)
-    return pd.Categorical(labels, list(dict.fromkeys([*names, *labels])))
 
 
 def check_title(title: Any) -> str | None:

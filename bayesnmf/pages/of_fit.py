@@ -22,7 +22,7 @@ from bayesnmf.pages.words import INTERVALS, MARKERS, METHODS, MODELS, P_VALUES, 
 from bayesnmf.plots.style import colours_of
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.results.cautions import cautions_of, cautions_of_components
-from bayesnmf.results.checks import check_groups
+from bayesnmf.results.checks import Groups
 from bayesnmf.results.resampling import is_resampled
 from bayesnmf.results.topic_model import to_topic_model
 from bayesnmf.text import number
@@ -47,7 +47,7 @@ again = first.project(fit.counts, row_exposure=fit.counts.row_exposure, seed=fit
 
 
 def sections_of_fit(
-    fit: Fit, groups: Any, image_shape: tuple[int, int] | None, told: ProgressReport
+    fit: Fit, groups: Groups | None, image_shape: tuple[int, int] | None, told: ProgressReport
 ) -> tuple[str, list[Section]]:
     """Return the heading and the sections."""
     title = f"{fit.rank} component{'s' if fit.rank > 1 else ''} of {fit.counts.shape[0]:,} samples"
@@ -96,7 +96,7 @@ def _number_of_components(fit: Fit) -> str:
     return str(fit.rank)
 
 
-def composition(fit: Fit, groups: Any) -> Section:
+def composition(fit: Fit, groups: Groups | None) -> Section:
     """Return the structure plot, and the size of each component."""
     proportions = to_topic_model(fit).proportions
     n = len(proportions)
@@ -115,7 +115,10 @@ def composition(fit: Fit, groups: Any) -> Section:
     )
     return Section(
         "What the samples consist of",
-        ["Each bar is a sample; colours are the shares of the components in its expected counts."],
+        [
+            "Each bar is a sample; colours are the shares of the components in its expected counts.",
+            *([f"{groups.ungrouped:,} samples without a group are left out."] if groups and groups.ungrouped else []),
+        ],
         tables=[
             Table(["component", "share of all counts", "samples where it is largest", "median share"], rows),
             *([] if groups is None else [_by_group(fit, groups, proportions)]),
@@ -124,9 +127,9 @@ def composition(fit: Fit, groups: Any) -> Section:
     )
 
 
-def _by_group(fit: Fit, groups: Any, proportions: Array) -> Table:
+def _by_group(fit: Fit, groups: Groups, proportions: Array) -> Table:
     """Return the mean share of each component in each group."""
-    labels, names = check_groups(groups, fit.row_names)
+    labels, names = groups
     rows = []
     for name in names:
         inside = labels == name

@@ -12,10 +12,11 @@ import bayesnmf
 from bayesnmf.comparison.running import Comparison
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
-from bayesnmf.pages.checks import check_page, check_source, check_title, complete_groups
+from bayesnmf.pages.checks import check_page, check_source, check_title
 from bayesnmf.pages.of_comparison import sections_of_comparison
 from bayesnmf.pages.of_fit import sections_of_fit
 from bayesnmf.pages.parts import Section
+from bayesnmf.results.checks import check_groups
 from bayesnmf.writing import write_text
 
 
@@ -41,9 +42,9 @@ def report(
         Result of `bayesnmf.fit`, `bayesnmf.load` or `bayesnmf.compare`.
     path : path
         File to write, ``.html``; an older one is replaced.
-    groups : array-like (n,), mapping or pandas Series, optional
-        Group of each sample, as for `bayesnmf.plots.structure`; fits only. Samples with None or NaN are shown as "no
-        group".
+    groups : array-like (n,), mapping or Series, optional
+        Group of each sample, as for `bayesnmf.plots.structure`; fits only. Samples with None or NaN are left out of
+        what is shown by group; a DataWarning and the page say how many.
     title : str, optional
         Heading of the page.
     image_shape : tuple of int, optional
@@ -73,7 +74,7 @@ def report(
     check_source(source, (Fit, Comparison), groups)
     heading = check_title(title)
     if isinstance(source, Fit) and groups is not None:
-        groups = complete_groups(groups, source.row_names)
+        groups = check_groups(groups, source.row_names)
     with progress_context(progress) as told:
         if isinstance(source, Fit):
             default, sections = sections_of_fit(source, groups, image_shape, told)

@@ -44,9 +44,10 @@ def structure(
     ----------
     fit : Fit
         Fit to draw.
-    groups : array-like (n,), mapping or pandas Series, optional
-        Group of each sample, in the order of the rows or by row name. Groups are drawn in order of first appearance,
-        or, for a pandas categorical, in the order of its categories.
+    groups : array-like (n,), mapping or Series, optional
+        Group of each sample, in the order of the rows or, with labels, by row name. Groups are drawn in order of first
+        appearance, or, for a pandas categorical, in the order of its categories. Samples with None or NaN are left out;
+        a DataWarning and the label say how many.
     max_per_group : int, optional
         Largest number of samples to draw in each group, evenly spaced among the sorted ones; the label mentions it.
     axes : Axes, optional
@@ -59,7 +60,8 @@ def structure(
     Axes
     """
     check_fit(fit)
-    labels, names = check_groups(groups, fit.row_names)
+    found = check_groups(groups, fit.row_names)
+    labels, names = found
     proportions, titles = to_topic_model(fit).proportions, [shorten(title) for title in fit.component_titles]
     if max_per_group is not None:
         check_count(max_per_group, "max_per_group")
@@ -74,10 +76,12 @@ def structure(
         _name_groups(canvas, names, edges, [int(np.sum(labels == name)) for name in names])
     else:
         canvas.set_xticks([])
-    thinned = sum(map(len, blocks)) < len(labels)
+    number = len(labels) - found.ungrouped
+    thinned = sum(map(len, blocks)) < number
     note = f", at most {max_per_group:,} of each group (evenly spaced)" if thinned and groups is not None else ""
     note = f", {len(blocks[0]):,} shown (evenly spaced)" if thinned and groups is None else note
-    canvas.set_xlabel(f"{len(labels):,} samples{note}", fontsize=SMALL)
+    note += f"; {found.ungrouped:,} without a group are left out" if found.ungrouped else ""
+    canvas.set_xlabel(f"{number:,} samples{note}", fontsize=SMALL)
     return canvas
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Set
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bayesnmf.checks import as_numbers, shown
 from bayesnmf.data.checks import same_counts
+from bayesnmf.data.labels import Order, in_order, is_missing
 from bayesnmf.data.simulation import Simulation
+from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.options import METHODS
 from bayesnmf.results.record import FitRecord
 
@@ -79,41 +81,63 @@ def check_components_to_compare(rank: int) -> None:
         raise ValueError("fit must have at least two components to compare them: found one; raise rank")
 
 
-def check_groups(groups: Any, row_names: np.ndarray, *, incomplete: bool = False) -> tuple[np.ndarray, list[Any]]:
-    """Return the group of each row as text (n,), and the groups in order; a single group if `groups` is None.
+class Groups(NamedTuple):
+    """Group of each row as text, None without one, (n,); and the names of the groups in order."""
 
-    A mapping or a Series is looked up by row name, compared as text. Missing values are a group of their own, or None,
-    which is no group, if groups may be `incomplete`.
+    labels: np.ndarray
+    names: list[str]
+
+    @property
+    def ungrouped(self) -> int:
+        """Number of rows without a group."""
+        return int(np.sum(self.labels == None))  # noqa: E711 (entry by entry)
+
+
+def check_groups(groups: Any, row_names: np.ndarray) -> Groups:
+    """Return the groups of the rows (`read_groups`); say how many rows have none, and are left out."""
+    if isinstance(groups, Groups):
+        return groups
+    found = read_groups(groups, row_names)
+    warn_of_ungrouped(found.ungrouped, len(row_names))
+    return found
+
+
+def warn_of_ungrouped(number: int, rows: int) -> None:
+    """Give a DataWarning about rows without a group."""
+    if number:
+        warn_of_data(
+            f"groups are missing values for {number:,} of {rows:,} rows, which are left out; name their group, such as "
+            "'unknown', to keep them"
+        )
+
+
+def read_groups(groups: Any, row_names: np.ndarray) -> Groups:
+    """Return the group of each row, and the groups in order; a single group if `groups` is None.
+
+    What has labels, such as a mapping or a Series, is matched by row name (`bayesnmf.data.labels`). Rows with a missing
+    value (None, NaN, or "nan" as NumPy writes it into text) have no group.
     """
     n = len(row_names)
     if groups is None:
-        return np.full(n, "", dtype=object), [""]
-    if isinstance(groups, str) or not isinstance(groups, Iterable):
-        raise TypeError(f"groups must be a list, a mapping or a Series: found {groups!r}; give one entry for each row")
+        return Groups(np.full(n, "", dtype=object), [""])
+    if isinstance(groups, str | Set) or not isinstance(groups, Iterable):
+        raise TypeError(
+            f"groups must be a list, a mapping or a Series: found {shown(groups)}; give one entry for each row"
+        )
     categories = getattr(getattr(groups, "cat", groups), "categories", ())  # for a pandas Categorical or its Series
-    if hasattr(groups, "to_dict"):
-        groups = groups.to_dict()
-    if isinstance(groups, Mapping):
-        by_name = {str(name): group for name, group in groups.items()}
-        lost = [name for name in row_names if str(name) not in by_name]
-        if lost:
-            raise ValueError(
-                f"groups must name every row: {len(lost)} of {n} have none, the first is {lost[0]!r}; "
-                "key them by fit.row_names, or give a list in the order of the rows"
-            )
-        groups = [by_name[str(name)] for name in row_names]
-    labels = np.array([None if incomplete and _is_missing(group) else str(group) for group in groups], dtype=object)
-    if len(labels) != n:
-        raise ValueError(f"groups must have one entry for each of {n} rows: found {len(labels)}")
-    present = set(labels)
-    order = dict.fromkeys([*map(str, categories), *labels])  # a missing value has no category
-    return labels, [name for name in order if name in present and name is not None]
-
-
-def _is_missing(value: Any) -> bool:
-    import pandas as pd
-
-    return pd.isna(value) is True
+    values = in_order(groups, row_names, Order("groups", of="fit", more=True))
+    flat = getattr(values, "ndim", 1) == 1
+    entries = list(values) if flat else []
+    if len(entries) != n or any(isinstance(each, list | np.ndarray) and np.ndim(each) for each in entries):
+        raise ValueError(
+            f"groups must have one entry for each of {n} rows: found {len(entries) if flat else shown(values)}; give "
+            "one word or number for each"
+        )
+    labels = np.array([None if is_missing(each) or each == "nan" else str(each) for each in entries], dtype=object)
+    present = {*labels} - {None}
+    if not present:
+        raise ValueError(f"groups must name a group of at least one row: all {n} are missing values; name some")
+    return Groups(labels, [name for name in dict.fromkeys([*map(str, categories), *labels]) if name in present])
 
 
 def check_reference(reference: Any, fits: Mapping[str, Any]) -> str:

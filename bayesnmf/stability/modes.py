@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesnmf.checks import check_count, check_fraction, check_rank
+from bayesnmf.checks import check_count, check_fraction
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.fitting.job import check_combination, resolve_priors
+from bayesnmf.fitting.known import rank_and_known
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.settings import describe_settings
 from bayesnmf.options import METHODS, Options
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 def modes(
     counts: Any,
     model: str = "gamma_poisson",
-    rank: int = 10,
+    rank: int | None = None,
     method: str = "vi",
     *,
     starts: int = 20,
@@ -75,14 +76,14 @@ def modes(
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
         Counts, as for `bayesnmf.fit`; whole numbers for held-out scores.
     model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"}
-    rank : int
+    rank : int, optional
     method : {"map", "vi", "bld"}
     starts : int
         Number of runs. A run depends on `seed` and its own number alone, so more starts add runs.
     options : MAP, VI or BLD, optional
         Options of the fits, by default with ``start="random"`` and one thread (see `bayesnmf.stability.modes`).
     fixed_components, row_exposure, feature_exposure
-        As for `bayesnmf.fit`.
+        As for `bayesnmf.fit`, and so is the default of `rank`.
     threshold : float
         Cosine that all matched components of two runs of one mode exceed.
     scored : int, optional
@@ -114,17 +115,17 @@ def modes(
     >>> bayesnmf.modes(drawn.counts, rank=2, starts=3).table["runs"].tolist()
     [3]
     """
-    check_model(model)
-    check_has_objective(method)
+    model, method = check_model(model), check_has_objective(method)
     starts, seed = check_count(starts, "starts"), check_count(seed, "seed", minimum=0)
+    rank, known = rank_and_known(rank, fixed_components)
     options = varied_options(METHODS[method].options() if options is None else options, method)
     kind = getattr(options, "dtype", "float64")
     data = with_exposures(as_counts(counts, dtype=kind), row_exposure, feature_exposure)
     settings = check_fraction(threshold, "threshold"), check_fraction(keep, "keep"), check_scored(scored, data)
-    options = _completed(options, data, model, check_rank(rank), method, fixed_components)
-    study = Study(data, model, int(rank), method, options, seed, number_of_jobs(jobs, starts, options))
+    options = _completed(options, data, model, rank, method, known)
+    study = Study(data, model, rank, method, options, seed, number_of_jobs(jobs, starts, options))
     if (kept := as_checkpoint(checkpoint)) is not None:
-        described = describe_settings(data, model, int(rank), method, seed, options)
+        described = describe_settings(data, model, rank, method, seed, options)
         study = replace(study, folder=Folder(kept.folder, described), seconds=kept.seconds)
     with progress_context(progress) as report:
         return _modes_of_runs(study, fit_from_starts(study, starts, report), settings, report)

@@ -103,7 +103,7 @@ class Modes:
         Parameters
         ----------
         components : Fit, array or DataFrame (K, m)
-            Fit of this rank, or its components in any order. Features of a frame are matched by name.
+            Fit of this rank, or its components in any order. Features with names are matched by name.
 
         Raises
         ------
@@ -111,8 +111,8 @@ class Modes:
             Components of another rank or with other features, negative or not finite, or 0 everywhere.
         """
         values = check_factorisation(components, self.best)
-        of_fit = isinstance(components, FitRecord)
-        given = found_in(components) if of_fit else Found(values, np.full(len(values), np.inf))  # none is empty
+        of_fit = isinstance(components, FitRecord)  # of components without a fit, none is empty
+        given = Found(values, found_in(components).size if of_fit else np.full(len(values), np.inf))
         leaders = [found_in(each) for each in self.fits]
         return mode_of(given, leaders, movable_components(self.best.priors, self.best.rank), self.threshold)
 

@@ -539,8 +539,9 @@ def test_a_series_is_matched_by_name():
     np.testing.assert_array_equal(one.counts.row_exposure, ROWS)
     by_position = bayesnmf.fit(PLAIN, rank=K, seed=0, options=options, row_exposure=depth)
     np.testing.assert_array_equal(by_position.counts.row_exposure, ROWS)
-    refused("'s4' is missing", counts=frame, row_exposure=depth.drop("s4"))
+    refused("30 rows of the counts as labels.* 1 row missing: 's4'", counts=frame, row_exposure=depth.drop("s4"))
     same = frame.set_axis([f"s{i // 2}" for i in range(N)])
-    repeated = bayesnmf.fit(same, rank=K, seed=0, options=options, row_exposure=pd.Series(ROWS, index=same.index))
+    with pytest.warns(bayesnmf.DataWarning, match="names of rows repeat: 15 of 30"):
+        repeated = bayesnmf.fit(same, rank=K, seed=0, options=options, row_exposure=pd.Series(ROWS, index=same.index))
     np.testing.assert_array_equal(repeated.counts.row_exposure, ROWS)
-    refused("must not repeat a name", counts=frame, row_exposure=pd.concat([depth, depth.iloc[:1]]))
+    refused("1 label there more than once: 's0'", counts=frame, row_exposure=pd.concat([depth, depth.iloc[:1]]))

@@ -215,7 +215,13 @@ BAD = {
     "negative": (-KNOWN, {}, "fixed_components must be nonnegative"),
     "not finite": (KNOWN * np.nan, {}, "fixed_components must be nonnegative and finite"),
     "shape": (KNOWN[:, :5], {}, rf"fixed_components must have shape \(r, {M}\)"),
-    "words": ("SBS1", {}, "fixed_components must be an array or a frame"),
+    "words": (["SBS1"], {}, "fixed_components must be an array, a frame, a fit or a file"),
+    "turned": (KNOWN.T, {}, r"must have shape \(r, 12\), one row for each component: found \(12, 4\); transpose it"),
+    "features in rows": (
+        pd.DataFrame(KNOWN.T, FRAME.columns),
+        {"counts": FRAME},
+        "found them in its rows; give it transposed",
+    ),
     "empty row": (np.vstack([KNOWN[:1], np.zeros((1, M))]), {}, "positive entry in every row: row 1 has none"),
     "impossible": (
         np.full((1, M), 1 / (M - 1)) * (np.arange(M) > 0),
@@ -251,7 +257,7 @@ BAD = {
     "a fit": (
         lambda: bayesnmf.fit(plain_counts(), rank=2, seed=0, options=OPTIONS["vi"]),
         {},
-        r"of a fit, give fit\.components",
+        rf"fixed_components must have shape \(r, {M}\)",
     ),
     "too large": (
         KNOWN * 1e120,
@@ -271,14 +277,14 @@ def test_what_cannot_be_is_refused(name):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ([f"g{j}" for j in range(1, M + 1)], "without 'g0' and 0 more, with 'g12' and 0 more, which the counts lack"),
-        (["g0"] * 2 + [f"g{j}" for j in range(2, M)], "without 'g1' and 0 more, with repeated names"),
+        ([f"g{j}" for j in range(1, M + 1)], "1 feature missing: 'g0'; 1 feature not in the (counts|fit): 'g12'"),
+        (["g0"] * 2 + [f"g{j}" for j in range(2, M)], "1 feature missing: 'g1'; 1 label there more than once: 'g0'"),
     ],
 )
 def test_features_must_be_those_of_the_counts(columns, message):
     with pytest.raises(ValueError, match=f"^fixed_components must have the 12 features.*{message}"):
         fit(pd.DataFrame(KNOWN, columns=columns), counts=FRAME)
-    with pytest.raises(ValueError, match=r"^reference must have the 12 features"):
+    with pytest.raises(ValueError, match=f"^reference must have the 12 features.*{message}"):
         bayesnmf.match(fit(None, counts=FRAME), pd.DataFrame(KNOWN, columns=columns))
 
 

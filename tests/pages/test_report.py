@@ -196,12 +196,15 @@ def test_pages_of_given_components_say_so(tmp_path):
 
 
 @pytest.mark.usefixtures("without_pictures")
-def test_groups_have_a_table_and_missing_ones_no_group(tmp_path):
+def test_groups_have_a_table_and_samples_without_one_are_left_out(tmp_path):
     fit = fitted()
     groups = ["one", None, "two"] * 10
-    texts = Reader(bayesnmf.report(fit, tmp_path / "page.html", groups=groups)).texts
+    with pytest.warns(bayesnmf.DataWarning, match="10 of 30 rows, which are left out") as told:
+        texts = Reader(bayesnmf.report(fit, tmp_path / "page.html", groups=groups)).texts
+    assert len(told) == 1
+    assert "10 samples without a group are left out." in " ".join(texts)
     shares = bayesnmf.to_topic_model(fit).proportions
-    for name, place in (("one", 0), ("no group", 1), ("two", 2)):
+    for name, place in (("one", 0), ("two", 2)):
         at = texts.index(name)
         found = [text for text in texts[at + 1 :] if text][:4]
         assert found == ["10", *(f"{share:.1%}" for share in shares[place::3].mean(axis=0))]

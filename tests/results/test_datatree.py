@@ -149,7 +149,8 @@ def test_names_of_any_kind_become_coordinates(tmp_path):
     tree = bayesnmf.fit(frame, rank=K, seed=0, options=QUICK).to_datatree(5, rows=[("b", 2)])
     assert tree["posterior"]["row"].to_numpy().tolist() == ["('b', 2)"]
     tree.to_netcdf(tmp_path / "tree.nc", engine="h5netcdf")
-    doubled = bayesnmf.fit(COUNTS.set_axis(["u"] * 6 + ["v"] * 6, axis=0), rank=K, seed=0, options=QUICK)
+    with pytest.warns(bayesnmf.DataWarning, match="names of rows repeat"):
+        doubled = bayesnmf.fit(COUNTS.set_axis(["u"] * 6 + ["v"] * 6, axis=0), rank=K, seed=0, options=QUICK)
     assert doubled.to_datatree(5, rows=["v"])["posterior"].sizes["row"] == 6
 
 

@@ -1,0 +1,183 @@
+"""Labels of rows and features: the one rule by which labelled arguments are put in the order of the counts.
+
+Labels decide, and never positions in silence:
+
+- labels that are the names of the counts in the same order go by position, so that names may repeat;
+- else every name is looked up among the labels, as text, where mutation types are equal in any known spelling. A name
+  that is missing, or there twice, is refused; labels beyond the names are left out where the caller allows it;
+- what has no labels, such as an array or a list, goes by position, and so does everything for counts without names
+  (0 … n − 1), unless the labels are the same numbers in another order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.data.mutations import read_types
+
+Array = NDArray[Any]
+MISSING = ("None", "nan", "NaT", "<NA>", "--")  # as the values that are no text are written; the last is a masked one
+NO_LABEL = "a missing value"
+LISTED = 3  # labels that a message shows
+
+
+class Labelled(NamedTuple):
+    """Values of a container without its labels, and the labels of its axes; None for an axis without labels.
+
+    A table of columns becomes a pandas DataFrame, as its columns may have different types.
+    """
+
+    values: Any
+    rows: Array | None = None
+    columns: Array | None = None
+
+
+class Order(NamedTuple):
+    """What is put in order: the argument, the sides whose names decide, and what has these names.
+
+    With `more`, labels beyond the names are left out. With `keyed`, what has labels goes by them even if the counts
+    have no names.
+    """
+
+    argument: str
+    side: str = "row"
+    of: str = "counts"
+    more: bool = False
+    keyed: bool = False
+
+
+def split_labels(x: Any) -> Labelled:
+    """Return values and labels of a container of pandas, polars, pyarrow or xarray; of others, the container.
+
+    Containers are recognised by their attributes, so that none of these packages is imported for others.
+    """
+    if all(hasattr(x, each) for each in ("dims", "coords", "indexes", "values")) and hasattr(x, "ndim"):  # xarray
+        axes = [np.array(x.indexes[dim]) if dim in x.indexes else None for dim in x.dims]
+        return Labelled(x.data, *axes) if len(axes) <= 2 else Labelled(x.data)
+    if (frame := _as_frame(x)) is not None:  # without names of rows, unless pandas has stored them
+        return Labelled(frame, None if is_counted(frame.index) else np.array(frame.index), np.array(frame.columns))
+    if is_frame(x):
+        return Labelled(x, np.array(x.index), np.array(x.columns))
+    if hasattr(x, "index") and hasattr(x, "to_numpy"):  # a Series
+        return Labelled(x.to_numpy(), np.array(x.index))
+    return Labelled(x.to_pylist() if hasattr(x, "to_pylist") else x)  # an array of pyarrow
+
+
+def is_frame(x: Any) -> bool:
+    """Return whether an object is a DataFrame of pandas, or like one."""
+    return all(hasattr(x, attribute) for attribute in ("columns", "index", "dtypes"))
+
+
+def _as_frame(x: Any) -> Any:
+    """Return a table of pyarrow or polars as a DataFrame, with the index that pandas has stored in it; else None."""
+    if hasattr(x, "column_names") and hasattr(x, "to_pandas"):
+        return x.to_pandas()
+    if hasattr(x, "get_column") and hasattr(x, "columns") and hasattr(x, "to_numpy"):
+        import pandas as pd
+
+        return pd.DataFrame({name: x.get_column(name).to_numpy() for name in x.columns})
+    return None
+
+
+def _as_names(labels: Iterable[Any]) -> Array:
+    """Return labels as an array with one axis, tuples too."""
+    found = list(labels)
+    names = np.empty(len(found), dtype=object)
+    names[:] = found
+    return names
+
+
+def is_counted(names: Any) -> bool:
+    """Return whether names are 0 … n − 1, as of counts without names."""
+    return bool(np.array_equal(names, np.arange(len(names))))
+
+
+def is_missing(label: Any) -> bool:
+    """Return whether a label is a missing value, such as None or NaN; text never is."""
+    return not isinstance(label, str) and str(label) in MISSING
+
+
+def order_of(labels: Any, names: Any, order: Order) -> Array | None:
+    """Return the position of each name among the labels, or None if values are in order already.
+
+    Parameters
+    ----------
+    labels : array (r,) or None
+        Labels of the values; None if they have none.
+    names : array (n,)
+        Names of the rows or features, in the order wanted.
+    order : Order
+
+    Raises
+    ------
+    ValueError
+        Names that are missing or ambiguous, or labels without a name.
+    """
+    if labels is None:
+        return None
+    given, own = _keys(labels), _keys(names)
+    if given == own:
+        return None
+    times, unnamed = Counter(given), is_counted(names) and not order.keyed
+    found = all(times[key] == 1 for key in own) and len({*own}) == len(own) and NO_LABEL not in own
+    if found and (len(given) == len(own) or (order.more and not unnamed)):
+        places = {key: place for place, key in enumerate(given)}
+        return np.array([places[key] for key in own], dtype=np.intp)
+    if not unnamed:
+        _refuse(given, own, order)
+    return None
+
+
+def same_labels(one: Any, other: Any) -> bool:
+    """Return whether two lists of labels have the same ones, in any order."""
+    return one is not None and Counter(_keys(one)) == Counter(_keys(other))
+
+
+def in_order(given: Any, names: Any, order: Order) -> Any:
+    """Return the values of a vector with a value for each name, in the order of the names (`order_of`)."""
+    keyed = isinstance(given, Mapping) and not hasattr(given, "dims")  # of xarray, a Dataset
+    found = Labelled(list(given.values()), _as_names(given)) if keyed else split_labels(given)
+    places = order_of(found.rows, names, order._replace(keyed=keyed))
+    if places is None:
+        return found.values
+    if isinstance(found.values, list):
+        return [found.values[place] for place in places]
+    return np.asarray(found.values)[places]
+
+
+def _keys(names: Any) -> list[str]:
+    types = read_types(names)
+    return [NO_LABEL if is_missing(name) else str(name) for name in names] if types is None else types.names
+
+
+def _refuse(given: list[str], own: list[str], order: Order) -> None:
+    """Raise the error that says which labels do not fit, and what to do."""
+    side, there, known = f"{order.side}s", Counter(given), Counter(own)
+    faults = [
+        _counted([key for key in known if key not in there], "missing", side),
+        "" if order.more else _counted([key for key in there if key not in known], f"not in the {order.of}", side),
+        _counted([key for key, times in there.items() if times > 1 and key in known], "there more than once", "labels"),
+        _counted([key for key, times in known.items() if times > 1], f"repeated in the {order.of}", "names"),
+    ]
+    cure = f"give these labels, or an array in the order of the {order.of}"
+    if {key.strip() for key in given} >= {key.strip() for key in own} and not set(own) <= set(given):
+        cure = "remove the white space around names, as with labels.str.strip()"
+    elif any(times > 1 for times in known.values()):
+        cure = f"make names different, or give an array in the order of the {order.of}"
+    raise ValueError(
+        f"{order.argument} must have the {len(own)} {side} of the {order.of} as labels, in any order: found "
+        f"{len(given)}; {'; '.join(fault for fault in faults if fault)}; {cure}"
+    )
+
+
+def _counted(keys: list[str], what: str, things: str) -> str:
+    """Return how many of something there are, and the first of them; empty if none."""
+    if not keys:
+        return ""
+    listed = ", ".join(repr(key if len(key) < 40 else f"{key[:37]}...") for key in keys[:LISTED])
+    return f"{len(keys):,} {things if len(keys) > 1 else things[:-1]} {what}: {listed}{', …' * (len(keys) > LISTED)}"
