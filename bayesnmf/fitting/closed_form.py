@@ -33,6 +33,7 @@ from bayesnmf.inference.starts.racing import (
     Show,
     as_interrupted,
     continue_climb,
+    finish_climb,
     has_ended,
     length_of_race,
     make_climb,
@@ -40,7 +41,7 @@ from bayesnmf.inference.starts.racing import (
     race,
     work_of,
 )
-from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER
+from bayesnmf.inference.status import BROKEN
 from bayesnmf.options import MAP, METHODS, VI
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Priors
@@ -83,7 +84,7 @@ def _settle_and_report(job: Job, ascent: Ascent) -> Ascent:
 def _settle_unless_stopped(job: Job, ascent: Ascent) -> Ascent:
     """Settle the loadings of vi given the components, unless the ascent stopped early or needs no settling."""
     status, finished = ascent.status, ALGORITHMS[job.options.algorithm].ends_settled
-    stopped = status.reason in (INTERRUPTED, NOT_A_NUMBER) or not status.iterations
+    stopped = status.reason in BROKEN or not status.iterations
     if not _is_mean_field(job) or not job.options.tol or stopped or finished:
         return ascent
     return with_settled_loadings(ascent, job.options.threads)
@@ -146,7 +147,7 @@ def run_from_start(
         climb, best = exchange_components(
             climber, (climb, best), schedule, rng, show, show_stage("exchanges of components")
         )
-    return best if has_ended(best, schedule) else continue_climb(climb, best, schedule, show)
+    return finish_climb(climb, best, schedule, show)
 
 
 def _ascent_of_options(

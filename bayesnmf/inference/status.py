@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 INTERRUPTED = "interrupted"
 NOT_A_NUMBER = "the objective is not a number: priors or counts are beyond the range of this dtype"
+NO_CHANCE = "the objective is −inf: some counts have probability 0 at the range of this dtype"
+BROKEN = (INTERRUPTED, NOT_A_NUMBER, NO_CHANCE)  # reasons for which no more iterations help
 
 
 class ConvergenceWarning(UserWarning):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.inference.ascent.optimality import cure_of_mode
-from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, ConvergenceWarning
+from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning
 from bayesnmf.options import METHODS
 from bayesnmf.priors.simplex import component_sums
 from bayesnmf.results.label_switching import AMBIGUOUS_LIMIT
@@ -31,8 +31,7 @@ def cure_of(result: FitRecord) -> str:
 def warn_if_not_converged(result: FitRecord, stacklevel: int) -> None:
     """Issue a `ConvergenceWarning` with a cure, unless the fit has converged or was not asked to."""
     asked = (getattr(result.options, "tol", 1.0), getattr(result.options, "kkt_tol", 0.0))
-    broken = result.status.reason in (INTERRUPTED, NOT_A_NUMBER)
-    if result.status.converged or not (any(asked) or broken):
+    if result.status.converged or not (any(asked) or result.status.reason in BROKEN):
         return
     if result.status.reason == INTERRUPTED:
         more = ["start=fit"]

@@ -149,7 +149,7 @@ def hill(height, made):
 
         def climb(schedule, show):
             trace = [at[0]]
-            for _ in range(schedule.max_iter):
+            for _ in range(schedule.max_iter - schedule.done):
                 at[0] = min(at[0] + 1.0, height(state))
                 trace.append(at[0])
             return Ascent(problem, state, trace, [], Status(False, "all done", schedule.max_iter))

@@ -45,7 +45,7 @@ class Climber:
 
     def __call__(self, schedule: Schedule, show) -> Ascent:
         trace = [self.at]
-        for iteration in range(schedule.max_iter):
+        for iteration in range(schedule.max_iter - schedule.done):
             self.at += min(self.slope, self.top - self.at)
             trace.append(self.at)
             show(iteration + 1, self.at)

@@ -42,7 +42,7 @@ class Schedule:
         Number of consecutive updates of the first side, each from a new allocation step ([GP] alg. 3: several for each
         sample before the components move); of both sides if alternating ([C] alg. 1 with [C] 38).
     max_iter : int
-        Largest number of updates of both sides.
+        Largest number of updates of both sides, those of earlier stages included.
     tol : float
         Relative change of the objective below which to stop; 0 disables this rule.
     window : int
@@ -51,6 +51,8 @@ class Schedule:
         KKT residual, in counts, at which to stop; 0 disables this rule, None does not compute the residual.
     threads : int or None
         Number of row blocks processed at once.
+    done : int
+        Number of updates that earlier stages of the same fit have done.
     """
 
     kind: Literal["joint", "alternating"] = "joint"
@@ -61,10 +63,11 @@ class Schedule:
     window: int = 1
     kkt_tol: float | None = None
     threads: int | None = None
+    done: int = 0
 
     def course(self, progress: Progress | None = None, **more: Any) -> Course:
         """Return a course with these stopping rules; `more` are further attributes of `Course`."""
-        return Course(self.max_iter, self.tol, self.window, self.kkt_tol, progress, **more)
+        return Course(self.max_iter, self.tol, self.window, self.kkt_tol, progress, done=self.done, **more)
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -178,7 +181,7 @@ def ascend(
     slot = next_slot("ascent", problem.counts)
     ended = slot.result()
     if ended is not None:
-        return recall_ascent(problem, steps, ended)
+        return recall_ascent(problem, steps, ended, schedule)
     course, begun = schedule.course(progress), slot.snapshot()
     reached = problem, state
 
@@ -225,9 +228,9 @@ def recall_iterate(problem: Problem, steps: Any, course: Course, memory: dict[st
     return replace(problem, loadings_prior=loadings, components_prior=components), State(*memory["state"])
 
 
-def recall_ascent(problem: Problem, steps: Any, memory: dict[str, Any]) -> Ascent:
+def recall_ascent(problem: Problem, steps: Any, memory: dict[str, Any], schedule: Schedule) -> Ascent:
     """Return an ascent that had ended."""
-    course = Course(0)
+    course = schedule.course()
     reached = recall_iterate(problem, steps, course, memory)
     return Ascent(*reached, course.trace, course.residuals, course.status)
 

@@ -31,7 +31,7 @@ class Course:
     Attributes
     ----------
     max_iter : int
-        Largest number of iterations; the start is not counted.
+        Largest number of iterations; the start is not counted, but iterations of earlier stages are.
     tol : float
         Tolerance of `at_rest`.
     window : int
@@ -48,6 +48,8 @@ class Course:
         Objective at the start and after each iteration.
     residuals : list of float
         KKT residuals of the same iterates; empty if the algorithm gives none.
+    done : int
+        Number of iterations of earlier stages of the same fit, from whose end this course starts.
     """
 
     max_iter: int
@@ -59,6 +61,7 @@ class Course:
     words: tuple[str, str] = ("objective settled to {tol:g} relative", "all {max_iter} iterations done")
     trace: list[float] = field(default_factory=list)
     residuals: list[float] = field(default_factory=list)
+    done: int = 0
     _end: tuple[bool, str] | None = None
 
     def reach(self, value: float, *shown: Any, residual: float | None = None) -> bool:
@@ -74,13 +77,18 @@ class Course:
             self.end(True, self.words[0].format_map(vars(self)))
         elif self.kkt_tol and residual is not None and residual <= self.kkt_tol:
             self.end(True, f"KKT residual at most {self.kkt_tol:g} counts")
-        elif len(self.trace) > self.max_iter:
+        elif self.iterations >= self.max_iter:
             self.end(False, self.words[1].format_map(vars(self)))
         return self._end is None
 
     def end(self, converged: bool, reason: str) -> None:
         """End the course for another reason, unless it has ended already."""
         self._end = self._end or (converged, reason)
+
+    @property
+    def iterations(self) -> int:
+        """Number of iterations so far, with those of earlier stages."""
+        return self.done + max(len(self.trace) - 1, 0)
 
     @property
     def interrupted(self) -> bool:
@@ -100,7 +108,7 @@ class Course:
     def status(self) -> Status:
         """Whether the course converged, the reason for its end and the number of iterations."""
         assert self._end is not None
-        return Status(*self._end, max(len(self.trace) - 1, 0))
+        return Status(*self._end, self.iterations)
 
     def __enter__(self) -> Course:
         return self

@@ -42,7 +42,7 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
     slot = next_slot("gradient", problem.counts)
     ended = slot.result()
     if ended is not None:
-        return recall_ascent(problem, None, ended)
+        return recall_ascent(problem, None, ended, schedule)
     course, reached = schedule.course(progress), state
     seen: dict[bytes, Iterate] = {}
 

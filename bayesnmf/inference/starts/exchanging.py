@@ -108,8 +108,8 @@ def _find_exchange(
 
 
 def _append_ascent(best: Ascent, found: Ascent) -> Ascent:
-    """Return an ascent followed by those iterates of another that have a higher objective."""
-    above = [number for number, value in enumerate(found.trace) if value > best.trace[-1]]
+    """Return an ascent followed by those iterates of another, without its start, that have a higher objective."""
+    above = [number for number, value in enumerate(found.trace) if number and value > best.trace[-1]]
     trace = best.trace + [found.trace[number] for number in above]
     residuals = best.residuals + [found.residuals[number] for number in above if found.residuals]
     return found._replace(trace=trace, residuals=residuals, status=found.status._replace(iterations=len(trace) - 1))

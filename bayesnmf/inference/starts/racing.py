@@ -15,7 +15,7 @@ import numpy as np
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
 from bayesnmf.inference.sides import Problem, State
-from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER
+from bayesnmf.inference.status import BROKEN, INTERRUPTED, NO_CHANCE
 from bayesnmf.options.algorithms import ALGORITHMS
 
 MOST_STARTS, LEAST_STARTS = 16, 4
@@ -114,17 +114,29 @@ def continue_climb(climb: Climb, sofar: Ascent, schedule: Schedule, show: Show) 
     done = sofar.status.iterations
     trace, residuals = sofar.trace, sofar.residuals
     del sofar  # now only `climb` refers to its state, and can free it
-    last = climb(replace(schedule, max_iter=schedule.max_iter - done), lambda more, value, *_: show(done + more, value))
-    return last._replace(
-        trace=trace + last.trace[1:],
-        residuals=residuals + last.residuals[1:],
-        status=last.status._replace(iterations=done + last.status.iterations),
-    )
+    last = climb(replace(schedule, done=done), lambda more, value, *_: show(done + more, value))
+    return last._replace(trace=trace + last.trace[1:], residuals=residuals + last.residuals[1:])
+
+
+def finish_climb(climb: Climb, sofar: Ascent, schedule: Schedule, show: Show) -> Ascent:
+    """Continue an ascent of several stages to its end, with a status by the rules of the whole ascent.
+
+    The stages before end by rules of their own, such as a higher tolerance. Parameters as for `continue_climb`.
+    """
+    if not has_ended(sofar, schedule):
+        return continue_climb(climb, sofar, schedule, show)
+    if sofar.status.reason in BROKEN:
+        return sofar
+    if last_objective(sofar) == -np.inf:
+        return sofar._replace(status=sofar.status._replace(converged=False, reason=NO_CHANCE))
+    course = schedule.course(trace=sofar.trace[:-1], residuals=sofar.residuals[:-1])
+    course.reach(sofar.trace[-1], residual=sofar.residuals[-1] if sofar.residuals else None)
+    return sofar._replace(status=course.status)
 
 
 def has_ended(ascent: Ascent, schedule: Schedule) -> bool:
     """Return whether an ascent cannot continue: iterations used up, Ctrl-C, or an objective that is not finite."""
-    bad = ascent.status.reason in (INTERRUPTED, NOT_A_NUMBER) or last_objective(ascent) == -np.inf
+    bad = ascent.status.reason in BROKEN or last_objective(ascent) == -np.inf
     return bad or ascent.status.iterations >= schedule.max_iter
 
 

@@ -1,0 +1,83 @@
+"""What a status says of a fit: its reason, iterations, trace and warning agree, whatever stages the fit had."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+from plain import plain_map, plain_vi
+
+import bayesnmf
+from bayesnmf import BLD, MAP, VI, ConvergenceWarning
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
+from bayesnmf.inference.starts.racing import finish_climb
+from bayesnmf.inference.status import NO_CHANCE, Status
+
+ALGORITHMS = {"map": ("em", "scd", "ccd"), "vi": ("coordinate", "settled", "gradient", "minibatch"), "bld": ("",)}
+LIMIT = re.compile(r"all (\d+) (iterations|epochs) done")
+
+
+def random_case(rng):
+    """Return counts, a model, a rank and options drawn at random."""
+    method = rng.choice(["map", "map", "vi", "vi", "bld"])
+    algorithm = rng.choice(ALGORITHMS[method])
+    start = rng.choice(["random"] if algorithm in ("gradient", "minibatch") else ["race", "race", "svd", "random"])
+    settings = {"max_iter": int(rng.choice([0, 1, 2, 25, 49, 50, 51, 60])), "threads": 1}
+    settings |= {"tol": float(rng.choice([1e-3, 1e-7, 1e-12]))} | ({"restarts": 2} if rng.random() < 0.2 else {})
+    sizes = int(rng.integers(3, 12)), int(rng.integers(3, 9))
+    counts = rng.poisson(rng.gamma(0.5, 4.0, sizes)) + np.eye(*sizes, dtype=int)
+    rank = int(rng.integers(1, 5))
+    if method == "bld":
+        return counts, "dirichlet_gamma", rank, "bld", BLD(start="random", **settings)
+    settings |= {"start": str(start), "algorithm": str(algorithm)}
+    if algorithm not in ("gradient", "minibatch") and method == "vi":
+        settings |= {"extrapolate": bool(rng.random() < 0.5)}
+    return counts, "gamma_poisson", rank, str(method), (MAP if method == "map" else VI)(**settings)
+
+
+def check_status(counts, model, rank, method, options, seed):
+    """Assert that what a fit says of its end agrees with itself and with its options."""
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        fit = bayesnmf.fit(counts, model, rank, method, seed=seed, options=options)
+    told = [str(each.message) for each in raised if issubclass(each.category, ConvergenceWarning)]
+    converged, reason, iterations = fit.status
+    assert iterations == len(fit.trace) - 1 <= options.max_iter
+    assert fit.residuals is None or len(fit.residuals) == len(fit.trace)
+    assert len(told) == (not converged)
+    assert all(reason in message for message in told)
+    limit = LIMIT.fullmatch(reason)
+    assert (iterations == options.max_iter) or limit is None
+    if limit is not None:
+        assert (converged, int(limit[1])) == (False, options.max_iter)
+    elif "settled to" in reason:
+        assert f"settled to {options.tol:g} relative" in reason
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_reason_iterations_trace_and_warning_agree(seed):
+    rng = np.random.default_rng(seed)
+    check_status(*random_case(rng), seed)
+
+
+@pytest.mark.parametrize("make", [plain_map, plain_vi])
+@pytest.mark.parametrize("max_iter", [25, 60])
+def test_the_limit_that_a_fit_of_several_stages_meets_is_that_of_the_user(make, max_iter):
+    counts = np.random.default_rng(3).poisson(3, (12, 9))
+    options = make(start="race", max_iter=max_iter, tol=1e-15, threads=1)
+    with pytest.warns(ConvergenceWarning, match=rf"\(all {max_iter} iterations done\); raise max_iter"):
+        fit = bayesnmf.fit(counts, rank=4, method="map" if make is plain_map else "vi", seed=0, options=options)
+    assert tuple(fit.status) == (False, f"all {max_iter} iterations done", max_iter)
+
+
+def test_a_stage_with_a_higher_tolerance_does_not_converge_a_fit():
+    rough = Ascent(None, None, [-9.0, -5.0, -4.99], [], Status(True, "objective settled to 0.01 relative", 2))
+    found = finish_climb(None, rough, Schedule(max_iter=2, tol=1e-7), None)
+    assert found.status == Status(False, "all 2 iterations done", 2)
+    settled = rough._replace(trace=[-9.0, -5.0, -5.0])
+    assert finish_climb(None, settled, Schedule(max_iter=2, tol=1e-7), None).status.converged
+
+
+def test_an_objective_of_minus_infinity_is_told():
+    stuck = Ascent(None, None, [-np.inf, -np.inf], [], Status(False, "all 1 iterations done", 1))
+    assert finish_climb(None, stuck, Schedule(max_iter=9), None).status == Status(False, NO_CHANCE, 1)
