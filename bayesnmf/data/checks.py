@@ -10,6 +10,7 @@ from bayesnmf.checks import as_numbers, check_count, check_positive, shown
 from bayesnmf.data.conversion import LARGEST_INTEGER
 
 LIMITS = {"float64": (1e-50, 1e50), "float32": (1e-10, 1e10)}  # of exposures, so that products of two are in range
+LARGEST_TOTAL = {"float64": 1e100, "float32": 1e20}  # of counts: that of the parameters of priors
 
 
 def check_shape(size: Any, name: str) -> tuple[int, int]:
@@ -66,6 +67,18 @@ def check_exposure(values: np.ndarray, argument: str, length: int, dtype: Any) -
             f"{values[wrong[0]]:g}; choose another unit"
         )
     return np.array(values, np.float64)
+
+
+def check_total(counts: Any) -> None:
+    """Refuse counts whose total is beyond the range in which objectives are accurate in their type."""
+    largest = LARGEST_TOTAL[np.dtype(counts.dtype).name]
+    with np.errstate(over="ignore"):
+        total = float(counts.total)
+    if not total <= largest:
+        raise ValueError(
+            f"counts must have a total of at most {largest:.1g} in {np.dtype(counts.dtype).name}: found {total:.3g}; "
+            "leave out rows or features with counts that cannot be right, or divide all counts by a power of ten"
+        )
 
 
 def check_new_exposure(fitted: Any, new: Any) -> None:

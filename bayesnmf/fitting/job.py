@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.checks import check_instance, check_size
 from bayesnmf.data.blocks.checks import check_on_disk, check_room_for_rows
+from bayesnmf.data.checks import check_total
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.checks import (
@@ -26,7 +27,7 @@ from bayesnmf.fitting.checks import (
 from bayesnmf.fitting.keeping import size_kept, size_written
 from bayesnmf.fitting.known import with_known_components
 from bayesnmf.fitting.progress import ProgressReport
-from bayesnmf.inference.status import Status
+from bayesnmf.inference.status import Status, told_of_parameters
 from bayesnmf.options import METHODS
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import (
@@ -47,6 +48,7 @@ LARGEST_FACTORS, LARGEST_DRAWS, LARGEST_TOKENS = 4 * 2**30, 4 * 2**30, 4 * 2**30
 def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors, known: Any = None) -> Priors:
     """Return the priors with the model's defaults in place of None, and with known components if there are any."""
     check_instance(priors, Priors, "priors")
+    check_total(counts)
     rows = counts.shape[0] * float(counts.row_factor.mean())
     filled = with_defaults(
         priors, model, max(counts.total, 1.0) / rows, rank, counts.feature_factor * np.ones(counts.shape[1])
@@ -122,7 +124,10 @@ class Job:
         status: Status,
         **more: Any,
     ) -> FitRecord:
-        """Return the record of the fit, with `more` attributes of a `FitRecord`; every runner uses this method."""
+        """Return the record of the fit, with `more` attributes of a `FitRecord`; every runner uses this method.
+
+        The status says so if parameters are not finite, whatever the method.
+        """
         attributes: dict[str, Any] = {"priors": self.options.priors, "diagnostics": {}, **more}
         return FitRecord(
             model=self.model,
@@ -132,7 +137,7 @@ class Job:
             components=components,
             scale=scale,
             trace=trace,
-            status=status,
+            status=told_of_parameters(status, loadings, components, scale),
             options=self.options,
             counts=self.counts,
             seed=self.seed,

@@ -11,7 +11,7 @@ import numpy as np
 from bayesnmf.checks import check_count
 from bayesnmf.data.blocks.checks import check_read, check_room_for_rows
 from bayesnmf.data.blocks.opening import open_counts
-from bayesnmf.data.checks import check_new_exposure
+from bayesnmf.data.checks import check_new_exposure, check_total
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
@@ -66,6 +66,7 @@ def project(fit: FitRecord, counts: Any, row_exposure: Any, seed: int) -> FitRec
     check_count(seed, "seed", minimum=0)
     data = in_feature_order(open_counts(counts, fit.counts.dtype), fit.feature_names)
     data = with_exposures(data, row_exposure)
+    check_total(data)
     check_new_exposure(fit.counts, data)
     data = data.with_exposure(data.row_exposure, fit.counts.feature_exposure)
     check_exposures(data, fit.model, fit.priors.components)

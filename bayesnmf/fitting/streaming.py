@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.checks import check_count, check_rank, seed_or_new
-from bayesnmf.data.checks import check_exposed_alike, check_new_exposure
+from bayesnmf.data.checks import check_exposed_alike, check_new_exposure, check_total
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts, DataWarning
 from bayesnmf.data.exposures import with_exposures
@@ -114,7 +114,7 @@ class MinibatchVI:
         self.feature_exposure = feature_exposure
         self._first: Counts | None = None  # the first row: names, and which exposures there are
         self._components: RunningComponents | None = None
-        self._first_rows: Array | None = None
+        self._first_rows: Array | None = None  # those that have not come again
 
     def partial_fit(self, counts: Any, *, row_exposure: Any = None) -> MinibatchVI:
         """Take one step for each batch of a block of rows, (rows, m), in their order, and return the stream.
@@ -210,6 +210,7 @@ class MinibatchVI:
 
     def _checked(self, counts: Any, row_exposure: Any) -> Counts:
         data = as_counts(counts, dtype=self.options.dtype)
+        check_total(data)
         if self._first is None:
             return with_exposures(data, row_exposure, self.feature_exposure)
         data = with_exposures(in_feature_order(data, self._first.feature_names, of="stream"), row_exposure)
@@ -218,17 +219,20 @@ class MinibatchVI:
         return data.with_exposure(data.row_exposure, self._first.feature_exposure)
 
     def _warn_of_rows_that_come_again(self, data: Counts) -> None:
-        """Warn if a block has the same rows as the first block, in any order, and `total_rows` is not given.
+        """Warn once if the rows of the first block come again, in any order and blocks, without `total_rows`.
 
-        A few rows may be equal by chance, so the block must have at least five different rows.
+        A few rows may be equal by chance, so at least five different rows must all have come again.
         """
         weights = np.random.default_rng(0).standard_normal(data.shape[1])
-        rows = np.sort(data.matrix @ weights)  # equal for equal rows
+        rows = np.unique(data.matrix @ weights)  # equal for equal rows
         if self._first_rows is None:
-            self._first_rows = rows
-        elif self.total_rows is None and len(np.unique(rows)) >= 5 and np.array_equal(rows, self._first_rows):
+            self._first_rows = rows if len(rows) >= 5 and self.total_rows is None else np.zeros(0)
+        elif len(self._first_rows):
+            self._first_rows = np.setdiff1d(self._first_rows, rows, assume_unique=True)
+            if len(self._first_rows):
+                return
             warnings.warn(
-                "a block has the rows of the first block: repeated rows are counted as new rows, so the posterior of "
+                "the rows of the first block have come again: repeated rows count as new ones, so the posterior of "
                 "the components becomes too narrow; give MinibatchVI(total_rows=...), the number of different rows",
                 DataWarning,
                 stacklevel=3,

@@ -64,6 +64,8 @@ def cautions_of(fit: FitRecord, r_hat: float | None = None, ess: float | None = 
     cautions, chains = [], fit.estimate.kind == "draws" and not METHODS[fit.method].resampled
     if fit.status.reason == INTERRUPTED:
         cautions.append("was interrupted; its numbers describe the state at that point")
+    elif fit.status.reason in BROKEN:
+        cautions.append(f"cannot be used: {fit.status.reason}")
     elif not fit.status.converged and not chains:
         cautions.append(f"did not converge: {fit.status.reason}; {cure_of(fit)}")
     if chains:

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 import xarray as xr
 
+import bayesnmf
 from bayesnmf.checks import check_choice, check_count, check_positive, check_rank, check_seed
 from bayesnmf.data.conversion import as_counts, check_integer_counts
 
@@ -158,3 +159,15 @@ def test_arrays_with_gaps_in_memory_are_made_contiguous():
         assert counts.matrix.data.flags.c_contiguous
         assert counts.matrix.indices.flags.c_contiguous
         np.testing.assert_array_equal(counts.matrix.toarray(), plain.toarray())
+
+
+@pytest.mark.parametrize(("dtype", "count"), [("float64", 1e308), ("float64", 1e100), ("float32", 1e38)])
+def test_counts_whose_totals_overflow_are_refused_by_name(dtype, count):
+    counts, options = np.full((3, 4), count), bayesnmf.VI(dtype=dtype, start="random", max_iter=2, tol=0)
+    with pytest.raises(ValueError, match=rf"counts must have a total of at most 1e\+\d+ in {dtype}: found"):
+        bayesnmf.fit(counts, rank=2, options=options)
+    fit = bayesnmf.fit(np.eye(3, 4), rank=2, seed=0, options=options)
+    with pytest.raises(ValueError, match="counts must have a total of at most"):
+        fit.transform(counts)
+    with pytest.raises(ValueError, match="counts must have a total of at most"):
+        bayesnmf.MinibatchVI(rank=2, options=bayesnmf.VI(algorithm="minibatch", dtype=dtype)).partial_fit(counts)

@@ -11,7 +11,7 @@ import bayesnmf
 from bayesnmf import BLD, MAP, VI, ConvergenceWarning
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
 from bayesnmf.inference.starts.racing import finish_climb
-from bayesnmf.inference.status import NO_CHANCE, Status
+from bayesnmf.inference.status import NO_CHANCE, NOT_FINITE, Status, told_of_parameters
 
 ALGORITHMS = {"map": ("em", "scd", "ccd"), "vi": ("coordinate", "settled", "gradient", "minibatch"), "bld": ("",)}
 LIMIT = re.compile(r"all (\d+) (iterations|epochs) done")
@@ -81,3 +81,11 @@ def test_a_stage_with_a_higher_tolerance_does_not_converge_a_fit():
 def test_an_objective_of_minus_infinity_is_told():
     stuck = Ascent(None, None, [-np.inf, -np.inf], [], Status(False, "all 1 iterations done", 1))
     assert finish_climb(None, stuck, Schedule(max_iter=9), None).status == Status(False, NO_CHANCE, 1)
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_parameters_that_are_not_finite_are_told_first(value):
+    status, good = Status(True, "objective settled", 3), np.ones((2, 2), np.float32)
+    assert told_of_parameters(status, good, good, None) == status
+    assert told_of_parameters(status, good, np.full((1, 1), value), None) == Status(False, NOT_FINITE, 3)
+    assert told_of_parameters(status, good, good, np.full(3, value)) == Status(False, NOT_FINITE, 3)

@@ -157,7 +157,7 @@ def test_empty_rows_and_blocks_are_taken():
     assert np.isfinite(first.partial_fit(COUNTS).components).all()
 
 
-@pytest.mark.filterwarnings("ignore:a block has the rows of the first")
+@pytest.mark.filterwarnings("ignore:the rows of the first block have come again")
 def test_memory_does_not_grow_with_the_blocks():
     """Peak of arrays over 4 and over 16 blocks; components kept of every block would add a tenth or more."""
     wide = csr_array(np.tile(COUNTS[:100], (1, 50)))
@@ -174,7 +174,7 @@ def test_memory_does_not_grow_with_the_blocks():
     assert peaks[1] <= 1.05 * peaks[0]
 
 
-@pytest.mark.filterwarnings("ignore:a block has the rows of the first")
+@pytest.mark.filterwarnings("ignore:the rows of the first block have come again")
 def test_ctrl_c_keeps_the_batches_that_were_finished(monkeypatch):
     from bayesnmf.fitting import streaming
 
@@ -265,6 +265,12 @@ def test_rows_that_come_again_are_told_of_once_their_number_is_not_stated():
         stream.partial_fit(block)
     with pytest.warns(bayesnmf.DataWarning, match=r"rows of the first block.*give MinibatchVI\(total_rows=\.\.\.\)"):
         stream.partial_fit(blocks[0][::-1])
+    stream.partial_fit(blocks[0])  # told once
+    shuffled = MinibatchVI("gamma_poisson", RANK, seed=0, options=options())
+    for block in (*blocks, COUNTS[:40][np.r_[5:15, 20:30]]):
+        shuffled.partial_fit(block)
+    with pytest.warns(bayesnmf.DataWarning, match="rows of the first block have come again"):
+        shuffled.partial_fit(COUNTS[:40][np.r_[15:20, :5, 30:40]])
     stated = MinibatchVI("gamma_poisson", RANK, seed=0, options=options(), total_rows=40)
     for block in blocks + blocks:
         stated.partial_fit(block)

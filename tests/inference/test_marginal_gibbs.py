@@ -332,3 +332,25 @@ def test_the_default_sampler_is_chosen_by_the_counts(times: int, chosen: str) ->
     assert bayesnmf.fit(counts, rank=2, method="gibbs", seed=0, options=named).options.algorithm == "allocations"
     collapsed = replace(options, collapsed=True)
     assert bayesnmf.fit(counts, rank=2, method="gibbs", seed=0, options=collapsed).options.algorithm is None
+
+
+@pytest.mark.parametrize(("up", "down"), [(1.0, 1e15), (1e15, 1.0), (1e-12, 1e30), (1e300, 1e300)])
+def test_a_scale_far_from_its_mode_is_drawn_in_few_steps(up: float, down: float) -> None:
+    """Steps as wide as the curvature at 0 would be 1e8 and more; Ctrl-C is not heard meanwhile."""
+    power, at = 3.0, 0.0
+    for seed in range(60):
+        at += log_scales(*(np.array([each]) for each in (power, up * np.exp(at), down * np.exp(-at))), seed)[0]
+    middle = np.log(down / up) / 2
+    assert abs(at - middle) < max(1.0, abs(power) / np.sqrt(up) / np.sqrt(down))
+
+
+@pytest.mark.filterwarnings("ignore:gibbs did not converge")
+@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson"])
+def test_large_counts_and_tiny_concentrations_give_finite_draws(model: str) -> None:
+    counts = np.random.default_rng(0).poisson(3, (6, 5)) * 1e15
+    options = Gibbs(
+        priors=Priors(components=Dirichlet(1e-8)), algorithm="marginal", start="random", chains=1, draws=20, warmup=5
+    )
+    fit = bayesnmf.fit(counts, model, 3, "gibbs", seed=0, options=options)
+    assert np.isfinite(fit.trace).all()
+    assert all(np.isfinite(each).all() for each in (fit.loadings, fit.components))

@@ -39,6 +39,7 @@ SHEARED = 0.3  # least shape for which shears pay: below it, entries near 0 leav
 # Most shears of a component a sweep. On all counts of pcawg_breast_sbs96, K = 5, the smallest effective sample size of
 # 8,000 draws was 26, 49, 130, 187 and 194 with 1, 5, 20, 60 and 150, in 38, 36, 42, 48 and 68 s.
 MOST_SHEARS = 60
+LEAST_SUM = 1e-290  # of components on the simplex, for loadings up to 1
 
 
 class Factors:
@@ -162,7 +163,8 @@ class Factors:
         """Draw components on the simplex times their sums, then shears, and normalise."""
         (a, r), (shape, _) = loadings, components
         whole = np.broadcast_to(shape, self.beta.shape).sum(axis=1, keepdims=True)
-        drawn = np.maximum(gamma_draws(whole[..., self.free], self.seed()), LEAST)
+        least = LEAST_SUM * np.maximum(self.theta[..., self.free].max(axis=1, keepdims=True), 1.0)
+        drawn = np.maximum(gamma_draws(whole[..., self.free], self.seed()), least)  # so that theta / sums is finite
         sums = np.ones((len(self.beta), 1, len(self.is_free)))
         sums[..., self.free] = drawn
         b, t = self.beta * sums, self.theta / sums

@@ -22,6 +22,7 @@ from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 Array = NDArray[Any]
 
 LEAST = 1e-300
+WIDEST, DOUBLINGS = 700.0, 100  # largest logarithm of a scale, whose exponential is finite; most doublings of a slice
 SHRINKINGS = 200  # most shrinkings of a slice; the current value, which is always inside, is kept after these
 
 
@@ -171,26 +172,43 @@ def shear_components(
 
 
 @compiled_on_disk(nogil=True)
+def _gain_of_scale(v: float, power: float, up: float, down: float) -> float:
+    """Return the log density at v minus that at 0, −∞ where it is out of range; no large terms cancel near 0."""
+    if not abs(v) < WIDEST:
+        return -math.inf
+    gain = power * v - up * math.expm1(v) - down * math.expm1(-v)
+    return gain if gain == gain else -math.inf
+
+
+@compiled_on_disk(nogil=True)
 def _log_scale(seed: Any, number: int, power: float, up: float, down: float) -> float:
-    """Draw v from the density exp(power v − up e^v − down e^−v) by slice sampling from 0; it is log-concave."""
+    """Draw v from the density exp(power v − up e^v − down e^−v) by slice sampling from 0; it is log-concave.
+
+    The interval doubles on a random side until both ends are outside the slice (Neal 2003, section 4.2; a unimodal
+    density needs no test of acceptance), since the slice may be 1e8 times as wide as the curvature at 0 says.
+    """
     state = np.empty(1, dtype=np.uint64)
     state[0] = stream(seed, number)
-    level = math.log(uniform(state)) - up - down
+    level = math.log(uniform(state))
     width = 3.0 / math.sqrt(max(up + down, 1e-12))
     low = -uniform(state) * width
     high = low + width
-    while power * low - up * math.exp(low) - down * math.exp(-low) > level:
-        low -= width
-    while power * high - up * math.exp(high) - down * math.exp(-high) > level:
-        high += width
-    while True:
+    for _ in range(DOUBLINGS):
+        if _gain_of_scale(low, power, up, down) <= level and _gain_of_scale(high, power, up, down) <= level:
+            break
+        if uniform(state) < 0.5:
+            low -= high - low
+        else:
+            high += high - low
+    for _ in range(SHRINKINGS):
         v = low + uniform(state) * (high - low)
-        if power * v - up * math.exp(v) - down * math.exp(-v) > level:
+        if _gain_of_scale(v, power, up, down) > level:
             return v
         if v < 0.0:
             low = v
         else:
             high = v
+    return 0.0
 
 
 @compiled_on_disk(nogil=True)
