@@ -13,6 +13,7 @@ from bayesnmf.assessment.predictive_statistics import Gathered, ties_by_half
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_size
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.options import METHODS
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_fit
@@ -36,6 +37,10 @@ SCALARS = {
 DRAWS, ENTRIES = 200, 2**16
 TWICE = "the model was fitted to these counts, so p-values cluster near 0.5; those near 0 or 1 strongly suggest misfit"
 POINT = "a point estimate: replicates lack the uncertainty of the parameters, and intervals are too narrow"
+MEAN_FIELD = (
+    "a mean field: it is too narrow, so replicates judge right models wrongly (of 50 right data sets, one of five "
+    "statistics was outside its 90 % interval in 29, with sparse components in 34; under gibbs in 0 of 25)"
+)
 GIVEN = "the model is given the row totals, so they and the total are equal in every replicate and not checked"
 ROUNDED = "not all counts are whole, but all replicated ones are: do not compare shares of zeros and small counts"
 
@@ -245,6 +250,8 @@ def _notes(fit: Fit) -> list[str]:
     notes = [TWICE]
     if fit.estimate.kind == "point":
         notes.append(POINT)
+    if METHODS[fit.method].posterior == "mean field":
+        notes.append(MEAN_FIELD)
     if MODELS[fit.model].given_totals:
         notes.append(GIVEN)
     if not fit.counts.is_integer:

@@ -29,7 +29,7 @@ from bayesnmf.priors.specification import check_model
 from bayesnmf.results import allocations as allocations_of_fits
 from bayesnmf.results import annotation, renaming, replication
 from bayesnmf.results import draws as draws_of_fits
-from bayesnmf.results.cautions import warn_if_not_converged
+from bayesnmf.results.cautions import warn_of
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.markers import leading_features
 from bayesnmf.results.record import FitRecord
@@ -263,7 +263,7 @@ def fit(
         check_combination(model, method, rank, data, options)
         options = with_own_start(options, data)
         result = Fit.of(run_kept(METHODS[method].run, Job(data, model, rank, method, seed, options, report), kept))
-    warn_if_not_converged(result, stacklevel=4)
+    warn_of(result, stacklevel=4)
     return result
 
 

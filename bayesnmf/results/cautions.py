@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.optimality import cure_of_mode
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning
@@ -14,6 +15,9 @@ from bayesnmf.priors.simplex import component_sums
 from bayesnmf.results.label_switching import AMBIGUOUS_LIMIT
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
 from bayesnmf.results.record import FitRecord
+
+Array = NDArray[Any]
+ALIKE = 0.99  # cosine of components that are one; of different ones it was at most 0.81 on real and simulated counts
 
 
 def cure_of(result: FitRecord) -> str:
@@ -89,11 +93,48 @@ def cautions_of(fit: FitRecord, r_hat: float | None = None, ess: float | None = 
 def cautions_of_components(fit: FitRecord) -> list[str]:
     """Return a caution about components that explain less than one count of every sample."""
     most = fit.expected_loadings.max(axis=0, initial=0.0) * component_sums(fit.exposed_components)
+    if idle := caution_of_idle(fit):
+        return [idle]
     empty = [title for title, counts in zip(fit.component_titles, most, strict=True) if counts < 1]
     if not empty:
         return []
     what = f"{', '.join(empty)} {'explains' if len(empty) == 1 else 'explain'} less than one count of every sample"
     return [what if fit.is_projected else f"{what}; a lower rank may do"]
+
+
+def idle_components(fit: FitRecord) -> Array:
+    """Return the components that are copies of a larger one, in order: the cosine of both is above 0.99.
+
+    Where the prior alone shapes several components, they are alike too; all of these are returned if each has less
+    than a tenth of an even share of the expected counts. Known components are left out.
+    """
+    sizes, norms = fit.expected_sizes, np.linalg.norm(fit.components, axis=1)
+    known = getattr(fit.priors.components, "constants", {}).get("at", ())
+    profiles = fit.components / np.where(norms > 0, norms, 1.0)[:, None]
+    alike = np.triu(profiles @ profiles.T > ALIKE, 1)
+    alike |= alike.T
+    smaller = (sizes[:, None] < sizes) | ((sizes[:, None] == sizes) & np.tri(fit.rank, k=-1, dtype=bool))
+    copies = (alike & smaller).any(axis=1)
+    small = alike.any(axis=1) & (sizes < sizes.sum() / (10 * fit.rank))
+    return np.setdiff1d(np.flatnonzero(copies | small), known)
+
+
+def caution_of_idle(fit: FitRecord) -> str:
+    """Return a caution about components that carry nothing of their own; "" if there are none."""
+    if fit.is_projected or not fit.counts.total or not len(idle := idle_components(fit)):
+        return ""
+    listed = ", ".join(str(fit.component_labels[k]) for k in idle)
+    carry = "carries nothing of its own" if len(idle) == 1 else "carry nothing of their own"
+    return (
+        f"{len(idle)} of {fit.rank} components {carry} ({listed}): fit rank {fit.rank - len(idle)}, or a sparser prior"
+    )
+
+
+def warn_of(fit: FitRecord, stacklevel: int) -> None:
+    """Warn of a fit that has not converged, or of components that carry nothing of their own in one at rest."""
+    warn_if_not_converged(fit, stacklevel + 1)
+    if fit.status.converged and fit.estimate.kind != "draws" and (caution := caution_of_idle(fit)):
+        warnings.warn(caution, UserWarning, stacklevel=stacklevel)
 
 
 def with_label(label: str, caution: str) -> str:

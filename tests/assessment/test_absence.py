@@ -43,6 +43,13 @@ def test_prior_chances_move_the_odds():
     np.testing.assert_array_equal(even[1], bayesnmf.absence(FIT)[1])
 
 
+def test_scores_say_that_they_are_no_chances_and_refits_show_progress():
+    shown = []
+    found = bayesnmf.absence(FIT, [1, 3], progress=lambda *each: shown.append(each[:3]))
+    assert any("no calibrated chances" in caution for caution in found.attrs["cautions"])
+    assert [each[1:] for each in shown] == [(1, 2), (2, 2)]
+
+
 @pytest.mark.parametrize(
     ("fit", "arguments", "message"),
     [

@@ -292,6 +292,7 @@ def test_every_fit_can_be_checked(model, method):
     assert ("total" in found.table.index) == ("observed" in found.rows) == (not given)
     assert (predictive_checks.GIVEN in found.notes) == given
     assert (predictive_checks.POINT in found.notes) == (method == "map")
+    assert (predictive_checks.MEAN_FIELD in found.notes) == (method == "vi")
     assert len(found.rows) == N
     assert len(found.features) == M
     assert found.draws == len(found.observed_misfit) == 20

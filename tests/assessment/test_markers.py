@@ -271,3 +271,8 @@ def test_lift_is_per_unit_of_exposure():
                        options=options)  # fmt: skip
     table = bayesnmf.markers(fit, None).pivot(index="component", columns="feature", values="lift")
     np.testing.assert_allclose(table, components / components.mean(axis=0))
+
+
+@pytest.mark.parametrize("kind", ["map", "vi", "gibbs"])
+def test_rates_of_a_mean_field_are_said_to_be_too_sure(kind):
+    assert bayesnmf.markers(fitted(kind), 3).attrs.get("cautions", []) == [of_response.TOO_SURE] * (kind == "vi")

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from bayesnmf import BLD, MAP, VI, ConvergenceWarning
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
 from bayesnmf.inference.starts.racing import finish_climb
 from bayesnmf.inference.status import NO_CHANCE, NOT_FINITE, Status, told_of_parameters
+from bayesnmf.results.cautions import cautions_of_components, idle_components, warn_of
 
 ALGORITHMS = {"map": ("em", "scd", "ccd"), "vi": ("coordinate", "settled", "gradient", "minibatch"), "bld": ("",)}
 LIMIT = re.compile(r"all (\d+) (iterations|epochs) done")
@@ -89,3 +91,33 @@ def test_parameters_that_are_not_finite_are_told_first(value):
     assert told_of_parameters(status, good, good, None) == status
     assert told_of_parameters(status, good, np.full((1, 1), value), None) == Status(False, NOT_FINITE, 3)
     assert told_of_parameters(status, good, good, np.full(3, value)) == Status(False, NOT_FINITE, 3)
+
+
+def copies(sizes, **more):
+    """Return a fit of which components 0 and 2 have one profile, with expected counts of these sizes."""
+    profiles = np.eye(3, 8) + 0.01
+    profiles[2] = profiles[0]
+    fit = bayesnmf.fit(np.eye(5, 8), rank=3, seed=0, options=plain_vi(max_iter=1, tol=0))
+    loadings = np.broadcast_to(np.asarray(sizes, float), (5, 3))
+    return replace(fit, components=profiles, loadings=loadings, status=Status(True, "settled", 1), **more)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "idle"), [((5, 4, 3), [2]), ((3, 4, 5), [0]), ((3, 4, 3), [2]), ((0.1, 9, 0.1), [0, 2])]
+)
+def test_components_that_are_copies_are_told_wherever_a_fit_is_read(sizes, idle):
+    fit = copies(sizes)
+    assert idle_components(fit).tolist() == idle
+    with pytest.warns(
+        UserWarning, match=rf"{len(idle)} of 3 components carr.*: fit rank {3 - len(idle)}, or a sparser"
+    ):
+        warn_of(fit, 2)
+    assert any("nothing of" in caution for caution in cautions_of_components(fit))
+
+
+def test_components_that_differ_are_not_told():
+    fit = replace(copies((3, 4, 3)), components=np.eye(3, 8) + 0.3)  # cosine 0.75
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of(fit, 2)
+    assert not len(idle_components(fit))
