@@ -111,8 +111,8 @@ class VI:
     """Options of closed-form mean-field variational inference; variational EM with components="parameter".
 
     After the last update, the loadings of every row are updated until they settle given the components, unless `tol`
-    is 0, which asks for exactly `max_iter` updates. Options that are None are chosen when `fit` is called;
-    `fit.options` contains the choices.
+    is 0, which asks for exactly `max_iter` updates. Of the options that are None, `fit.options`
+    contains the choices of algorithm, start, extrapolate, tol and priors; the others stay None, and follow from these.
 
     Attributes
     ----------
