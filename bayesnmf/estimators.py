@@ -7,7 +7,6 @@ They call `bayesnmf.fit`, and can stand in pipelines, grid searches and wherever
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Self
 
 import numpy as np
@@ -20,19 +19,22 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayesnmf.assessment.measures import MOST_SCORE_DRAWS, SCORE_DRAWS
 from bayesnmf.assessment.scoring import background, score
 from bayesnmf.checks import check_choice
-from bayesnmf.data.conversion import as_counts, check_in_memory
+from bayesnmf.data.annotated import is_annotated
+from bayesnmf.data.conversion import as_counts, check_in_memory, check_unmasked, convert, warn_of_all
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.naming import with_names
-from bayesnmf.data.splitting import with_data
+from bayesnmf.data.labels import Order, is_frame, order_of, split_labels
+from bayesnmf.data.naming import in_feature_order, with_names
+from bayesnmf.data.splitting import completed
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.fitting.fit import Fit, fit
 from bayesnmf.fitting.streaming import MinibatchVI
-from bayesnmf.options import METHODS
+from bayesnmf.options import METHODS, VI
 from bayesnmf.priors import Priors
 
 Array = NDArray[Any]
 LARGEST_SEED = 2**31 - 1
 TYPES = [np.float64, np.float32]
+OF_STREAMS = ("priors", "batch_size", "forgetting", "delay", "sweeps", "learn", "dtype", "threads", "device")
 
 
 class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -53,7 +55,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         All options of the method, in place of `priors`, `tol`, `max_iter` and `restarts`.
     random_state : int, RandomState or None
-        Seed of the fit. With None, every fit has another.
+        Seed of the fit, as in scikit-learn. With None, every fit has another.
 
     Attributes
     ----------
@@ -108,8 +110,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         options = self._options(dtype=counts.dtype.name)
         for name in ("_stream", "_block"):
             self.__dict__.pop(name, None)
-        seed = check_random_state(self.random_state).randint(LARGEST_SEED)
-        found = fit(counts, self.model, self.n_components, self.method, seed=seed, options=options)
+        found = fit(counts, self.model, self.n_components, self.method, seed=self._seed(), options=options)
         self._fit: Fit | None = found
         self.components_, self.n_components_, self.n_iter_ = found.components, found.rank, found.status.iterations
         return self
@@ -122,14 +123,17 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn from one more block of rows, by minibatch VI (`bayesnmf.MinibatchVI`); y is ignored.
 
-        The first call after `fit` starts a new fit. Only ``method="vi"`` has this method.
+        The first call after `fit` starts a new fit. Only ``method="vi"`` has this method. It takes one step for each
+        batch of rows: priors, batches, step sizes and types of the options are used, and `tol`, `max_iter`, `restarts`
+        and the algorithm are those of `fit` alone.
         """
         first = "_stream" not in self.__dict__
         counts = self._counts(X, reset=first)
         if first:
-            seed = check_random_state(self.random_state).randint(LARGEST_SEED)
-            options = self._options(dtype=counts.dtype.name, algorithm="minibatch")
-            self._stream = MinibatchVI(self.model, self.n_components, options=options, seed=seed)
+            given = self._options(dtype=counts.dtype.name)
+            start = None if given.start == "race" else given.start
+            options = VI(algorithm="minibatch", start=start, **{name: getattr(given, name) for name in OF_STREAMS})
+            self._stream = MinibatchVI(self.model, self.n_components, options=options, seed=self._seed())
         self._stream.partial_fit(counts)
         self._fit, self._block = None, counts  # the fit of the block is made when it is asked for
         self.components_, self.n_components_ = self._stream.components, self._stream.rank
@@ -141,17 +145,24 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return self._projected(self._counts(X)).loadings
 
     def inverse_transform(self, X: Any) -> Array:
-        """Return loadings X, (n, K), times the components, (n, m): expected counts, or their shares under LDA."""
+        """Return loadings X, (n, K), times the components, (n, m): expected counts, or their shares under LDA.
+
+        Columns with names are those of ``get_feature_names_out()``, in any order.
+        """
         check_is_fitted(self)
-        return np.asarray(X) @ self.components_
+        found, names = split_labels(X), self.get_feature_names_out()
+        places = order_of(found.columns, names, Order("X", "component", "estimator"))
+        values = np.asarray(found.values)
+        return (values if places is None else values[:, places]) @ self.components_
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log-probability, in nats, of one half of each row's counts given the other half.
 
-        Every count of a row falls in one of the halves by chance; the split depends on the counts of the row alone, so
-        the score of many rows is the mean of those of single rows, each weighted by the number of its held-out counts.
-        It is NaN if no count was held out. Parts of counts that are not whole numbers are never held out, and a
-        DataWarning says that there are such.
+        Every count of a row falls in one of the halves by chance; the split depends on the counts of the row alone. So
+        the score of many rows is the mean of those of single rows, each weighted by the number of its held-out counts:
+        exactly under map and bld, and otherwise up to the error of averaging over posterior draws, whose number is
+        chosen for all rows together so that this error is about 0.0005 nats. It is NaN if no count was held out. Parts
+        of counts that are not whole numbers are never held out, and a DataWarning says that there are such.
         """
         counts = self._counts(X)
         if not counts.is_integer:
@@ -186,6 +197,14 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _n_features_out(self) -> int:
         return self.n_components_
 
+    def _seed(self) -> int:
+        if isinstance(self.random_state, np.random.Generator):
+            raise ValueError(
+                "random_state must be a whole number, a RandomState or None, as in scikit-learn: found a Generator; "
+                "give a number, such as int(generator.integers(2**31))"
+            )
+        return int(check_random_state(self.random_state).randint(LARGEST_SEED))
+
     def _options(self, **more: Any) -> Any:
         check_choice(self.method, "method", METHODS)
         names = ("priors", "tol", "max_iter", "restarts")
@@ -204,14 +223,17 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         if not reset:
             check_is_fitted(self)
         check_in_memory(X, "X")
+        check_unmasked(X, "X")
+        X = _readable(X)
         values = validate_data(
             self, X, accept_sparse="csr", dtype=TYPES, ensure_non_negative=True, reset=reset, ensure_all_finite=True
         )
-        counts = as_counts(values, name="X", dtype=values.dtype)
-        if hasattr(self, "feature_names_in_"):
-            rows = np.asarray(X.index) if hasattr(X, "iloc") else None
-            counts = with_names(counts, rows, self.feature_names_in_)
-        return counts
+        labels = split_labels(X)
+        counts = with_names(convert(values, "X", values.dtype, False), labels.rows, labels.columns)
+        warn_of_all(counts)
+        if reset:
+            self._feature_labels = counts.feature_names
+        return in_feature_order(counts, self._feature_labels, "X", "estimator")
 
     def _projected(self, counts: Counts) -> Fit:
         return self._stream.result(counts) if "_stream" in self.__dict__ else self.fit_.project(counts)
@@ -249,17 +271,14 @@ class BayesLDA(BayesNMF):
         )  # fmt: skip
 
 
-def completed(counts: Counts) -> tuple[Counts, Counts]:
-    """Split each row in halves at random, by a seed that depends on its counts alone; return both.
+def _readable(X: Any) -> Any:
+    """Return X, or a DataFrame if scikit-learn would not read it, or not its labels."""
+    import pandas as pd
 
-    Only whole counts are held out: what is beyond the whole number stays in the first half.
-    """
-    matrix = counts.matrix
-    held = np.zeros(matrix.nnz, matrix.dtype)
-    for start, end in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True):
-        data, places = matrix.data[start:end], matrix.indices[start:end]
-        digest = hashlib.blake2b(np.asarray(data, np.float64).tobytes(), digest_size=8)
-        digest.update(np.asarray(places, np.int64).tobytes())
-        rng = np.random.default_rng(int.from_bytes(digest.digest(), "little"))
-        held[start:end] = rng.binomial(data.astype(np.int64), 0.5)
-    return with_data(counts, matrix.data - held), with_data(counts, held)
+    if is_annotated(X):
+        counts = as_counts(X, name="X")
+        return pd.DataFrame.sparse.from_spmatrix(counts.matrix, counts.row_names, counts.feature_names)
+    found = split_labels(X)
+    if found.columns is None or is_frame(found.values):
+        return X if found.columns is None else found.values
+    return pd.DataFrame(np.asarray(found.values), found.rows, found.columns)

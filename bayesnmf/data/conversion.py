@@ -65,10 +65,15 @@ def as_counts(
     if isinstance(x, Counts) and layer is None and feature_labels is None:
         return x if x.dtype == dtype else x.with_matrix(canonical(x.matrix, dtype))
     counts = convert(x, name, dtype, share, layer, feature_labels)
+    warn_of_all(counts)
+    return counts
+
+
+def warn_of_all(counts: Counts) -> None:
+    """Give the warnings of `as_counts`."""
     warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
     warn_of_names(counts)
     warn_of_normalised(counts)
-    return counts
 
 
 def check_in_memory(x: Any, name: str) -> None:

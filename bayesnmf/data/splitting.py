@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,3 +68,19 @@ def with_data(counts: Counts, data: Array) -> Counts:
     matrix.data[:] = data
     matrix.eliminate_zeros()
     return counts.with_matrix(matrix)
+
+
+def completed(counts: Counts) -> tuple[Counts, Counts]:
+    """Split each row in halves at random, by a seed that depends on its counts alone; return both.
+
+    Only whole counts are held out: what is beyond the whole number stays in the first half.
+    """
+    matrix = counts.matrix
+    held = np.zeros(matrix.nnz, matrix.dtype)
+    for start, end in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True):
+        data, places = matrix.data[start:end], matrix.indices[start:end]
+        digest = hashlib.blake2b(np.asarray(data, np.float64).tobytes(), digest_size=8)
+        digest.update(np.asarray(places, np.int64).tobytes())
+        rng = np.random.default_rng(int.from_bytes(digest.digest(), "little"))
+        held[start:end] = rng.binomial(data.astype(np.int64), 0.5)
+    return with_data(counts, matrix.data - held), with_data(counts, held)

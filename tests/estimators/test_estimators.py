@@ -20,7 +20,7 @@ import bayesnmf
 from bayesnmf import MAP, VI, BayesLDA, BayesNMF, Dirichlet, Gamma, Gibbs, Priors
 from bayesnmf.assessment.scoring import background, score
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.estimators import completed
+from bayesnmf.data.splitting import completed
 
 DRAWN = bayesnmf.simulate(
     "dirichlet_poisson", (40, 12), 3, priors=Priors(Dirichlet(0.5), Dirichlet(0.3)), seed=1, totals=np.full(40, 80)
@@ -136,6 +136,40 @@ def test_frames_keep_their_names_and_other_columns_are_refused():
         BayesNMF(2, **QUICK).fit(DENSE).transform(DENSE[:, :5])
 
 
+def test_columns_named_by_numbers_are_matched_too():
+    """Such names are no names of features to scikit-learn."""
+    frame = pd.DataFrame(DENSE)
+    estimator = BayesNMF(2, **QUICK).fit(frame)
+    turned = frame.iloc[:, ::-1]
+    np.testing.assert_array_equal(estimator.transform(turned), estimator.transform(frame))
+    assert estimator.score(turned) == pytest.approx(estimator.score(frame), rel=1e-12)
+    far = frame.set_axis(range(10, 22), axis=1)
+    with pytest.raises(ValueError, match="X must have the 12 features of the estimator"):
+        BayesNMF(2, **QUICK).fit(far).transform(far.rename(columns={10: 22}))
+
+
+def test_loadings_with_names_are_matched_with_the_components():
+    estimator = BayesNMF(2, **QUICK).set_output(transform="pandas").fit(DENSE)
+    loadings = estimator.transform(DENSE)
+    for other in (loadings.iloc[:, ::-1], loadings.to_numpy()):
+        np.testing.assert_array_equal(estimator.inverse_transform(other), estimator.inverse_transform(loadings))
+    with pytest.raises(ValueError, match="X must have the 2 components of the estimator"):
+        estimator.inverse_transform(loadings.rename(columns={"bayesnmf0": "x"}))
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit", "transform", "score", "perplexity"])
+@pytest.mark.parametrize("masked", [lambda x: x, list], ids=["array", "list of rows"])
+def test_masked_counts_are_refused(method, masked):
+    estimator = BayesNMF(2, **QUICK).fit(DENSE)
+    with pytest.raises(TypeError, match="X must not be a masked array"):
+        getattr(estimator, method)(masked(np.ma.masked_less(DENSE, 1)))
+
+
+def test_generators_are_refused_with_the_cure():
+    with pytest.raises(ValueError, match=r"random_state must be a whole number.*int\(generator.integers\(2\*\*31\)\)"):
+        BayesNMF(2, random_state=np.random.default_rng(0)).fit(DENSE)
+
+
 def test_in_pipelines_grids_clones_and_files(tmp_path):
     pipeline = make_pipeline(CountVectorizer(), BayesLDA(2, **QUICK))
     first = pipeline.fit_transform(FRUIT + TOOLS)[:, 0] > 0.5
@@ -215,6 +249,24 @@ def test_blocks_of_rows_are_learned_from():
             copy.partial_fit(DENSE[5:12]).components_, stream.partial_fit(DENSE[5:12]).components
         )
     assert not hasattr(BayesLDA(method="map"), "partial_fit")
+
+
+def test_options_of_fits_do_not_stand_in_the_way_of_streams():
+    """What concerns a stream is used; a rule for when to stop is for `fit`."""
+    plain = BayesLDA(3, random_state=0).partial_fit(DENSE).components_
+    for settings in ({"max_iter": 3, "tol": 1e-3, "restarts": 2}, {"options": VI()}, {"options": VI(start="race")}):
+        given = BayesLDA(3, random_state=0, **settings).partial_fit(DENSE)
+        np.testing.assert_array_equal(given.components_, plain)
+    priors = Priors(Dirichlet(0.7), Dirichlet(0.2))
+    batches = VI(priors=priors, algorithm="minibatch", batch_size=10, start="random")
+    stream = bayesnmf.MinibatchVI(
+        "dirichlet_poisson", 3, options=batches, seed=np.random.RandomState(0).randint(2**31 - 1)
+    )
+    estimator = BayesLDA(3, random_state=0, options=batches).partial_fit(DENSE)
+    np.testing.assert_array_equal(estimator.components_, stream.partial_fit(DENSE).components)
+    assert (estimator.n_iter_, estimator.fit_.priors.loadings.concentration) == (4, 0.7)
+    with pytest.raises(ValueError, match="start must be 'svd', 'descent' or 'random' for a stream"):
+        BayesLDA(2, options=VI(start=bayesnmf.Start(np.ones((40, 2)), np.ones((2, 12))))).partial_fit(DENSE)
 
 
 def test_what_is_not_fitted_is_refused():
