@@ -1,6 +1,7 @@
 """Names of mutation types: the classes of substitutions, doublets and indels of COSMIC v3, and how programs spell them.
 
-Every list is in the order of COSMIC and SigProfiler, and in their spelling.
+Every list is in the order of COSMIC and SigProfiler, and in their spelling. Types may be told apart by strand as well:
+``T:A[C>A]A`` is on the transcribed strand, U on the untranscribed one, N on neither, and B on both.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ PALINDROMES = {
     "GC": ("AA", "AG", "AT", "CA", "CG", "TA"),
     "TA": ("AT", "CG", "CT", "GC", "GG", "GT"),
 }
+STRANDS = ("TU", "TUN", "TUBN")  # of SBS192, SBS288 and SBS384
 DOUBLETS = ("AC", "AT", "CC", "CG", "CT", "GC", "TA", "TC", "TG", "TT")
 
 
@@ -52,6 +54,15 @@ def sbs96_types() -> tuple[str, ...]:
 
 
 @cache
+def sbs1536_types() -> tuple[str, ...]:
+    """Return the 1536 types of single base substitutions with two bases on each side."""
+    outer = [*product(BASES, BASES)]
+    return tuple(
+        f"{left}{before}[{change}]{after}{right}" for change, before, after in _substitutions() for left, right in outer
+    )
+
+
+@cache
 def dbs78_types() -> tuple[str, ...]:
     """Return the 78 types of doublet base substitutions, in alphabetical order."""
     return tuple(f"{doublet}>{other}" for doublet in DOUBLETS for other in _replacements(doublet))
@@ -67,34 +78,62 @@ def read_types(names: Iterable[Any]) -> MutationTypes | None:
     """Return mutation types in the spelling of COSMIC, or None unless all names are types of one kind.
 
     Besides the spelling of COSMIC (``A[C>A]A``, ``AC>CA``, ``1:Del:C:0``), names may be spelled as by sigfit
-    (``ACA>AAA``), musicatk (``C>A_ACA``), MutationalPatterns (``AC_CA``), PCAWG (``DEL_C_1_0``) and ICAMS
-    (``DEL:C:1:0``).
+    (``ACA>AAA``), musicatk (``C>A_ACA``), MutationalPatterns (``AC_CA``, ``C_deletion_1``), PCAWG (``DEL_C_1_0``) and
+    ICAMS (``DEL:C:1:0``). Strands are given as by SigProfiler (``T:A[C>A]A``), ICAMS (``T_C>A_ACA``) or
+    MutationalPatterns (``A[C>A]A-transcribed``).
     """
-    spellings = _spellings()
-    types, kinds = [], set()
+    types, kinds, strands = [], set(), set()
     for name in names:
-        if str(name) not in spellings:
+        strand, spelled = _strand_of(str(name))
+        own, kind = _spellings().get(spelled, ("", ()))
+        if not own:
             return None
-        own, kind = spellings[str(name)]
-        types.append(own)
+        types.append(f"{strand}:{own}" if strand else own)
         kinds.add(kind)
-    return MutationTypes(types, kinds.pop()) if len(kinds) == 1 else None
+        strands.add(strand)
+    if len(kinds) != 1 or ("" in strands and len(strands) > 1):
+        return None
+    kind = kinds.pop()
+    listed = next((each for each in STRANDS if strands <= {*each}), "")
+    return MutationTypes(types, tuple(f"{strand}:{own}" for strand in listed for own in kind) if listed else kind)
+
+
+def _strand_of(name: str) -> tuple[str, str]:
+    """Return the letter of the strand in the name of a type, or "", and the rest of the name."""
+    if name in _spellings():  # T_deletion_1 has no strand
+        return "", name
+    if name[1:2] in (":", "_") and name[0] in STRANDS[-1]:
+        return name[0], name[2:]
+    rest, _, strand = name.rpartition("-")
+    letter = {"transcribed": "T", "untranscribed": "U"}.get(strand, "")
+    return (letter, rest) if letter else ("", name)
 
 
 @cache
 def _spellings() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Return the spelling of COSMIC and the kind for every known spelling of a type."""
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for name, (change, before, after) in zip(sbs96_types(), _substitutions(), strict=True):
-        old, new = change.split(">")
-        others = (f"{before}{old}{after}>{before}{new}{after}", f"{change}_{before}{old}{after}")
-        found |= dict.fromkeys((name, *others), (name, sbs96_types()))
+    for kind in (sbs96_types(), sbs1536_types()):
+        for name in kind:
+            (before, rest), after = name.split("["), name.split("]")[1]
+            change, old, new = rest[:3], rest[0], rest[2]
+            others = (f"{before}{old}{after}>{before}{new}{after}", f"{change}_{before}{old}{after}")
+            found |= dict.fromkeys((name, *others), (name, kind))
     for name in dbs78_types():
         found |= dict.fromkeys((name, name.replace(">", "_")), (name, dbs78_types()))
-    for name, (change, where, size, number) in zip(id83_types(), _indels(), strict=True):
+    for name, indel in zip(id83_types(), _indels(), strict=True):
+        change, where, size, number = indel
         labels = (change.upper(), {"R": "repeats", "M": "MH"}.get(where, where), _open(size), _open(number))
-        found |= dict.fromkeys((name, "_".join(labels), ":".join(labels)), (name, id83_types()))
+        found |= dict.fromkeys((name, "_".join(labels), ":".join(labels), _plainly(*indel)), (name, id83_types()))
     return found
+
+
+def _plainly(change: str, where: str, size: int, number: int) -> str:
+    """Return the name of an indel in MutationalPatterns, which counts the repeat that is deleted as well."""
+    what = where if where in BASES else f"{_open(size)}bp"
+    word = {"Del": "deletion", "Ins": "insertion"}[change] + "_with_microhomology" * (where == "M")
+    shown = _open(number) if change == "Ins" or where == "M" else "6+" if number == 5 else str(number + 1)
+    return f"{what}_{word}_{shown}"
 
 
 def _open(number: int) -> str:

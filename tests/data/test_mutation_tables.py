@@ -10,12 +10,16 @@ from realdata import real_counts
 from test_io import pytestmark
 
 import bayesnmf
-from bayesnmf.data.mutations import dbs78_types, id83_types, read_types, sbs96_types
+from bayesnmf.data.mutations import STRANDS, dbs78_types, id83_types, read_types, sbs96_types, sbs1536_types
 from bayesnmf.data.reading import read_counts
 
 __all__ = ["pytestmark"]  # the same warnings are expected
 
-KINDS = {"SBS96": sbs96_types(), "DBS78": dbs78_types(), "ID83": id83_types()}
+KINDS = {"SBS96": sbs96_types(), "DBS78": dbs78_types(), "ID83": id83_types(), "SBS1536": sbs1536_types()}
+KINDS |= {
+    f"SBS{96 * len(strands)}": tuple(f"{strand}:{name}" for strand in strands for name in sbs96_types())
+    for strands in STRANDS
+}
 SAMPLES = ["S1", "S 2", "007"]
 
 
@@ -69,6 +73,16 @@ SPELLINGS = {
     "DEL_MH_2_1": "2:Del:M:1",
     "DEL_MH_5+_5+": "5:Del:M:5",
     "DEL:MH:4:3": "4:Del:M:3",
+    "C_deletion_1": "1:Del:C:0",
+    "T_deletion_6+": "1:Del:T:5",
+    "T_insertion_0": "1:Ins:T:0",
+    "5+bp_insertion_5+": "5:Ins:R:5",
+    "2bp_deletion_6+": "2:Del:R:5",
+    "5+bp_deletion_with_microhomology_5+": "5:Del:M:5",
+    "C>A_AACAA": "AA[C>A]AA",
+    "TTTTT>TTGTT": "TT[T>G]TT",
+    "T_C>A_ACA": "T:A[C>A]A",
+    "A[C>A]A-untranscribed": "U:A[C>A]A",
 }
 
 
@@ -77,7 +91,8 @@ def test_spellings_of_other_programs(name):
     assert read_types([name]).names == [SPELLINGS[name]]
 
 
-@pytest.mark.parametrize("names", [[], ["A[C>A]A", "AC>CA"], ["A[C>A]A", "total"], ["A[G>A]A"], ["2:Del:M:2"], [0, 1]])
+@pytest.mark.parametrize("names", [[], ["A[C>A]A", "AC>CA"], ["A[C>A]A", "total"], ["A[G>A]A"], ["2:Del:M:2"], [0, 1],
+                                   ["T:A[C>A]A", "A[C>A]A"], ["Q:A[C>A]A"], ["A[C>A]A-right"], [""]])  # fmt: skip
 def test_other_names_are_no_types(names):
     assert read_types(names) is None
 
@@ -123,6 +138,16 @@ def write_table(frame, sep):
     return "".join(sep.join(line) + "\n" for line in lines)
 
 
+def mutational_patterns(name):
+    """The name of an indel in MutationalPatterns: repeats are counted with the one that is deleted."""
+    size, change, where, number = name.split(":")
+    shown = str(int(number) + (change == "Del" and where != "M"))
+    shown = {"6": "6+"}.get(shown, shown) if change == "Del" and where != "M" else shown.replace("5", "5+")
+    what = where if where in "CT" else size.replace("5", "5+") + "bp"
+    word = {"Del": "deletion", "Ins": "insertion"}[change]
+    return f"{what}_{word}{'_with_microhomology' * (where == 'M')}_{shown}"
+
+
 LAYOUTS = {
     ("SBS96", "sigprofiler.all"): sigprofiler,
     ("SBS96", "sigprofiler.txt"): lambda frame: sigprofiler(frame, "Type"),
@@ -152,6 +177,23 @@ LAYOUTS = {
             "\t",
         ),
     ),
+    ("SBS288", "sigprofiler.all"): sigprofiler,
+    ("SBS384", "sigprofiler.all"): sigprofiler,
+    ("SBS1536", "sigprofiler.all"): sigprofiler,
+    ("SBS1536", "icams.csv"): lambda frame: in_columns(
+        frame,
+        ["Mutation type", "Pentanucleotide"],
+        lambda name: (name[3:6], name[:2] + name[3] + name[7:]),
+    ),
+    ("SBS192", "icams.csv"): lambda frame: in_columns(
+        frame,
+        ["Strand", "Mutation type", "Trinucleotide"],
+        lambda name: (name[0], name[4:7], trinucleotide(name[2:])),
+    ),
+    ("SBS192", "MutationalPatterns.txt"): lambda frame: write_table(
+        spelled(frame, lambda name: name[2:] + {"T": "-transcribed", "U": "-untranscribed"}[name[0]]), " "
+    ),
+    ("ID83", "MutationalPatterns.txt"): lambda frame: write_table(spelled(frame, mutational_patterns), "\t"),
     ("SBS96", "write.table.txt"): lambda frame: write_table(frame, " "),
     ("ID83", "write.table.tsv"): lambda frame: write_table(frame, "\t"),
     ("SBS96", "sigfit.csv"): lambda frame: spelled(
@@ -184,7 +226,7 @@ SPELLED = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SPELLED)
 @pytest.mark.parametrize("suffix", [".csv", ".txt.gz", ".parquet", ".h5ad"])
 def test_types_in_columns_and_in_rows_of_every_format(tmp_path, kind, suffix):
     frame = frame_of(kind)
