@@ -38,8 +38,6 @@ PASSING = ("*on_disk.py", "inference/device/compiled_loop.py", "assessment/absen
 
 # Faults that change nothing, by what `Fault.name` prints of them.
 EQUIVALENT = {
-    'swallowed argument: bayesnmf/inference/checkpoints/exact.py:81 `np.array(thing, order="C")` → `(np.array(thing))`':
-        "the array is copied again into padded memory, whatever its order",
     "swallowed argument: bayesnmf/stability/folder.py:54 `json.dumps(about, indent=1)` → `(json.dumps(about))`":
         "the file is read by the program alone, which takes any layout of JSON",
 }  # fmt: skip

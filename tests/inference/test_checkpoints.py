@@ -1,5 +1,6 @@
 """A fit that was ended at any point goes on from its checkpoint, and ends with the same bits."""
 
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from bayesnmf.fitting.checkpointing import keep_each_fit
 from bayesnmf.inference.checkpoints import slots
 from bayesnmf.inference.checkpoints.exact import from_bytes, to_bytes
 from bayesnmf.inference.checkpoints.files import read_pieces, write_pieces
+from bayesnmf.kernels.cpu.vectors import is_padded, padded_copy
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.* did not converge:bayesnmf.ConvergenceWarning"),
@@ -300,11 +302,77 @@ def test_pieces_are_whole_or_absent(tmp_path):
     assert read_pieces(tmp_path / "none") is None
 
 
-def test_a_checkpoint_runs_no_code_of_others(tmp_path):
+def with_tree(tree, arrays=b""):
+    text = json.dumps(tree).encode()
+    return len(text).to_bytes(8, "little") + text + arrays
+
+
+@pytest.mark.parametrize(
+    ("tree", "rule"),
+    [
+        (["object", "system"], "a checkpoint contains no system"),
+        (["object", "os.system", ["command", "true"]], r"contains no os\.system"),
+        (["object", "numpy.testing._private.utils.runstring"], "contains no numpy"),
+        (["object", "bayesnmf.inference.checkpoints.exact.os.system"], "contains no bayesnmf"),
+        (["system", "true"], "contains no system"),
+        (["array", "|O", [1], "C", 0], "keeps no object"),
+        (["array", "<f8", [1000], "C", 0], "too small"),
+    ],
+)
+def test_a_checkpoint_names_no_code(tree, rule):
+    with pytest.raises((TypeError, ValueError), match=rule):
+        from_bytes(with_tree(tree, bytes(64)), None, Path)
+
+
+def test_a_checkpoint_unpickles_nothing(tmp_path):
+    """Neither in the place of a state nor of a whole file, nor in an array."""
     import pickle
 
-    with pytest.raises(pickle.UnpicklingError, match=r"a checkpoint contains no (posix|nt|os)\.system"):
-        from_bytes(pickle.dumps(os.system), None, None)
+    for content in (pickle.dumps(os.system), with_tree(["array", "<f8", [1], "C", 0], pickle.dumps(os.system))):
+        try:
+            found = from_bytes(content, None, Path)
+        except (ValueError, IndexError):
+            continue
+        assert type(found) is np.ndarray
+    for name in ("journal-00001", "snapshot-00001-ascent.0"):
+        (tmp_path / name).write_bytes(pickle.dumps(os.system))
+        assert read_pieces(tmp_path / name) is None
+
+
+def test_states_are_read_as_they_were():
+    """Types, order in memory, padding, what is in two places, whole numbers of any size, generators."""
+    padded = padded_copy(np.arange(12.0).reshape(4, 3))
+    rng = np.random.Generator(np.random.MT19937(3))
+    state = {
+        "padded": (padded, padded.T, padded),
+        "orders": [
+            np.asfortranarray(np.ones((2, 3))),
+            np.arange(6).reshape(2, 3)[:, ::2],
+            np.float32(0.1),
+            np.array(1),
+        ],
+        3: (2**200, -1, True, None, 0.1, -0.0, float("inf"), slice(1, None), {1, 2}, "ü\ud800"),
+        "rng": [rng.bit_generator.state, np.random.default_rng(1).bit_generator.state],
+        "prior": Gamma(np.ones((2, 1)), np.full((1, 3), 0.1)),
+    }
+    found = from_bytes(to_bytes(state, None, str), None, Path)
+    one, turned, again = found["padded"]
+    assert one is again
+    assert is_padded(one)
+    assert is_padded(turned, 0)
+    np.testing.assert_array_equal(turned.T, padded)
+    for ours, theirs in zip(found["orders"], state["orders"], strict=True):
+        assert (type(ours), ours.dtype, ours.shape) == (type(theirs), theirs.dtype, theirs.shape)
+        np.testing.assert_array_equal(ours, theirs)
+    assert found["orders"][0].flags.f_contiguous
+    assert found["orders"][0].flags.writeable
+    assert repr(found[3]) == repr(state[3])
+    np.testing.assert_equal(found["rng"], state["rng"])
+    assert type(found["prior"]) is Gamma
+    np.testing.assert_array_equal(found["prior"].rate, state["prior"].rate)
+    for strange in (object(), np.array([object()]), 1j, os.system):
+        with pytest.raises(TypeError, match="a checkpoint keeps no"):
+            to_bytes({"thing": strange}, None, str)
 
 
 PROGRAM = """

@@ -1,17 +1,18 @@
 """Turn the state of a loop into bytes and back, so that the loop goes on with the same bits.
 
-Sums depend on the order of the numbers in memory, so arrays keep their order and their padding. The counts are not
-written: they are those of the call that reads the bytes. Only classes of this package, NumPy and JAX are read, so that
-a file made by someone else cannot run other code.
+The bytes are a tree of words and numbers, as JSON, and after it the arrays. Sums depend on the order of the numbers in
+memory, so arrays keep their order and their padding; what is in two places of a state is written once and read as one
+object. The counts are not written: they are those of the call that reads the bytes. A file names no code: an object is
+read only as one of the classes that are listed here, whose attributes are set and whose functions are not called.
 """
 
 from __future__ import annotations
 
-import io
+import json
 import os
-import pickle
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,16 @@ import numpy as np
 from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.blocked.passes import BlockedLoadings
+from bayesnmf.inference.blocked.sides import Form, Part
+from bayesnmf.inference.side import Drawn, Field, Side
+from bayesnmf.kernels.cpu.urn import Tokens
 from bayesnmf.kernels.cpu.vectors import is_padded, padded_copy
+from bayesnmf.priors import ScaledProportions
+from bayesnmf.priors.families import FAMILIES
 
-KNOWN = ("bayesnmf", "numpy", "jax", "jaxlib")
-BUILT_IN = frozenset({"slice", "range", "complex", "set", "frozenset", "bytearray"})
-ROWS = "rows"
+NUMBERS = "biufc"  # kinds of arrays
+CLASSES: dict[str, type] = {each.__name__: each for each in (Side, Drawn, Field, Form, Part, ScaledProportions, Tokens)}
+SEQUENCES: dict[str, Callable[[Any], Any]] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
 
 def to_bytes(thing: Any, counts: Counts | None, keep: Callable[[Path], str]) -> bytes:
@@ -38,15 +44,21 @@ def to_bytes(thing: Any, counts: Counts | None, keep: Callable[[Path], str]) -> 
         Counts that the state may refer to.
     keep : callable
         Function that keeps a folder of loadings and returns the name under which it is found again.
+
+    Raises
+    ------
+    TypeError
+        The state has an object of another class.
     """
-    file = io.BytesIO()
-    _Writer(file, counts, keep).dump(thing)
-    return file.getvalue()
+    writer = _Writer(counts, keep)
+    tree = json.dumps(writer.node(thing)).encode()
+    return b"".join([len(tree).to_bytes(8, "little"), tree, *writer.arrays])
 
 
 def from_bytes(content: bytes, counts: Counts | None, kept: Callable[[str], Path]) -> Any:
     """Return the state of a loop that `to_bytes` wrote; `kept` returns the folder of loadings of a name."""
-    return _Reader(io.BytesIO(content), counts, kept).load()
+    first = 8 + int.from_bytes(content[:8], "little")
+    return _Reader(memoryview(content)[first:], counts, kept).thing(json.loads(content[8:first]))
 
 
 def link_files(source: Path, target: Path) -> None:
@@ -58,44 +70,144 @@ def link_files(source: Path, target: Path) -> None:
             shutil.copyfile(file, target / file.name)
 
 
-def _padded_again(values: Any, component_axis: int) -> Any:
-    return padded_copy(values, component_axis)
+def _classes() -> dict[str, type]:
+    return {**FAMILIES, **CLASSES}
 
 
-class _Writer(pickle.Pickler):
-    def __init__(self, file: Any, counts: Counts | None, keep: Callable[[Path], str]) -> None:
-        super().__init__(file, protocol=5)
+class _Writer:
+    """Makes the tree, a word or a list [kind, …] for each object, and collects the arrays."""
+
+    def __init__(self, counts: Counts | None, keep: Callable[[Path], str]) -> None:
         self.counts, self.keep = counts, keep
+        self.arrays: list[bytes] = []
+        self.size = 0
+        self._met: dict[int, tuple[int, Any]] = {}  # the objects too, so that no other one gets their place in memory
 
-    def persistent_id(self, thing: Any) -> Any:
-        if thing is self.counts and thing is not None:
-            return ("counts",)
+    def node(self, thing: Any) -> Any:
+        """Return the node of an object; one that was met before is named by its number."""
+        if thing is None or isinstance(thing, str | bool):
+            return thing
+        if type(thing) in (int, float):
+            return [type(thing).__name__, hex(thing) if type(thing) is int else thing.hex()]
+        if id(thing) in self._met:
+            return ["again", self._met[id(thing)][0]]
+        found = self._new(thing)
+        self._met[id(thing)] = len(self._met), thing
+        return found
+
+    def _new(self, thing: Any) -> list[Any]:
+        if thing is self.counts:
+            return ["counts"]
         if isinstance(thing, BlockedLoadings):
-            return (ROWS, self.keep(thing.reader.folder), thing.reader.form, thing.part)
-        return None
+            name = self.keep(thing.reader.folder)
+            return ["rows", name, self.node(thing.reader.form), self.node(thing.part)]
+        if isinstance(thing, np.ndarray | np.generic):
+            return self._array(thing)
+        if isinstance(thing, np.dtype):
+            return ["dtype", _known_type(thing).str]
+        kind = type(thing).__name__
+        if type(thing) in SEQUENCES.values():
+            return [kind, *map(self.node, thing)]
+        if type(thing) is dict:
+            return [kind, *([self.node(key), self.node(value)] for key, value in thing.items())]
+        if type(thing) is slice:
+            return [kind, *map(self.node, (thing.start, thing.stop, thing.step))]
+        if _classes().get(kind) is type(thing):
+            return ["object", kind, *([name, self.node(value)] for name, value in _state(thing).items())]
+        if type(thing).__module__.startswith("jax"):
+            return ["jax", bool(thing.weak_type), self.node(np.asarray(thing))]
+        raise TypeError(f"a checkpoint keeps no {type(thing).__module__}.{kind}")
 
-    def reducer_override(self, thing: Any) -> Any:
-        if type(thing) is np.ndarray and thing.ndim == 2:
-            for component_axis in (1, 0):
-                if is_padded(thing, component_axis):
-                    return _padded_again, (np.array(thing, order="C"), component_axis)
-        return NotImplemented
+    def _array(self, given: Any) -> list[Any]:
+        array = np.asarray(given)
+        padded = [axis for axis in (1, 0) if array.ndim == 2 and is_padded(array, axis)]
+        order = "F" if not padded and array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+        content, first = array.tobytes(order), self.size
+        self.arrays.append(content)
+        self.size += len(content)
+        form = "number" if isinstance(given, np.generic) else padded[0] if padded else order
+        return ["array", _known_type(array.dtype).str, list(array.shape), form, first]
 
 
-class _Reader(pickle.Unpickler):
-    def __init__(self, file: Any, counts: Counts | None, kept: Callable[[str], Path]) -> None:
-        super().__init__(file)
-        self.counts, self.kept = counts, kept
+def _known_type(dtype: Any) -> np.dtype:
+    if dtype.kind not in NUMBERS:
+        raise TypeError(f"a checkpoint keeps no {dtype} but numbers")
+    return np.dtype(dtype)
 
-    def persistent_load(self, known: Any) -> Any:
-        if known[0] != ROWS:
+
+def _state(thing: Any) -> dict[str, Any]:
+    if isinstance(thing, tuple):
+        return thing._asdict()  # type: ignore[attr-defined, no-any-return]
+    return {each.name: getattr(thing, each.name) for each in fields(thing)} if is_dataclass(thing) else vars(thing)
+
+
+class _Reader:
+    """Makes objects of the nodes of a tree."""
+
+    def __init__(self, arrays: memoryview, counts: Counts | None, kept: Callable[[str], Path]) -> None:
+        self.arrays, self.counts, self.kept = arrays, counts, kept
+        self._met: list[Any] = []
+
+    def thing(self, node: Any) -> Any:
+        """Return the object of a node."""
+        if not isinstance(node, list):
+            return node
+        kind, parts = node[0], node[1:]
+        if kind in ("int", "float"):
+            return int(parts[0], 16) if kind == "int" else float.fromhex(parts[0])
+        if kind == "again":
+            return self._met[parts[0]]
+        found = self._new(kind, parts)
+        self._met.append(found)
+        return found
+
+    def _new(self, kind: str, parts: Sequence[Any]) -> Any:
+        if kind == "counts":
             return self.counts
+        if kind == "rows":
+            return self._rows(parts[0], self.thing(parts[1]), self.thing(parts[2]))
+        if kind == "array":
+            return self._array(*parts)
+        if kind == "dtype":
+            return _known_type(np.dtype(parts[0]))
+        if kind in SEQUENCES:
+            return SEQUENCES[kind](map(self.thing, parts))
+        if kind == "dict":
+            return {self.thing(key): self.thing(value) for key, value in parts}
+        if kind == "slice":
+            return slice(*map(self.thing, parts))
+        if kind == "jax":
+            return _on_device(parts[0], self.thing(parts[1]))
+        if kind != "object" or parts[0] not in _classes():
+            raise ValueError(f"a checkpoint contains no {parts[0] if kind == 'object' else kind}")
+        state = {name: self.thing(value) for name, value in parts[1:]}
+        return _object(_classes()[parts[0]], state)
+
+    def _rows(self, name: str, form: Form, part: Part) -> BlockedLoadings:
         counts: Any = self.counts
         folder = TemporaryFolder(counts.scratch, "rows-")
-        link_files(self.kept(known[1]), folder.path)
-        return BlockedLoadings(folder, known[2], known[3], counts)
+        link_files(self.kept(name), folder.path)
+        return BlockedLoadings(folder, form, part, counts)
 
-    def find_class(self, module: str, name: str) -> Any:
-        if module.split(".")[0] in KNOWN or (module == "builtins" and name in BUILT_IN):
-            return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"a checkpoint contains no {module}.{name}")
+    def _array(self, kind: str, shape: Sequence[int], form: Any, first: int) -> Any:
+        dtype, order = _known_type(np.dtype(kind)), "F" if form == "F" else "C"
+        read = np.ndarray(tuple(shape), dtype, self.arrays, first, order=order)  # type: ignore[call-overload]
+        if form == "number":
+            return read[()]
+        return np.array(read, order=order) if form in ("C", "F") else padded_copy(read, form)  # type: ignore[call-overload]
+
+
+def _object(kind: type, state: dict[str, Any]) -> Any:
+    """Return an object with these attributes, as it was: what its class makes of given values is not done again."""
+    if issubclass(kind, tuple):
+        return kind(**state)
+    found = object.__new__(kind)
+    for name, value in state.items():
+        object.__setattr__(found, name, value)
+    return found
+
+
+def _on_device(weak: bool, values: Any) -> Any:
+    import jax
+
+    return jax.numpy.asarray(values.item()) if weak and not values.ndim else jax.device_put(values)
