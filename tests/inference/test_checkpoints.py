@@ -315,7 +315,7 @@ def with_tree(tree, arrays=b""):
         (["object", "numpy.testing._private.utils.runstring"], "contains no numpy"),
         (["object", "bayesnmf.inference.checkpoints.exact.os.system"], "contains no bayesnmf"),
         (["system", "true"], "contains no system"),
-        (["array", "|O", [1], "C", 0], "keeps no object"),
+        (["array", "|O", [1], "C", 0], "keeps no arrays of object"),
         (["array", "<f8", [1000], "C", 0], "too small"),
     ],
 )

@@ -56,3 +56,15 @@ def check_not_in_use(taken: bool, folder: Path) -> None:
             f"checkpoint must be a folder that no other fit uses: another one writes to {folder} now; give another "
             "folder, or wait for its end"
         )
+
+
+def check_can_be_kept(known: bool, what: str) -> None:
+    """Refuse to write what could not be read again."""
+    if not known:
+        raise TypeError(f"a checkpoint keeps no {what}")
+
+
+def check_is_known(known: bool, what: str) -> None:
+    """Refuse to read what no checkpoint of this version has: a class that is not listed, or another kind of thing."""
+    if not known:
+        raise ValueError(f"a checkpoint contains no {what}")

@@ -22,6 +22,7 @@ from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.blocked.passes import BlockedLoadings
 from bayesnmf.inference.blocked.sides import Form, Part
+from bayesnmf.inference.checkpoints.checks import check_can_be_kept, check_is_known
 from bayesnmf.inference.side import Drawn, Field, Side
 from bayesnmf.kernels.cpu.urn import Tokens
 from bayesnmf.kernels.cpu.vectors import is_padded, padded_copy
@@ -112,11 +113,10 @@ class _Writer:
             return [kind, *([self.node(key), self.node(value)] for key, value in thing.items())]
         if type(thing) is slice:
             return [kind, *map(self.node, (thing.start, thing.stop, thing.step))]
-        if _classes().get(kind) is type(thing):
-            return ["object", kind, *([name, self.node(value)] for name, value in _state(thing).items())]
         if type(thing).__module__.startswith("jax"):
             return ["jax", bool(thing.weak_type), self.node(np.asarray(thing))]
-        raise TypeError(f"a checkpoint keeps no {type(thing).__module__}.{kind}")
+        check_can_be_kept(_classes().get(kind) is type(thing), f"{type(thing).__module__}.{kind}")
+        return ["object", kind, *([name, self.node(value)] for name, value in _state(thing).items())]
 
     def _array(self, given: Any) -> list[Any]:
         array = np.asarray(given)
@@ -130,8 +130,7 @@ class _Writer:
 
 
 def _known_type(dtype: Any) -> np.dtype:
-    if dtype.kind not in NUMBERS:
-        raise TypeError(f"a checkpoint keeps no {dtype} but numbers")
+    check_can_be_kept(dtype.kind in NUMBERS, f"arrays of {dtype}")
     return np.dtype(dtype)
 
 
@@ -178,8 +177,7 @@ class _Reader:
             return slice(*map(self.thing, parts))
         if kind == "jax":
             return _on_device(parts[0], self.thing(parts[1]))
-        if kind != "object" or parts[0] not in _classes():
-            raise ValueError(f"a checkpoint contains no {parts[0] if kind == 'object' else kind}")
+        check_is_known(kind == "object" and parts[0] in _classes(), parts[0] if kind == "object" else kind)
         state = {name: self.thing(value) for name, value in parts[1:]}
         return _object(_classes()[parts[0]], state)
 
