@@ -2,9 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
+import stat
 import subprocess
 import sys
+import weakref
+from contextlib import suppress
 from pathlib import Path
 
 import anndata
@@ -20,7 +24,7 @@ from bayesnmf.data.blocks import checks, leftovers, opening
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.blocks.raw import NpyWriter, RawArray, TemporaryFolder
-from bayesnmf.data.blocks.store import Store
+from bayesnmf.data.blocks.store import Store, _digest
 
 # Of pandas, when anndata asks for the option.
 pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning")
@@ -218,17 +222,163 @@ def test_stores_that_were_changed_are_refused(tmp_path):
     counts = opened(tmp_path / "cells.h5ad", tmp_path)
     about = counts.store.folder / "about.json"
     os.utime(counts.store.folder / "data.npy", ns=(0, 0))
-    with pytest.raises(ValueError, match=r"data\.npy was changed or removed after it was written"):
+    with pytest.raises(ValueError, match=r"data\.npy was changed, damaged or removed after it was written"):
         counts.store.check()
-    with pytest.raises(ValueError, match="was changed or removed"):
-        opened(tmp_path / "cells.h5ad", tmp_path)
+    same(opened(tmp_path / "cells.h5ad", tmp_path))  # compared again, and found to be as it was
     text = json.loads(about.read_text())
-    about.write_text(json.dumps({**text, "version": 99}))
-    with pytest.raises(ValueError, match="must be of version 2: found 99"):
+    for version in (2, 99):
+        about.write_text(json.dumps({**text, "version": version}))
+        with pytest.raises(ValueError, match=f"must be of version 3: found {version}; write it again"):
+            Store.open(counts.store.folder)
+    about.write_text(json.dumps({**text, "total": text["total"] + 1}))
+    with pytest.raises(ValueError, match=r"about\.json was changed"):
         Store.open(counts.store.folder)
-    about.write_text("{")
-    with pytest.raises(ValueError, match="must be a folder of counts that bayesnmf has written"):
-        Store.open(counts.store.folder)
+    for wrong in ({"shape": [301, 22]}, {"nnz": 1}, {"arrays_written": {}}, {"more": 1}):
+        changed = {**text, **wrong}
+        del changed["version"], changed["digest"]
+        about.write_text(json.dumps({**changed, "version": 3, "digest": _digest(changed)}))
+        with pytest.raises(ValueError, match=r"about\.json was changed"):
+            Store.open(counts.store.folder)
+    for damaged in ("{", "[]", '"a"', "3", ""):
+        about.write_text(damaged)
+        with pytest.raises(ValueError, match="must be a folder of counts that bayesnmf has written"):
+            Store.open(counts.store.folder)
+
+
+NAMES = ("about.json", *(f"{name}.npy" for name in ("data", "features", "feature_totals", "indices", "indptr")))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Return the folder of a store."""
+    scratch = tmp_path_factory.mktemp("store")
+    annotated().write_h5ad(scratch / "cells.h5ad")
+    return opened(scratch / "cells.h5ad", scratch).store.folder
+
+
+@pytest.fixture
+def copied(written, tmp_path):
+    """Return a copy of the store, whose files have other times: that it is the same, its digests say."""
+    return shutil.copytree(written, tmp_path / "copy", copy_function=shutil.copyfile)
+
+
+def as_source(folder):
+    return open_counts(Blocks(folder, nonzeros=500, scratch=folder.parent), "float64")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "row_totals.npy", "rows.npy"])
+def test_every_bit_of_a_store_counts(copied, name):
+    """In the header and in the numbers; cut off; made longer where that says something else; and without the file."""
+    same(as_source(copied))
+    path, rng = copied / name, np.random.default_rng(0)
+    content = path.read_bytes()
+    begin = 0 if name == "about.json" else RawArray.of_npy(path).offset
+    places = [0, begin, len(content) - 1, *rng.integers(0, begin + 1, 3), *rng.integers(begin, len(content), 3)]
+    damaged = [content[:at] + bytes([content[at] ^ 1 << int(rng.integers(8))]) + content[at + 1 :] for at in places]
+    for changed in [*damaged, content[:-1], content[: begin // 2], b"", None]:
+        if changed is None:
+            path.unlink()
+        else:
+            path.write_bytes(changed)
+        with suppress(ValueError):  # not raised for a bit of the padding of a header
+            same(as_source(copied))
+            assert changed in damaged[:5]
+
+
+def test_files_of_two_stores_cannot_be_swapped(copied, tmp_path):
+    annotated(X[::-1]).write_h5ad(tmp_path / "other.h5ad")
+    other = opened(tmp_path / "other.h5ad", tmp_path).store.folder
+    for name in ("data.npy", "rows.npy", "row_totals.npy", "about.json"):
+        kept = (copied / name).read_bytes()
+        shutil.copyfile(other / name, copied / name)
+        if (copied / name).read_bytes() != kept:
+            with pytest.raises(ValueError, match="was changed, damaged or removed"):
+                as_source(copied)
+        (copied / name).write_bytes(kept)
+
+
+@pytest.mark.parametrize(("name", "value"), [("indices", 23), ("indices", -1), ("indptr", 2**40), ("indptr", -5)])
+def test_places_out_of_bounds_never_reach_a_kernel(copied, name, value):
+    """Not even if they were written after all files were compared and before their stamps were looked at again."""
+    counts = as_source(copied)
+    path = copied / f"{name}.npy"
+    array = np.load(path)
+    array[150] = value
+    stat = path.stat()
+    with path.open("r+b") as file:
+        file.seek(RawArray.of_npy(path).offset)
+        file.write(array.tobytes())
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    with pytest.raises(ValueError, match=rf"{name}\.npy was changed"):
+        bayesnmf.fit(counts, rank=2, method="map", options=bayesnmf.MAP(start="random", max_iter=2, threads=1))
+
+
+def test_files_that_change_while_a_fit_runs_are_named(copied):
+    counts = as_source(copied)
+
+    def damage(label, done, *_):
+        if done == 2:
+            os.utime(copied / "row_totals.npy", ns=(0, 0))
+
+    with pytest.raises(ValueError, match=r"row_totals\.npy was changed"):
+        bayesnmf.fit(counts, rank=2, options=bayesnmf.VI(start="random", max_iter=9, threads=1), progress=damage)
+
+
+def test_a_fingerprint_is_of_every_count_and_its_place(tmp_path, monkeypatch):
+    """Counts with equal sums of rows and of features are others; equal counts are equal in blocks of any size."""
+    one, two = X.copy(), X.copy()
+    one[:2, :2], two[:2, :2] = [[1, 0], [0, 1]], [[0, 1], [1, 0]]
+    found = {}
+    for name, values in (("one", one), ("two", two), ("again", one)):
+        if name == "again":
+            monkeypatch.setattr("bayesnmf.data.blocks.sources.NONZEROS", 50)
+        annotated(values).write_h5ad(tmp_path / f"{name}.h5ad")
+        found[name] = opened(tmp_path / f"{name}.h5ad", tmp_path).store
+    np.testing.assert_array_equal(found["one"].feature_totals, found["two"].feature_totals)
+    np.testing.assert_array_equal(found["one"].row_totals(0, 301), found["two"].row_totals(0, 301))
+    assert found["one"].fingerprint == found["again"].fingerprint != found["two"].fingerprint
+
+
+@pytest.mark.filterwarnings("ignore:vi did not converge:bayesnmf.ConvergenceWarning")
+def test_a_checkpoint_does_not_take_counts_with_equal_sums_for_its_own(tmp_path):
+    one, two = X.copy(), X.copy()
+    one[:2, :2], two[:2, :2] = [[1, 0], [0, 1]], [[0, 1], [1, 0]]
+    more = {"rank": 2, "seed": 1, "options": bayesnmf.VI(start="random", max_iter=2), "checkpoint": tmp_path / "run"}
+    for values, refused in ((one, False), (two, True)):
+        annotated(values).write_h5ad(tmp_path / f"{refused}.h5ad")
+        counts = opened(tmp_path / f"{refused}.h5ad", tmp_path)
+        if refused:
+            with pytest.raises(ValueError, match="differs in counts"):
+                bayesnmf.fit(counts, **more)
+        else:
+            bayesnmf.fit(counts, **more)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked on POSIX systems")
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+@pytest.mark.parametrize("ending", ["atexit", "collected"])
+def test_a_forked_process_leaves_the_folders_of_its_parent(tmp_path, ending):
+    folder = TemporaryFolder(tmp_path, "rows-")
+    (folder.path / "0.rows").touch()
+    process = os.fork()
+    if not process:
+        try:
+            if ending == "atexit":
+                weakref.finalize._exitfunc()
+            del folder
+        finally:
+            os._exit(0)
+    os.waitpid(process, 0)
+    assert sorted(each.name for each in folder.path.iterdir()) == sorted(["0.rows", leftovers.LOCK])
+    path = folder.path
+    del folder
+    assert not path.exists()
+
+
+def test_stores_are_private(tmp_path):
+    annotated().write_h5ad(tmp_path / "cells.h5ad")
+    folder = opened(tmp_path / "cells.h5ad", tmp_path).store.folder
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (folder, folder.parent)] == [0o700, 0o700]
 
 
 def test_paths_are_read_into_memory_if_there_is_room(tmp_path, monkeypatch):

@@ -269,7 +269,7 @@ def test_a_store_that_changes_between_passes_is_refused(folder, monkeypatch):
         return plain(*arguments)
 
     monkeypatch.setattr("bayesnmf.inference.blocked.passes.run_pass", change)
-    with pytest.raises(ValueError, match=r"indices\.npy was changed or removed after it was written"):
+    with pytest.raises(ValueError, match=r"indices\.npy was changed, damaged or removed after it was written"):
         bayesnmf.fit(given, rank=2)
 
 
@@ -384,3 +384,32 @@ def test_no_room_for_the_loadings(blocks, monkeypatch):
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     with pytest.raises(ValueError, match=r"scratch needs 0\.0 GB for what a fit of rank 3 writes"):
         bayesnmf.fit(blocks, rank=3)
+
+
+def test_a_damaged_bit_of_loadings_on_disk_is_found(tmp_path):
+    """Wherever it is: in a header, in the numbers, in the padding, in the checksum; and what is cut off."""
+    rng = np.random.default_rng(0)
+    given, path = [rng.random((5, 3)), rng.random((5, 1))], tmp_path / "0.rows"
+    files.write_rows(path, given)
+    for ours, theirs in zip(files.read_rows(path, (3, 1)), given, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    content = path.read_bytes()
+    for at in range(0, len(content), 3):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1 << int(rng.integers(8))]) + content[at + 1 :])
+        with pytest.raises(OSError, match=r"0\.rows was changed, damaged or cut off"):
+            files.read_rows(path, (3, 1))
+    path.write_bytes(content[:-1])
+    with pytest.raises(OSError, match="cut off"):
+        files.read_rows(path, (3, 1))
+
+
+def test_a_damaged_bit_of_counts_by_features_is_found(blocks, folder):
+    store = bayesnmf.fit(blocks, rank=1, options=VI(max_iter=0, start="random")).counts
+    transposed = TransposedStore(store.store, store.blocks, 700, folder / "scratch")
+    found = transposed.by_feature
+    path = found.folder / "0.rows"
+    content = bytearray(path.read_bytes())
+    content[3] ^= 0x40
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"0\.rows was changed"):
+        found.read(0, np.float64)

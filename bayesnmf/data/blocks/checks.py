@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,25 +71,42 @@ def check_room_for_rows(counts: Any, rank: int, more: int = 0) -> None:
         )
 
 
-def check_is_store(folder: Path, about: str, version: int) -> dict[str, Any]:
-    """Return what is known about the counts in a folder; refuse other folders."""
+def check_is_store(file: Path, version: int, digest_of: Callable[[Any], str]) -> dict[str, Any]:
+    """Return what a file says about the counts in its folder; refuse other folders, and a file that was changed."""
+    folder = file.parent
     try:
-        found: dict[str, Any] = json.loads((folder / about).read_text(encoding="utf-8"))
-        known = found["version"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        known, digest = found.pop("version"), found.pop("digest", None)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{folder} must be a folder of counts that bayesnmf has written: {error}") from error
     if known != version:
-        raise ValueError(f"{folder} must be of version {version}: found {shown(known)}; write it again")
+        raise ValueError(
+            f"{folder} must be of version {version}: found {shown(known)}; write it again, with bayesnmf.Blocks of the "
+            "file that the counts are from"
+        )
+    check_as_written(digest == digest_of(found), file)
     return found
 
 
-def check_unchanged(folder: Path, about: str, parts: Sequence[str]) -> None:
-    """Refuse a folder with a file that was changed after the folder was written."""
-    stamps = json.loads((folder / about).read_text(encoding="utf-8"))["stamps"]
-    for name in parts:
-        path = folder / f"{name}.npy"
-        if not path.is_file() or path.stat().st_mtime_ns != stamps[name]:
-            raise ValueError(f"{path} was changed or removed after it was written; remove {folder}, and begin again")
+def check_as_written(same: bool, file: Path) -> None:
+    """Refuse a folder with a file that is not as it was written."""
+    if not same:
+        raise ValueError(
+            f"{file} was changed, damaged or removed after it was written; remove {file.parent}, and begin again with "
+            "the file that the counts are from"
+        )
+
+
+def check_starts(folder: Path, starts: Any, nnz: int) -> None:
+    """Refuse places of rows that are out of order or beyond the nonzeros."""
+    if starts[0] < 0 or starts[-1] > nnz or np.any(starts[1:] < starts[:-1]):
+        check_as_written(False, folder / "indptr.npy")
+
+
+def check_indices(folder: Path, indices: Any, features: int) -> None:
+    """Refuse features that do not exist, which a compiled loop would look for anywhere in memory."""
+    if len(indices) and indices.view(np.uint32).max() >= features:  # negative numbers are the largest there
+        check_as_written(False, folder / "indices.npy")
 
 
 def check_exists(path: Path) -> Path:

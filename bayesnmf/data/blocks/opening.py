@@ -110,21 +110,23 @@ def _memory() -> int:
 def _on_disk(blocks: Blocks, dtype: Any, told: Any) -> BlockedCounts:
     """Return counts on disk, which are written to the store unless they are there."""
     scratch = default_scratch() if blocks.scratch is None else check_path(blocks.scratch, "scratch")
-    scratch.mkdir(parents=True, exist_ok=True)
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
     given: Any = blocks.source
     if not isinstance(given, (str, os.PathLike)) and getattr(given, "isbacked", False) and not given.is_view:
         given = given.filename
     if isinstance(given, (str, os.PathLike)):
         path = check_exists(check_path(given, "source"))
         if (path / ABOUT).is_file():
-            return BlockedCounts.of(StoredMatrix(Store.open(path), np.dtype(dtype), blocks.nonzeros, scratch))
+            store = Store.open(path)
+            store.compare(told)
+            return BlockedCounts.of(StoredMatrix(store, np.dtype(dtype), blocks.nonzeros, scratch))
         folder, keep = scratch / f"counts-{_key(path, blocks)}", None
     else:
         keep = TemporaryFolder(scratch, "counts-")
         folder = keep.path / "store"
     if (folder / ABOUT).is_file():
         store = Store.open(folder)
-        store.check()
+        store.compare(told)
     else:
         store = _written(folder, given, blocks, told)
     return BlockedCounts.of(StoredMatrix(store, np.dtype(dtype), blocks.nonzeros, scratch, (keep,)))

@@ -6,6 +6,7 @@ array that is returned, and no more.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -21,6 +22,11 @@ from numpy.typing import DTypeLike, NDArray
 from bayesnmf.data.blocks.leftovers import Hold, remove_leftovers
 
 Array = NDArray[Any]
+CHUNK = 2**22
+
+
+def _description(dtype: np.dtype, length: int, digest: Any) -> str:
+    return f"{dtype.str} {length} {digest.hexdigest()}"
 
 
 @dataclass(frozen=True)
@@ -45,8 +51,18 @@ class RawArray:
     @classmethod
     def of_npy(cls, path: Path) -> RawArray:
         """Return the array in a .npy file."""
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        mapped: Any = np.load(path, mmap_mode="r", allow_pickle=False)
         return cls(path, int(mapped.offset), mapped.dtype, mapped.size)
+
+    def describe(self) -> str:
+        """Return the type, the length and a digest of all numbers, which are read for it."""
+        found, done = hashlib.sha256(), 0
+        with self.path.open("rb", buffering=0) as file:
+            file.seek(self.offset)
+            while chunk := file.read(min(CHUNK, self.length * self.dtype.itemsize - done)):
+                found.update(chunk)
+                done += len(chunk)
+        return _description(self.dtype, done // max(self.dtype.itemsize, 1), found)
 
     def read(self, first: int, last: int, buffers: Buffers | None = None) -> Array:
         """Return the numbers from `first` to `last` (excluded), in memory of `buffers` if there are any.
@@ -83,15 +99,20 @@ class Buffers:
 
 
 class TemporaryFolder:
-    """A new folder that is removed with the last reference to this object, or after the end of this process."""
+    """A new folder that is removed with the last reference to this object, or after the end of this process.
+
+    A process that was forked from this one has the object too, but removes nothing.
+    """
 
     def __init__(self, parent: Path, prefix: str) -> None:
         remove_leftovers(parent, f"{prefix}*")
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        self._remove = weakref.finalize(self, _remove, self.path, Hold(self.path))
+        self._remove = weakref.finalize(self, _remove, self.path, Hold(self.path), os.getpid())
 
 
-def _remove(folder: Path, held: Hold) -> None:
+def _remove(folder: Path, held: Hold, process: int) -> None:
+    if os.getpid() != process:
+        return
     shutil.rmtree(folder, ignore_errors=True)
     held.release()
 
@@ -101,14 +122,21 @@ class NpyWriter:
 
     def __init__(self, path: Path, dtype: DTypeLike) -> None:
         self.path, self.dtype, self.length = path, np.dtype(dtype), 0
+        self._digest = hashlib.sha256()
         self._file = path.open("wb")
         self._write_header()
         self._begin = self._file.tell()
 
     def append(self, numbers: Array) -> None:
         """Write more numbers."""
-        self._file.write(np.ascontiguousarray(numbers, dtype=self.dtype).data)
+        content = np.ascontiguousarray(numbers, dtype=self.dtype).data
+        self._file.write(content)
+        self._digest.update(content)
         self.length += len(numbers)
+
+    def describe(self) -> str:
+        """Return the type, the length and a digest of all numbers so far, as `RawArray.describe` finds in the file."""
+        return _description(self.dtype, self.length, self._digest)
 
     def widened(self, dtype: DTypeLike) -> NpyWriter:
         """Return a writer that has written the same numbers as another type; this one is closed."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesnmf.data.blocks.counts import BlockedCounts, StoredMatrix
 from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.data.blocks.sources import Source
-from bayesnmf.data.blocks.store import Store, write_store
+from bayesnmf.data.blocks.store import write_store
 from bayesnmf.data.splitting import Split, rows_aside
 
 Array = NDArray[Any]
@@ -55,8 +55,7 @@ class _Thinned:
 def _written(counts: BlockedCounts, rows: Array, values: _Thinned) -> BlockedCounts:
     folder = TemporaryFolder(counts.scratch, "counts-")
     source = Source(values, f"a split of {counts.store.source}", nnz=counts.nnz)
-    write_store(folder.path / "store", source, lambda *_: None)
-    store = Store.open(folder.path / "store")
+    store = write_store(folder.path / "store", source, lambda *_: None)
     found = BlockedCounts.of(StoredMatrix(store, counts.dtype, counts.matrix.nonzeros, counts.scratch, (folder,)))
     exposure = None if counts.row_exposure is None else counts.row_exposure[rows]
     return replace(

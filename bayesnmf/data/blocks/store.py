@@ -4,14 +4,19 @@ A folder has ``data.npy`` (uint16, or uint32 where a count is larger), ``indices
 the sums of rows and features in ``row_totals.npy`` and ``feature_totals.npy`` (float64), names in ``rows.npy`` and
 ``features.npy`` if there are any, and ``about.json``, which is written last. Rows are canonical: sorted features, none
 twice, no zeros. That makes 6 bytes for a nonzero, and a processor reads some 10⁹ of them in a second.
+
+``about.json`` has a digest of every array and of itself. Before the first use in a process all files are read once and
+compared with them; from then on their sizes and times are looked at before every pass, and the numbers that a compiled
+loop takes for places in memory are held against their bounds in every block.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,10 +27,12 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from bayesnmf.data.blocks.checks import (
+    check_as_written,
+    check_indices,
     check_is_store,
     check_room,
     check_rows_of_source,
-    check_unchanged,
+    check_starts,
     check_whole_numbers,
 )
 from bayesnmf.data.blocks.leftovers import Hold, remove_leftovers
@@ -36,10 +43,12 @@ from bayesnmf.places import check_folder
 from bayesnmf.writing import replacing, write_text
 
 Array = NDArray[Any]
-VERSION = 2
+VERSION = 3
 ABOUT, PARTS = "about.json", ("indptr", "indices", "data")
 ROW_TOTALS, FEATURE_TOTALS = "row_totals", "feature_totals"
 SMALL, LARGE = np.dtype(np.uint16), np.dtype(np.uint32)
+TYPES = {"indptr": ["<i8"], "indices": ["<i4"], "data": [SMALL.str, LARGE.str], ROW_TOTALS: ["<f8"],
+         FEATURE_TOTALS: ["<f8"]}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,9 @@ class Store:
     source : str
         What the counts were read from.
     fingerprint : str
-        Digest of the counts, which tells other counts from these.
+        Digest of every count and its place: equal counts have the same, in blocks of any size.
+    arrays_written : dict of str to str
+        Type, length and digest of every array, by the name of its file.
     """
 
     folder: Path
@@ -67,27 +78,73 @@ class Store:
     log_factorial: float
     source: str
     fingerprint: str
+    arrays_written: dict[str, str] = field(compare=False, repr=False)
 
     @classmethod
     def open(cls, folder: Path) -> Store:
         """Open a folder that `write_store` has written."""
-        about = check_is_store(folder, ABOUT, VERSION)
-        about = {name: value for name, value in about.items() if name not in ("version", "stamps")}
-        return cls(**{**about, "folder": folder, "shape": tuple(about["shape"])})
+        about = check_is_store(folder / ABOUT, VERSION, _digest)
+        try:
+            (n, m), nnz, written = about["shape"], about["nnz"], about["arrays_written"]
+            lengths = {"indptr": n + 1, "indices": nnz, "data": nnz, ROW_TOTALS: n, FEATURE_TOTALS: m}
+            whole = all(written[name].split()[1] == str(length) for name, length in lengths.items())
+            whole &= all(written[name].split()[0] in kinds for name, kinds in TYPES.items())
+            found = cls(**{**about, "folder": folder, "shape": (n, m)})
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            whole = False
+        check_as_written(whole, folder / ABOUT)
+        return found
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without cached values, which can be read again."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        """Return the state without cached values, which can be read again; another process need not compare again."""
+        return {**{each.name: getattr(self, each.name) for each in fields(self)}, "stamps": self.stamps}
+
+    @cached_property
+    def stamps(self) -> dict[str, tuple[int, ...]]:
+        """Size and time of each file, at which its numbers were those that had been written."""
+        return self.compare(lambda *_: None)
+
+    def compare(self, told: Callable[..., None]) -> dict[str, tuple[int, ...]]:
+        """Read all files once, and refuse those that are not as they were written; return their stamps."""
+        found = self._stamps_now()
+        for done, (name, written) in enumerate(self.arrays_written.items()):
+            told("checking counts on disk", done, len(self.arrays_written), np.nan)
+            check_as_written(_is_described(self._path(name), written), self._path(name))
+        told("checking counts on disk", len(self.arrays_written), len(self.arrays_written), np.nan)
+        vars(self)["stamps"] = found  # where the cached property stores its value
+        return found
+
+    def check(self) -> None:
+        """Refuse files that were changed after they were compared with what had been written."""
+        now = self._stamps_now()
+        for name, stamp in self.stamps.items():
+            check_as_written(now[name] == stamp, self._path(name))
+
+    def _stamps_now(self) -> dict[str, tuple[int, ...]]:
+        found = {}
+        for name in self.arrays_written:
+            check_as_written(self._path(name).is_file(), self._path(name))
+            stat = self._path(name).stat()
+            found[name] = stat.st_size, stat.st_mtime_ns
+        return found
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.npy"
 
     @cached_property
     def arrays(self) -> dict[str, RawArray]:
-        """The arrays of the CSR matrix, and the sums of its rows."""
-        return {name: RawArray.of_npy(self.folder / f"{name}.npy") for name in (*PARTS, ROW_TOTALS)}
+        """All arrays, by the names of their files."""
+        self.check()
+        found = {name: RawArray.of_npy(self._path(name)) for name in self.arrays_written}
+        for name, array in found.items():
+            written = self.arrays_written[name].split()[:2]
+            check_as_written(written == [array.dtype.str, str(array.length)], array.path)
+        return found
 
     @cached_property
     def feature_totals(self) -> Array:
         """Sums of the features, in float64."""
-        return np.asarray(np.load(self.folder / f"{FEATURE_TOTALS}.npy", allow_pickle=False))
+        return self.arrays[FEATURE_TOTALS].read(0, self.shape[1])
 
     def row_totals(self, first: int, last: int) -> Array:
         """Return the sums of the rows from `first` to `last` (excluded), in float64."""
@@ -95,20 +152,17 @@ class Store:
 
     def names(self, side: str) -> Array | None:
         """Return the names of the "rows" or of the "features", or None if they have none."""
-        path = self.folder / f"{side}.npy"
-        return np.load(path, allow_pickle=False).astype(object) if path.is_file() else None
-
-    def check(self) -> None:
-        """Refuse files that were changed after they were written."""
-        check_unchanged(self.folder, ABOUT, PARTS)
+        return self.arrays[side].read(0, self.arrays[side].length).astype(object) if side in self.arrays else None
 
     def starts(self, first: int, last: int) -> Array:
         """Return the positions at which the rows from `first` to `last` begin, and that at which the last one ends."""
-        return self.arrays["indptr"].read(first, last + 1)
+        starts = self.arrays["indptr"].read(first, last + 1)
+        check_starts(self.folder, starts, self.nnz)
+        return starts
 
     def bounds(self, nonzeros: int) -> list[int]:
         """Return bounds of blocks of about `nonzeros` nonzeros; a block has at least two rows if there are two."""
-        starts = np.load(self.folder / "indptr.npy", mmap_mode="r")  # a few pages of it are read
+        starts = np.load(self.arrays["indptr"].path, mmap_mode="r", allow_pickle=False)  # a few pages of it are read
         inner = row_blocks(starts, max(-(-self.nnz // nonzeros), 1))[1:-1].tolist()
         bounds, n = [0], self.shape[0]
         for row in inner:
@@ -124,6 +178,7 @@ class Store:
         starts = self.starts(first, last)
         ends = int(starts[0]), int(starts[-1])
         data, indices = (self.arrays[name].read(*ends, buffers) for name in ("data", "indices"))
+        check_indices(self.folder, indices, self.shape[1])
         return csr_array((data, indices, (starts - starts[0]).astype(np.int32)), shape=(last - first, self.shape[1]))
 
 
@@ -148,15 +203,16 @@ def write_store(folder: Path, source: Any, told: Any) -> Store:
     check_room(folder.parent, source, 6)
     remove_leftovers(folder.parent, f".{folder.stem}-*")
     with replacing(folder) as temporary:
-        temporary.mkdir()
+        temporary.mkdir(mode=0o700)
         held = Hold(temporary)
         try:
             about = _write(temporary, source, told)
         finally:
             held.release()
-        stamps = {name: (temporary / f"{name}.npy").stat().st_mtime_ns for name in PARTS}
-        write_text(temporary / ABOUT, json.dumps({"version": VERSION, **about, "stamps": stamps}))
-    return Store.open(folder)
+        write_text(temporary / ABOUT, json.dumps({"version": VERSION, **about, "digest": _digest(about)}))
+    store = Store.open(folder)
+    vars(store)["stamps"] = store._stamps_now()  # no need to read what was written a moment ago
+    return store
 
 
 def _write(folder: Path, source: Any, told: Any) -> dict[str, Any]:
@@ -187,10 +243,12 @@ def _write(folder: Path, source: Any, told: Any) -> dict[str, Any]:
     for side, names in (("rows", source.row_names), ("features", source.feature_names)):
         if names is not None:
             np.save(folder / f"{side}.npy", np.asarray(names).astype(str), allow_pickle=False)
-    nnz, total = writers["data"].length, float(feature_totals.sum())
+    small = (path for path in folder.glob("*.npy") if path.stem not in writers)
+    written = {name: writer.describe() for name, writer in writers.items()}
     return {
-        "shape": [n, m], "nnz": nnz, "total": total, "log_factorial": math.fsum(constants), "source": source.name,
-        "fingerprint": _digest(n, m, nnz, row_totals, feature_totals),
+        "shape": [n, m], "nnz": writers["data"].length, "total": float(feature_totals.sum()),
+        "log_factorial": math.fsum(constants), "source": source.name, "fingerprint": _digest([n, m, written]),
+        "arrays_written": {**written, **{path.stem: RawArray.of_npy(path).describe() for path in sorted(small)}},
     }  # fmt: skip
 
 
@@ -216,10 +274,13 @@ def _log_factorial(data: Array) -> float:
     return float(times @ gammaln(np.arange(len(times)) + 1.0) + gammaln(data[data >= 1024] + 1.0).sum())
 
 
-def _digest(n: int, m: int, nnz: int, row_totals: Array, feature_totals: Array) -> str:
-    import hashlib
+def _digest(about: Any) -> str:
+    """Return a digest of numbers and words."""
+    return hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16).hexdigest()
 
-    digest = hashlib.blake2b(f"{n} {m} {nnz}".encode(), digest_size=16)
-    for totals in (row_totals, feature_totals):
-        digest.update(totals.tobytes())
-    return digest.hexdigest()
+
+def _is_described(path: Path, written: str) -> bool:
+    try:
+        return RawArray.of_npy(path).describe() == written
+    except Exception:  # the header of a damaged file raises anything
+        return False

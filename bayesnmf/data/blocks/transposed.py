@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from bayesnmf.data.blocks.checks import check_as_written
 from bayesnmf.data.blocks.raw import RawArray, TemporaryFolder
 from bayesnmf.data.blocks.store import Store
 
@@ -52,6 +54,7 @@ class _ByFeature:
         self.starts = np.concatenate([[0], np.cumsum(number)])
         self.bounds = _bounds(self.starts, nonzeros)
         self._kind = store.arrays["data"].dtype
+        self._checksums: dict[tuple[int, str], int] = {}
         segments: list[Array] = []
         for rows in blocks:
             segments.append(self._distribute(store.read(rows.start, rows.stop), rows.start))
@@ -69,6 +72,8 @@ class _ByFeature:
         first, last = self.bounds[block : block + 2]
         starts = self.starts[first : last + 1] - self.starts[first]
         rows, data = (self._array(block, part, kind, int(starts[-1])) for part, kind in self._kinds())
+        for part, values in zip(PARTS, (rows, data), strict=True):
+            check_as_written(crc32(values) == self._checksums[block, part], self._path(block, part))
         return csr_array((data.astype(dtype), rows, starts.astype(np.int32)), shape=(last - first, self.rows))
 
     def _kinds(self) -> list[tuple[str, Any]]:
@@ -102,6 +107,7 @@ class _ByFeature:
             ordered = np.empty_like(values)
             ordered[places] = values
             self._path(block, part).write_bytes(ordered.data)
+            self._checksums[block, part] = crc32(ordered)
 
 
 def _bounds(starts: Array, nonzeros: int) -> list[int]:

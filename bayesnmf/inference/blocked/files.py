@@ -1,7 +1,7 @@
 """Arrays with a row for each sample of a block, in one file for each block.
 
 Rows are written with the padding that compiled loops need, so that they are read into place without a copy. A file is
-complete or absent: it is written under another name first.
+complete or absent: it is written under another name first. It ends with a checksum of its bytes.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +32,16 @@ def write_rows(path: Path, arrays: Sequence[Array]) -> None:
     temporary = path.with_suffix(f".{os.getpid()}")
     try:
         with temporary.open("wb", buffering=0) as file:
+            checksum = 0
             for array in arrays:
                 whole = np.ascontiguousarray(whole_vectors(array))
                 about: Any = {"descr": whole.dtype.str, "fortran_order": False, "shape": whole.shape}
-                np.lib.format.write_array_header_1_0(file, about)
-                _write_all(file, memoryview(whole).cast("B"))
+                header = BytesIO()
+                np.lib.format.write_array_header_1_0(header, about)
+                for part in (header.getbuffer(), memoryview(whole).cast("B")):
+                    _write_all(file, part)
+                    checksum = crc32(part, checksum)
+            _write_all(file, memoryview(checksum.to_bytes(4, "little")))
         os.replace(temporary, path)
     except OSError as error:
         raise OSError(f"cannot write loadings to scratch, {path.parent}: {error}; free some space there") from error
@@ -44,7 +50,19 @@ def write_rows(path: Path, arrays: Sequence[Array]) -> None:
 def read_rows(path: Path, ranks: Sequence[int]) -> list[Array]:
     """Return the arrays in a file, given their numbers of columns."""
     with path.open("rb") as file:
-        return [_read_array(file, rank) for rank in ranks]
+        checksum, found = 0, []
+        try:
+            for rank in ranks:
+                array, checksum = _read_array(file, rank, checksum)
+                found.append(array)
+            whole = file.read() == checksum.to_bytes(4, "little")
+        except OSError:
+            raise
+        except Exception:  # a damaged header raises anything
+            whole = False
+    if not whole:
+        raise OSError(f"{path} was changed, damaged or cut off after it was written; fit again")
+    return found
 
 
 def _write_all(file: Any, view: memoryview) -> None:
@@ -53,17 +71,22 @@ def _write_all(file: Any, view: memoryview) -> None:
         done += file.write(view[done:])
 
 
-def _read_array(file: BufferedReader, rank: int) -> Array:
+def _read_array(file: BufferedReader, rank: int, checksum: int) -> tuple[Array, int]:
+    begin = file.tell()
     assert np.lib.format.read_magic(file) == (1, 0)
     (rows, _), _, dtype = np.lib.format.read_array_header_1_0(file)
+    end = file.tell()
+    file.seek(begin)
+    checksum = crc32(file.read(end - begin), checksum)
+    assert rows * rank <= os.fstat(file.fileno()).st_size  # before memory for them is asked for
     out = padded((rows, rank), dtype)
     view, done = memoryview(whole_vectors(out)).cast("B"), 0
     while done < len(view):
         got = file.readinto(view[done:])
         if not got:
-            raise OSError(f"{file.name} ends too early: it was changed or cut off")
+            raise EOFError
         done += got
-    return out
+    return out, crc32(view, checksum)
 
 
 class RowsInFile:
