@@ -14,12 +14,13 @@ AXES_PER_BYTE = 64  # bytes allowed in addition for each byte of the file
 DEFLATION = 1032  # most bytes that one compressed byte can expand to
 
 
-def check_folder(path: str | Path, name: str, files: Iterable[str] = ()) -> Path:
+def check_folder(path: str | Path, name: str, files: Iterable[str] = (), *, private: bool = False) -> Path:
     """Return a folder that can be written to, created if necessary, in which these files can be written.
 
-    A file name may include a folder, as in `fits/map.nc`; it is created as well.
+    A file name may include a folder, as in `fits/map.nc`; it is created as well. With `private`, nobody but the user
+    may look into a folder that is created here; one that was there before keeps its permissions.
     """
-    folder = _writable(check_path(path, name), name)
+    folder = _writable(check_path(path, name), name, 0o700 if private else 0o777)
     for file in files:
         place = folder / file
         if place.parent != folder:
@@ -55,9 +56,9 @@ def check_file_to_write(path: str | Path, name: str) -> Path:
     return file
 
 
-def _writable(folder: Path, name: str) -> Path:
+def _writable(folder: Path, name: str, mode: int = 0o777) -> Path:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode, parents=True, exist_ok=True)
         try_folder(folder)
     except OSError as error:
         raise ValueError(f"{name} must be a folder that can be written to: {folder} ({error.strerror})") from error

@@ -23,7 +23,8 @@ from bayesnmf.fitting.fit import Fit, fit
 from bayesnmf.fitting.job import check_combination
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.settings import describe_options, describe_value
-from bayesnmf.inference.checkpoints.slots import NOWHERE, Keeper
+from bayesnmf.inference.checkpoints.keeper import Keeper
+from bayesnmf.inference.checkpoints.slots import NOWHERE, slot_of
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
 from bayesnmf.options import METHODS, NUTS, SMC, SVI, VI, Gibbs, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
@@ -187,7 +188,7 @@ def _run(study: Study, simulations: int, seed: int, report: ProgressReport, keep
     try:
         for done, stream in enumerate(np.random.SeedSequence(seed).spawn(simulations)):
             report(label, done, simulations, np.nan)
-            slot = NOWHERE if keeper is None else keeper.next_slot("simulation", None)
+            slot = NOWHERE if keeper is None else slot_of(keeper, "simulation", None)
             kept = slot.result()
             found, ess = kept or _one(study, names, [int(word) for word in stream.generate_state(3)])
             if kept is None:

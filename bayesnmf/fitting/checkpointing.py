@@ -1,13 +1,15 @@
 """Run a fit with a checkpoint: go on from an earlier call, keep what is reached, and return a fit that had ended.
 
 The folder contains `fit.json`, what determines the fit with a digest of the counts; while the fit runs, what its loops
-have reached (`bayesnmf.inference.checkpoints`); and at last the fit itself, `fit.nc` or `fit.zarr`.
+have reached (`bayesnmf.inference.checkpoints`); and at last the fit itself, `fit.nc` or `fit.zarr`, with its digest in
+`fit.json`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,22 +22,29 @@ from bayesnmf.checks import seed_or_new
 from bayesnmf.data.checks import same_counts
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.settings import describe_settings
-from bayesnmf.inference.checkpoints.checks import FolderInUseError, check_not_in_use, check_same_settings
-from bayesnmf.inference.checkpoints.slots import Keeper, keeping
+from bayesnmf.inference.checkpoints.checks import (
+    FolderInUseError,
+    check_not_in_use,
+    check_same_settings,
+    check_version,
+)
+from bayesnmf.inference.checkpoints.keeper import Keeper
+from bayesnmf.inference.checkpoints.slots import keeping
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options.checkpoint import Checkpoint
 from bayesnmf.places import check_folder
 from bayesnmf.results.record import FitRecord
-from bayesnmf.writing import take_lock, write_text
+from bayesnmf.writing import remove, take_lock, write_text
 
-SETTINGS, FORMAT, VERSION = "fit.json", "bayesnmf.checkpoint", 1
+SETTINGS, FORMAT, VERSION = "fit.json", "bayesnmf.checkpoint", 2
+UNFINISHED = re.compile(r"\.(fit|journal|snapshot|rows)-.*[0-9a-f]{8}(\..+)?")  # of a write that was killed
 _EACH: ContextVar[Checkpoint | None] = ContextVar("each", default=None)
 
 
 def seed_of(given: int | None, checkpoint: Checkpoint | None) -> int:
     """Return the seed of a fit: the given one, else that of the call that the folder is from, else a new one."""
     saved = None if given is not None or checkpoint is None else _read_settings(Path(checkpoint.folder) / SETTINGS)
-    return int(saved["seed"]) if saved else seed_or_new(given)
+    return int(saved["seed"]) if saved is not None else seed_or_new(given)
 
 
 @contextmanager
@@ -45,7 +54,7 @@ def keep_each_fit(checkpoint: Checkpoint | None) -> Iterator[None]:
     The same work again then skips the fits that had ended, whatever their order, and goes on with the others.
     """
     if checkpoint is not None:
-        check_folder(checkpoint.folder, "checkpoint")
+        check_folder(checkpoint.folder, "checkpoint", private=True)
     token = _EACH.set(checkpoint)
     try:
         yield
@@ -77,12 +86,12 @@ def run_kept(run: Callable[[Job], FitRecord], job: Job, checkpoint: Checkpoint |
 
 def _run_in(checkpoint: Checkpoint, settings: dict[str, str], run: Callable[[Job], FitRecord], job: Job) -> FitRecord:
     with kept_in(checkpoint, settings) as keeper:
-        ended = _ended_fit(keeper.folder, job)
+        ended = _ended_fit(keeper, job)
         if ended is not None:
             return ended
         with keeping(keeper):
             found = run(replace(job, started=job.started - keeper.spent))
-        if found.status.reason != INTERRUPTED and _write_fit(found, keeper.folder):
+        if found.status.reason != INTERRUPTED and _write_fit(found, keeper, settings):
             keeper.clear()
         return found
 
@@ -104,10 +113,13 @@ def keep_loops(checkpoint: Checkpoint | None, kind: str, settings: dict[str, str
 @contextmanager
 def kept_in(checkpoint: Checkpoint, settings: dict[str, str]) -> Iterator[Keeper]:
     """Yield the keeper of a folder, and write what waits at the end; refuse a folder of other settings or in use."""
-    folder = check_folder(checkpoint.folder, "checkpoint", [SETTINGS])
-    with _alone_in(folder):
-        _note_settings(folder, settings)
-        keeper = Keeper(folder, checkpoint.seconds)
+    folder = check_folder(checkpoint.folder, "checkpoint", [SETTINGS], private=True)
+    with _alone_in(folder) as alone:
+        for path in folder.iterdir() if alone else ():
+            if UNFINISHED.fullmatch(path.name):
+                remove(path)
+        _check_settings(folder, settings)
+        keeper = Keeper(folder, checkpoint.seconds, _name_of(settings))
         try:
             yield keeper
         finally:
@@ -121,52 +133,81 @@ def _settings_of(job: Job) -> dict[str, str]:
     return {**settings, "bayesnmf": bayesnmf.__version__}  # another version may end with other numbers
 
 
-def _note_settings(folder: Path, settings: dict[str, str]) -> None:
+def _check_settings(folder: Path, settings: dict[str, str]) -> None:
     """Write what determines the fit, or refuse the folder of another one."""
     file = folder / SETTINGS
-    if file.is_file():
-        check_same_settings(_read_settings(file), settings, folder, "checkpoint")
-    else:
-        about = {"format": FORMAT, "format_version": VERSION, "settings": settings}
-        write_text(file, json.dumps(about, indent=1) + "\n")
+    if not file.is_file():
+        _write_settings(folder, settings, {})
+        return
+    about = _read_about(file)
+    if about.get("format") == FORMAT:
+        check_version(about.get("format_version"), VERSION, folder, "checkpoint")
+    check_same_settings(_read_settings(file), settings, folder, "checkpoint")
 
 
-def _read_settings(file: Path) -> Any:
-    """Return the settings in a file; None if there is no such file."""
+def _write_settings(folder: Path, settings: dict[str, str], ended: dict[str, str]) -> None:
+    """Write what determines the fit, and a digest of the file of the fit that has ended, by its name."""
+    about = {"format": FORMAT, "format_version": VERSION, "settings": settings, "digest": _name_of(settings)}
+    write_text(folder / SETTINGS, json.dumps({**about, "ended": ended}, indent=1) + "\n")
+
+
+def _read_about(file: Path) -> dict[str, Any]:
     try:
         about = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
-    known = isinstance(about, dict) and about.get("format") == FORMAT and about.get("format_version") == VERSION
-    return about.get("settings") if known else None
+        return {}
+    return about if isinstance(about, dict) else {}
 
 
-def _ended_fit(folder: Path, job: Job) -> FitRecord | None:
-    """Return the fit of these counts and this seed that had ended; None without one, or if its file is damaged."""
+def _read_settings(file: Path) -> Any:
+    """Return the settings in a file; None if there are none, or if they were damaged."""
+    about = _read_about(file)
+    settings = about.get("settings")
+    whole = isinstance(settings, dict) and about.get("digest") == _name_of(settings)
+    return settings if whole and about.get("format_version") == VERSION else None
+
+
+def _ended_fit(keeper: Keeper, job: Job) -> FitRecord | None:
+    """Return the fit that had ended; None without one, or if its file is not the one that was written."""
     from bayesnmf.results.storage import read_fit
 
-    for path in (folder / "fit.nc", folder / "fit.zarr"):
-        if path.exists():
+    ended = _read_about(keeper.folder / SETTINGS).get("ended")
+    for path in (keeper.folder / "fit.nc", keeper.folder / "fit.zarr"):
+        if path.exists() and isinstance(ended, dict) and ended.get(path.name) == _digest_of(path):
             try:
                 found = read_fit(path)
-            except ValueError:
+            except ValueError:  # such as counts on disk that are elsewhere now
                 return None
             if found.seed == job.seed and _same(found.counts, job.counts):
                 return replace(found, counts=job.counts, options=job.options)
     return None
 
 
+def _digest_of(path: Path) -> str:
+    """Return a digest of a file, or of all files in a folder with their names."""
+    digest = hashlib.sha256()
+    for file in sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]:
+        digest.update(f"{file.relative_to(path)} {file.stat().st_size} ".encode())
+        with file.open("rb") as opened:
+            digest.update(hashlib.file_digest(opened, "sha256").digest())
+    return digest.hexdigest()
+
+
 def _same(one: Any, two: Any) -> bool:
-    """Return whether counts are the same; those on disk have been compared by their fingerprints."""
-    return same_counts(one, two) if one.in_memory and two.in_memory else one.shape == two.shape
+    """Return whether counts are the same; those on disk are compared by their fingerprints."""
+    if one.in_memory != two.in_memory:
+        return False
+    return same_counts(one, two) if one.in_memory else one.store.fingerprint == two.store.fingerprint
 
 
-def _write_fit(found: FitRecord, folder: Path) -> bool:
+def _write_fit(found: FitRecord, keeper: Keeper, settings: dict[str, str]) -> bool:
     """Write a fit that has ended; warn and return False if that fails, since the fit itself is at hand."""
     from bayesnmf.results.storage import save_by_size
 
     try:
-        save_by_size(found, folder / "fit.nc")
+        save_by_size(found, keeper.folder / "fit.nc")
+        places = (keeper.folder / "fit.nc", keeper.folder / "fit.zarr")
+        _write_settings(keeper.folder, settings, {path.name: _digest_of(path) for path in places if path.exists()})
     except (ImportError, OSError) as error:
         warnings.warn(
             f"the fit has ended, but was not written to the checkpoint: {error}; call fit.save",
@@ -178,14 +219,17 @@ def _write_fit(found: FitRecord, folder: Path) -> bool:
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Refuse a folder in which another process works, where there are locks; they end with their process."""
+def _alone_in(folder: Path) -> Iterator[bool]:
+    """Refuse a folder in which another process works, where there are locks; they end with their process.
+
+    Yield whether no other process can be there.
+    """
     try:
         held = take_lock(folder / "lock")
     except OSError:
-        yield
+        yield False
         return
     check_not_in_use(held is None, folder)
     assert held is not None
     with held:
-        yield
+        yield True

@@ -21,7 +21,7 @@ from bayesnmf.inference.checkpoints.checks import check_same_settings
 from bayesnmf.options.checkpoint import Checkpoint
 from bayesnmf.places import check_folder
 from bayesnmf.results.storage import read_fit, save_by_size
-from bayesnmf.writing import remove, write_text
+from bayesnmf.writing import put, remove, write_text
 
 SETTINGS, FORMAT, VERSION = "modes.json", "bayesnmf.modes", 1
 
@@ -45,7 +45,7 @@ class Folder:
     """
 
     def __init__(self, path: Any, settings: dict[str, str]) -> None:
-        self.path, self.lock = check_folder(path, "checkpoint", [SETTINGS]), Lock()
+        self.path, self.lock = check_folder(path, "checkpoint", [SETTINGS], private=True), Lock()
         file = self.path / SETTINGS
         if file.is_file():
             check_same_settings(_read_settings(file), settings, self.path, "checkpoint")
@@ -74,8 +74,13 @@ class Folder:
     def write(self, start: int, fit: Fit) -> None:
         """Write the fit of a start; an older file is replaced only once the new one is complete."""
         with self.lock:
-            save_by_size(fit, self._path(start, ".nc"))
-        remove(Path(self.under_way(start, 1.0).folder))
+            ended = Path(self.under_way(start, 1.0).folder)
+            written = [path for path in (ended / "fit.nc", ended / "fit.zarr") if path.exists()]
+            if written:
+                put(written[0], self._path(start, written[0].suffix))
+            else:  # it could not be written there
+                save_by_size(fit, self._path(start, ".nc"))
+        remove(ended)
 
     def _path(self, start: int, suffix: str) -> Path:
         return self.path / f"start-{start:04d}{suffix}"

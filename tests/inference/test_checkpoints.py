@@ -1,8 +1,11 @@
 """A fit that was ended at any point goes on from its checkpoint, and ends with the same bits."""
 
+import errno
 import json
 import os
+import shutil
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -16,7 +19,7 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import MAP, SMC, VI, Checkpoint, Dirichlet, Gamma, Gibbs, Priors
 from bayesnmf.fitting.checkpointing import keep_each_fit
-from bayesnmf.inference.checkpoints import slots
+from bayesnmf.inference.checkpoints import keeper, slots
 from bayesnmf.inference.checkpoints.exact import from_bytes, to_bytes
 from bayesnmf.inference.checkpoints.files import read_pieces, write_pieces
 from bayesnmf.kernels.cpu.vectors import is_padded, padded_copy
@@ -300,6 +303,148 @@ def test_pieces_are_whole_or_absent(tmp_path):
         (tmp_path / "x").write_bytes(content[:place])
         assert read_pieces(tmp_path / "x") is None, place
     assert read_pieces(tmp_path / "none") is None
+
+
+def test_a_disk_that_is_full_for_a_while_costs_no_fit_and_is_told_once(monkeypatch, tmp_path):
+    """Whatever cannot be written while the loops run; what can be written later is."""
+    expected = run("em, restarts")
+    for what in ("write_pieces in slots", "write_pieces in keeper"):
+        name, place = what.split(" in ")
+        module, tried, plain = {"slots": slots, "keeper": keeper}[place], [], write_pieces
+
+        def full(*given, tried=tried, plain=plain):
+            tried.append(0)
+            if len(tried) < 5:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            plain(*given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, full)
+            with pytest.warns(UserWarning, match="could not be written: .*No space left.*the fit goes on") as said:
+                same(run("em, restarts", Checkpoint(tmp_path / place, seconds=1e-9)), expected)
+        (told,) = [each for each in said if "could not be written" in str(each.message)]
+        assert told.filename == __file__
+        assert len(tried) > 5
+        same(run("em, restarts", tmp_path / place), expected)
+
+
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:the checkpoint could not be written:UserWarning")
+def test_loadings_that_cannot_be_kept_cost_no_fit(blocks, monkeypatch, tmp_path):
+    expected = run("gibbs, moments", counts=blocks)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(keeper, "link_files", full)
+    same(run("gibbs, moments", Checkpoint(tmp_path / "run", seconds=1e-9), blocks), expected)
+
+
+def test_seconds_are_those_of_all_calls_together(monkeypatch, tmp_path):
+    """However many files a call writes: each says the seconds from the beginning of the first call."""
+    now = [1000.0]
+    for module in (slots, keeper):
+        monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    for call in range(3):
+        kept = keeper.Keeper(tmp_path, 1.0, "fit")
+        assert kept.spent == 10.0 * call
+        for piece in range(10):
+            now[0] += 1
+            kept.put(f"{call}/{piece}", b"", set())
+            slots.KeptSlot(kept, "loop", None).snapshot()
+        slot = slots.KeptSlot(kept, f"loop {call}", None)
+        slot.save(1)
+        assert slots.KeptSlot(kept, f"loop {call}", None).snapshot() == 1
+        assert kept.about(set())["seconds"] == 10.0 * (call + 1)
+        now[0] += 500  # until the next call
+
+
+def test_what_a_killed_write_has_left_is_removed(tmp_path):
+    """Of files of the checkpoint alone."""
+    pytest.importorskip("fcntl")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    left = [".journal-00001-0a1b2c3d", ".snapshot-00001-ascent-0a1b2c3d.1", ".fit-0a1b2c3d.nc", ".fit-0a1b2c3d.json"]
+    others = [".fit-of-mine", ".notes-0a1b2c3d", "journal"]
+    for name in [*left, *others]:
+        (folder / name).touch()
+    (folder / ".rows-xyz-0a1b2c3d").mkdir()
+    run("em", folder)
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*others, "fit.json", "fit.nc", "lock"])
+
+
+def test_files_of_another_fit_are_not_used(monkeypatch, tmp_path):
+    """Copied from the folder of one with other settings: journals and snapshots, and the fit that has ended."""
+    expected = run("em, restarts")
+    monkeypatch.setitem(CASES, "other", ("map", "dirichlet_poisson", MAP(algorithm="em", max_iter=8, restarts=3)))
+    for name in ("one", "two"):
+        case = "em, restarts" if name == "one" else "other"
+        assert killed_after(12, monkeypatch, case, tmp_path / name)
+    for path in (tmp_path / "two").iterdir():
+        if path.name.startswith(("journal", "snapshot")):
+            shutil.copyfile(path, tmp_path / "one" / path.name)
+    same(run("em, restarts", tmp_path / "one"), expected)
+    run("other", tmp_path / "two")
+    shutil.copyfile(tmp_path / "two" / "fit.nc", tmp_path / "one" / "fit.nc")
+    same(run("em, restarts", tmp_path / "one"), expected)
+
+
+@pytest.mark.parametrize("case", ["em, restarts", "gibbs, moments"])
+def test_missing_and_exchanged_files_change_no_bit(case, monkeypatch, tmp_path):
+    expected = run(case)
+    assert killed_after(14, monkeypatch, case, tmp_path / "run")
+    files = sorted(path for path in (tmp_path / "run").iterdir() if path.name.startswith(("journal", "snapshot")))
+    assert len(files) >= 3
+    for number, damage in enumerate(("first", "all but one", "exchanged", "snapshots")):
+        folder = shutil.copytree(tmp_path / "run", tmp_path / str(number))
+        there = [folder / path.name for path in files]
+        for place, path in enumerate(there):
+            if damage == "snapshots" and path.name.startswith("snapshot"):
+                shutil.copyfile(there[0], path)
+            elif damage == "exchanged" and place:
+                shutil.copyfile(files[place - 1], path)
+            elif (damage == "first" and not place) or (damage == "all but one" and place != 1):
+                path.unlink()
+        same(run(case, Checkpoint(folder, seconds=1e-9)), expected)
+
+
+def test_no_folder_elsewhere_is_removed(tmp_path):
+    """Though a file made by someone else names it as one of loadings."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "run").mkdir()
+    for name in ("../mine", str(tmp_path / "mine"), "rows-/../../mine", "rows-x/../../mine"):
+        about = {"identity": "fit", "seconds": 0.0, "generation": 1, "added": 0, "rows": [name]}
+        for generation in (0, 1):
+            path = tmp_path / "run" / f"snapshot-loop.{generation}"
+            write_pieces(path, {"loop": to_bytes(3, None, str)}, {**about, "generation": generation})
+        slot = slots.KeptSlot(keeper.Keeper(tmp_path / "run", 1.0, "fit"), "loop", None)
+        assert slot.snapshot() is None
+        slot.save(1)
+        slot.save(2)
+        slot.end(3)
+        assert (tmp_path / "mine").is_dir()
+
+
+def test_damaged_settings_and_older_folders_are_refused(tmp_path):
+    run("em", tmp_path / "run")
+    path = tmp_path / "run" / "fit.json"
+    text = path.read_text()
+    assert '"seed": "5"' in text
+    path.write_text(text.replace('"seed": "5"', '"seed": "6"'))
+    for seed in (None, 5, 6):
+        with pytest.raises(ValueError, match=r"the settings in .*run are damaged"):
+            bayesnmf.fit(X, "gamma_poisson", 3, "map", seed=seed, options=CASES["em"][2], checkpoint=tmp_path / "run")
+    path.write_text(text.replace('"format_version": 2', '"format_version": 1'))
+    with pytest.raises(ValueError, match=r"must be of format 2.*has format 1; end that fit with the version that"):
+        run("em", tmp_path / "run")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX systems")
+def test_a_new_folder_is_private_and_an_older_one_keeps_its_permissions(tmp_path):
+    (tmp_path / "shared").mkdir(mode=0o755)
+    for name, mode in (("new", 0o700), ("shared", 0o755)):
+        run("em", tmp_path / name)
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == mode
 
 
 def with_tree(tree, arrays=b""):

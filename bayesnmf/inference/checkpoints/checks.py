@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +68,18 @@ def check_is_known(known: bool, what: str) -> None:
     """Refuse to read what no checkpoint of this version has: a class that is not listed, or another kind of thing."""
     if not known:
         raise ValueError(f"a checkpoint contains no {what}")
+
+
+def check_pieces(found: Sequence[Any], folder: Path) -> None:
+    """Refuse to go on without loadings that the journal refers to."""
+    if any(each is None for each in found):
+        raise ValueError(f"checkpoint must have whole files: loadings in {folder} are damaged or missing; delete it")
+
+
+def check_version(found: Any, version: int, folder: Path, name: str) -> None:
+    """Refuse a folder that another version of bayesnmf has written."""
+    if found != version:
+        raise ValueError(
+            f"{name} must be of format {version}, which this version of bayesnmf reads: {folder} has format {found}; "
+            "end that fit with the version that began it, or give another folder, or delete this one"
+        )

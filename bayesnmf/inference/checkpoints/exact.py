@@ -20,6 +20,7 @@ import numpy as np
 
 from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.data.counts import Counts
+from bayesnmf.inference.blocked.files import of_block, read_rows
 from bayesnmf.inference.blocked.passes import BlockedLoadings
 from bayesnmf.inference.blocked.sides import Form, Part
 from bayesnmf.inference.checkpoints.checks import check_can_be_kept, check_is_known
@@ -185,6 +186,8 @@ class _Reader:
         counts: Any = self.counts
         folder = TemporaryFolder(counts.scratch, "rows-")
         link_files(self.kept(name), folder.path)
+        for number in range(len(counts.blocks)):
+            read_rows(of_block(folder.path, number), form.ranks)  # an OSError if they are damaged
         return BlockedLoadings(folder, form, part, counts)
 
     def _array(self, kind: str, shape: Sequence[int], form: Any, first: int) -> Any:

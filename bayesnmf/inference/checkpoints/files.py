@@ -10,7 +10,7 @@ from typing import Any
 
 from bayesnmf.writing import replacing
 
-MAGIC = b"bayesnmf checkpoint 1\n"
+MAGIC = b"bayesnmf checkpoint 2\n"
 READ = 2**24
 
 
