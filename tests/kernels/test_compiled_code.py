@@ -5,12 +5,14 @@ import io
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import FunctionType
 
 import numba
 import pytest
 from numba.core import caching
 
+from bayesnmf.kernels.cpu import keeping
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 
 
@@ -26,7 +28,7 @@ def folder(tmp_path, monkeypatch):
 
 def found_on_disk():
     """Use a function as a new process would; return whether its code came from disk."""
-    compiled = compiled_on_disk()(FunctionType(double.__code__, {}, "double"))
+    compiled = compiled_on_disk()(FunctionType(double.__code__, {"__name__": "math"}, "double"))
     assert compiled(3) == 6
     return bool(sum(compiled.stats.cache_hits.values()))
 
@@ -51,7 +53,7 @@ def test_a_damaged_file_is_rewritten(folder, ending, damage):
 
 def test_code_that_numba_kept_itself_is_compiled_again(folder):
     """It has no checksum."""
-    dispatcher = compiled_on_disk()(FunctionType(double.__code__, {}, "double"))
+    dispatcher = compiled_on_disk()(FunctionType(double.__code__, {"__name__": "math"}, "double"))
     dispatcher.enable_caching()
     assert dispatcher(3) == 6
     assert [found_on_disk(), found_on_disk()] == [False, True]
@@ -83,6 +85,31 @@ def test_a_folder_that_cannot_be_written_to_keeps_nothing(folder, monkeypatch):
     monkeypatch.setattr(caching.tempfile, "TemporaryFile", refused)  # how Numba tries whether it can be written to
     assert [found_on_disk(), found_on_disk()] == [False, False]
     assert not list(folder.rglob("*.nb?"))
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions of POSIX systems")
+@pytest.mark.parametrize("mode", [0o777, 0o707, 0o770])
+def test_code_that_others_could_have_written_does_not_run(folder, mode):
+    """Nor is anything unpickled: a file of others is not opened."""
+    assert [found_on_disk(), found_on_disk()] == [False, True]
+    (inner,) = {path.parent for path in folder.rglob("*.nbi")}
+    os.chown(inner, -1, next(group for group in range(5000, 6000) if not keeping._is_of_one_user(group)))
+    inner.chmod(mode)
+    assert not found_on_disk()
+    inner.chmod(0o700)
+    assert found_on_disk()
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions of POSIX systems")
+def test_folders_of_others_are_not_trusted(folder, monkeypatch):
+    assert keeping.is_trusted(folder)
+    owner = folder.stat().st_uid
+    monkeypatch.setattr(keeping, "__file__", "/usr/bin/env")  # a package that is not the user's
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    assert keeping.is_trusted(folder) == (Path("/usr/bin").stat().st_uid == owner)
+    monkeypatch.setattr(keeping, "__file__", str(folder / "inner" / "file"))
+    (folder / "inner").mkdir()
+    assert keeping.is_trusted(folder), "who owns the package may write its code"
 
 
 NOWHERE = """

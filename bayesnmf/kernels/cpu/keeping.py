@@ -1,13 +1,19 @@
 """A disk cache for compiled code that tolerates missing, damaged and unwritable files: it compiles again.
 
 In these cases Numba's own cache ends the program; and it runs code in which bits have flipped.
+
+What is read from the cache runs. A folder that somebody else could have written to is therefore not used, unless the
+same person could have changed this file as well.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
+import stat
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -16,11 +22,35 @@ from numba.core.serialize import dumps
 
 
 def cache_of(function: Callable[..., Any]) -> Any:
-    """Return the cache of a function's compiled code, or a cache that keeps nothing if no folder can be written to."""
+    """Return the cache of a function's compiled code, or one that keeps nothing if there is no folder to trust."""
     try:
-        return _Cache(function)
+        cache = _Cache(function)
     except RuntimeError:  # neither the package's folder nor the user's folder can be written to
         return NullCache()
+    return cache if is_trusted(Path(cache.cache_path)) else NullCache()
+
+
+def is_trusted(folder: Path) -> bool:
+    """Return whether nobody can write to a folder but the user and who can write to the code of this package."""
+    if not hasattr(os, "getuid"):  # Windows: the folder is within the user's own, or that of the package
+        return True
+    found, package = folder.stat(), Path(__file__).parent.stat()
+    if found.st_uid not in (os.getuid(), package.st_uid) or found.st_mode & stat.S_IWOTH:
+        return False
+    shared = package.st_mode & stat.S_IWGRP and package.st_gid == found.st_gid
+    return not found.st_mode & stat.S_IWGRP or bool(shared) or _is_of_one_user(found.st_gid)
+
+
+def _is_of_one_user(group: int) -> bool:
+    """Return whether a group is the user's own, as where new folders may be written to by their group."""
+    import grp
+    import pwd
+
+    try:
+        known, user = grp.getgrgid(group), pwd.getpwuid(os.getuid())
+    except KeyError:
+        return False
+    return known.gr_name == user.pw_name and set(known.gr_mem) <= {user.pw_name}
 
 
 class _Cache(FunctionCache):
