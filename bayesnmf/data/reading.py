@@ -6,8 +6,6 @@ by the files beside it, and turned if it has features in its rows. Nothing is ev
 
 from __future__ import annotations
 
-import gzip
-import itertools
 import os
 import zipfile
 from collections.abc import Callable
@@ -20,12 +18,13 @@ import numpy as np
 from bayesnmf.checks import check_flag, check_path
 from bayesnmf.data.conversion import convert
 from bayesnmf.data.counts import Counts, DataWarning
+from bayesnmf.data.matrix_market import read_mtx
 from bayesnmf.data.mutations import read_types
 from bayesnmf.data.sidecars import Orientation, add_names_beside
 from bayesnmf.data.suspicions import warn_of_data, warn_of_normalised
 from bayesnmf.data.tables import read_csv, read_parquet, read_tsv, read_txt
 from bayesnmf.data.tenx import matrix_in, read_10x_h5
-from bayesnmf.places import check_axes, check_entries
+from bayesnmf.places import check_axes
 
 
 def read_counts(
@@ -224,33 +223,6 @@ def _check_stored_positions(path: Path) -> None:
                 raise ValueError(f"{name.removesuffix('.npy')} must be whole numbers: found dtype {dtype}")
 
 
-def _read_mtx(path: Path) -> Any:
-    from scipy.io import mminfo, mmread
-
-    rows, columns, entries, form, _, symmetry = mminfo(path)
-    check_axes((rows, columns), path)
-    if form == "array" and symmetry != "general":
-        entries //= 4  # a symmetric file contains about half of them
-    check_entries(entries, 4 if form == "coordinate" else 2, path)  # "1 1\n" and "1\n" are the shortest lines
-    _check_whole_entries(path)
-    return mmread(path, spmatrix=False)
-
-
-def _check_whole_entries(path: Path) -> None:
-    """Refuse a file declared as whole numbers that contains other characters, at which SciPy would stop reading."""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        header = file.readline().lower().split()
-        if header[3:4] not in ([b"integer"], [b"unsigned-integer"], [b"pattern"]):
-            return
-        while (line := file.readline()).startswith(b"%"):
-            continue
-        for block in itertools.chain([line], iter(lambda: file.read(2**20), b"")):
-            if rest := block.translate(None, b"0123456789+- \t\r\n"):
-                raise ValueError(
-                    f"its entries are declared {header[3].decode()}, but hold {rest[:9].decode(errors='replace')!r}"
-                )
-
-
 def _read_h5ad(path: Path) -> Any:
     try:
         from anndata import read_h5ad
@@ -267,7 +239,7 @@ class _Format(NamedTuple):
 
 
 _NPZ = _Format(_read_npz, "a SciPy sparse matrix (save_npz) or one 2-D array (numpy.savez)", nameless=True)
-_MTX = _Format(_read_mtx, "a Matrix Market file", nameless=True)
+_MTX = _Format(read_mtx, "a Matrix Market file", nameless=True)
 _CSV = _Format(read_csv, "a comma-separated table of numbers with a header line")
 _TSV = _Format(read_tsv, "a tab-separated table of numbers with a header line")
 _TXT = _Format(read_txt, "a table of numbers with a header line, separated by tabs or spaces")

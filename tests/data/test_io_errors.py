@@ -60,8 +60,23 @@ WRONG = {
     "corrupt.npz": (npz(**CSR, shape=np.array([1, 3])), "must be a valid sparse matrix: indices must be < 3"),
     "array.npz": (X.tobytes(), "must be .* not a complete zip archive"),
     "complex.mtx": (mtx("complex", "1 1 2 3"), "must be real numbers: found dtype complex128"),
-    "fraction.mtx": (mtx("integer", "1 1 5.7"), "declared integer, but hold '.'"),
-    "junk.mtx": (mtx("integer", "1 1 5 x"), "declared integer, but hold 'x'"),
+    "fraction.mtx": (
+        mtx("integer", "1 1 5.7"),
+        "line 3 must be a row, a column and a whole number, as its entries are declared integer: found '1 1 5.7'",
+    ),
+    "junk.mtx": (mtx("integer", "1 1 5 x"), "line 3 must be .* declared integer: found '1 1 5 x'"),
+    "minus.mtx": (mtx("integer", "1 1 5-3"), "line 3 must be .* found '1 1 5-3'"),
+    "four.mtx": (mtx("integer", "1 1 7 3"), "line 3 must be .* found '1 1 7 3'"),
+    "four of real.mtx": (mtx("real", "1 1 7 3"), "line 3 must be a row, a column and a number, .* found '1 1 7 3'"),
+    "junk of real.mtx": (mtx("real", "1 1 5.7x").replace(b" general\n", b" general\n%\n\n"), "line 5 must"),
+    "Fortran.mtx": (mtx("real", "1 1 1.5D2"), "line 3 must be .* found '1 1 1.5D2'"),
+    "dots.mtx": (mtx("real", "1 1 5.7.3"), "line 3 must be"),
+    "comma.mtx": (mtx("real", "1 1 5,3"), "line 3 must be"),
+    "pattern.mtx": (mtx("pattern", "1 1 9"), "line 3 must be a row, a column and no value, as .* found '1 1 9'"),
+    "dense.mtx": (
+        b"%%MatrixMarket matrix array real general\n2 1\n1 8\n2\n",
+        "line 3 must be a number, as its entries are declared real: found '1 8'",
+    ),
     "outside.mtx": (mtx("integer", "7 1 2"), "must be a Matrix Market file: .* out of bounds"),
     "negative.mtx": (mtx("integer", "2 1 -2"), "must be nonnegative: found -2.0 at row 1, column 0"),
     "middle.csv": (
@@ -91,6 +106,20 @@ def test_files_of_wrong_content_are_refused(tmp_path, name):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=f"{name} .*{rule}"):
         read_counts(path)
+
+
+def test_every_line_of_a_matrix_market_file_is_checked(tmp_path, monkeypatch):
+    monkeypatch.setattr("bayesnmf.data.matrix_market.BLOCK", 7)  # within the second line
+    lines = ["1 1 1", "", " 1 2\t1 \r", "2 1 1"]
+    for last, wrong in (("2 2 -3", "nonnegative"), ("2 2 3 4", "line 8 must be"), ("2 2 3", None)):
+        path = tmp_path / "x.mtx"
+        body = "\n".join([*lines, last])  # without an end of the last line
+        path.write_text(f"%%MatrixMarket matrix coordinate integer general\n%\n2 2 4\n{body}")
+        if wrong is None:
+            np.testing.assert_array_equal(read_counts(path).dense, [[1, 1], [1, 3]])
+        else:
+            with pytest.raises(ValueError, match=wrong):
+                read_counts(path)
 
 
 def test_other_hdf5_is_not_anndata(tmp_path):
