@@ -21,7 +21,11 @@ def read_counts_of(options: argparse.Namespace) -> tuple[Any, tuple[int, int] | 
     from bayesnmf.data.reading import read_counts
 
     return read_counts(
-        options.file, options.transpose, layer=options.layer, feature_labels=options.feature_labels
+        options.file,
+        options.transpose,
+        layer=options.layer,
+        feature_labels=options.feature_labels,
+        layout=options.layout,
     ), None
 
 

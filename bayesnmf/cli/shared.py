@@ -28,6 +28,8 @@ def add_reading(group: Group) -> None:
     group.add_argument("--layer", metavar="NAME", help="layer of an .h5ad file (default: counts, or X)")
     group.add_argument("--feature-labels", metavar="COLUMN",
                        help="column of an .h5ad file's var with the names of the features, such as symbol")  # fmt: skip
+    group.add_argument("--layout", choices=("long", "wide"),
+                       help="how to read a table whose names do not show it")  # fmt: skip
 
 
 def add_exposures(command: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from bayesnmf.checks import has_mask
 from bayesnmf.data.annotated import is_annotated, labels_of, values_of
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_frame, split_labels
+from bayesnmf.data.long_tables import warn_of_long
 from bayesnmf.data.names_and_sums import warn_of_names
 from bayesnmf.data.sparse import check_sparse
 from bayesnmf.data.suspicions import warn_of_mutation_types_in_rows, warn_of_normalised
@@ -34,9 +35,10 @@ def as_counts(
     Sparse counts stay sparse. `x` is never modified, and later changes to `x` do not change the result, which has its
     own arrays: 12 bytes for each nonzero in float64 with 4-byte positions. Entries stored twice (COO) are added.
 
-    A DataWarning is given if the rows are all mutation types of one kind, and so not samples; if names repeat or are
-    missing; if a row or a column is the sum of all others; and if fractional counts look normalised: all rows have the
-    same sum, either directly or after undoing log(1 + x). The counts are not changed.
+    A DataWarning is given if the rows are all mutation types of one kind, and so not samples; if the columns are a row,
+    a feature and a count, and so not features; if names repeat or are missing; if a row or a column is the sum of all
+    others; and if fractional counts look normalised: all rows have the same sum, either directly or after undoing
+    log(1 + x). The counts are not changed.
 
     Parameters
     ----------
@@ -72,6 +74,7 @@ def as_counts(
 def warn_of_all(counts: Counts) -> None:
     """Give the warnings of `as_counts`."""
     warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
+    warn_of_long(counts)
     warn_of_names(counts)
     warn_of_normalised(counts)
 

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesnmf.checks import check_flag, check_path
+from bayesnmf.checks import check_choice, check_flag, check_path
 from bayesnmf.data.conversion import convert
 from bayesnmf.data.counts import Counts, DataWarning
+from bayesnmf.data.long_tables import LAYOUTS
 from bayesnmf.data.matrix_market import read_mtx
 from bayesnmf.data.mutations import read_types
 from bayesnmf.data.sidecars import Orientation, add_names_beside
@@ -33,6 +34,7 @@ def read_counts(
     *,
     layer: str | None = None,
     feature_labels: str | None = None,
+    layout: str | None = None,
 ) -> Counts:
     """Read a count matrix, with samples in rows, in the format given by the file's suffix.
 
@@ -52,6 +54,8 @@ def read_counts(
         as well, with a DataWarning. If the names show samples in the rows, True is refused.
     layer, feature_labels : str, optional
         Of an ``.h5ad`` file: the layer with the counts, and the column of ``var`` with the names of the features.
+    layout : {"long", "wide"}, optional
+        Of a table: how it is to be read, whatever its names show.
 
     Returns
     -------
@@ -74,37 +78,39 @@ def read_counts(
     -----
     A **wide** table has a column for each feature. Its first line names the features; a first line of counts is
     refused. In a text file, the first column names the rows if its header is empty or missing, or if none of its
-    entries is a number. A DataWarning is given if numbers under "id", "sample", "document" and the like are read as
-    counts. In a Parquet file, the index that pandas has stored names the rows, or else a first column of text. Entries
-    of ``.txt`` and ``.all`` files are separated by tabs, or by spaces if the first two lines have no tab and no comma.
+    entries is a number. In a Parquet file, the index that pandas has stored names the rows, or else a first column of
+    text. Entries of ``.txt`` and ``.all`` files are separated by tabs, or by spaces if there is no tab and no comma.
 
-    A **long** table has three columns: row, feature and count. A table is long if its second column is text and its
-    third is numbers, or if its header says so, as in ``document,word,count`` or ``userId,itemId,value``. Rows and
-    features are in the order in which they appear first, their names are text, and counts of the same pair are added.
+    A **long** table has a row, a feature and a count in each line, and counts of the same pair are added. It is known
+    by its headers if 3 to 6 columns have one of each, in any order, as in ``userId,movieId,rating,timestamp``; other
+    columns are left out, with a DataWarning. Without such headers, three columns are long if the second is text and the
+    third is numbers. A table whose first two columns hold no pair twice is refused unless ``layout`` tells its kind.
 
-    A table of **mutation types** has all 96 single base substitutions (SBS96), 78 doublet base substitutions (DBS78) or
-    83 insertions and deletions (ID83) in its rows or columns, in any order, which is kept. They are named as in COSMIC:
-    ``A[C>A]A``, ``AC>CA``, ``1:Del:C:0``. The spellings ``ACA>AAA``, ``C>A_ACA``, ``AC_CA``, ``DEL_C_1_0`` and
-    ``DEL:C:1:0`` are read as well, and so are types in several columns, such as ``C>A,ACA``. If types are missing, the
-    table is read like any other, with a DataWarning if its rows are types.
+    A table of **mutation types** has all 96 single base substitutions (SBS96), 78 doublet base substitutions (DBS78),
+    83 insertions and deletions (ID83), or SBS192, SBS288, SBS384 or SBS1536, in its rows or columns. They are named as
+    in COSMIC: ``A[C>A]A``, ``AC>CA``, ``1:Del:C:0``. Other spellings, such as ``C>A_ACA``, are read as well.
     """
     check_flag(transpose, "transpose")
     path = check_path(path, "path")
     if path.is_dir():
         _check_not_turned(path, transpose)
-        return _read(matrix_in(path), None, layer, feature_labels)
-    return _read(path, bool(transpose), layer, feature_labels)
+        return _read(matrix_in(path), None, layer, feature_labels, layout)
+    return _read(path, bool(transpose), layer, feature_labels, layout)
 
 
-def _read(path: Path, transpose: bool | None, layer: str | None, feature_labels: str | None) -> Counts:
+def _read(
+    path: Path, transpose: bool | None, layer: str | None, feature_labels: str | None, layout: str | None
+) -> Counts:
     """Read a file, or with transpose=None the matrix of a 10x folder, which is turned unless its rows are cells."""
     suffix = _suffix(path)
     kind = _FORMATS[suffix]
     if kind.oriented:
         _check_not_turned(path, bool(transpose))
+    if layout is not None and check_choice(layout, "layout", LAYOUTS) and not kind.is_table:
+        raise ValueError(f"layout is for tables, and {path} is {kind.content}; leave layout out")
     path.open("rb").close()  # raises PermissionError here, before a parser turns it into another error
     try:
-        values = kind.read(path)
+        values = kind.read(path, layout) if kind.is_table else kind.read(path)
     except (ImportError, MemoryError, PermissionError, DataWarning):
         raise
     except Exception as error:  # any error of a parser means that the file is not in the format of its suffix
@@ -232,18 +238,19 @@ def _read_h5ad(path: Path) -> Any:
 
 
 class _Format(NamedTuple):
-    read: Callable[[Path], Any]
+    read: Callable[..., Any]
     content: str
     nameless: bool = False  # the names may be in a .json file in the same folder
     oriented: bool = False  # the format says what its rows are
+    is_table: bool = False  # it may be long or wide
 
 
 _NPZ = _Format(_read_npz, "a SciPy sparse matrix (save_npz) or one 2-D array (numpy.savez)", nameless=True)
 _MTX = _Format(read_mtx, "a Matrix Market file", nameless=True)
-_CSV = _Format(read_csv, "a comma-separated table of numbers with a header line")
-_TSV = _Format(read_tsv, "a tab-separated table of numbers with a header line")
-_TXT = _Format(read_txt, "a table of numbers with a header line, separated by tabs or spaces")
-_PARQUET = _Format(read_parquet, "a Parquet file with a table of numbers")
+_CSV = _Format(read_csv, "a comma-separated table of numbers with a header line", is_table=True)
+_TSV = _Format(read_tsv, "a tab-separated table of numbers with a header line", is_table=True)
+_TXT = _Format(read_txt, "a table of numbers with a header line, separated by tabs or spaces", is_table=True)
+_PARQUET = _Format(read_parquet, "a Parquet file with a table of numbers", is_table=True)
 _H5AD = _Format(_read_h5ad, "an AnnData file")
 _TENX = _Format(read_10x_h5, "an HDF5 file of 10x Genomics", oriented=True)
 _FORMATS = {

@@ -8,50 +8,45 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
-from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from bayesnmf.checks import shown
+from bayesnmf.data.long_tables import (
+    NAMES_OF_ROWS,
+    from_long,
+    is_identifier,
+    long_columns,
+    named_columns,
+    numbers,
+    stem,
+)
 from bayesnmf.data.mutations import read_types
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.places import check_axes
 
 NO_NAME = "Unnamed: 0"  # pandas' name for a first column without a header
 MOST_LABELS = 4  # columns that name a mutation type together
-# Headers of columns, in small letters, without spaces and punctuation.
-NAMES_OF_ROWS = frozenset((
-    "id", "ids", "index", "row", "rows", "rowid", "sample", "samples", "sampleid", "cell", "cells", "cellid", "barcode",
-    "doc", "docs", "docid", "document", "documents", "documentid", "user", "users", "userid",
-))  # fmt: skip
-NAMES_OF_FEATURES = frozenset((
-    "feature", "features", "featureid", "word", "words", "wordid", "term", "terms", "termid", "token", "tokens",
-    "tokenid", "gene", "genes", "geneid", "item", "items", "itemid", "type", "mutationtype",
-))  # fmt: skip
-NAMES_OF_COUNTS = frozenset(("count", "counts", "n", "value", "freq", "frequency"))
 
 
-def read_csv(path: Path) -> Any:
+def read_csv(path: Path, layout: str | None = None) -> Any:
     """Read a table separated by commas."""
-    return _read_text(path, ",")
+    return _read_text(path, ",", layout)
 
 
-def read_tsv(path: Path) -> Any:
+def read_tsv(path: Path, layout: str | None = None) -> Any:
     """Read a table separated by tabs."""
-    return _read_text(path, "\t")
+    return _read_text(path, "\t", layout)
 
 
-def read_txt(path: Path) -> Any:
+def read_txt(path: Path, layout: str | None = None) -> Any:
     """Read a table separated by tabs or, as R's write.table does unless told otherwise, by spaces."""
     with _open_text(path) as lines:
         start = "".join(itertools.islice(lines, 2))  # the header of a single column holds no separator
-    return _read_text(path, " " if " " in start and not {"\t", ","} & {*start} else "\t")
+    return _read_text(path, " " if " " in start and not {"\t", ","} & {*start} else "\t", layout)
 
 
-def read_parquet(path: Path) -> Any:
+def read_parquet(path: Path, layout: str | None = None) -> Any:
     """Read a Parquet file; names of rows may be in the index that pandas has stored."""
     try:
         from pyarrow.parquet import read_metadata
@@ -62,10 +57,10 @@ def read_parquet(path: Path) -> Any:
     declared = read_metadata(path)
     check_axes((declared.num_rows, declared.num_columns), path)
     frame = pd.read_parquet(path, engine="pyarrow", partitioning=None)  # else a folder a=1 would become a column
-    return _arranged(path, frame.reset_index() if frame.index.nlevels > 1 else frame, None)
+    return _arranged(path, frame.reset_index() if frame.index.nlevels > 1 else frame, None, layout)
 
 
-def _read_text(path: Path, separator: str) -> Any:
+def _read_text(path: Path, separator: str, layout: str | None) -> Any:
     import pandas as pd
 
     header = _read_header(path, separator)
@@ -73,7 +68,7 @@ def _read_text(path: Path, separator: str) -> Any:
     frame = pd.read_csv(
         path,
         sep=separator,
-        dtype=dict.fromkeys(header[:2] if _says_long(header) else [first], str),  # as text: 007 is a name
+        dtype=dict.fromkeys(_names_in(header, layout) or [first], str),  # as text: 007 is a name
         keep_default_na=False,  # so is NA
         na_values=[""],
         low_memory=False,
@@ -82,10 +77,10 @@ def _read_text(path: Path, separator: str) -> Any:
         raise ValueError("its rows have more entries than its header")
     # Lines that end in separators have columns without a name and without entries.
     empty = [name for name in frame.columns[1:] if name.startswith("Unnamed: ") and frame[name].isna().all()]
-    return _arranged(path, frame.drop(columns=empty) if empty else frame, separator)
+    return _arranged(path, frame.drop(columns=empty) if empty else frame, separator, layout)
 
 
-def _arranged(path: Path, frame: Any, separator: str | None) -> Any:
+def _arranged(path: Path, frame: Any, separator: str | None, layout: str | None) -> Any:
     """Return a long table as a sparse matrix with names, and a wide one as a frame of numbers with names of rows.
 
     Without `separator`, the frame is from a file that stores the types of its columns.
@@ -93,12 +88,12 @@ def _arranged(path: Path, frame: Any, separator: str | None) -> Any:
     import pandas as pd
 
     first = frame.columns[0] if frame.shape[1] else NO_NAME
-    if (typed := _with_types(frame)) is not None:
+    if layout != "long" and (typed := _with_types(frame)) is not None:
         frame = typed
-    elif _is_long(frame):
-        return _from_long(frame)
+    elif (columns := long_columns(frame, layout)) is not None:
+        return from_long(frame, columns, path)
     elif not isinstance(frame.index, pd.RangeIndex):
-        if separator is not None and _plain(first) in NAMES_OF_ROWS:
+        if separator is not None and stem(first) in NAMES_OF_ROWS:
             warn_of_data(
                 f"the rows of {path} have one entry more than its header, so {first!r} is read as the counts of a "
                 "feature, and the entries before it as names of rows; if that is wrong, give every column a name"
@@ -106,7 +101,7 @@ def _arranged(path: Path, frame: Any, separator: str | None) -> Any:
     elif frame.shape[1] and _holds_names(frame[first], separator is not None):
         names = frame[first].fillna("") if separator is not None else frame[first].astype(str)
         frame = frame.iloc[:, 1:].set_axis(names, axis="index")  # pop and set_index would copy every column
-    elif _plain(first) in NAMES_OF_ROWS and frame[first].is_unique and len(frame) > 2:
+    elif stem(first) in NAMES_OF_ROWS and (frame[first].is_unique or is_identifier(first)) and len(frame) > 2:
         warn_of_data(
             f"the column {first!r} of {path} contains numbers, so it is read as the counts of a feature; leave its "
             "header empty to make it the names of the rows, or remove it"
@@ -115,17 +110,16 @@ def _arranged(path: Path, frame: Any, separator: str | None) -> Any:
         asked = "" if separator is None else f"; are its entries separated by {separator!r}?"
         raise ValueError(f"it has no column of numbers{asked}")
     for name, column in frame.select_dtypes(exclude=["number", "bool"]).items():
-        frame[name] = _numbers(column)
+        frame[name] = numbers(column)
     return frame
 
 
-def _numbers(column: Any) -> Any:
-    import pandas as pd
-
-    try:
-        return pd.to_numeric(column.astype(object))  # else dates would become nanoseconds
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"column {column.name!r}: {error}") from error
+def _names_in(header: list[str], layout: str | None) -> list[str]:
+    """Return the headers of the columns that name rows and features, if the table is long by its headers."""
+    columns = None if layout == "wide" else named_columns(header)
+    if columns is None:
+        return header[:2] if layout == "long" else []
+    return [header[columns.row], header[columns.feature]]
 
 
 # --- the first line -------------------------------------------------------------------------------
@@ -161,10 +155,6 @@ def _is_number(entry: str) -> bool:
     return entry.strip()[0] in "+-.0123456789"  # nan and inf count as names
 
 
-def _plain(header: Any) -> str:
-    return "".join(letter for letter in str(header).lower() if letter.isalnum())
-
-
 # --- names of rows --------------------------------------------------------------------------------
 
 
@@ -192,57 +182,3 @@ def _with_types(frame: Any) -> Any:
         known = number + (again is not None and again.names == types.names)
         return frame.iloc[:, known:].set_axis(types.names, axis="index")
     return None
-
-
-# --- long tables ----------------------------------------------------------------------------------
-
-
-def _says_long(header: Iterable[Any]) -> bool:
-    names = [_plain(name) for name in header]
-    sets = (NAMES_OF_ROWS, NAMES_OF_FEATURES, NAMES_OF_COUNTS)
-    return len(names) == 3 and all(name in those for name, those in zip(names, sets, strict=True))
-
-
-def _is_long(frame: Any) -> bool:
-    """Return whether a table is long by its header, or has text in its second column and numbers in its third.
-
-    Some words may be numbers, and some counts may be wrong.
-    """
-    import pandas as pd
-
-    if _says_long(frame.columns):
-        return True
-    if frame.shape[1] != 3:
-        return False
-    second, third = frame.iloc[:, 1], frame.iloc[:, 2]
-    if pd.api.types.is_numeric_dtype(second):
-        return False
-    in_second, in_third = (int(pd.to_numeric(each, errors="coerce").notna().sum()) for each in (second, third))
-    return in_second < second.notna().sum() / 2 and in_third > len(third) / 2
-
-
-def _from_long(frame: Any) -> Any:
-    """Return the counts of a long table as a sparse matrix with names, both in the order of first appearance."""
-    import pandas as pd
-    from scipy.sparse import coo_array
-
-    places, names = [], []
-    for column in (frame.iloc[:, 0], frame.iloc[:, 1]):
-        if column.isna().any():
-            at = int(column.isna().to_numpy().argmax())
-            raise ValueError(
-                f"column {column.name!r} of a long table must have a name in every line: entry {at} is missing"
-            )
-        codes, found = pd.factorize(column)
-        places.append(codes)
-        names.append(np.array([str(name) for name in found], dtype=object))
-    counts = _numbers(frame.iloc[:, 2]).to_numpy(dtype=np.float64, na_value=np.nan)
-    valid = np.isfinite(counts) & (counts >= 0)
-    if not valid.all():  # told before repeated pairs are added, which may hide a negative count
-        at = int(valid.argmin())
-        raise ValueError(
-            f"column {frame.columns[2]!r} of a long table must be counts of at least 0: found {counts[at]} for "
-            f"{names[0][places[0][at]]!r} and {names[1][places[1][at]]!r}"
-        )
-    matrix = coo_array((counts, tuple(places)), shape=(len(names[0]), len(names[1])))
-    return SimpleNamespace(X=matrix, obs_names=names[0], var_names=names[1], layers={})

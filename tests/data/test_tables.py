@@ -1,7 +1,9 @@
 """Wide and long tables in text and in Parquet."""
 
+import argparse
 import gzip
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -11,8 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import bayesnmf
+from bayesnmf.cli.reading import read_counts_of
+from bayesnmf.cli.shared import add_counts
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.long_tables import NAMES_OF_COUNTS, NAMES_OF_FEATURES, NAMES_OF_ROWS
 from bayesnmf.data.reading import read_counts
-from bayesnmf.data.tables import NAMES_OF_COUNTS, NAMES_OF_FEATURES, NAMES_OF_ROWS
 
 
 def written(tmp_path, text, name="x.csv"):
@@ -165,6 +170,101 @@ def test_a_file_that_is_cut_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(ValueError, match=r"x\.txt\.gz must be a table of numbers .* EOFError.*; mend or rewrite"):
         read_counts(path)
+
+
+# --- long or wide -----------------------------------------------------------------------------------------
+
+RATINGS = pd.DataFrame({"a": np.repeat(np.arange(40), 20), "b": np.tile(np.arange(20), 40), "c": 3})  # all pairs once
+
+
+@pytest.mark.parametrize(
+    ("header", "left"),
+    [
+        ("sample,gene,count", None), ("gene,sample,count", None), ("n,gene_id,cell_name", None),
+        (",user,song,plays", None), ("userId,movieId,rating,timestamp", "'timestamp'"),
+        ("count,line,Barcode,title,Gene Name,chromosome", "'line', 'title', 'chromosome'"),
+        ("row,document,species,score", "'row'"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_columns_of_a_long_table_are_found_by_their_headers(tmp_path, header, left, name):
+    """They were found by position, so that genes became samples, and four columns became four features."""
+    kinds = {"s": ["07", "9", "07"], "f": ["5", "5", "4"], "c": [3, 1, 2], "": [8, 8, 9]}
+    of = dict(zip(("sample", "cell_name", "user", "userId", "Barcode", "document"), "s" * 6, strict=True))
+    of |= dict(zip(("gene", "gene_id", "song", "movieId", "Gene Name", "species"), "f" * 6, strict=True))
+    of |= dict(zip(("count", "n", "plays", "rating", "score"), "c" * 5, strict=True))
+    headers = header.split(",")
+    frame = pd.DataFrame([kinds[of.get(each, "")] for each in headers]).T.set_axis(headers, axis=1)
+    if name == "x.csv":
+        frame.to_csv(tmp_path / name, index=False)
+    else:
+        frame.rename(columns={"": "Unnamed: 0"}).infer_objects().to_parquet(tmp_path / name)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        counts = read_counts(tmp_path / name)
+    check(counts, [[3, 2], [1, 0]], ["07", "9"], ["5", "4"])
+    assert len(caught) == (left is not None)
+    assert left is None or f"left out: {left}; remove these columns" in str(caught[0].message)
+
+
+def test_repeated_numbers_under_an_identifier_are_told(tmp_path):
+    with pytest.warns(bayesnmf.DataWarning, match="the column 'userId' of .*x.csv contains numbers"):
+        read_counts(written(tmp_path, "userId,a,b\n1,5,6\n1,0,3\n9,1,1\n"))
+
+
+def test_the_command_line_takes_a_layout(tmp_path):
+    path, parser = tmp_path / "x.csv", argparse.ArgumentParser()
+    RATINGS.to_csv(path, index=False)
+    add_counts(parser)
+    for layout, shape in (("long", (40, 20)), ("wide", (800, 3))):
+        assert read_counts_of(parser.parse_args([str(path), "--layout", layout]))[0].shape == shape
+
+
+def test_columns_that_could_both_name_features_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"one of counts: found 'gene', 'term'; remove all but.*layout=\"wide\""):
+        read_counts(written(tmp_path, "sample,gene,term,n\ns,a,b,1\n"))
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_numbers_that_never_repeat_in_pairs_are_refused_unless_the_layout_is_said(tmp_path, name):
+    path = tmp_path / name
+    RATINGS.to_parquet(path) if name == "x.parquet" else RATINGS.to_csv(path, index=False)
+    with pytest.raises(ValueError, match=r"no two lines have the same 'a' and 'b'.*say layout=\"long\" or layout="):
+        read_counts(path)
+    assert read_counts(path, layout="long").shape == (40, 20)
+    assert read_counts(path, layout="wide").shape == (800, 3)
+
+
+def test_frames_and_arrays_that_are_long_are_told():
+    for x in (RATINGS, RATINGS.to_numpy(), RATINGS.iloc[:9].set_axis(["userId", "itemId", "value"], axis=1)):
+        with pytest.warns(bayesnmf.DataWarning, match="look like a long table, with a row, a feature and a count"):
+            as_counts(x)
+
+
+@pytest.mark.parametrize("m", [3, 6])
+def test_counts_of_few_features_are_wide(tmp_path, m):
+    """Warnings are errors here: pairs of counts repeat, and those that hardly can prove nothing."""
+    rng = np.random.default_rng(0)
+    for x in (rng.poisson(2.0, (300, m)), rng.poisson(1e5, (300, m)), np.arange(300)[:, None] + np.arange(m)):
+        pd.DataFrame(x, columns=[f"f{j}" for j in range(m)]).to_csv(tmp_path / "x.csv", index=False)
+        np.testing.assert_array_equal(read_counts(tmp_path / "x.csv").dense, as_counts(x).dense)
+
+
+def test_a_layout_that_does_not_fit_is_refused(tmp_path):
+    np.savez(tmp_path / "x.npz", np.eye(2))
+    for path, layout, rule in (
+        (tmp_path / "x.npz", "wide", "layout is for tables"),
+        (written(tmp_path, "a,b,c,d\n1,2,3,4\n"), "long", "must name the columns of a long table, as in 'sample'"),
+        (tmp_path / "x.csv", "tall", "layout must be"),
+    ):
+        with pytest.raises(ValueError, match=rule):
+            read_counts(path, layout=layout)
+
+
+def test_a_long_table_without_headers_is_refused(tmp_path):
+    """Its first line was lost."""
+    with pytest.raises(ValueError, match=r"first line must name the columns, but holds a count \(d1, the, 3\)"):
+        read_counts(written(tmp_path, "d1,the,3\nd1,cat,1\nd2,the,2\n"))
 
 
 # --- names of documents -----------------------------------------------------------------------------------
