@@ -66,7 +66,7 @@ class Fit(FitRecord):
     priors : Priors
         Priors of the fit, with defaults filled in; learned priors under VI(learn=...).
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD
-        Options of the fit, with defaults filled in.
+        Options of the fit, with the algorithm, start, tolerance and priors that were chosen in place of None.
     counts : Counts
         Fitted counts.
     seed : int

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class MAP:
     """Options of the point estimate by EM, multiplicative updates or coordinate descent.
 
-    Options that are None are chosen when `fit` is called (`bayesnmf.options.defaults`); `fit.options` contains the
-    choices.
+    Of the options that are None, `fit.options` contains the choices of algorithm, start, extrapolate, tol and priors
+    (`bayesnmf.options.defaults`); the others stay None, and follow from these.
 
     Attributes
     ----------
@@ -111,8 +111,8 @@ class VI:
     """Options of closed-form mean-field variational inference; variational EM with components="parameter".
 
     After the last update, the loadings of every row are updated until they settle given the components, unless `tol`
-    is 0, which asks for exactly `max_iter` updates. Of the options that are None, `fit.options`
-    contains the choices of algorithm, start, extrapolate, tol and priors; the others stay None, and follow from these.
+    is 0, which asks for exactly `max_iter` updates. Of the options that are None, `fit.options` contains the choices of
+    algorithm, start, extrapolate, tol and priors; the others stay None, and follow from these.
 
     Attributes
     ----------

@@ -118,13 +118,14 @@ def _newton_symmetric(mean_log: Array, alpha: float) -> Array:
         gradient = size * (digamma(size * alpha) - digamma(alpha)) + mean_log.sum()
         curvature = size**2 * polygamma(1, size * alpha) - size * polygamma(1, alpha)
         slope, bend = gradient * alpha, curvature * alpha**2 + gradient * alpha
-        move = np.clip(-slope / bend if bend < 0 else np.sign(slope), -2.0, 2.0)
+        most = 2.0 if bend < 0 else 1.0
+        move = -slope / bend if abs(slope) < -most * bend else most * np.sign(slope)
         while True:
             new = min(max(alpha * np.exp(move), LEAST), MOST)
             if _dirichlet_height(np.full(size, new), mean_log) >= height - ROUNDING * abs(height):
                 break
             move /= 2
-            if abs(move) < TOL:
+            if not abs(move) >= TOL:  # as NaN is not, which has no height to reach
                 return np.array([alpha])
         alpha, height = float(new), _dirichlet_height(np.full(size, new), mean_log)
         if abs(move) <= TOL:

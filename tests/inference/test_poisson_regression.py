@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -538,3 +539,11 @@ def test_what_it_falls_back_on_is_an_em_step_though_the_totals_lent_their_memory
         np.testing.assert_allclose(found.matrix, wanted.matrix, rtol=1e-13)
         np.testing.assert_array_equal(left.matrix, kept)
     assert abs(descent.loadings.matrix - fallback.loadings.matrix).max() > 1e-3
+
+
+def test_rows_without_loadings_stay_so_where_others_are_scaled_to_their_totals():
+    counts = as_counts(np.array([[0, 0], [3, 1], [2, 2]]))
+    problem = SimpleNamespace(components_prior=SimpleNamespace(support="simplex"), counts=counts)
+    loadings = np.array([[1.0, 2.0], [0.0, 0.0], [1.0, 3.0]])
+    module.scale_loadings(problem, loadings, np.array([2.0, 1.0]))
+    np.testing.assert_allclose(loadings, [[2, 2], [0, 0], [1.6, 2.4]], rtol=1e-15)

@@ -10,6 +10,7 @@ from scipy.special import softmax
 import bayesnmf
 from bayesnmf import VI, Dirichlet, Gamma, Priors, ScaledDirichlet
 from bayesnmf.priors import ScaledProportions, matrix
+from bayesnmf.priors.learning import learned_concentration
 
 SHAPE, RATE = np.array([[0.3, 1.0, 2.5], [0.9, 7.0, 40.0]]), np.array([[0.2, 3.0, 1.0], [1.5, 0.7, 9.0]])
 ALPHA = np.array([[0.3, 1.0, 2.5], [4.0, 0.7, 1.6]])
@@ -398,3 +399,9 @@ def test_priors_given_as_arrays_of_jax_are_those_of_numpy():
         options = VI(priors=priors, start="svd", max_iter=5, tol=0, threads=1)
         traces.append(bayesnmf.fit(counts, rank=2, seed=0, options=options).trace)
     np.testing.assert_array_equal(*traces)
+
+
+@pytest.mark.parametrize("mean_log", [-np.inf, np.nan])
+def test_a_concentration_of_values_that_are_no_numbers_is_learned_to_an_end_without_a_warning(mean_log):
+    learned = learned_concentration(1.0, np.array([[mean_log, -1.0]]))
+    assert 0 < learned <= 1

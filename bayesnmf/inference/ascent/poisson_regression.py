@@ -135,8 +135,8 @@ def scale_loadings(problem: Problem, loadings: Array, ratio: Array) -> None:
     scale_rows(loadings, ratio)
     if problem.components_prior.support == "simplex":
         totals = problem.counts.row_totals[:, None].astype(loadings.dtype)
-        scale = totals / loadings.sum(axis=1, keepdims=True)
-        loadings *= np.where(totals > 0, scale, 1)
+        sums = loadings.sum(axis=1, keepdims=True)
+        loadings *= np.divide(totals, sums, out=np.ones_like(sums), where=(totals > 0) & (sums > 0))
 
 
 def sums_of_rows(problem: Problem, prior: tuple[Array, Array], loadings: Array) -> Array:
