@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,8 +77,8 @@ def _with_10x_names(counts: Counts, path: Path, beside: list[Any]) -> tuple[Coun
     if counts.shape not in ((len(features), len(barcodes)), (len(barcodes), len(features))):
         raise ValueError(
             f"{path} must have a row for each of {len(features)} features ({beside[0].name}) and a column for each of "
-            f"{len(barcodes)} barcodes ({beside[1].name}), or the reverse: found shape {counts.shape}; move these "
-            "files away"
+            f"{len(barcodes)} barcodes ({beside[1].name}), or the reverse: found shape {counts.shape}; "
+            "remove a header line and whatever else is no name, or rename the files to read the counts without them"
         )
     in_rows = counts.shape == (len(features), len(barcodes))  # also for a square matrix, as Cell Ranger writes
     names = (features, barcodes) if in_rows else (barcodes, features)
@@ -107,16 +109,24 @@ def _read_names(file: Path) -> tuple[np.ndarray, list[str]]:
     The names are the second of several columns (symbols), with the first if they repeat; the third has the types.
     """
     try:
-        with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8") as lines:
-            rows = [line.rstrip("\r\n").split("\t") for line in lines]
-    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+        with _open_text(file) as lines:
+            rows = [row or [""] for row in csv.reader(lines, delimiter="\t", strict=True)]
+    except (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{file} must be tab-separated text: {error}; mend it or move it away") from error
+    while rows and not any(rows[-1]):
+        rows.pop()
     names = names_with_identifiers([row[min(1, len(row) - 1)] for row in rows], [row[0] for row in rows])
     return names, [row[2] if len(row) > 2 else GENES for row in rows]
 
 
+def _open_text(file: Path) -> Any:
+    """Open a text file, which may start with a byte order mark."""
+    return (gzip.open if file.suffix == ".gz" else open)(file, "rt", encoding="utf-8-sig", newline="")
+
+
 def names_with_identifiers(names: list[str], identifiers: list[str]) -> np.ndarray:
-    """Return names, followed by their identifiers where they repeat."""
+    """Return names, followed by their identifiers where they repeat, or the identifiers of features without a name."""
+    names = [name.strip() or identifier for name, identifier in zip(names, identifiers, strict=True)]
     unique, number = np.unique(names, return_counts=True)
     repeated = {*unique[number > 1].tolist()}
     both = (

@@ -12,10 +12,13 @@ from bayesnmf.data.sidecars import BARCODES, FEATURES, MATRIX, existing_file, ge
 
 
 def matrix_in(folder: Path) -> Path:
-    """Return the matrix file of a 10x folder; refuse a folder without one of the three files."""
+    """Return the matrix file of a 10x folder, whose names may have a prefix; refuse a folder without all files."""
+    prefix = _prefix_in(folder)
     parts = ((MATRIX,), (BARCODES,), FEATURES)
-    found = [existing_file(folder / MATRIX, "", names) for names in parts]
-    missing = [" or ".join(names) for names, file in zip(parts, found, strict=True) if file is None]
+    found = [existing_file(folder / MATRIX, prefix, names) for names in parts]
+    missing = [
+        " or ".join(prefix + name for name in names) for names, file in zip(parts, found, strict=True) if file is None
+    ]
     if len(missing) == len(parts):
         raise ValueError(f"{folder} must be a file, not a directory; name one file in it")
     if missing:
@@ -25,6 +28,17 @@ def matrix_in(folder: Path) -> Path:
         )
     matrix: Any = found[0]
     return matrix
+
+
+def _prefix_in(folder: Path) -> str:
+    """Return what stands before the name of the only matrix in a folder, as in the files of GEO."""
+    names = {file.name.removesuffix(".gz") for file in folder.iterdir() if file.is_file()}
+    prefixes = sorted(name.removesuffix(MATRIX) for name in names if name.endswith(MATRIX))
+    if len(prefixes) > 1 and "" not in prefixes:
+        raise ValueError(
+            f"{folder} must have one matrix: found {prefixes[0]}{MATRIX}, {prefixes[1]}{MATRIX}; name one of the files"
+        )
+    return prefixes[0] if prefixes else ""
 
 
 class CellsOfFile:

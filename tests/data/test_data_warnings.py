@@ -120,7 +120,7 @@ def test_10x_names_of_a_matrix_that_has_samples_in_rows(tmp_path):
 def test_10x_names_that_do_not_fit(tmp_path):
     path = folder(tmp_path, symbols=("a", "b"))
     with pytest.raises(
-        ValueError, match=r"a row for each of 2 features \(features.tsv\) .* found shape \(5, 8\); move"
+        ValueError, match=r"a row for each of 2 features \(features.tsv\) .* found shape \(5, 8\); remove a header line"
     ):
         read_counts(path)
     (tmp_path / "features.tsv").write_bytes(b"\xff\xfe")

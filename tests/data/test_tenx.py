@@ -61,6 +61,60 @@ def test_folders_are_read_with_cells_in_rows(tmp_path, zipped, features):
     check(bayesnmf.read_counts(tmp_path / "filtered"))
 
 
+AS_WRITTEN = {
+    "blank lines at the end": lambda text: text + "\n\n",
+    "spaces at the end": lambda text: text + "\t\t\n",
+    "quotes": lambda text: "".join(
+        "\t".join(f'"{each}"' for each in line.split("\t")) + "\n" for line in text.splitlines()
+    ),
+    "a byte order mark": lambda text: "\ufeff" + text,
+    "ends of lines of Windows": lambda text: text.replace("\n", "\r\n"),
+    "no end of the last line": lambda text: text.removesuffix("\n"),
+}
+
+
+@pytest.mark.parametrize("case", AS_WRITTEN)
+@pytest.mark.parametrize("zipped", [True, False])
+def test_names_are_read_as_other_tools_write_them(tmp_path, case, zipped):
+    write_folder(tmp_path / "filtered", zipped=False)
+    for name in ("barcodes.tsv", "features.tsv"):
+        path = tmp_path / "filtered" / name
+        text = AS_WRITTEN[case](path.read_text()).encode()
+        path.unlink()
+        path.with_name(name + ".gz" * zipped).write_bytes(gzip.compress(text) if zipped else text)
+    check(bayesnmf.read_counts(tmp_path / "filtered"))
+
+
+@pytest.mark.parametrize("kind", ["folder", "h5"])
+def test_features_without_a_symbol_have_their_identifier(tmp_path, kind):
+    path = tmp_path / ("filtered" if kind == "folder" else "cells.h5")
+    if kind == "folder":
+        write_folder(path, zipped=False)
+        text = (path / "features.tsv").read_text()
+        (path / "features.tsv").write_text(text.replace("CD3D", "").replace("ACTB", ""))
+    else:
+        write_h5(path)
+        with h5py.File(path, "a") as file:
+            file["matrix/features/name"][[0, 3]] = b""
+    names = bayesnmf.read_counts(path).feature_names.tolist()
+    assert names == ["ENSG1", *NAMES[1:3], "ENSG4"]
+
+
+def test_a_folder_whose_files_have_a_prefix(tmp_path):
+    folder = tmp_path / "filtered"
+    write_folder(folder)
+    for file in [*folder.iterdir()]:
+        file.rename(folder / f"GSM1_{file.name}")
+    check(bayesnmf.read_counts(folder))
+    (folder / "GSM2_matrix.mtx").write_text("")
+    with pytest.raises(ValueError, match=r"must have one matrix: found GSM1_matrix.mtx, GSM2_matrix.mtx; name one"):
+        bayesnmf.read_counts(folder)
+    (folder / "GSM2_matrix.mtx").unlink()
+    (folder / "GSM1_barcodes.tsv.gz").unlink()
+    with pytest.raises(ValueError, match=r"GSM1_barcodes.tsv is missing"):
+        bayesnmf.read_counts(folder)
+
+
 @pytest.mark.parametrize("version", [3, 2])
 def test_hdf5_files_are_read_with_cells_in_rows(tmp_path, version):
     write_h5(tmp_path / "cells.h5", version)
