@@ -23,7 +23,7 @@ from bayesnmf.data.annotated import is_annotated
 from bayesnmf.data.conversion import as_counts, check_in_memory, check_unmasked, convert, warn_of_all
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import Order, is_frame, order_of, split_labels
-from bayesnmf.data.naming import in_feature_order, with_names
+from bayesnmf.data.naming import check_distinct, in_feature_order, with_names
 from bayesnmf.data.splitting import completed
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.fitting.fit import Fit, fit
@@ -225,10 +225,12 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         check_in_memory(X, "X")
         check_unmasked(X, "X")
         X = _readable(X)
+        labels = split_labels(X)
+        if labels.columns is not None:
+            check_distinct(labels.columns.astype(object), "X")
         values = validate_data(
             self, X, accept_sparse="csr", dtype=TYPES, ensure_non_negative=True, reset=reset, ensure_all_finite=True
         )
-        labels = split_labels(X)
         counts = with_names(convert(values, "X", values.dtype, False), labels.rows, labels.columns)
         warn_of_all(counts)
         if reset:

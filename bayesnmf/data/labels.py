@@ -63,7 +63,7 @@ def split_labels(x: Any) -> Labelled:
         return Labelled(frame, None if is_counted(frame.index) else np.array(frame.index), np.array(frame.columns))
     if is_frame(x):
         return Labelled(x, np.array(x.index), np.array(x.columns))
-    if hasattr(x, "index") and hasattr(x, "to_numpy"):  # a Series
+    if hasattr(x, "to_numpy") and not callable(getattr(x, "index", len)):  # a Series; arrays of pyarrow have a method
         return Labelled(x.to_numpy(), np.array(x.index))
     return Labelled(x.to_pylist() if hasattr(x, "to_pylist") else x)  # an array of pyarrow
 
