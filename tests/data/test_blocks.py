@@ -7,7 +7,6 @@ import signal
 import stat
 import subprocess
 import sys
-import weakref
 from contextlib import suppress
 from pathlib import Path
 
@@ -354,25 +353,32 @@ def test_a_checkpoint_does_not_take_counts_with_equal_sums_for_its_own(tmp_path)
             bayesnmf.fit(counts, **more)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked on POSIX systems")
-@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
-@pytest.mark.parametrize("ending", ["atexit", "collected"])
-def test_a_forked_process_leaves_the_folders_of_its_parent(tmp_path, ending):
-    folder = TemporaryFolder(tmp_path, "rows-")
-    (folder.path / "0.rows").touch()
+FORKING = """
+import os, sys
+from pathlib import Path
+from bayesnmf.data.blocks.raw import TemporaryFolder
+folder = TemporaryFolder(Path(sys.argv[1]), "rows-")
+(folder.path / "0.rows").touch()
+for ending in ("exit", "collected"):
     process = os.fork()
     if not process:
-        try:
-            if ending == "atexit":
-                weakref.finalize._exitfunc()
-            del folder
-        finally:
-            os._exit(0)
+        if ending == "exit":
+            sys.exit()
+        del folder
+        os._exit(0)
     os.waitpid(process, 0)
-    assert sorted(each.name for each in folder.path.iterdir()) == sorted(["0.rows", leftovers.LOCK])
-    path = folder.path
-    del folder
-    assert not path.exists()
+print(*sorted(each.name for each in folder.path.iterdir()))
+del folder
+print(*Path(sys.argv[1]).iterdir())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked on POSIX systems")
+def test_a_forked_process_leaves_the_folders_of_its_parent(tmp_path):
+    printed = subprocess.run([sys.executable, "-c", FORKING, tmp_path], capture_output=True, text=True, check=True)
+    left, after = printed.stdout.split("\n")[:2]
+    assert left.split() == sorted(["0.rows", leftovers.LOCK])
+    assert not after
 
 
 def test_stores_are_private(tmp_path):
