@@ -46,10 +46,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         remove(temporary)
 
 
-def write_bytes(path: str | os.PathLike[str], content: bytes | memoryview) -> None:
-    """Write a binary file; replace an older one only when the new one is complete."""
+def write_bytes(path: str | os.PathLike[str], *parts: bytes | memoryview) -> None:
+    """Write a binary file of one or more parts; replace an older one only when the new one is complete."""
     with replacing(path) as temporary, temporary.open("wb") as file:
-        file.write(content)
+        for part in parts:
+            file.write(part)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -140,6 +140,35 @@ def read_groups(groups: Any, row_names: np.ndarray) -> Groups:
     return Groups(labels, [name for name in dict.fromkeys([*map(str, categories), *labels]) if name in present])
 
 
+def check_replicates(
+    groups: list[str], members: list[np.ndarray], contrasts: Mapping[str, np.ndarray], population: bool
+) -> None:
+    """Refuse to compare groups without samples, and to judge the variation between samples by a single one."""
+    compared = np.any(list(contrasts.values()), axis=0)
+    for name, rows, used in zip(groups, members, compared, strict=True):
+        if used and not len(rows):
+            raise ValueError(f"groups must have samples in every combination of factors: found none with {name}")
+        if not used or not population or len(rows) > 1:
+            continue
+        if all(map(_is_number, groups)):
+            raise ValueError(
+                f"groups must be labels that samples share: found {len(groups)} different numbers, of which {name} has "
+                "1 sample; cut the numbers into classes, as with pandas.qcut(values, 2, labels=['low', 'high'])"
+            )
+        raise ValueError(
+            f"groups must have at least two samples each, which show how samples vary: found 1 in {name!r}; give "
+            "population=False, to compare these samples alone"
+        )
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
+
+
 def check_reference(reference: Any, fits: Mapping[str, Any]) -> str:
     """Return the label of a fit with a posterior: `reference`, or by default the first fit by the preferred method."""
     with_posterior = [label for label, fit in fits.items() if fit.estimate.kind != "point"]

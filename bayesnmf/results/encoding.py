@@ -4,14 +4,16 @@ Groups: `point`, `trace`, `posterior` (the parameters of q, or the draws), `prio
 the fit has them, `start`, `multipliers`, `statistics` and `moments`. Values that are not arrays are JSON in the
 attribute `settings`. Every array has its type and a checksum as attributes, since files of draws are long and missing
 parts of a Zarr store are read as zeros. The settings list all groups and arrays with their attributes, and have their
-own checksum, so that missing or changed parts are detected. Files of version 1 have neither list nor checksum of the
-settings, so only their shapes are checked.
+own checksum, so that missing or changed parts are detected; from version 6 on, NetCDF files also end with a digest of
+all that is in them (`bayesnmf.results.seals`). Files of version 1 have neither list nor checksum of the settings, so
+only their shapes are checked.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -32,23 +34,22 @@ from bayesnmf.results.saved_counts import decode_counts, encode_counts
 
 Array = NDArray[Any]
 Groups = dict[str, xr.Dataset]
-FORMAT, VERSION = "bayesnmf.Fit", 5
+FORMAT, VERSION = "bayesnmf.Fit", 6
+SEALED = 6  # from this version on NetCDF files end with a digest of all of it
 RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (ScaledProportions, Draws)}  # beside the families of priors
 
 
-def encode_fit(fit: FitRecord) -> Groups:
-    """Return the groups of a file, by path."""
-    version = 4 if fit.component_names is not None else 3 if fit.counts.exposed else 2  # the first with all its parts
-    version = version if fit.counts.in_memory else VERSION
+def encode_fit(fit: FitRecord, near: Path) -> Groups:
+    """Return the groups of a file in the folder `near`, by path."""
     scalars = ("model", "method", "rank", "seed", "seconds", "diagnostics")
     settings = {name: getattr(fit, name) for name in scalars}
-    settings |= {"status": list(fit.status), "options": _encode_options(fit.options), "format_version": version}
-    about = {"format": FORMAT, "format_version": version, "bayesnmf_version": bayesnmf.__version__}
+    settings |= {"status": list(fit.status), "options": _encode_options(fit.options), "format_version": VERSION}
+    about = {"format": FORMAT, "format_version": VERSION, "bayesnmf_version": bayesnmf.__version__}
     point = {name: getattr(fit, name) for name in ("loadings", "components", "scale", "component_names")}
     groups = {
         "/point": encode_arrays(point),
         "/trace": encode_arrays({"trace": fit.trace, "residuals": fit.residuals}),
-        "/counts": encode_counts(fit.counts),
+        "/counts": encode_counts(fit.counts, near),
         **_encode_sides("/priors", fit.priors),
         **({} if fit.options.priors is fit.priors else _encode_sides("/options/priors", fit.options.priors)),
         **_encode_start(fit),
@@ -63,8 +64,8 @@ def encode_fit(fit: FitRecord) -> Groups:
     return {"/": xr.Dataset(attrs=about), **groups}
 
 
-def decode_fit(tree: xr.DataTree) -> FitRecord:
-    """Return the fit in a tree; refuse a tree with missing or changed parts."""
+def decode_fit(tree: xr.DataTree, near: Path) -> FitRecord:
+    """Return the fit in a tree of a file in the folder `near`; refuse a tree with missing or changed parts."""
     settings = _decode_settings(tree)
     status = Status(*settings.pop("status"))
     priors = Priors(**_decode_sides(tree["priors"]))
@@ -74,7 +75,7 @@ def decode_fit(tree: xr.DataTree) -> FitRecord:
         status=status,
         priors=priors,
         options=options,
-        counts=decode_counts(tree["counts"]),
+        counts=decode_counts(tree["counts"], near, by_sums=tree.attrs["format_version"] == 5),
         multipliers=_decode_multipliers(tree),
         statistics=decode_arrays(tree["statistics"]) if "statistics" in tree.children else None,
         moments=decode_arrays(tree["moments"]) if "moments" in tree.children else None,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from bayesnmf.checks import check_choice, check_count
-from bayesnmf.data.blocks.store import Store
 from bayesnmf.options import METHODS, methods_with
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.checks import check_family
@@ -34,16 +33,19 @@ def check_saved_settings(settings: dict[str, Any]) -> None:
             raise ValueError(f"{name} must be a number: found {value!r}")
 
 
-def check_saved_store(folder: Path, fingerprint: str) -> None:
-    """Refuse a folder of counts on disk that is missing or has other counts than the fit was made from."""
-    if not folder.is_dir():
-        raise ValueError(
-            f"the counts of this fit are in the folder {folder}, which is missing; open the source again with "
-            "bayesnmf.Blocks(..., scratch=...) and move the folder that it writes there"
-        )
-    found = Store.open(folder).fingerprint
-    if found != fingerprint:
-        raise ValueError(f"the counts in the folder {folder} are not those that the fit was made from")
+class CountsElsewhereError(ValueError):
+    """The counts of a saved fit are on disk, and not where they can be found."""
+
+
+def check_found_store(place: Path, near: Path) -> NoReturn:
+    """Refuse a fit whose counts on disk are not found: their folder is missing, or has other counts."""
+    cure = (
+        "move their folder there or beside the file of the fit, or fit their source once with bayesnmf.Blocks(..., "
+        f"scratch={str(near)!r}), which writes a folder that is found"
+    )
+    if place.is_dir():
+        raise CountsElsewhereError(f"the counts in the folder {place} are not those that the fit was made from; {cure}")
+    raise CountsElsewhereError(f"the counts of this fit are in the folder {place}, which is missing; {cure}")
 
 
 def check_saved_shapes(fit: Any) -> None:

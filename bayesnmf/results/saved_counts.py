@@ -1,7 +1,14 @@
-"""Encode counts for a file: their numbers, or for counts on disk the folder that they are in."""
+"""Encode counts for a file: their numbers, or for counts on disk the folder that they are in.
+
+The folder is named from the folder of the file or from the user's home, where it lies in one of them, so that both can
+be moved together and a file says no more of a machine than it must. A folder that is not there is looked for by the
+fingerprint of its counts: beside the file, beside the place that the file names, and in the user's cache.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,36 +17,70 @@ import xarray as xr
 from scipy.sparse import csr_array
 
 from bayesnmf.data.blocks.counts import BlockedCounts, StoredMatrix
-from bayesnmf.data.blocks.store import Store
+from bayesnmf.data.blocks.opening import default_scratch
+from bayesnmf.data.blocks.store import ABOUT, Store
 from bayesnmf.data.counts import Counts
 from bayesnmf.results.saved_arrays import CSR, decode_arrays, encode_arrays
-from bayesnmf.results.saved_checks import check_saved_store
+from bayesnmf.results.saved_checks import check_found_store
 
 EXPOSURES = ("row_exposure", "feature_exposure")
 
 
-def encode_counts(counts: Counts) -> xr.Dataset:
-    """Return the dataset of counts, with names and exposures."""
+def encode_counts(counts: Counts, near: Path) -> xr.Dataset:
+    """Return the dataset of counts, with names and exposures, for a file in the folder `near`."""
     names = {"row_names": counts.row_names, "feature_names": counts.feature_names}
     more = {**names, **{name: getattr(counts, name) for name in EXPOSURES}}
     if isinstance(counts, BlockedCounts):
         about = {
-            "folder": str(counts.store.folder.resolve()), "fingerprint": counts.store.fingerprint,
+            "folder": place_of(counts.store.folder, near), "fingerprint": counts.store.fingerprint,
             "nonzeros": counts.matrix.nonzeros, "dtype": counts.dtype.name,
         }  # fmt: skip
         return encode_arrays(more).assign_attrs(about)
     return encode_arrays({**{name: getattr(counts.matrix, name) for name in CSR}, **more})
 
 
-def decode_counts(group: Any) -> Counts:
-    """Return the counts of a dataset."""
+def decode_counts(group: Any, near: Path, *, by_sums: bool = False) -> Counts:
+    """Return the counts of a dataset in a file in the folder `near`.
+
+    With `by_sums`, the fingerprint of counts on disk is the older one, of the sums of their rows and features.
+    """
     parts, about = decode_arrays(group), group.attrs
     names = parts["row_names"], parts["feature_names"]
     exposures: dict[str, Any] = {name: parts.get(name) for name in EXPOSURES}
     if "folder" in about:
-        folder = Path(about["folder"])
-        check_saved_store(folder, about["fingerprint"])
-        stored = StoredMatrix(Store.open(folder), np.dtype(about["dtype"]), int(about["nonzeros"]), folder.parent)
+        place = Path(os.path.abspath(near / Path(about["folder"]).expanduser()))
+        store = _find_store(place, about["fingerprint"], near, by_sums)
+        stored = StoredMatrix(store, np.dtype(about["dtype"]), int(about["nonzeros"]), store.folder.parent)
         return BlockedCounts(stored, *names, **exposures)
     matrix = csr_array(tuple(parts[name] for name in CSR), shape=(len(names[0]), len(names[1])))
     return Counts(matrix, *names, **exposures)
+
+
+def place_of(folder: Path, near: Path) -> str:
+    """Return a folder as seen from the folder `near`, or from the user's home, or from the root."""
+    folder, near, home = folder.resolve(), near.resolve(), Path.home().resolve()
+    if folder.is_relative_to(near):
+        return folder.relative_to(near).as_posix()
+    if folder.is_relative_to(home) and home != Path(home.anchor):
+        return f"~/{folder.relative_to(home).as_posix()}"
+    together = folder.anchor == near.anchor and folder.parts[1:2] == near.parts[1:2]
+    return Path(os.path.relpath(folder, near)).as_posix() if together else str(folder)
+
+
+def _find_store(place: Path, fingerprint: str, near: Path, by_sums: bool) -> Store:
+    """Return the store with a fingerprint, at a place or where else it may be."""
+    for store in _stores_at(place, near):
+        if (store.fingerprint_of_sums() if by_sums else store.fingerprint) == fingerprint:
+            return store
+    return check_found_store(place, near)
+
+
+def _stores_at(place: Path, near: Path) -> Iterator[Store]:
+    beside = (each for parent in (place.parent, near, default_scratch()) for each in sorted(parent.glob("counts-*")))
+    for folder in [place, *(each for each in beside if each != place)]:
+        if (folder / ABOUT).is_file():
+            try:
+                yield Store.open(folder)
+            except ValueError:
+                if folder == place:
+                    raise

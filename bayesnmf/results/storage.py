@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +14,11 @@ import numpy as np
 import xarray as xr
 
 from bayesnmf.checks import check_path
-from bayesnmf.results.encoding import FORMAT, VERSION, decode_fit, encode_fit
+from bayesnmf.results.encoding import FORMAT, SEALED, VERSION, decode_fit, encode_fit
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.saved_arrays import CSR
+from bayesnmf.results.saved_checks import CountsElsewhereError
+from bayesnmf.results.seals import is_whole, seal_of
 from bayesnmf.writing import replacing, write_bytes
 
 SUFFIXES = (".nc", ".zarr")
@@ -38,8 +41,8 @@ def save(fit: FitRecord, path: str | os.PathLike[str]) -> None:
     """
     target = Path(os.path.realpath(check_path(path, "path")))
     _check_target(target, _suffix(target))
-    tree = xr.DataTree.from_dict(encode_fit(fit))
-    write_tree(tree, target, _packed(tree))
+    tree = xr.DataTree.from_dict(encode_fit(fit, target.parent))
+    write_tree(tree, target, _packed(tree), sealed=True)
 
 
 def save_by_size(fit: FitRecord, path: Path) -> None:
@@ -52,10 +55,10 @@ def save_by_size(fit: FitRecord, path: Path) -> None:
     OSError, ValueError
         As `save`.
     """
-    tree = xr.DataTree.from_dict(encode_fit(fit))
+    tree = xr.DataTree.from_dict(encode_fit(fit, path.parent))
     target = path_by_size(tree, path)
     _check_target(target, _suffix(target))
-    write_tree(tree, target, _packed(tree))
+    write_tree(tree, target, _packed(tree), sealed=True)
 
 
 def _packed(tree: xr.DataTree) -> dict[str, Any]:
@@ -69,7 +72,7 @@ def path_by_size(tree: xr.DataTree, path: Path) -> Path:
     return path if tree.nbytes <= LARGEST_NETCDF else path.with_suffix(".zarr")
 
 
-def write_tree(tree: xr.DataTree, path: Path, encoding: dict[str, Any] | None = None) -> None:
+def write_tree(tree: xr.DataTree, path: Path, encoding: dict[str, Any] | None = None, *, sealed: bool = False) -> None:
     """Write a tree to a NetCDF file (`.nc`) or a Zarr store (`.zarr`); replace an older one once the new is complete.
 
     Parameters
@@ -79,6 +82,8 @@ def write_tree(tree: xr.DataTree, path: Path, encoding: dict[str, Any] | None = 
         Path of the file. A NetCDF file is made in memory, which needs memory of the size of the file.
     encoding : dict, optional
         Encoding of NetCDF variables, as for `DataTree.to_netcdf`.
+    sealed : bool
+        Whether a NetCDF file ends with a digest of its content.
 
     Raises
     ------
@@ -99,7 +104,7 @@ def write_tree(tree: xr.DataTree, path: Path, encoding: dict[str, Any] | None = 
     with _own_locks():
         content = memoryview(tree.to_netcdf(None, engine="h5netcdf", encoding=encoding))
     with content:  # released here: a traceback that kept it alive would end the interpreter
-        write_bytes(path, content)
+        write_bytes(path, content, seal_of(content) if sealed else b"")
 
 
 def read_fit(path: str | os.PathLike[str]) -> FitRecord:
@@ -111,6 +116,9 @@ def read_fit(path: str | os.PathLike[str]) -> FitRecord:
     if source.is_dir() != (suffix == ".zarr"):
         form = "a directory, as Zarr stores are" if suffix == ".zarr" else "a file, not a directory"
         raise ValueError(f"{source} must be {form}; give the path that was given to save")
+    whole = is_whole(source) if suffix == ".nc" else None
+    if whole is False:
+        raise _damaged_file_error(source, ValueError("its content is not that of its checksum"))
     try:
         tree = _read(source, suffix)
     except (ImportError, MemoryError, PermissionError):
@@ -118,10 +126,28 @@ def read_fit(path: str | os.PathLike[str]) -> FitRecord:
     except Exception as error:  # readers raise many types of exceptions for damaged files
         raise _damaged_file_error(source, error) from error
     _check_format(tree, source)
+    if suffix == ".nc" and whole is None and tree.attrs["format_version"] >= SEALED:
+        raise _damaged_file_error(source, ValueError("its end, a checksum of its content, is missing"))
     try:
-        return decode_fit(tree)
+        found = decode_fit(tree, source.parent)
+    except CountsElsewhereError:
+        raise
     except Exception as error:  # decoding also raises many types of exceptions
         raise _damaged_file_error(source, error) from error
+    _warn_of_older(tree.attrs["format_version"], source)
+    return found
+
+
+def _warn_of_older(version: int, path: Path) -> None:
+    """Warn of files of versions that lack a checksum of something."""
+    lacks = {1: "without a checksum of its settings, so that damage to them would not be seen",
+             5: "with a digest of the sums of its counts on disk alone, which other counts may share"}  # fmt: skip
+    if version in lacks:
+        warnings.warn(
+            f"{path} is unchecked in part: an earlier version of bayesnmf wrote it {lacks[version]}; save it again",
+            UserWarning,
+            skip_file_prefixes=(str(Path(__file__).parents[1]),),
+        )
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
 from numpyro.infer.util import log_density
 from scipy.special import gammaln
 from suites import mostly_long
@@ -376,9 +375,6 @@ def test_exposures_are_saved_and_loaded(tmp_path):
     np.testing.assert_array_equal(again.counts.feature_exposure, FEATURES)
     np.testing.assert_array_equal(again.transform(COUNTS.rows(slice(4))), fitted.transform(COUNTS.rows(slice(4))))
     assert bayesnmf.elbo_augmented(again) == bayesnmf.elbo_augmented(fitted)
-    replace(fitted, counts=COUNTS.with_exposure(None, None)).save(tmp_path / "plain.nc")
-    versions = [xr.open_datatree(tmp_path / name).attrs["format_version"] for name in ("fit.nc", "plain.nc")]
-    assert versions == [3, 2]  # a reader without exposures opens only files without them
 
 
 @pytest.mark.parametrize("features", [FEATURES, np.full(M, 2.0)], ids=["different", "equal"])

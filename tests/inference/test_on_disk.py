@@ -2,8 +2,10 @@
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import anndata
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,8 +14,10 @@ from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import MAP, VI, Blocks, Dirichlet, Gamma, Gibbs, HierarchicalGamma, Priors, Start
+from bayesnmf.data.blocks.store import Store
 from bayesnmf.data.blocks.transposed import TransposedStore
 from bayesnmf.inference.blocked import engine, files
+from bayesnmf.results import encoding
 from bayesnmf.results.mixing import r_hat_and_ess
 
 pytestmark = [
@@ -203,6 +207,80 @@ def test_fits_are_saved_with_the_place_of_their_counts(blocks, tmp_path):
             bayesnmf.load(tmp_path / "fit.nc")
     finally:
         aside.rename(folder)
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """Return a fit of counts on disk whose store is in a folder of its own."""
+    (tmp_path / "project").mkdir()
+    anndata.AnnData(csr_matrix(X.astype(np.float32))).write_h5ad(tmp_path / "project" / "cells.h5ad")
+    given = Blocks(tmp_path / "project" / "cells.h5ad", 700, tmp_path / "project" / "scratch")
+    return bayesnmf.fit(given, rank=2, seed=0, options=SHORT)
+
+
+def texts_of(path):
+    with h5py.File(path) as file:
+        return [str(value) for value in file["counts"].attrs.values()]
+
+
+def test_a_saved_fit_names_its_counts_from_where_it_lies(stored, tmp_path, monkeypatch):
+    """From its own folder, or from the home of the user; so both can be moved, and another user can read it."""
+    project, name = tmp_path / "project", stored.counts.store.folder.name
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home of somebody")
+    stored.save(project / "fit.nc")
+    assert f"scratch/{name}" in texts_of(project / "fit.nc")
+    moved = project.rename(tmp_path / "moved")
+    assert bayesnmf.load(moved / "fit.nc").counts.store.folder == moved / "scratch" / name
+    (moved / "fits").mkdir()
+    vars(stored.counts.matrix)["store"] = Store.open(moved / "scratch" / name)
+    stored.save(moved / "fits" / "fit.nc")
+    assert f"../scratch/{name}" in texts_of(moved / "fits" / "fit.nc")
+    monkeypatch.setattr(Path, "home", lambda: moved / "scratch")
+    stored.save(moved / "fits" / "fit.nc")
+    assert f"~/{name}" in texts_of(moved / "fits" / "fit.nc")
+    monkeypatch.setenv("HOME", str(moved / "scratch"))
+    assert bayesnmf.load(moved / "fits" / "fit.nc").counts.total == X.sum()
+
+
+def test_counts_of_a_saved_fit_are_found_by_what_they_are(stored, tmp_path, monkeypatch):
+    """Beside the file, in the user's cache, or in a store that was written again under another name; others are not."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = stored.counts.store.folder
+    (tmp_path / "fits").mkdir()
+    stored.save(tmp_path / "fits" / "fit.nc")
+    other = bayesnmf.fit(
+        Blocks(csr_matrix_file(tmp_path, X + 1), scratch=tmp_path / "fits"), rank=2, seed=0, options=SHORT
+    )
+    cache = tmp_path / "cache" / "bayesnmf"
+    for place in (folder.with_name("counts-again"), tmp_path / "fits" / "counts-x", cache / "counts-y"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        folder = folder.rename(place)
+        loaded = bayesnmf.load(tmp_path / "fits" / "fit.nc")
+        assert loaded.counts.store.folder == place
+        np.testing.assert_array_equal(loaded.loadings, stored.loadings)
+    folder.rename(tmp_path / "lost")
+    with pytest.raises(ValueError, match=r"which is missing; move their folder there or beside.*bayesnmf\.Blocks"):
+        bayesnmf.load(tmp_path / "fits" / "fit.nc")
+    other.counts.store.folder.rename(stored.counts.store.folder)
+    with pytest.raises(ValueError, match=r"are not those that the fit was made from; move"):
+        bayesnmf.load(tmp_path / "fits" / "fit.nc")
+
+
+def csr_matrix_file(folder, values):
+    path = folder / "other.h5ad"
+    anndata.AnnData(csr_matrix(values.astype(np.float32))).write_h5ad(path)
+    return path
+
+
+def test_a_saved_fit_of_the_version_before_is_compared_by_sums(stored, tmp_path, monkeypatch):
+    monkeypatch.setattr(encoding, "VERSION", 5)
+    old = stored.counts.store.fingerprint_of_sums()
+    vars(stored.counts.store)["fingerprint"] = old
+    stored.save(tmp_path / "fit.nc")
+    with pytest.warns(UserWarning, match=r"fit\.nc is unchecked in part: .* a digest of the sums"):
+        loaded = bayesnmf.load(tmp_path / "fit.nc")
+    np.testing.assert_array_equal(loaded.loadings, stored.loadings)
+    assert loaded.counts.store.fingerprint != old
 
 
 @pytest.mark.parametrize("nonzeros", [60, 10**6])

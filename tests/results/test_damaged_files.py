@@ -62,6 +62,13 @@ def assert_refused_or_equal(path, fit):
     return False
 
 
+@pytest.fixture
+def unsealed(monkeypatch):
+    """Read files as those of versions that had no digest at their end, so that what is in them is compared."""
+    monkeypatch.setattr(storage, "is_whole", lambda _: None)
+    monkeypatch.setattr(storage, "SEALED", 99)
+
+
 def flipped(content, place, bit):
     changed = bytearray(content)
     changed[place] ^= 1 << bit
@@ -88,6 +95,7 @@ def stored_bytes(path):
 
 # Where h5netcdf refuses a file, its `File.close`, called by `__del__`, misses an attribute.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("unsealed")
 @pytest.mark.parametrize(
     ("kind", "flips"), mostly_long([("gibbs", FLIPS), ("learned", FLIPS), *((kind, MANY) for kind in KINDS)], 2)
 )
@@ -108,6 +116,7 @@ def test_a_flipped_bit_of_netcdf_is_refused_or_changes_nothing(kind, flips, tmp_
     assert refused["values"] > 0.9 * flips, refused
 
 
+@pytest.mark.usefixtures("unsealed")
 def test_a_changed_character_of_the_settings_is_refused(tmp_path):
     """What flips took for other settings before: a rank, a seed, a misspelt method."""
     path = tmp_path / "fit.nc"
@@ -121,6 +130,7 @@ def test_a_changed_character_of_the_settings_is_refused(tmp_path):
             bayesnmf.load(path)
 
 
+@pytest.mark.usefixtures("unsealed")
 @pytest.mark.parametrize(("kind", "every"), mostly_long([("vi", FEW), ("bld", FEW), *((kind, 4) for kind in KINDS)], 2))
 def test_a_missing_part_of_netcdf_is_refused(kind, every, tmp_path):
     whole, path = tmp_path / "whole.nc", tmp_path / "fit.nc"
@@ -158,13 +168,34 @@ def test_a_missing_or_changed_part_of_zarr_is_refused_or_changes_nothing(kind, e
     assert same(bayesnmf.load(path), fit)
 
 
+def test_a_file_that_is_not_as_it_was_written_is_refused_before_anything_reads_it(tmp_path, monkeypatch):
+    path = tmp_path / "fit.nc"
+    fitted("vi").save(path)
+    content, rng = path.read_bytes(), np.random.default_rng(0)
+    assert len(content) > 10_000
+    with h5py.File(path) as file:  # other tools find what they read
+        assert file["point/loadings"].shape == (12, K)
+    for cut in (len(content) - 1, len(content) - 48, len(content) // 2, 40, 0):
+        path.write_bytes(content[:cut])
+        with pytest.raises(ValueError, match=r"fit\.nc must be a whole file that Fit\.save wrote"):
+            bayesnmf.load(path)
+    path.write_bytes(content + b"more")
+    with pytest.raises(ValueError, match="its end, a checksum of its content, is missing"):
+        bayesnmf.load(path)
+    monkeypatch.setattr(storage, "_read", None)
+    for place in [0, len(content) - 1, *rng.integers(0, len(content) - 48, 200)]:
+        path.write_bytes(flipped(content, place, int(rng.integers(8))))
+        with pytest.raises(ValueError, match="its content is not that of its checksum"):
+            bayesnmf.load(path)
+
+
 # --- settings that somebody edited, with their checksum; and files of version 1 -------------------------
 
 
 @cache
 def of_version_1():
     """Return the bytes of a fit that has no checksum of its settings, and the settings."""
-    groups = encode_fit(fitted("vi"))
+    groups = encode_fit(fitted("vi"), Path())
     about = dict(groups["/"].attrs)
     known = json.loads(about["settings"])
     del known["parts"], known["format_version"], about["settings_crc32"]
@@ -214,7 +245,10 @@ def test_settings_that_make_no_sense_are_refused(rule, settings, tmp_path):
 
 
 def test_files_of_version_1_load(tmp_path):
-    fit = bayesnmf.load(GOLDEN / "version_1_vi.nc")
+    with pytest.warns(
+        UserWarning, match=r"vi\.nc is unchecked in part: .* without a checksum of its settings"
+    ):
+        fit = bayesnmf.load(GOLDEN / "version_1_vi.nc")
     np.testing.assert_array_equal(fit.counts.matrix.toarray(), COUNTS)
     assert fit.row_names.tolist() == COUNTS.index.tolist()
     assert (fit.model, fit.method, fit.rank, fit.options.learn) == (
@@ -228,7 +262,8 @@ def test_files_of_version_1_load(tmp_path):
     assert bounds.elbo_augmented(fit) == pytest.approx(fit.trace[-1], rel=1e-11)
     with zipfile.ZipFile(GOLDEN / "version_1_bld.zarr.zip") as archive:
         archive.extractall(tmp_path / "fit.zarr")
-    fit = bayesnmf.load(tmp_path / "fit.zarr")
+    with pytest.warns(UserWarning, match="is unchecked in part"):
+        fit = bayesnmf.load(tmp_path / "fit.zarr")
     assert (fit.model, fit.method, fit.rank) == ("dirichlet_gamma", "bld", K)
     np.testing.assert_allclose(fit.allocations().sum(axis=1), COUNTS, rtol=1e-12)
     fit.save(tmp_path / "again.nc")

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from bayesnmf.kernels.cpu.vectors import padded, whole_vectors
 
 Array = NDArray[Any]
+CHECKSUM = 4  # bytes
 
 
 def of_block(folder: Path, number: int) -> Path:
@@ -41,7 +42,7 @@ def write_rows(path: Path, arrays: Sequence[Array]) -> None:
                 for part in (header.getbuffer(), memoryview(whole).cast("B")):
                     _write_all(file, part)
                     checksum = crc32(part, checksum)
-            _write_all(file, memoryview(checksum.to_bytes(4, "little")))
+            _write_all(file, memoryview(checksum.to_bytes(CHECKSUM, "little")))
         os.replace(temporary, path)
     except OSError as error:
         raise OSError(f"cannot write loadings to scratch, {path.parent}: {error}; free some space there") from error
@@ -55,13 +56,23 @@ def read_rows(path: Path, ranks: Sequence[int]) -> list[Array]:
             for rank in ranks:
                 array, checksum = _read_array(file, rank, checksum)
                 found.append(array)
-            whole = file.read() == checksum.to_bytes(4, "little")
+            whole = file.read() == checksum.to_bytes(CHECKSUM, "little")
         except OSError:
             raise
         except Exception:  # a damaged header raises anything
             whole = False
     if not whole:
         raise OSError(f"{path} was changed, damaged or cut off after it was written; fit again")
+    return found
+
+
+def checksums(folder: Path) -> dict[str, int]:
+    """Return the checksum at the end of the file of each block, by its name."""
+    found = {}
+    for path in folder.glob("*.rows"):
+        with path.open("rb") as file:
+            file.seek(-CHECKSUM, os.SEEK_END)
+            found[path.name] = int.from_bytes(file.read(), "little")
     return found
 
 

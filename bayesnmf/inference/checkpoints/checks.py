@@ -83,3 +83,9 @@ def check_version(found: Any, version: int, folder: Path, name: str) -> None:
             f"{name} must be of format {version}, which this version of bayesnmf reads: {folder} has format {found}; "
             "end that fit with the version that began it, or give another folder, or delete this one"
         )
+
+
+def check_same_files(found: Mapping[str, int], written: Mapping[str, int], folder: Path) -> None:
+    """Refuse files of loadings that are not those that a state refers to, though each of them is whole."""
+    if found != written:
+        raise OSError(f"{folder} has other files than the checkpoint says")

@@ -20,10 +20,10 @@ import numpy as np
 
 from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.data.counts import Counts
-from bayesnmf.inference.blocked.files import of_block, read_rows
+from bayesnmf.inference.blocked.files import checksums, of_block, read_rows
 from bayesnmf.inference.blocked.passes import BlockedLoadings
 from bayesnmf.inference.blocked.sides import Form, Part
-from bayesnmf.inference.checkpoints.checks import check_can_be_kept, check_is_known
+from bayesnmf.inference.checkpoints.checks import check_can_be_kept, check_is_known, check_same_files
 from bayesnmf.inference.side import Drawn, Field, Side
 from bayesnmf.kernels.cpu.urn import Tokens
 from bayesnmf.kernels.cpu.vectors import is_padded, padded_copy
@@ -101,8 +101,8 @@ class _Writer:
         if thing is self.counts:
             return ["counts"]
         if isinstance(thing, BlockedLoadings):
-            name = self.keep(thing.reader.folder)
-            return ["rows", name, self.node(thing.reader.form), self.node(thing.part)]
+            folder, form = thing.reader.folder, thing.reader.form
+            return ["rows", self.keep(folder), checksums(folder), self.node(form), self.node(thing.part)]
         if isinstance(thing, np.ndarray | np.generic):
             return self._array(thing)
         if isinstance(thing, np.dtype):
@@ -165,7 +165,7 @@ class _Reader:
         if kind == "counts":
             return self.counts
         if kind == "rows":
-            return self._rows(parts[0], self.thing(parts[1]), self.thing(parts[2]))
+            return self._rows(*parts[:2], self.thing(parts[2]), self.thing(parts[3]))
         if kind == "array":
             return self._array(*parts)
         if kind == "dtype":
@@ -182,12 +182,13 @@ class _Reader:
         state = {name: self.thing(value) for name, value in parts[1:]}
         return _object(_classes()[parts[0]], state)
 
-    def _rows(self, name: str, form: Form, part: Part) -> BlockedLoadings:
+    def _rows(self, name: str, written: dict[str, int], form: Form, part: Part) -> BlockedLoadings:
         counts: Any = self.counts
         folder = TemporaryFolder(counts.scratch, "rows-")
         link_files(self.kept(name), folder.path)
         for number in range(len(counts.blocks)):
             read_rows(of_block(folder.path, number), form.ranks)  # an OSError if they are damaged
+        check_same_files(checksums(folder.path), written, self.kept(name))
         return BlockedLoadings(folder, form, part, counts)
 
     def _array(self, kind: str, shape: Sequence[int], form: Any, first: int) -> Any:
