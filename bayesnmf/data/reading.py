@@ -21,6 +21,7 @@ from bayesnmf.data.counts import Counts, DataWarning
 from bayesnmf.data.long_tables import LAYOUTS
 from bayesnmf.data.matrix_market import read_mtx
 from bayesnmf.data.mutations import read_types
+from bayesnmf.data.names_and_sums import warn_of_names
 from bayesnmf.data.sidecars import Orientation, add_names_beside
 from bayesnmf.data.suspicions import warn_of_data, warn_of_normalised
 from bayesnmf.data.tables import read_csv, read_parquet, read_tsv, read_txt
@@ -128,6 +129,7 @@ def _read(
         counts, shown_by_names = _with_mutation_types(counts, path, transpose is False)
     if _is_to_turn(path, shown_by_names, transpose):
         counts = Counts(counts.matrix.T.tocsr(), counts.feature_names, counts.row_names)
+    warn_of_names(counts)
     warn_of_normalised(counts)
     return counts
 

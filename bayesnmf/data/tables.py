@@ -26,6 +26,7 @@ from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.places import check_axes
 
 NO_NAME = "Unnamed: 0"  # pandas' name for a first column without a header
+ANNOTATION = ("Chr", "Start", "End", "Strand", "Length")  # of genes, in tables of featureCounts
 MOST_LABELS = 4  # columns that name a mutation type together
 
 
@@ -63,11 +64,12 @@ def read_parquet(path: Path, layout: str | None = None) -> Any:
 def _read_text(path: Path, separator: str, layout: str | None) -> Any:
     import pandas as pd
 
-    header = _read_header(path, separator)
+    header, skipped = _read_header(path, separator)
     first = (header[0] if header else "") or NO_NAME
     frame = pd.read_csv(
         path,
         sep=separator,
+        skiprows=skipped,
         dtype=dict.fromkeys(_names_in(header, layout) or [first], str),  # as text: 007 is a name
         keep_default_na=False,  # so is NA
         na_values=[""],
@@ -75,9 +77,15 @@ def _read_text(path: Path, separator: str, layout: str | None) -> Any:
     )
     if frame.index.nlevels > 1:
         raise ValueError("its rows have more entries than its header")
+    given = dict(zip(frame.columns, header, strict=False))  # pandas has renamed those that repeat
+    if first.startswith("#"):
+        frame = frame.rename(columns={first: NO_NAME})
     # Lines that end in separators have columns without a name and without entries.
     empty = [name for name in frame.columns[1:] if name.startswith("Unnamed: ") and frame[name].isna().all()]
-    return _arranged(path, frame.drop(columns=empty) if empty else frame, separator, layout)
+    read = _arranged(path, frame.drop(columns=empty) if empty else frame, separator, layout)
+    if isinstance(read, pd.DataFrame):
+        read = read.set_axis([(given.get(name) or name).strip() for name in read.columns], axis="columns")
+    return read
 
 
 def _arranged(path: Path, frame: Any, separator: str | None, layout: str | None) -> Any:
@@ -87,6 +95,7 @@ def _arranged(path: Path, frame: Any, separator: str | None, layout: str | None)
     """
     import pandas as pd
 
+    frame = _without_annotation(frame, path)
     first = frame.columns[0] if frame.shape[1] else NO_NAME
     if layout != "long" and (typed := _with_types(frame)) is not None:
         frame = typed
@@ -99,7 +108,7 @@ def _arranged(path: Path, frame: Any, separator: str | None, layout: str | None)
                 "feature, and the entries before it as names of rows; if that is wrong, give every column a name"
             )
     elif frame.shape[1] and _holds_names(frame[first], separator is not None):
-        names = frame[first].fillna("") if separator is not None else frame[first].astype(str)
+        names = frame[first].fillna("").str.strip() if separator is not None else frame[first].astype(str)
         frame = frame.iloc[:, 1:].set_axis(names, axis="index")  # pop and set_index would copy every column
     elif stem(first) in NAMES_OF_ROWS and (frame[first].is_unique or is_identifier(first)) and len(frame) > 2:
         warn_of_data(
@@ -112,6 +121,14 @@ def _arranged(path: Path, frame: Any, separator: str | None, layout: str | None)
     for name, column in frame.select_dtypes(exclude=["number", "bool"]).items():
         frame[name] = numbers(column)
     return frame
+
+
+def _without_annotation(frame: Any, path: Path) -> Any:
+    """Return a table of featureCounts without its five columns that are no counts, with a warning; others unchanged."""
+    if tuple(frame.columns[1:6]) != ANNOTATION:
+        return frame
+    warn_of_data(f"{path} is read as a table of featureCounts; left out: {', '.join(ANNOTATION)}")
+    return frame.drop(columns=[*ANNOTATION])
 
 
 def _names_in(header: list[str], layout: str | None) -> list[str]:
@@ -131,11 +148,28 @@ def _open_text(path: Path) -> Any:
     return path.open(encoding="utf-8-sig", newline="")
 
 
-def _read_header(path: Path, separator: str) -> list[str]:
-    """Return the entries of the first line; refuse a first line of counts."""
+def _read_header(path: Path, separator: str) -> tuple[list[str], int]:
+    """Return the entries of the line that names the columns, and the number of lines before it; refuse one of counts.
+
+    Lines before it start with "#". The last of them names the columns if the next line has as many entries and a number
+    among them, as in tables of BIOM.
+    """
+
+    def entries(*lines: str) -> list[str]:
+        return next(csv.reader(lines, delimiter=separator), [])
+
     with _open_text(path) as lines:
-        line = next((line for line in lines if line.strip("\r\n")), "")
+        before = []
+        for line in lines:
+            if line.strip("\r\n") and not line.startswith("#"):
+                break
+            before.append(line)
+        else:
+            line = ""
         header = next(csv.reader(itertools.chain([line], lines), delimiter=separator), [])
+    named = entries(before[-1]) if before else []
+    if len(named) > 1 and len(named) == len(header) and any(map(_is_number, header[1:])):
+        return named, len(before) - 1
     numbers = [_is_number(entry) for entry in header]
     default = [str(place) for place in range(len(header))]  # header of a DataFrame without names
     named = len(set(header[1:])) == len(header[1:])  # names differ; counts after the name of a row rarely all do
@@ -144,7 +178,7 @@ def _read_header(path: Path, separator: str) -> list[str]:
             f"its first line must name the columns, but holds counts ({shown(separator.join(header))}); write a "
             "line of names above it"
         )
-    return header
+    return header, len(before)
 
 
 def _is_number(entry: str) -> bool:

@@ -267,6 +267,56 @@ def test_a_long_table_without_headers_is_refused(tmp_path):
         read_counts(written(tmp_path, "d1,the,3\nd1,cat,1\nd2,the,2\n"))
 
 
+# --- headers as they are ----------------------------------------------------------------------------------
+
+TOTAL = "x,a,b,c,d\ns1,1,2,3,4\ns2,0,2,0,1\ns3,5,0,1,7\ns4,2,2,9,1\nTotal,8,6,13,13\n"
+BIOM = "# Constructed from biom file\n#OTU ID\ts1\ts2\n4479944\t3\t1\n4479945\t0\t2\n"
+FEATURE_COUNTS = (
+    '# Program:featureCounts v2.0.1; Command:"featureCounts" "-a" "genes.gtf"\n'
+    "Geneid\tChr\tStart\tEnd\tStrand\tLength\ta.bam\tb.bam\n"
+    "ENSG1\t1;1\t11;40\t20;50\t+;+\t21\t3\t1\nENSG2\t2\t1\t9\t-\t9\t0\t2\n"
+)
+
+
+def test_headers_that_repeat_are_kept_and_told(tmp_path):
+    """The second one became `1-Mar.1`."""
+    path = written(tmp_path, ",1-Mar,1-Mar,b\ns1,1,2,3\ns2,4,5,6\n")
+    with pytest.warns(bayesnmf.DataWarning, match=r"names of features repeat: .*'1-Mar' \(2 times\)"):
+        check(read_counts(path), [[1, 2, 3], [4, 5, 6]], ["s1", "s2"], ["1-Mar", "1-Mar", "b"])
+
+
+def test_rows_that_repeat_and_totals_are_told(tmp_path):
+    with pytest.warns(bayesnmf.DataWarning, match=r"names of rows repeat: .* such as 's1' \(2 times\)"):
+        read_counts(written(tmp_path, ",a,b\ns1,1,2\ns1,3,4\n"))
+    with pytest.warns(bayesnmf.DataWarning, match="a row that is the sum of all others, 'Total'"):
+        read_counts(written(tmp_path, TOTAL))
+
+
+def test_names_have_no_spaces_around_them(tmp_path):
+    check(read_counts(written(tmp_path, ", a ,b\n s1,1,2\ns2 ,3,4\n")), [[1, 2], [3, 4]], ["s1", "s2"], ["a", "b"])
+
+
+@pytest.mark.parametrize("separator", ["\t", ","])
+@pytest.mark.parametrize("before", ["", "# a comment\n", "# one, with a comma\n#\n\n"])
+def test_lines_of_comments_before_a_table_are_left_out(tmp_path, separator, before):
+    text = before + "x\ta\tb\ns1\t1\t2\ns2\t3\t4\n".replace("\t", separator)
+    path = written(tmp_path, text, "x.csv" if separator == "," else "x.tsv")
+    check(read_counts(path), [[1, 2], [3, 4]], ["s1", "s2"], ["a", "b"])
+
+
+def test_a_table_of_biom_has_a_header_behind_a_number_sign(tmp_path):
+    names = ["4479944", "4479945"]
+    for text in (BIOM, BIOM.split("\n", 1)[1]):
+        check(read_counts(written(tmp_path, text, "x.txt")), [[3, 1], [0, 2]], names, ["s1", "s2"])
+
+
+def test_a_table_of_feature_counts_loses_its_annotation(tmp_path):
+    path = written(tmp_path, FEATURE_COUNTS, "x.txt")
+    with pytest.warns(bayesnmf.DataWarning, match="featureCounts; left out: Chr, Start, End, Strand, Length"):
+        counts = read_counts(path, transpose=True)
+    check(counts, [[3, 0], [1, 2]], ["a.bam", "b.bam"], ["ENSG1", "ENSG2"])
+
+
 # --- names of documents -----------------------------------------------------------------------------------
 
 
