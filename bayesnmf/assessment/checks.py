@@ -258,21 +258,6 @@ def check_contrast_weights(contrasts: Any, groups: list[str]) -> dict[str, np.nd
     return found
 
 
-def check_replicates(
-    groups: list[str], members: list[np.ndarray], contrasts: Mapping[str, np.ndarray], population: bool
-) -> None:
-    """Refuse to compare groups without samples, and to judge the variation between samples by a single one."""
-    compared = np.any(list(contrasts.values()), axis=0)
-    for name, rows, used in zip(groups, members, compared, strict=True):
-        if used and not len(rows):
-            raise ValueError(f"groups must have samples in every combination of factors: found none with {name}")
-        if used and population and len(rows) < 2:
-            raise ValueError(
-                f"groups must have at least two samples each, which show how samples vary: found 1 in {name!r}; give "
-                "population=False, to compare these samples alone"
-            )
-
-
 def check_weights(given: Any, names: tuple[Any, Any], what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return places and weights of a mapping from pairs of names to weights."""
     if hasattr(given, "to_dict"):

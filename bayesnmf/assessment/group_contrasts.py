@@ -38,10 +38,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.assessment.checks import check_contrast_weights, check_factors_of_rows, check_replicates
+from bayesnmf.assessment.checks import check_contrast_weights, check_factors_of_rows
+from bayesnmf.assessment.unbiased_shares import unbiased_shares
 from bayesnmf.checks import check_count, check_flag, check_fraction
 from bayesnmf.priors.simplex import component_sums, rows_to_shares
-from bayesnmf.results.checks import check_fit, check_groups
+from bayesnmf.results.checks import check_fit, check_groups, check_replicates
 from bayesnmf.results.markers import SMALLEST
 from bayesnmf.results.record import FitRecord, iterate_draws
 
@@ -121,7 +122,8 @@ def group_contrasts(
     DataFrame
         Row for each contrast and component: ``difference`` of mean shares and ``lfc``, the contrast of their logarithms
         to base 2, both with ``_low`` and ``_high``; ``lfsr``, the smaller of the probabilities that the difference is
-        at least 0 and that it is at most 0. Point estimates have intervals only with `population`.
+        at least 0 and that it is at most 0. Point estimates have intervals only with `population`, where shares are
+        estimated without bounds; a DataWarning tells of a group whose mean share is outside [0, 1] by more than chance.
 
     Raises
     ------
@@ -148,7 +150,7 @@ def group_contrasts(
     design = design_of(groups, contrasts, fit)
     check_replicates(*design, population)
     drawn = collect(_shares_of_draws(fit, number, seed), design.members)
-    shares = drawn._replace(mean=unbiased_shares(fit)) if population else drawn
+    shares = drawn._replace(mean=unbiased_shares(fit, design.groups, design.members)) if population else drawn
     parts = []
     for name, weights in design.contrasts.items():
         rng = np.random.default_rng((seed, 1)) if population else None
@@ -196,18 +198,6 @@ def _shares_of_draws(fit: FitRecord, draws: int, seed: int) -> Iterator[Array]:
     for loadings, components in iterate_draws(fit, draws, seed, shares=True):
         expected = loadings * component_sums(components)
         yield rows_to_shares(expected, expected.sum(axis=-1))
-
-
-def unbiased_shares(fit: FitRecord) -> Array:
-    """Return least-squares estimates of the shares of all samples given the components, (n, K); they may be below 0."""
-    counts = fit.counts
-    profiles = rows_to_shares(fit.exposed_components, component_sums(fit.exposed_components)).astype(np.float64)
-    seen = counts.feature_totals > 0
-    scaled = profiles[:, seen] / counts.feature_totals[seen]
-    inverse = np.linalg.pinv(scaled @ profiles[:, seen].T, hermitian=True)
-    found = np.asarray(counts.matrix[:, seen] @ (inverse @ scaled).T, dtype=np.float64)
-    totals = counts.row_totals[:, None]
-    return np.divide(found, totals, out=np.full_like(found, np.nan), where=totals > 0)
 
 
 def collect(drawn: Iterable[Array], members: list[Array]) -> Shares:

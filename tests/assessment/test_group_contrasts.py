@@ -1,6 +1,7 @@
 """Contrasts of loadings between groups of samples."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -73,6 +74,28 @@ def test_groups_are_matched_by_name_and_missing_ones_left_out(fit):
     reordered = bayesnmf.group_contrasts(fit, nan)
     assert reordered["contrast"].unique().tolist() == ["b - a"]
     np.testing.assert_allclose(reordered["difference"], -wanted["difference"], rtol=1e-12)
+
+
+def test_shares_of_samples_that_components_do_not_describe_are_told(fit):
+    known = [[0.5, 0.3, 0.2], [0.4, 0.3, 0.3]]
+    other = np.random.default_rng(0).poisson(2000 * np.repeat([[0.8, 0.1, 0.1], [0.1, 0.3, 0.6]], 4, axis=0))
+    found = bayesnmf.fit(other, rank=2, fixed_components=known, seed=0, options=plain_vi(threads=1))
+    groups = list("aaaabbbb")
+    with pytest.warns(bayesnmf.DataWarning, match=r"leave \[0, 1\] in 4 of 4 pairs .* \(4.01 of component 1 in"):
+        table = bayesnmf.group_contrasts(found, groups, draws=20)
+    assert table["difference"].abs().max() > 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", bayesnmf.DataWarning)
+        bayesnmf.group_contrasts(found, groups, population=False, draws=20)
+        bayesnmf.group_contrasts(fit, GROUPS, draws=20)
+
+
+@pytest.mark.parametrize(
+    "numbers", [np.linspace(0, 1, 12), [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, -7], [*"0123456789", 1e9, 11]]
+)
+def test_a_covariate_of_numbers_is_refused_with_the_cure(fit, numbers):
+    with pytest.raises(ValueError, match=r"found \d+ different numbers, .*; cut .* as with pandas.qcut"):
+        bayesnmf.group_contrasts(fit, numbers)
 
 
 def test_contrasts_are_weighted_sums(fit):
