@@ -14,8 +14,9 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_frame, split_labels
 from bayesnmf.data.long_tables import warn_of_long
 from bayesnmf.data.names_and_sums import warn_of_names
+from bayesnmf.data.rescaled import warn_of_scale
 from bayesnmf.data.sparse import check_sparse
-from bayesnmf.data.suspicions import warn_of_mutation_types_in_rows, warn_of_normalised
+from bayesnmf.data.suspicions import warn_of_mutation_types_in_rows
 
 LARGEST_INTEGER = 2.0**53
 _FORMS = "pass an array, a sparse matrix, a DataFrame or an AnnData object"
@@ -76,7 +77,7 @@ def warn_of_all(counts: Counts) -> None:
     warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
     warn_of_long(counts)
     warn_of_names(counts)
-    warn_of_normalised(counts)
+    warn_of_scale(counts)
 
 
 def check_in_memory(x: Any, name: str) -> None:
@@ -248,7 +249,7 @@ def _check_values(matrix: csr_array, name: str) -> None:
         where = _found(matrix, int(np.argmin(np.isfinite(data))))
         raise ValueError(f"{name} must be finite as {data.dtype}: found {where}; replace missing or infinite entries")
     where = _found(matrix, int(np.argmax(data < 0)))
-    raise ValueError(f"{name} must be nonnegative: found {where}; remove or clip negative entries")
+    raise ValueError(f"{name} must be nonnegative: found {where}; pass raw counts, not scaled or corrected ones")
 
 
 def _found(matrix: csr_array, position: int) -> str:

@@ -22,8 +22,9 @@ from bayesnmf.data.long_tables import LAYOUTS
 from bayesnmf.data.matrix_market import read_mtx
 from bayesnmf.data.mutations import read_types
 from bayesnmf.data.names_and_sums import warn_of_names
+from bayesnmf.data.rescaled import warn_of_scale
 from bayesnmf.data.sidecars import Orientation, add_names_beside
-from bayesnmf.data.suspicions import warn_of_data, warn_of_normalised
+from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.data.tables import read_csv, read_parquet, read_tsv, read_txt
 from bayesnmf.data.tenx import matrix_in, read_10x_h5
 from bayesnmf.places import check_axes
@@ -130,7 +131,7 @@ def _read(
     if _is_to_turn(path, shown_by_names, transpose):
         counts = Counts(counts.matrix.T.tocsr(), counts.feature_names, counts.row_names)
     warn_of_names(counts)
-    warn_of_normalised(counts)
+    warn_of_scale(counts)
     return counts
 
 

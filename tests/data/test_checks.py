@@ -28,7 +28,7 @@ BAD = {
     "negative": (
         [[0, 1], [2, -3]],
         ValueError,
-        r"nonnegative: found -3.0 at row 1, column 1; remove or clip",
+        r"nonnegative: found -3.0 at row 1, column 1; pass raw counts",
     ),
     "negative sparse": (
         sp.csc_array([[0, 0], [-1, 0]]),

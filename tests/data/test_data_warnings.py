@@ -189,10 +189,11 @@ def test_normalised_counts_are_told_of():
 
 
 def test_a_single_row_that_differs_is_no_normalised_matrix():
-    for x in (normalised(), np.log1p(normalised())):
+    shares = np.random.default_rng(2).dirichlet(np.ones(5), 8) * 1e4
+    for x in (shares, np.log1p(shares)):
         x[-1] *= 1.1
         as_counts(x)  # a warning is an error here
-    many = np.vstack([normalised()] * 200)
+    many = np.random.default_rng(2).dirichlet(np.ones(5), 1600)
     with pytest.warns(bayesnmf.DataWarning, match="look normalised"):
         as_counts(many)
     many[-1] *= 1.1  # beyond the rows that are looked at first
@@ -207,8 +208,9 @@ def test_a_single_row_that_differs_is_no_normalised_matrix():
         X + 0.5,
         [[0.5, 0.5]],  # a single row proves nothing
         [[0.5, 0.5], [0, 1]],
-        np.log1p(X),  # without a common size
         np.vstack([normalised()[:2], np.zeros((9, 5))]),
+        np.random.default_rng(4).gamma(0.7, 2.0, (60, 40)),
+        np.random.default_rng(4).poisson(2.0, (60, 40)) * 0.37,  # multiples of one number
         np.full((4, 3), 0.5),  # the same numbers in every row
         [[0.5, 1.5, 3], [1.5, 3, 0.5], [3, 0.5, 1.5]],
         np.full((4, 3), 1e200) * np.arange(1.5, 5.5)[:, None],
@@ -218,3 +220,40 @@ def test_a_single_row_that_differs_is_no_normalised_matrix():
 def test_other_matrices_pass_without_a_word(x):
     """Warnings are errors here."""
     assert as_counts(x).shape == np.shape(x)
+
+
+COUNTED = np.random.default_rng(5).poisson(np.random.default_rng(6).gamma(0.6, 3.0, 40), (60, 40))
+DEPTH = COUNTED.sum(axis=1, keepdims=True)
+RESCALED = {
+    "a subset of genes": (COUNTED / DEPTH * 1e4)[:, :30],
+    "log of a subset of genes": np.log1p(COUNTED / DEPTH * 1e4)[:, :30],
+    "binary log of a subset of genes": np.log2(1 + COUNTED / DEPTH * 1e4)[:, :30],
+    "decimal log": np.log10(1 + COUNTED),
+    "log": np.log1p(COUNTED),
+    "root": np.sqrt(COUNTED),
+    "weights of columns": COUNTED * np.random.default_rng(7).uniform(0.5, 3.0, 40),
+    "rounded": (COUNTED / DEPTH * 1e4).round(3)[:, :30],
+}
+
+
+@pytest.mark.parametrize("case", RESCALED)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rescaled_and_transformed_counts_are_told(case, dtype):
+    """Those of a subset of genes have no common sum any more."""
+    with pytest.warns(bayesnmf.DataWarning, match=r"counts look (rescaled|transformed): .*; pass the raw counts"):
+        as_counts(csr_array(RESCALED[case].astype(dtype)))
+
+
+def test_rounded_and_unit_rows_are_told():
+    wide = np.random.default_rng(5).gamma(0.5, 1.0, (30, 300))
+    millions = wide / wide.sum(axis=1, keepdims=True) * 1e6
+    with pytest.warns(bayesnmf.DataWarning, match="normalised and rounded: every row adds up to about 1e.06; pass"):
+        as_counts(millions.round())
+    with pytest.warns(bayesnmf.DataWarning, match="every row has the norm 1; pass the raw counts"):
+        as_counts(wide / np.linalg.norm(wide, axis=1, keepdims=True))
+    as_counts(np.random.default_rng(5).multinomial(10_000, np.full(300, 1 / 300), 30))  # rarefied; warnings are errors
+
+
+def test_negative_numbers_are_not_to_be_clipped():
+    with pytest.raises(ValueError, match="pass raw counts, not scaled or corrected ones"):
+        as_counts([[1.0, -0.5]])
