@@ -81,7 +81,7 @@ def read_counts(
     A **wide** table has a column for each feature. Its first line names the features; a first line of counts is
     refused. In a text file, the first column names the rows if its header is empty or missing, or if none of its
     entries is a number. In a Parquet file, the index that pandas has stored names the rows, or else a first column of
-    text. Entries of ``.txt`` and ``.all`` files are separated by tabs, or by spaces if there is no tab and no comma.
+    text. Entries of ``.txt`` and ``.all`` files are separated by tabs, else commas, else spaces.
 
     A **long** table has a row, a feature and a count in each line, and counts of the same pair are added. It is known
     by its headers if 3 to 6 columns have one of each, in any order, as in ``userId,movieId,rating,timestamp``; other

@@ -41,10 +41,11 @@ def read_tsv(path: Path, layout: str | None = None) -> Any:
 
 
 def read_txt(path: Path, layout: str | None = None) -> Any:
-    """Read a table separated by tabs or, as R's write.table does unless told otherwise, by spaces."""
+    """Read a table separated by tabs, by commas or, as R's write.table does unless told otherwise, by spaces."""
     with _open_text(path) as lines:
         start = "".join(itertools.islice(lines, 2))  # the header of a single column holds no separator
-    return _read_text(path, " " if " " in start and not {"\t", ","} & {*start} else "\t", layout)
+    separator = next((each for each in "\t, " if each in start), "\t")
+    return _read_text(path, separator, layout)
 
 
 def read_parquet(path: Path, layout: str | None = None) -> Any:

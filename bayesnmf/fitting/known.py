@@ -71,7 +71,7 @@ def read_catalogue(path: str | os.PathLike[str]) -> Any:
 
         return catalogue_of(read_fit(Path(path)))
     with warnings.catch_warnings():  # components are normalised, and mostly have types in rows
-        for expected in ("look normalised", "they were turned"):
+        for expected in ("counts look (normalised|log-normalised|rescaled|transformed)", "they were turned"):
             warnings.filterwarnings("ignore", f"(?s).*{expected}", DataWarning)
         found = read_counts(path)
     names = [str(name) for name in found.row_names]
