@@ -13,6 +13,7 @@ from bayesnmf.places import check_file_to_write
 
 FAMILIES = ("Gamma", "Dirichlet", "ScaledDirichlet", "HierarchicalGamma")
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+MOST_RANKS = 1000
 OWN_SETTINGS = {"priors": "--prior-loadings and --prior-components", "start": "--start", "restarts": "--restarts"}
 
 
@@ -32,7 +33,12 @@ def check_ranks(text: str) -> list[int]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         low = check_whole(first, "--ranks")
-        found += range(low, (check_whole(last, "--ranks") if dash else low) + 1)
+        high = check_whole(last, "--ranks") if dash else low
+        if high - low >= MOST_RANKS:
+            raise ValueError(
+                f"--ranks must have at most {MOST_RANKS:,} numbers: found {shown(part)}; give a smaller range"
+            )
+        found += range(low, high + 1)
     if not found:
         raise ValueError(f"--ranks must name at least one: found {shown(text)}; give some, such as 2-8 or 4,8,12")
     return found
@@ -92,7 +98,10 @@ def parse_prior(text: str | None, name: str) -> Any:
 def _value(node: ast.expr) -> Any:
     """Return the value of a call of a family of priors, or of a literal."""
     if not isinstance(node, ast.Call):
-        return ast.literal_eval(node)
+        try:
+            return ast.literal_eval(node)
+        except ValueError as error:  # whose words name objects of Python's parser
+            raise ValueError(f"{ast.unparse(node)} is no number, word or list") from error
     from bayesnmf.priors.families import FAMILIES as CLASSES
 
     family: Callable[..., Any] = CLASSES[check_choice(getattr(node.func, "id", ""), "the family", FAMILIES)]
@@ -118,7 +127,10 @@ def parse_settings(given: Sequence[str], kind: type[Any]) -> dict[str, Any]:
             read = ast.literal_eval(value.strip())
         except (SyntaxError, ValueError):
             read = value.strip()
-        found[check_choice(name.strip(), f"--set of bayesnmf.{kind.__name__}", names)] = read
+        setting = check_choice(name.strip(), f"--set of bayesnmf.{kind.__name__}", names)
+        if setting in found:
+            raise ValueError(f"--set must give each name once: found {setting} twice; leave one of them out")
+        found[setting] = read
     return found
 
 

@@ -23,6 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The code is 0 on success; 1 if an identity does not hold; 2 on bad input; 130 after Ctrl-C, 143 after SIGTERM and
     129 after SIGHUP, with or without results; 141 if the reader of standard output closed the pipe.
     """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by >&-
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  (for the rest of the process)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal or file may be unable to encode θ
     options = build_parser().parse_args(arguments)
@@ -36,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return CLOSED_PIPE
         except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
-            print(f"bayesnmf: error: {error}", file=sys.stderr)
+            print(f"bayesnmf: error: {str(error) or type(error).__name__}", file=sys.stderr)
             return BAD_INPUT
         except KeyboardInterrupt:
             print("bayesnmf: interrupted", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -90,6 +91,19 @@ def about_fit(fit: Any) -> dict[str, Any]:
 
     cautions = [*cautions_of(fit), *cautions_of_components(fit)]
     return {**settings_of(fit), "counts": about_counts(fit.counts), "cautions": cautions}
+
+
+def leading(fit: Any, n: int = 8) -> str:
+    """Return the first features of each component as text, one component a line, cut to the width of a terminal."""
+    table = fit.top_features(n)
+    titles = [str(title) for title in table.columns]
+    widest = max(map(len, titles))
+    listed = [", ".join(map(str, table.iloc[:, place])) for place in range(len(titles))]
+    lines = [f"{title:<{widest}}  {words}" for title, words in zip(titles, listed, strict=True)]
+    if not sys.stdout.isatty():
+        return "\n".join(lines)
+    width = max(shutil.get_terminal_size().columns, 20)
+    return "\n".join(line if len(line) <= width else f"{line[: width - 1]}…" for line in lines)
 
 
 def described(fit: Any) -> str:

@@ -19,6 +19,8 @@ from bayesnmf.pages.parts import Section
 from bayesnmf.results.checks import check_groups
 from bayesnmf.writing import write_text
 
+CONTROLS = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(code) not in "\t\n\r"}
+
 
 def report(
     source: Fit | Comparison,
@@ -89,7 +91,13 @@ def render(title: str, sections: list[Section]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("bayesnmf.pages", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
+        loader=PackageLoader("bayesnmf.pages", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        finalize=_without_controls,
+    )  # fmt: skip
     made = f"bayesnmf {bayesnmf.__version__}, Python {platform.python_version()}, {date.today().isoformat()}"
     return environment.get_template("page.html").render(title=title, sections=sections, made=made)
+
+
+def _without_controls(value: Any) -> Any:
+    """Return text with signs in place of control characters, which no page may have; names may contain some."""
+    return type(value)(value.translate(CONTROLS)) if isinstance(value, str) else value

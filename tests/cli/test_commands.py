@@ -307,7 +307,7 @@ def test_without_options_candidates_are_ranked_as_by_the_library(capsys, here, m
 
 
 def test_modes_groups_runs(capsys, here):
-    words = ("modes", "counts.csv", *QUICK, "--set", "tol=1e-4", "--starts", "2")
+    words = ("modes", "counts.csv", *RANDOM, "--set", "tol=1e-4", "--starts", "2")
     out = done(capsys, *words, "--table", "modes.csv", "--runs", "runs.tsv", "--components", "recurrence.csv",
                "--out", "best.nc", "--plot", "modes.png")  # fmt: skip
     expected = bayesnmf.modes(FRAME, rank=2, starts=2, options=replace(OPTIONS, tol=1e-4), scored=0)
@@ -318,7 +318,7 @@ def test_modes_groups_runs(capsys, here):
 
 
 def test_modes_goes_on_from_a_folder(capsys, here):
-    words = ("modes", "counts.csv", *QUICK, "--set", "tol=1e-4", "--checkpoint", "runs", "--json")
+    words = ("modes", "counts.csv", *RANDOM, "--set", "tol=1e-4", "--checkpoint", "runs", "--json")
     for starts in (1, 2):
         found = json.loads(done(capsys, *words, "--starts", starts))
         assert found["modes"][0]["runs"] == starts

@@ -1,0 +1,97 @@
+"""Words that the command line takes, and what it prints of a fit."""
+
+import io
+import os
+import runpy
+import sys
+
+import pytest
+import smallfits
+
+import bayesnmf
+from bayesnmf import cli
+from bayesnmf.cli import checks, entry
+from bayesnmf.cli.writing import leading
+from bayesnmf.pages.report import render
+
+
+@pytest.mark.parametrize("text", ["2-99999999999", "1-1001", "5,2-9999999999999999999999"])
+def test_ranges_without_end_are_refused(text):
+    with pytest.raises(
+        ValueError, match=r"--ranks must (have at most 1,000 numbers: .*; give a smaller range|be at most 9,223,)"
+    ):
+        checks.check_ranks(text)
+
+
+def test_ranges_of_ranks_are_read():
+    assert checks.check_ranks("2-4,8") == [2, 3, 4, 8]
+    assert len(checks.check_ranks("1-1000")) == 1000
+
+
+def test_a_setting_is_given_once():
+    with pytest.raises(ValueError, match="--set must give each name once: found max_iter twice"):
+        checks.parse_settings(["max_iter=3", "max_iter=4"], bayesnmf.VI)
+
+
+@pytest.mark.parametrize("text", ["Dirichlet(9**9**9)", "Gamma(x, 1)", "Gamma([a for a in b], 1)", "Gamma(f'{1}', 1)"])
+def test_what_is_no_prior_is_repeated_as_it_was_written(text):
+    with pytest.raises(ValueError, match="must be a prior such as") as caught:
+        checks.parse_prior(text, "--prior-loadings")
+    assert "<ast" not in str(caught.value)
+    assert "is no number, word or list" in str(caught.value)
+
+
+def test_an_error_without_words_is_named(capsys, monkeypatch, tmp_path):
+    def run(options):
+        raise MemoryError
+
+    monkeypatch.setattr(entry.COMMANDS["fit"], "run", run)
+    assert cli.main(["fit", str(tmp_path / "counts.csv"), "--rank", "2"]) == 2
+    assert capsys.readouterr().err == "bayesnmf: error: MemoryError\n"
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_what_is_printed_into_a_closed_stream_is_lost_without_an_error(name, monkeypatch):
+    """Python has None for a stream that was closed before it started, as by >&-."""
+
+    def run(options):
+        for stream in (sys.stdout, sys.stderr):
+            print("words", file=stream)
+            stream.isatty()
+        return 0
+
+    monkeypatch.setattr(entry.COMMANDS["fit"], "run", run)
+    monkeypatch.setattr(sys, name, None)
+    assert cli.main(["fit", "counts.csv", "--rank", "2"]) == 0
+    getattr(sys, name).close()
+
+
+def test_the_package_is_a_program(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["bayesnmf", "--version"])
+    with pytest.raises(SystemExit, match="0"):
+        runpy.run_module("bayesnmf", run_name="__main__")
+    assert bayesnmf.__version__ in capsys.readouterr().out
+
+
+@smallfits.quietly
+def test_leading_features_have_a_line_for_each_component(monkeypatch):
+    fit = smallfits.fit()
+    lines = leading(fit, 4).splitlines()
+    assert [line.split()[:2] for line in lines] == [["component", str(k)] for k in range(3)]
+    assert lines[0].split(None, 2)[2] == ", ".join(fit.top_features(4).iloc[:, 0])
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((20, 9)))
+    cut = leading(fit, 8).splitlines()
+    assert [len(line) for line in cut] == [20] * 3
+    assert all(line.endswith("…") for line in cut)
+
+
+def test_pages_have_no_control_characters():
+    page = render("cells \x1b[31m\x00 \x85 & more\t", [])
+    assert "<h1>cells \ufffd[31m\ufffd \ufffd &amp; more" in page
+    assert not {*page} & {*map(chr, range(32))} - {*"\t\n"}
