@@ -149,30 +149,59 @@ def make_tenx(folder: Path, counts: Any) -> Path:
     return folder
 
 
-def make_kinds(folder: Path) -> dict[str, Kind]:
-    """Write two sets of files of every kind."""
-    kinds, stores = {}, [make_store(folder / f"store{i}", counts) for i, counts in enumerate((X, OTHER))]
-    kinds["store"] = Kind(*stores, lambda path: of_fit(fitted(on_disk(path), VI)))
-    for name, options, suffix in (("fit.nc", VI, ".nc"), ("fit of draws.nc", GIBBS, ".nc"), ("fit.zarr", VI, ".zarr")):
-        places = [folder / f"{i}-{name.split('.')[0]}{suffix}" for i in range(2)]
+def store(folder: Path) -> Kind:
+    stores = [make_store(folder / f"store{i}", counts) for i, counts in enumerate((X, OTHER))]
+    return Kind(*stores, lambda path: of_fit(fitted(on_disk(path), VI)))
+
+
+def saved(options: Any, suffix: str) -> Callable[[Path], Kind]:
+    def make(folder: Path) -> Kind:
+        places = [folder / f"{i}-{type(options).__name__}{suffix}" for i in range(2)]
         for counts, place in zip((X, OTHER), places, strict=True):
             fitted(counts, options).save(place)
-        kinds[name] = Kind(*places, lambda path: of_fit(bayesnmf.load(path)))
-    for name, options, steps in (("map", EM, 12), ("gibbs", GIBBS, 4)):
-        places = [folder / f"checkpoint-{name}-{i}" for i in range(2)]
+        return Kind(*places, lambda path: of_fit(bayesnmf.load(path)))
+
+    return make
+
+
+def checkpoint(options: Any, steps: int | None) -> Callable[[Path], Kind]:
+    """Return a maker of checkpoints, of fits that had made some steps, or that have ended."""
+
+    def make(folder: Path) -> Kind:
+        places = [folder / f"checkpoint-{type(options).__name__}-{steps}-{i}" for i in range(2)]
         for counts, place in zip((X, OTHER), places, strict=True):
-            end_early(counts, options, place, steps)
-        kinds[f"checkpoint, {name}"] = Kind(*places, lambda path, given=options: of_fit(fitted(X, given, path)))
-    places = [folder / f"ended-{i}" for i in range(2)]
-    for counts, place in zip((X, OTHER), places, strict=True):
-        fitted(counts, VI, place)
-    kinds["checkpoint, ended"] = Kind(*places, lambda path: of_fit(fitted(X, VI, path)))
+            if steps is None:
+                fitted(counts, options, place)
+            else:
+                end_early(counts, options, place, steps)
+        return Kind(*places, lambda path: of_fit(fitted(X, options, path)))
+
+    return make
+
+
+def checkpoint_on_disk(folder: Path) -> Kind:
+    stores = [make_store(folder / f"store-of-checkpoint{i}", counts) for i, counts in enumerate((X, OTHER))]
     places = [folder / f"checkpoint-disk-{i}" for i in range(2)]
-    for store, place in zip(stores, places, strict=True):
-        end_early(on_disk(store), GIBBS, place, 4)
-    kinds["checkpoint, on disk"] = Kind(*places, lambda path: of_fit(fitted(on_disk(stores[0]), GIBBS, path)))
-    kinds["10x folder"] = Kind(make_tenx(folder / "tenx", X), None, lambda path: of_counts(bayesnmf.read_counts(path)))
-    return kinds
+    for each, place in zip(stores, places, strict=True):
+        end_early(on_disk(each), GIBBS, place, 4)
+    return Kind(*places, lambda path: of_fit(fitted(on_disk(stores[0]), GIBBS, path)))
+
+
+def tenx(folder: Path) -> Kind:
+    return Kind(make_tenx(folder / "tenx", X), None, lambda path: of_counts(bayesnmf.read_counts(path)))
+
+
+MAKERS: dict[str, Callable[[Path], Kind]] = {
+    "store": store,
+    "fit.nc": saved(VI, ".nc"),
+    "fit of draws.nc": saved(GIBBS, ".nc"),
+    "fit.zarr": saved(VI, ".zarr"),
+    "checkpoint, map": checkpoint(EM, 12),
+    "checkpoint, gibbs": checkpoint(GIBBS, 4),
+    "checkpoint, ended": checkpoint(VI, None),
+    "checkpoint, on disk": checkpoint_on_disk,
+    "10x folder": tenx,
+}
 
 
 # --- damages --------------------------------------------------------------------------------------------
@@ -274,7 +303,7 @@ def main() -> int:
     table: dict[str, Counter[str]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        kinds = {kind: each for kind, each in make_kinds(folder).items() if given.only in kind}
+        kinds = {kind: make(folder) for kind, make in MAKERS.items() if given.only in kind}
         expected = {kind: undamaged(each, folder) for kind, each in kinds.items()}
         for number in range(given.number):
             kind = list(kinds)[number % len(kinds)]

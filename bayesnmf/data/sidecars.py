@@ -73,7 +73,12 @@ def existing_file(path: Path, prefix: str, names: tuple[str, ...]) -> Path | Non
 
 def _with_10x_names(counts: Counts, path: Path, beside: list[Any]) -> tuple[Counts, Orientation]:
     """Return the counts with 10x names, assigned by their numbers, and the orientation that the numbers show."""
-    (features, types), (barcodes, _) = (_read_names(file) for file in beside)
+    (features, types, columns), (barcodes, _, wide) = (_read_names(file) for file in beside)
+    if columns == 1 < wide:
+        raise ValueError(
+            f"{beside[1].name} must have one barcode in each line: found {wide} columns, and one in {beside[0].name}, "
+            f"as if the two were exchanged in {path.parent}; exchange their names"
+        )
     if counts.shape not in ((len(features), len(barcodes)), (len(barcodes), len(features))):
         raise ValueError(
             f"{path} must have a row for each of {len(features)} features ({beside[0].name}) and a column for each of "
@@ -103,8 +108,8 @@ def genes_among(types: list[str], path: Path) -> np.ndarray | None:
     return genes
 
 
-def _read_names(file: Path) -> tuple[np.ndarray, list[str]]:
-    """Return the names in a 10x file and the types of features.
+def _read_names(file: Path) -> tuple[np.ndarray, list[str], int]:
+    """Return the names in a 10x file, the types of features, and the number of columns.
 
     The names are the second of several columns (symbols), with the first if they repeat; the third has the types.
     """
@@ -116,7 +121,7 @@ def _read_names(file: Path) -> tuple[np.ndarray, list[str]]:
     while rows and not any(rows[-1]):
         rows.pop()
     names = names_with_identifiers([row[min(1, len(row) - 1)] for row in rows], [row[0] for row in rows])
-    return names, [row[2] if len(row) > 2 else GENES for row in rows]
+    return names, [row[2] if len(row) > 2 else GENES for row in rows], max(map(len, rows), default=1)
 
 
 def _open_text(file: Path) -> Any:

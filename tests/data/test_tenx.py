@@ -171,3 +171,31 @@ def test_other_hdf5_files_are_refused(tmp_path):
 def test_other_folders_are_refused(tmp_path):
     with pytest.raises(ValueError, match="must be a file, not a directory"):
         bayesnmf.read_counts(tmp_path)
+
+
+def test_files_of_names_that_were_exchanged_are_refused(tmp_path):
+    """Both are whole, and fit the counts when these are turned; but a barcode has one column."""
+    write_folder(tmp_path / "cells")
+    one, two = tmp_path / "cells" / "barcodes.tsv.gz", tmp_path / "cells" / "features.tsv.gz"
+    content = one.read_bytes()
+    one.write_bytes(two.read_bytes())
+    two.write_bytes(content)
+    with pytest.raises(ValueError, match=r"barcodes\.tsv\.gz must have one barcode in each line: found 3 columns"):
+        bayesnmf.read_counts(tmp_path / "cells")
+
+
+@pytest.mark.parametrize("name", ["matrix.mtx.gz", "barcodes.tsv.gz", "features.tsv.gz"])
+def test_damaged_compressed_files_are_refused_or_change_nothing(tmp_path, name):
+    """Wherever a bit is flipped: zlib, its header and its checksum each have their own exceptions."""
+    write_folder(tmp_path / "cells")
+    path, rng = tmp_path / "cells" / name, np.random.default_rng(0)
+    content, refused = path.read_bytes(), 0
+    for place in range(0, len(content), 2):
+        changed = bytearray(content)
+        changed[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        try:
+            check(bayesnmf.read_counts(tmp_path / "cells"))
+        except (ValueError, OSError):
+            refused += 1
+    assert refused > len(content) // 4
