@@ -279,7 +279,8 @@ def _readable(X: Any) -> Any:
 
     if is_annotated(X):
         counts = as_counts(X, name="X")
-        return pd.DataFrame.sparse.from_spmatrix(counts.matrix, counts.row_names, counts.feature_names)
+        sparse: Any = pd.DataFrame.sparse
+        return sparse.from_spmatrix(counts.matrix, counts.row_names, counts.feature_names)
     found = split_labels(X)
     if found.columns is None or is_frame(found.values):
         return X if found.columns is None else found.values

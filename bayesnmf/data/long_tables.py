@@ -39,7 +39,7 @@ class Columns(NamedTuple):
 
     row: int
     feature: int
-    count: int
+    counts: int
 
 
 def stem(header: Any) -> str:

@@ -173,8 +173,8 @@ def _read_header(path: Path, separator: str) -> tuple[list[str], int]:
         return named, len(before) - 1
     numbers = [_is_number(entry) for entry in header]
     default = [str(place) for place in range(len(header))]  # header of a DataFrame without names
-    named = len(set(header[1:])) == len(header[1:])  # names differ; counts after the name of a row rarely all do
-    if '"' not in line and header != default and (all(numbers) or (all(numbers[1:]) and header[0] and not named)):
+    differ = len(set(header[1:])) == len(header[1:])  # names differ; counts after the name of a row rarely all do
+    if '"' not in line and header != default and (all(numbers) or (all(numbers[1:]) and header[0] and not differ)):
         raise ValueError(
             f"its first line must name the columns, but holds counts ({shown(separator.join(header))}); write a "
             "line of names above it"

@@ -245,9 +245,7 @@ def test_settings_that_make_no_sense_are_refused(rule, settings, tmp_path):
 
 
 def test_files_of_version_1_load(tmp_path):
-    with pytest.warns(
-        UserWarning, match=r"vi\.nc is unchecked in part: .* without a checksum of its settings"
-    ):
+    with pytest.warns(UserWarning, match=r"vi\.nc is unchecked in part: .* without a checksum of its settings"):
         fit = bayesnmf.load(GOLDEN / "version_1_vi.nc")
     np.testing.assert_array_equal(fit.counts.matrix.toarray(), COUNTS)
     assert fit.row_names.tolist() == COUNTS.index.tolist()

@@ -121,7 +121,7 @@ class Store:
             check_as_written(now[name] == stamp, self._path(name))
 
     def _stamps_now(self) -> dict[str, tuple[int, ...]]:
-        found = {}
+        found: dict[str, tuple[int, ...]] = {}
         for name in self.arrays_written:
             check_as_written(self._path(name).is_file(), self._path(name))
             stat = self._path(name).stat()

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -122,7 +122,9 @@ class _Writer:
     def _array(self, given: Any) -> list[Any]:
         array = np.asarray(given)
         padded = [axis for axis in (1, 0) if array.ndim == 2 and is_padded(array, axis)]
-        order = "F" if not padded and array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+        order: Literal["C", "F"] = (
+            "F" if not padded and array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+        )
         content, first = array.tobytes(order), self.size
         self.arrays.append(content)
         self.size += len(content)
@@ -135,9 +137,9 @@ def _known_type(dtype: Any) -> np.dtype:
     return np.dtype(dtype)
 
 
-def _state(thing: Any) -> dict[str, Any]:
+def _state(thing: Any) -> Any:
     if isinstance(thing, tuple):
-        return thing._asdict()  # type: ignore[attr-defined, no-any-return]
+        return thing._asdict()  # type: ignore[attr-defined]
     return {each.name: getattr(thing, each.name) for each in fields(thing)} if is_dataclass(thing) else vars(thing)
 
 
@@ -165,7 +167,7 @@ class _Reader:
         if kind == "counts":
             return self.counts
         if kind == "rows":
-            return self._rows(*parts[:2], self.thing(parts[2]), self.thing(parts[3]))
+            return self._rows(parts[0], parts[1], self.thing(parts[2]), self.thing(parts[3]))
         if kind == "array":
             return self._array(*parts)
         if kind == "dtype":
@@ -192,11 +194,11 @@ class _Reader:
         return BlockedLoadings(folder, form, part, counts)
 
     def _array(self, kind: str, shape: Sequence[int], form: Any, first: int) -> Any:
-        dtype, order = _known_type(np.dtype(kind)), "F" if form == "F" else "C"
-        read = np.ndarray(tuple(shape), dtype, self.arrays, first, order=order)  # type: ignore[call-overload]
+        order: Literal["C", "F"] = "F" if form == "F" else "C"
+        read: Any = np.ndarray(tuple(shape), _known_type(np.dtype(kind)), self.arrays, first, order=order)
         if form == "number":
             return read[()]
-        return np.array(read, order=order) if form in ("C", "F") else padded_copy(read, form)  # type: ignore[call-overload]
+        return np.array(read, order=order) if form in ("C", "F") else padded_copy(read, form)
 
 
 def _object(kind: type, state: dict[str, Any]) -> Any:

@@ -59,8 +59,9 @@ class Keeper:
     def read(self, path: Path) -> Pieces | None:
         """Return the pieces in a file of this fit; None for one that is damaged, or of another fit."""
         found = read_pieces(path)
-        mine = found is not None and found.about.get("identity") == self.identity
-        return found if mine and all(map(_is_folder_of_rows, found.about["rows"])) else None
+        if found is None or found.about.get("identity") != self.identity:
+            return None
+        return found if all(map(_is_folder_of_rows, found.about["rows"])) else None
 
     def _take(self, path: Path) -> Pieces | None:
         found = self.read(path)
