@@ -48,7 +48,7 @@ class Quantities:
     """Makes the quantities of a fit by vi."""
 
     def __init__(self, fit: FitRecord) -> None:
-        self.fit, self.every = fit, np.arange(fit.rank)
+        self.fit, self.every, self.labels = fit, np.arange(fit.rank), fit.component_labels
         self.positive = getattr(fit.priors.loadings, "support", "") == "positive"
         self.loadings, self.components = fit.loadings.astype(np.float64), fit.components.astype(np.float64)
 
@@ -65,13 +65,13 @@ class Quantities:
     def loading(self, row: int, k: int) -> Quantity:
         """Return one loading; a proportion if loadings are on the simplex."""
         weights = Weights(loadings=([row], [k], [1.0]))
-        name = f"loadings[{self.fit.row_names[row]}, {k}]"
+        name = f"loadings[{self.fit.row_names[row]}, {self.labels[k]}]"
         return Quantity(name, float(self.loadings[row, k]), weights, "positive" if self.positive else "share")
 
     def component(self, k: int, feature: int) -> Quantity:
         """Return one entry of a component."""
         values = "share" if on_simplex(self.fit.priors.components) else "positive"
-        name = f"components[{k}, {self.fit.feature_names[feature]}]"
+        name = f"components[{self.labels[k]}, {self.fit.feature_names[feature]}]"
         return Quantity(name, float(self.components[k, feature]), Weights(components=([k], [feature], [1.0])), values)
 
     def rate(self, row: int, feature: int) -> Quantity:
@@ -93,7 +93,7 @@ class Quantities:
 
     def proportion(self, row: int, k: int) -> Quantity:
         """Return the share of a row's expected counts that comes from a component."""
-        name = f"proportions[{self.fit.row_names[row]}, {k}]"
+        name = f"proportions[{self.fit.row_names[row]}, {self.labels[k]}]"
         if not self.positive:
             return self.loading(row, k)._replace(name=name)
         (rank, m), exposure = self.components.shape, self.fit.counts.feature_factor

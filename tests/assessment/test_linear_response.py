@@ -56,6 +56,13 @@ def test_summary_has_the_entries_asked_for(response: Any) -> None:
     np.testing.assert_allclose(table["mean_field_sd"].iloc[:3], response.fit.estimate.sd(response.fit, "loadings")[3])
 
 
+def test_summary_names_components_as_that_of_the_fit(fit: Any) -> None:
+    renamed = fit.rename(components={0: "T cells"})
+    names = bayesnmf.linear_response(renamed).summary(rows=["s3"], features=["f0"]).index
+    assert list(names) == list(renamed.summary(rows=["s3"], features=["f0"]).index)
+    assert names[0] == "loadings[s3, T cells]"
+
+
 def test_spread_is_that_of_the_summary(response: Any) -> None:
     found = response.spread("components")
     assert found.draws == 0
