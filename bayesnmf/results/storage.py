@@ -216,7 +216,7 @@ def _damaged_file_error(path: Path, error: Exception) -> ValueError:
 
 
 def _read(path: Path, suffix: str) -> xr.DataTree:
-    settings: dict[str, Any] = {"consolidated": False} if suffix == ".zarr" else {}
+    settings: dict[str, Any] = {"consolidated": False, "zarr_format": 3} if suffix == ".zarr" else {}
     if suffix == ".nc":
         import h5py
 

@@ -188,6 +188,24 @@ def test_what_is_no_count_is_refused_wherever_it_is_and_nothing_is_left(tmp_path
     assert not list((tmp_path / "scratch").iterdir())
 
 
+@pytest.mark.parametrize(
+    ("name", "about"),
+    [
+        (".zarray", {"compressor": {"id": "pickle", "protocol": 5}}),
+        (".zarray", {"filters": [{"id": "vlen-utf8"}, {"id": "pickle"}]}),
+        ("zarr.json", {"codecs": [{"name": "bytes"}, {"name": "numcodecs.pickle", "configuration": {}}]}),
+        (".zmetadata", {"metadata": {"obs/names/.zarray": {"filters": [{"id": "pickle"}]}}}),
+    ],
+)
+def test_arrays_of_pickles_are_refused(tmp_path, name, about):
+    """In a Zarr store made by somebody else, since some versions of zarr run them."""
+    path = tmp_path / "cells.zarr" / "obs" / "names"
+    path.mkdir(parents=True)
+    (path / name).write_text(json.dumps(about).replace("pickle", "p\\u0069ckle"))
+    with pytest.raises(ValueError, match=r"names.\.?z.* must name no codec that unpickles"):
+        opened(tmp_path / "cells.zarr", tmp_path)
+
+
 def test_other_sources_are_refused(tmp_path):
     adata = annotated()
     adata.X = csc_matrix(adata.X)

@@ -316,6 +316,16 @@ def test_other_files_are_refused(suffix, tmp_path):
         bayesnmf.load(path)
 
 
+def test_a_store_of_the_format_that_may_unpickle_is_not_read(tmp_path):
+    """Fits are written in format 3 of Zarr alone."""
+    path = tmp_path / "fit.zarr"
+    (path / "trace").mkdir(parents=True)
+    (path / ".zgroup").write_text('{"zarr_format": 2}')
+    (path / ".zattrs").write_text('{"format": "bayesnmf.Fit", "format_version": 6}')
+    with pytest.raises(ValueError, match=r"fit\.zarr must be a whole file that Fit\.save wrote: .*(NotFound|no group)"):
+        bayesnmf.load(path)
+
+
 def test_files_of_later_versions_are_refused(tmp_path, monkeypatch):
     fit(method="map").save(tmp_path / "fit.nc")
     monkeypatch.setattr(storage, "VERSION", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -125,6 +126,25 @@ def check_source(path: Path, suffixes: Sequence[str]) -> Path:
             "bayesnmf.Blocks has written; read other files with bayesnmf.read_counts"
         )
     return path
+
+
+def check_runs_no_code(store: Path) -> None:
+    """Refuse a Zarr store with arrays of pickles, which run code when they are read; not every version of zarr does."""
+    for place, folders, files in os.walk(store):
+        for path in (Path(place) / name for name in {".zarray", ".zmetadata", "zarr.json"} & {*files}):
+            if _names_pickles(json.loads(path.read_text(encoding="utf-8"))):
+                raise ValueError(
+                    f"{path} must name no codec that unpickles, as that may run any code; write the store again "
+                    "without arrays of objects"
+                )
+        if ".zarray" in files:
+            folders.clear()  # of chunks
+
+
+def _names_pickles(about: Any) -> bool:
+    parts = about.values() if isinstance(about, dict) else about if isinstance(about, list) else ()
+    found = isinstance(about, dict) and any(about.get(key) in ("pickle", "numcodecs.pickle") for key in ("id", "name"))
+    return bool(found) or any(map(_names_pickles, parts))
 
 
 def check_compressed_by_rows(kind: Any, name: str) -> None:

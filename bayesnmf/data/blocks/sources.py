@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.annotated import chosen_layer, is_annotated, labels_of
-from bayesnmf.data.blocks.checks import check_compressed_by_rows, check_source
+from bayesnmf.data.blocks.checks import check_compressed_by_rows, check_runs_no_code, check_source
 from bayesnmf.data.tenx import open_10x_h5
 
 Array = NDArray[Any]
@@ -120,6 +120,7 @@ def _open_annotated(path: Path) -> tuple[Any, Any]:
     if path.suffix.lower() == ".zarr":
         import zarr
 
+        check_runs_no_code(path)
         file = zarr.open_group(path, mode="r")
         closing: Any = SimpleNamespace(close=lambda: None)
     else:
