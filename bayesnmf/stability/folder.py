@@ -9,6 +9,7 @@ replaced by a new fit.
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -46,6 +47,7 @@ class Folder:
 
     def __init__(self, path: Any, settings: dict[str, str]) -> None:
         self.path, self.lock = check_folder(path, "checkpoint", [SETTINGS], private=True), Lock()
+        self._failed = False  # whether it was told that a fit could not be written
         file = self.path / SETTINGS
         if file.is_file():
             check_same_settings(_read_settings(file), settings, self.path, "checkpoint")
@@ -72,7 +74,18 @@ class Folder:
         return Checkpoint(self.path / f"under-way-{start:04d}", seconds)
 
     def write(self, start: int, fit: Fit) -> None:
-        """Write the fit of a start; an older file is replaced only once the new one is complete."""
+        """Write the fit of a start; an older file is replaced only once the new one is complete.
+
+        Warn, once, if that fails: the fit itself is at hand.
+        """
+        try:
+            self._write(start, fit)
+        except (ImportError, OSError) as error:
+            if not self._failed:
+                self._failed = True
+                warnings.warn(f"fits are not written to the checkpoint: {error}; they are in the result", stacklevel=2)
+
+    def _write(self, start: int, fit: Fit) -> None:
         with self.lock:
             ended = Path(self.under_way(start, 1.0).folder)
             written = [path for path in (ended / "fit.nc", ended / "fit.zarr") if path.exists()]

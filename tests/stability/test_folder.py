@@ -13,7 +13,8 @@ from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import VI, Dirichlet, Gamma, HierarchicalGamma, Priors
-from bayesnmf.stability import running
+from bayesnmf.results import storage
+from bayesnmf.stability import folder, running
 
 pytestmark = quietly
 SHORT = VI(start="random", max_iter=30)
@@ -75,6 +76,32 @@ def test_starts_are_added_and_left_out_and_nothing_is_fitted_twice(kept, fits_ma
     assert len(fits_made) == 1
     np.testing.assert_array_equal(more.run_components[:2], first.run_components)
     assert len(run(folder, starts=1).runs) == 1
+
+
+def test_a_full_disk_loses_no_fit_and_is_told(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError("no space left")
+
+    expected = run(None, starts=2)
+    for module in (storage, folder):
+        monkeypatch.setattr(module, "save_by_size", full)
+    with pytest.warns(UserWarning, match="no space left") as said:
+        same(run(tmp_path / "kept", starts=2), expected)
+    assert len([each for each in said if "fits are not written to the checkpoint" in str(each.message)]) == 1
+
+
+def test_every_fit_is_written_once(tmp_path, monkeypatch):
+    """By its checkpoint, from which the file is moved to its place."""
+    written, plain = [], storage.save_by_size
+    monkeypatch.setattr(storage, "save_by_size", lambda *given: written.append(0) or plain(*given))
+    monkeypatch.setattr(folder, "save_by_size", lambda *given: written.append(0) or plain(*given))
+    run(tmp_path / "kept", starts=2)
+    assert len(written) == 2
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == [
+        "modes.json",
+        "start-0000.nc",
+        "start-0001.nc",
+    ]
 
 
 def test_every_fit_can_be_loaded_by_itself(kept):
