@@ -38,7 +38,7 @@ PASSING = ("*on_disk.py", "inference/device/compiled_loop.py", "assessment/absen
 
 # Faults that change nothing, by what `Fault.name` prints of them.
 EQUIVALENT = {
-    "swallowed argument: bayesnmf/stability/folder.py:56 `json.dumps(about, indent=1)` → `(json.dumps(about))`":
+    "swallowed argument: bayesnmf/stability/folder.py:57 `json.dumps(about, indent=1)` → `(json.dumps(about))`":
         "the file is read by the program alone, which takes any layout of JSON",
 }  # fmt: skip
 

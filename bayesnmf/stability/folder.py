@@ -15,9 +15,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from bayesnmf.data.checks import same_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.settings import describe_settings
 from bayesnmf.inference.checkpoints.checks import check_same_settings
 from bayesnmf.options.checkpoint import Checkpoint
 from bayesnmf.places import check_folder
@@ -47,6 +47,7 @@ class Folder:
 
     def __init__(self, path: Any, settings: dict[str, str]) -> None:
         self.path, self.lock = check_folder(path, "checkpoint", [SETTINGS], private=True), Lock()
+        self.settings = settings
         self._failed = False  # whether it was told that a fit could not be written
         file = self.path / SETTINGS
         if file.is_file():
@@ -65,7 +66,8 @@ class Folder:
                 record = read_fit(places[0])
             except ValueError:
                 return None, True
-        if record.seed != seed or not same_counts(record.counts, counts):
+        fitted = describe_settings(record.counts, record.model, record.rank, record.method, record.seed, record.options)
+        if fitted != {**self.settings, "seed": str(seed)}:
             return None, True
         return Fit.of(replace(record, counts=counts)), False
 

@@ -90,6 +90,17 @@ def test_a_full_disk_loses_no_fit_and_is_told(tmp_path, monkeypatch):
     assert len([each for each in said if "fits are not written to the checkpoint" in str(each.message)]) == 1
 
 
+def test_fits_of_another_study_are_not_used(kept, tmp_path, fits_made):
+    """With the same counts and seeds, copied into the folder under the names of its own."""
+    folder, first = kept
+    run(tmp_path / "other", starts=2, options=VI(start="random", max_iter=5))
+    for name in ("start-0000.nc", "start-0001.nc"):
+        shutil.copyfile(tmp_path / "other" / name, folder / name)
+    fits_made.clear()
+    same(run(folder, starts=2), first)
+    assert len(fits_made) == 2
+
+
 def test_every_fit_is_written_once(tmp_path, monkeypatch):
     """By its checkpoint, from which the file is moved to its place."""
     written, plain = [], storage.save_by_size
