@@ -12,6 +12,7 @@ from bayesnmf import MAP, VI, Gibbs, Priors, Start
 from bayesnmf.assessment import scoring
 from bayesnmf.assessment.scoring import MIXED, background, pit_coverage, score
 from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.counts import DataWarning
 from bayesnmf.data.splitting import split_counts, thin_counts
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.priors.specification import MODELS
@@ -196,7 +197,8 @@ def test_the_scale_of_a_row_does_not_matter(model, method):
     elif method == "gibbs":
         scaled = replace(fitted, estimate=replace(fitted.posterior, loadings=fitted.posterior.loadings * by))
     elif model == "dirichlet_poisson":  # its scale is that of the given totals
-        scaled = replace(fitted, counts=counts_of(fitted.counts.matrix.toarray() * by))
+        with pytest.warns(DataWarning, match="look rescaled"):
+            scaled = replace(fitted, counts=counts_of(fitted.counts.matrix.toarray() * by))
     else:
         q = replace(fitted.posterior.loadings, rate=fitted.posterior.loadings.rate / by)
         scaled = replace(fitted, estimate=replace(fitted.posterior, loadings=q))

@@ -35,7 +35,7 @@ def with_entry(value):
 
 
 BAD_COUNTS = {
-    "negative": (with_entry(-1), ValueError, r"counts must be nonnegative: found -1\.0 at row 2, column 3; remove"),
+    "negative": (with_entry(-1), ValueError, r"counts must be nonnegative: found -1\.0 at row 2, column 3; pass raw"),
     "NaN": (with_entry(np.nan), ValueError, "counts must be finite .*found nan at row 2, column 3; replace"),
     "infinite": (with_entry(np.inf), ValueError, "counts must be finite .*found inf at row 2, column 3; replace"),
     "negative sparse": (csr_array(with_entry(-2)), ValueError, r"counts must be nonnegative: found -2\.0 at row 2"),
