@@ -43,9 +43,8 @@ def absence(
     with all components, and without one of them. Both have the prior of the loadings of the fit, and the components of
     the fit as they are. The Bayes factor is estimated by variational bounds: the elbo of the sample's loadings, fitted
     with and without it. Where the bound is less tight with the component than without, the score is too high, and
-    components that the fit lacks make it too low: with 5,000 counts a sample, of which 30 % were noise, components with
-    a score of 0.02 were absent in 40 %, and with 0.53 in 85 %. Use it to rank components, with a limit that simulated
-    samples confirm.
+    counts that the fit does not explain make it too low. Use it to rank components, with a limit that simulated samples
+    confirm.
 
     Parameters
     ----------

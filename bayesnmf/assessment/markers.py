@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 CANDIDATES = 3  # times as many features as are asked for
 TOO_SURE = (
-    "local false sign rates and intervals of a mean field are too sure: rates of 0.005 were wrong in 0.075, and 90 % "
-    "intervals of log-fold changes held 47 %; use bayesnmf.linear_response(fit), or gibbs"
+    "local false sign rates and intervals of a mean field are too sure; use bayesnmf.linear_response(fit), or gibbs"
 )
 SOLVED = 64  # draws of the linearised mean field
 TOL = 0.03  # of the length of such a draw

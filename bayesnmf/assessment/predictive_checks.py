@@ -38,8 +38,7 @@ DRAWS, ENTRIES = 200, 2**16
 TWICE = "the model was fitted to these counts, so p-values cluster near 0.5; those near 0 or 1 strongly suggest misfit"
 POINT = "a point estimate: replicates lack the uncertainty of the parameters, and intervals are too narrow"
 MEAN_FIELD = (
-    "a mean field: it is too narrow, so replicates judge right models wrongly (of 50 right data sets, one of five "
-    "statistics was outside its 90 % interval in 29, with sparse components in 34; under gibbs in 0 of 25)"
+    "a mean field is too narrow, so that its replicates may call a right model wrong; check a fit by gibbs to be sure"
 )
 GIVEN = "the model is given the row totals, so they and the total are equal in every replicate and not checked"
 ROUNDED = "not all counts are whole, but all replicated ones are: do not compare shares of zeros and small counts"

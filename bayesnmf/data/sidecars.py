@@ -114,7 +114,7 @@ def _read_names(file: Path) -> tuple[np.ndarray, list[str], int]:
     The names are the second of several columns (symbols), with the first if they repeat; the third has the types.
     """
     try:
-        with _open_text(file) as lines:
+        with open_text(file) as lines:
             rows = [row or [""] for row in csv.reader(lines, delimiter="\t", strict=True)]
     except (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{file} must be tab-separated text: {error}; mend it or move it away") from error
@@ -124,9 +124,9 @@ def _read_names(file: Path) -> tuple[np.ndarray, list[str], int]:
     return names, [row[2] if len(row) > 2 else GENES for row in rows], max(map(len, rows), default=1)
 
 
-def _open_text(file: Path) -> Any:
+def open_text(file: Path) -> Any:
     """Open a text file, which may start with a byte order mark."""
-    return (gzip.open if file.suffix == ".gz" else open)(file, "rt", encoding="utf-8-sig", newline="")
+    return (gzip.open if file.suffix.lower() == ".gz" else open)(file, "rt", encoding="utf-8-sig", newline="")
 
 
 def names_with_identifiers(names: list[str], identifiers: list[str]) -> np.ndarray:

@@ -6,7 +6,6 @@ A wide table is returned as a frame, which has the names of its rows as its inde
 from __future__ import annotations
 
 import csv
-import gzip
 import itertools
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from bayesnmf.data.long_tables import (
     stem,
 )
 from bayesnmf.data.mutations import read_types
+from bayesnmf.data.sidecars import open_text
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.places import check_axes
 
@@ -42,7 +42,7 @@ def read_tsv(path: Path, layout: str | None = None) -> Any:
 
 def read_txt(path: Path, layout: str | None = None) -> Any:
     """Read a table separated by tabs, by commas or, as R's write.table does unless told otherwise, by spaces."""
-    with _open_text(path) as lines:
+    with open_text(path) as lines:
         start = "".join(itertools.islice(lines, 2))  # the header of a single column holds no separator
     separator = next((each for each in "\t, " if each in start), "\t")
     return _read_text(path, separator, layout)
@@ -143,12 +143,6 @@ def _names_in(header: list[str], layout: str | None) -> list[str]:
 # --- the first line -------------------------------------------------------------------------------
 
 
-def _open_text(path: Path) -> Any:
-    if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig")
-    return path.open(encoding="utf-8-sig", newline="")
-
-
 def _read_header(path: Path, separator: str) -> tuple[list[str], int]:
     """Return the entries of the line that names the columns, and the number of lines before it; refuse one of counts.
 
@@ -159,7 +153,7 @@ def _read_header(path: Path, separator: str) -> tuple[list[str], int]:
     def entries(*lines: str) -> list[str]:
         return next(csv.reader(lines, delimiter=separator), [])
 
-    with _open_text(path) as lines:
+    with open_text(path) as lines:
         before = []
         for line in lines:
             if line.strip("\r\n") and not line.startswith("#"):

@@ -48,6 +48,26 @@ def write_h5(path, version=3, **changes):
             group["genes"], group["gene_names"] = identifiers, symbols
 
 
+def write_changed_folder(folder, changes, _):
+    """Write a 10x folder in which text of some features, by their number, is replaced; return its path."""
+    write_folder(folder / "filtered", zipped=False)
+    file = folder / "filtered" / "features.tsv"
+    lines = file.read_text().splitlines()
+    for feature, (old, new) in changes.items():
+        lines[feature] = lines[feature].replace(old, new)
+    file.write_text("\n".join(lines) + "\n")
+    return folder / "filtered"
+
+
+def write_changed_h5(folder, changes, part):
+    """Write an HDF5 file of 10x Genomics in which a part of some features is replaced; return its path."""
+    write_h5(folder / "cells.h5")
+    with h5py.File(folder / "cells.h5", "a") as file:
+        for feature, (_, new) in changes.items():
+            file[f"matrix/features/{part}"][feature] = new.encode()
+    return folder / "cells.h5"
+
+
 def check(counts):
     np.testing.assert_array_equal(counts.matrix.toarray(), CELLS)
     assert counts.row_names.tolist() == BARCODES
@@ -85,17 +105,9 @@ def test_names_are_read_as_other_tools_write_them(tmp_path, case, zipped):
     check(bayesnmf.read_counts(tmp_path / "filtered"))
 
 
-@pytest.mark.parametrize("kind", ["folder", "h5"])
-def test_features_without_a_symbol_have_their_identifier(tmp_path, kind):
-    path = tmp_path / ("filtered" if kind == "folder" else "cells.h5")
-    if kind == "folder":
-        write_folder(path, zipped=False)
-        text = (path / "features.tsv").read_text()
-        (path / "features.tsv").write_text(text.replace("CD3D", "").replace("ACTB", ""))
-    else:
-        write_h5(path)
-        with h5py.File(path, "a") as file:
-            file["matrix/features/name"][[0, 3]] = b""
+@pytest.mark.parametrize("write", [write_changed_folder, write_changed_h5])
+def test_features_without_a_symbol_have_their_identifier(tmp_path, write):
+    path = write(tmp_path, {0: ("CD3D", ""), 3: ("ACTB", "")}, "name")
     names = bayesnmf.read_counts(path).feature_names.tolist()
     assert names == ["ENSG1", *NAMES[1:3], "ENSG4"]
 
@@ -121,18 +133,9 @@ def test_hdf5_files_are_read_with_cells_in_rows(tmp_path, version):
     check(bayesnmf.read_counts(tmp_path / "cells.h5"))
 
 
-@pytest.mark.parametrize("kind", ["folder", "h5"])
-def test_features_of_other_types_than_genes_are_left_out_and_it_is_said(tmp_path, kind):
-    path = tmp_path / ("filtered" if kind == "folder" else "cells.h5")
-    if kind == "folder":
-        write_folder(path, zipped=False)
-        lines = (path / "features.tsv").read_text().splitlines()
-        lines[1] = lines[1].replace("Gene Expression", "Antibody Capture")
-        (path / "features.tsv").write_text("\n".join(lines) + "\n")
-    else:
-        write_h5(path)
-        with h5py.File(path, "a") as file:
-            file["matrix/features/feature_type"][1] = b"Antibody Capture"
+@pytest.mark.parametrize("write", [write_changed_folder, write_changed_h5])
+def test_features_of_other_types_than_genes_are_left_out_and_it_is_said(tmp_path, write):
+    path = write(tmp_path, {1: ("Gene Expression", "Antibody Capture")}, "feature_type")
     with pytest.warns(bayesnmf.DataWarning, match=r"1 features of other types than genes \(Antibody Capture\)"):
         counts = bayesnmf.read_counts(path)
     np.testing.assert_array_equal(counts.matrix.toarray(), CELLS[:, [0, 2, 3]])
