@@ -96,7 +96,9 @@ BRIEF = [
 ]
 
 
-SEED = 1  # of draws that are matched to each other alike in both units, though draws without warm-up are ambiguous
+# Draws are matched by cosines of components, which depend on the units of the features. With this seed the few draws
+# without warm-up are matched alike in both units; with seed 0 one of five was not.
+SEED = 1
 
 
 def both(pair, run):
