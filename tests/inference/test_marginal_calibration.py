@@ -186,7 +186,7 @@ FAULTS = {  # one of each module; others, and what finds them, are in benchmarks
     "proposal ratio forgotten": Fault(
         entries, "gain += _log_proposal_ratio(u, new, mode, h, shape)", "gain += 0.0", GXD, 1.0
     ),
-    "shears: shapes not less 1": Fault(orbits, "parts[0] - 1, parts[1] - 1", "parts[0], parts[1]", GXG, 1.0),
+    "shears: shapes not less 1": Fault(orbits, "parts[0] - 1, parts[1] - 1", "parts[0], parts[1]", GXG, 0.3),
 }
 
 
