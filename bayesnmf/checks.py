@@ -59,8 +59,21 @@ def has_mask(value: Any) -> bool:
     return isinstance(value, np.ma.MaskedArray)
 
 
+def has_labels(value: Any) -> bool:
+    """Return whether a table or a vector has names of rows or columns, other than 0 … n − 1."""
+    axes = [getattr(value, each, None) for each in ("index", "columns", "column_names")]
+    axes = [each for each in axes if each is not None and not callable(each)]
+    axes += getattr(value, "indexes", {}).values()  # of xarray
+    return not all(np.array_equal(labels, np.arange(len(labels))) for labels in axes)
+
+
 def as_numbers(value: Any, name: str, rule: str = "a number or an array of numbers") -> np.ndarray:
-    """Return an array of float64; refuse text, booleans, masked arrays and ragged lists."""
+    """Return an array of float64; refuse text, booleans, masked arrays, ragged lists, and labels that would be lost."""
+    if has_labels(value):
+        raise TypeError(
+            f"{name} must have no labels, which are not compared with those of the counts: found {shown(value)}; put "
+            "it in the order of the counts, as with frame.loc[names], and give frame.to_numpy()"
+        )
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:

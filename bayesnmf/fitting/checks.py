@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import as_numbers
-from bayesnmf.data.labels import same_labels
+from bayesnmf.data.labels import Order, order_of, same_labels
 from bayesnmf.options import METHODS, Start
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.checks import check_start
@@ -180,6 +180,17 @@ def check_posterior_exists(options: Any, model: str, method: str) -> None:
             "rate above 0, put the components on the simplex with Dirichlet(...), or use method='map' in the "
             "natural basis"
         )
+
+
+def check_start_names(start: Any, counts: Any) -> None:
+    """Refuse a fit as start whose rows or features have other names than those of the counts, or another order."""
+    for side in ("row", "feature"):
+        names, own = (getattr(each, f"{side}_names") for each in (start, counts))
+        if len(names) == len(own) and order_of(names, own, Order(f"start's {side}_names", side)) is not None:
+            raise ValueError(
+                f"start must have its {side}s in the order of the counts: found the same names in another order; "
+                f"put the counts in the order of start.{side}_names"
+            )
 
 
 def check_start_factor(value: Any, name: str, size: tuple[int, int]) -> np.ndarray:

@@ -9,7 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.fitting.checks import check_on_simplex, check_start_distribution, check_start_factor
+from bayesnmf.fitting.checks import (
+    check_on_simplex,
+    check_start_distribution,
+    check_start_factor,
+    check_start_names,
+)
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.starts.from_data import state_from_word
 from bayesnmf.inference.starts.on_disk import given_state_on_disk, state_on_disk
@@ -87,6 +92,7 @@ def given_start(
     """
     if not isinstance(start, FitRecord):
         return start.loadings, start.components
+    check_start_names(start, counts)
     q: Any = start.estimate
     same_unit = start.counts.exposed_like(counts)
     if q.kind == "mean field" and same_unit and type(q.loadings) is loadings_prior.conditional_family:

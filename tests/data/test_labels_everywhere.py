@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -34,6 +34,7 @@ from labelled import (
 )  # fmt: skip
 
 import bayesnmf
+from bayesnmf import Dirichlet, Priors
 from bayesnmf.priors import Distribution
 
 pytestmark = [
@@ -201,6 +202,30 @@ def test_annotated_objects_give_the_names_of_the_fit_made_in_place():
     repeated = as_annotated(changed(COUNTS, "repeated"))
     with pytest.warns(bayesnmf.DataWarning, match="names of features repeat"):
         bayesnmf.tl.fit(repeated, rank=2, seed=0, options=QUICK)
+
+
+@pytest.mark.parametrize(
+    ("container", "make"), [(name, make) for name, (make, _) in TABLES.items() if name != "AnnData"]
+)
+def test_tables_in_options_have_no_labels(container, make):
+    """Options are made before there are counts, whose order their labels could be compared with."""
+    table = make(pd.DataFrame(np.ones((2, 9)), columns=COUNTS.columns))
+    start = replace(QUICK, start=bayesnmf.Start(np.ones((12, 2)), table))
+    with pytest.raises(TypeError, match=r"start\.components must have no labels"):
+        bayesnmf.fit(COUNTS, rank=2, options=start)
+    with pytest.raises(TypeError, match=r"priors\.components\.concentration must have no labels"):
+        Priors(components=Dirichlet(table))
+
+
+@pytest.mark.parametrize(("side", "given"), [("row", COUNTS.iloc[::-1]), ("feature", COUNTS.iloc[:, ::-1])])
+def test_a_fit_to_start_from_has_the_names_of_the_counts_in_their_order(side, given):
+    start = bayesnmf.fit(COUNTS, rank=2, seed=0, options=QUICK)
+    with pytest.raises(ValueError, match=f"start must have its {side}s in the order of the counts"):
+        bayesnmf.fit(given, rank=2, options=replace(QUICK, start=start))
+    with pytest.raises(ValueError, match=f"start's {side}_names must have the"):
+        bayesnmf.fit(given.rename(str.upper, axis=side == "feature"), rank=2, options=replace(QUICK, start=start))
+    unnamed = bayesnmf.fit(given.to_numpy(), rank=2, options=replace(QUICK, start=start))
+    assert unnamed.status.iterations > 0
 
 
 NAMED = {"counts", "X", "x", "adata", "groups", "row_exposure", "feature_exposure", "fixed_components", "components"}
