@@ -28,7 +28,7 @@ NAMES_OF_ROWS = NAMES_OF_LINES | frozenset((
 ))  # fmt: skip
 NAMES_OF_FEATURES = frozenset((
     "feature", "word", "term", "token", "gene", "item", "type", "mutationtype", "movie", "book", "song", "track",
-    "artist", "product", "species", "taxon", "otu", "asv",
+    "artist", "product", "species", "taxon", "otu", "asv", "genesymbol", "quad",
 ))  # fmt: skip
 NAMES_OF_COUNTS = frozenset(("count", "n", "value", "freq", "frequency", "rating", "score", "play"))
 _ENDING = re.compile(r"(?:ids?|idx|index|names?|s)$")
@@ -233,6 +233,7 @@ def numbers(column: Any) -> Any:
     import pandas as pd
 
     try:
-        return pd.to_numeric(column.astype(object))  # else dates would become nanoseconds
+        found = pd.to_numeric(column.astype(object))  # else dates would become nanoseconds
+        return found if pd.api.types.is_numeric_dtype(found) else found.astype(float)  # integers above 2**64
     except (TypeError, ValueError) as error:
         raise ValueError(f"column {column.name!r}: {error}") from error

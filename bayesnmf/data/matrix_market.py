@@ -31,7 +31,13 @@ def read_mtx(path: Path) -> Any:
     check_entries(entries, 4 if form == "coordinate" else 2, path)  # "1 1\n" and "1\n" are the shortest lines
     if field in _VALUES:  # complex numbers are no counts
         _check_lines(path, 2 if form == "coordinate" else 0, field)
-    return mmread(path, spmatrix=False)
+    try:
+        return mmread(path, spmatrix=False)
+    except OverflowError as error:
+        raise ValueError(
+            f"its whole numbers must be below 2**63 ({str(error).strip('.')}); declare its entries real instead of "
+            f"{field}, or divide them"
+        ) from error
 
 
 def _check_lines(path: Path, places: int, field: str) -> None:

@@ -6,6 +6,7 @@ Every list is in the order of COSMIC and SigProfiler, and in their spelling. Typ
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
@@ -22,7 +23,11 @@ PALINDROMES = {
     "TA": ("AT", "CG", "CT", "GC", "GG", "GT"),
 }
 STRANDS = ("TU", "TUN", "TUBN")  # of SBS192, SBS288 and SBS384
+_PLACES = {"R": "repeats", "M": "MH"}  # of indels, in PCAWG and ICAMS
 DOUBLETS = ("AC", "AT", "CC", "CG", "CT", "GC", "TA", "TC", "TG", "TT")
+
+
+type Spellings = dict[str, tuple[str, tuple[str, ...]]]  # a name, its spelling in COSMIC, and all types of its kind
 
 
 class MutationTypes(NamedTuple):
@@ -79,13 +84,23 @@ def read_types(names: Iterable[Any]) -> MutationTypes | None:
 
     Besides the spelling of COSMIC (``A[C>A]A``, ``AC>CA``, ``1:Del:C:0``), names may be spelled as by sigfit
     (``ACA>AAA``), musicatk (``C>A_ACA``), MutationalPatterns (``AC_CA``, ``C_deletion_1``), PCAWG (``DEL_C_1_0``) and
-    ICAMS (``DEL:C:1:0``). Strands are given as by SigProfiler (``T:A[C>A]A``), ICAMS (``T_C>A_ACA``) or
-    MutationalPatterns (``A[C>A]A-transcribed``).
+    ICAMS (``DEL:C:1:0``, ``ACAA``, ``ACCA``). Strands are given as by SigProfiler (``T:A[C>A]A``), ICAMS
+    (``T_C>A_ACA``) or MutationalPatterns (``A[C>A]A-transcribed``). Deletions may be counted from 1 to 6+, with the
+    repeat that is deleted, as ICAMS does in figures.
     """
+    listed = [*names]
+    if (found := _read_as(_spellings(), listed)) is not None:
+        return found
+    others = (_read_as(spellings, listed) for spellings in _other_spellings())
+    return next((each for each in others if each is not None and each.is_complete), None)
+
+
+def _read_as(spellings: Spellings, names: list[Any]) -> MutationTypes | None:
+    """Return mutation types in the spelling of COSMIC, or None unless all names are types of one kind so spelled."""
     types, kinds, strands = [], set(), set()
     for name in names:
         strand, spelled = _strand_of(str(name))
-        own, kind = _spellings().get(spelled, ("", ()))
+        own, kind = spellings.get(spelled, ("", ()))
         if not own:
             return None
         types.append(f"{strand}:{own}" if strand else own)
@@ -110,9 +125,9 @@ def _strand_of(name: str) -> tuple[str, str]:
 
 
 @cache
-def _spellings() -> dict[str, tuple[str, tuple[str, ...]]]:
+def _spellings() -> Spellings:
     """Return the spelling of COSMIC and the kind for every known spelling of a type."""
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    found: Spellings = {}
     for kind in (sbs96_types(), sbs1536_types()):
         for name in kind:
             (before, rest), after = name.split("["), name.split("]")[1]
@@ -123,17 +138,40 @@ def _spellings() -> dict[str, tuple[str, tuple[str, ...]]]:
         found |= dict.fromkeys((name, name.replace(">", "_")), (name, dbs78_types()))
     for name, indel in zip(id83_types(), _indels(), strict=True):
         change, where, size, number = indel
-        labels = (change.upper(), {"R": "repeats", "M": "MH"}.get(where, where), _open(size), _open(number))
+        labels = (change.upper(), _PLACES.get(where, where), _open(size), _open(number))
         found |= dict.fromkeys((name, "_".join(labels), ":".join(labels), _plainly(*indel)), (name, id83_types()))
     return found
+
+
+@cache
+def _other_spellings() -> tuple[Spellings, ...]:
+    """Return spellings whose names may also mean something else, and so are read only if all types are there."""
+    substitutions: Spellings = {}
+    for kind in (sbs96_types(), sbs1536_types()):
+        for name in kind:
+            before, old, new, after = re.split(r"[\[>\]]", name)
+            substitutions[before + old + after + new] = name, kind
+    doublets: Spellings = {name.replace(">", ""): (name, dbs78_types()) for name in dbs78_types()}
+    counted_from_one: Spellings = {}
+    for name, (change, where, size, number) in zip(id83_types(), _indels(), strict=True):
+        shown = _with_the_deleted(change, where, number)
+        labels = (change.upper(), _PLACES.get(where, where), _open(size), shown)
+        counted_from_one |= dict.fromkeys(("_".join(labels), ":".join(labels)), (name, id83_types()))
+    return substitutions, doublets, counted_from_one
 
 
 def _plainly(change: str, where: str, size: int, number: int) -> str:
     """Return the name of an indel in MutationalPatterns, which counts the repeat that is deleted as well."""
     what = where if where in BASES else f"{_open(size)}bp"
     word = {"Del": "deletion", "Ins": "insertion"}[change] + "_with_microhomology" * (where == "M")
-    shown = _open(number) if change == "Ins" or where == "M" else "6+" if number == 5 else str(number + 1)
-    return f"{what}_{word}_{shown}"
+    return f"{what}_{word}_{_with_the_deleted(change, where, number)}"
+
+
+def _with_the_deleted(change: str, where: str, number: int) -> str:
+    """Return the number of an indel, in which repeats include the one that is deleted."""
+    if change == "Ins" or where == "M":
+        return _open(number)
+    return "6+" if number == 5 else str(number + 1)
 
 
 def _open(number: int) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from bayesnmf.checks import check_choice, check_flag, check_path
 from bayesnmf.data.conversion import convert
 from bayesnmf.data.counts import Counts, DataWarning
-from bayesnmf.data.long_tables import LAYOUTS
+from bayesnmf.data.long_tables import LAYOUTS, NAMES_OF_FEATURES, stem
 from bayesnmf.data.matrix_market import read_mtx
 from bayesnmf.data.mutations import read_types
 from bayesnmf.data.names_and_sums import warn_of_names
@@ -124,10 +124,14 @@ def _read(
         counts = convert(values, f"counts in {path}", np.dtype(np.float64), True, layer, feature_labels)
     except TypeError as error:
         raise ValueError(str(error)) from error
+    header = _header_of_names(values) if kind.is_table else ""
     del values  # before the counts are copied
     counts, shown_by_names = add_names_beside(counts, path, suffix) if kind.nameless else (counts, None)
     if shown_by_names is None:
-        counts, shown_by_names = _with_mutation_types(counts, path, transpose is False)
+        counts, shown_by_names = _with_mutation_types(counts, path)
+    if shown_by_names is None and stem(header) in NAMES_OF_FEATURES:
+        reason = f", as the header {header!r} above them says (replace it by 'sample' if they are samples)"
+        shown_by_names = Orientation(True, "features", reason)
     if _is_to_turn(path, shown_by_names, transpose):
         counts = Counts(counts.matrix.T.tocsr(), counts.feature_names, counts.row_names)
     warn_of_names(counts)
@@ -157,8 +161,13 @@ def _check_not_turned(path: Path, transpose: bool) -> None:
         )
 
 
-def _with_mutation_types(counts: Counts, path: Path, to_warn: bool) -> tuple[Counts, Orientation | None]:
-    """Return counts with all mutation types of one kind named as in COSMIC, and the orientation that they show."""
+def _header_of_names(table: Any) -> str:
+    """Return the header above the names of the rows of a wide table, or "" without one."""
+    return str(getattr(getattr(table, "index", None), "name", None) or "")
+
+
+def _with_mutation_types(counts: Counts, path: Path) -> tuple[Counts, Orientation | None]:
+    """Return counts with all mutation types of one kind named as in COSMIC, and the orientation that types show."""
     rows, features = read_types(counts.row_names), read_types(counts.feature_names)
     for axis, types in (("rows", rows), ("columns", features)):
         if types is not None and types.repeated is not None:
@@ -166,21 +175,17 @@ def _with_mutation_types(counts: Counts, path: Path, to_warn: bool) -> tuple[Cou
                 f"{path} must have each of the {len(types.kind)} mutation types once in its {axis}: found "
                 f"{types.repeated!r} more than once; keep one of them, or add their counts"
             )
-    if features is not None and features.is_complete:
-        counts = replace(counts, feature_names=np.array(features.names, dtype=object))
-        if rows is None:
-            return counts, Orientation(False, f"the {len(features.kind)} mutation types")
-    elif rows is not None and rows.is_complete:
-        counts = replace(counts, row_names=np.array(rows.names, dtype=object))
-        return counts, Orientation(True, f"the {len(rows.kind)} mutation types")
-    elif rows is not None and features is None and to_warn:
-        missing = next(name for name in rows.kind if name not in rows.names)
-        warn_of_data(
-            f"counts in {path} have {len(rows.names)} of the {len(rows.kind)} mutation types in their rows; they were "
-            f"not turned, as {missing!r} is missing; add a row of zeros for each type that is missing, or pass "
-            "transpose=True (--transpose on the command line)"
-        )
-    return counts, None
+    for side, types in (("row_names", rows), ("feature_names", features)):
+        if types is not None and types.is_complete:
+            counts = replace(counts, **{side: np.array(types.names, dtype=object)})  # type: ignore[arg-type]
+    found = features if rows is None else rows
+    if found is None or None not in (rows, features):
+        return counts, None
+    all_types = f"the {len(found.kind)} mutation types"
+    if found.is_complete:
+        return counts, Orientation(found is rows, all_types)
+    missing = next(name for name in found.kind if name not in found.names)
+    return counts, Orientation(found is rows, f"{len(found.names)} of {all_types}", f" ({missing!r} is missing)")
 
 
 def _is_to_turn(path: Path, shown_by_names: Orientation | None, transpose: bool | None) -> bool:

@@ -26,11 +26,12 @@ def warn_of_data(message: str) -> None:
 
 
 def warn_of_mutation_types_in_rows(row_names: np.ndarray, feature_names: np.ndarray) -> None:
-    """Warn if the rows, and not the columns, are all mutation types of one kind."""
+    """Warn if the rows, and not the columns, are mutation types of one kind."""
     rows, features = read_types(row_names), read_types(feature_names)
-    if rows is not None and rows.is_complete and (features is None or not features.is_complete):
+    if rows is not None and features is None:
+        number = f"the {len(rows.kind)}" if rows.is_complete else f"{len(rows.names)} of the {len(rows.kind)}"
         warn_of_data(
-            f"counts have the {len(rows.kind)} mutation types ({rows.kind[0]}, ...) in their rows, and rows must be "
+            f"counts have {number} mutation types ({rows.names[0]}, ...) in their rows, and rows must be "
             "samples; transpose them: counts.T, read_counts(path, transpose=True), or --transpose on the command line"
         )
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import csv
 import itertools
+import sys
 from pathlib import Path
 from typing import Any
 
 from bayesnmf.checks import shown
 from bayesnmf.data.long_tables import (
+    NAMES_OF_FEATURES,
     NAMES_OF_ROWS,
     from_long,
     is_identifier,
@@ -26,7 +28,7 @@ from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.places import check_axes
 
 NO_NAME = "Unnamed: 0"  # pandas' name for a first column without a header
-ANNOTATION = ("Chr", "Start", "End", "Strand", "Length")  # of genes, in tables of featureCounts
+GENES, ANNOTATION = "Geneid", ("Chr", "Start", "End", "Strand", "Length")  # in tables of featureCounts
 MOST_LABELS = 4  # columns that name a mutation type together
 
 
@@ -79,11 +81,12 @@ def _read_text(path: Path, separator: str, layout: str | None) -> Any:
     if frame.index.nlevels > 1:
         raise ValueError("its rows have more entries than its header")
     given = dict(zip(frame.columns, header, strict=False))  # pandas has renamed those that repeat
-    if first.startswith("#"):
-        frame = frame.rename(columns={first: NO_NAME})
     # Lines that end in separators have columns without a name and without entries.
     empty = [name for name in frame.columns[1:] if name.startswith("Unnamed: ") and frame[name].isna().all()]
-    read = _arranged(path, frame.drop(columns=empty) if empty else frame, separator, layout)
+    try:
+        read = _arranged(path, frame.drop(columns=empty) if empty else frame, separator, layout)
+    except OverflowError as error:
+        raise ValueError(f"its counts must be below {sys.float_info.max:.2g}: {error}; divide them") from error
     if isinstance(read, pd.DataFrame):
         read = read.set_axis([(given.get(name) or name).strip() for name in read.columns], axis="columns")
     return read
@@ -103,7 +106,7 @@ def _arranged(path: Path, frame: Any, separator: str | None, layout: str | None)
     elif (columns := long_columns(frame, layout)) is not None:
         return from_long(frame, columns, path)
     elif not isinstance(frame.index, pd.RangeIndex):
-        if separator is not None and stem(first) in NAMES_OF_ROWS:
+        if separator is not None and _may_name_rows(first):
             warn_of_data(
                 f"the rows of {path} have one entry more than its header, so {first!r} is read as the counts of a "
                 "feature, and the entries before it as names of rows; if that is wrong, give every column a name"
@@ -111,7 +114,7 @@ def _arranged(path: Path, frame: Any, separator: str | None, layout: str | None)
     elif frame.shape[1] and _holds_names(frame[first], separator is not None):
         names = frame[first].fillna("").str.strip() if separator is not None else frame[first].astype(str)
         frame = frame.iloc[:, 1:].set_axis(names, axis="index")  # pop and set_index would copy every column
-    elif stem(first) in NAMES_OF_ROWS and (frame[first].is_unique or is_identifier(first)) and len(frame) > 2:
+    elif _may_name_rows(first) and (frame[first].is_unique or is_identifier(first)) and len(frame) > 2:
         warn_of_data(
             f"the column {first!r} of {path} contains numbers, so it is read as the counts of a feature; leave its "
             "header empty to make it the names of the rows, or remove it"
@@ -125,11 +128,16 @@ def _arranged(path: Path, frame: Any, separator: str | None, layout: str | None)
 
 
 def _without_annotation(frame: Any, path: Path) -> Any:
-    """Return a table of featureCounts without its five columns that are no counts, with a warning; others unchanged."""
-    if tuple(frame.columns[1:6]) != ANNOTATION:
+    """Return a table of featureCounts or BIOM without its columns of annotation, with a warning; others unchanged."""
+    first, last = map(str, frame.columns[[0, -1]]) if frame.shape[1] else ("", "")
+    if first == GENES and tuple(frame.columns[1:6]) == ANNOTATION:
+        kind, left = "featureCounts", [*ANNOTATION]
+    elif first.startswith("#") and stem(first) == "otu" and last != first and _has_no_number(frame[last]):
+        kind, left = "BIOM", [last]
+    else:
         return frame
-    warn_of_data(f"{path} is read as a table of featureCounts; left out: {', '.join(ANNOTATION)}")
-    return frame.drop(columns=[*ANNOTATION])
+    warn_of_data(f"{path} is read as a table of {kind}; left out: {', '.join(left)}")
+    return frame.drop(columns=left)
 
 
 def _names_in(header: list[str], layout: str | None) -> list[str]:
@@ -190,11 +198,19 @@ def _is_number(entry: str) -> bool:
 def _holds_names(first: Any, is_text_file: bool) -> bool:
     import pandas as pd
 
-    if first.name in (NO_NAME, ""):
+    if first.name in (NO_NAME, "", GENES) or str(first.name).startswith("#"):
         return True
-    if not is_text_file:
-        return not pd.api.types.is_numeric_dtype(first)
-    return not pd.to_numeric(first, errors="coerce").notna().any()
+    return _has_no_number(first) if is_text_file else not pd.api.types.is_numeric_dtype(first)
+
+
+def _has_no_number(column: Any) -> bool:
+    import pandas as pd
+
+    return not pd.to_numeric(column, errors="coerce").notna().any()
+
+
+def _may_name_rows(header: Any) -> bool:
+    return stem(header) in NAMES_OF_ROWS | NAMES_OF_FEATURES
 
 
 def _with_types(frame: Any) -> Any:

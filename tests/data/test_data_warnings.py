@@ -38,8 +38,9 @@ def test_mutation_types_in_rows_are_told_and_not_transposed():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         as_counts(mutations().T)
-        as_counts(mutations().iloc[:95])
         as_counts(pd.DataFrame(np.eye(96), TYPES, TYPES))  # the same in both
+    with pytest.warns(bayesnmf.DataWarning, match=r"have 95 of the 96 mutation types .* in their rows.*counts\.T"):
+        as_counts(mutations().iloc[:95])
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv.gz", ".npz", ".mtx"])

@@ -92,7 +92,8 @@ def test_spellings_of_other_programs(name):
 
 
 @pytest.mark.parametrize("names", [[], ["A[C>A]A", "AC>CA"], ["A[C>A]A", "total"], ["A[G>A]A"], ["2:Del:M:2"], [0, 1],
-                                   ["T:A[C>A]A", "A[C>A]A"], ["Q:A[C>A]A"], ["A[C>A]A-right"], [""]])  # fmt: skip
+                                   ["T:A[C>A]A", "A[C>A]A"], ["Q:A[C>A]A"], ["A[C>A]A-right"], [""], ["ACAA"],
+                                   ["ACCA"], ["DEL:C:1:6+"]])  # fmt: skip
 def test_other_names_are_no_types(names):
     assert read_types(names) is None
 
@@ -138,14 +139,26 @@ def write_table(frame, sep):
     return "".join(sep.join(line) + "\n" for line in lines)
 
 
+def with_the_deleted(name):
+    """The number of an indel where repeats are counted with the one that is deleted."""
+    _, change, where, number = name.split(":")
+    if change == "Del" and where != "M":
+        return {"5": "6+"}.get(number, str(int(number) + 1))
+    return number.replace("5", "5+")
+
+
 def mutational_patterns(name):
-    """The name of an indel in MutationalPatterns: repeats are counted with the one that is deleted."""
-    size, change, where, number = name.split(":")
-    shown = str(int(number) + (change == "Del" and where != "M"))
-    shown = {"6": "6+"}.get(shown, shown) if change == "Del" and where != "M" else shown.replace("5", "5+")
+    """The name of an indel in MutationalPatterns."""
+    size, change, where, _ = name.split(":")
     what = where if where in "CT" else size.replace("5", "5+") + "bp"
     word = {"Del": "deletion", "Ins": "insertion"}[change]
-    return f"{what}_{word}{'_with_microhomology' * (where == 'M')}_{shown}"
+    return f"{what}_{word}{'_with_microhomology' * (where == 'M')}_{with_the_deleted(name)}"
+
+
+def run_together(name):
+    """The name of a substitution in the rows of ICAMS: its context, and the base that replaces the middle one."""
+    (before, rest), after = name.split("["), name.split("]")[1]
+    return before + rest[0] + after + rest[2]
 
 
 LAYOUTS = {
@@ -162,6 +175,20 @@ LAYOUTS = {
     ("DBS78", "pcawg.csv"): lambda frame: in_columns(frame, ["Ref", "Var"], lambda name: name.split(">")),
     ("ID83", "pcawg.csv"): lambda frame: in_columns(
         frame, ["Type", "Subtype", "Indel_size", "Repeat_MH_size"], pcawg_labels
+    ),
+    ("ID83", "icams, counted from 1.csv"): lambda frame: in_columns(
+        frame,
+        ["Type", "Subtype", "Indel_size", "Repeat_MH_size"],
+        lambda name: (*pcawg_labels(name)[:3], with_the_deleted(name)),
+    ),
+    ("ID83", "names of icams, counted from 1.csv"): lambda frame: spelled(
+        frame, lambda name: ":".join((*pcawg_labels(name)[:3], with_the_deleted(name)))
+    ).to_csv(),
+    ("SBS96", "names of icams.csv"): lambda frame: spelled(frame, run_together).to_csv(),
+    ("SBS1536", "names of icams.csv"): lambda frame: spelled(frame, run_together).to_csv(),
+    ("DBS78", "names of icams.csv"): lambda frame: spelled(frame, lambda name: name.replace(">", "")).to_csv(),
+    ("DBS78", "MutationalPatterns.txt"): lambda frame: write_table(
+        spelled(frame, lambda name: name.replace(">", "_")), "\t"
     ),
     ("ID83", "pcawg in one column.csv"): lambda frame: spelled(frame, lambda name: "_".join(pcawg_labels(name))).to_csv(
         index_label="Mutation Type"
@@ -262,30 +289,51 @@ def test_real_counts_in_the_layout_of_sigprofiler(tmp_path):
 # --- tables that are not as they should be ----------------------------------------------------------------
 
 
-def test_an_incomplete_set_is_turned_only_on_request(tmp_path):
-    frame, path = frame_of("SBS96").drop("A[C>A]A"), tmp_path / "x.all"
-    path.write_text(sigprofiler(frame))
+INCOMPLETE = {
+    "x.all": (lambda frame: sigprofiler(frame), "SBS96", "A[C>A]A"),
+    "without a header.csv": (lambda frame: frame.to_csv(), "ID83", "1:Del:C:0"),
+    "pcawg.csv": (LAYOUTS["DBS78", "pcawg.csv"], "DBS78", "CC>TT"),
+}
+
+
+@pytest.mark.parametrize("name", INCOMPLETE)
+def test_an_incomplete_set_is_turned_and_it_is_told_what_is_missing(tmp_path, name):
+    write, kind, left = INCOMPLETE[name]
+    frame, path, number = frame_of(kind, ["S1", "S 2"]).drop(left), tmp_path / name, len(KINDS[kind])
+    path.write_text(write(frame))
     check(read_counts(path, transpose=True), frame)
-    with pytest.warns(bayesnmf.DataWarning, match=r"95 of the 96 .* not turned, as 'A\[C>A\]A' is missing; add a row"):
-        check(read_counts(path), frame.T)
+    message = (
+        rf"{number - 1} of the {number} mutation types in their rows \('{re.escape(left)}' is missing\); they were tu"
+    )
+    with pytest.warns(bayesnmf.DataWarning, match=message):
+        check(read_counts(path), frame)
+    path.write_text(frame.T.to_csv(sep="\t" if name == "x.all" else ",", index_label="MutationType"))
+    check(read_counts(path), frame)  # types in the columns say more than the header
+    with pytest.raises(ValueError, match=f"must not be transposed: it has {number - 1} of the {number} mutation types"):
+        read_counts(path, transpose=True)
+
+
+UNKNOWN = {
+    "ID96": [*id83_types(), "complex", "non_matching"],
+    "SBS6144": [f"{strand}:{name}" for strand in "TUBNQ" for name in ("AA[C>A]AA", "TT[T>G]TT")],
+    "ID415": ["T:1:Del:C:0", "A:1:Del:T:5", "U:2:Ins:R:5"],
+    "DBS186": ["T:AC>CA", "Q:AC>CA", "B:TT>GG"],
+    "CNV48": ["0:homdel:0-100kb", "2:LOH:>40Mb"],
+    "SV32": ["clustered_del_1-10Kb", "non-clustered_trans"],
+}
+
+
+@pytest.mark.parametrize("kind", UNKNOWN)
+def test_unknown_sets_are_turned_by_their_header(tmp_path, kind):
+    """They were taken as they lie, and types became samples."""
+    path, types = tmp_path / f"x.{kind}.all", UNKNOWN[kind]
+    frame = pd.DataFrame(np.arange(2 * len(types)).reshape(-1, 2), types, ["S1", "S2"])
+    path.write_text(sigprofiler(frame))
+    with pytest.warns(bayesnmf.DataWarning, match="the header 'MutationType' above them says .* they were turned"):
+        check(read_counts(path), frame)
+    check(read_counts(path, transpose=True), frame)
     path.write_text(frame.T.to_csv(sep="\t"))
     check(read_counts(path), frame)
-
-
-def test_an_incomplete_set_in_two_columns(tmp_path):
-    path = tmp_path / "x.csv"
-    path.write_text(LAYOUTS["DBS78", "pcawg.csv"](frame_of("DBS78").drop("CC>TT")))
-    with pytest.warns(bayesnmf.DataWarning, match="77 of the 78 mutation types in their rows; .* 'CC>TT' is missing"):
-        assert read_counts(path).row_names.tolist() == frame_of("DBS78").drop("CC>TT").index.tolist()
-
-
-def test_other_rows_and_columns_make_another_table(tmp_path):
-    frame, path = frame_of("ID83"), tmp_path / "x.all"
-    frame.loc["complex"] = 1
-    path.write_text(sigprofiler(frame))
-    check(read_counts(path), frame.T)
-    path.write_text(frame.T.to_csv(sep="\t"))
-    check(read_counts(path, transpose=True), frame.T)
 
 
 @pytest.mark.parametrize("number", [96, 97])

@@ -2,6 +2,7 @@
 
 import argparse
 import gzip
+import re
 import sys
 import warnings
 
@@ -271,7 +272,7 @@ def test_a_long_table_without_headers_is_refused(tmp_path):
 # --- headers as they are ----------------------------------------------------------------------------------
 
 TOTAL = "x,a,b,c,d\ns1,1,2,3,4\ns2,0,2,0,1\ns3,5,0,1,7\ns4,2,2,9,1\nTotal,8,6,13,13\n"
-BIOM = "# Constructed from biom file\n#OTU ID\ts1\ts2\n4479944\t3\t1\n4479945\t0\t2\n"
+BIOM = "# Constructed from biom file\n#OTU ID\ts1\ts2\n4479944\t3.0\t1.0\n4479945\t0.0\t2.0\n"
 FEATURE_COUNTS = (
     '# Program:featureCounts v2.0.1; Command:"featureCounts" "-a" "genes.gtf"\n'
     "Geneid\tChr\tStart\tEnd\tStrand\tLength\ta.bam\tb.bam\n"
@@ -306,16 +307,90 @@ def test_lines_of_comments_before_a_table_are_left_out(tmp_path, separator, befo
 
 
 def test_a_table_of_biom_has_a_header_behind_a_number_sign(tmp_path):
-    names = ["4479944", "4479945"]
     for text in (BIOM, BIOM.split("\n", 1)[1]):
-        check(read_counts(written(tmp_path, text, "x.txt")), [[3, 1], [0, 2]], names, ["s1", "s2"])
+        counts = read_counts(written(tmp_path, text, "x.txt"), transpose=True)
+        check(counts, [[3, 0], [1, 2]], ["s1", "s2"], ["4479944", "4479945"])
 
 
-def test_a_table_of_feature_counts_loses_its_annotation(tmp_path):
-    path = written(tmp_path, FEATURE_COUNTS, "x.txt")
+def test_a_table_of_biom_loses_its_taxonomy(tmp_path):
+    text = re.sub(r"(\.0)\n", r"\1\tk__Bacteria; p__\n", BIOM.replace("s2\n", "s2\ttaxonomy\n"))
+    with pytest.warns(bayesnmf.DataWarning, match="read as a table of BIOM; left out: taxonomy"):
+        counts = read_counts(written(tmp_path, text, "x.txt"), transpose=True)
+    check(counts, [[3, 0], [1, 2]], ["s1", "s2"], ["4479944", "4479945"])
+
+
+@pytest.mark.parametrize("genes", [["ENSG1", "ENSG2"], ["7157", "672"]], ids=["Ensembl", "Entrez"])
+def test_a_table_of_feature_counts_loses_its_annotation(tmp_path, genes):
+    text = FEATURE_COUNTS
+    for old, new in zip(["ENSG1", "ENSG2"], genes, strict=True):
+        text = text.replace(old, new)
+    path = written(tmp_path, text, "x.txt")
     with pytest.warns(bayesnmf.DataWarning, match="featureCounts; left out: Chr, Start, End, Strand, Length"):
         counts = read_counts(path, transpose=True)
-    check(counts, [[3, 0], [1, 2]], ["a.bam", "b.bam"], ["ENSG1", "ENSG2"])
+    check(counts, [[3, 0], [1, 2]], ["a.bam", "b.bam"], genes)
+
+
+# --- headers above the names of the rows ------------------------------------------------------------------
+
+ABOVE_FEATURES = [
+    "gene",
+    "Gene Symbol",
+    "GeneID",
+    "#OTU ID",
+    "Feature",
+    "OTU",
+    "MutationType",
+    "Mutation Types",
+    "Quad",
+]
+
+
+@pytest.mark.parametrize("header", ABOVE_FEATURES)
+@pytest.mark.parametrize("name", ["x.tsv", "x.parquet"])
+def test_a_header_that_names_features_turns_the_table(tmp_path, header, name):
+    path, frame = tmp_path / name, pd.DataFrame({"s1": [1, 2], "s2": [3, 4]}, pd.Index(["u", "v"], name=header))
+    frame.to_parquet(path) if name == "x.parquet" else frame.to_csv(path, sep="\t")
+    with pytest.warns(bayesnmf.DataWarning, match=f"features in their rows, as the header '{header}' .* they were tur"):
+        check(read_counts(path), [[1, 2], [3, 4]], ["s1", "s2"], ["u", "v"])
+    check(read_counts(path, transpose=True), [[1, 2], [3, 4]], ["s1", "s2"], ["u", "v"])
+
+
+@pytest.mark.parametrize("header", ["", "sample", "Sample ID", "#SampleID", "barcode", "x", "patient"])
+def test_other_headers_leave_a_table_as_it_lies(tmp_path, header):
+    text = f"{header}\ta\tb\nu\t1\t2\nv\t3\t4\n"
+    check(read_counts(written(tmp_path, text, "x.tsv")), [[1, 2], [3, 4]], ["u", "v"], ["a", "b"])
+
+
+def test_numbers_under_a_header_of_features_are_told(tmp_path):
+    with pytest.warns(bayesnmf.DataWarning, match="the column 'gene_id' of .*x.csv contains numbers"):
+        read_counts(written(tmp_path, "gene_id,a,b\n1,5,6\n2,0,3\n9,1,1\n"))
+
+
+# --- large numbers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", ["4", "0.5"])
+@pytest.mark.parametrize("count", [2**63 - 1, 2**63, 2**64, 10**40])
+def test_whole_numbers_of_any_size_are_read(tmp_path, count, other):
+    """Those above 2**64 became objects, which were refused with advice to convert them."""
+    for text in (f",a,b\ns1,{count},1\ns2,{other},2\n", f"s,f,n\nu,a,{count}\nv,a,{other}\n"):
+        np.testing.assert_allclose(
+            read_counts(written(tmp_path, text)).dense[:, 0], [float(count), float(other)], rtol=1e-15
+        )
+
+
+def test_numbers_that_are_no_counts_are_refused_whatever_their_size(tmp_path):
+    for entry, message in (
+        (f"1{'0' * 400}", r"must be below 1\.8e\+308: .*; divide them"),
+        (-(10**30), "found -1e\\+30"),
+    ):
+        for text in (f",a,b\ns1,{entry},1\ns2,3,2\n", f"s,f,n\nu,a,{entry}\nv,a,3\n"):
+            with pytest.raises(ValueError, match=message):
+                read_counts(written(tmp_path, text))
+    for field in ("integer", "unsigned-integer"):
+        text = f"%%MatrixMarket matrix coordinate {field} general\n1 1 1\n1 1 {2**64}\n"
+        with pytest.raises(ValueError, match=r"must be below 2\*\*63 \(Line 3: .*\); declare its entries real"):
+            read_counts(written(tmp_path, text, "x.mtx"))
 
 
 # --- names of documents -----------------------------------------------------------------------------------
