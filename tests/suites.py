@@ -1,6 +1,7 @@
 """Which cases of a test the default suite runs, and which only `pytest -m long`; and how long tests take."""
 
 from collections.abc import Collection, Iterable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -18,6 +19,15 @@ def mostly_long(cases: Iterable[Any], default: int | Collection[int] = 1) -> lis
     """
     kept = range(default) if isinstance(default, int) else default
     return [case if at in kept else in_long(case) for at, case in enumerate(cases)]
+
+
+def crossed(*lists: Iterable[Any]) -> list[Any]:
+    """Return all combinations of values; by default each of the longest list once, with those of the others in turn."""
+    values = [list(each) for each in lists]
+    places = list(product(*(range(len(each)) for each in values)))
+    kept = {tuple(at % len(each) for each in values) for at in range(max(map(len, values)))}
+    cases = [tuple(each[at] for each, at in zip(values, place, strict=True)) for place in places]
+    return mostly_long(cases, [at for at, place in enumerate(places) if place in kept])
 
 
 def in_long(case: Any) -> Any:

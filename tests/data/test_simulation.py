@@ -47,7 +47,7 @@ def test_draws_are_those_of_the_program(entry):
     assert np.all(np.isfinite(counts))
 
 
-@over(PROPER)
+@over(PROPER, default=("gamma_poisson-asymmetric", "dirichlet_poisson-asymmetric"))
 def test_counts_are_drawn_around_the_product_of_the_factors(entry):
     totals = np.array([5, 0, 20, 11]) if entry.model == "dirichlet_poisson" else None
     given = {"priors": entry.priors(SIZE, RANK), "totals": totals}

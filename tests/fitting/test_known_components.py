@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from registry import nasty_counts, plain_counts
 from scipy.optimize import minimize
-from suites import mostly_long
+from suites import crossed, mostly_long
 
 import bayesnmf
 from bayesnmf import BLD, MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet, Start, plots
@@ -20,6 +20,7 @@ FRAME = pd.DataFrame(TRUTH.counts.matrix.toarray(), columns=[f"g{j}" for j in ra
 COUNTS = TRUTH.counts.matrix.toarray()
 FEW = {"chains": 2, "draws": 40, "warmup": 40}
 CLOSED = {"map": MAP, "vi": VI}
+NASTY = {"plain": plain_counts(), "nasty": nasty_counts()}
 OPTIONS = {
     "map": MAP(start="svd"),
     "vi": VI(start="svd"),
@@ -69,13 +70,11 @@ def test_known_components_are_saved_and_loaded(model, method, rows, tmp_path):
     np.testing.assert_array_equal(again.transform(COUNTS[:4]), fitted.transform(COUNTS[:4]))
 
 
-@pytest.mark.parametrize("method", ["map", "vi"])
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("counts", [plain_counts(), nasty_counts()], ids=["plain", "nasty"])
+@pytest.mark.parametrize(("model", "method", "counts"), crossed(MODELS, CLOSED, NASTY))
 def test_the_objective_never_falls(model, method, counts):
     known = (np.eye(2, 7) + 0.1) / 1.7
     options = CLOSED[method](max_iter=60, tol=0, start="random", extrapolate=False)
-    fitted = fit(known, model, method, 3, counts, options)
+    fitted = fit(known, model, method, 3, NASTY[counts], options)
     assert np.all(np.diff(fitted.trace) >= -1e-9 * np.abs(fitted.trace[1:]))
     np.testing.assert_allclose(fitted.components[:2], known)
 
@@ -95,8 +94,7 @@ def test_loadings_given_all_components_maximise_the_log_joint():
         np.testing.assert_allclose(fitted.loadings[row], np.exp(best.x), rtol=1e-3)
 
 
-@pytest.mark.parametrize("method", ["map", "vi"])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("model", "method"), crossed(MODELS, CLOSED))
 def test_transform_is_a_fit_with_all_components_known(model, method):
     """Of new rows, without a prior that the counts set: `transform` of a fit with the same components."""
     priors = {

@@ -10,7 +10,7 @@ import pytest
 from plain import plain_map, plain_vi
 from registry import MODELS_AND_PRIORS
 from scipy.sparse import csr_array
-from suites import mostly_long
+from suites import crossed, mostly_long
 
 import bayesnmf
 from bayesnmf import SVI, Dirichlet, Gamma, Gibbs, Priors, Start
@@ -110,8 +110,7 @@ def test_it_is_deterministic_and_the_seed_is_that_of_the_sweeps(model, kind):
 # --- closed form ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["map", "log", "vi", "parameter"])
-@every_model
+@pytest.mark.parametrize(("model", "kind"), crossed(MODELS, ["map", "log", "vi", "parameter"]))
 def test_training_counts_have_the_loadings_of_the_fit(model, kind):
     """A converged fit is a fixed point, and given the components the loadings have one maximum.
 
@@ -144,8 +143,7 @@ def test_a_row_does_not_depend_on_thousands_beside_it(kind):
     np.testing.assert_allclose(fitted.transform(crowd)[:40], fitted.transform(crowd[:40]), rtol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["map", "log", "vi", "parameter"])
-@every_model
+@pytest.mark.parametrize(("model", "kind"), crossed(MODELS, ["map", "log", "vi", "parameter"]))
 def test_the_result_is_a_maximum_over_the_loadings(model, kind):
     """No loading can be moved, up or down, to a better objective; the trace ends above where it began."""
     fitted = fit(model, kind)
@@ -195,8 +193,7 @@ def test_vi_given_the_components_is_vi_of_the_loadings_alone(name):
         np.testing.assert_allclose(found, expected, atol=1e-6 * np.max(expected))
 
 
-@every_fit
-@every_model
+@pytest.mark.parametrize(("model", "kind"), crossed(MODELS, OPTIONS))
 def test_rows_without_counts_have_loadings_of_the_prior(model, kind):
     """Nothing seen: the prior, given nothing but the components."""
     fitted = fit(model, kind)
@@ -239,7 +236,7 @@ def given_components(model, priors, components):
     return replace(fitted, estimate=draws)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", mostly_long(MODELS, [1, 3]))
 def test_sampled_loadings_are_those_of_the_exact_posterior(model):
     """Two separate components, known: every count's component is known, and the posterior is the conditional."""
     components = np.kron(np.eye(K), np.full((1, M // K), K / M))

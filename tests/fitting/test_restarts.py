@@ -16,8 +16,7 @@ SPARSE = Priors(Gamma(0.4, 0.1), Dirichlet(0.3))  # many local optima
 
 of_each_family = over(
     MODELS_AND_PRIORS,
-    default=("poisson-gammas", "gamma_poisson-sparse", "dirichlet_poisson-asymmetric", "dirichlet_gamma-asymmetric",
-             "hierarchical_poisson-asymmetric", "partly_known-gammas"),
+    default=("poisson-gammas", "gamma_poisson-sparse", "dirichlet_gamma-asymmetric", "partly_known-gammas"),
 )  # fmt: skip
 by_method = pytest.mark.parametrize("method", PLAIN)
 

@@ -389,7 +389,7 @@ def test_files_of_another_fit_are_not_used(monkeypatch, tmp_path):
     same(run("em, restarts", tmp_path / "one"), expected)
 
 
-@pytest.mark.parametrize("case", ["em, restarts", "gibbs, moments"])
+@pytest.mark.parametrize("case", mostly_long(["em, restarts", "gibbs, moments"]))
 def test_missing_and_exchanged_files_change_no_bit(case, monkeypatch, tmp_path):
     expected = run(case)
     assert killed_after(14, monkeypatch, case, tmp_path / "run")

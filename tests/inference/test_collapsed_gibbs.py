@@ -176,7 +176,7 @@ def test_posterior_means_are_those_of_plain_gibbs(model):
 
 
 @brief
-@every_case
+@pytest.mark.parametrize("model", mostly_long(CASES, 2))
 def test_draws_have_the_form_of_plain_gibbs(model):
     counts = nasty_counts()
     priors = Priors(CASES[model].loadings if model == "poisson" else None, Dirichlet(0.7))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from plain import PLAIN
 from registry import RANK, plain_counts
+from suites import crossed
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Priors, ScaledDirichlet, Start
@@ -13,7 +14,6 @@ from bayesnmf.priors.learning import MOST
 COUNTS = plain_counts()
 STEPS = [("map", {"basis": "log"}), ("vi", {}), ("vi", {"algorithm": "settled"}), ("vi", {"algorithm": "gradient"})]
 LEARN = [("vi", {"learn": ("loadings", "components")}), ("vi", {"learn": ("components",), "extrapolate": True})]
-steps = pytest.mark.parametrize(("method", "settings"), STEPS + LEARN, ids=str)
 by_dtype = pytest.mark.parametrize("dtype", RANGE)
 
 
@@ -34,9 +34,9 @@ def is_finite(fit):
     return all(np.isfinite(each).all() for each in (fit.trace, fit.loadings, fit.components))
 
 
-@by_dtype
-@steps
-def test_fits_are_finite_at_the_limits(method, settings, dtype):
+@pytest.mark.parametrize(("step", "dtype"), crossed(STEPS + LEARN, RANGE), ids=str)
+def test_fits_are_finite_at_the_limits(step, dtype):
+    method, settings = step
     for model, priors in extreme_priors(dtype):
         options = PLAIN[method](priors=priors, max_iter=3, tol=0, dtype=dtype, threads=1, **settings)
         fit = bayesnmf.fit(COUNTS, model, RANK, method, seed=0, options=options)

@@ -7,12 +7,14 @@ import pandas as pd
 import pytest
 from matplotlib.patches import StepPatch
 from scipy.spatial.distance import pdist
-from smallfits import COUNTS, K, N, every_method, every_model, fit, quietly
+from smallfits import COUNTS, OPTIONS, K, N, fit, quietly
+from suites import crossed
 
 import bayesnmf
 from bayesnmf import plots
 from bayesnmf.plots.structure import in_order
 from bayesnmf.plots.style import colours_of
+from bayesnmf.priors.specification import MODELS
 
 pytestmark = quietly
 GROUPS = ["b", "a", "b", "a", "c", "c", "a", "b", "c", "a", "b", "b"]
@@ -40,8 +42,7 @@ def sorted_rows(rows):
     return rows[np.lexsort(rows.T)]
 
 
-@every_method
-@every_model
+@pytest.mark.parametrize(("model", "method"), crossed(MODELS, OPTIONS))
 def test_bars_are_the_proportions_of_each_group(model, method):
     fitted = fit(model, method)
     ax = plots.structure(fitted, GROUPS)

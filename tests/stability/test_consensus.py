@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import BLD, MAP, VI, Gamma, Priors
@@ -104,13 +105,16 @@ def test_the_fit_has_the_consensus_components_and_its_own_loadings(found):
 @quiet
 @pytest.mark.parametrize(
     ("model", "method", "priors"),
-    [
-        ("hierarchical_poisson", "vi", Priors()),
-        ("gamma_poisson", "vi", Priors(components=Gamma(1.0, 1.0))),
-        ("poisson", "map", Priors()),
-        ("dirichlet_gamma", "bld", Priors()),
-        ("dirichlet_poisson", "vi", Priors(components="parameter")),
-    ],
+    mostly_long(
+        [
+            ("hierarchical_poisson", "vi", Priors()),
+            ("dirichlet_poisson", "vi", Priors(components="parameter")),
+            ("gamma_poisson", "vi", Priors(components=Gamma(1.0, 1.0))),
+            ("poisson", "map", Priors()),
+            ("dirichlet_gamma", "bld", Priors()),
+        ],
+        2,
+    ),
 )
 def test_every_model_has_a_consensus_fit(model, method, priors):
     options = {"map": MAP, "vi": VI, "bld": BLD}[method](priors=priors, max_iter=40)

@@ -138,8 +138,7 @@ def test_matrix_products_have_their_threads_back():
 @over(
     MODELS_AND_PRIORS,
     default=(
-        "doubly_gamma-asymmetric", "dirichlet_poisson-asymmetric", "dirichlet_gamma-asymmetric",
-        "hierarchical_poisson-asymmetric", "relevance-sparse", "partly_known",
+        "dirichlet_poisson-asymmetric", "hierarchical_poisson-asymmetric", "partly_known",
     ),
 )  # fmt: skip
 @pytest.mark.parametrize("method", mostly_long(["vi", "map"]))
