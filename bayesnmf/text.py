@@ -1,14 +1,42 @@
-"""Format tables of results as plain text."""
+"""Format tables of results as plain text, and print where the reader may have gone away."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from io import StringIO
 from typing import Any
 
 import numpy as np
 
 WIDTH = 120
+
+
+class Unread:
+    """A stream of text, such as standard error, on which nothing depends: once its pipe is closed, text is lost."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text, or lose it."""
+        self._try(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush what was written, or lose it."""
+        self._try(self._stream.flush)
+
+    def _try(self, do: Callable[[], Any]) -> None:
+        try:
+            do()
+        except BrokenPipeError:
+            with suppress(OSError, ValueError):  # Python flushes again at exit, and would report an error
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
 def as_lines(shown: Any, notes: Iterable[str] = (), width: int = WIDTH) -> str:

@@ -8,13 +8,14 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 from bayesnmf.cli.codes import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, SIGNALLED
 from bayesnmf.cli.parser import COMMANDS, build_parser
+from bayesnmf.text import Unread
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal or file may be unable to encode θ
     options = build_parser().parse_args(arguments)
-    with signals_as_ctrl_c() as caught:
+    with signals_as_ctrl_c() as caught, redirect_stderr(Unread(sys.stderr)):
         try:
             with warnings_as_lines():
                 code: int = COMMANDS[options.command].run(options)

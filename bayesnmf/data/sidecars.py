@@ -6,11 +6,13 @@ import csv
 import gzip
 import json
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayesnmf.checks import shown
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.suspicions import warn_of_data
 
@@ -43,7 +45,7 @@ def add_names_beside(counts: Counts, path: Path, suffix: str) -> tuple[Counts, O
 
 def _with_listed_names(counts: Counts, sidecar: Path) -> Counts:
     try:
-        names = json.loads(sidecar.read_text(encoding="utf-8"))
+        names = json.loads(sidecar.read_text(encoding="utf-8"), object_pairs_hook=_unrepeated)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{sidecar} must be JSON: {error}; mend it or move it away") from error
     if not isinstance(names, dict):
@@ -53,6 +55,15 @@ def _with_listed_names(counts: Counts, sidecar: Path) -> Counts:
         _name_list(names.get("rows"), counts.row_names, f"'rows' in {sidecar}"),
         _name_list(names.get("cols"), counts.feature_names, f"'cols' in {sidecar}"),
     )
+
+
+def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; refuse one that gives a key twice, of which Python would keep the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        repeated = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise ValueError(f"the key {shown(repeated)} is given more than once; keep one of them")
+    return found
 
 
 def _name_list(names: Any, default: np.ndarray, what: str) -> np.ndarray:

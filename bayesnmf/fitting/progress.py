@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from math import isfinite
 from typing import Any
 
 from bayesnmf.checks import check_progress
+from bayesnmf.text import Unread
 
 ProgressReport = Callable[[str, int, int, float], None]
 
@@ -33,7 +35,8 @@ def progress_bar() -> Iterator[ProgressReport]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[objective]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    file: Any = sys.stderr and Unread(sys.stderr)  # None without a standard error
+    with Progress(*columns, console=Console(file=file, stderr=True)) as bar:
         tasks: dict[str, int] = {}
 
         def report(label: str, done: int, total: int, objective: float) -> None:

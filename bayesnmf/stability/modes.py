@@ -41,7 +41,7 @@ from bayesnmf.stability.folder import Folder
 from bayesnmf.stability.grouping import found_in, group_fits, least_cosine, movable_components
 from bayesnmf.stability.predicting import bounds_of, predict_held_out, scores_of
 from bayesnmf.stability.result import Modes
-from bayesnmf.stability.running import Runs, Study, fit_from_starts, number_of_jobs, varied_options
+from bayesnmf.stability.running import MOST_STARTS, Runs, Study, fit_from_starts, number_of_jobs, varied_options
 from bayesnmf.stability.stacking import Stacking, stack
 from bayesnmf.stability.tables import mode_table, recurrence_table, run_table
 
@@ -116,7 +116,7 @@ def modes(
     [3]
     """
     model, method = check_model(model), check_has_objective(method)
-    starts, seed = check_count(starts, "starts"), check_count(seed, "seed", minimum=0)
+    starts, seed = check_count(starts, "starts", most=MOST_STARTS), check_count(seed, "seed", minimum=0)
     rank, known = rank_and_known(rank, fixed_components)
     options = varied_options(METHODS[method].options() if options is None else options, method)
     kind = getattr(options, "dtype", "float64")

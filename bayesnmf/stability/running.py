@@ -26,6 +26,7 @@ from bayesnmf.stability.checks import check_varied_start
 from bayesnmf.stability.folder import Folder
 
 MOST_JOBS = 1024
+MOST_STARTS = 100_000
 
 
 def seed_of(seed: int, start: int) -> int:

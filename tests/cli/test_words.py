@@ -2,8 +2,10 @@
 
 import io
 import os
+import re
 import runpy
 import sys
+import warnings
 
 import pytest
 import smallfits
@@ -12,6 +14,7 @@ import bayesnmf
 from bayesnmf import cli
 from bayesnmf.cli import checks, entry
 from bayesnmf.cli.writing import leading
+from bayesnmf.fitting.progress import progress_bar
 from bayesnmf.pages.report import render
 
 
@@ -64,6 +67,65 @@ def test_what_is_printed_into_a_closed_stream_is_lost_without_an_error(name, mon
     monkeypatch.setattr(sys, name, None)
     assert cli.main(["fit", "counts.csv", "--rank", "2"]) == 0
     getattr(sys, name).close()
+
+
+def broken_pipe():
+    """Return a stream whose reader has gone away."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return os.fdopen(writer, "w", encoding="utf-8", buffering=1)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
+@pytest.mark.parametrize(("words", "code"), [("words", 0), (ValueError("no counts"), 2)])
+def test_what_is_printed_into_a_broken_standard_error_is_lost_without_an_error(words, code, monkeypatch):
+    """As by `2>&1 | head -1`: the bar of progress ended the fit, whose result was lost."""
+
+    def run(options):
+        with progress_bar() as report:
+            report("fit", 1, 2, 0.0)
+        if isinstance(words, ValueError):
+            raise words
+        warnings.warn(words, bayesnmf.DataWarning, stacklevel=1)
+        return 0
+
+    monkeypatch.setattr(entry.COMMANDS["fit"], "run", run)
+    monkeypatch.setattr(sys, "stderr", broken := broken_pipe())
+    assert cli.main(["fit", "counts.csv", "--rank", "2"]) == code
+    broken.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
+def test_a_fit_goes_on_if_nobody_reads_its_progress(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", broken := broken_pipe())
+    with progress_bar() as report:
+        report("fit", 1, 2, 0.0)
+    broken.close()
+
+
+HUGE = {
+    "modes": ("--rank", "--starts", "--jobs", "--seed"), "fit": ("--rank", "--restarts", "--seed"),
+    "select": ("--ranks", "--seed"), "simulate": ("--rows", "--features", "--rank", "--totals", "--seed"),
+    "compare": ("--rank", "--seed"), "equivalences": ("--rank", "--iterations", "--seed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "option"), [(each, option) for each in HUGE for option in HUGE[each]])
+def test_numbers_beyond_all_bounds_are_refused_by_name(command, option, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = [] if command == "simulate" else ["counts.csv"]
+    needed = ["--ranks", "2"] if command == "select" and option != "--ranks" else []
+    assert cli.main([command, *given, *needed, option, str(10**40)]) == 2
+    assert re.fullmatch(
+        rf"bayesnmf: error: ({option}|{option[2:]}) must be at most [\d,]+: found a number of 41 digits\n",
+        capsys.readouterr().err,
+    )
+
+
+def test_starts_have_a_bound_that_memory_holds():
+    """A list of as many runs was built first."""
+    with pytest.raises(ValueError, match="starts must be at most 100,000: found 1000000000000000"):
+        bayesnmf.modes([[1, 2], [3, 4]], rank=1, starts=10**15)
 
 
 def test_the_package_is_a_program(capsys, monkeypatch):

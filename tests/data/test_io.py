@@ -199,6 +199,11 @@ def test_sidecars_that_do_not_fit_are_refused(nameless):
     sidecar.write_text('{"rows": ["u"]}')
     with pytest.raises(ValueError, match=r"'rows' in .*my.data.json must have 3 names: found 1; mend"):
         read_counts(path)
+    sidecar.write_text('{"rows": ["u", "v", "w"], "rows": ["w", "v", "u"]}')
+    with pytest.raises(
+        ValueError, match=r"my.data.json must be JSON: the key 'rows' is given more than once; keep one"
+    ):
+        read_counts(path)
     sidecar.write_text('{"rows": ')
     with pytest.raises(ValueError, match=r"my.data.json must be JSON: .*; mend"):
         read_counts(path)
