@@ -7,6 +7,8 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from threading import Event
 
+from bayesnmf.kernels.cpu.threads import STOP
+
 # Seconds. A thread that waits without a limit misses Ctrl-C on Windows and exceptions that another thread sets in it.
 WAKE = 0.5
 
@@ -17,7 +19,8 @@ def side_by_side[T](tasks: Sequence[Callable[[], T]], at_once: int, stop: Event)
     Parameters
     ----------
     tasks : sequence of callable
-        Tasks that check `stop` often and return their result so far once it is set.
+        Tasks that check `stop` often and return their result so far once it is set; within them, compiled loops over
+        blocks then raise KeyboardInterrupt.
     at_once : int
         Largest number of tasks to run at once.
     stop : Event
@@ -32,10 +35,10 @@ def side_by_side[T](tasks: Sequence[Callable[[], T]], at_once: int, stop: Event)
     pool = ThreadPoolExecutor(at_once)
     running: list[Future[T]] = []
     try:
-        for task in tasks:
-            running.append(
-                pool.submit(copy_context().run, task)
-            )  # one by one, so that all running tasks are known after an interrupt
+        for task in tasks:  # one by one, so that all running tasks are known after an interrupt
+            context = copy_context()
+            context.run(STOP.set, stop)
+            running.append(pool.submit(context.run, task))
         try:
             while _all_go_on(running):
                 pass

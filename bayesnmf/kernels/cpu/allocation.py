@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk, with_globals
 from bayesnmf.kernels.cpu.share_block import share_block
-from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, piece_count, threads_or_default
 from bayesnmf.kernels.cpu.vectors import LINE_BYTES, VECTOR_BYTES, aligned, padded, whole_vectors
 
 Array = NDArray[Any]
@@ -87,6 +87,7 @@ def _share_out(
 
 
 _weigh_block = share_block(scatter=False, take_log=False)
+LOST = 40  # cost of a component of a cell that underflowed, in multiply-adds
 CACHED_BYTES = 12 * 2**20  # of loadings that are read in any order without waiting for memory
 LEAST_SUMS = 200_000  # terms in the components' totals: fewer are summed sooner than a thread wakes
 _loop = compiled_on_disk(nogil=True, fastmath=FAST)
@@ -108,8 +109,9 @@ def _fill_component_totals(partial: Array, V: Array, start: int, stop: int, Bt: 
 
 @compiled_on_disk(nogil=True)
 def _share_out_underflowed(
-    indptr: Array, indices: Array, values: Array, U: Array, V: Array, rank: int, A: Array, Bt: Array
-) -> float:
+    indptr: Array, indices: Array, values: Array, U: Array, V: Array, start: int, stop: int, rank: int, A: Array,
+    Bt: Array,
+) -> float:  # fmt: skip
     """Add the cells whose mean underflowed, computed with logarithms; return their ℓ.
 
     Where no component gives positive mass, factors of 0 are replaced by the smallest normal number.
@@ -118,7 +120,7 @@ def _share_out_underflowed(
     least = U.dtype.type(least_mean(U.dtype))
     kept, sums = np.zeros(V.shape[1], dtype=U.dtype), np.zeros(step)
     loglik = 0.0
-    for i in range(len(indptr) - 1):
+    for i in range(start, stop):
         u = U[i]
         last = indptr[i + 1]
         for p in range(indptr[i], last, step):
@@ -150,6 +152,12 @@ def share_out_cell(count: float, u: Array, v: Array, a: Array, b: Array) -> floa
         a[k] += weight[k]
         b[k] += weight[k]
     return loglik
+
+
+def _add_underflowed(given: tuple[Array, ...], rank: int, A: Array, Bt: Array) -> float:
+    """Add the cells whose mean underflowed to the totals of all rows; return their ℓ."""
+    bounds = row_blocks(given[0], piece_count(LOST * len(given[1]) * rank))
+    return float(np.sum(in_blocks(bounds, lambda _, *rows: _share_out_underflowed(*given, *rows, rank, A, Bt), 1)))
 
 
 def gathers_columns(matrix: csr_array, rank: int, threads: int | None = None) -> bool:
@@ -212,8 +220,9 @@ def expected_allocations(
 
 def _gather(matrix: csr_array, U: Array, V: Array, threads: int | None, take_log: bool = True) -> tuple[Array, float]:
     """Return A (n, K) = U * (R V), V (m, K), and ℓ."""
-    threads = threads_or_default(threads, matrix.nnz * U.shape[1])
-    bounds = row_blocks(matrix.indptr, block_count(threads))
+    work = matrix.nnz * U.shape[1]
+    threads = threads_or_default(threads, work)
+    bounds = row_blocks(matrix.indptr, block_count(threads, work))
     A = padded(U.shape, U.dtype)
     whole, nothing = whole_vectors(A), np.empty((0, 0), dtype=V.dtype)
     share_out = _GATHER if take_log else _GATHER_ONLY
@@ -222,32 +231,34 @@ def _gather(matrix: csr_array, U: Array, V: Array, threads: int | None, take_log
     loglik, underflows = zip(*parts, strict=True)
     total = float(np.sum(loglik))
     if any(underflows):
-        total += _share_out_underflowed(*given, U.shape[1], whole, np.zeros_like(given[-1]))
+        total += _add_underflowed(given, U.shape[1], whole, np.zeros_like(given[-1]))
     return A, total
 
 
 def _scatter(matrix: csr_array, U: Array, V: Array, threads: int | None) -> Totals:
     """Return A, B and ℓ from one pass."""
-    bounds = row_blocks(matrix.indptr, threads_or_default(threads, matrix.nnz * U.shape[1]))
+    work = matrix.nnz * U.shape[1]
+    bounds = row_blocks(matrix.indptr, threads_or_default(threads, work))
     A, Bt = (padded(each.shape, each.dtype) for each in (U, V))
     factors, totals = (whole_vectors(U), whole_vectors(V)), (whole_vectors(A), whole_vectors(Bt))
     m, width = factors[1].shape
     partial = aligned((len(bounds) - 1) * m, width, V.dtype).reshape(-1, m, width)
     given = matrix.indptr, matrix.indices, matrix.data, *factors
 
-    def share_out(block: int, *rows: int) -> tuple[float, int]:
-        partial[block] = 0
-        found: tuple[float, int] = _SCATTER(*given, *rows, totals[0], partial[block])
+    def share_out(block: int, first: int, last: int) -> tuple[float, int]:
+        if first == bounds[block]:
+            partial[block] = 0
+        found: tuple[float, int] = _SCATTER(*given, first, last, totals[0], partial[block])
         return found
 
-    parts = in_blocks(bounds, share_out)
+    parts = in_blocks(bounds, share_out, cuts=row_blocks(matrix.indptr, piece_count(work)))
     loglik, underflows = zip(*parts, strict=True)
     blocks = len(bounds) - 1 if partial.size > LEAST_SUMS else 1
     of_columns = even_bounds(m, blocks)
     in_blocks(of_columns, lambda _, *columns: _fill_component_totals(partial, factors[1], *columns, totals[1]))
     total = float(np.sum(loglik))
     if any(underflows):
-        total += _share_out_underflowed(*given, U.shape[1], *totals)
+        total += _add_underflowed(given, U.shape[1], *totals)
     return Totals(A, Bt.T, total)
 
 
@@ -278,7 +289,7 @@ class ComponentTotals:
         if underflows:
             if self.underflowed is None:
                 self.underflowed = np.zeros_like(self.V)
-            loglik += _share_out_underflowed(*given, self.rank, whole, self.underflowed)
+            loglik += _add_underflowed(given, self.rank, whole, self.underflowed)
         return A, float(loglik)
 
     def totals(self) -> Array:

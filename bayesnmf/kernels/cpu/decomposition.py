@@ -19,12 +19,13 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
-from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import in_blocks, piece_count, threads_or_default
 
 Array = NDArray[Any]
 
 # From this argument on, eight terms of the asymptotic series leave an error below 1e-16.
 ASYMPTOTIC = 10.0
+WORK = 10  # cost of one component of a cell, in multiply-adds: about a pair of transcendental functions
 
 
 class Gradients(NamedTuple):
@@ -92,8 +93,10 @@ def responsibilities(u: Array, v: Array, out: Array) -> None:
 
 
 @compiled_on_disk(nogil=True)
-def _fill_cells(indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, out: Array) -> None:
-    for i in range(len(indptr) - 1):
+def _fill_cells(
+    indptr: Array, indices: Array, values: Array, U: Array, Vt: Array, first: int, last: int, out: Array
+) -> None:
+    for i in range(first, last):
         for p in range(indptr[i], indptr[i + 1]):
             responsibilities(U[i], Vt[indices[p]], out[p])
             out[p] *= values[p]
@@ -107,7 +110,9 @@ def cell_allocations(matrix: csr_array, loadings: Array, components: Array) -> A
     U = np.ascontiguousarray(loadings, np.float64)
     Vt = np.ascontiguousarray(components.T, np.float64)
     out = np.empty((len(matrix.indices), U.shape[1]))
-    _fill_cells(matrix.indptr, matrix.indices, matrix.data, U, Vt, out)
+    given = matrix.indptr, matrix.indices, matrix.data, U, Vt
+    bounds = row_blocks(matrix.indptr, piece_count(WORK * out.size))
+    in_blocks(bounds, lambda _, first, last: _fill_cells(*given, first, last, out), 1)
     return out
 
 
@@ -170,13 +175,15 @@ def decomposition_gradients(
         only by rounding.
     """
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
-    # One pair of transcendental functions costs about ten multiply-adds.
-    bounds = row_blocks(matrix.indptr, threads_or_default(threads, 10 * matrix.nnz * U.shape[1]))
+    work = WORK * matrix.nnz * U.shape[1]
+    bounds = row_blocks(matrix.indptr, threads_or_default(threads, work))
     up, down = np.zeros_like(U), np.zeros_like(U)
     partial = np.zeros((len(bounds) - 1, 2, *Vt.shape))
     given = matrix.indptr, matrix.indices, matrix.data, U, Vt, of_rows, of_columns
     log_factorials = in_blocks(
-        bounds, lambda block, first, last: _gradients(*given, first, last, up, down, partial[block])
+        bounds,
+        lambda block, first, last: _gradients(*given, first, last, up, down, partial[block]),
+        cuts=row_blocks(matrix.indptr, piece_count(work)),
     )
     gain, loss = partial.sum(axis=0)
     return Gradients(up, down, gain.T, loss.T, float(np.sum(log_factorials)))

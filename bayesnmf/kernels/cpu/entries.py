@@ -25,7 +25,7 @@ from bayesnmf.kernels.cpu.gamma_draws import gamma_at_least_one
 from bayesnmf.kernels.cpu.regression_row import gather_cells
 from bayesnmf.kernels.cpu.special import logarithms
 from bayesnmf.kernels.cpu.streams import stream, uniform
-from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, piece_count, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, whole_vectors
 
 Array = NDArray[Any]
@@ -262,14 +262,17 @@ def draw_entries(
     drawn = np.ones(rank, bool) if free is None else free
     others = whole_vectors(other.reshape(-1, rank)).reshape(len(states), other.shape[-2], -1)
     given = matrix.indptr, matrix.indices, matrix.data, others, shape, linear, power, drawn
+    rows, work = states.shape[1], WORK * matrix.nnz * rank * len(states)
+    cuts = row_blocks(matrix.indptr, piece_count(work / len(states)))
     if len(states) == 1:
-        threads = 1 if tied is not None else threads_or_default(threads, WORK * matrix.nnz * rank)
-        bounds = row_blocks(matrix.indptr, block_count(threads))
+        threads = 1 if tied is not None else threads_or_default(threads, work)
+        bounds = np.array([0, rows]) if tied is not None else row_blocks(matrix.indptr, block_count(threads, work))
     else:
-        threads = threads_or_default(threads, WORK * matrix.nnz * rank * len(states))
-        bounds = even_bounds(len(states), min(block_count(threads), len(states))) * states.shape[1]
+        threads = threads_or_default(threads, work)
+        bounds = even_bounds(len(states), min(block_count(threads, work), len(states))) * rows
+        cuts = (np.arange(len(states))[:, None] * rows + cuts[:-1]).ravel()
 
     def draw(_: int, first: int, last: int) -> None:
         _draw_rows(*given, np.uint64(seed), first, last, whole if tied is not None else whole.copy(), states)
 
-    in_blocks(bounds, draw, threads)
+    in_blocks(bounds, draw, threads, cuts)

@@ -136,7 +136,7 @@ def mean_field_moments(
     """
     rows, rank = shape.shape
     threads = threads_or_default(threads, COST * shape.size)
-    blocks = max(min(block_count(threads), rows), 1)
+    blocks = max(min(block_count(threads, COST * shape.size), rows), 1)
     bounds = even_bounds(rows, blocks)
     geometric, sums = padded(shape.shape, shape.dtype), np.zeros((blocks, rank))
     shift = np.empty((rows, 1), shape.dtype)

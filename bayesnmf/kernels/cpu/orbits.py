@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.special import logarithms
 from bayesnmf.kernels.cpu.streams import stream, uniform
-from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import block_count, even_bounds, heed, in_blocks, piece_count, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
 
 Array = NDArray[Any]
 
 LEAST = 1e-300
 WIDEST, DOUBLINGS = 700.0, 100  # largest logarithm of a scale, whose exponential is finite; most doublings of a slice
+COST = 10  # cost of an entry in a shear, in multiply-adds
 SHRINKINGS = 200  # most shrinkings of a slice; the current value, which is always inside, is kept after these
 
 
@@ -88,22 +89,18 @@ def _shear(
 
 @compiled_on_disk(nogil=True)
 def _shears(
-    seed: Any, number: int, t: Array, b: Array, less_t: Array, less_b: Array, rate_t: Array, rate_b: Array,
-    power: Array, free: Array, rounds: int,
+    state: Array, t: Array, b: Array, less_t: Array, less_b: Array, rate_t: Array, rate_b: Array, power: Array,
+    sums: Array, free: Array, first: int, last: int,
 ) -> None:  # fmt: skip
-    state = np.empty(1, dtype=np.uint64)
-    state[0] = stream(seed, number)
+    """Make the shears from `first` to `last` (excluded); `sums` are those of the components, or 1."""
     step = VECTOR_BYTES // 8
     buffers = (
         np.empty((b.shape[1] + step - 1) // step * step),
         np.empty((t.shape[1] + step - 1) // step * step),
     )
-    tied, sums = len(power) > 0, np.ones(len(t))
-    if tied:
-        for k in range(len(sums)):
-            sums[k] = b[k].sum()
+    tied = len(power) > 0
     a, c, d, e = int(len(less_t) > 1), int(len(less_b) > 1), int(len(rate_t) > 1), int(len(rate_b) > 1)
-    for move in range(rounds * len(free)):
+    for move in range(first, last):
         at = move % len(free)
         k = free[at]
         place = int(uniform(state) * (len(free) - 1))
@@ -125,13 +122,18 @@ def _shears(
 
 @compiled_on_disk(nogil=True)
 def _shear_states(
-    seed: Any, t: Array, b: Array, less_t: Array, less_b: Array, rate_t: Array, rate_b: Array, power: Array,
-    free: Array, rounds: int, start: int, stop: int,
+    seed: Any, streams: Array, t: Array, b: Array, less_t: Array, less_b: Array, rate_t: Array, rate_b: Array,
+    power: Array, sums: Array, free: Array, first: int, last: int, start: int, stop: int,
 ) -> None:  # fmt: skip
     a, c, d, e = int(len(less_t) > 1), int(len(less_b) > 1), int(len(rate_t) > 1), int(len(rate_b) > 1)
     for s in range(start, stop):
+        if first == 0:
+            streams[s] = stream(seed, s)
+            for k in range(sums.shape[1]):
+                sums[s, k] = b[s, k].sum() if power.shape[1] > 0 else 1.0
         _shears(
-            seed, s, t[s], b[s], less_t[s * a], less_b[s * c], rate_t[s * d], rate_b[s * e], power[s], free, rounds
+            streams[s : s + 1], t[s], b[s], less_t[s * a], less_b[s * c], rate_t[s * d], rate_b[s * e], power[s],
+            sums[s], free, first, last,
         )  # fmt: skip
 
 
@@ -162,13 +164,20 @@ def shear_components(
         return
     parts = [np.ascontiguousarray(each, dtype=np.float64) for each in (*shapes, *rates)]
     given = parts[0] - 1, parts[1] - 1, parts[2], parts[3], np.empty((len(loadings), 0)) if power is None else power
+    states, moves = len(loadings), rounds * len(free)
     threads = threads_or_default(threads, rounds * loadings.size)
-    bounds = even_bounds(len(loadings), min(block_count(threads), len(loadings)))
+    work = COST * moves * (loadings.shape[2] + components.shape[2])  # of one state
+    bounds = even_bounds(states, min(block_count(threads, work * states), states))
+    streams, sums = np.empty(states, np.uint64), np.empty((states, loadings.shape[1]))
+    at_once = max(moves // piece_count(work * int(np.diff(bounds).max())), 1)
+    for begun in range(0, moves, at_once):
 
-    def shear(_: int, first: int, last: int) -> None:
-        _shear_states(np.uint64(seed), loadings, components, *given, free, rounds, first, last)
+        def shear(_: int, *of_states: int, begun: int = begun) -> None:
+            part = begun, min(begun + at_once, moves)
+            _shear_states(np.uint64(seed), streams, loadings, components, *given, sums, free, *part, *of_states)
 
-    in_blocks(bounds, shear, threads)
+        in_blocks(bounds, shear, threads)
+        heed()
 
 
 @compiled_on_disk(nogil=True)

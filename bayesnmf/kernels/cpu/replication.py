@@ -20,7 +20,7 @@ from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.poisson_draws import poisson
 from bayesnmf.kernels.cpu.sampling import add_many, add_multinomial
 from bayesnmf.kernels.cpu.streams import stream, uniform
-from bayesnmf.kernels.cpu.threads import SERIAL_WORK, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import SERIAL_WORK, in_blocks, piece_count, threads_or_default
 
 Array = NDArray[Any]
 
@@ -238,7 +238,8 @@ def replicated_statistics(
     given = np.empty(0) if totals is None else totals
     steps = np.minimum(U @ sums if totals is None else totals, m)
     work = WORK * len(sums) * steps.sum()
-    bounds = row_blocks(np.concatenate([[0.0], np.cumsum(steps)]), BLOCKS if work > SERIAL_WORK else 1)
+    until = np.concatenate([[0.0], np.cumsum(steps)])
+    bounds, cuts = row_blocks(until, BLOCKS if work > SERIAL_WORK else 1), row_blocks(until, piece_count(work))
     blocks = len(bounds) - 1
     by_row, by_feature, histogram = np.zeros((2, n)), np.zeros((blocks, 2, m)), np.zeros((blocks, bins), np.int64)
 
@@ -246,7 +247,8 @@ def replicated_statistics(
         mine = by_row, by_feature[block], histogram[block]
         return _replicate_rows(U, Vt, sums, given, tables, np.uint64(seed), first_row, first, last, *mine)
 
-    largest, squares, nonzeros = zip(*in_blocks(bounds, draw, threads_or_default(threads, int(work))), strict=True)
+    parts = in_blocks(bounds, draw, threads_or_default(threads, int(work)), cuts)
+    largest, squares, nonzeros = zip(*parts, strict=True)
     misfits = _with_means(U, V, by_row[1], by_feature[:, 1].sum(axis=0))
     of_features = by_feature[:, 0].sum(axis=0)
     return CountStatistics(
@@ -279,7 +281,7 @@ def misfits(matrix: csr_array, loadings: Array, components: Array, threads: int 
     def add(block: int, first: int, last: int) -> None:
         _add_excesses(*given, first, last, rows, features[block])
 
-    in_blocks(bounds, add, threads_or_default(threads, work))
+    in_blocks(bounds, add, threads_or_default(threads, work), row_blocks(matrix.indptr, piece_count(work)))
     return _with_means(U, components, rows, features.sum(axis=0))
 
 

@@ -231,8 +231,9 @@ def sampled_allocations(
         Totals of the draw, and ℓ = Σ X log(loadings @ components) at the given factors.
     """
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
-    threads = threads_or_default(threads, WORK * matrix.nnz * U.shape[1])
-    bounds = row_blocks(matrix.indptr, block_count(threads))
+    work = WORK * matrix.nnz * U.shape[1]
+    threads = threads_or_default(threads, work)
+    bounds = row_blocks(matrix.indptr, block_count(threads, work))
     A = np.zeros_like(U)
     at_once = min(threads, len(bounds) - 1)
     partial, unused = np.zeros((at_once, *Vt.shape)), iter(range(at_once))

@@ -178,8 +178,9 @@ def settled_totals(
     totals, updates = np.empty(start.shape, V.dtype), np.empty(len(start), np.int64)
     simplex = rate is None
     scale = _scales(np.ones((1, start.shape[1])) if rate is None else rate)
-    threads = threads_or_default(threads, UPDATES * matrix.nnz * start.shape[1])
-    bounds = row_blocks(matrix.indptr, max(block_count(threads), -(-matrix.nnz * start.shape[1] // PIECE)))
+    work = matrix.nnz * start.shape[1]
+    threads = threads_or_default(threads, UPDATES * work)
+    bounds = row_blocks(matrix.indptr, max(block_count(threads, UPDATES * work), -(-work // PIECE)))
     given = (
         matrix.indptr, matrix.indices, matrix.data, V, np.ascontiguousarray(start), np.ascontiguousarray(means),
         np.ascontiguousarray(prior, dtype=np.float64), scale, expects, simplex, tol, most,

@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.tangent_block import answer_cells, weigh_cells
-from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import block_count, in_blocks, piece_count, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, aligned, padded, padded_copy, whole_vectors
 
 Array = NDArray[Any]
@@ -119,8 +119,9 @@ class Tangent:
         """Return Σ_j X p pᵀ of every row, (n, K, K), with the shares p of the components in a cell."""
         rank = self.U.shape[1]
         out = np.empty((len(self.U), rank, rank))
-        threads = threads_or_default(threads, self.matrix.nnz * rank**2)
-        bounds = row_blocks(self.matrix.indptr, block_count(threads))
+        work = self.matrix.nnz * rank**2
+        threads = threads_or_default(threads, work)
+        bounds = row_blocks(self.matrix.indptr, block_count(threads, work))
         in_blocks(bounds, lambda _, *rows: _curve(*self.of_counts, self.U, self.V, *rows, out), threads)
         return out
 
@@ -159,5 +160,6 @@ class Tangent:
         in_blocks(
             bounds,
             lambda block, *rows: _respond(*self.of_counts, *factors, given, inverse, *rows, du, received[block]),
+            cuts=row_blocks(self.matrix.indptr, piece_count(self.matrix.nnz * rank + n * rank**2)),
         )
         return du, received.sum(axis=0)[:, :rank] if blocks > 1 else received[0][:, :rank]

@@ -11,8 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import pairwise
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from numba import config, get_num_threads
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+type Block = tuple[int, int, int]  # its number, its first row, and the row after its last
 
 # Multiply-adds below which waking a second thread costs more than it saves.
 SERIAL_WORK = 2_000_000
@@ -28,7 +30,13 @@ SERIAL_WORK = 2_000_000
 # more.
 PIECES = 8
 
+# Multiply-adds of a piece. Python handles signals between pieces only, so one takes less than a second: 0.05 to 0.4 s.
+LONGEST = 2**25
+
 _ALONE: ContextVar[bool] = ContextVar("alone", default=False)
+
+# Where work is done beside the main thread, which alone hears Ctrl-C: whether it is to end.
+STOP: ContextVar[Event | None] = ContextVar("stop", default=None)
 
 
 @contextmanager
@@ -48,9 +56,21 @@ def threads_or_default(threads: int | None, work: int) -> int:
     return 1 if work < SERIAL_WORK or _ALONE.get() else get_num_threads()
 
 
-def block_count(threads: int) -> int:
+def piece_count(work: float) -> int:
+    """Return the least number of pieces of work (in multiply-adds) that are short enough to wait for on Ctrl-C."""
+    return max(int(-(-work // LONGEST)), 1)
+
+
+def block_count(threads: int, work: float) -> int:
     """Return the number of blocks to cut the work into, where blocks need no memory of their own."""
-    return 1 if threads == 1 else PIECES * threads
+    return max(1 if threads == 1 else PIECES * threads, piece_count(work))
+
+
+def heed() -> None:
+    """Raise KeyboardInterrupt if this work, beside the main thread, is to end."""
+    stop = STOP.get()
+    if stop is not None and stop.is_set():
+        raise KeyboardInterrupt
 
 
 def even_bounds(length: int, blocks: int) -> Array:
@@ -58,8 +78,13 @@ def even_bounds(length: int, blocks: int) -> Array:
     return np.array([0, length]) if blocks == 1 else np.linspace(0, length, blocks + 1).astype(np.int64)
 
 
-def in_blocks[T](bounds: Array, work: Callable[[int, int, int], T], threads: int | None = None) -> list[T]:
+def in_blocks[T](
+    bounds: Array, work: Callable[[int, int, int], T], threads: int | None = None, cuts: Array | None = None
+) -> list[T]:
     """Return `work(block, first, last)` for every block, computed by this thread and by free helper threads.
+
+    Signals are handled, and `STOP` is read, between blocks. A block with memory of its own should be a large one; then
+    it is cut into pieces, which one thread works on in order.
 
     Parameters
     ----------
@@ -69,26 +94,34 @@ def in_blocks[T](bounds: Array, work: Callable[[int, int, int], T], threads: int
         Function that calls compiled code which releases the GIL. A block must not write where another reads or writes.
     threads : int, optional
         Largest number of blocks to work on at once; by default all of them.
+    cuts : ndarray, optional
+        Rows at which blocks are cut into pieces. `work` is then called for every piece, with the number of its block.
 
     Raises
     ------
     BaseException
-        The exception that a block raised, or a signal such as Ctrl-C. No block is running any more at that point.
+        The exception that a block raised, or a signal such as Ctrl-C; KeyboardInterrupt once `STOP` is set. No block is
+        running any more at that point.
     """
     edges = bounds.tolist()
     blocks = list(zip(range(len(edges) - 1), edges[:-1], edges[1:], strict=True))
-    if len(blocks) == 1:
+    inner = [] if cuts is None else cuts.tolist()
+    if len(blocks) == 1 and len(inner) < 3:
         return [work(*blocks[0])]
-    call = _Call(blocks[1:], work)
+    call = _Call(blocks[1:], work, inner)
     try:
-        _own_helpers().ask(call, min(threads or len(blocks), len(blocks)))
-        call.found[0] = work(*blocks[0])
+        if len(blocks) > 1:
+            _own_helpers().ask(call, min(threads or len(blocks), len(blocks)))
+        call.run(*blocks[0])
         call.work_on(call.blocks.pop)  # from the last one backwards
+    except BaseException:
+        call.ended = True
+        raise
     finally:
         call.finish()
     for error in call.errors:
         raise error
-    return [call.found[number] for number in range(len(blocks))]
+    return [found for number in range(len(blocks)) for found in call.found[number]]
 
 
 class _Call:
@@ -98,22 +131,34 @@ class _Call:
     and as many helpers have left as have entered, no block is being worked on.
     """
 
-    def __init__(self, blocks: list[tuple[int, int, int]], work: Callable[[int, int, int], Any]) -> None:
-        self.blocks, self.work = deque(blocks), work
-        self.found: dict[int, Any] = {}
+    def __init__(
+        self, blocks: list[tuple[int, int, int]], work: Callable[[int, int, int], Any], cuts: list[int]
+    ) -> None:
+        self.blocks, self.work, self.cuts = deque(blocks), work, cuts
+        self.ended, self.stop = False, STOP.get()
+        self.found: dict[int, list[Any]] = {}
         self.errors: list[BaseException] = []
         self.entered: list[None] = []  # lists, as threads append to them at once
         self.left: list[None] = []
         self.signals: SimpleQueue[None] = SimpleQueue()  # one for each helper that has left
 
-    def work_on(self, take: Callable[[], tuple[int, int, int]]) -> None:
+    def work_on(self, take: Callable[[], Block]) -> None:
         """Work on the blocks that `take` returns, until none remain."""
         while True:
             try:
                 block = take()
             except IndexError:
                 return
-            self.found[block[0]] = self.work(*block)
+            self.run(*block)
+
+    def run(self, number: int, first: int, last: int) -> None:
+        """Work on the pieces of a block, unless the call is to end."""
+        found = []
+        for bounds in pairwise([first, *(cut for cut in self.cuts if first < cut < last), last]):
+            if self.ended or (self.stop is not None and self.stop.is_set()):
+                raise KeyboardInterrupt
+            found.append(self.work(number, *bounds))
+        self.found[number] = found
 
     def help(self) -> None:
         """Work on blocks that nobody has taken; store their exceptions for the caller."""
@@ -136,7 +181,7 @@ class _Call:
                     self.signals.get()
                 break
             except BaseException as error:  # raised by a signal: waiting raises nothing else
-                interrupt = error
+                self.ended, interrupt = True, error
         if interrupt is not None:
             raise interrupt
 
