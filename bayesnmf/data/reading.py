@@ -51,9 +51,9 @@ def read_counts(
         - ``.h5``: an HDF5 file of 10x Genomics; and a folder of 10x Genomics with ``matrix.mtx``, ``barcodes.tsv`` and
           ``features.tsv`` or ``genes.tsv``, each also with ``.gz``. Cells are in rows, and only genes in columns.
     transpose : bool
-        Whether the file has features in its rows; they are then turned into columns. It may be left out if the names
-        show it: mutation types in the rows, or the files of 10x Genomics beside a ``.mtx`` file. Such a file is turned
-        as well, with a DataWarning. If the names show samples in the rows, True is refused.
+        Whether the file has features in its rows; they are then turned into columns. A file whose names show this
+        (mutation types, a header such as ``gene`` or ``#OTU ID`` above the names of rows, files of 10x Genomics beside
+        a ``.mtx``) is turned as well, with a DataWarning. If the names show samples in the rows, True is refused.
     layer, feature_labels : str, optional
         Of an ``.h5ad`` file: the layer with the counts, and the column of ``var`` with the names of the features.
     layout : {"long", "wide"}, optional
@@ -63,9 +63,8 @@ def read_counts(
     -------
     Counts
         Names for ``data.npz`` and ``data.mtx`` come from ``data.json`` in the same folder, if it exists: ``{"rows":
-        [...], "cols": [...]}``, in the orientation of the file. Names for ``matrix.mtx`` come from ``barcodes.tsv`` and
-        ``features.tsv`` or ``genes.tsv``, if they exist, also with ``.gz`` and with a common prefix. A feature's name
-        is its symbol, with the identifier if the symbol repeats.
+        [...], "cols": [...]}``, in the orientation of the file; those for ``matrix.mtx`` come from the files of 10x
+        Genomics beside it. A feature's name is its symbol, with the identifier if the symbol repeats.
 
     Raises
     ------
@@ -90,7 +89,7 @@ def read_counts(
 
     A table of **mutation types** has all 96 single base substitutions (SBS96), 78 doublet base substitutions (DBS78),
     83 insertions and deletions (ID83), or SBS192, SBS288, SBS384 or SBS1536, in its rows or columns. They are named as
-    in COSMIC: ``A[C>A]A``, ``AC>CA``, ``1:Del:C:0``. Other spellings, such as ``C>A_ACA``, are read as well.
+    in COSMIC: ``A[C>A]A``, ``AC>CA``, ``1:Del:C:0``. The guide ``docs/input.md`` lists all layouts that are read.
     """
     check_flag(transpose, "transpose")
     path = check_path(path, "path")
