@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from bayesnmf.places import check_axes
 
 NO_NAME = "Unnamed: 0"  # pandas' name for a first column without a header
 GENES, ANNOTATION = "Geneid", ("Chr", "Start", "End", "Strand", "Length")  # in tables of featureCounts
+LINES_BELOW = 20  # the first line, whose names are compared with its own
 MOST_LABELS = 4  # columns that name a mutation type together
 
 
@@ -169,19 +171,29 @@ def _read_header(path: Path, separator: str) -> tuple[list[str], int]:
             before.append(line)
         else:
             line = ""
-        header = next(csv.reader(itertools.chain([line], lines), delimiter=separator), [])
+        rows = csv.reader(itertools.chain([line], lines), delimiter=separator)
+        header, *below = [*itertools.islice(rows, 1 + LINES_BELOW)] or [[]]
     named = entries(before[-1]) if before else []
     if len(named) > 1 and len(named) == len(header) and any(map(_is_number, header[1:])):
         return named, len(before) - 1
     numbers = [_is_number(entry) for entry in header]
     default = [str(place) for place in range(len(header))]  # header of a DataFrame without names
-    differ = len(set(header[1:])) == len(header[1:])  # names differ; counts after the name of a row rarely all do
-    if '"' not in line and header != default and (all(numbers) or (all(numbers[1:]) and header[0] and not differ)):
+    # Names differ; counts after the name of a row rarely all do, and that name looks like those below it.
+    is_row = len(set(header[1:])) < len(header[1:]) or _form(header) in map(_form, below)
+    if '"' not in line and header != default and (all(numbers) or (all(numbers[1:]) and header[0] and is_row)):
         raise ValueError(
             f"its first line must name the columns, but holds counts ({shown(separator.join(header))}); write a "
             "line of names above it"
         )
     return header, len(before)
+
+
+def _form(row: list[str]) -> str:
+    """Return the form of the first entry of a row: ``A9`` for ``ENSG00000186092``, ``a9`` for ``s12``."""
+    entry = row[0] if row else ""
+    for letters, one in (("[A-Z]+", "A"), ("[a-z]+", "a"), (r"\d+", "9")):
+        entry = re.sub(letters, one, entry)
+    return entry
 
 
 def _is_number(entry: str) -> bool:

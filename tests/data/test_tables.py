@@ -269,6 +269,27 @@ def test_a_long_table_without_headers_is_refused(tmp_path):
         read_counts(written(tmp_path, "d1,the,3\nd1,cat,1\nd2,the,2\n"))
 
 
+HEADLESS = {
+    "htseq-count": "ENSG00000000003\t0\nENSG00000000005\t5\n__no_feature\t7\n",
+    "htseq-count of two files": "A1BG\t3\t0\nA1BG-AS1\t1\t2\nA2M\t4\t4\n",
+    "STAR": "N_unmapped\t9\t8\t7\nN_multimapping\t1\t2\t2\nENSG1\t3\t0\t3\n",
+    "cells": "cell1\t1\t2\ncell2\t0\t3\n",
+}
+
+
+@pytest.mark.parametrize("tool", HEADLESS)
+def test_a_wide_table_without_headers_is_refused(tmp_path, tool):
+    """Its first line was lost, and its counts became names of features."""
+    with pytest.raises(ValueError, match=r"first line must name the columns, but holds counts .*; write a line of nam"):
+        read_counts(written(tmp_path, HEADLESS[tool], "x.txt"))
+
+
+@pytest.mark.parametrize("first", ["sample", "country", "", "x"])
+def test_years_may_name_features(tmp_path, first):
+    text = f"{first}\t1990\t1991\nFrance\t3\t1\nChad 2\t0\t2\n"
+    check(read_counts(written(tmp_path, text, "x.txt")), [[3, 1], [0, 2]], ["France", "Chad 2"], ["1990", "1991"])
+
+
 # --- headers as they are ----------------------------------------------------------------------------------
 
 TOTAL = "x,a,b,c,d\ns1,1,2,3,4\ns2,0,2,0,1\ns3,5,0,1,7\ns4,2,2,9,1\nTotal,8,6,13,13\n"
