@@ -12,11 +12,12 @@ from bayesnmf.checks import has_mask
 from bayesnmf.data.annotated import is_annotated, labels_of, values_of
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_frame, split_labels
-from bayesnmf.data.long_tables import warn_of_long
+from bayesnmf.data.long_tables import header_of_features, warn_of_long
+from bayesnmf.data.mutations import read_types
 from bayesnmf.data.names_and_sums import warn_of_names
 from bayesnmf.data.rescaled import warn_of_scale
 from bayesnmf.data.sparse import check_sparse
-from bayesnmf.data.suspicions import warn_of_mutation_types_in_rows
+from bayesnmf.data.suspicions import warn_of_data, warn_of_mutation_types_in_rows
 
 LARGEST_INTEGER = 2.0**53
 _FORMS = "pass an array, a sparse matrix, a DataFrame or an AnnData object"
@@ -69,6 +70,11 @@ def as_counts(
         return x if x.dtype == dtype else x.with_matrix(canonical(x.matrix, dtype))
     counts = convert(x, name, dtype, share, layer, feature_labels)
     warn_of_all(counts)
+    if (header := header_of_features(x)) is not None and read_types(counts.row_names) is None:
+        warn_of_data(
+            f"{name} have features in their rows, as the name {header!r} of their index says; rows must be "
+            "samples: transpose them, counts.T, or name the index 'sample'"
+        )
     return counts
 
 

@@ -49,6 +49,12 @@ def stem(header: Any) -> str:
     return plain if any(plain in names for names in known) else _ENDING.sub("", plain) or plain
 
 
+def header_of_features(table: Any) -> str | None:
+    """Return the header above the names of the rows of a frame if it is one of features, else None."""
+    header = str(getattr(getattr(table, "index", None), "name", None) or "")
+    return header if stem(header) in NAMES_OF_FEATURES else None
+
+
 def is_identifier(header: Any) -> bool:
     """Return whether a header is that of identifiers of rows, such as ``userId``."""
     return stem(header) in NAMES_OF_ROWS - NAMES_OF_LINES and str(header).lower().endswith("id")

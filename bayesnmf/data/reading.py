@@ -18,7 +18,7 @@ import numpy as np
 from bayesnmf.checks import check_choice, check_flag, check_path
 from bayesnmf.data.conversion import convert
 from bayesnmf.data.counts import Counts, DataWarning
-from bayesnmf.data.long_tables import LAYOUTS, NAMES_OF_FEATURES, stem
+from bayesnmf.data.long_tables import LAYOUTS, header_of_features
 from bayesnmf.data.matrix_market import read_mtx
 from bayesnmf.data.mutations import read_types
 from bayesnmf.data.names_and_sums import warn_of_names
@@ -123,12 +123,12 @@ def _read(
         counts = convert(values, f"counts in {path}", np.dtype(np.float64), True, layer, feature_labels)
     except TypeError as error:
         raise ValueError(str(error)) from error
-    header = _header_of_names(values) if kind.is_table else ""
+    header = header_of_features(values) if kind.is_table else None
     del values  # before the counts are copied
     counts, shown_by_names = add_names_beside(counts, path, suffix) if kind.nameless else (counts, None)
     if shown_by_names is None:
         counts, shown_by_names = _with_mutation_types(counts, path)
-    if shown_by_names is None and stem(header) in NAMES_OF_FEATURES:
+    if shown_by_names is None and header is not None:
         reason = f", as the header {header!r} above them says (replace it by 'sample' if they are samples)"
         shown_by_names = Orientation(True, "features", reason)
     if _is_to_turn(path, shown_by_names, transpose):
@@ -158,11 +158,6 @@ def _check_not_turned(path: Path, transpose: bool) -> None:
             f"{path} must not be transposed: files of 10x Genomics say what their rows are, and cells are put in rows; "
             "leave transpose=True out (--transpose on the command line)"
         )
-
-
-def _header_of_names(table: Any) -> str:
-    """Return the header above the names of the rows of a wide table, or "" without one."""
-    return str(getattr(getattr(table, "index", None), "name", None) or "")
 
 
 def _with_mutation_types(counts: Counts, path: Path) -> tuple[Counts, Orientation | None]:

@@ -43,6 +43,16 @@ def test_mutation_types_in_rows_are_told_and_not_transposed():
         as_counts(mutations().iloc[:95])
 
 
+@pytest.mark.parametrize("name", ["gene", "#OTU ID", "MutationType", "Gene Symbol"])
+def test_frames_whose_index_is_named_after_features_are_told(name):
+    """As of a table of genes and samples, read by pandas with index_col=0."""
+    frame = pd.DataFrame({"s1": [1, 2], "s2": [3, 4]}, pd.Index(["u", "v"], name=name))
+    with pytest.warns(bayesnmf.DataWarning, match=f"have features in their rows, as the name '{name}' of their index"):
+        as_counts(frame)
+    as_counts(frame.T)  # warnings are errors here
+    as_counts(frame.rename_axis("sample"))
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".tsv.gz", ".npz", ".mtx"])
 def test_files_with_mutation_types_in_rows_are_turned(tmp_path, suffix):
     frame, path = mutations(), tmp_path / f"x{suffix}"
