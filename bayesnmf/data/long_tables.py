@@ -242,4 +242,5 @@ def numbers(column: Any) -> Any:
         found = pd.to_numeric(column.astype(object))  # else dates would become nanoseconds
         return found if pd.api.types.is_numeric_dtype(found) else found.astype(float)  # integers above 2**64
     except (TypeError, ValueError) as error:
-        raise ValueError(f"column {column.name!r}: {error}") from error
+        cure = "all columns but that of the names of rows must be numbers: mend the entry, or remove the column"
+        raise ValueError(f"column {column.name!r}: {error}; {cure}") from error

@@ -171,15 +171,15 @@ def _read_header(path: Path, separator: str) -> tuple[list[str], int]:
             before.append(line)
         else:
             line = ""
-        rows = csv.reader(itertools.chain([line], lines), delimiter=separator)
-        header, *below = [*itertools.islice(rows, 1 + LINES_BELOW)] or [[]]
+        header = next(csv.reader(itertools.chain([line], lines), delimiter=separator), [])
+        below = {_form(line.partition(separator)[0]) for line in itertools.islice(lines, LINES_BELOW)}
     named = entries(before[-1]) if before else []
     if len(named) > 1 and len(named) == len(header) and any(map(_is_number, header[1:])):
         return named, len(before) - 1
     numbers = [_is_number(entry) for entry in header]
     default = [str(place) for place in range(len(header))]  # header of a DataFrame without names
     # Names differ; counts after the name of a row rarely all do, and that name looks like those below it.
-    is_row = len(set(header[1:])) < len(header[1:]) or _form(header) in map(_form, below)
+    is_row = len(set(header[1:])) < len(header[1:]) or _form(*header[:1]) in below
     if '"' not in line and header != default and (all(numbers) or (all(numbers[1:]) and header[0] and is_row)):
         raise ValueError(
             f"its first line must name the columns, but holds counts ({shown(separator.join(header))}); write a "
@@ -188,9 +188,8 @@ def _read_header(path: Path, separator: str) -> tuple[list[str], int]:
     return header, len(before)
 
 
-def _form(row: list[str]) -> str:
-    """Return the form of the first entry of a row: ``A9`` for ``ENSG00000186092``, ``a9`` for ``s12``."""
-    entry = row[0] if row else ""
+def _form(entry: str = "") -> str:
+    """Return the form of a name: ``A9`` for ``ENSG00000186092``, ``a9`` for ``s12``."""
     for letters, one in (("[A-Z]+", "A"), ("[a-z]+", "a"), (r"\d+", "9")):
         entry = re.sub(letters, one, entry)
     return entry
