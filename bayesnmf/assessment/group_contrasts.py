@@ -42,6 +42,7 @@ from bayesnmf.assessment.checks import check_contrast_weights, check_factors_of_
 from bayesnmf.assessment.unbiased_shares import unbiased_shares
 from bayesnmf.checks import check_count, check_flag, check_fraction
 from bayesnmf.priors.simplex import component_sums, rows_to_shares
+from bayesnmf.results.cautions import cautions_of_rates
 from bayesnmf.results.checks import check_fit, check_groups, check_replicates
 from bayesnmf.results.markers import SMALLEST
 from bayesnmf.results.record import FitRecord, iterate_draws
@@ -124,6 +125,7 @@ def group_contrasts(
         to base 2, both with ``_low`` and ``_high``; ``lfsr``, the smaller of the probabilities that the difference is
         at least 0 and that it is at most 0. Point estimates have intervals only with `population`, where shares are
         estimated without bounds; a DataWarning tells of a group whose mean share is outside [0, 1] by more than chance.
+        If the posterior is a mean field, which is too sure, ``attrs["cautions"]`` says so.
 
     Raises
     ------
@@ -141,8 +143,6 @@ def group_contrasts(
     0          0       -0.54           -0.64            -0.45
     1          1        0.54            0.45             0.63
     """
-    import pandas as pd
-
     check_fit(fit)
     check_flag(population, "population")
     tail = (1 - check_fraction(interval, "interval")) / 2
@@ -151,12 +151,21 @@ def group_contrasts(
     check_replicates(*design, population)
     drawn = collect(_shares_of_draws(fit, number, seed), design.members)
     shares = drawn._replace(mean=unbiased_shares(fit, design.groups, design.members)) if population else drawn
+    return _table(fit, design, shares, np.array([tail, 1 - tail]), seed if population else None)
+
+
+def _table(fit: FitRecord, design: Design, shares: Shares, levels: Array, seed: int | None) -> pd.DataFrame:
+    """Return the table of all contrasts, with cautions."""
+    import pandas as pd
+
     parts = []
     for name, weights in design.contrasts.items():
-        rng = np.random.default_rng((seed, 1)) if population else None
-        columns = described(shares, design, weights, np.array([tail, 1 - tail]), rng)
+        rng = None if seed is None else np.random.default_rng((seed, 1))
+        columns = described(shares, design, weights, levels, rng)
         parts.append(pd.DataFrame({"contrast": name, "component": fit.component_labels, **columns}))
-    return pd.concat(parts, ignore_index=True)
+    table = pd.concat(parts, ignore_index=True)
+    table.attrs["cautions"] = cautions_of_rates(fit)
+    return table
 
 
 def design_of(groups: Any, contrasts: Any, fit: FitRecord) -> Design:

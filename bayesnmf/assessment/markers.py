@@ -28,7 +28,7 @@ from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.checks import check_choice, check_count
 from bayesnmf.inference.response.solving import FEW, draw
 from bayesnmf.inference.response.spread import Responses, Weights
-from bayesnmf.options import METHODS
+from bayesnmf.results.cautions import cautions_of_rates
 from bayesnmf.results.checks import check_components_to_compare, check_fit
 from bayesnmf.results.markers import CONTRASTS, DRAWS, describe_shares, described, order_by_contrast
 from bayesnmf.results.record import FitRecord
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 CANDIDATES = 3  # times as many features as are asked for
-TOO_SURE = (
-    "local false sign rates and intervals of a mean field are too sure; use bayesnmf.linear_response(fit), or gibbs"
-)
 SOLVED = 64  # draws of the linearised mean field
 TOL = 0.03  # of the length of such a draw
 
@@ -94,8 +91,7 @@ def markers(
         features = np.unique(leading)
         columns = _described_by_response(response, features, number, seed)
     table = _table(record, features, columns, order_by_contrast(columns, against)[:, :kept])
-    if response is None and METHODS[record.method].posterior == "mean field":
-        table.attrs["cautions"] = [TOO_SURE]
+    table.attrs["cautions"] = cautions_of_rates(record) if response is None else []
     return table
 
 

@@ -81,9 +81,9 @@ def run(options: argparse.Namespace) -> int:
                 fixed_components=known, checkpoint=options.checkpoint, **read_exposures(options))  # fmt: skip
     if known is not None:
         found = _named(found, list(known.index))
-    from bayesnmf.cli.writing import about_fit, described, finish, leading
+    from bayesnmf.cli.writing import about_fit, finish, leading
 
-    shown = f"{described(found)}\n\n{leading(found)}"
+    shown = f"{found!r}\n\n{leading(found)}"
     finish(lambda: write(found, outputs, options), shown, about_fit(found), outputs, options.json)
     return INTERRUPTED if found.status.reason == STOPPED else SUCCESS
 

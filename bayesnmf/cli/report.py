@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     shape: Any = None if options.image_shape is None else check_pair_of_numbers(options.image_shape, "--image-shape")
 
     from bayesnmf.cli.reading import read_column
-    from bayesnmf.cli.writing import about_fit, described, tell
+    from bayesnmf.cli.writing import about_fit, tell
     from bayesnmf.fitting.fit import load
     from bayesnmf.pages.report import report
     from bayesnmf.places import check_plots_can_be_drawn
@@ -47,5 +47,5 @@ def run(options: argparse.Namespace) -> int:
         fit = fit.rename(read_column(options.names, "--names").to_dict())
     groups = None if options.groups is None else read_column(options.groups, "--groups")
     report(fit, outputs["--out"], groups=groups, title=options.title, image_shape=shape, progress=not options.quiet)
-    tell(described(fit), about_fit(fit), outputs, options.json)
+    tell(repr(fit), about_fit(fit), outputs, options.json)
     return SUCCESS

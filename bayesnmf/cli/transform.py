@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     check_suffix(out, "--out", (*TABLE_SUFFIXES, ".nc", ".zarr"))
 
     from bayesnmf.cli.reading import read_counts_of, read_exposures
-    from bayesnmf.cli.writing import about_fit, described, finish, write_table
+    from bayesnmf.cli.writing import about_fit, finish, write_table
     from bayesnmf.fitting.fit import load
     from bayesnmf.results.thinning import loadings_table
 
@@ -55,5 +55,5 @@ def run(options: argparse.Namespace) -> int:
         else:
             write_table(loadings_table(found), out)
 
-    finish(write, described(found), about_fit(found), outputs, options.json)
+    finish(write, repr(found), about_fit(found), outputs, options.json)
     return SUCCESS

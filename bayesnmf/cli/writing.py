@@ -106,13 +106,6 @@ def leading(fit: Any, n: int = 8) -> str:
     return "\n".join(line if len(line) <= width else f"{line[: width - 1]}…" for line in lines)
 
 
-def described(fit: Any) -> str:
-    """Return a fit as text, with cautions about its components; others were given as warnings."""
-    from bayesnmf.results.cautions import cautions_of_components
-
-    return "\n".join([repr(fit), *(f"caution: {caution}" for caution in cautions_of_components(fit))])
-
-
 def records_of(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a table for JSON, with null for what is unknown."""
     flat = table.reset_index()

@@ -30,6 +30,7 @@ from bayesnmf.results import allocations as allocations_of_fits
 from bayesnmf.results import annotation, renaming, replication
 from bayesnmf.results import draws as draws_of_fits
 from bayesnmf.results.cautions import warn_of
+from bayesnmf.results.describing import described
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.markers import leading_features
 from bayesnmf.results.record import FitRecord
@@ -100,6 +101,9 @@ class Fit(FitRecord):
     def of(cls, record: FitRecord) -> Fit:
         """Return a `Fit` with the data of a record."""
         return cls(**vars(record))
+
+    def __repr__(self) -> str:
+        return described(self)
 
     def rename(self, components: Any = None, *, rows: Any = None, features: Any = None) -> Fit:
         """Return the fit with other names, for tables, figures and files: a list, or a mapping as ``{0: "B cells"}``.

@@ -18,7 +18,7 @@ from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.options import METHODS as RECORDS
 from bayesnmf.pages.parts import Card, Figure, Section, Table, drawn
 from bayesnmf.pages.references import SIGNS, references_of
-from bayesnmf.pages.words import INTERVALS, MARKERS, METHODS, MODELS, P_VALUES, TOO_NARROW
+from bayesnmf.pages.words import INTERVALS, MARKERS, METHODS, MODELS, P_VALUES
 from bayesnmf.plots.style import colours_of
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.results.cautions import cautions_of, cautions_of_components
@@ -155,8 +155,7 @@ def components(fit: Fit, image_shape: tuple[int, int] | None) -> Section:
             cards.append(Card(title, to_hex(colour), "features that set it apart most surely", _marker_table(higher)))
         else:
             cards.append(Card(title, to_hex(colour), "no feature has its largest share in this component"))
-    text += [MARKERS, *([TOO_NARROW] if fit.estimate.kind == "mean field" else [])]
-    return Section("Components", text, cards=cards, figures=[picture])
+    return Section("Components", [*text, MARKERS], cautions=table.attrs["cautions"], cards=cards, figures=[picture])
 
 
 def _picture(fit: Fit, image_shape: tuple[int, int] | None) -> Figure:

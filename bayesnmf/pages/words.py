@@ -36,7 +36,6 @@ MARKERS = (
     "feature is most frequent otherwise, with a 90 % interval. lfsr: local false sign rate, the probability under the "
     "model that the true change has the other sign."
 )
-TOO_NARROW = "These intervals are those of a mean-field approximation, which are too narrow; lfsr is then too small."
 P_VALUES = (
     "The fitted model made data sets of the same size, the replicates. The p-value is the share of replicates in which "
     "the statistic is larger than in the counts, so values near 0 and 1 speak against the model."

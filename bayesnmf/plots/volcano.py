@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 IN_SDS = 2 * 1.6448536269514722  # width of a central 90 % interval of a normal distribution, in standard deviations
+LETTERS = 12  # of 10 points in an inch
 SURE = 0.01  # local false sign rate below which a feature is drawn in colour
 
 
@@ -32,7 +34,8 @@ def volcano(
     """Draw for each component the log-fold change of every feature, and how many standard deviations it is from 0.
 
     The standard deviation is that of a normal distribution with the width of the 90 % interval. Features with a local
-    false sign rate below 0.01 have a colour; those with the largest lower limits are named.
+    false sign rate below 0.01 have a colour; those with the largest lower limits are named. A caution of the table, as
+    of a mean field, which is too sure, is below the figure.
 
     Parameters
     ----------
@@ -64,7 +67,9 @@ def volcano(
         ax.set_title(shorten(component) if isinstance(component, str) else f"component {component}", fontsize=10)
     against = "the next best component" if contrast == "next" else "the other components"
     if figure is not None:
-        figure.supxlabel(f"log2 fold change against {against}", fontsize=10)
+        width = int(LETTERS * figure.get_figwidth())
+        below = [f"log2 fold change against {against}", *table.attrs.get("cautions", [])]
+        figure.supxlabel("\n".join(fill(each, width) for each in below), fontsize=10)
         figure.supylabel("standard deviations from 0", fontsize=10)
     return chosen
 

@@ -1,4 +1,4 @@
-"""Cautions about a fit: no convergence, or chains that have not mixed."""
+"""Cautions about a fit: no convergence, chains that have not mixed, components that carry nothing, rounding."""
 
 from __future__ import annotations
 
@@ -12,12 +12,19 @@ from bayesnmf.inference.ascent.optimality import cure_of_mode
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning
 from bayesnmf.options import METHODS
 from bayesnmf.priors.simplex import component_sums
+from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.label_switching import AMBIGUOUS_LIMIT
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
 from bayesnmf.results.record import FitRecord
 
 Array = NDArray[Any]
+TOO_SURE = (
+    "local false sign rates and intervals of a mean field are too sure; use bayesnmf.linear_response(fit), or gibbs"
+)
 ALIKE = 0.99  # cosine of components that are one; of different ones it was at most 0.81 on real and simulated counts
+# What float32 rounds the objective by, in shares of all counts (1e-7 to 2e-6 for totals of 1e3 to 1e19), and the share
+# of the objective from which on this is told.
+ROUNDED, TOLD = 2e-6, 1e-4
 
 
 def cure_of(result: FitRecord) -> str:
@@ -87,14 +94,29 @@ def cautions_of(fit: FitRecord, r_hat: float | None = None, ess: float | None = 
         )
     if (divergences := fit.diagnostics.get("divergences", 0)) > 0:
         cautions.append(f"{divergences:.0f} divergences; raise target_accept")
-    return cautions
+    return cautions + ([rounding] if (rounding := caution_of_rounding(fit)) else [])
+
+
+def caution_of_rounding(fit: FitRecord) -> str:
+    """Return a caution about an objective in float32 that rounding has reached; "" if it has not.
+
+    Where counts determine their means to more digits than float32 has, the objective is small beside them.
+    """
+    if getattr(fit.options, "dtype", "float64") == "float64" or fit.estimate.kind == "draws" or not fit.trace.size:
+        return ""
+    rounded, size = ROUNDED * fit.counts.total, abs(float(fit.trace.ravel()[-1]))
+    if not rounded > TOLD * size:
+        return ""
+    return f"float32 rounds its objective by up to {rounded:.1g} nats, {rounded / size:.1g} of it; use dtype='float64'"
 
 
 def cautions_of_components(fit: FitRecord) -> list[str]:
-    """Return a caution about components that explain less than one count of every sample."""
-    most = fit.expected_loadings.max(axis=0, initial=0.0) * component_sums(fit.exposed_components)
+    """Return a caution about components that carry nothing of their own, or less than one count of every sample."""
+    if fit.status.reason in BROKEN:
+        return []
     if idle := caution_of_idle(fit):
         return [idle]
+    most = fit.expected_loadings.max(axis=0, initial=0.0) * component_sums(fit.exposed_components)
     empty = [title for title, counts in zip(fit.component_titles, most, strict=True) if counts < 1]
     if not empty:
         return []
@@ -105,8 +127,8 @@ def cautions_of_components(fit: FitRecord) -> list[str]:
 def idle_components(fit: FitRecord) -> Array:
     """Return the components that are copies of a larger one, in order: the cosine of both is above 0.99.
 
-    Where the prior alone shapes several components, they are alike too; all of these are returned if each has less
-    than a tenth of an even share of the expected counts. Known components are left out.
+    What the prior alone shapes is returned too: components that are alike, or like their prior's mean, with less than a
+    tenth of an even share of the expected counts. Known components are left out.
     """
     sizes, norms = fit.expected_sizes, np.linalg.norm(fit.components, axis=1)
     known = getattr(fit.priors.components, "constants", {}).get("at", ())
@@ -115,8 +137,17 @@ def idle_components(fit: FitRecord) -> Array:
     alike |= alike.T
     smaller = (sizes[:, None] < sizes) | ((sizes[:, None] == sizes) & np.tri(fit.rank, k=-1, dtype=bool))
     copies = (alike & smaller).any(axis=1)
-    small = alike.any(axis=1) & (sizes < sizes.sum() / (10 * fit.rank))
-    return np.setdiff1d(np.flatnonzero(copies | small), known)
+    shaped = alike.any(axis=1) | _like_their_prior(fit, profiles)
+    return np.setdiff1d(np.flatnonzero(copies | (shaped & (sizes < sizes.sum() / (10 * fit.rank)))), known)
+
+
+def _like_their_prior(fit: FitRecord, profiles: Array) -> Array:
+    """Return whether each component, given at length 1, is in proportion to its prior's mean, (K,) or (1,)."""
+    prior = stated_components(fit.priors.components)
+    if not prior.proper:
+        return np.zeros(1, dtype=bool)
+    means = np.broadcast_to(prior.broadcast(profiles.shape).typical(), profiles.shape)
+    return np.einsum("km,km->k", profiles, means) > ALIKE * np.linalg.norm(means, axis=1)
 
 
 def caution_of_idle(fit: FitRecord) -> str:
@@ -131,10 +162,17 @@ def caution_of_idle(fit: FitRecord) -> str:
 
 
 def warn_of(fit: FitRecord, stacklevel: int) -> None:
-    """Warn of a fit that has not converged, or of components that carry nothing of their own in one at rest."""
+    """Warn of a fit that has not converged, of rounding, or of components that carry nothing in a fit at rest."""
     warn_if_not_converged(fit, stacklevel + 1)
+    if rounding := caution_of_rounding(fit):
+        warnings.warn(rounding, UserWarning, stacklevel=stacklevel)
     if fit.status.converged and fit.estimate.kind != "draws" and (caution := caution_of_idle(fit)):
         warnings.warn(caution, UserWarning, stacklevel=stacklevel)
+
+
+def cautions_of_rates(fit: FitRecord) -> list[str]:
+    """Return a caution about intervals and local false sign rates from the posterior of a fit."""
+    return [TOO_SURE] if METHODS[fit.method].posterior == "mean field" else []
 
 
 def with_label(label: str, caution: str) -> str:

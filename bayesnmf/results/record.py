@@ -111,28 +111,6 @@ class FitRecord:
             return method.objective_of_rows
         return method.objective.format(bound=getattr(self.options, "bound", ""))
 
-    def __repr__(self) -> str:
-        n, m = self.counts.shape
-        unit = self.objective
-        if self.trace.ndim == 2:
-            chains, draws = self.trace.shape
-            every = self.diagnostics.get("kept_every", 1)
-            kept = f", every {every:.0f}th kept" if every > 1 else ""
-            made = f"{chains} chains × {draws} draws{kept}"
-            if METHODS[self.method].resampled:
-                made = f"{self.trace.size} draws from {chains} run{'s' if chains > 1 else ''}"
-            objective = f"{made}, mean {unit} {self.trace.mean():,.1f}"
-            if switches := self.diagnostics.get("label_switches"):
-                objective += f"; labels switched {switches:.0f} times within chains, undone by matching"
-        else:
-            objective = f"{unit} {self.trace[-1]:,.3f} after {self.status.iterations} iterations"
-        state = "converged" if self.status.converged else "not converged"
-        return (
-            f"<bayesnmf.Fit {self.model} by {self.method}, rank {self.rank}, {n:,} rows × {m:,} features\n"
-            f"  {objective}\n"
-            f"  {state}: {self.status.reason}; {self.seconds:.2f} s, seed {self.seed}>"
-        )
-
 
 def effective_loadings(fit: FitRecord, loadings: Array, scale: Array | None) -> Array:
     """Return loadings on the scale of the counts: times the scale, or the given row totals, and the exposure."""

@@ -13,7 +13,9 @@ import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, Gibbs, Priors
 from bayesnmf.assessment import markers as of_response
 from bayesnmf.inference.alignment import match_components
+from bayesnmf.pages.of_fit import components
 from bayesnmf.results import markers as module
+from bayesnmf.results.cautions import TOO_SURE
 from bayesnmf.results.markers import contrasts, order_by_share
 
 DRAWN = bayesnmf.simulate(size=(60, 8), rank=3, priors=Priors(Gamma(1.0, 0.02), Dirichlet(0.4)), seed=2)
@@ -274,5 +276,16 @@ def test_lift_is_per_unit_of_exposure():
 
 
 @pytest.mark.parametrize("kind", ["map", "vi", "gibbs"])
-def test_rates_of_a_mean_field_are_said_to_be_too_sure(kind):
-    assert bayesnmf.markers(fitted(kind), 3).attrs.get("cautions", []) == [of_response.TOO_SURE] * (kind == "vi")
+def test_rates_of_a_mean_field_are_said_to_be_too_sure_wherever_they_are_shown(kind, tmp_path):
+    """In the tables, below the figure, and in the page; by one sentence."""
+    fit, said = fitted(kind), [TOO_SURE] * (kind == "vi")
+    table = bayesnmf.markers(fit, 3)
+    assert table.attrs["cautions"] == said
+    groups = np.arange(len(fit.row_names)) % 2
+    assert bayesnmf.group_contrasts(fit, groups, population=False).attrs["cautions"] == said
+    if kind == "map":
+        return
+    label = bayesnmf.plots.volcano(table)[0].figure.get_supxlabel()
+    assert (TOO_SURE in label.replace("\n", " ")) == bool(said)
+    section = components(fit, None)
+    assert section.cautions == said

@@ -13,7 +13,7 @@ from bayesnmf import BLD, MAP, VI, ConvergenceWarning
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
 from bayesnmf.inference.starts.racing import finish_climb
 from bayesnmf.inference.status import NO_CHANCE, NOT_FINITE, Status, told_of_parameters
-from bayesnmf.results.cautions import cautions_of_components, idle_components, warn_of
+from bayesnmf.results.cautions import cautions_of, cautions_of_components, idle_components, warn_of
 
 ALGORITHMS = {"map": ("em", "scd", "ccd"), "vi": ("coordinate", "settled", "gradient", "minibatch"), "bld": ("",)}
 LIMIT = re.compile(r"all (\d+) (iterations|epochs) done")
@@ -113,6 +113,9 @@ def test_components_that_are_copies_are_told_wherever_a_fit_is_read(sizes, idle)
     ):
         warn_of(fit, 2)
     assert any("nothing of" in caution for caution in cautions_of_components(fit))
+    told = cautions_of_components(fit)[0]
+    assert repr(fit).endswith(f">\ncaution: {told}")
+    assert fit.summary(rows=[0]).attrs["cautions"] == [told]
 
 
 def test_components_that_differ_are_not_told():
@@ -121,3 +124,26 @@ def test_components_that_differ_are_not_told():
         warnings.simplefilter("error")
         warn_of(fit, 2)
     assert not len(idle_components(fit))
+
+
+@pytest.mark.parametrize(("size", "idle"), [(0.1, [2]), (3, [])])
+def test_a_single_component_like_its_prior_is_told_if_it_is_small(size, idle):
+    """A small one of another profile, and a large one of the prior's profile, carry something."""
+    fit = copies((5, 4, size))
+    assert not len(idle_components(replace(fit, components=np.eye(3, 8) + 0.01)))
+    flat = replace(fit, components=np.vstack([np.eye(2, 8) + 0.01, np.full((1, 8), 0.125)]))
+    assert idle_components(flat).tolist() == idle
+    tilted = replace(flat.priors, components=replace(flat.priors.components, concentration=np.arange(1.0, 9) ** 2))
+    assert not len(idle_components(replace(flat, priors=tilted)))
+
+
+@pytest.mark.parametrize(("dtype", "total", "told"), [("float32", 1e9, 1), ("float32", 1e3, 0), ("float64", 1e9, 0)])
+def test_an_objective_that_rounding_has_reached_is_told_with_the_cure(dtype, total, told):
+    """Two samples in proportion: their objective is that of the prior alone, however large they are."""
+    counts = np.floor(np.outer([1, 2], [1.0, 2.0, 3.0]) * total / 18)
+    options = plain_vi(max_iter=30, tol=0, dtype=dtype)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        fit = bayesnmf.fit(counts, rank=1, options=options, seed=0)
+    assert sum("use dtype='float64'" in str(each.message) for each in found) == told
+    assert sum("float32 rounds" in caution for caution in cautions_of(fit)) == told

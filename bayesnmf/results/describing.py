@@ -1,0 +1,32 @@
+"""A fit as text: what was fitted, how it ended, and cautions about its components."""
+
+from __future__ import annotations
+
+from bayesnmf.options import METHODS
+from bayesnmf.results.cautions import cautions_of_components
+from bayesnmf.results.record import FitRecord
+
+
+def described(fit: FitRecord) -> str:
+    """Return what `print` shows of a fit; cautions about convergence are in its status."""
+    n, m = fit.counts.shape
+    unit = fit.objective
+    if fit.trace.ndim == 2:
+        chains, draws = fit.trace.shape
+        every = fit.diagnostics.get("kept_every", 1)
+        kept = f", every {every:.0f}th kept" if every > 1 else ""
+        made = f"{chains} chains × {draws} draws{kept}"
+        if METHODS[fit.method].resampled:
+            made = f"{fit.trace.size} draws from {chains} run{'s' if chains > 1 else ''}"
+        objective = f"{made}, mean {unit} {fit.trace.mean():,.1f}"
+        if switches := fit.diagnostics.get("label_switches"):
+            objective += f"; labels switched {switches:.0f} times within chains, undone by matching"
+    else:
+        objective = f"{unit} {fit.trace[-1]:,.3f} after {fit.status.iterations} iterations"
+    state = "converged" if fit.status.converged else "not converged"
+    cautions = "".join(f"\ncaution: {each}" for each in cautions_of_components(fit))
+    return (
+        f"<bayesnmf.Fit {fit.model} by {fit.method}, rank {fit.rank}, {n:,} rows × {m:,} features\n"
+        f"  {objective}\n"
+        f"  {state}: {fit.status.reason}; {fit.seconds:.2f} s, seed {fit.seed}>{cautions}"
+    )
