@@ -235,12 +235,12 @@ def _cautions(fits: Mapping[str, Fit], base: Fit, reference: str, table: pd.Data
         cautions += [with_label(label, caution) for caution in cautions_of(fit, *worst)]
         if label == reference:
             continue
-        order = alignment.match_components(fit.components, base.components)
+        order = alignment.match_fits(fit, base)
         if not any(same_priors(one.priors, base.priors) for one in (fit, relabel(fit, order))):
             cautions.append(f"{label}: its priors differ from those of {reference}, so its posterior differs too")
         if not in_same_order(fit, base):
             cautions.append(f"{label}: its components match those of {reference} {OTHER_ORDER}")
-        least = np.diagonal(alignment.cosine(fit.components[order], base.components)).min()
+        least = alignment.fit_cosines(fit, base, order).min()
         if least < SAME_COMPONENT:
             cautions.append(f"{label}: a component differs from its match in {reference}, cosine {least:.2f}")
     return cautions
@@ -262,7 +262,7 @@ NOTE = "Δ mean: rms difference of posterior means, in sds of the reference; by 
 
 def in_same_order(one: Fit | Simulation, base: Fit) -> bool:
     """Return whether components match in their present order, or have exchangeable priors."""
-    order = alignment.match_components(one.components, base.components)
+    order = alignment.match_fits(one, base)
     return components_exchangeable(one.priors) or bool(np.all(order == np.arange(base.rank)))
 
 

@@ -114,7 +114,7 @@ def _continued(fit: FitRecord, found: Optimum) -> Fit:
 
 def _warn_of_other_components(before: FitRecord, after: FitRecord) -> None:
     """Warn if the optimum has other components than the given fit."""
-    cosine = float(np.min(np.diag(alignment.cosine(before.components, after.components)), initial=1.0))
+    cosine = float(np.min(alignment.fit_cosines(before, after, np.arange(before.rank)), initial=1.0))
     if cosine < SAME:
         warn(
             f"the components changed on the way to the optimum (smallest cosine {cosine:.3f}): linear response is that "

@@ -37,8 +37,8 @@ SCORE_DRAWS, MOST_SCORE_DRAWS, PIT_DRAWS = 200, 1600, 100
 
 def align(fits: Mapping[str, Fit]) -> dict[str, Fit]:
     """Return the fits with their components in the order of the reference."""
-    reference = fits[reference_of(fits)].components
-    return {name: relabel(fit, alignment.match_components(fit.components, reference)) for name, fit in fits.items()}
+    reference = fits[reference_of(fits)]
+    return {name: relabel(fit, alignment.match_fits(fit, reference)) for name, fit in fits.items()}
 
 
 def reference_of(fits: Mapping[str, Fit]) -> str:
@@ -89,8 +89,8 @@ def _scores(scored: Mapping[str, Score]) -> dict[str, float]:
 
 def agreement(fitted: Fit, reference: Fit) -> dict[str, float]:
     """Return mean and smallest cosine of matched components, and the correlation of loadings on the scale of counts."""
-    order = alignment.match_components(fitted.components, reference.components)
-    cosines = np.diag(alignment.cosine(fitted.components[order], reference.components))
+    order = alignment.match_fits(fitted, reference)
+    cosines = alignment.fit_cosines(fitted, reference, order)
     ours, theirs = (
         fit.expected_loadings * simplex.component_sums(fit.exposed_components) for fit in (fitted, reference)
     )

@@ -80,7 +80,7 @@ def draw_sides(fit: Fit, reference: Fit, at: tuple[Array, Array], seed: int) -> 
     if not normalised:
         loadings, components = _on_simplex(loadings, components)
         components = components[..., features]
-    order = alignment.match_components(fit.components, reference.components)
+    order = alignment.match_fits(fit, reference)
     if fit is reference:
         order = np.arange(fit.rank)  # equal components have no best matching
     return loadings[..., order], components[..., order, :]
@@ -89,7 +89,7 @@ def draw_sides(fit: Fit, reference: Fit, at: tuple[Array, Array], seed: int) -> 
 def values_of_truth(truth: Simulation, reference: Fit, chosen: Entries) -> dict[str, Array]:
     """Return the true value of every quantity, (entries,), in the reference's order."""
     loadings, components = _on_simplex(effective(truth), truth.counts.exposed_components(truth.components))
-    order = alignment.match_components(truth.components, reference.components)
+    order = alignment.match_fits(truth, reference)
     return _quantities(loadings[chosen.rows][:, order], components[order][:, chosen.features], chosen)
 
 

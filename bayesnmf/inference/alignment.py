@@ -16,6 +16,22 @@ def normalise_rows(values: Array) -> Array:
     return np.divide(values, length, out=np.zeros_like(values, dtype=np.float64), where=length > 0)
 
 
+def match_fits(fit: Any, reference: Any) -> Array:
+    """Return the order of the components of a fit (or a simulation) that agrees best with those of a reference.
+
+    They are compared by the counts that they predict, that is, times the exposure of the features: a cosine of
+    components per unit of exposure would depend on the units in which features are counted.
+    """
+    both = (each.counts.exposed_components(each.components) for each in (fit, reference))
+    return match_components(*both)
+
+
+def fit_cosines(fit: Any, reference: Any, order: Array) -> Array:
+    """Return the cosines of matched components of two fits, compared as by `match_fits`, (K,)."""
+    ours, theirs = (each.counts.exposed_components(each.components) for each in (fit, reference))
+    return np.diagonal(cosine(ours[order], theirs))
+
+
 def cosine(components: Array, reference: Array) -> Array:
     """Return the cosines between all pairs of components: (..., K, m) and (K', m) give (..., K, K')."""
     return normalise_rows(components) @ normalise_rows(reference).T

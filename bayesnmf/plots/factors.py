@@ -142,15 +142,15 @@ def top_features(
 def _images(
     fits: Mapping[str, Fit], image_shape: tuple[int, int], reference: str, orders: dict[str, Array], canvas: Any
 ) -> Array:
-    target = fits[reference].components
-    rank, features = target.shape
+    target = fits[reference]
+    rank, features = target.components.shape
     height, width = check_image_shape(image_shape, features)
     side = float(np.clip(8 / rank, 0.4, 1.4))
     size = (side * rank + 1.1, (side * height / width + 0.3) * len(fits) + 0.7)
     grid, figure = make_panels((len(fits), rank), size, canvas[1], canvas[0])
     images = np.stack([normalised_components(fit)[orders[label]] for label, fit in fits.items()])
     for row, (label, fit) in enumerate(fits.items()):
-        cosines = np.diagonal(alignment.cosine(fit.components[orders[label]], target))
+        cosines = alignment.fit_cosines(fit, target, orders[label])
         for k, ax in enumerate(grid[row]):
             _image(ax, images[row, k].reshape(height, width), images[:, k].max())
             if label != reference and rank <= MOST_NUMBERS:

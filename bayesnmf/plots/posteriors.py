@@ -191,7 +191,7 @@ def loadings_scatter(
     if interval is not None:
         check_fraction(interval, "interval")
     target, titles = fits[x], [shorten(title, 20) for title in fits[x].component_titles]
-    orders = {x: np.arange(target.rank), y: alignment.match_components(fits[y].components, target.components)}
+    orders = {x: np.arange(target.rank), y: alignment.match_fits(fits[y], target)}
     values = [(fits[label].expected_loadings * simplex.component_sums(fits[label].exposed_components))[:, orders[label]]
               for label in (x, y)]  # fmt: skip
     ends = [None if interval is None else _intervals(fits[label], target, interval) for label in (x, y)]

@@ -70,7 +70,7 @@ def agreement(fits: Mapping[str, Fit], *, axes: Axes | None = None, figsize: tup
 def mean_cosines(fits: Mapping[str, Fit]) -> Array:
     """Return the mean cosine of matched components, (fits, fits): symmetric, and 1 on the diagonal except for zeros."""
     found = np.eye(len(fits))
-    listed = [fit.components.astype(np.float64) for fit in fits.values()]
+    listed = [fit.exposed_components.astype(np.float64) for fit in fits.values()]
     for i, first in enumerate(listed):
         for j, second in enumerate(listed[:i]):
             order = alignment.match_components(second, first)

@@ -37,8 +37,7 @@ def match_fits(fits: Mapping[str, Fit], reference: str | None) -> tuple[str, dic
     """Return the label of the reference (by default the first), and for each fit the order that matches it."""
     check_matchable(fits)
     chosen = next(iter(fits)) if reference is None else check_choice(reference, "reference", fits)
-    target = fits[chosen].components
-    orders = {label: alignment.match_components(fit.components, target) for label, fit in fits.items()}
+    orders = {label: alignment.match_fits(fit, fits[chosen]) for label, fit in fits.items()}
     orders[chosen] = np.arange(fits[chosen].rank)  # equal components have no best matching
     return chosen, orders
 

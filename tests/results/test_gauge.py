@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +12,12 @@ from registry import MODELS_AND_PRIORS, over
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet, Start
 from bayesnmf.assessment.bounds import elbo_augmented
+from bayesnmf.assessment.measures import agreement
 from bayesnmf.assessment.scoring import background, score
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.inference import alignment
+from bayesnmf.plots.similarity import mean_cosines
+from bayesnmf.plots.summaries import match_fits
 from bayesnmf.priors import simplex
 from bayesnmf.results.relabelling import relabel
 
@@ -208,3 +212,37 @@ def test_parameters_of_rows_or_features_are_not_taken_for_those_of_components():
     both = Dirichlet(ramp)  # (m,): of the features, although there are as many components
     plain = bayesnmf.fit(counts, rank=K, method="map", options=plain_map(priors=Priors(components=both), max_iter=1))
     np.testing.assert_array_equal(relabel(plain, ORDER).priors.components.concentration, ramp)
+
+
+def test_fits_are_matched_by_the_counts_they_predict_whatever_the_units_of_features():
+    """A feature with a huge exposure has tiny components, which a cosine of components would not see."""
+    rng = np.random.default_rng(3)
+    reference, other = rng.gamma(0.3, size=(2, 6, 30))
+    found = []
+    for unit in (1.0, np.exp(rng.normal(0, 4, 30))):
+        counts = SimpleNamespace(exposed_components=lambda components, unit=unit: components * unit)
+        fits = [SimpleNamespace(components=each / unit, counts=counts) for each in (other, reference)]
+        order = alignment.match_fits(*fits)
+        found.append((order.tolist(), alignment.fit_cosines(*fits, order)))
+    (plain, cosines), (scaled, of_scaled) = found
+    assert scaled == plain == alignment.match_components(other, reference).tolist()
+    np.testing.assert_allclose(of_scaled, cosines, rtol=1e-12)
+    assert alignment.match_components(fits[0].components, fits[1].components).tolist() != plain
+
+
+@brief
+def test_functions_that_compare_fits_do_not_depend_on_the_units_of_features():
+    rng = np.random.default_rng(3)
+    profiles, unit = rng.gamma(0.3, size=(2, 6, 30)), np.exp(rng.normal(0, 4, 30))
+    options = plain_map(priors=Priors(Gamma(1.0, 1.0), Gamma(1.0, 1.0)), max_iter=2, tol=0)
+    found = []
+    for exposure in (None, unit):
+        fit = bayesnmf.fit(
+            rng.poisson(3.0, (8, 30)), rank=6, method="map", feature_exposure=exposure, options=options, seed=0
+        )
+        fits = {name: replace(fit, components=each / (1.0 if exposure is None else unit), loadings=np.ones((8, 6)))
+                for name, each in zip("ab", profiles, strict=True)}  # fmt: skip
+        cosines = [agreement(fits["b"], fits["a"])[each] for each in ("cosine", "cosine_min")]
+        order = match_fits(fits, "a")[1]["b"]
+        found.append([*cosines, *mean_cosines(fits).ravel(), *order])
+    np.testing.assert_allclose(*found, rtol=1e-12)
