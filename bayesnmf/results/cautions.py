@@ -105,7 +105,7 @@ def caution_of_rounding(fit: FitRecord) -> str:
     if getattr(fit.options, "dtype", "float64") == "float64" or fit.estimate.kind == "draws" or not fit.trace.size:
         return ""
     rounded, size = ROUNDED * fit.counts.total, abs(float(fit.trace.ravel()[-1]))
-    if not rounded > TOLD * size:
+    if not rounded > max(TOLD * size, 1.0):  # less than a nat decides nothing
         return ""
     return f"float32 rounds its objective by up to {rounded:.1g} nats, {rounded / size:.1g} of it; use dtype='float64'"
 
