@@ -61,8 +61,8 @@ def has_mask(value: Any) -> bool:
 
 def has_labels(value: Any) -> bool:
     """Return whether a table or a vector has names of rows or columns, other than 0 … n − 1."""
-    axes = [getattr(value, each, None) for each in ("index", "columns", "column_names")]
-    axes = [each for each in axes if each is not None and not callable(each)]
+    found: list[Any] = [getattr(value, each, None) for each in ("index", "columns", "column_names")]
+    axes = [each for each in found if each is not None and not callable(each)]
     axes += getattr(value, "indexes", {}).values()  # of xarray
     return not all(np.array_equal(labels, np.arange(len(labels))) for labels in axes)
 

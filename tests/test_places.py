@@ -9,7 +9,7 @@ import pytest
 from smallfits import quietly
 
 import bayesnmf
-from bayesnmf import Calibration, cli, writing
+from bayesnmf import Calibration, cli, places, writing
 from bayesnmf.comparison import report, running
 from bayesnmf.comparison.running import Settings, compare
 from bayesnmf.options import MAP
@@ -138,3 +138,11 @@ def test_fits_too_large_for_netcdf_are_saved_as_zarr(limit, tmp_path, monkeypatc
     np.testing.assert_array_equal(
         bayesnmf.load(tmp_path / "fits" / name).loadings.shape, result.fits["map"].loadings.shape
     )
+
+
+def test_a_text_has_room_for_as_many_entries_as_it_declares(tmp_path):
+    path = tmp_path / "counts.mtx"
+    path.write_bytes(b"x" * 60)
+    places.check_entries(10, 6, path)
+    with pytest.raises(ValueError, match="at most 10 entries, as it has no room for more: found 11"):
+        places.check_entries(11, 6, path)

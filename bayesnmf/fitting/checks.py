@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import as_numbers
-from bayesnmf.data.labels import Order, order_of, same_labels
+from bayesnmf.data.labels import Order, is_counted, order_of, same_labels
 from bayesnmf.options import METHODS, Start
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.checks import check_start
@@ -186,7 +186,9 @@ def check_start_names(start: Any, counts: Any) -> None:
     """Refuse a fit as start whose rows or features have other names than those of the counts, or another order."""
     for side in ("row", "feature"):
         names, own = (getattr(each, f"{side}_names") for each in (start, counts))
-        if len(names) == len(own) and order_of(names, own, Order(f"start's {side}_names", side)) is not None:
+        if is_counted(names) or len(names) != len(own):  # without names, or refused because of its size
+            continue
+        if order_of(names, own, Order(f"start's {side}_names", side)) is not None:
             raise ValueError(
                 f"start must have its {side}s in the order of the counts: found the same names in another order; "
                 f"put the counts in the order of start.{side}_names"

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from realdata import find_data
 
+import bayesnmf
 from bayesnmf.data import real as module
 from bayesnmf.data.real import SOURCES, digest_of
 from bayesnmf.datasets import real
@@ -106,6 +107,22 @@ def test_texts_are_downloaded_without_words_of_a_single_text(served):
     assert found.counts.feature_names.tolist() == local.counts.feature_names.tolist()
     assert (found.counts.matrix != local.counts.matrix).nnz == 0
     assert found.rows["topic"].tolist() == local.rows["topic"].tolist()
+
+
+def test_texts_of_both_parts_stand_one_below_the_other(tmp_path):
+    """As above, on few texts, whose digest nobody knows."""
+    few = bayesnmf.as_counts(np.random.default_rng(0).poisson(3, (7, 4)) + 1)
+    names = np.array(["once", "and", "again", "twice"], dtype=object)
+    local = module.RealCounts(
+        module.Counts(few.matrix, np.array([f"doc{i + 1}" for i in range(7)], dtype=object), names),
+        pd.DataFrame({"topic": list("abcabca")}),
+        pd.DataFrame(index=names),
+    )
+    write_newsgroups(local, tmp_path)
+    found, about = module._read_newsgroups([tmp_path / "20news-bydate-matlab.tgz", tmp_path / "vocabulary.txt"])
+    np.testing.assert_array_equal(found.matrix.toarray(), few.matrix.toarray())
+    assert found.feature_names.tolist() == names.tolist()
+    assert np.array(about["topic_levels"])[about["topic"]].tolist() == list("abcabca")
 
 
 def test_one_other_count_is_refused(served):

@@ -296,3 +296,10 @@ def test_known_components_are_constant_in_running_moments_too():
     assert np.all(found.moments["components_ess"] == 800)
     assert np.isfinite(found.diagnostics["max_r_hat"])
     assert found.status.converged
+
+
+def test_known_components_may_have_zeros():
+    known = np.where(KNOWN[:2] < 0.05, 0, KNOWN[:2])
+    known /= known.sum(axis=1, keepdims=True)
+    assert (known == 0).any()
+    np.testing.assert_allclose(fit(known).components[:2], known)

@@ -13,6 +13,7 @@ from scipy.special import digamma, gammaln
 import bayesnmf
 from bayesnmf import BLD, Dirichlet, Priors, ScaledDirichlet, Start
 from bayesnmf.data.conversion import as_counts
+from bayesnmf.fitting.decomposition import start_method
 from bayesnmf.inference.marginal import best_decomposition as algorithm
 from bayesnmf.inference.marginal.allocation_model import log_p_allocation
 from bayesnmf.inference.marginal.best_decomposition import (
@@ -399,3 +400,10 @@ def test_ctrl_c_returns_what_there_is(monkeypatch, stage):
     assert not fit.status.converged
     assert np.all(np.isfinite(fit.trace))
     assert fit.diagnostics == {"restarts": 0}  # finished ones
+
+
+@pytest.mark.parametrize("shapes", [(0.5, 1.0), (1.0, 0.5), (0.5, 0.5), (1.0, 1.0)])
+def test_it_starts_from_vi_where_no_concentration_is_below_1(shapes):
+    """Below 1 on one side, vi spreads what the decomposition gathers."""
+    priors = Priors(ScaledDirichlet(shapes[0], 1.0, 0.1), Dirichlet(shapes[1]))
+    assert start_method(BLD(priors=priors)) == ("vi" if min(shapes) == 1 else "map")

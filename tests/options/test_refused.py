@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 import bayesnmf
 from bayesnmf import BLD, MAP, NUTS, SVI, VI, Dirichlet, Effort, Gamma, Gibbs, Priors, ScaledDirichlet, Settings, Start
+from bayesnmf.checks import check_fraction, check_share
 
 COUNTS = np.arange(35).reshape(7, 5) % 4
 QUICK = VI(max_iter=2, tol=0.0)
@@ -445,3 +446,10 @@ def test_the_published_races_name_the_file_that_is_missing(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.strip().endswith("gone.csv does not exist: put it there")
+
+
+def test_shares_may_be_0_and_1_and_fractions_may_not():
+    assert (check_share(0, "density"), check_share(1, "density"), check_fraction(0.5, "keep")) == (0.0, 1.0, 0.5)
+    refuse(lambda: check_share(np.nextafter(1, 2), "density"), ValueError, "density must be at most 1")
+    for edge in (0, 1):
+        refuse(lambda edge=edge: check_fraction(edge, "keep"), ValueError, "keep must be (positive|below 1)")
