@@ -13,11 +13,8 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.special import digamma, gammaln
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-
-import benchmarks.__main__  # noqa: E402
-from benchmarks import (  # noqa: E402
+import benchmarks.__main__
+from benchmarks import (
     anchors,
     blocks,
     chains,
@@ -30,9 +27,11 @@ from benchmarks import (  # noqa: E402
     report,
     svd,
 )
-from benchmarks.__main__ import arguments, main, measure, options_of_the_command  # noqa: E402
-from benchmarks.race import Checkpoint, Run, Terms, Worker, grid  # noqa: E402
-from benchmarks.tools import TOOLS  # noqa: E402
+from benchmarks.__main__ import arguments, main, measure, options_of_the_command
+from benchmarks.race import Checkpoint, Run, Terms, Worker, grid
+from benchmarks.tools import TOOLS
+
+ROOT = Path(__file__).parent.parent
 
 pytestmark = pytest.mark.long
 

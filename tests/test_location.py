@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from benchmarks import location
 from benchmarks.copula import Blocks, Joint, Precision, Schedule, fit_copula, mean_field
 from benchmarks.copula_maps import KINDS, Maps

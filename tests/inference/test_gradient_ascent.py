@@ -181,6 +181,7 @@ DEGENERATE = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:float32 rounds its objective")
 @pytest.mark.parametrize(("entry", "counts"), in_turn(ENTRIES, DEGENERATE))
 def test_degenerate_counts_overflow_nowhere(entry, counts):
     """Line searches look far away; where numbers would overflow they are held back, without a warning."""
