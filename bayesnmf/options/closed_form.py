@@ -37,7 +37,8 @@ class MAP:
         the likelihood alone, for sparse priors. "race": some iterations from several of these starts, then the fit
         continues from the best (`bayesnmf.inference.starts.racing`). With at least three components and `tol` above 0,
         "race" also merges two components and splits another as long as this raises the objective
-        (`bayesnmf.inference.starts.exchanging`). None is "race".
+        (`bayesnmf.inference.starts.exchanging`). None is "race"; in `VI` with a shape or
+        concentration below 1 it is "descent", which predicts as well in a tenth of the time.
     basis : {"natural", "log"} or None
         Basis in which the mode is taken. "natural" needs every shape and concentration to be at least 1; "log" is the
         log (softmax) basis, in which the density includes the Jacobian. None is "natural" if the priors allow it, else
@@ -136,8 +137,7 @@ class VI:
     tol : float or None
         As in `MAP`. None is 1e-4 under "minibatch", else 1e-7.
     start, schedule, order, sweeps, extrapolate, restarts, max_iter, dtype, threads, device
-        As in `MAP`, except that `start=None` under "gradient" and "minibatch" is "descent" if a shape or concentration
-        is below 1, else "svd".
+        As in `MAP`, except that `start=None` under "gradient" and "minibatch" is "svd" in place of "race".
 
     Raises
     ------

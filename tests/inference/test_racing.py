@@ -127,7 +127,7 @@ def test_ctrl_c_while_a_start_is_led_up_to_is_heard(monkeypatch):
 
     monkeypatch.setattr("bayesnmf.inference.starts.from_data.ascend", interrupted)
     with pytest.warns(bayesnmf.ConvergenceWarning, match="interrupted"):
-        fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=VI(priors=SPARSE))
+        fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=VI(priors=SPARSE, start="race"))
     assert len(ways) == 2
     assert fit.status.reason == INTERRUPTED
     assert np.isfinite(fit.trace).all()
@@ -252,6 +252,7 @@ CHOSEN = [
     ("map", MAP(priors=Priors(loadings=Gamma(2.0, 0.1))), ("race", "em", True)),
     ("map", MAP(algorithm="em", extrapolate=False, start="svd"), ("svd", "em", False)),
     ("vi", VI(), ("race", "coordinate", True)),
+    ("vi", VI(priors=SPARSE), ("descent", "coordinate", True)),
     ("vi", VI(algorithm="gradient"), ("svd", "gradient", False)),
     ("vi", VI(algorithm="minibatch"), ("svd", "minibatch", False)),
     ("vi", VI(start="random", extrapolate=False), ("random", "coordinate", False)),
