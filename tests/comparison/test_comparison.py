@@ -682,6 +682,7 @@ def test_svi_is_compared_as_vi_is():
     svi = rows.loc["svi"]
     assert svi["elbo_marginal"] >= svi["elbo_augmented"] - 4 * svi["elbo_marginal_se"]
     assert svi["cosine"] > 0.99
+    assert result.fits["svi"].trace.max() < 0, "a bound of the log-probability of counts"
 
 
 @pytest.mark.long
