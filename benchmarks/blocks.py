@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
+from itertools import pairwise
 from typing import Any
 from unittest.mock import patch
 
@@ -40,14 +41,25 @@ def _executor() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS - 1)
 
 
-def by_executor(bounds: NDArray[np.int64], work: Callable[[int, int, int], Any], threads: int | None = None) -> Any:
+def by_executor(
+    bounds: NDArray[np.int64],
+    work: Callable[[int, int, int], Any],
+    threads: int | None = None,
+    cuts: NDArray[np.int64] | None = None,
+) -> Any:
     """Do what `in_blocks` does: the caller works, too, and waits for those alone who have begun."""
     edges = bounds.tolist()
+    inner = [] if cuts is None else cuts.tolist()
     blocks = deque(zip(range(len(edges) - 1), edges[:-1], edges[1:], strict=True))
     number = len(blocks)
-    if number == 1:
-        return [work(*blocks[0])]
     found: dict[int, Any] = {}
+
+    def run(block: int, first: int, last: int) -> list[Any]:
+        pieces = pairwise([first, *(cut for cut in inner if first < cut < last), last])
+        return [work(block, *piece) for piece in pieces]
+
+    if number == 1:
+        return run(*blocks[0])
 
     def work_on(take: Callable[[], tuple[int, int, int]]) -> None:
         while True:
@@ -55,7 +67,7 @@ def by_executor(bounds: NDArray[np.int64], work: Callable[[int, int, int], Any],
                 block = take()
             except IndexError:
                 return
-            found[block[0]] = work(*block)
+            found[block[0]] = run(*block)
 
     helpers = [_executor().submit(work_on, blocks.popleft) for _ in range(min(threads or number, number) - 1)]
     try:
@@ -66,7 +78,7 @@ def by_executor(bounds: NDArray[np.int64], work: Callable[[int, int, int], Any],
         wait(begun)
     for helper in begun:
         helper.result()
-    return [found[block] for block in range(number)]
+    return [each for block in range(number) for each in found[block]]
 
 
 @njit(nogil=True)

@@ -239,6 +239,7 @@ DEGENERATE = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:float32 rounds its objective")
 @pytest.mark.parametrize(("entry", "counts"), in_turn(ALLOWED, DEGENERATE))
 def test_degenerate_counts_are_fitted_in_both_precisions(entry, counts):
     counts, rank = counts
