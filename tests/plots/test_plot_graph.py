@@ -11,7 +11,7 @@ from registry import MODELS_AND_PRIORS, over
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Priors, plots
-from bayesnmf.plots.graph import COLOURS, RADIUS, read_program
+from bayesnmf.plots.graph import COLOURS, RADIUS, Node, depths_of_sites, read_program
 
 CASES = {entry.id: entry for entry in MODELS_AND_PRIORS}
 DISTINCT = over([CASES[name] for name in ("poisson", "doubly_gamma", "dirichlet_poisson", "dirichlet_gamma")])
@@ -55,6 +55,13 @@ def test_allocations_stand_between_factors_and_counts(entry):
     assert set(nodes["counts"].plates) == {"row", "feature"}
     assert nodes["counts"].observed
     assert "zeros" not in nodes  # a factor of the density
+
+
+def test_a_site_stands_below_all_its_parents():
+    """Below the lowest of them, where one is itself the child of another."""
+    parents = {"a": (), "b": ("a",), "c": ("b",), "d": ("c", "a"), "e": ("a", "d")}
+    nodes = {name: Node("Gamma", (), of, observed=False, random=True) for name, of in parents.items()}
+    assert depths_of_sites(nodes) == {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4}
 
 
 def test_parameters_are_squares():

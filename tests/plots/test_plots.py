@@ -123,6 +123,9 @@ def test_images_are_the_matched_components(fits):
     for k, column in enumerate(axes.T):
         assert len({ax.images[0].get_clim() for ax in column}) == 1
         assert column[0].get_title() == f"component {k}"
+    said = axes[0, 0].figure.get_suptitle()
+    assert said.startswith("Components, each summing to 1")
+    assert said.endswith("cosine with the component of vi; 1 if equal")
 
 
 def test_images_of_gamma_components_sum_to_one():
