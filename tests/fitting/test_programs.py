@@ -13,6 +13,7 @@ import numpy as np
 import numpyro
 import pytest
 from bayesnmf.models import dirichlet_gamma, dirichlet_poisson, gamma_poisson, poisson
+from bayesnmf.models.factors import free
 from bayesnmf.models.likelihood import as_observation
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer import NUTS, SVI, TraceMeanField_ELBO
@@ -441,3 +442,11 @@ def test_nuts_runs_on_every_form_of_counts(name, form, rng):
     state = jax.jit(steps, compiler_options=QUICK)(jax.random.key(0))
     assert np.isfinite(state.potential_energy)
     assert state.num_steps > 0
+
+
+def test_parameters_of_components_that_are_partly_known_are_those_of_the_others():
+    """In a shape where rows and features cannot be taken for each other."""
+    known = {"concentration": 1.2, "known": np.full((1, 7), 1 / 7), "order": np.array([1, 0, 2, 3])}
+    with trace() as sites, seed(rng_seed=0):
+        free("components", known, (4, 7))
+    assert {name: np.shape(site["value"]) for name, site in sites.items()} == {"components_concentration": (3, 7)}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from plain import plain_vi
 from scipy.sparse import csr_array
+from scipy.special import polygamma
 from suites import mostly_long
 
 import bayesnmf
@@ -21,6 +22,7 @@ from bayesnmf.inference.sides import State
 from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.kernels.cpu.tangent import Tangent
 from bayesnmf.kernels.cpu.vectors import padded_copy
+from bayesnmf.priors.fisher import GammaFisher
 
 RANK = 3
 made = np.random.default_rng(0)
@@ -255,3 +257,11 @@ def test_tangent_is_the_derivative_of_the_allocation_step(rank: int, kind: type)
     ends = [totals(U * np.exp(sign * e * du), V) for sign in (1, -1)]
     slope = tangent.totals[0][:, :, None] * np.eye(rank) - tangent.curvature()
     np.testing.assert_allclose(np.einsum("ikl,il->ik", slope, du), (ends[0][0] - ends[1][0]) / (2 * e), atol=1e-7)
+
+
+@pytest.mark.parametrize("shape", [0.3, 9e4, 1.1e5])
+def test_draws_of_large_shapes_have_the_inverse_of_the_information(shape: float) -> None:
+    """Above 1e5 by a series, as α ψ′(α) − 1 cancels: its second term forgotten would be 1e-5 of it."""
+    fisher = GammaFisher(Gamma(shape, 2.0))
+    found = float(np.asarray(fisher._excess))
+    assert found == pytest.approx(shape * polygamma(1, shape) - 1, rel=1e-9)

@@ -21,6 +21,7 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.splitting import split_counts
 from bayesnmf.stability import running
 from bayesnmf.stability.predicting import per_count, probabilities_of
+from bayesnmf.stability.result import _listed as listed_starts
 from bayesnmf.stability.running import seed_of
 
 STARTS = 12
@@ -406,3 +407,9 @@ def test_cosines_by_run_are_what_the_table_summarises(found):
         np.testing.assert_allclose(cosines.min(axis=1)[inside], found.runs["cosine"][inside])
     with pytest.raises(ValueError, match="mode must be below 3, the number of modes: found 3"):
         found.cosines(3)
+
+
+def test_at_most_five_starts_are_named():
+    assert listed_starts("start", [3]) == "start 3"
+    assert listed_starts("start", range(5)) == "starts 0, 1, 2, 3, 4"
+    assert listed_starts("start", range(6)) == "starts 0, 1, 2, 3, 4 and 1 more"

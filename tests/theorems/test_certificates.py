@@ -122,6 +122,26 @@ def test_both_sides_stand_in_the_table(whole):
     assert (table.holds.dropna() == (table.difference <= table.tolerance)[table.holds.notna()]).all()
 
 
+def test_the_text_is_the_same_in_a_notebook(whole, monkeypatch):
+    plain = repr(whole.found)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda *_: pytest.fail("it must be text, not a display"))
+    assert repr(whole.found) == plain
+
+
+def test_particles_follow_the_seed_of_the_study(monkeypatch):
+    seen = []
+
+    def kept(*arguments, plain=evidence.log_evidence, **settings):
+        if arguments[3] == "tokens":  # the other is exact
+            seen.append(settings.get("seed"))
+        return plain(*arguments, **settings)
+
+    monkeypatch.setattr(evidence, "log_evidence", kept)
+    rows_of([evidence.evidence], TINY, rank=2)
+    assert seen == [0], "the seed of `study_of`"
+
+
 def test_it_prints_in_120_columns_and_saves(whole, tmp_path):
     found = whole.found
     text = repr(found)
