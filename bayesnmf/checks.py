@@ -64,7 +64,12 @@ def has_labels(value: Any) -> bool:
     found: list[Any] = [getattr(value, each, None) for each in ("index", "columns", "column_names")]
     axes = [each for each in found if each is not None and not callable(each)]
     axes += getattr(value, "indexes", {}).values()  # of xarray
-    return not all(np.array_equal(labels, np.arange(len(labels))) for labels in axes)
+    return not all(map(is_counted, axes))
+
+
+def is_counted(names: Any) -> bool:
+    """Return whether names are 0 … n − 1, as of counts without names."""
+    return bool(np.array_equal(names, np.arange(len(names))))
 
 
 def as_numbers(value: Any, name: str, rule: str = "a number or an array of numbers") -> np.ndarray:

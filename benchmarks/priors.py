@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     for name in given.data:
-        train, test = split_rows(data.read(name, 0, 0), 0.2, 0)
+        train, test = split_rows(data.read(name, given.rank[0], 0), 0.2, 0)
         for rank in given.rank:
             for pair in given.priors:
                 for start in given.starts:

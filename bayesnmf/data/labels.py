@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.checks import is_counted
 from bayesnmf.data.mutations import read_types
 
 Array = NDArray[Any]
@@ -90,11 +91,6 @@ def _as_names(labels: Iterable[Any]) -> Array:
     names = np.empty(len(found), dtype=object)
     names[:] = found
     return names
-
-
-def is_counted(names: Any) -> bool:
-    """Return whether names are 0 … n − 1, as of counts without names."""
-    return bool(np.array_equal(names, np.arange(len(names))))
 
 
 def is_missing(label: Any) -> bool:

@@ -7,8 +7,9 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.checks import is_counted
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.labels import is_counted, is_missing
+from bayesnmf.data.labels import is_missing
 from bayesnmf.data.suspicions import warn_of_data
 
 FEWEST = 4  # rows and columns with counts; of fewer, one may be the sum of the others by chance

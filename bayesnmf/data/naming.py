@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks import places_of, shown
+from bayesnmf.checks import is_counted, places_of, shown
 from bayesnmf.data.conversion import canonical
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.labels import Order, in_order, is_counted, order_of, same_labels
+from bayesnmf.data.labels import Order, in_order, order_of, same_labels
 
 
 def with_names(counts: Counts, row_names: Any = None, feature_names: Any = None) -> Counts:

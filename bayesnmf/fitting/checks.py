@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks import as_numbers
-from bayesnmf.data.labels import Order, is_counted, order_of, same_labels
+from bayesnmf.checks import as_numbers, is_counted
+from bayesnmf.data.labels import Order, order_of, same_labels
 from bayesnmf.options import METHODS, Start
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.checks import check_start

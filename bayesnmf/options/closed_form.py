@@ -38,7 +38,7 @@ class MAP:
         continues from the best (`bayesnmf.inference.starts.racing`). With at least three components and `tol` above 0,
         "race" also merges two components and splits another as long as this raises the objective
         (`bayesnmf.inference.starts.exchanging`). None is "race"; in `VI` with a shape or
-        concentration below 1 it is "descent", which predicts as well in a tenth of the time.
+        concentration below 1 it is "descent", a tenth of the time.
     basis : {"natural", "log"} or None
         Basis in which the mode is taken. "natural" needs every shape and concentration to be at least 1; "log" is the
         log (softmax) basis, in which the density includes the Jacobian. None is "natural" if the priors allow it, else

@@ -7,7 +7,8 @@ the best modes by held-out counts (`predicting`) and stacks their predictions (`
 By default every run starts at random and climbs by itself (``start="random"``). `bayesnmf.fit` by default races several
 starts and then exchanges components, which avoids poor modes and hides that there are many; with a start given by name,
 neither takes place. So the shares of modes are those of single random climbs, and say how rugged the objective is.
-With ``options=VI(start="race")`` they are the shares of fits by default, which mostly end higher and in fewer modes.
+With ``options=VI(start="race")`` they are the shares of fits by default (sparse priors apart), which mostly end higher
+and in fewer modes.
 
 The share of a mode is not its posterior probability: it depends on how many starts lead to the mode, not on the mass
 around it. Distances between objectives are not log-ratios of masses either, as the bound of vi is loose by an amount

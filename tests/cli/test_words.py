@@ -100,6 +100,7 @@ def test_a_fit_goes_on_if_nobody_reads_its_progress(monkeypatch):
     monkeypatch.setattr(sys, "stderr", broken := broken_pipe())
     with progress_bar() as report:
         report("fit", 1, 2, 0.0)
+    assert os.path.samestat(os.fstat(broken.fileno()), os.stat(os.devnull)), "the closed pipe was met, and left"
     broken.close()
 
 
