@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from dataclasses import replace
@@ -24,6 +25,7 @@ from benchmarks import (
     limit,
     modes,
     objectives,
+    priors,
     report,
     svd,
 )
@@ -414,3 +416,11 @@ def test_modes_prints_a_row_for_each_start_and_draws(
     assert all(len(row) == len(modes.HEADINGS) for row in rows)
     assert "gamma_poisson by vi, rank 3" in printed
     assert (tmp_path / "80x30_3_random_modes.png").is_file()
+
+
+def test_priors_and_starts_are_scored_by_withheld_rows(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["priors", "--data", NAME, "--rank", "2", "--priors", "1,1", "0.3,0.1"])
+    priors.main()
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["priors"] for row in rows] == ["1,1", "0.3,0.1"]
+    assert all(-np.log(30) - 1 < row["score"] < 0 for row in rows)
