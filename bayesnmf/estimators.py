@@ -34,7 +34,7 @@ from bayesnmf.priors import Priors
 Array = NDArray[Any]
 LARGEST_SEED = 2**31 - 1
 TYPES = [np.float64, np.float32]
-OF_STREAMS = ("priors", "batch_size", "forgetting", "delay", "sweeps", "learn", "dtype", "threads", "device")
+OF_STREAMS = ("priors", "start", "batch_size", "forgetting", "delay", "sweeps", "learn", "dtype", "threads", "device")
 
 
 class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -131,8 +131,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         counts = self._counts(X, reset=first)
         if first:
             given = self._options(dtype=counts.dtype.name)
-            start = None if given.start == "race" else given.start
-            options = VI(algorithm="minibatch", start=start, **{name: getattr(given, name) for name in OF_STREAMS})
+            options = VI(algorithm="minibatch", **{name: getattr(given, name) for name in OF_STREAMS})
             self._stream = MinibatchVI(self.model, self.n_components, options=options, seed=self._seed())
         self._stream.partial_fit(counts)
         self._fit, self._block = None, counts  # the fit of the block is made when it is asked for

@@ -1,6 +1,6 @@
 """How many modes fits from random starts find, how they differ, and what it takes.
 
-    python -m benchmarks.modes [--data pbmc_facs:6 digits:8 …] [--starts 20] [--start random race] [--jobs 1] [--full]
+    python -m benchmarks.modes [--data pbmc_facs:6 digits:8 …] [--starts 20] [--start random] [--jobs 1] [--full]
 
 calls `bayesnmf.modes` on whole counts, with default settings but for the start, and prints a row for each data set,
 rank and start; --full prints the tables of modes as well, and --plots FOLDER draws the figures.

@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--rank", nargs="+", type=int, default=[10])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--start", default="svd", choices=["svd", "race"], help="of the fits (default: %(default)s)")
+    parser.add_argument("--start", default="svd", choices=["svd", "descent"], help="of the fits (default: %(default)s)")
     given = parser.parse_args()
     print(f"Importing scikit-learn's takes {seconds_of_import():.2f} s.")
     print("The same twice: " + ", ".join(f"{word} {repeats_itself(way)}" for word, way in WAYS.items()) + "\n")

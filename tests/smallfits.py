@@ -43,7 +43,7 @@ def parameter_fit(model="gamma_poisson"):
 
 
 def plain_bounds(monkeypatch):
-    """Take plain steps from a random start for the variational bound of an evidence, in place of a race."""
+    """Take plain steps from a random start for the variational bound of an evidence."""
 
     def plain_fit(job):
         return fit_closed_form(replace(job, options=plain_vi(priors=job.options.priors, max_iter=100, threads=1)))

@@ -407,12 +407,12 @@ def test_samplers_run_as_long_as_planned(tmp_path: Path) -> None:
 def test_modes_prints_a_row_for_each_start_and_draws(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = ["--data", "80x30:3:4", "--start", "random", "race", "--full", "--plots", str(tmp_path)]
+    given = ["--data", "80x30:3:4", "--start", "random", "--full", "--plots", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", ["modes", *given])
     modes.main()
     printed = capsys.readouterr().out
     rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| 80x30 |")]
-    assert [row[2] for row in rows] == ["vi, random", "vi, race"]
+    assert [row[2] for row in rows] == ["vi, random"]
     assert all(len(row) == len(modes.HEADINGS) for row in rows)
     assert "gamma_poisson by vi, rank 3" in printed
     assert (tmp_path / "80x30_3_random_modes.png").is_file()

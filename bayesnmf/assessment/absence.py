@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,10 +42,11 @@ def absence(
 
     The models here give every component a positive loading in every sample, so this compares two models of a sample:
     with all components, and without one of them. Both have the prior of the loadings of the fit, and the components of
-    the fit as they are. The Bayes factor is estimated by variational bounds: the elbo of the sample's loadings, fitted
-    with and without it. Where the bound is less tight with the component than without, the score is too high, and
-    counts that the fit does not explain make it too low. Use it to rank components, with a limit that simulated samples
-    confirm.
+    the fit as they are. A sparse prior, with a shape or concentration below 1, allows a loading so near 0 that both
+    models say the same; the loading in question then has shape or concentration 1 in the model with it. The Bayes
+    factor is estimated by variational bounds: the elbo of the sample's loadings, fitted with and without it. Where the
+    bound is less tight with the component than without, the score is too high, and counts that the fit does not explain
+    make it too low. Use it to rank components, with a limit that simulated samples confirm.
 
     Parameters
     ----------
@@ -86,16 +88,31 @@ def absence(
     whole = components_of(fit)
     chances = {}
     with progress_context(progress) as report:
-        with_all = row_bounds(fit.counts, of_rows, whole)
+        with_all = None if of_rows.smallest_shape < 1 else row_bounds(fit.counts, of_rows, whole)
         for done, number in enumerate(numbers, 1):
+            present = (
+                row_bounds(fit.counts, _present(of_rows, number, fit.rank), whole) if with_all is None else with_all
+            )
             left = np.delete(np.arange(fit.rank), number)
             part = Side(whole.matrix[left], whole.geometric[left], whole.log_shift, 0.0)
             without = row_bounds(fit.counts, of_rows.mapped(lambda value, left=left: _chosen(value, left)), part)
-            chances[number] = expit(odds + without - with_all)
+            chances[number] = expit(odds + without - present)
             report("refits without a component", done, len(numbers), np.nan)
     table = pd.DataFrame(chances, index=fit.row_names)
     table.attrs["cautions"] = [UNCALIBRATED]
     return table
+
+
+def _present(prior: Any, number: int, rank: int) -> Any:
+    """Return a prior of loadings in which one component has shape or concentration 1, and its mean is the same."""
+    name = "concentration" if "concentration" in prior.parameters else "shape"
+    given = prior.parameters[name]
+    raised = np.array(np.broadcast_to(given, (*np.shape(given)[:-1], rank)))
+    raised[..., number] = np.maximum(raised[..., number], 1.0)
+    changed = {name: raised}
+    if name == "shape":
+        changed["rate"] = prior.rate * raised / given
+    return replace(prior, **changed)
 
 
 def _chosen(value: Array, left: Array) -> Array:

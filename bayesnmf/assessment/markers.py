@@ -28,7 +28,7 @@ from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.checks import check_choice, check_count
 from bayesnmf.inference.response.solving import FEW, draw
 from bayesnmf.inference.response.spread import Responses, Weights
-from bayesnmf.results.cautions import cautions_of_rates
+from bayesnmf.results.cautions import caution_of_idle, cautions_of_rates, idle_components
 from bayesnmf.results.checks import check_components_to_compare, check_fit
 from bayesnmf.results.markers import CONTRASTS, DRAWS, describe_shares, described, order_by_contrast
 from bayesnmf.results.record import FitRecord
@@ -65,11 +65,13 @@ def markers(
     Returns
     -------
     DataFrame
-        Row for each component and feature: ``weight``, the posterior mean share of the feature in the component;
+        Row for each component and feature, but for components that carry nothing of their own, which have no markers:
+        ``weight``, the posterior mean share of the feature in the component;
         ``lift``, this share divided by the feature's share of all counts, per unit of exposure; for both contrasts, in
         powers of two,
         ``lfc_next`` with ``lfc_next_low``, ``lfc_next_high`` and ``lfsr_next``, and the same for ``rest``. If the
-        intervals and rates are those of a mean field, which is too sure, ``attrs["cautions"]`` says so.
+        intervals and rates are those of a mean field, which is too sure, or if components are left out,
+        ``attrs["cautions"]`` says so.
 
     Raises
     ------
@@ -91,7 +93,10 @@ def markers(
         features = np.unique(leading)
         columns = _described_by_response(response, features, number, seed)
     table = _table(record, features, columns, order_by_contrast(columns, against)[:, :kept])
+    idle = idle_components(record)
+    table = table[~np.repeat(np.isin(np.arange(record.rank), idle), kept)].reset_index(drop=True)
     table.attrs["cautions"] = cautions_of_rates(record) if response is None else []
+    table.attrs["cautions"] += [caution_of_idle(record)] if len(idle) else []
     return table
 
 

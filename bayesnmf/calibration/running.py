@@ -92,7 +92,7 @@ def calibrate(
     options : optional
         Options of the method. The default is one chain from a random state: Gibbs with 400 sweeps of warm-up and 20 for
         each draw, NUTS with 300 steps of warm-up and 4 for each draw; SMC with 8 runs of 32 particles, or of as many as
-        give twice the draws; vi from "svd" alone, without the race of a plain fit; and SVI with 1,000 steps. Priors in
+        give twice the draws; vi from "svd"; and SVI with 1,000 steps. Priors in
         the options replace those of the simulation in the fit: this is a fault that the calibration should find.
     seed : int
         Seed of the simulations and the fits.

@@ -44,7 +44,7 @@ from bayesnmf.options.checks import check_options, check_options_by_method
 from bayesnmf.places import check_folder
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
-from bayesnmf.priors.specification import check_model
+from bayesnmf.priors.specification import EVEN, check_model
 from bayesnmf.results.thinning import thin_fit
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def compare(
     data = with_exposures(as_counts(counts), row_exposure, feature_exposure)
     check_integer_counts(data, "compare, which thins them", "round them")
     split = split_counts(data, settings.keep, settings.withhold, np.random.default_rng(seed))
-    settings = replace(settings, priors=resolve_priors(model, split.train, rank, settings.priors))
+    settings = replace(settings, priors=resolve_priors(model, split.train, rank, settings.priors, shapes=EVEN))
     if settings.withhold:
         check_one_prior_for_all_rows(settings.priors.loadings)
     for method in methods:  # before the first fit, not after hours of fits

@@ -16,7 +16,7 @@ from bayesnmf.data.exposures import with_exposures
 from bayesnmf.priors import Priors, matrix
 from bayesnmf.priors.checks import check_exposures, check_family, check_proper_components, check_proper_loadings
 from bayesnmf.priors.pair import with_defaults
-from bayesnmf.priors.specification import MODELS, check_model
+from bayesnmf.priors.specification import MODELS, SPARSE, check_model
 from bayesnmf.priors.values import separate_scale
 
 Array = NDArray[Any]
@@ -129,7 +129,7 @@ def simulate(
     row_totals = check_totals(totals, n, MODELS[model].given_totals, given.loadings is None, MEAN_TOTAL)
     exposed = with_exposures(_empty_counts(n, m), row_exposure, feature_exposure)
     mean_total = float(np.mean(row_totals) / exposed.row_factor.mean())
-    filled = with_defaults(given, model, mean_total, rank, exposed.feature_factor * np.ones(m))
+    filled = with_defaults(given, model, mean_total, rank, exposed.feature_factor * np.ones(m), SPARSE)
     _check_drawable_priors(model, filled, (n, m), rank)
     check_exposures(exposed, model, filled.components)
     value: Any = filled.loadings.broadcast((n, rank)).draw(rng)  # type: ignore[union-attr]

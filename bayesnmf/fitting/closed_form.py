@@ -12,6 +12,7 @@ import numpy as np
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.fitting.restarts import best_of_restarts
+from bayesnmf.inference.ascent.climbing import Climb, Show, as_interrupted, make_climb
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule, Steps, ascend, plain_steps
 from bayesnmf.inference.ascent.course import WINDOW
 from bayesnmf.inference.ascent.extrapolation import extrapolated_steps
@@ -25,22 +26,7 @@ from bayesnmf.inference.ascent.settled_loadings import settling_steps, with_sett
 from bayesnmf.inference.blocked.engine import THREADS
 from bayesnmf.inference.device.checks import find_gpus
 from bayesnmf.inference.sides import Problem, State
-from bayesnmf.inference.starts.contestants import choose_contestants, starting_state
-from bayesnmf.inference.starts.exchanging import exchange_components, rough_schedule
-from bayesnmf.inference.starts.racing import (
-    LEADING_UP,
-    Climb,
-    Show,
-    as_interrupted,
-    continue_climb,
-    finish_climb,
-    has_ended,
-    length_of_race,
-    make_climb,
-    number_of_starts,
-    race,
-    work_of,
-)
+from bayesnmf.inference.starts.exchanging import restart_idle_components
 from bayesnmf.inference.status import BROKEN
 from bayesnmf.options import MAP, METHODS, VI
 from bayesnmf.options.algorithms import ALGORITHMS
@@ -123,31 +109,15 @@ def run_from_start(
     def climber(problem: Problem, state: State) -> Climb:
         return make_climb(_ascent_of_options(job, problem, devices, rng), problem, state)
 
-    if not isinstance(start, str) or start != "race":
-        return climber(problem, start_state(problem, start, job.rank, rng))(schedule, show)
-    work = work_of(job.counts, job.rank)
-    number = number_of_starts(work) if job.rank > 1 else 1
-    begins = choose_contestants(options.priors, number, mean_field=_is_mean_field(job))
+    def search(done: int, total: int, value: float) -> None:
+        job.report(f"{label}, exchanges of components", done, total, value)
 
-    def show_stage(stage: str) -> Show:
-        return lambda done, total, value: job.report(f"{label}, {stage}", done, total, value)
-
-    def start_from(place: int) -> Climb:
-        show_way = show_stage(f"{LEADING_UP} {place + 1} of {len(begins)}")
-        return climber(problem, starting_state(begins[place], problem, job.rank, rng, options.threads, show_way))
-
-    climb, best = race(
-        [partial(start_from, place) for place in range(len(begins))],
-        length_of_race(work, options.algorithm or "em"),
-        schedule,
-        show_stage(f"race of {len(begins)} starts"),
-    )
-    if schedule.tol and not has_ended(best, schedule):
-        best = continue_climb(climb, best, rough_schedule(schedule), show)
-        climb, best = exchange_components(
-            climber, (climb, best), schedule, rng, show, show_stage("exchanges of components")
-        )
-    return finish_climb(climb, best, schedule, show)
+    climb = climber(problem, start_state(problem, start, job.rank, rng))
+    found = climb(schedule, show)
+    able = ALGORITHMS[options.algorithm or "em"].exchanges and job.counts.in_memory and not devices
+    if able and isinstance(start, str) and found.status.converged:  # a given start is continued as it is
+        return restart_idle_components(climber, (climb, found), schedule, rng, show, search)
+    return found
 
 
 def _ascent_of_options(

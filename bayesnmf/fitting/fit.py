@@ -262,7 +262,7 @@ def fit(
     with progress_context(progress) as report:
         data = open_counts(counts, getattr(options, "dtype", "float64"), layer, feature_labels, report)
         data = with_exposures(with_names(data, row_names, feature_names), row_exposure, feature_exposure)
-        priors = resolve_priors(model, data, rank, options.priors, known)
+        priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
         options = resolve_options(replace(options, priors=priors), data.in_memory)
         check_combination(model, method, rank, data, options)
         options = with_own_start(options, data)

@@ -39,20 +39,22 @@ from bayesnmf.priors.checks import (
     check_proper_loadings,
 )
 from bayesnmf.priors.pair import with_defaults
+from bayesnmf.priors.specification import EVEN, Shapes
 from bayesnmf.results.record import FitRecord
 
 Array = NDArray[Any]
 LARGEST_FACTORS, LARGEST_DRAWS, LARGEST_TOKENS = 4 * 2**30, 4 * 2**30, 4 * 2**30
 
 
-def resolve_priors(model: str, counts: Counts, rank: int, priors: Priors, known: Any = None) -> Priors:
+def resolve_priors(
+    model: str, counts: Counts, rank: int, priors: Priors, known: Any = None, shapes: Shapes = EVEN
+) -> Priors:
     """Return the priors with the model's defaults in place of None, and with known components if there are any."""
     check_instance(priors, Priors, "priors")
     check_total(counts)
     rows = counts.shape[0] * float(counts.row_factor.mean())
-    filled = with_defaults(
-        priors, model, max(counts.total, 1.0) / rows, rank, counts.feature_factor * np.ones(counts.shape[1])
-    )
+    exposure = counts.feature_factor * np.ones(counts.shape[1])
+    filled = with_defaults(priors, model, max(counts.total, 1.0) / rows, rank, exposure, shapes)
     return filled if known is None else with_known_components(filled, known, counts, rank)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.fitting.job import Job
-from bayesnmf.inference.starts.racing import as_interrupted
+from bayesnmf.inference.ascent.climbing import as_interrupted
 from bayesnmf.inference.status import INTERRUPTED
 
-FIRST_ALONE = ("race", "svd", "descent")  # starts that would be similar if repeated
+FIRST_ALONE = ("svd", "descent")  # starts that would be similar if repeated
 
 
 def best_of_restarts(job: Job, climb: Callable[[Any, np.random.Generator, str], Any]) -> tuple[Any, dict[str, float]]:

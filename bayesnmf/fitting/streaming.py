@@ -39,7 +39,7 @@ from bayesnmf.options.checks import check_options
 from bayesnmf.options.defaults import resolve_options
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
-from bayesnmf.priors.specification import check_model
+from bayesnmf.priors.specification import SPARSE, check_model
 
 Array = NDArray[Any]
 
@@ -240,7 +240,7 @@ class MinibatchVI:
 
     def _begin(self, data: Counts) -> None:
         """Fill in the priors, and compute the start from the first block."""
-        priors = resolve_priors(self.model, data, self.rank, self.options.priors)
+        priors = resolve_priors(self.model, data, self.rank, self.options.priors, shapes=SPARSE)
         check_one_prior_for_all_rows(priors.loadings)
         check_combination(self.model, "vi", self.rank, data, replace(self.options, priors=priors))
         self.priors = priors

@@ -25,16 +25,14 @@ class Algorithm:
         Whether each side always has its own allocation step.
     uneven : bool
         Whether some steps are short, so that the objective must be at rest for several steps before the fit stops.
-    races : bool
-        Whether several starts may race; other algorithms would copy the counts for each start.
+    exchanges : bool
+        Whether idle components are restarted; other algorithms would copy the counts for each exchange that is tried.
     extrapolates : bool
         Whether the steps can be extrapolated.
     ends_settled : bool
         Whether the loadings of every row have settled given the components when it ends.
     device : bool
         Whether it runs on a GPU.
-    allocation_steps : int
-        Approximate cost of an iteration, in allocation steps.
     why : str
         Difference from the plain algorithm, for messages.
     """
@@ -45,29 +43,26 @@ class Algorithm:
     sweeps: int = 1
     alternates: bool = False
     uneven: bool = False
-    races: bool = True
+    exchanges: bool = True
     extrapolates: bool = True
     ends_settled: bool = False
     device: bool = False
-    allocation_steps: int = 3
     why: str = ""
 
 
 ALGORITHMS: dict[str, Algorithm] = {
-    "em": Algorithm(("map",), device=True, allocation_steps=2),
+    "em": Algorithm(("map",), device=True),
     # Coordinate descent needs only a few more iterations to bring the whole gradient near 0: on newsgroups, K = 10,
     # the distance was 0.02 at tol 1e-8 after 112 iterations, and 0.0004 at 1e-9 after 28 more.
-    "scd": Algorithm(("map",), ("regression",), tol=1e-9, sweeps=3, alternates=True, allocation_steps=5),
-    "ccd": Algorithm(("map",), ("regression",), tol=1e-9, alternates=True, allocation_steps=5),
+    "scd": Algorithm(("map",), ("regression",), tol=1e-9, sweeps=3, alternates=True),
+    "ccd": Algorithm(("map",), ("regression",), tol=1e-9, alternates=True),
     "coordinate": Algorithm(("vi",), device=True),
-    "settled": Algorithm(
-        ("vi",), alternates=True, uneven=True, allocation_steps=8, why="loadings settle, then the components move"
-    ),
+    "settled": Algorithm(("vi",), alternates=True, uneven=True, why="loadings settle, then the components move"),
     "gradient": Algorithm(
         ("vi",),
         ("gradient",),
         uneven=True,
-        races=False,
+        exchanges=False,
         extrapolates=False,
         why="a gradient step moves both sides at once",
     ),
@@ -75,7 +70,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         ("vi",),
         ("merged",),
         tol=1e-4,  # its elbo fluctuates
-        races=False,
+        exchanges=False,
         extrapolates=False,
         ends_settled=True,
         why="batches settle their loadings, then take one step of the components",

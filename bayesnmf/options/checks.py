@@ -10,7 +10,7 @@ from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.schedules import SCHEDULES
 from bayesnmf.priors import Priors
 
-STARTS = ("race", "svd", "descent", "random")
+STARTS = ("svd", "descent", "random")
 MOST_THREADS = 1024
 
 
@@ -34,8 +34,8 @@ def check_coordinate_ascent(options: Any) -> None:
     check_threads(options.threads)
     if options.restarts > 1 and not isinstance(options.start, str | None):
         raise ValueError(
-            f"restarts={options.restarts} needs a start by name, such as start='race': a given start is the same each "
-            "time; leave start or restarts out"
+            f"restarts={options.restarts} needs a start by name, such as start='random': a given start is the same "
+            "each time; leave start or restarts out"
         )
 
 
@@ -82,7 +82,6 @@ def check_vi_algorithm(options: Any) -> None:
         return
     algorithm = ALGORITHMS[options.algorithm]
     asked = {
-        "start='race'": isinstance(options.start, str) and options.start == "race" and not algorithm.races,
         "schedule": options.schedule is not None,
         "order": options.order != "loadings",
         "sweeps": options.sweeps is not None and options.algorithm != "minibatch",

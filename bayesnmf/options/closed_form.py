@@ -31,14 +31,12 @@ class MAP:
     ----------
     priors : Priors
         Priors of both sides.
-    start : Start, Fit, "race", "svd", "descent", "random" or None
+    start : Start, Fit, "svd", "descent", "random" or None
         State to start from. "random": counts allocated at random. "svd": a singular value decomposition of the counts
         (`bayesnmf.inference.starts.from_data`). "descent": the same, followed by 50 iterations of coordinate descent on
-        the likelihood alone, for sparse priors. "race": some iterations from several of these starts, then the fit
-        continues from the best (`bayesnmf.inference.starts.racing`). With at least three components and `tol` above 0,
-        "race" also merges two components and splits another as long as this raises the objective
-        (`bayesnmf.inference.starts.exchanging`). None is "race"; in `VI` with a shape or
-        concentration below 1 it is "descent", a tenth of the time.
+        the likelihood alone, for sparse priors. None is "descent" if a shape or concentration is below 1, else "svd".
+        If a fit from one of these ends with components that carry nothing of their own, each is merged into another
+        while a third is split, as long as this raises the objective (`bayesnmf.inference.starts.exchanging`).
     basis : {"natural", "log"} or None
         Basis in which the mode is taken. "natural" needs every shape and concentration to be at least 1; "log" is the
         log (softmax) basis, in which the density includes the Jacobian. None is "natural" if the priors allow it, else
@@ -63,8 +61,8 @@ class MAP:
     order : {"loadings", "components"}
         Side that is updated first.
     max_iter : int
-        Largest number of updates of both sides that lead to the result. Updates of rejected starts and exchanges, and
-        those that prepare a start, are not counted.
+        Largest number of updates of both sides that lead to the result. Updates of rejected exchanges, and those that
+        prepare a start, are not counted.
     tol : float or None
         Relative change of the objective below which to stop; 0 disables this rule. None is 1e-9 for coordinate
         descent, else 1e-7.
@@ -75,7 +73,7 @@ class MAP:
     device : {"cpu", "gpu", "gpus"}
         "gpu" keeps counts and factors on JAX's first GPU, "gpus" on all GPUs, each with the counts of some rows. Both
         need algorithm "em" ("coordinate" under vi) and no `threads`. Counts on disk go there block by block. Starts
-        are computed on the CPU; `start=None` is then "descent" if a shape or concentration is below 1, else "svd".
+        are computed on the CPU.
 
     Raises
     ------
@@ -84,7 +82,7 @@ class MAP:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | FitRecord | Literal["race", "svd", "descent", "random"] | None = None
+    start: Start | FitRecord | Literal["svd", "descent", "random"] | None = None
     basis: Literal["natural", "log"] | None = None
     algorithm: Literal["em", "scd", "ccd"] | None = None
     schedule: Literal["joint", "alternating"] | None = None
@@ -137,7 +135,7 @@ class VI:
     tol : float or None
         As in `MAP`. None is 1e-4 under "minibatch", else 1e-7.
     start, schedule, order, sweeps, extrapolate, restarts, max_iter, dtype, threads, device
-        As in `MAP`, except that `start=None` under "gradient" and "minibatch" is "svd" in place of "race".
+        As in `MAP`.
 
     Raises
     ------
@@ -146,7 +144,7 @@ class VI:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | FitRecord | Literal["race", "svd", "descent", "random"] | None = None
+    start: Start | FitRecord | Literal["svd", "descent", "random"] | None = None
     algorithm: Literal["coordinate", "settled", "gradient", "minibatch"] | None = None
     batch_size: int | None = None
     forgetting: float | None = None

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from bayesnmf.options.closed_form import BLD, MAP, VI
 from bayesnmf.options.sampled import NUTS, SMC, SVI, Gibbs
+from bayesnmf.priors.specification import EVEN, SPARSE, Shapes
 
 Options = MAP | VI | BLD | Gibbs | NUTS | SMC | SVI
 Posterior = Literal["point", "mean field", "draws"]
@@ -64,6 +65,11 @@ class Method:
     objective_of_rows: str = ""
     resampled: bool = False
     proper: bool = False
+
+    @property
+    def default_shapes(self) -> Shapes:
+        """Shapes of default priors: sparse ones predict better, but have no mode, and chains are slow to mix."""
+        return SPARSE if self.posterior == "mean field" else EVEN
 
     def run(self, job: Any) -> Any:
         """Run a job and return the record of its fit."""

@@ -147,11 +147,12 @@ def components(fit: Fit, image_shape: tuple[int, int] | None) -> Section:
         return Section("Components", text, figures=[picture])
     table = markers(fit, MARKED, draws=DRAWS)
     cards = []
-    for title, colour, (_, part) in zip(
-        fit.component_titles, colours_of(fit.rank), table.groupby("component", sort=False), strict=True
-    ):
+    for label, title, colour in zip(fit.component_labels, fit.component_titles, colours_of(fit.rank), strict=True):
+        part = table[table["component"] == label]
         higher = part[part["lfc_next"] > 0]
-        if len(higher):
+        if not len(part):
+            cards.append(Card(title, to_hex(colour), "carries nothing of its own"))
+        elif len(higher):
             cards.append(Card(title, to_hex(colour), "features that set it apart most surely", _marker_table(higher)))
         else:
             cards.append(Card(title, to_hex(colour), "no feature has its largest share in this component"))

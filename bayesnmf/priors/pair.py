@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesnmf.priors.arrays import on_host
 from bayesnmf.priors.checks import check_priors
 from bayesnmf.priors.families import Distribution
-from bayesnmf.priors.specification import MODELS, PARAMETER, default_loadings
+from bayesnmf.priors.specification import PARAMETER, Shapes, default_components, default_loadings
 from bayesnmf.priors.values import ScaledProportions
 
 Array = NDArray[Any]
@@ -64,16 +64,16 @@ def components_exchangeable(priors: Priors) -> bool:
     return True
 
 
-def with_defaults(priors: Priors, model: str, mean_total: float, rank: int, exposure: Array) -> Priors:
-    """Return the priors with the model's defaults in place of None.
+def with_defaults(priors: Priors, model: str, mean_total: float, rank: int, exposure: Array, shapes: Shapes) -> Priors:
+    """Return the priors with the model's defaults, of these shapes, in place of None.
 
     `mean_total` is the mean row total per unit of the rows' exposure, `exposure` (m,) that of the features.
     """
     loadings, components = priors.loadings, priors.components
     if components is None:
-        components = MODELS[model].default_components
+        components = default_components(model, shapes)
     if loadings is None:
-        loadings = default_loadings(model, mean_total, rank, components, exposure)
+        loadings = default_loadings(model, mean_total, rank, components, exposure, shapes)
     return replace_sides(priors, loadings=loadings, components=components)
 
 

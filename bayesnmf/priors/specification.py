@@ -4,25 +4,27 @@
 model                 loadings                                 components
 ====================  =======================================  =======================================
 poisson               Gamma(1, 0): flat                        Dirichlet(1)
-gamma_poisson         Gamma(1, K / mean row total)             Dirichlet(1)
-dirichlet_poisson     Dirichlet(1)                             Dirichlet(1)
-dirichlet_gamma       Dirichlet(1), scale                      Dirichlet(1)
+gamma_poisson         Gamma(a, a K / mean row total)           Dirichlet(b)
+dirichlet_poisson     Dirichlet(a)                             Dirichlet(b)
+dirichlet_gamma       Dirichlet(a), scale                      Dirichlet(b)
                       Gamma(1, 1 / mean row total)
 hierarchical_poisson  HierarchicalGamma(0.3, Gamma(0.3, mean   HierarchicalGamma(0.3, Gamma(0.3, 0.3),
                       row total / (0.3 K m)), "row")           "feature")
 ====================  =======================================  =======================================
 
+Sparse priors, a = 0.3 and b = 0.1, predict best (`benchmarks/priors.md`), and are the default of vi and svi. Their
+density has no mode, and chains mix many times slower: for map, bld, gibbs, nuts and smc, a = b = 1.
+
 With these rates, the prior mean of a sample's total is the mean row total of the counts; with exposures of rows, the
 mean row total is per unit of exposure. If the components have a Gamma prior, the rate of the loadings is multiplied by
-the prior mean of a component's sum. All default shapes and concentrations but those of hierarchical_poisson are at
-least 1, so that the MAP exists in the natural basis; choose values below 1 for sparse priors.
+the prior mean of a component's sum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +38,17 @@ from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet
 
 Array = NDArray[Any]
 PARAMETER: Literal["parameter"] = "parameter"
-EVEN, SPARSE = Dirichlet(1.0), 0.3
+HIERARCHICAL = 0.3
+
+
+class Shapes(NamedTuple):
+    """Default shapes or concentrations of the loadings and of the components."""
+
+    loadings: float
+    components: float
+
+
+EVEN, SPARSE = Shapes(1.0, 1.0), Shapes(0.3, 0.1)
 
 
 @dataclass(frozen=True)
@@ -52,10 +64,10 @@ class Specification:
     components : tuple of str
         Supports of the priors that the components may have.
     default_loadings : callable
-        Function that returns the default prior of the loadings. Its arguments are the prior mean of a row's total for
-        loadings with mean 1, and the mean row total of the counts.
-    default_components : Distribution
-        Default prior of the components.
+        Function that returns the default prior of the loadings. Its arguments are their shape, the prior mean of a
+        row's total for loadings with mean 1, and the mean row total of the counts.
+    default_components : callable
+        Function that returns the default prior of the components. Its argument is their concentration.
     given_totals : bool
         Whether row totals are given, not modelled: simulation and prediction then draw multinomials of these totals.
     """
@@ -63,31 +75,38 @@ class Specification:
     name: str
     loadings: Support
     components: tuple[Support, ...]
-    default_loadings: Callable[[float, float], Distribution]
-    default_components: Distribution = EVEN
+    default_loadings: Callable[[float, float, float], Distribution]
+    default_components: Callable[[float], Distribution] = Dirichlet
     given_totals: bool = False
 
 
 MODELS = {
     spec.name: spec
     for spec in (
-        Specification("poisson", "positive", ("simplex", "positive"), lambda *_: Gamma(1.0, 0.0)),
         Specification(
-            "gamma_poisson", "positive", ("simplex", "positive"), lambda unit, total: Gamma(1.0, unit / total)
+            "poisson", "positive", ("simplex", "positive"), lambda *_: Gamma(1.0, 0.0), lambda _: Dirichlet(1.0)
         ),
-        Specification("dirichlet_poisson", "simplex", ("simplex",), lambda *_: EVEN, given_totals=True),
+        Specification(
+            "gamma_poisson",
+            "positive",
+            ("simplex", "positive"),
+            lambda shape, unit, total: Gamma(shape, shape * unit / total),
+        ),
+        Specification(
+            "dirichlet_poisson", "simplex", ("simplex",), lambda shape, *_: Dirichlet(shape), given_totals=True
+        ),
         Specification(
             "dirichlet_gamma",
             "scaled simplex",
             ("simplex",),
-            lambda _, total: ScaledDirichlet(1.0, 1.0, 1.0 / total),
+            lambda shape, _, total: ScaledDirichlet(shape, 1.0, 1.0 / total),
         ),
         Specification(
             "hierarchical_poisson",
             "positive",
             ("positive",),
-            lambda unit, total: HierarchicalGamma(SPARSE, Gamma(SPARSE, total / unit), "row"),
-            HierarchicalGamma(SPARSE, Gamma(SPARSE, SPARSE), "feature"),
+            lambda _, unit, total: HierarchicalGamma(HIERARCHICAL, Gamma(HIERARCHICAL, total / unit), "row"),
+            lambda _: HierarchicalGamma(HIERARCHICAL, Gamma(HIERARCHICAL, HIERARCHICAL), "feature"),
         ),
     )
 }
@@ -108,12 +127,20 @@ def check_model(model: Any, name: str = "model") -> str:
 
 def stated_components(components: Any) -> Any:
     """Return the prior of the components, or Dirichlet(1) for components without one: their mode is the same."""
-    return EVEN if components == PARAMETER else components
+    return Dirichlet(1.0) if components == PARAMETER else components
 
 
-def default_loadings(model: str, mean_total: float, rank: int, components: Any, exposure: Array) -> Distribution:
+def default_components(model: str, shapes: Shapes) -> Distribution:
+    """Return the default prior of the components."""
+    return MODELS[model].default_components(shapes.components)
+
+
+def default_loadings(
+    model: str, mean_total: float, rank: int, components: Any, exposure: Array, shapes: Shapes
+) -> Distribution:
     """Return the default prior of the loadings, given the mean row total, and prior and exposure of the components."""
-    return MODELS[model].default_loadings(rank * _prior_sum(stated_components(components), exposure), mean_total)
+    unit = rank * _prior_sum(stated_components(components), exposure)
+    return MODELS[model].default_loadings(shapes.loadings, unit, mean_total)
 
 
 def _prior_sum(components: Distribution, exposure: Array) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.optimality import cure_of_mode
+from bayesnmf.inference.idle import find_idle
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning
 from bayesnmf.options import METHODS
 from bayesnmf.priors.simplex import component_sums
@@ -21,7 +22,6 @@ Array = NDArray[Any]
 TOO_SURE = (
     "local false sign rates and intervals of a mean field are too sure; use bayesnmf.linear_response(fit), or gibbs"
 )
-ALIKE = 0.99  # cosine of components that are one; of different ones it was at most 0.81 on real and simulated counts
 # What float32 rounds the objective by, in shares of all counts (1e-7 to 2e-6 for totals of 1e3 to 1e19), and the share
 # of the objective from which on this is told.
 ROUNDED, TOLD = 2e-6, 1e-4
@@ -125,34 +125,18 @@ def cautions_of_components(fit: FitRecord) -> list[str]:
 
 
 def idle_components(fit: FitRecord) -> Array:
-    """Return the components that are copies of a larger one, in order: the cosine of both is above 0.99.
+    """Return the components of a fit that carry nothing of their own (`bayesnmf.inference.idle`), in order.
 
-    What the prior alone shapes is returned too: components that are alike, or like their prior's mean, with less than a
-    tenth of an even share of the expected counts. Known components are left out.
+    Those of a projection are given, so none is idle.
     """
-    sizes, norms = fit.expected_sizes, np.linalg.norm(fit.components, axis=1)
-    known = getattr(fit.priors.components, "constants", {}).get("at", ())
-    profiles = fit.components / np.where(norms > 0, norms, 1.0)[:, None]
-    alike = np.triu(profiles @ profiles.T > ALIKE, 1)
-    alike |= alike.T
-    smaller = (sizes[:, None] < sizes) | ((sizes[:, None] == sizes) & np.tri(fit.rank, k=-1, dtype=bool))
-    copies = (alike & smaller).any(axis=1)
-    shaped = alike.any(axis=1) | _like_their_prior(fit, profiles)
-    return np.setdiff1d(np.flatnonzero(copies | (shaped & (sizes < sizes.sum() / (10 * fit.rank)))), known)
-
-
-def _like_their_prior(fit: FitRecord, profiles: Array) -> Array:
-    """Return whether each component, given at length 1, is in proportion to its prior's mean, (K,) or (1,)."""
-    prior = stated_components(fit.priors.components)
-    if not prior.proper:
-        return np.zeros(1, dtype=bool)
-    means = np.broadcast_to(prior.broadcast(profiles.shape).typical(), profiles.shape)
-    return np.einsum("km,km->k", profiles, means) > ALIKE * np.linalg.norm(means, axis=1)
+    if fit.is_projected or not fit.counts.total:
+        return np.empty(0, np.intp)
+    return find_idle(fit.components, fit.expected_sizes, stated_components(fit.priors.components))
 
 
 def caution_of_idle(fit: FitRecord) -> str:
     """Return a caution about components that carry nothing of their own; "" if there are none."""
-    if fit.is_projected or not fit.counts.total or not len(idle := idle_components(fit)):
+    if not len(idle := idle_components(fit)):
         return ""
     listed = ", ".join(str(fit.component_labels[k]) for k in idle)
     carry = "carries nothing of its own" if len(idle) == 1 else "carry nothing of their own"

@@ -124,7 +124,8 @@ def select(
 def _check_candidates(candidates: list[Candidate], data: Counts, method: str, options: Any, new_rows: bool) -> None:
     """Refuse candidates that cannot be fitted, before the first fit and not after hours of fits."""
     for model, rank in candidates:
-        filled = replace(options, priors=resolve_priors(model, data, rank, options.priors))
+        priors = resolve_priors(model, data, rank, options.priors, shapes=METHODS[method].default_shapes)
+        filled = replace(options, priors=priors)
         check_combination(model, method, rank, data, filled)
         if new_rows:
             check_one_prior_for_all_rows(filled.priors.loadings)

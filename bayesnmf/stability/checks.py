@@ -16,7 +16,7 @@ from bayesnmf.options import METHODS
 from bayesnmf.priors.checks import same_prior
 from bayesnmf.results.checks import check_fit
 
-STARTS = ("random", "race", "fit", "map", "vi")  # those that depend on the seed
+STARTS = ("random", "fit", "map", "vi")  # those that depend on the seed
 SCORED = 10  # modes that are scored by held-out counts by default
 
 
@@ -48,7 +48,7 @@ def check_varied_start(start: Any) -> None:
     if start not in STARTS:
         raise ValueError(
             f"options.start must differ from run to run: found {start!r}, which is made from the counts; leave start "
-            "out of the options, or use 'random' or 'race'"
+            "out of the options, or use 'random'"
         )
 
 

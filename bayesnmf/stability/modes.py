@@ -4,11 +4,8 @@ A factorisation has many modes: fits from other starts end in other optima of on
 starts, groups the fits (`bayesnmf.stability.grouping`), counts how often each component comes back (`tables`), scores
 the best modes by held-out counts (`predicting`) and stacks their predictions (`stacking`).
 
-By default every run starts at random and climbs by itself (``start="random"``). `bayesnmf.fit` by default races several
-starts and then exchanges components, which avoids poor modes and hides that there are many; with a start given by name,
-neither takes place. So the shares of modes are those of single random climbs, and say how rugged the objective is.
-With ``options=VI(start="race")`` they are the shares of fits by default (sparse priors apart), which mostly end higher
-and in fewer modes.
+By default every run starts at random (``start="random"``), while `bayesnmf.fit` by default starts from the counts,
+which avoids poor modes and hides that there are many. So the shares of modes say how rugged the objective is.
 
 The share of a mode is not its posterior probability: it depends on how many starts lead to the mode, not on the mass
 around it. Distances between objectives are not log-ratios of masses either, as the bound of vi is loose by an amount
@@ -134,7 +131,8 @@ def modes(
 
 def _completed(options: Any, data: Counts, model: str, rank: int, method: str, known: Any) -> Any:
     """Return the options with priors and defaults filled in; refuse combinations that cannot be fitted."""
-    options = resolve_options(replace(options, priors=resolve_priors(model, data, rank, options.priors, known)))
+    priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
+    options = resolve_options(replace(options, priors=priors))
     check_combination(model, method, rank, data, options)
     return options
 

@@ -14,8 +14,10 @@ from scipy import stats
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import Fit, fit
+from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
 from bayesnmf.options import MAP, METHODS, VI, Options
+from bayesnmf.priors.specification import EVEN
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.estimates import VariationalPosterior
 from bayesnmf.theorems.checks import check_effort
@@ -142,13 +144,15 @@ class Study:
     def fit(self, counts: Counts, model: str, method: str, options: Options | None = None, stream: int = 0) -> Fit:
         """Fit one model without progress, and keep its trace for the statement on monotone runs.
 
-        Each stream has separate random numbers.
+        Each stream has separate random numbers. Priors that are left out are even, whatever the defaults are.
 
         Raises
         ------
         KeyboardInterrupt
             The fit was interrupted; half a fit certifies nothing.
         """
+        options = options or METHODS[method].options()
+        options = replace(options, priors=resolve_priors(model, counts, self.rank, options.priors, shapes=EVEN))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the result is judged, not how it stopped
             result = fit(counts, model, self.rank, method, seed=self.seed + stream, options=options)

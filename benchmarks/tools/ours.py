@@ -23,7 +23,6 @@ from bayesnmf.inference.ascent.settled_loadings import put_rows, rows_of_problem
 from bayesnmf.inference.marginal.allocation_model import urn_of
 from bayesnmf.inference.sampling.gibbs import Schedule, gibbs_chain
 from bayesnmf.inference.sides import State, update_components, update_loadings
-from bayesnmf.inference.starts.racing import length_of_race, work_of
 from bayesnmf.kernels.cpu.urn import assign_tokens, reassign_tokens
 from bayesnmf.options.defaults import resolve_options
 from benchmarks.worker import Clock, Job
@@ -50,32 +49,15 @@ def lda(job: Job, clock: Clock) -> None:
 
 
 def plain_call(job: Job, clock: Clock) -> None:
-    """Fit as a call without options, from its own start: a tick after the race of starts, then one for each iteration.
-
-    The winner of the race begins anew, without what its extrapolation has learned.
-    """
+    """Fit as a call without options, from its own start, which takes part of the time; a tick is an iteration."""
     task = job.task
-    method, model = ("map", "poisson") if task == "likelihood" else ("vi", "dirichlet_poisson")
     priors = FLAT if task == "likelihood" else Priors(Dirichlet(job.alpha), Dirichlet(job.eta))
-    given: Any = (MAP if method == "map" else VI)(priors=priors, max_iter=FOR_EVER, tol=0, threads=job.threads)
+    given: Any = (MAP if task == "likelihood" else VI)(priors=priors, max_iter=FOR_EVER, tol=0, threads=job.threads)
     options: Any = resolve_options(replace(given, **job.settings))
     counts = as_counts(job.counts, dtype=options.dtype)
-    length = length_of_race(work_of(counts, job.rank), options.algorithm)
-    few = counts.rows(slice(job.rank + 30))
-    run(counts, replace(options, start="svd", max_iter=3), job, None)  # compile
-    bayesnmf.fit(few, model, job.rank, method, seed=job.seed, options=replace(options, max_iter=3))
+    run(counts, replace(options, max_iter=3), job, None)  # compile
     clock.start(bayesnmf.__version__)
-    raced = bayesnmf.fit(counts, model, job.rank, method, seed=job.seed, options=replace(options, max_iter=length))
-    clock.tick(partial(factors_of, raced))
-    climb_on(job, clock, counts, replace(options, start=raced))
-
-
-def factors_of(fitted: bayesnmf.Fit) -> dict[str, Array]:
-    """Return the arguments of a task's objective: both factors, or q of the topics."""
-    if fitted.method == "map":
-        return {"loadings": fitted.loadings, "components": fitted.components}
-    q: Any = fitted.posterior.components
-    return {"nu": q.concentration}
+    climb_on(job, clock, counts, options)
 
 
 def gamma_poisson(job: Job, clock: Clock) -> None:

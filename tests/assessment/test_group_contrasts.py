@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from plain import plain_vi
+from plain import even_priors, plain_vi
 from realdata import find_data, real_counts
 from suites import mostly_long
 
@@ -28,7 +28,7 @@ COUNTS = pd.DataFrame(np.random.default_rng(0).poisson(2000 * MIXED @ TOPICS), N
 
 @pytest.fixture(scope="module")
 def fit():
-    return bayesnmf.fit(COUNTS, rank=3, seed=0, options=plain_vi(threads=1))
+    return bayesnmf.fit(COUNTS, rank=3, seed=0, options=plain_vi(threads=1, priors=even_priors(COUNTS)))
 
 
 def test_the_default_compares_all_groups_with_the_first(fit):
@@ -220,7 +220,8 @@ def test_groups_of_other_depth_do_not_differ():
         rng = np.random.default_rng(seed)
         components, shares = rng.dirichlet(np.full(30, 0.3), 3), rng.dirichlet([8.0, 1.0, 1.0], 200)
         counts = rng.poisson(np.where(groups == "few", 40, 4000)[:, None] * shares @ components)
-        fit = bayesnmf.fit(counts, rank=3, fixed_components=components, seed=0, options=plain_vi(threads=1, tol=1e-6))
+        options = plain_vi(threads=1, tol=1e-6, priors=even_priors(counts))
+        fit = bayesnmf.fit(counts, rank=3, fixed_components=components, seed=0, options=options)
         table = bayesnmf.group_contrasts(fit, groups)
         found.append(table["difference"])
         posterior.append(bayesnmf.group_contrasts(fit, groups, population=False, draws=50)["difference"])

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plain import plain_map, plain_vi
+from plain import even_priors, plain_map, plain_vi
 from realdata import real_counts
 from suites import mostly_long
 
@@ -118,8 +118,11 @@ def test_sds_are_those_of_chains(case: str) -> None:
     components /= components.sum(axis=1, keepdims=True)
     counts = rng.poisson(rng.gamma(2, 100, (30, 3)) @ components)
     model = {"gamma": "gamma_poisson", "topics": "dirichlet_poisson", "scaled": "dirichlet_gamma"}[case]
-    response = bayesnmf.linear_response(bayesnmf.fit(counts, model, 3, "vi", seed=0, options=plain_vi(threads=1)))
-    options = Gibbs(algorithm="marginal", chains=2, warmup=50, draws=500, start=response.fit, threads=1)
+    options = plain_vi(threads=1, priors=even_priors(counts, model))
+    response = bayesnmf.linear_response(bayesnmf.fit(counts, model, 3, "vi", seed=0, options=options))
+    options = Gibbs(
+        priors=options.priors, algorithm="marginal", chains=2, warmup=50, draws=500, start=response.fit, threads=1
+    )
     chains = bayesnmf.fit(counts, model, 3, "gibbs", seed=0, options=options)
     order = match_components(chains.components, response.fit.components)
     found = {side: response.spread(side) for side in ("loadings", "components")}

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from plain import even_priors
 
 import bayesnmf
 from bayesnmf import SMC, Gibbs
@@ -12,7 +13,7 @@ from bayesnmf.assessment.leave_one_out import relative_efficiency
 from bayesnmf.assessment.measures import cautions_of_evidence, evidence_of
 from bayesnmf.results.estimates import Draws
 
-DRAWN = bayesnmf.simulate("gamma_poisson", (10, 6), 2, totals=60, seed=1)
+DRAWN = bayesnmf.simulate("gamma_poisson", (10, 6), 2, priors=even_priors(rank=2, total=60), seed=1)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from functools import cache
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from plain import plain_vi
+from plain import even_priors, plain_vi
 from scipy.stats import binom
 
 import bayesnmf
@@ -31,7 +31,9 @@ PLAIN = plain_vi(threads=1, max_iter=20)
 @cache
 def calibrated():
     """A calibration of mean-field VI that several tests share; seeds are fixed."""
-    return bayesnmf.calibrate("gamma_poisson", "vi", simulations=50, draws=49, seed=4, options=PLAIN)
+    return bayesnmf.calibrate(
+        "gamma_poisson", "vi", priors=even_priors(total=20), simulations=50, draws=49, seed=4, options=PLAIN
+    )
 
 
 def of_ranks(ranks, draws=L, seed=0):
@@ -128,7 +130,9 @@ def test_effective_sizes_are_few_where_draws_depend_on_those_before():
 
 @pytest.mark.parametrize("model", MODELS)
 def test_quantities_do_not_depend_on_the_order_of_components(model):
-    drawn = bayesnmf.simulate(model, (5, 4), 3, priors=GAMMAS if model == "poisson" else None, seed=6)
+    drawn = bayesnmf.simulate(
+        model, (5, 4), 3, priors=GAMMAS if model == "poisson" else even_priors(model=model), seed=6
+    )
     names = names_for(model, 3, drawn.priors)
     assert ("row_total" in names) == ("log_joint" in names) == (model != "dirichlet_poisson")
     assert names_for(model, 1, drawn.priors) == tuple(
@@ -286,10 +290,10 @@ def test_same_seed_same_ranks_and_more_simulations_begin_alike():
 
 def test_totals_are_those_asked_for():
     drawn = bayesnmf.calibrate("dirichlet_poisson", "vi", size=(2, 3), totals=[4, 0], simulations=3, options=PLAIN)
-    assert drawn.ranks.shape == (3, 6)
+    assert drawn.ranks.shape == (3, 7)
     with pytest.raises(ValueError, match="totals must be a number or 2"):
         bayesnmf.calibrate("dirichlet_poisson", "vi", size=(2, 3), totals=[4, 0, 1])
-    assert "rate=0.04" in bayesnmf.calibrate("gamma_poisson", "vi", totals=50, simulations=1).priors
+    assert "rate=0.012" in bayesnmf.calibrate("gamma_poisson", "vi", totals=50, simulations=1).priors
 
 
 @pytest.mark.parametrize("after", [0, 3])

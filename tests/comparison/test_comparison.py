@@ -31,7 +31,6 @@ every_model = pytest.mark.parametrize("model", mostly_long(MODELS, [list(MODELS)
 
 N, M, K = 30, 12, 2
 METHODS = ("map", "vi", "gibbs")
-# Starts that need no race of several, which takes most of the time of fits as small as these.
 OPTIONS = {
     "map": MAP(start="svd", threads=1),
     "vi": VI(start="svd", threads=1),
@@ -574,7 +573,7 @@ def interrupted(methods, label, after=2, **settings):
 
 def test_ctrl_c_in_the_second_method_leaves_both_and_no_more(tmp_path):
     options = {**OPTIONS, "vi": VI(threads=1)}
-    label = "vi gamma_poisson, race of 16 starts"
+    label = "vi gamma_poisson"
     result = interrupted(("map", "vi", "gibbs"), label, out=tmp_path, options=options)
     assert list(result.fits) == list(result.table.index) == ["map", "vi"]
     assert result.fits["vi"].status.reason == "interrupted"

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from plain import even_priors
 
 import bayesnmf
 from bayesnmf import SMC, VI, Settings
 from bayesnmf.assessment import measures
 from bayesnmf.comparison import report
 
-DRAWN = bayesnmf.simulate("gamma_poisson", (16, 8), 2, totals=40, seed=0)
+DRAWN = bayesnmf.simulate("gamma_poisson", (16, 8), 2, priors=even_priors(rank=2, total=40), seed=0)
 
 
 def compared(options):

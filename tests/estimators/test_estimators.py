@@ -254,7 +254,7 @@ def test_blocks_of_rows_are_learned_from():
 def test_options_of_fits_do_not_stand_in_the_way_of_streams():
     """What concerns a stream is used; a rule for when to stop is for `fit`."""
     plain = BayesLDA(3, random_state=0).partial_fit(DENSE).components_
-    for settings in ({"max_iter": 3, "tol": 1e-3, "restarts": 2}, {"options": VI()}, {"options": VI(start="race")}):
+    for settings in ({"max_iter": 3, "tol": 1e-3, "restarts": 2}, {"options": VI()}):
         given = BayesLDA(3, random_state=0, **settings).partial_fit(DENSE)
         np.testing.assert_array_equal(given.components_, plain)
     priors = Priors(Dirichlet(0.7), Dirichlet(0.2))

@@ -69,10 +69,8 @@ RUNS = {
     "map, log basis": MAP(max_iter=30, tol=0, start="svd", basis="log", extrapolate=False),
     "map, descent": MAP(max_iter=15, tol=0, start="svd", algorithm="scd"),
     "map, alternating": MAP(max_iter=15, tol=0, start="svd", schedule="alternating", sweeps=2, extrapolate=False),
-    "map, race": MAP(max_iter=3, tol=0, start="race"),
     "vi": VI(max_iter=30, tol=0, start="svd"),
     "vi, start": VI(max_iter=5, tol=0, start="descent"),
-    "vi, race": VI(max_iter=3, tol=0, start="race"),
     "vi, settled": VI(max_iter=10, tol=0, start="svd", algorithm="settled"),
     "vi, gradient": VI(max_iter=8, tol=0, start="svd", algorithm="gradient"),
     "vi, minibatches": VI(max_iter=3, tol=0, start="svd", algorithm="minibatch", batch_size=8),
@@ -80,20 +78,15 @@ RUNS = {
     "gibbs, marginal": Gibbs(chains=1, draws=5, warmup=0, start="random", algorithm="marginal"),
 }
 OF_GAMMAS = ("map, descent", "vi, gradient", "vi, settled", "vi, minibatches")
-RACES = {"map, race": "scaled dirichlet", "vi, race": "gamma, gamma"}  # many starts: each race of one pair alone
 
 
 def runs_of(pair):
-    return [run for run in RUNS if RACES.get(run, pair) == pair and (pair != "hierarchical" or run not in OF_GAMMAS)]
+    return [run for run in RUNS if pair != "hierarchical" or run not in OF_GAMMAS]
 
 
 PAIRS_AND_RUNS = [(pair, run) for pair in PAIRS for run in runs_of(pair)]
 # Every run of one pair of families, and every pair by each method.
-BRIEF = [
-    at
-    for at, (pair, run) in enumerate(PAIRS_AND_RUNS)
-    if run not in RACES and (pair == "gamma, gamma" or run in ("map", "vi", "gibbs"))
-]
+BRIEF = [at for at, (pair, run) in enumerate(PAIRS_AND_RUNS) if pair == "gamma, gamma" or run in ("map", "vi", "gibbs")]
 
 
 # Draws are matched by cosines of components, which depend on the units of the features. With this seed the few draws

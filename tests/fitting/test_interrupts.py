@@ -326,7 +326,7 @@ def test_ctrl_c_before_the_first_iterate_is_passed_on(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("bayesnmf.inference.ascent.coordinate_ascent.allocate", interrupted)
-    for start in ("svd", "race"):
+    for start in ("svd", "descent"):
         with pytest.raises(KeyboardInterrupt):
             bayesnmf.fit(COUNTS, rank=2, method="vi", seed=0, options=VI(start=start))
 

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from plain import even_priors
 from smallfits import COUNTS, K, M, N, fit, quietly
 from suites import mostly_long
 
@@ -121,7 +122,8 @@ def test_auto_says_once_what_is_kept_and_how_long_it_takes(small_memory):
 
 def test_the_status_is_that_of_all_draws_not_of_those_kept(small_memory):
     """Ten draws a chain would have R-hat and effective sample sizes of their own, far worse than those of a hundred."""
-    found = fitted("dirichlet_gamma", keep="moments", start=fit("dirichlet_gamma"))
+    priors = even_priors(COUNTS, "dirichlet_gamma")
+    found = fitted("dirichlet_gamma", keep="moments", start=fit("dirichlet_gamma"), priors=priors)
     sides = [found.moments[f"{side}_r_hat"].ravel() for side in ("loadings", "components", "scale")]
     own = found.diagnostics["r_hat_log_joint"]
     assert found.diagnostics["max_r_hat"] == max(np.nanmax(np.concatenate(sides)), own)

@@ -338,7 +338,7 @@ def test_draws_follow_the_seed_and_nothing_else(entry):
 @brief
 @over([entry_of(name) for name in ("gamma_poisson", "dirichlet_gamma")], default=("gamma_poisson",))
 def test_chains_from_a_fit_do_not_depend_on_threads(entry):
-    """The race of starts and the fit that they start from too."""
+    """The fit that they start from too."""
     counts = nasty_counts(size=(6, 5))
     one = run(entry, counts, threads=1, start="fit")
     same(one, run(entry, counts, threads=THREADS, start="fit"))

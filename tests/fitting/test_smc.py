@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from plain import even_priors
 from registry import MODELS_AND_PRIORS, over
 from scipy import stats
 from smallfits import plain_bounds
@@ -11,8 +12,8 @@ from bayesnmf import SMC, ConvergenceWarning, Dirichlet, Gamma, Gibbs, Priors
 from bayesnmf.inference.tempering import running
 from bayesnmf.results.cautions import cautions_of
 
-DRAWN = bayesnmf.simulate("gamma_poisson", (30, 12), 2, totals=60, seed=0)
-SMALL = bayesnmf.simulate("gamma_poisson", (8, 6), 2, totals=40, seed=0)
+DRAWN = bayesnmf.simulate("gamma_poisson", (30, 12), 2, priors=even_priors(rank=2, total=60), seed=0)
+SMALL = bayesnmf.simulate("gamma_poisson", (8, 6), 2, priors=even_priors(rank=2, total=40), seed=0)
 FEW = SMC(runs=4, particles=8, efficiency=0.9)
 spread = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")
 
@@ -217,7 +218,12 @@ def test_a_truth_that_does_not_fit_is_refused(message, given):
 
 def test_few_counts_are_added_one_by_one_by_default(monkeypatch):
     plain_bounds(monkeypatch)
-    assert bayesnmf.log_evidence([[3, 1], [1, 1]], rank=2, particles=20, seed=0).method == "tokens"
+    assert (
+        bayesnmf.log_evidence(
+            [[3, 1], [1, 1]], rank=2, priors=even_priors(rank=2, total=3), particles=20, seed=0
+        ).method
+        == "tokens"
+    )
     gammas = Priors(Gamma(1, 1), Gamma(1, 1))
     found = bayesnmf.log_evidence([[3, 1], [1, 1]], rank=2, priors=gammas, particles=4, runs=2, seed=0)
     assert found.method == "tempered"

@@ -9,9 +9,9 @@ import pytest
 from plain import plain_map, plain_vi
 
 import bayesnmf
-from bayesnmf import BLD, MAP, VI, ConvergenceWarning
+from bayesnmf import BLD, MAP, VI, ConvergenceWarning, Dirichlet, Gamma, Priors
+from bayesnmf.inference.ascent.climbing import finish_climb
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
-from bayesnmf.inference.starts.racing import finish_climb
 from bayesnmf.inference.status import NO_CHANCE, NOT_FINITE, Status, told_of_parameters
 from bayesnmf.results.cautions import cautions_of, cautions_of_components, idle_components, warn_of
 
@@ -23,7 +23,7 @@ def random_case(rng):
     """Return counts, a model, a rank and options drawn at random."""
     method = rng.choice(["map", "map", "vi", "vi", "bld"])
     algorithm = rng.choice(ALGORITHMS[method])
-    start = rng.choice(["random"] if algorithm in ("gradient", "minibatch") else ["race", "race", "svd", "random"])
+    start = rng.choice(["random"] if algorithm in ("gradient", "minibatch") else ["descent", "svd", "random"])
     settings = {"max_iter": int(rng.choice([0, 1, 2, 25, 49, 50, 51, 60])), "threads": 1}
     settings |= {"tol": float(rng.choice([1e-3, 1e-7, 1e-12]))} | ({"restarts": 2} if rng.random() < 0.2 else {})
     sizes = int(rng.integers(3, 12)), int(rng.integers(3, 9))
@@ -66,7 +66,7 @@ def test_reason_iterations_trace_and_warning_agree(seed):
 @pytest.mark.parametrize("max_iter", [25, 60])
 def test_the_limit_that_a_fit_of_several_stages_meets_is_that_of_the_user(make, max_iter):
     counts = np.random.default_rng(3).poisson(3, (12, 9))
-    options = make(start="race", max_iter=max_iter, tol=1e-15, threads=1)
+    options = make(max_iter=max_iter, tol=1e-15, threads=1, priors=Priors(Gamma(1.0, 0.1), Dirichlet(1.0)))
     with pytest.warns(ConvergenceWarning, match=rf"\(all {max_iter} iterations done\); raise max_iter"):
         fit = bayesnmf.fit(counts, rank=4, method="map" if make is plain_map else "vi", seed=0, options=options)
     assert tuple(fit.status) == (False, f"all {max_iter} iterations done", max_iter)
@@ -116,6 +116,9 @@ def test_components_that_are_copies_are_told_wherever_a_fit_is_read(sizes, idle)
     told = cautions_of_components(fit)[0]
     assert repr(fit).endswith(f">\ncaution: {told}")
     assert fit.summary(rows=[0]).attrs["cautions"] == [told]
+    table = bayesnmf.markers(fit, 2)
+    assert set(table["component"]) == set(range(3)) - set(idle)  # what carries nothing has no markers
+    assert told in table.attrs["cautions"]
 
 
 def test_components_that_differ_are_not_told():

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 from golden import reference
-from plain import PLAIN, plain_vi
+from plain import PLAIN, even_priors, plain_vi
 from registry import (
     MODELS_AND_PRIORS,
     RANK,
@@ -466,10 +466,9 @@ OTHERS = {
 
 
 def run_other(model, method, **settings):
-    priors = {} if OTHERS[model] is None else {"priors": OTHERS[model]}
-    options = PLAIN[method](**settings, **priors, tol=0)
-    counts = np.random.default_rng(4).poisson(4, (9, 7))
-    return bayesnmf.fit(counts, model.replace("doubly gamma", "gamma_poisson"), 2, method, options=options, seed=0)
+    counts, stated = np.random.default_rng(4).poisson(4, (9, 7)), model.replace("doubly gamma", "gamma_poisson")
+    options = PLAIN[method](**settings, priors=OTHERS[model] or even_priors(counts, stated, 2), tol=0)
+    return bayesnmf.fit(counts, stated, 2, method, options=options, seed=0)
 
 
 @cache

@@ -5,7 +5,7 @@ import signal
 
 import numpy as np
 import pytest
-from plain import plain_vi
+from plain import even_priors, plain_vi
 from scipy.sparse import csr_matrix
 from suites import mostly_long
 
@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.* did not converge:bayesnmf.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # of a worker that was killed
 ]
-X = bayesnmf.simulate(size=(120, 50), rank=4, totals=80, seed=1).counts.matrix
+X = bayesnmf.simulate(size=(120, 50), rank=4, priors=even_priors(rank=4, total=80), seed=1).counts.matrix
 OPTIONS = {
     "map": MAP(max_iter=3, tol=0),
     "descent": MAP(algorithm="scd", max_iter=3, tol=0),

@@ -10,17 +10,17 @@ from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, Start
-from bayesnmf.datasets import digits
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
 from bayesnmf.inference.sides import objective
-from bayesnmf.inference.starts.exchanging import exchange_components
+from bayesnmf.inference.starts.exchanging import restart_idle_components
 from bayesnmf.inference.starts.from_data import flat_problem
 from bayesnmf.inference.starts.split_merge import Exchanges
 from bayesnmf.inference.status import INTERRUPTED, Status
 
 RANK = 4
+ALL = np.arange(RANK)
 
 
 def blocks(size=8, seed=0):
@@ -30,12 +30,12 @@ def blocks(size=8, seed=0):
     return bayesnmf.data.conversion.as_counts(rng.poisson(means))
 
 
-def poor_factors(size=8):
-    """Two components share the first group, and one has the last two."""
+def poor_factors(size=8, tilt=1.1):
+    """Two components share the first group, copies but for a tilt, and one has the last two."""
     groups = np.array([[1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]], float)
     components = np.kron(groups, np.ones(size)) + 0.01
-    components[0, : size // 2] *= 1.5
-    components[1, size // 2 : size] *= 1.5
+    components[0, : size // 2] *= tilt
+    components[1, size // 2 : size] *= tilt
     components /= components.sum(axis=1, keepdims=True)
     loadings = 20 * np.kron(groups.T, np.ones((size, 1))) + 0.01
     return loadings, components
@@ -50,7 +50,7 @@ def exchanges_at(counts, factors, options=None):
 def test_the_best_exchange_merges_what_is_one_and_splits_what_is_two():
     counts = blocks()
     exchanges, problem, state = exchanges_at(counts, poor_factors())
-    best = exchanges.best(1)[0]
+    best = exchanges.best(1, ALL)[0]
     assert (best.merged, best.split) == ((0, 1), 3)
     after = exchanges.state_after(best)
     before, now = (objective(problem, each, allocate(problem, each, 1).loglik) for each in (state, after))
@@ -72,7 +72,7 @@ def test_the_loss_by_merging_is_that_of_the_bound_at_these_allocations():
         return sum(xlogy(n, np.outer(n.sum(1), n.sum(0)) / n.sum()).sum() - xlogy(n, n).sum() for n in parts)
 
     gains = np.array([gain for gain, _ in exchanges.splits])
-    for exchange in exchanges.best(100):
+    for exchange in exchanges.best(100, ALL):
         (a, b), c = exchange.merged, exchange.split
         merged = [N[a] + N[b], *(N[k] for k in range(RANK) if k not in (a, b))]
         assert gains[c] - exchange.gain == pytest.approx(bound(N) - bound(merged), rel=1e-9)
@@ -81,35 +81,24 @@ def test_the_loss_by_merging_is_that_of_the_bound_at_these_allocations():
 def test_an_exchange_keeps_the_totals_of_rows_and_components():
     counts = blocks(seed=2)
     exchanges, _, _ = exchanges_at(counts, poor_factors())
-    for exchange in exchanges.best(5):
+    for exchange in exchanges.best(5, ALL):
         after = exchanges.state_after(exchange)
         np.testing.assert_allclose(after.loadings.value.sum(axis=1), counts.row_totals)
         np.testing.assert_allclose(after.components.value.sum(axis=1), 1)
 
 
-@pytest.mark.long
-def test_exchanges_raise_what_a_plain_call_reaches(monkeypatch):
-    """On 150 digits and two of three seeds, by 48 and 86 of the 7,600 nats that eight components gain over one."""
-    counts = bayesnmf.data.conversion.as_counts(digits().matrix[:150])
-    with_them = [bayesnmf.fit(counts, rank=8, method="map", seed=seed) for seed in range(3)]
-    monkeypatch.setattr("bayesnmf.fitting.closed_form.exchange_components", lambda climber, begun, *_: begun)
-    without = [bayesnmf.fit(counts, rank=8, method="map", seed=seed) for seed in range(3)]
-    gains = [one.trace[-1] - other.trace[-1] for one, other in zip(with_them, without, strict=True)]
-    assert min(gains) >= -1e-6
-    assert max(gains) > 50
-
-
-@pytest.mark.parametrize(("kind", "dtype"), [(MAP, "float64"), (VI, "float32")])
-def test_every_group_is_found_from_a_start_that_an_ascent_alone_stays_near(kind, dtype):
-    """Two components share the first group, and one has the last two, whatever is started from."""
-    counts, factors = blocks(seed=3), poor_factors()
-    options = kind(start=Start(*factors), dtype=dtype, tol=1e-5, priors=Priors(Gamma(1.0, 0.1), Dirichlet(1.0)))
+@pytest.mark.parametrize(("kind", "algorithm", "dtype"), [(MAP, "em", "float64"), (VI, "coordinate", "float32")])
+def test_a_copy_is_put_where_a_component_is_missing(kind, algorithm, dtype):
+    """Two components are the first group, and one has the last two, whatever is started from; a given start stays."""
+    counts, factors = blocks(seed=3), poor_factors(tilt=1.0)
+    priors = Priors(Gamma(1.5, 0.1), Dirichlet(1.5))
+    options = kind(start=Start(*factors), algorithm=algorithm, dtype=dtype, tol=1e-6, priors=priors)
     method = "map" if kind is MAP else "vi"
     alone = bayesnmf.fit(counts, "gamma_poisson", RANK, method, seed=0, options=options)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "bayesnmf.inference.starts.contestants.state_from_word",
-            lambda problem, word, rank, rng: poor_state(problem),
+            "bayesnmf.fitting.problems.state_from_word",
+            lambda problem, word, rank, rng: start_state(problem, Start(*factors), rank, rng),
         )
         plain = bayesnmf.fit(counts, "gamma_poisson", RANK, method, seed=0, options=replace(options, start=None))
     assert len(set(groups_of(alone))) < RANK
@@ -124,10 +113,6 @@ def groups_of(fit):
     return fit.components.reshape(RANK, RANK, -1).sum(axis=2).argmax(axis=1)
 
 
-def poor_state(problem):
-    return start_state(problem, Start(*poor_factors()), RANK, np.random.default_rng(0))
-
-
 def test_exchanges_of_many_components_take_little():
     """Of the 102,660 exchanges of 60 components those of the 400 likeliest pairs are looked at."""
     rng = np.random.default_rng(0)
@@ -135,7 +120,7 @@ def test_exchanges_of_many_components_take_little():
     problem = flat_problem(counts)
     state = start_state(problem, "random", 60, rng)
     exchanges = Exchanges(problem, state, rng, 1)
-    best = exchanges.best(40)
+    best = exchanges.best(40, np.arange(60))
     assert len(set(best)) == 40
     assert best == sorted(best, reverse=True)
     assert all(each.split not in each.merged for each in best)
@@ -165,24 +150,33 @@ def flat_state(counts):
     return problem, start_state(problem, Start(*poor_factors()), RANK, np.random.default_rng(0))
 
 
+def restarted(climber, best, max_iter):
+    schedule = Schedule(max_iter=max_iter, threads=1)
+    rng = np.random.default_rng(0)
+    return restart_idle_components(climber, (None, best), schedule, rng, lambda *_: None, lambda *_: None)
+
+
 def test_of_the_exchanges_tried_one_that_ends_higher_is_kept_until_none_does():
-    counts = blocks()
-    problem, state = flat_state(counts)
+    problem, state = flat_state(blocks())
     made = []
-    climber = hill(lambda state: 15.0 if len(made) < 200 else 5.0, made)
     best = Ascent(problem, state, [8.0, 9.0], [], Status(True, "settled", 1))
-    schedule = Schedule(max_iter=1000, threads=1)
-    _, found = exchange_components(
-        climber, (None, best), schedule, np.random.default_rng(0), lambda *_: None, lambda *_: None
-    )
+    found = restarted(hill(lambda _: 15.0 if len(made) < 200 else 5.0, made), best, 100)
     assert found.trace[:8] == [8, 9, 10, 11, 12, 13, 14, 15]
     assert found.status.iterations == len(found.trace) - 1
     made.clear()
-    _, same = exchange_components(
-        hill(lambda _: 5.0, made), (None, best), schedule, np.random.default_rng(0), lambda *_: None, lambda *_: None
-    )
-    assert same is best
-    assert 10 < len(made) < 60
+    assert restarted(hill(lambda _: 5.0, made), best, 1000) is best
+    assert len(made) > 5
+
+
+def test_nothing_is_tried_where_every_component_carries_something():
+    """Each of the three components is a group of its own."""
+    problem = flat_problem(blocks())
+    factors = poor_factors()
+    start = Start(factors[0][:, 1:], factors[1][1:])
+    state = start_state(problem, start, RANK - 1, np.random.default_rng(0))
+    best, made = Ascent(problem, state, [8.0, 9.0], [], Status(True, "settled", 1)), []
+    assert restarted(hill(lambda _: 15.0, made), best, 100) is best
+    assert not made
 
 
 def test_ctrl_c_among_exchanges_keeps_the_best_so_far():
@@ -192,10 +186,7 @@ def test_ctrl_c_among_exchanges_keeps_the_best_so_far():
     def climber(problem, state):
         return lambda schedule, show: Ascent(problem, state, [99.0], [], Status(False, INTERRUPTED, 0))
 
-    schedule = Schedule(max_iter=100, threads=1)
-    _, found = exchange_components(
-        climber, (None, best), schedule, np.random.default_rng(0), lambda *_: None, lambda *_: None
-    )
+    found = restarted(climber, best, 100)
     assert found.trace == [8, 9]
     assert (found.status.converged, found.status.reason) == (False, INTERRUPTED)
 

@@ -298,7 +298,7 @@ def test_chains_mix_where_allocations_hold_them():
     counts = bayesnmf.simulate("gamma_poisson", (40, 20), 3, priors=priors, seed=2).counts
     sizes = {}
     for algorithm in ("marginal", "allocations"):
-        options = Gibbs(algorithm=algorithm, start="random", chains=2, draws=120, warmup=60, threads=1)
+        options = Gibbs(priors=priors, algorithm=algorithm, start="random", chains=2, draws=120, warmup=60, threads=1)
         sizes[algorithm] = bayesnmf.fit(counts, rank=3, method="gibbs", seed=0, options=options).diagnostics["min_ess"]
     assert sizes["marginal"] > 2 * sizes["allocations"]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from plain import plain_vi
+from plain import even_priors, plain_vi
 from registry import MODELS_AND_PRIORS, having, nasty_counts, over, plain_counts, with_parameter
 from suites import mostly_long
 
@@ -153,8 +153,9 @@ def run(counts, model="gamma_poisson", *, seed=0, progress=False, start="random"
 )
 def test_small_batches_come_close_to_coordinate_ascent(model, components, dtype):
     counts = structured()
-    loadings = Gamma(1.0, 0.1) if model == "poisson" else None
-    priors = bayesnmf.Priors(loadings, components)
+    even = even_priors(counts, model, RANK)
+    loadings = Gamma(1.0, 0.1) if model == "poisson" else even.loadings
+    priors = bayesnmf.Priors(loadings, components or even.components)
     best = bayesnmf.fit(counts, model, RANK, seed=0, options=plain_vi(priors=priors, start="svd", dtype=dtype))
     # Gammas on both sides share a scale, which is slow to settle: more epochs, of larger steps.
     effort = {"max_iter": 150, "forgetting": 0.51} if isinstance(components, Gamma) else {"max_iter": 60}
@@ -180,7 +181,7 @@ def test_the_trace_is_the_bound_of_what_is_returned():
 def test_fits_are_ordinary(model, tmp_path):
     counts = COUNTS.copy()
     counts[4], counts[:, 2] = 0, 0
-    fit = run(counts, model, batch_size=5, max_iter=3)
+    fit = run(counts, model, batch_size=5, max_iter=3, priors=even_priors(COUNTS, model, RANK))
     fit.save(tmp_path / "fit.nc")
     loaded = bayesnmf.load(tmp_path / "fit.nc")
     np.testing.assert_array_equal(loaded.components, fit.components)

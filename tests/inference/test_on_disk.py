@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
+from plain import even_priors
 from scipy.sparse import csr_matrix
 from suites import mostly_long
 
@@ -24,7 +25,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.* did not converge:bayesnmf.ConvergenceWarning"),
 ]
-X = bayesnmf.simulate(size=(103, 60), rank=4, totals=90, seed=1).counts.matrix.toarray().astype(int)
+DRAWN = bayesnmf.simulate(size=(103, 60), rank=4, priors=even_priors(rank=4, total=90), seed=1)
+X = DRAWN.counts.matrix.toarray().astype(int)
 X[[5, 100]] = 0
 X[:, 7] = 0
 TOPICS = Priors(Dirichlet(0.3), Dirichlet(0.1))
@@ -439,7 +441,7 @@ def on_disk_start(blocks):
             {"method": "gibbs", "options": Gibbs(start=Start(np.ones((9, 9)), np.ones((9, 9))), keep="moments")},
             r"start.loadings must have shape \(103, 3\)",
         ),
-        ({"options": VI(start="race")}, "need start='svd' or 'random'.*found start='race'"),
+        ({"options": VI(start="descent")}, "need start='svd' or 'random'.*found start='descent'"),
         ({"options": VI(order="components")}, "need order='loadings'"),
         ({"options": VI(algorithm="gradient")}, "found algorithm='gradient'"),
         (

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plain import plain_vi
+from plain import even_priors, plain_vi
 from scipy.sparse import csr_array
 from scipy.special import polygamma
 from suites import mostly_long
@@ -194,7 +194,7 @@ def test_equal_components_are_no_strict_optimum() -> None:
     """Between two equal components of one topic model the counts may be split at will."""
     rng = np.random.default_rng(0)
     counts = rng.poisson(30.0, (12, 6)).astype(float)
-    fit = bayesnmf.fit(counts, rank=2, seed=0, options=VI(start="random", max_iter=50, tol=0))
+    fit = bayesnmf.fit(counts, rank=2, seed=0, options=plain_vi(max_iter=50, tol=0, priors=even_priors(counts)))
     problem, state = state_of_fit(fit)
     even: Any = state.components.conditional.mapped(lambda value: np.tile(value.mean(axis=0), (2, 1)))
     same: Any = state.loadings.conditional.mapped(lambda value: np.tile(value.mean(axis=1)[:, None], (1, 2)))

@@ -10,7 +10,7 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
-from plain import plain_map, plain_vi
+from plain import even_priors, plain_map, plain_vi
 from registry import nasty_counts
 from scipy.sparse import csr_array
 from suites import mostly_long
@@ -68,7 +68,7 @@ def test_several_devices_give_the_iterates_of_the_host(case):
 @cache
 def counts():
     """Counts of 211 rows, two of them empty."""
-    X = bayesnmf.simulate(size=(211, 40), rank=3, totals=90, seed=1).counts.matrix.toarray()
+    X = bayesnmf.simulate(size=(211, 40), rank=3, priors=even_priors(rank=3, total=90), seed=1).counts.matrix.toarray()
     X[[5, 200]] = 0
     return X
 

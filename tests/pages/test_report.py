@@ -13,6 +13,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from plain import even_priors
 from realdata import find_data, real_counts
 
 import bayesnmf
@@ -32,7 +33,7 @@ MARKUP = [
 NAMES = [*MARKUP, *(f"gene {j}" for j in range(7))]
 ROWS = [f"<i>sample {i}</i> & $co$" for i in range(30)]
 GROUPS = ["<u>one</u>" if i % 2 else "$two$" for i in range(30)]
-DRAWN = bayesnmf.simulate(size=(30, len(NAMES)), rank=3, totals=400, seed=1)
+DRAWN = bayesnmf.simulate(size=(30, len(NAMES)), rank=3, priors=even_priors(total=400), seed=1)
 
 
 QUICK = VI(start="random", tol=1e-3)

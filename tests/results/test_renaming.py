@@ -3,6 +3,7 @@
 import matplotlib as mpl
 import numpy as np
 import pytest
+from plain import even_priors
 
 import bayesnmf
 from bayesnmf import VI, Gibbs, plots
@@ -61,7 +62,9 @@ def test_files_keep_the_names_and_files_without_names_stay_readable_by_older_ver
 
 @pytest.fixture(scope="module")
 def chains():
-    options = Gibbs(start=bayesnmf.fit(COUNTS, **QUICK), chains=2, warmup=20, draws=40)
+    options = Gibbs(
+        priors=even_priors(COUNTS, rank=2), start=bayesnmf.fit(COUNTS, **QUICK), chains=2, warmup=20, draws=40
+    )
     with pytest.warns(bayesnmf.ConvergenceWarning):
         gibbs = bayesnmf.fit(COUNTS, rank=2, method="gibbs", seed=0, options=options)
     return gibbs.rename(["one", "two"])

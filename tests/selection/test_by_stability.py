@@ -18,7 +18,7 @@ from bayesnmf.selection import by_stability
 from bayesnmf.selection.by_stability import split_rows
 from bayesnmf.stability.running import seed_of
 
-RANDOM = {"method": "map", "options": MAP(start="random", tol=1e-5)}  # a race of starts takes most of the time
+RANDOM = {"method": "map", "options": MAP(start="random", tol=1e-5)}
 
 
 def drawn(seed=2):
@@ -47,7 +47,7 @@ def test_stability_matches_fits_of_halves_of_the_rows():
     overall = counts.feature_totals / counts.total
     whole, cosines = bayesnmf.fit(counts, rank=3, **settings), np.empty((6, 3))
     for number, part in enumerate(split_rows(counts, 6, 3)):
-        options = MAP(start="random", tol=1e-4, threads=1)  # the fit to all rows alone begins with a race
+        options = MAP(start="random", tol=1e-4, threads=1)
         half = bayesnmf.fit(part, rank=3, method="map", seed=seed_of(3, number), options=options)
         similarity = cosine(half.components - overall, whole.components - overall)
         cosines[number] = max(  # over all ways to match them

@@ -21,7 +21,7 @@ from bayesnmf.selection.new_rows import hidden_features, predict_hidden
 from bayesnmf.selection.result import Candidate
 
 RANKS, MODELS = (2, 3, 4), ("gamma_poisson", "dirichlet_poisson")
-OPTIONS = VI(max_iter=300, threads=1, start="svd", tol=1e-5)  # a race of starts is six times as long
+OPTIONS = VI(max_iter=300, threads=1, tol=1e-5)
 DRAWS = 50  # of each posterior that is scored
 
 
@@ -285,7 +285,7 @@ def test_the_evidence_finds_the_rank_and_shares_runs_between_models(monkeypatch)
 
 def small():
     """Return few counts of two components."""
-    priors = Priors(Gamma(1.0, 0.025), Dirichlet(0.3))
+    priors = Priors(Gamma(1.0, 0.06), Dirichlet(0.1))
     return bayesnmf.simulate("gamma_poisson", (10, 8), 2, priors=priors, seed=2).counts
 
 

@@ -150,7 +150,6 @@ def test_other_counts_and_settings_are_refused_by_name(kept):
         (r"rank \(2 there, 3 here\)", {"rank": 3}),
         (r"seed \(1 there, 2 here\)", {"seed": 2}),
         (r"options.max_iter \(30 there, 31 here\)", {"options": replace(SHORT, max_iter=31)}),
-        (r"options.start \('random' there, 'race' here\)", {"options": replace(SHORT, start="race")}),
         (r"options.dtype", {"options": replace(SHORT, dtype="float32")}),
         (r"model \(gamma_poisson there, dirichlet_poisson here\)", {"model": "dirichlet_poisson"}),
         (r"differs in priors.components \(Dirichlet.*2.0", {"options": replace(SHORT, priors=twos)}),

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from plain import even_priors
 from registry import MODELS_AND_PRIORS, over
 from smallfits import quietly
 from suites import mostly_long
@@ -141,8 +142,8 @@ def test_all_draws_in_one_mode_have_the_standard_error_of_the_fit(many):
 @quietly
 def test_draws_are_assigned_although_they_are_far_from_their_mode():
     """A rule for the cosines of the draws themselves would leave them out."""
-    drawn = bayesnmf.simulate("gamma_poisson", (15, 8), 3, totals=20, seed=1)
-    found = bayesnmf.modes(drawn.counts, rank=3, starts=3, scored=0, options=VI(start="random"))
+    drawn = bayesnmf.simulate("gamma_poisson", (15, 8), 3, priors=even_priors(total=20), seed=1)
+    found = bayesnmf.modes(drawn.counts, rank=3, starts=3, scored=0, options=VI(priors=drawn.priors, start="random"))
     options = SMC(priors=found.best.priors, runs=4, particles=3, efficiency=0.9)
     fit = bayesnmf.fit(drawn.counts, rank=3, method="smc", seed=0, options=options)
     assert all(found.assign(each) is None for each in fit.posterior.components.reshape(-1, 3, 8))

@@ -1,8 +1,9 @@
-"""Try exchanges of components when an ascent has almost ended, and keep one that raises the objective.
+"""Restart components that carry nothing of their own: merge one into another, and split a third in its place.
 
 Two optima of the same counts mostly differ in a few components: one uses two components where one would be enough, and
-the other uses the second component elsewhere. To merge the two and split another
-(`bayesnmf.inference.starts.split_merge`) leads to the higher optimum faster than a new start.
+the other uses the second component elsewhere. An exchange (`bayesnmf.inference.starts.split_merge`) leads to the higher
+optimum faster than a new start. What no exchange betters is left as it is, since the objective asks for it: the prior
+is then too even for so many components.
 """
 
 from __future__ import annotations
@@ -12,46 +13,40 @@ from dataclasses import replace
 
 import numpy as np
 
-from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
-from bayesnmf.inference.sides import Problem, State
-from bayesnmf.inference.starts.racing import (
-    LEAST_STARTS,
+from bayesnmf.inference.ascent.climbing import (
     Climb,
     Show,
     as_interrupted,
     continue_climb,
+    finish_climb,
     has_ended,
     last_objective,
-    number_of_starts,
-    work_of,
 )
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
+from bayesnmf.inference.idle import find_idle
+from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.starts.split_merge import Exchange, Exchanges
 from bayesnmf.inference.status import INTERRUPTED
 
 ROUGH_TOL = 1e-5  # tolerance of the ascents before an exchange, which mostly gains more than they still could
 GLANCE, TRIAL = 3, 15  # iterations of each exchange in a first round, and of the best of these in a second round
-FEWEST_GLANCES, FEWEST_TRIALS = 10, 3  # exchanges in each round for large counts; up to four times as many for small
+GLANCES, TRIALS = 10, 3  # exchanges in each round
 FEWEST = 3  # smallest number of components
 Climber = Callable[[Problem, State], Climb]
 Begun = tuple[Climb, Ascent]
 
 
-def rough_schedule(schedule: Schedule) -> Schedule:
-    """Return the schedule of the ascents before exchanges, with a tolerance of at least `ROUGH_TOL`."""
-    return replace(schedule, tol=max(schedule.tol, ROUGH_TOL))
-
-
-def exchange_components(
+def restart_idle_components(
     climber: Climber, begun: Begun, schedule: Schedule, rng: np.random.Generator, show: Show, search: Show
-) -> Begun:
-    """Exchange components as long as this raises the objective; return the climb from the result, and its ascent.
+) -> Ascent:
+    """Exchange idle components as long as this raises the objective; return the ascent, continued to its end.
 
     Parameters
     ----------
     climber : callable
         Function of a problem and a state that returns a `Climb` from this state.
     begun : Climb, Ascent
-        Ascent before the exchanges, and the climb that continues it.
+        Ascent at rest, and the climb that continues it.
     schedule : Schedule
         Schedule of the whole ascent. Iterations after an accepted exchange count towards its `max_iter`.
     rng : Generator
@@ -61,29 +56,35 @@ def exchange_components(
         iterations done, iterations in all and the objective.
     """
     climb, best = begun
-    while len(best.state.components.geometric) >= FEWEST and not has_ended(best, schedule):
+    while len(idle := _idle(best)) and len(best.state.components.geometric) >= FEWEST and not has_ended(best, schedule):
         try:
-            found = _find_exchange(climber, best, schedule, rng, search)
+            found = _find_exchange(climber, best, idle, schedule, rng, search)
         except KeyboardInterrupt:
-            return climb, as_interrupted(best)
+            return as_interrupted(best)
         if found is None:
             break
         climb, best = found
         if not has_ended(best, schedule):
-            best = continue_climb(climb, best, rough_schedule(schedule), show)
-    return climb, best
+            best = continue_climb(climb, best, replace(schedule, tol=max(schedule.tol, ROUGH_TOL)), show)
+    return best if best is begun[1] else finish_climb(climb, best, schedule, show)
+
+
+def _idle(ascent: Ascent) -> np.ndarray:
+    """Return the components of an ascent's state that carry nothing of their own."""
+    counts, (loadings, components) = ascent.problem.counts, ascent.state
+    weights = counts.row_totals if ascent.problem.loadings_prior.support == "simplex" else counts.row_weights
+    sizes = loadings.exposed_sums(1, weights) * components.exposed_sums(0, counts.feature_weights)
+    return find_idle(components.matrix, sizes, ascent.problem.components_prior)
 
 
 def _find_exchange(
-    climber: Climber, best: Ascent, schedule: Schedule, rng: np.random.Generator, search: Show
+    climber: Climber, best: Ascent, idle: np.ndarray, schedule: Schedule, rng: np.random.Generator, search: Show
 ) -> Begun | None:
     """Return the climb and the ascent after an exchange that raises the objective; None if no exchange does."""
     exchanges = Exchanges(best.problem, best.state, rng, schedule.threads)
     left = schedule.max_iter - best.status.iterations
-    more = number_of_starts(work_of(best.problem.counts, len(best.state.components.geometric))) / LEAST_STARTS
-    glances, trials = int(FEWEST_GLANCES * more), int(FEWEST_TRIALS * more)
-    chosen, done = exchanges.best(glances), 0
-    total = len(chosen) * GLANCE + trials * TRIAL
+    chosen, done = exchanges.best(GLANCES, idle), 0
+    total = len(chosen) * GLANCE + TRIALS * TRIAL
 
     def tried(exchange: Exchange, iterations: int) -> Begun:
         nonlocal done
@@ -98,11 +99,9 @@ def _find_exchange(
         return climb, found
 
     heights = [last_objective(tried(exchange, GLANCE)[1]) for exchange in chosen]
-    for number in np.argsort(heights)[::-1][:trials]:
+    for number in np.argsort(heights)[::-1][:TRIALS]:
         climb, found = tried(chosen[number], TRIAL)
-        if last_objective(found) > last_objective(best) + ROUGH_TOL * abs(
-            last_objective(best)
-        ):  # what is left to `best` may be as much
+        if last_objective(found) > last_objective(best) + schedule.tol * abs(last_objective(best)):
             return climb, _append_ascent(best, found)
     return None
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.inference.alignment import assign_components, cosine
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, Steps, ascend
 from bayesnmf.inference.ascent.poisson_regression import regression_steps
 from bayesnmf.inference.sides import Problem, State
@@ -23,6 +24,7 @@ from bayesnmf.inference.summaries import Mode
 from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Dirichlet, Gamma
+from bayesnmf.priors.simplex import rows_to_shares
 
 Array = NDArray[Any]
 FLOOR = 1.0  # smallest entry, in factor means: small values change only after very many updates, and zeros never
@@ -42,11 +44,8 @@ def data_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
 
     Priors and summaries do not affect these factors. Components beyond the rank of the counts are random.
     """
-    counts = problem.counts
-    loadings, components = positive_factors(counts.matrix.astype(np.float64).sqrt(), rank, rng)
-    factors = loadings.astype(counts.dtype), components.astype(counts.dtype)
-    totals = expected_allocations(counts.matrix, *factors, threads=1)
-    return state_from_totals(problem, totals.loadings, totals.components)
+    factors = positive_factors(problem.counts.matrix.astype(np.float64).sqrt(), rank, rng)
+    return _state_at(problem, *factors, threads=1)
 
 
 def flattened_state(
@@ -78,9 +77,32 @@ def flat_problem(counts: Counts) -> Problem:
 
 def state_at_factors(problem: Problem, fitted: State, threads: int | None) -> State:
     """Return the state of the conditionals given the allocations at the state of another problem of the same counts."""
-    factors = fitted.loadings.geometric, fitted.components.geometric
-    totals = expected_allocations(problem.counts.matrix, *factors, threads=threads)
+    return _state_at(problem, fitted.loadings.geometric, fitted.components.geometric, threads)
+
+
+def _state_at(problem: Problem, loadings: Array, components: Array, threads: int | None) -> State:
+    """Return the state of the conditionals given the allocations at factors, with known components in their places."""
+    dtype = problem.counts.dtype
+    loadings, components = _with_known(problem, loadings.astype(dtype), components.astype(dtype))
+    totals = expected_allocations(problem.counts.matrix, loadings, components, threads=threads)
     return state_from_totals(problem, totals.loadings, totals.components)
+
+
+def _with_known(problem: Problem, loadings: Array, components: Array) -> tuple[Array, Array]:
+    """Return factors with each known component in place of the one most like it, so that the others are what is left.
+
+    The known one gets the sum of the other, as the loadings stay.
+    """
+    constants = problem.components_prior.constants
+    if "known" not in constants:
+        return loadings, components
+    at, known = constants["at"], constants["known"] * problem.counts.feature_factor
+    alike = np.zeros((len(components), len(components)))
+    alike[:, at] = cosine(components, known)
+    order = assign_components(alike)
+    loadings, components = loadings[:, order], components[order]
+    components[at] = rows_to_shares(known, known.sum(axis=1)) * components[at].sum(axis=1, keepdims=True)
+    return loadings, np.maximum(components, np.finfo(components.dtype).tiny)
 
 
 def state_after_steps(problem: Problem, state: State, schedule: Schedule, steps: Steps) -> State:

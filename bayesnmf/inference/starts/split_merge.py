@@ -64,9 +64,14 @@ class Exchanges:
         self.losses = _merge_losses(problem.counts, state, self.totals, rng)
         self.splits = [_split_component(part, rng, threads) for part in _counts_of_components(problem.counts, state)]
 
-    def best(self, number: int) -> list[Exchange]:
-        """Return at most `number` exchanges, the best first, among the pairs that lose least by merging."""
+    def best(self, number: int, merged: Array) -> list[Exchange]:
+        """Return at most `number` exchanges, the best first, among the pairs that lose least by merging.
+
+        One of each pair is among the components `merged`.
+        """
         first, second = np.triu_indices(len(self.splits), 1)
+        asked = np.isin(first, merged) | np.isin(second, merged)
+        first, second = first[asked], second[asked]
         pairs = np.argsort(self.losses[first, second])[: PAIRS_FOR_EACH * number]
         a, b = first[pairs], second[pairs]
         gains = np.array([gain for gain, _ in self.splits]) - self.losses[a, b][:, None]
