@@ -20,8 +20,13 @@ def check_calibrated_method(method: Any) -> None:
     check_choice(method, "method", allowed)
 
 
-def check_enough_draws(ranked: int, chains: int, draws: int) -> None:
-    """Refuse to rank among more draws than the chains keep."""
+def check_enough_draws(ranked: int, chains: int, draws: Any) -> None:
+    """Refuse to rank among more draws than the chains keep, or among a number that depends on them."""
+    if isinstance(draws, str):
+        raise ValueError(
+            f"options.draws must be a number for calibrate: found {draws!r}, which ends chains when they look right; "
+            f"give draws={ranked} or more"
+        )
     if chains * draws < ranked:
         raise ValueError(
             f"draws must be at most the number that the chains keep, {chains} × {draws}: found {ranked}; "

@@ -17,6 +17,7 @@ from bayesnmf.data.naming import with_names
 from bayesnmf.fitting import projection
 from bayesnmf.fitting.checkpointing import run_kept, seed_of
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
+from bayesnmf.fitting.keeping import with_draws
 from bayesnmf.fitting.known import rank_and_known
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.fitting.progress import ProgressReport, progress_context
@@ -263,7 +264,7 @@ def fit(
         data = open_counts(counts, getattr(options, "dtype", "float64"), layer, feature_labels, report)
         data = with_exposures(with_names(data, row_names, feature_names), row_exposure, feature_exposure)
         priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
-        options = resolve_options(replace(options, priors=priors), data.in_memory)
+        options = with_draws(resolve_options(replace(options, priors=priors), data.in_memory), rank, data)
         check_combination(model, method, rank, data, options)
         options = with_own_start(options, data)
         result = Fit.of(run_kept(METHODS[method].run, Job(data, model, rank, method, seed, options, report), kept))

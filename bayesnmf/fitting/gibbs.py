@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from bayesnmf.fitting.closed_form import limit_threads
 from bayesnmf.fitting.job import LARGEST_DRAWS, Job
 from bayesnmf.fitting.keeping import THINNED, keeps_moments, size_of_draws
 from bayesnmf.fitting.problems import draws_problem
+from bayesnmf.inference.ascent.coordinate_ascent import Progress
 from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.sampling.collapsed_gibbs import collapsed_gibbs_chain
 from bayesnmf.inference.sampling.draws_on_disk import DrawsOnDisk, RunningOnDisk
@@ -81,7 +83,7 @@ def _stack_draws(job: Job, chains: list[list[Any]], length: int) -> list[Any]:
 
 def schedules_of(job: Job) -> list[Schedule]:
     """Return the schedule of each chain, which keeps every draw, or thinned draws and running moments."""
-    options: Gibbs = job.options
+    options: Any = job.options  # with a number of draws
     matching, every = components_exchangeable(options.priors), 1
     moments = keeps_moments(options, job.rank, job.counts.shape)
     if moments:
@@ -103,9 +105,9 @@ def _running(job: Job, running: Running) -> Running | RunningOnDisk:
 
 def _warn_of_thinning(job: Job, state: State, schedule: Schedule) -> None:
     """Warn that not all draws are kept, and estimate the time of the run from the time of a sweep."""
-    options: Gibbs = job.options
+    options: Any = job.options  # with a number of draws
     at_once = chains_at_once(job)
-    seconds = _seconds_of_a_sweep(job, state) * schedule.sweeps * -(-options.chains // at_once)
+    seconds = seconds_of_a_sweep(job, state) * schedule.sweeps * -(-options.chains // at_once)
     kept = options.chains * -(-options.draws // schedule.every)
     size = size_of_draws(options, job.rank, job.counts.shape) / 2**30
     or_all = ", or Gibbs(keep='draws') for all draws" if size * 2**30 <= LARGEST_DRAWS else ""
@@ -115,7 +117,7 @@ def _warn_of_thinning(job: Job, state: State, schedule: Schedule) -> None:
         f"(Fit.moments); {schedule.sweeps * options.chains:,} sweeps to go, {duration_in_words(seconds)}; choose "
         f"Gibbs(keep='moments') to have this without a warning{or_all}",
         UserWarning,
-        stacklevel=7,
+        stacklevel=8,
     )
 
 
@@ -149,7 +151,7 @@ def chain_function(options: Gibbs) -> Any:
     return marginal_gibbs_chain if options.algorithm == "marginal" else gibbs_chain
 
 
-def _seconds_of_a_sweep(job: Job, state: State) -> float:
+def seconds_of_a_sweep(job: Job, state: State) -> float:
     """Return the time of one sweep of a chain, measured after compilation and without changing the chains."""
     options: Gibbs = job.options
     rng = np.random.default_rng(0)
@@ -183,22 +185,32 @@ def run_chains(
     """
     options: Gibbs = job.options
     states, streams = starts
-    at_once = chains_at_once(job)
     blocks = options.threads if options.chains == 1 else 1
-    done = [0] * options.chains
 
-    def run(number: int) -> Chain:
+    def run(number: int, show: Progress) -> Chain:
+        problem = draws_problem(job.counts, options.priors, streams[number], blocks)
+        run_chain = chain_function(options)
+        return run_chain(problem, states[number], streams[number], schedules[number], blocks, show)
+
+    return run_side_by_side(job, f"gibbs {job.model}", [each.sweeps for each in schedules], run, stop)
+
+
+def run_side_by_side(
+    job: Job, label: str, sweeps: list[int], run: Callable[[int, Progress], Chain], stop: threading.Event
+) -> list[Chain]:
+    """Run chains, by a function of their number and of what reports their sweeps; parameters as for `run_chains`."""
+    done = [0] * len(sweeps)
+
+    def run_one(number: int) -> Chain:
         def show(iteration: int, value: float, _: State) -> None:
             if stop.is_set():
                 raise KeyboardInterrupt
             done[number] = iteration + 1
-            job.report(f"gibbs {job.model}", sum(done), options.chains * schedules[number].sweeps, value)
+            job.report(label, sum(done), sum(sweeps), value)
 
-        problem = draws_problem(job.counts, options.priors, streams[number], blocks)
-        run_chain = chain_function(options)
-        chain = run_chain(problem, states[number], streams[number], schedules[number], blocks, show)
+        chain = run(number, show)
         if chain.interrupted:
             stop.set()
         return chain
 
-    return side_by_side([partial(run, number) for number in range(options.chains)], at_once, stop)
+    return side_by_side([partial(run_one, number) for number in range(len(sweeps))], chains_at_once(job), stop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from bayesnmf.inference.sampling.running_moments import BATCHES
@@ -11,9 +12,32 @@ BYTES_BY_FEATURE = 8  # of a nonzero, at most
 ALL, THINNED = 2**30, 2**29  # bytes: largest size of all draws under keep="auto", and size of thinned draws
 
 
+FIXED = 1000  # draws that "auto" is where the number must be known
+MOST_KEPT, FEWEST_KEPT = 2000, 250  # draws of a chain that "auto" keeps
+
+
+def with_draws(options: Any, rank: int, counts: Any) -> Any:
+    """Return options of a sampler with a number of draws in place of "auto", where it has to be known."""
+    if getattr(options, "draws", None) != "auto":
+        return options
+    few = _most_in_memory(options, rank, counts.shape) < FEWEST_KEPT
+    return replace(options, draws=FIXED) if few or not counts.in_memory or options.keep != "auto" else options
+
+
+def draws_to_keep(options: Any, rank: int, shape: tuple[int, int]) -> int:
+    """Return the number of draws of a chain; of "auto", the largest number that is kept."""
+    if options.draws != "auto":
+        return int(options.draws)
+    return min(_most_in_memory(options, rank, shape), MOST_KEPT)
+
+
+def _most_in_memory(options: Any, rank: int, shape: tuple[int, int]) -> int:
+    return ALL // (8 * options.chains * rank * sum(shape))
+
+
 def size_of_draws(options: Any, rank: int, shape: tuple[int, int]) -> int:
     """Return the size of all draws of all chains, in bytes."""
-    return 8 * options.chains * options.draws * rank * sum(shape)
+    return 8 * options.chains * draws_to_keep(options, rank, shape) * rank * sum(shape)
 
 
 def keeps_moments(options: Any, rank: int, shape: tuple[int, int]) -> bool:
@@ -27,8 +51,8 @@ def size_kept(options: Any, rank: int, shape: tuple[int, int]) -> int:
     size = size_of_draws(options, rank, shape)
     if not keeps_moments(options, rank, shape):
         return size
-    running = (BATCHES + 2) * size // options.draws
-    return min(size, max(THINNED, size // options.draws)) + running
+    one = size // draws_to_keep(options, rank, shape)
+    return min(size, max(THINNED, one)) + (BATCHES + 2) * one
 
 
 def size_written(options: Any, rank: int, counts: Any) -> int:

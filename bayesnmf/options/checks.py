@@ -139,8 +139,16 @@ def check_sampler(options: Any) -> None:
     check_settings(options)
     check_start(options.start, ("fit", "random"))
     check_count(options.chains, "chains")
-    check_count(options.draws, "draws")
+    check_draws(options)
     check_count(options.warmup, "warmup", minimum=0)
+
+
+def check_draws(options: Any) -> None:
+    """Refuse a number of draws that is not a whole number or, for a sampler with a budget, "auto"."""
+    if not hasattr(options, "budget") or not isinstance(options.draws, str):
+        check_count(options.draws, "draws")
+    elif options.draws != "auto":
+        raise TypeError(f"draws must be 'auto' or a whole number of at least 1, not {shown(options.draws)}")
 
 
 def check_options_by_method(options: Any) -> None:

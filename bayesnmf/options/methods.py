@@ -83,7 +83,9 @@ _MORE_DRAWS = "raise warmup and draws"
 METHODS: dict[str, Method] = {
     "map": Method(MAP, _CLOSED, "point", "log joint", "raise max_iter or tol", 5, takes_parameter=True),
     "vi": Method(VI, _CLOSED, "mean field", "elbo_augmented", "raise max_iter or tol", 3, takes_parameter=True),
-    "gibbs": Method(Gibbs, "bayesnmf.fitting.gibbs:fit_gibbs", "draws", "log joint", _MORE_DRAWS, 1, whole_counts=True),
+    "gibbs": Method(
+        Gibbs, "bayesnmf.fitting.until_mixed:run_gibbs", "draws", "log joint", _MORE_DRAWS, 1, whole_counts=True
+    ),
     "nuts": Method(NUTS, f"{_PROGRAMS}:fit_nuts", "draws", "log joint", _MORE_DRAWS, 0, needs=("program",)),
     "smc": Method(
         SMC,

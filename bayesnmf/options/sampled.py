@@ -31,10 +31,21 @@ class Gibbs:
         mode. "random": each chain starts from its own random state (dispersed starts).
     chains : int
         Number of chains.
-    draws, warmup : int
-        Number of draws to keep and of sweeps to discard before them, per chain.
+    draws : int or "auto"
+        Number of draws to keep, per chain. "auto" samples in blocks until the chains have mixed: after 500, 750, 1,000,
+        1,500, … draws, the first quarter is discarded and the others are judged. The run ends when 99 % of the judged
+        entries (`bayesnmf.results.mixing`) and the log joint have R-hat ≤ 1.01, all have R-hat ≤ 1.05 and an effective
+        sample size of 100, and that of the log joint and of each component's share of the counts is 400; when chains
+        are in different modes, which more draws would not mend; at 20,000 draws a chain; or when the budget is spent.
+        At most 2,000 draws a chain are kept, every second, fourth, … of more, and 1 GiB in all. "auto" is 1,000 draws
+        for counts on disk, with keep="draws" or "moments", and where 250 draws of every chain take more than 1 GiB.
+    budget : float
+        Most seconds of a fit with draws="auto", with its start and what earlier calls with the same checkpoint took;
+        the last block is as long as they allow. With a seed, only a run that the budget ends depends on the machine.
+    warmup : int
+        Number of sweeps to discard before the draws, per chain; a third of the sweeps, if the budget has fewer.
     thin : int
-        Number of sweeps per kept draw.
+        Number of sweeps per draw.
     threads : int or None
         Number of chains run at once or, for a single chain or counts on disk, of row blocks processed at once. The
         draws do not depend on it.
@@ -63,7 +74,8 @@ class Gibbs:
     priors: Priors = field(default_factory=Priors)
     start: Start | FitRecord | Literal["fit", "random"] = "fit"
     chains: int = 4
-    draws: int = 1000
+    draws: int | Literal["auto"] = "auto"
+    budget: float = 300.0
     warmup: int = 500
     thin: int = 1
     threads: int | None = None
@@ -73,6 +85,7 @@ class Gibbs:
 
     def __post_init__(self) -> None:
         check_sampler(self)
+        check_positive(self.budget, "budget")
         check_choice(self.keep, "keep", ("auto", "draws", "moments"))
         check_count(self.thin, "thin")
         check_threads(self.threads)
@@ -88,8 +101,10 @@ class NUTS:
 
     Attributes
     ----------
-    priors, start, chains, draws, warmup
-        As for `Gibbs`. There are fewer draws by default, since each costs many gradients.
+    priors, start, chains
+        As for `Gibbs`.
+    draws, warmup : int
+        Number of draws to keep and of steps to discard before them, per chain; each costs many gradients.
     target_accept : float
         Mean acceptance probability, in (0, 1), to which the step size is adapted.
     max_tree_depth : int

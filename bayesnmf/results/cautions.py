@@ -17,6 +17,7 @@ from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.label_switching import AMBIGUOUS_LIMIT
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
 from bayesnmf.results.record import FitRecord
+from bayesnmf.results.settled import DIFFERENT
 
 Array = NDArray[Any]
 TOO_SURE = (
@@ -33,10 +34,19 @@ def cure_of(result: FitRecord) -> str:
     by_kkt = hasattr(options, "kkt_tol")
     if by_kkt and result.status.iterations < options.max_iter:  # at rest, but not at an optimum
         return cure_of_mode(options)
+    if getattr(options, "draws", None) == "auto":
+        return _cure_of_chains(result.status.reason)
     change = METHODS[result.method].cure
     if by_kkt and not options.tol:  # only the KKT residual can end the fit
         change = change.replace("tol", "kkt_tol")
     return f"{change} in bayesnmf.{type(options).__name__}(...)"
+
+
+def _cure_of_chains(reason: str) -> str:
+    """Return advice for chains that ran until they had mixed, or should have."""
+    if DIFFERENT in reason:
+        return "try another rank, or compare the modes by bayesnmf.modes and give its best fit as start"
+    return "raise budget, or give a number of draws, in bayesnmf.Gibbs(...)"
 
 
 def warn_if_not_converged(result: FitRecord, stacklevel: int) -> None:
@@ -83,10 +93,13 @@ def cautions_of(fit: FitRecord, r_hat: float | None = None, ess: float | None = 
         found = mixing_of(fit)
         r_hat = np.maximum(found.get("max_r_hat", 1.0), 1.0 if r_hat is None else r_hat)
         ess = np.minimum(found.get("min_ess", np.inf), np.inf if ess is None else ess)
+        more = cure_of(fit) if getattr(fit.options, "draws", None) == "auto" else ""
         if not r_hat <= R_HAT_LIMIT:  # also if it is NaN, from too few draws
-            cautions.append(f"R-hat {r_hat:.2f} > {R_HAT_LIMIT}; raise warmup and draws")
+            cautions.append(f"R-hat {r_hat:.2f} > {R_HAT_LIMIT}; {more or 'raise warmup and draws'}")
         if not ess >= ESS_LIMIT:
-            cautions.append(f"ESS {ess:.0f} < {ESS_LIMIT}; raise draws")
+            cautions.append(f"ESS {ess:.0f} < {ESS_LIMIT}; {more or 'raise draws'}")
+        if more and not fit.status.converged and (not cautions or DIFFERENT in fit.status.reason):
+            cautions.append(f"did not converge: {fit.status.reason}; {more}")
     # Label switching is harmless, since matching undoes it; only draws that cannot be matched need a caution.
     if (share := fit.diagnostics.get("ambiguous_draws", 0)) > AMBIGUOUS_LIMIT:
         cautions.append(

@@ -22,10 +22,18 @@ from bayesnmf.results.estimates import Draws
 
 Array = NDArray[Any]
 R_HAT_LIMIT, ESS_LIMIT = 1.05, 100
+SETTLED_R_HAT, SETTLED_SHARE, SETTLED_ESS = 1.01, 0.01, 400  # of chains that have run until they have mixed
 FEWEST_DRAWS = 4  # smallest number of draws in half a chain that can be judged
 JUDGED_ROWS = 50
 BLOCK = 2**18  # draws that a thread processes at once, over all their entries
-UNJUDGED = {"max_r_hat": np.inf, "min_ess": 0.0, "share_above": 1.0, "r_hat_log_joint": np.inf, "ess_log_joint": 0.0}
+UNJUDGED = {
+    "max_r_hat": np.inf,
+    "min_ess": 0.0,
+    "share_above": 1.0,
+    "share_unsettled": 1.0,
+    "r_hat_log_joint": np.inf,
+    "ess_log_joint": 0.0,
+}
 
 
 def judged_parts(posterior: Draws, seed: int) -> list[Array]:
@@ -60,8 +68,8 @@ def mixing(parts: Iterable[Array], log_joint: Array, threads: int | None = None)
     -------
     dict
         `max_r_hat` and `min_ess`, the worst of all entries and the log joint; `share_above`, the share of entries with
-        R-hat above 1.05; `r_hat_log_joint` and `ess_log_joint`. Entries that never change are left out. If chains are
-        too short to be judged, R-hat is infinite and the effective sample size 0.
+        R-hat above 1.05, and `share_unsettled`, above 1.01; `r_hat_log_joint` and `ess_log_joint`. Entries that never
+        change are left out. If chains are too short to be judged, R-hat is infinite and the effective sample size 0.
     """
     given = (*parts, log_joint)
     if min(part.shape[1] for part in given) < 2 * FEWEST_DRAWS:
@@ -79,6 +87,7 @@ def worst_figures(judged: Sequence[tuple[Array, Array]]) -> dict[str, float]:
         "max_r_hat": float(np.fmax.reduce(r_hats, initial=1.0)),
         "min_ess": float(np.fmin.reduce(effective)),
         "share_above": float(np.mean(varying > R_HAT_LIMIT)) if len(varying) else 0.0,
+        "share_unsettled": float(np.mean(varying > SETTLED_R_HAT)) if len(varying) else 0.0,
         "r_hat_log_joint": 1.0 if np.isnan(own[0]) else own[0],  # NaN for a constant log joint
         "ess_log_joint": own[1],
     }

@@ -340,10 +340,11 @@ def test_a_saved_calibration_comes_back(tmp_path):
         ({"simulations": 0}, "simulations must be at least 1"),
         ({"seed": -1}, "seed"),
         ({"options": VI()}, "options must be bayesnmf.Gibbs"),
+        ({"options": Gibbs()}, "options.draws must be a number for calibrate: found 'auto'"),
         ({"options": Gibbs(chains=1, draws=50)}, "draws must be at most the number that the chains keep, 1 × 50"),
         ({"method": "nuts", "options": NUTS(chains=2, draws=49)}, "2 × 49"),
         ({"method": "vi", "options": VI(priors=Priors(components="parameter"))}, "no posterior to rank"),
-        ({"options": Gibbs(priors=Priors(Gamma(1, 0), Gamma(1, 1)))}, "improper"),
+        ({"options": Gibbs(draws=99, priors=Priors(Gamma(1, 0), Gamma(1, 1)))}, "improper"),
         ({"priors": Priors(Gamma(1.0, 1.0)), "totals": 3}, "totals must not be given"),
     ],
 )

@@ -34,16 +34,15 @@ def collapsed_gibbs_chain(
     joint, which is computed only for kept draws and reported as NaN for all others. During a long sweep `progress` is
     called several times with the previous sweep, so that it can raise an exception.
     """
-    return record_chain(_Reassigning(problem, state, rng, threads, progress), schedule, progress)
+    return record_chain(Reassigning(problem, state, rng, threads), schedule, progress)
 
 
-class _Reassigning:
+class Reassigning:
     """Sweeps over all single counts; the first one assigns them given the factors of the start."""
 
-    def __init__(
-        self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None, progress: Progress | None
-    ) -> None:
-        self.problem, self.state, self.rng, self.threads, self.progress = problem, state, rng, threads, progress
+    def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
+        self.problem, self.state, self.rng, self.threads = problem, state, rng, threads
+        self.progress: Progress | None = None
         rank, m = state.components.matrix.shape
         self.urn = urn_of(problem.loadings_prior, problem.components_prior, rank, m)  # type: ignore[arg-type]
         self.tokens: Tokens | None = None

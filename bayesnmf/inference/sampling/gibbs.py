@@ -101,71 +101,115 @@ class Sweeps(Protocol):
     ----------
     memory : object
         What a checkpoint keeps of it, with the state of its random generator.
+    progress : callable or None
+        What a long sweep calls now and then, so that it can raise an exception.
     """
 
     memory: Any
+    progress: Progress | None
 
     def __call__(self, keep: bool) -> tuple[State, float]:
         """Return the next state and its log joint, first those of the start; `keep` says whether it is a draw."""
 
 
-def record_chain(sweeps: Sweeps, schedule: Schedule, progress: Progress | None) -> Chain:
-    """Run a chain and return its draws; after Ctrl-C, the draws so far.
+class Recording:
+    """The draws of a chain so far; it goes on with every call of `run`, after a checkpoint from where it was.
 
     Parameters
     ----------
     sweeps : Sweeps
-    schedule : Schedule
-        Number of sweeps, and draws to keep.
+    slot : Slot
+        Place of the chain in a checkpoint, which keeps every draw that ever was kept.
+    running : Running, RunningOnDisk or None
+        Moments that every draw is added to.
     """
-    kept: list[tuple[Any, Value]] = []
-    log_joint: list[float] = []
-    slot, first = schedule.slot, 0
-    ended = slot.result()
-    begun = slot.snapshot() if ended is None else ended
-    if begun is not None:
-        first, pieces, log_joint, sweeps.memory, running = begun
-        kept = slot.pieces(pieces)
-        if schedule.running is not None:
-            schedule.running.memory = running
 
-    def memory(done: int) -> tuple[Any, ...]:
-        return done, len(kept), log_joint, sweeps.memory, schedule.running and schedule.running.memory
+    def __init__(self, sweeps: Sweeps, slot: Slot = NOWHERE, running: Running | RunningOnDisk | None = None) -> None:
+        self.sweeps, self.slot, self.running = sweeps, slot, running
+        self.kept: list[tuple[Any, Value]] = []
+        self.log_joint: list[float] = []
+        self.done, self.thin = 0, 1
+        self._places: list[int] = []  # of the kept draws among the pieces of the slot
+        self._added = 0
+        ended = slot.result()
+        self._ended = ended is not None
+        begun = slot.snapshot() if ended is None else ended
+        if begun is not None:
+            self.done, self.thin, self._added, places, self.log_joint, sweeps.memory, kept = begun
+            pieces = slot.pieces(self._added)
+            self._places = places.tolist()
+            self.kept = [pieces[place] for place in self._places]
+            if running is not None:
+                running.memory = kept
 
-    try:
-        for done in range(first, schedule.sweeps + 1):
-            if slot.due():
-                slot.save(memory(done))
-            is_draw = done > schedule.warmup and (done - schedule.warmup) % schedule.thin == 0
-            state, value = sweeps(is_draw)
-            if is_draw:
-                _record_draw(state, schedule, kept, len(log_joint))
-                log_joint.append(value)
-            if progress is not None and done < schedule.sweeps:
-                progress(done, value, state)
-    except KeyboardInterrupt:
-        return Chain(kept[: -(-len(log_joint) // schedule.every)], log_joint, interrupted=True)
-    if ended is None:
-        slot.end(memory(schedule.sweeps + 1))
-    return Chain(kept, log_joint, interrupted=False)
+    @property
+    def memory(self) -> tuple[Any, ...]:
+        """What a checkpoint keeps, beside the draws."""
+        places = np.array(self._places, np.int64)
+        running = self.running and self.running.memory
+        return self.done, self.thin, self._added, places, self.log_joint, self.sweeps.memory, running
+
+    def run(self, schedule: Schedule, progress: Progress | None) -> Chain:
+        """Run the chain to the end of a schedule and return its draws; after Ctrl-C, the draws so far."""
+        self._thin_to(schedule.thin)
+        self.sweeps.progress = progress
+        try:
+            for done in range(self.done, schedule.sweeps + 1):
+                if self.slot.due():
+                    self.slot.save(self.memory)
+                is_draw = done > schedule.warmup and (done - schedule.warmup) % schedule.thin == 0
+                state, value = self.sweeps(is_draw)
+                if is_draw:
+                    self._record(state, schedule.every)
+                    self.log_joint.append(value)
+                self.done = done + 1
+                if progress is not None and done < schedule.sweeps:
+                    progress(done, value, state)
+        except KeyboardInterrupt:
+            return Chain(self.kept[: -(-len(self.log_joint) // schedule.every)], self.log_joint, interrupted=True)
+        return Chain(self.kept, self.log_joint, interrupted=False)
+
+    def end(self) -> None:
+        """Say that the chain has ended, so that a later call has its draws at once."""
+        if not self._ended:
+            self.slot.end(self.memory)
+
+    def _thin_to(self, thin: int) -> None:
+        """Drop the draws that a chain with this many sweeps per draw would not have."""
+        if self.log_joint:
+            times = thin // self.thin
+            kept = slice(times - 1, None, times)
+            self.kept, self.log_joint, self._places = self.kept[kept], self.log_joint[kept], self._places[kept]
+        self.thin = thin
+
+    def _record(self, state: State, every: int) -> None:
+        """Keep the next draw if it is to be kept, and add it to the moments."""
+        loadings: Any = state.loadings
+        draw: Any = loadings.value if loadings.in_memory else loadings, state.components.value
+        if len(self.log_joint) % every == 0:
+            self.kept.append(draw)
+            self.slot.add(draw)
+            self._places.append(self._added)
+            self._added += 1
+        if self.running is not None:
+            self.running.add(*draw)
 
 
-def _record_draw(state: State, schedule: Schedule, kept: list[tuple[Any, Value]], number: int) -> None:
-    """Keep the draw of this number if it is to be kept, and add it to the moments."""
-    loadings: Any = state.loadings
-    draw: Any = loadings.value if loadings.in_memory else loadings, state.components.value
-    if number % schedule.every == 0:
-        kept.append(draw)
-        schedule.slot.add(draw)
-    if schedule.running is not None:
-        schedule.running.add(*draw)
+def record_chain(sweeps: Sweeps, schedule: Schedule, progress: Progress | None) -> Chain:
+    """Run a chain by one schedule and return its draws; after Ctrl-C, the draws so far."""
+    recording = Recording(sweeps, schedule.slot, schedule.running)
+    chain = recording.run(schedule, progress)
+    if not chain.interrupted:
+        recording.end()
+    return chain
 
 
-class _Allocating:
+class Allocating:
     """Sweeps that draw allocations; each computes the log joint of the state before it, which is returned with it."""
 
     def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
         self.problem, self.state, self.rng, self.threads = problem, state, rng, threads
+        self.progress: Progress | None = None
 
     def __call__(self, keep: bool) -> tuple[State, float]:
         before = self.state
@@ -204,4 +248,4 @@ def gibbs_chain(
     schedule : Schedule
         Number of sweeps, and draws to keep.
     """
-    return record_chain(_Allocating(problem, state, rng, threads), schedule, progress)
+    return record_chain(Allocating(problem, state, rng, threads), schedule, progress)

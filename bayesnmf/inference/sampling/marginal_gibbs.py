@@ -227,14 +227,15 @@ def marginal_gibbs_chain(
 
     The log joint is computed for draws alone, and reported as NaN for all other sweeps.
     """
-    return record_chain(_Entries(problem, state, rng, threads), schedule, progress)
+    return record_chain(Entries(problem, state, rng, threads), schedule, progress)
 
 
-class _Entries:
+class Entries:
     """Sweeps over the entries; the start is returned first, as it is."""
 
     def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
         self.problem, self.state, self.rng, self.threads = problem, state, rng, threads
+        self.progress: Progress | None = None
         self.factors: Factors | None = None
 
     def __call__(self, keep: bool) -> tuple[State, float]:
