@@ -139,12 +139,13 @@ class Course:
         """Yield the schedules of the blocks, from that in which a checkpoint was left."""
         most = draws_to_keep(self.options, self.job.rank, self.job.counts.shape)
         reached = max(recording.done for recording in self.recordings)
+        thinned = max(recording.thin for recording in self.recordings)
         for draws in DRAWS:
             thin = 1
             while draws // thin > most:
                 thin *= 2
             schedule = Schedule(self.warmup, draws // thin, self.options.thin * thin)
-            if schedule.sweeps + 1 >= reached or draws == DRAWS[-1]:
+            if (schedule.sweeps + 1 >= reached and schedule.thin >= thinned) or draws == DRAWS[-1]:
                 yield schedule
 
     def _affordable(self, done: int) -> int:
