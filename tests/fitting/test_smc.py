@@ -9,7 +9,9 @@ from smallfits import plain_bounds
 
 import bayesnmf
 from bayesnmf import SMC, ConvergenceWarning, Dirichlet, Gamma, Gibbs, Priors
+from bayesnmf.fitting import smc
 from bayesnmf.inference.tempering import running
+from bayesnmf.inference.tempering.annealing import Run
 from bayesnmf.results.cautions import cautions_of
 
 DRAWN = bayesnmf.simulate("gamma_poisson", (30, 12), 2, priors=even_priors(rank=2, total=60), seed=0)
@@ -127,6 +129,18 @@ def test_one_ancestor_is_not_a_posterior():
     assert np.isnan(fit.diagnostics["log_p_spread"])
     assert fit.status.reason.startswith("a single run, which does not show the error")
     assert fit.diagnostics["ancestors"] == len(np.unique(fit.statistics["ancestor"]))
+
+
+@pytest.mark.parametrize(("ancestors", "enough"), [(9, False), (10, True)])
+def test_draws_of_few_ancestors_are_said_not_to_tell_the_modes(ancestors, enough):
+    """Runs that agree are not enough, and neither are many draws: each of these has 30, of so many even ancestors."""
+    each = np.arange(30) % ancestors
+    runs = [Run(None, np.zeros(30), -1.0, each), Run(None, np.zeros(30), -1.0, each)]
+    particles = np.tile(np.arange(30), (2, 1))
+    figures, text, found = smc._judged(runs, np.zeros((2, 30), int), particles)
+    assert figures["effective_ancestors"] == pytest.approx(ancestors, rel=0.03)
+    assert found == enough
+    assert ("fewer than 10: shares of modes are not known" in text) == (not enough)
 
 
 @spread
