@@ -26,7 +26,7 @@ FITS: dict[str, tuple[str, int, str, Any]] = {
         "newsgroups", 20, "vi", VI(algorithm="minibatch", start="svd", max_iter=5, tol=0)
     ),
     "pbmc_facs, map, K=10, default": ("pbmc_facs", 10, "map", MAP()),
-    "pcawg_breast_sbs96, gibbs, K=8, default": ("pcawg_breast_sbs96", 8, "gibbs", Gibbs()),
+    "pcawg_breast_sbs96, gibbs, K=8, 1,000 draws": ("pcawg_breast_sbs96", 8, "gibbs", Gibbs(draws=1000)),
     "pcawg_breast_sbs96, smc, K=2, 2 runs of 32": ("pcawg_breast_sbs96", 2, "smc", SMC(runs=2, particles=32)),
 }  # fmt: skip
 

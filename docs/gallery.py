@@ -39,7 +39,8 @@ def small() -> bayesnmf.Counts:
 @cache
 def small_fits() -> dict[str, bayesnmf.Fit]:
     """The same three components by three methods."""
-    return {method: bayesnmf.fit(small(), rank=3, method=method, seed=0) for method in ("map", "vi", "gibbs")}
+    options = {"map": None, "vi": None, "gibbs": bayesnmf.Gibbs(draws=1000)}
+    return {method: bayesnmf.fit(small(), rank=3, method=method, seed=0, options=options[method]) for method in options}
 
 
 @cache

@@ -77,9 +77,10 @@ class Fit(FitRecord):
         Wall time, including a closed-form start.
     diagnostics : dict
         Further results. Gibbs and nuts: the largest R-hat and the smallest ESS of all components, the loadings of up to
-        50 rows and the log joint; the share of these entries above 1.05 (`bayesnmf.results.mixing`); R-hat and ESS of
-        the log joint alone; divergences; the number of label switches within chains (undone by matching) and the share
-        of draws with components too similar to be matched reliably
+        50 rows and the log joint; the shares of these entries above 1.05 and 1.01 (`bayesnmf.results.mixing`); R-hat
+        and ESS of the log joint alone; with Gibbs(draws="auto"), the smallest ESS of the components' shares of the
+        counts, the number of sweeps and of sweeps per draw; divergences; the number of label switches within chains
+        (undone by matching) and the share of draws with components too similar to be matched reliably
         (`bayesnmf.results.label_switching.label_switching`). Map: the final KKT residual, in counts, and the least
         gradient ([C] A.3), which decide convergence. A least gradient of −0.1 means that an EM update would make some
         entry 10 % larger; if the residual is small, that entry is wrongly stuck at 0

@@ -94,6 +94,7 @@ class Course:
         self.job, self.options, self.stop = job, job.options, threading.Event()
         rounds = -(-self.options.chains // chains_at_once(job))
         self.seconds = seconds_of_a_sweep(job, states[0]) * rounds  # of a sweep of every chain
+        self.judging = 0.0  # seconds that the newest judgement took; the last draws are judged twice
         slot = next_slot("warmup", None)
         kept = slot.result()
         self.warmup = min(self.options.warmup, self._affordable(0) // 3) if kept is None else kept
@@ -150,7 +151,7 @@ class Course:
 
     def _affordable(self, done: int) -> int:
         """Return the number of sweeps, of which some are done, that the budget allows for."""
-        left = self.job.started + self.options.budget - time.perf_counter()
+        left = self.job.started + self.options.budget - time.perf_counter() - 2 * self.judging
         return done + int(max(left, 0.0) / self.seconds)
 
     def _within_budget(self, schedule: Schedule) -> Schedule:
@@ -174,7 +175,13 @@ class Course:
 
     def _judge(self) -> tuple[bool, str]:
         """Return whether the chains have mixed, and why more draws would not help, or ""."""
-        drawn, threads = self.drawn(), self.options.threads
+        began = time.perf_counter()
+        found = self._judged(self.drawn())
+        self.judging = time.perf_counter() - began
+        return found
+
+    def _judged(self, drawn: Drawn) -> tuple[bool, str]:
+        threads = self.options.threads
         posterior, _ = matched_draws(self.job, *drawn.sides)
         if reason := difference_of_modes(posterior.components, drawn.log_joint):
             return False, reason

@@ -40,8 +40,8 @@ class Gibbs:
         At most 2,000 draws a chain are kept, every second, fourth, … of more, and 1 GiB in all. "auto" is 1,000 draws
         for counts on disk, with keep="draws" or "moments", and where 250 draws of every chain take more than 1 GiB.
     budget : float
-        Most seconds of a fit with draws="auto", with its start and what earlier calls with the same checkpoint took;
-        the last block is as long as they allow. With a seed, only a run that the budget ends depends on the machine.
+        Seconds for a fit with draws="auto", with its start and what earlier calls with the same checkpoint took; the
+        last block is as long as they allow. With a seed, only a run that the budget ends depends on the machine.
     warmup : int
         Number of sweeps to discard before the draws, per chain; a third of the sweeps, if the budget has fewer.
     thin : int
