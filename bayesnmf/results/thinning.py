@@ -104,7 +104,8 @@ def with_moments[F: FitRecord](fit: F, running: list[Running] | list[RunningOnDi
     """Return a fit of thinned draws with the means and other moments of all draws of its chains.
 
     Mixing is judged by split R-hat and batch means of all draws, not by the kept draws. Resampled draws are no chains:
-    they have standard deviations alone, and the status of the fit stays as it is.
+    they have standard deviations alone. Their status stays as it is, and that of chains that ran until they had mixed,
+    which were judged more strictly.
     """
     summarise: Any = summarise_chains_on_disk if isinstance(running[0], RunningOnDisk) else summarise_chains
     found: Summary = summarise(running, fit.components)
@@ -114,7 +115,7 @@ def with_moments[F: FitRecord](fit: F, running: list[Running] | list[RunningOnDi
         for side in Entries._fields
         if getattr(value, side) is not None and (name == "sd" or not is_resampled(fit))
     }
-    if is_resampled(fit):
+    if is_resampled(fit) or getattr(fit.options, "draws", None) == "auto":
         diagnostics = {**fit.diagnostics, "kept_every": float(every)}
         return replace(fit, **found.mean._asdict(), moments=moments, diagnostics=diagnostics)
     rows = judged_rows(len(found.mean.loadings), fit.seed)

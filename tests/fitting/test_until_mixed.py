@@ -13,6 +13,7 @@ from bayesnmf import Gamma, Gibbs, Priors
 from bayesnmf.fitting import keeping, until_mixed
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.results.cautions import cautions_of
+from bayesnmf.results.thinning import thin_fit
 
 COUNTS = np.random.default_rng(0).poisson(3.0, (6, 5))
 FLAT = Priors(Gamma(1.0, 0.3), Gamma(1.0, 1.0))
@@ -113,6 +114,16 @@ def test_chains_in_different_modes_end_early(short_blocks, monkeypatch):
     assert found.diagnostics["sweeps"] == 23
     assert not found.status.converged
     assert "different modes" in cautions_of(found)[-1]
+
+
+def test_thinning_for_files_leaves_the_verdict_as_it_was(short_blocks):
+    """By halves and batches chains may look well, although they were judged not to be."""
+    with pytest.warns(ConvergenceWarning):
+        found = fit(chains=4)
+    few = thin_fit(found, most=8 * 4 * 11 * 2)
+    assert few.posterior.draws == 2
+    assert few.status == found.status
+    assert few.diagnostics == {**found.diagnostics, "kept_every": 3.0}
 
 
 def test_a_number_takes_the_place_of_auto_where_it_must_be_known(monkeypatch):
