@@ -93,14 +93,18 @@ def absence(
             present = (
                 row_bounds(fit.counts, _present(of_rows, number, fit.rank), whole) if with_all is None else with_all
             )
-            left = np.delete(np.arange(fit.rank), number)
-            part = Side(whole.matrix[left], whole.geometric[left], whole.log_shift, 0.0)
-            without = row_bounds(fit.counts, of_rows.mapped(lambda value, left=left: _chosen(value, left)), part)
-            chances[number] = expit(odds + without - present)
+            chances[number] = expit(odds + _bounds_without(fit.counts, of_rows, whole, number) - present)
             report("refits without a component", done, len(numbers), np.nan)
     table = pd.DataFrame(chances, index=fit.row_names)
     table.attrs["cautions"] = [UNCALIBRATED]
     return table
+
+
+def _bounds_without(counts: Counts, prior: Any, components: Side, number: int) -> Array:
+    """Return the elbo of every row's loadings without one of the components, (n,)."""
+    left = np.delete(np.arange(len(components.geometric)), number)
+    part = Side(components.matrix[left], components.geometric[left], components.log_shift, 0.0)
+    return row_bounds(counts, prior.mapped(lambda value: _chosen(value, left)), part)
 
 
 def _present(prior: Any, number: int, rank: int) -> Any:

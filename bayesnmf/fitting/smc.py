@@ -23,8 +23,8 @@ from bayesnmf.results.record import FitRecord
 
 Array = NDArray[Any]
 # Effective number of draws from the prior that the draws must descend from: the share of a mode then has a standard
-# deviation of at most 1 / (2 √10) = 0.16.
-FEWEST_ANCESTORS = 10
+# deviation of at most 1 / (2 √6.25) = 0.2.
+FEWEST_ANCESTORS = 6.25
 
 
 def fit_smc(job: Job) -> FitRecord:
@@ -114,5 +114,5 @@ def _judged(runs: list[Run], places: Array, particles: Array) -> tuple[dict[str,
     alone = "a single run, which does not show the error of its estimate of p(X)"
     text = f"{apart if len(runs) > 1 else alone}; {len(counted)} distinct ancestors, {effective:.1f} by weight"
     if few := effective < FEWEST_ANCESTORS:
-        text = f"{text}, fewer than {FEWEST_ANCESTORS}: shares of modes are not known"
+        text = f"{text}, fewer than {FEWEST_ANCESTORS:g}: shares of modes are not known"
     return figures, text, agree(logs) and not few

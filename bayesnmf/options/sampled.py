@@ -141,7 +141,7 @@ class SMC:
     A run takes particles from the prior through a ladder of powers of the likelihood, weights and resamples them, and
     moves them by marginal Gibbs sampling; it estimates the evidence p(X). Runs may end in other modes: their draws are
     weighted by their estimates. A pilot run sets the ladder, which is refined while the runs disagree. A fit has
-    converged if the runs agree and its draws descend from at least 10 draws from the prior, by weight. Priors must be
+    converged if the runs agree and its draws descend from at least 6.25 draws from the prior, by weight. Priors must be
     proper.
 
     Attributes

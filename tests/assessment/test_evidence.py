@@ -9,7 +9,7 @@ from threading import Event
 import numpy as np
 import pytest
 from golden import reference
-from plain import plain_vi
+from plain import even_priors, plain_vi
 from scipy.stats import nbinom, poisson
 from smallfits import plain_bounds
 from suites import mostly_long
@@ -186,7 +186,9 @@ def test_runs_that_disagree_warn_that_the_estimate_is_too_low():
     assert np.std(result.estimates, ddof=1) > 1
     assert result.log_evidence == pytest.approx(np.log(np.mean(np.exp(result.estimates))), rel=1e-12)
     assert result.se == np.inf
-    marginal = bayesnmf.elbo_marginal(bayesnmf.fit(counts, rank=2, seed=0, options=plain_vi()), draws=300)
+    marginal = bayesnmf.elbo_marginal(
+        bayesnmf.fit(counts, rank=2, seed=0, options=plain_vi(priors=even_priors(counts, rank=2))), draws=300
+    )
     assert result.log_evidence < result.bound < marginal.mean + STANDARD_ERRORS * marginal.se
     assert result.at_least == result.bound
     assert result.interval() == (result.bound, np.inf)

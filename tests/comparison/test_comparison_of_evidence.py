@@ -21,7 +21,7 @@ def compared(options):
 
 @pytest.fixture(scope="module")
 def comparison():
-    return compared(SMC(efficiency=0.9, particles=12, runs=4))
+    return compared(SMC(efficiency=0.9, particles=16, runs=8))
 
 
 def cells(comparison, heading):

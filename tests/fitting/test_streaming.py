@@ -167,8 +167,8 @@ def test_memory_does_not_grow_with_the_blocks():
     wide = csr_array(np.tile(COUNTS[:100], (1, 50)))
     peaks = []
     for blocks in (4, 16):
-        stream = MinibatchVI("dirichlet_poisson", RANK, seed=0, options=options(threads=1))
-        stream.partial_fit(wide)  # what is made once
+        stream = MinibatchVI("dirichlet_poisson", RANK, total_rows=100, seed=0, options=options(threads=1))
+        stream.partial_fit(wide)  # what is made once, the start from at most 2,048 rows included
         tracemalloc.start()
         for _ in range(blocks):
             stream.partial_fit(wide)
@@ -176,6 +176,27 @@ def test_memory_does_not_grow_with_the_blocks():
         tracemalloc.stop()
     assert peaks[0] > 8 * RANK * M * 50  # something was measured: at least the components
     assert peaks[1] <= 1.05 * peaks[0]
+
+
+def test_the_start_is_computed_again_from_more_rows_until_these_are_enough(monkeypatch):
+    """With each doubling of the rows; a start from the first block alone would leave the first of these sizes."""
+    from bayesnmf.fitting import streaming
+
+    sizes, real = [], streaming.start_state
+    monkeypatch.setattr(streaming, "FIRST_ROWS", 200)
+    monkeypatch.setattr(
+        streaming,
+        "start_state",
+        lambda problem, *more: (sizes.append(problem.counts.shape[0]), real(problem, *more))[1],
+    )
+    stream = MinibatchVI("gamma_poisson", RANK, seed=0, options=options())
+    for block in np.array_split(COUNTS, 10):
+        stream.partial_fit(block)
+    assert sizes == [40, 80, 160, 200]
+    assert not stream._early
+    sizes.clear()
+    learned(COUNTS, blocks=10, start="random")
+    assert sizes == [40]
 
 
 @pytest.mark.filterwarnings("ignore:the rows of the first block have come again")

@@ -421,8 +421,9 @@ def test_chains_start_from_a_fit_on_disk(whole):
 
 
 def on_disk_start(blocks):
-    found = bayesnmf.fit(blocks, rank=2, seed=2, options=VI(max_iter=500))
-    return bayesnmf.fit(X, rank=2, seed=2, options=VI(start=found, max_iter=0))
+    priors = even_priors(X, rank=2)  # the default of samplers
+    found = bayesnmf.fit(blocks, rank=2, seed=2, options=VI(priors=priors, max_iter=500))
+    return bayesnmf.fit(X, rank=2, seed=2, options=VI(priors=priors, start=found, max_iter=0))
 
 
 @pytest.mark.parametrize(

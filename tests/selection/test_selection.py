@@ -285,7 +285,7 @@ def test_the_evidence_finds_the_rank_and_shares_runs_between_models(monkeypatch)
 
 def small():
     """Return few counts of two components."""
-    priors = Priors(Gamma(1.0, 0.06), Dirichlet(0.1))
+    priors = Priors(Gamma(1.0, 0.025), Dirichlet(0.3))
     return bayesnmf.simulate("gamma_poisson", (10, 8), 2, priors=priors, seed=2).counts
 
 

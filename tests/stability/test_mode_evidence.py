@@ -32,7 +32,7 @@ def modes_of(counts, **more):
 
 
 def smc_of(counts, **more):
-    options = SMC(priors=PRIORS, **{"particles": 5, "runs": 8, "efficiency": 0.95, **more})
+    options = SMC(priors=PRIORS, **{"particles": 5, "runs": 10, "efficiency": 0.95, **more})
     return bayesnmf.fit(counts, rank=2, method="smc", seed=0, options=options)
 
 
