@@ -283,7 +283,7 @@ class MinibatchVI:
 def _stacked(blocks: list[Counts]) -> Counts:
     """Return the rows of several blocks with the same features."""
     first = blocks[0]
-    exposure = None if first.row_exposure is None else np.concatenate([each.row_exposure for each in blocks])  # type: ignore[misc]
+    exposure = None if first.row_exposure is None else np.concatenate([each.row_exposure for each in blocks])
     names = np.concatenate([each.row_names for each in blocks])
     return replace(
         first, matrix=csr_array(vstack([each.matrix for each in blocks])), row_names=names, row_exposure=exposure
