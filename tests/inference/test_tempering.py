@@ -146,7 +146,7 @@ def test_one_multinomial_serves_three_models():
 @pytest.mark.parametrize(("ladder", "simulations"), mostly_long([(FINE, 50), (CRUDE, 800)]), ids=["fine", "crude"])
 def test_reciprocals_down_the_ladder_are_unbiased(ladder, simulations):
     """Over simulations, the mean of p(X) / p̂ is 1. Each upper estimate is from the true parameters alone."""
-    priors, rng = Priors(Gamma(0.8, 0.4), Dirichlet(0.7)), np.random.default_rng(0)
+    priors, rng = Priors(Gamma(0.8, 0.4), Dirichlet(0.7)), np.random.default_rng(3)
     ratios = []
     for seed in range(simulations):
         drawn = bayesnmf.simulate("gamma_poisson", (2, 3), 2, priors=priors, seed=seed)
@@ -227,7 +227,7 @@ DISAGREEING = SMC(particles=4, runs=6, efficiency=0.7, refinement=64)
 def coarse_runs(**settings):
     drawn = bayesnmf.simulate("dirichlet_poisson", (8, 5), 2, totals=60, seed=1)
     target = target_of(drawn.counts, drawn.priors, 2)
-    return TemperedRuns(target, replace(DISAGREEING, **settings), 0, lambda *_: None)
+    return TemperedRuns(target, replace(DISAGREEING, **settings), 1, lambda *_: None)
 
 
 def test_runs_that_disagree_are_made_again_on_a_finer_ladder():

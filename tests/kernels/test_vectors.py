@@ -17,7 +17,7 @@ from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
 from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
 from bayesnmf.kernels.cpu.mean_field import digamma_with_excess, mean_field_moments
-from bayesnmf.kernels.cpu.special import exponentials
+from bayesnmf.kernels.cpu.special import exponentials, logarithms, weighted_logarithms
 from bayesnmf.kernels.cpu.sums import largest_imbalance, scale_rows
 from bayesnmf.kernels.cpu.vectors import (
     LINE_BYTES,
@@ -305,6 +305,24 @@ def test_exponentials_are_those_of_numpy_and_never_0():
     far = np.array([-709.0, -800.0, -1e9, -np.inf])
     _exponentials(far)
     np.testing.assert_allclose(far, np.exp(-708.0), rtol=1e-15)
+
+
+def test_logarithms_are_those_of_numpy_for_all_normal_numbers():
+    @compiled_on_disk()
+    def logs(x):
+        logarithms(len(x), x)
+
+    @compiled_on_disk()
+    def weighted(weight, x):
+        return weighted_logarithms(len(x), weight, x)
+
+    rng, limits = np.random.default_rng(0), np.finfo(float)
+    edges = [limits.tiny, limits.max, 1.0, 2.0, np.sqrt(0.5), np.nextafter(np.sqrt(0.5), 0.0), 0.5, 1.0 - 1e-15]
+    x = np.concatenate([np.exp(rng.uniform(-700, 700, 4000)), 1 + 1e-3 * rng.normal(size=4000), edges])
+    found, weight = x.copy(), rng.uniform(0.0, 3.0, len(x))
+    logs(found)
+    np.testing.assert_allclose(found, np.log(x), rtol=3e-16)
+    assert weighted(weight, x) == pytest.approx(weight @ np.log(x), rel=1e-12)
 
 
 @DTYPES

@@ -160,6 +160,24 @@ def logarithms(typing: Any, length: Any, x: Any) -> Any:
 
 
 @instruction
+def weighted_logarithms(typing: Any, length: Any, weight: Any, x: Any) -> Any:
+    """Return Σ weight · log x over the first `length` numbers, a multiple of a vector, of x, normal and above 0."""
+    arrays = (weight, x)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        length, *given = arguments
+        made = [context.make_array(kind)(context, builder, value=v) for kind, v in zip(arrays, given, strict=True)]
+        on = Vectors(context, builder, types.float64)
+        total = cgutils.alloca_once_value(builder, on.constant(0.0))
+        with cgutils.for_range_slice(builder, LONG(0), length, LONG(on.lanes), LONG) as (at, _):
+            weights, logs = on.load(made[0], at), on.log(on.load(made[1], at))
+            builder.store(on.multiply_add(weights, logs, builder.load(total)), total)
+        return on.total(builder.load(total))
+
+    return types.float64(types.int64, *arrays), generate
+
+
+@instruction
 def powers(typing: Any, length: Any, x: Any, exponent: Any) -> Any:
     """Replace the first `length` numbers of x, normal and above 0, a multiple of a vector, by x ** exponent."""
 

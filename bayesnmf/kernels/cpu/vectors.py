@@ -254,8 +254,15 @@ class Vectors:
         digits = self.constant(52 if double else 23, whole)
         least = self.constant(0x3FE6A09E00000000 if double else 0x3F3504F3, whole)  # the root of 1/2
         bits = b.bitcast(x, whole)
-        exponent = b.ashr(b.sub(bits, least), digits)
-        mantissa = b.bitcast(b.sub(bits, b.shl(exponent, digits)), self.type)
+        if double:  # AVX2 lacks signed shifts and conversions of 64 bits: exponents + 1,024 are put behind 2⁵²
+            above = b.lshr(b.add(b.sub(bits, least), self.constant(1 << 62, whole)), digits)
+            put = b.bitcast(b.or_(above, self.constant(0x4330000000000000, whole)), self.type)
+            power = b.fsub(put, self.constant(2.0**52 + 1024))
+            mantissa = b.bitcast(b.sub(bits, b.sub(b.shl(above, digits), self.constant(1 << 62, whole))), self.type)
+        else:
+            exponent = b.ashr(b.sub(bits, least), digits)
+            power = b.sitofp(exponent, self.type)
+            mantissa = b.bitcast(b.sub(bits, b.shl(exponent, digits)), self.type)
         one = self.constant(1.0)
         f = b.fsub(mantissa, one)
         s = b.fdiv(f, b.fadd(mantissa, one))
@@ -266,8 +273,9 @@ class Vectors:
             series = self.multiply_add(series, z, self.constant(coefficient))
         series = b.fmul(series, z)
         log_mantissa = b.fsub(f, b.fmul(s, b.fsub(f, series)))
-        scaled = self.multiply_add(b.sitofp(exponent, self.type), self.constant(float(np.log(2))), log_mantissa)
-        return b.select(b.fcmp_ordered("<", x, self.constant(float("inf"))), scaled, x)
+        scaled = self.multiply_add(power, self.constant(float(np.log(2))), log_mantissa)
+        # Added, not selected: where x is overwritten, LLVM makes a masked store of a selection, which is slow on AMD.
+        return b.fadd(scaled, b.select(b.fcmp_ordered("<", x, self.constant(float("inf"))), self.constant(0.0), x))
 
     def _intrinsic(self, name: str, result: Any, arguments: list[Any]) -> Any:
         return cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(result, arguments), name)
