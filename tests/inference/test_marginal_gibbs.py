@@ -15,7 +15,7 @@ import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import draws_problem
-from bayesnmf.inference.sampling.marginal_gibbs import drawn_state, factors_of
+from bayesnmf.inference.sampling.marginal_gibbs import drawn_state, factors_of, untied
 from bayesnmf.inference.starts.states import random_state
 from bayesnmf.kernels.cpu.entries import draw_entries
 from bayesnmf.kernels.cpu.orbits import log_scales, shear_components
@@ -92,6 +92,19 @@ def test_an_entry_tied_to_others_by_their_sum_has_its_conditional(shape, power):
     assert sums[0] == pytest.approx(rest + factor[0, 0])
     u, distribution = density_on_grid(counts, w[:, 0], 0.7 * w[:, 1], shape, 2.0, power, rest)
     assert stats.kstest(np.log(drawn), lambda v: np.interp(v, u, distribution)).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("power", [0.3, 2.0, 7.6])
+def test_pseudo_counts_and_a_rate_stand_for_a_power_of_a_sum(power):
+    """500 components are independent chains; under Π b^(η−1) e^(−2b) Z^p the sum Z has a Gamma distribution."""
+    rng = np.random.default_rng(5)
+    shape = np.array([[0.3], [1.0], [0.7]])
+    b = rng.gamma(shape, 1.0, (3, 500))
+    for _ in range(25):
+        pseudo, rate = untied(b, np.full(500, power), np.arange(500), rng)
+        b = np.maximum(rng.gamma(shape + pseudo) / (2.0 + rate), 1e-300)
+    assert stats.kstest(b.sum(axis=0), stats.gamma(2.0 + power, scale=0.5).cdf).pvalue > 1e-3
+    assert stats.kstest(b[0] / b.sum(axis=0), stats.beta(0.3, 1.7).cdf).pvalue > 1e-3
 
 
 def test_draws_do_not_depend_on_threads():
@@ -224,20 +237,24 @@ def test_the_posterior_under_two_gammas_is_exact():
 
 
 @brief
-def test_sums_of_loadings_are_gamma_whatever_the_components():
-    """Σ_k θ_ik | N_i ~ Gamma(K a + N_i, b + r_i) exactly: an exposure that is 5 % wrong shifts it by one sd."""
+@pytest.mark.parametrize("shape", [0.7, 10.0])
+def test_sums_of_loadings_are_gamma_whatever_the_components(shape):
+    """Σ_k θ_ik | N_i ~ Gamma(K a + N_i, b + r_i) exactly: an exposure that is 5 % wrong shifts it by one sd.
+
+    So does, at shape 10, a component's sum whose power is forgotten.
+    """
     rng = np.random.default_rng(4)
     rates = 500 * rng.dirichlet(np.ones(8), 12)
     counts, exposure = rng.poisson(rates), rng.uniform(0.5, 2.0, 12)
-    priors = Priors(Gamma(0.7, 0.3), Dirichlet(0.5))
+    priors = Priors(Gamma(shape, 0.3), Dirichlet(0.5))
     options = Gibbs(
         priors=priors, algorithm="marginal", start="random", chains=1, draws=100, warmup=30, thin=3, threads=1
     )
     fit = bayesnmf.fit(counts, rank=3, method="gibbs", seed=0, options=options, row_exposure=exposure)
     sums = fit.posterior.loadings[0].sum(axis=-1)
-    uniform = stats.gamma.cdf(sums, 3 * 0.7 + counts.sum(axis=1), scale=1 / (0.3 + exposure))
+    uniform = stats.gamma.cdf(sums, 3 * shape + counts.sum(axis=1), scale=1 / (0.3 + exposure))
     assert stats.kstest(uniform.ravel(), "uniform").pvalue > 1e-3
-    off = stats.gamma.cdf(sums, 3 * 0.7 + counts.sum(axis=1), scale=1 / (0.3 + 1.05 * exposure))
+    off = stats.gamma.cdf(sums, 3 * shape + counts.sum(axis=1), scale=1 / (0.3 + 1.05 * exposure))
     assert stats.kstest(off.ravel(), "uniform").pvalue < 1e-12
 
 

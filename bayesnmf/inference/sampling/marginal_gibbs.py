@@ -11,7 +11,8 @@ One representation serves all models: Gamma factors t and b whose product gives 
   g_i ~ Gamma(Σ α + N_i, ρ + 1), independently of π and β, for any ρ > 0. A scale s_i is drawn likewise, beside them.
 - Exposures of rows and features multiply θ and β, and divide the rates of their priors.
 - Components on the simplex, β_k, are b_k = c_k β_k with c_k ~ Gamma(Σ η, 1), and t_k = θ_k / c_k. The prior of θ then
-  ties the entries of b_k through their sum c_k.
+  ties the entries of b_k through their sum c_k: by a power of it, which pseudo-counts replace where counts are many, so
+  that the entries are drawn by all threads.
 
 Rates that entries share (hierarchical priors) are drawn between the sweeps, given the entries.
 """
@@ -40,6 +41,7 @@ SHEARED = 0.3  # least shape for which shears pay: below it, entries near 0 leav
 # 8,000 draws was 26, 49, 130, 187 and 194 with 1, 5, 20, 60 and 150, in 38, 36, 42, 48 and 68 s.
 MOST_SHEARS = 60
 LEAST_SUM = 1e-290  # of components on the simplex, for loadings up to 1
+UNTIED = 16  # least counts a pseudo-count of components: an untied sweep moves Σb less, by their share of all counts
 
 
 class Factors:
@@ -161,7 +163,7 @@ class Factors:
 
     def _draw_simplex(self, loadings: Terms, components: Terms, threads: int | None) -> None:
         """Draw components on the simplex times their sums, then shears, and normalise."""
-        (a, r), (shape, _) = loadings, components
+        (a, r), shape = loadings, components[0]
         whole = np.broadcast_to(shape, self.beta.shape).sum(axis=1, keepdims=True)
         least = LEAST_SUM * np.maximum(self.theta[..., self.free].max(axis=1, keepdims=True), 1.0)
         drawn = np.maximum(gamma_draws(whole[..., self.free], self.seed()), least)  # so that theta / sums is finite
@@ -170,10 +172,12 @@ class Factors:
         b, t = self.beta * sums, self.theta / sums
         linear = 1.0 + ((r + self.power) * t).sum(axis=1, keepdims=True)
         power = np.broadcast_to(a, t.shape).sum(axis=1)
-        draw_entries(
-            self.transposed, b, t, (shape, linear), self.seed(), (power, b.sum(axis=1)), self.is_free, threads
-        )  # fmt: skip
-        self._shear(t, b, loadings, (shape, np.ones((1, 1, 1))), power, threads)
+        tied: tuple[Array, Array] | None = (power, b.sum(axis=1))
+        if len(b) == 1 and self.power * self.problem.counts.total >= UNTIED * power.sum():
+            pseudo, rate = untied(b[0], power[0], self.free, self.rng)
+            shape, linear, tied = shape + pseudo, linear + rate, None
+        draw_entries(self.transposed, b, t, (shape, linear), self.seed(), tied, self.is_free, threads)
+        self._shear(t, b, loadings, (components[0], np.ones((1, 1, 1))), power, threads)
         sums = np.where(self.is_free, b.sum(axis=1, keepdims=True), sums)
         self.beta, self.theta = np.maximum(b / sums, LEAST), np.maximum(t * sums, LEAST)
 
@@ -202,6 +206,20 @@ class Factors:
         counts = self.problem.counts
         scale = prior.scale.conditional(counts.row_totals[:, None], counts.row_factor).draw(self.rng)
         return ScaledProportions(shares, scale), components
+
+
+def untied(b: Array, power: Array, free: Array, rng: np.random.Generator) -> Terms:
+    """Return what to add to the shapes, (m, K), and rates, (K,), of entries b for the powers of their sums Z, (K,).
+
+    Z^p is Z^n Z^(p − n) with n = ⌈p⌉. The first is a sum over allocations of n pseudo-counts to the entries, of which
+    one is drawn; the second is an integral, ∫ g^(n−p−1) e^(−gZ) dg / Γ(n − p), over a rate g ~ Gamma(n − p, Z).
+    """
+    whole = np.ceil(power)
+    pseudo, below = np.zeros(b.shape), np.cumsum(b, axis=0)
+    for k in free:
+        places = np.searchsorted(below[:, k], rng.random(int(whole[k])) * below[-1, k], side="right")
+        pseudo[:, k] = np.bincount(np.minimum(places, len(b) - 1), minlength=len(b))
+    return pseudo, rng.gamma(whole - power) / below[-1]
 
 
 def scaled(matrix: csr_array, by: float) -> csr_array:
