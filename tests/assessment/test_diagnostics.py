@@ -44,8 +44,8 @@ def two_components(total, matched=True):
     rng = np.random.default_rng(0)
     counts = rng.poisson(total * rng.dirichlet([1, 1], 12) @ PROFILES)
     priors = ALIKE if matched else NEARLY
-    options = Gibbs(algorithm="marginal", start="random", chains=2, draws=300, warmup=50, priors=priors, threads=1)
-    return bayesnmf.fit(counts, "gamma_poisson", 2, "gibbs", seed=1, options=options)
+    options = Gibbs(algorithm="marginal", start="random", chains=2, draws=800, warmup=50, priors=priors, threads=1)
+    return bayesnmf.fit(counts, "gamma_poisson", 2, "gibbs", seed=2, options=options)
 
 
 def r_hats(fitted):

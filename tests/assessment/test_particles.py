@@ -25,7 +25,7 @@ def fit():
 @pytest.fixture(scope="module")
 def chains():
     options = Gibbs(
-        priors=DRAWN.priors, algorithm="marginal", start="random", chains=2, warmup=100, draws=500, threads=1
+        priors=DRAWN.priors, algorithm="marginal", start="random", chains=2, warmup=100, draws=900, threads=1
     )
     return bayesnmf.fit(DRAWN.counts, rank=2, method="gibbs", seed=1, options=options)
 

@@ -239,7 +239,7 @@ def test_few_counts_are_added_one_by_one_by_default(monkeypatch):
         == "tokens"
     )
     gammas = Priors(Gamma(1, 1), Gamma(1, 1))
-    found = bayesnmf.log_evidence([[3, 1], [1, 1]], rank=2, priors=gammas, particles=4, runs=2, seed=0)
+    found = bayesnmf.log_evidence([[3, 1], [1, 1]], rank=2, priors=gammas, particles=16, runs=2, seed=0)
     assert found.method == "tempered"
     assert bayesnmf.log_evidence(DRAWN.counts, rank=1).method == "exact"
-    assert bayesnmf.log_evidence(SMALL.counts, rank=1, particles=4, runs=2, seed=0).method == "tempered"
+    assert bayesnmf.log_evidence(SMALL.counts, rank=1, particles=16, runs=2, seed=0).method == "tempered"
