@@ -12,7 +12,7 @@ import numpy as np
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.fitting.restarts import best_of_restarts
-from bayesnmf.inference.ascent.climbing import Climb, Show, as_interrupted, make_climb
+from bayesnmf.inference.ascent.climbing import Climb, Show, as_interrupted, make_climb, told_of_no_chance
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule, Steps, ascend, plain_steps
 from bayesnmf.inference.ascent.course import WINDOW
 from bayesnmf.inference.ascent.extrapolation import extrapolated_steps
@@ -117,7 +117,7 @@ def run_from_start(
     able = ALGORITHMS[options.algorithm or "em"].exchanges and job.counts.in_memory and not devices
     if able and isinstance(start, str) and found.status.converged:  # a given start is continued as it is
         return restart_idle_components(climber, (climb, found), schedule, rng, show, search)
-    return found
+    return told_of_no_chance(found)
 
 
 def _ascent_of_options(

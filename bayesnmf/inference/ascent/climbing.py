@@ -61,10 +61,17 @@ def finish_climb(climb: Climb, sofar: Ascent, schedule: Schedule, show: Show) ->
     if sofar.status.reason in BROKEN:
         return sofar
     if last_objective(sofar) == -np.inf:
-        return sofar._replace(status=sofar.status._replace(converged=False, reason=NO_CHANCE))
+        return told_of_no_chance(sofar)
     course = schedule.course(trace=sofar.trace[:-1], residuals=sofar.residuals[:-1])
     course.reach(sofar.trace[-1], residual=sofar.residuals[-1] if sofar.residuals else None)
     return sofar._replace(status=course.status)
+
+
+def told_of_no_chance(ascent: Ascent) -> Ascent:
+    """Return an ascent whose status says so if its counts are impossible at the parameters; others as they are."""
+    if ascent.status.reason in BROKEN or last_objective(ascent) > -np.inf:
+        return ascent
+    return ascent._replace(status=ascent.status._replace(converged=False, reason=NO_CHANCE))
 
 
 def has_ended(ascent: Ascent, schedule: Schedule) -> bool:

@@ -129,22 +129,22 @@ def settled_status(rows: int, n: int, tol: float, iterations: int) -> Status:
     return Status(rows == n, f"{rows} of {n} rows settled to {tol:.1g} relative", iterations)
 
 
-def settling_steps(schedule: Schedule, most: int = SETTLED_ITER) -> Steps:
+def settling_steps(schedule: Schedule) -> Steps:
     """Return steps that propose an update of the components at resettled loadings, then a plain step.
 
-    The loadings start from equal ones and get at most `most` updates per row. With small concentrations, rows commit to
+    The loadings start from equal ones and get at most 15 updates per row. With small concentrations, rows commit to
     components early, while the components are still poor. A new start of the loadings lets the rows reconsider, as in
     every iteration of scikit-learn's LDA.
     """
 
     def steps(here: Iterate) -> Iterator[State]:
         if not here.state.loadings.in_memory:
-            yield _resettled_on_disk(here, most)
+            yield _resettled_on_disk(here)
             yield update_both_sides(here.problem, here.state, here.totals, schedule)
             return
         fixed, components = replace(here.problem, fixed_components=True), here.state.components
         state = State(even_loadings(fixed, components, len(components.geometric)), components)
-        state = settle_loadings(fixed, state, SETTLED_TOL, most, schedule.threads).state
+        state = settle_loadings(fixed, state, SETTLED_TOL, SETTLED_ITER, schedule.threads).state
         totals = allocate(here.problem, state, schedule.threads, "components")
         yield update_side(here.problem, state, "components", totals)
         yield update_both_sides(here.problem, here.state, here.totals, schedule)
@@ -217,14 +217,14 @@ def with_settled_loadings(ascent: Ascent, threads: int | None) -> Ascent:
     return ascent._replace(state=State(settled, components), trace=[*ascent.trace[:-1], bound])
 
 
-def _resettled_on_disk(here: Iterate, most: int) -> State:
+def _resettled_on_disk(here: Iterate) -> State:
     """Return the state with loadings settled from equal ones, then an update of the components, in one pass."""
     problem = here.problem
 
     def work(part: Problem, at: State, _: Where) -> tuple[Side, Totals, float]:
         fixed, components = replace(part, fixed_components=True), at.components
         even = State(even_loadings(fixed, components, len(components.geometric)), components)
-        settled = settle_loadings(fixed, even, SETTLED_TOL, most, 1).state
+        settled = settle_loadings(fixed, even, SETTLED_TOL, SETTLED_ITER, 1).state
         return settled.loadings, shared_out(part, settled), 0.0
 
     found, settled = pass_over_rows(problem, here.state, work)

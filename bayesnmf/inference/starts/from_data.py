@@ -35,7 +35,7 @@ DESCENT = 50  # iterations without priors
 def state_from_word(problem: Problem, word: str, rank: int, rng: np.random.Generator) -> State:
     """Return the start with this name: "svd", "descent" or "random"."""
     if word == "descent":
-        return flattened_state(problem, rank, rng, "svd", DESCENT, None)
+        return _descended_state(problem, rank, rng)
     return data_state(problem, rank, rng) if word == "svd" else random_state(problem, rank, rng)
 
 
@@ -48,36 +48,21 @@ def data_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
     return _state_at(problem, *factors, threads=1)
 
 
-def flattened_state(
-    problem: Problem, rank: int, rng: np.random.Generator, word: str, iterations: int, threads: int | None
-) -> State:
+def _descended_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
     """Return the state of the conditionals given the allocations at factors from a short descent without priors.
 
     With small concentrations, each row soon keeps its first components, and these are still poor. Coordinate descent on
     the likelihood alone ([C] alg. 1) first finds better components.
-
-    Parameters
-    ----------
-    word : {"svd", "random"}
-        Start of the descent.
-    iterations : int
-        Number of iterations of the descent.
     """
     flat = flat_problem(problem.counts)
-    begin = data_state if word == "svd" else random_state
-    schedule = Schedule("alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=iterations, threads=threads)
-    fitted = state_after_steps(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"))
-    return state_at_factors(problem, fitted, threads)
+    schedule = Schedule("alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=DESCENT)
+    fitted = state_after_steps(flat, data_state(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"))
+    return _state_at(problem, fitted.loadings.geometric, fitted.components.geometric, None)
 
 
 def flat_problem(counts: Counts) -> Problem:
     """Return the problem whose objective is the log-likelihood of these counts; its factors include exposures."""
     return Problem(counts.with_exposure(None, None), Gamma(1.0, 0.0), Dirichlet(1.0), Mode(), Mode(estimated=True))
-
-
-def state_at_factors(problem: Problem, fitted: State, threads: int | None) -> State:
-    """Return the state of the conditionals given the allocations at the state of another problem of the same counts."""
-    return _state_at(problem, fitted.loadings.geometric, fitted.components.geometric, threads)
 
 
 def _state_at(problem: Problem, loadings: Array, components: Array, threads: int | None) -> State:

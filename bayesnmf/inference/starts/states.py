@@ -18,11 +18,11 @@ Array = NDArray[Any]
 Given = Array | ScaledProportions | Distribution
 
 
-def random_state(problem: Problem, rank: int, rng: np.random.Generator, concentration: float = 1.0) -> State:
+def random_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
     """Return the state of the conditionals given random totals: counts of rows and features times Dirichlet draws."""
     counts, dtype = problem.counts, problem.counts.dtype
     loadings_total, components_total = (
-        shared_out(totals, np.full(rank, concentration), rng).astype(dtype, copy=False)
+        shared_out(totals, np.ones(rank), rng).astype(dtype, copy=False)
         for totals in (counts.row_totals, counts.feature_totals)
     )
     return state_from_totals(problem, loadings_total, components_total.T)
