@@ -11,7 +11,7 @@ import numpy as np
 
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.fitting.restarts import best_of_restarts
+from bayesnmf.fitting.restarts import best_of_restarts, from_counts
 from bayesnmf.inference.ascent.climbing import Climb, Show, as_interrupted, make_climb, told_of_no_chance
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule, Steps, ascend, plain_steps
 from bayesnmf.inference.ascent.course import WINDOW
@@ -26,7 +26,7 @@ from bayesnmf.inference.ascent.settled_loadings import settling_steps, with_sett
 from bayesnmf.inference.blocked.engine import THREADS
 from bayesnmf.inference.device.checks import find_gpus
 from bayesnmf.inference.sides import Problem, State
-from bayesnmf.inference.starts.exchanging import restart_idle_components
+from bayesnmf.inference.starts.exchanging import exchange_components
 from bayesnmf.inference.status import BROKEN
 from bayesnmf.options import MAP, METHODS, VI
 from bayesnmf.options.algorithms import ALGORITHMS
@@ -115,8 +115,8 @@ def run_from_start(
     climb = climber(problem, start_state(problem, start, job.rank, rng))
     found = climb(schedule, show)
     able = ALGORITHMS[options.algorithm or "em"].exchanges and job.counts.in_memory and not devices
-    if able and isinstance(start, str) and found.status.converged:  # a given start is continued as it is
-        return restart_idle_components(climber, (climb, found), schedule, rng, show, search)
+    if able and from_counts(start) and found.status.converged:
+        return exchange_components(climber, (climb, found), schedule, rng, show, search)
     return told_of_no_chance(found)
 
 

@@ -11,7 +11,10 @@ from bayesnmf.fitting.job import Job
 from bayesnmf.inference.ascent.climbing import as_interrupted
 from bayesnmf.inference.status import INTERRUPTED
 
-FIRST_ALONE = ("svd", "descent")  # starts that would be similar if repeated
+
+def from_counts(start: Any) -> bool:
+    """Return whether a start is made from the counts, so that it would be similar if repeated."""
+    return isinstance(start, str) and start in ("svd", "descent")
 
 
 def best_of_restarts(job: Job, climb: Callable[[Any, np.random.Generator, str], Any]) -> tuple[Any, dict[str, float]]:
@@ -34,7 +37,7 @@ def best_of_restarts(job: Job, climb: Callable[[Any, np.random.Generator, str], 
         rng = np.random.default_rng(job.seed if restart == 0 else [job.seed, restart])
         label = f"{job.method} {job.model}" + (f", start {restart + 1}" if job.options.restarts > 1 else "")
         start = job.options.start
-        if restart and start in FIRST_ALONE:
+        if restart and from_counts(start):
             start = "random"
         try:
             found = climb(start, rng, label)

@@ -35,8 +35,9 @@ class MAP:
         State to start from. "random": counts allocated at random. "svd": a singular value decomposition of the counts
         (`bayesnmf.inference.starts.from_data`). "descent": the same, followed by 50 iterations of coordinate descent on
         the likelihood alone, for sparse priors. None is "descent" if a shape or concentration is below 1, else "svd".
-        If a fit from one of these ends with components that carry nothing of their own, each is merged into another
-        while a third is split, as long as this raises the objective (`bayesnmf.inference.starts.exchanging`).
+        At the end of a fit from one of these, two components are merged and a third is split as long as this raises the
+        objective: components that carry nothing of their own; any, if counts are few (nonzeros and 20 times rows and
+        features, times K, up to 400,000; `bayesnmf.inference.starts.exchanging`).
     basis : {"natural", "log"} or None
         Basis in which the mode is taken. "natural" needs every shape and concentration to be at least 1; "log" is the
         log (softmax) basis, in which the density includes the Jacobian. None is "natural" if the priors allow it, else

@@ -14,7 +14,7 @@ from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
 from bayesnmf.inference.sides import objective
-from bayesnmf.inference.starts.exchanging import restart_idle_components
+from bayesnmf.inference.starts.exchanging import exchange_components
 from bayesnmf.inference.starts.from_data import flat_problem
 from bayesnmf.inference.starts.split_merge import Exchanges
 from bayesnmf.inference.status import INTERRUPTED, Status
@@ -87,12 +87,15 @@ def test_an_exchange_keeps_the_totals_of_rows_and_components():
         np.testing.assert_allclose(after.components.value.sum(axis=1), 1)
 
 
+@pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize(("kind", "algorithm", "dtype"), [(MAP, "em", "float64"), (VI, "coordinate", "float32")])
-def test_a_copy_is_put_where_a_component_is_missing(kind, algorithm, dtype):
+def test_a_copy_is_put_where_a_component_is_missing(kind, algorithm, dtype, large, monkeypatch):
     """Two components are the first group, and one has the last two, whatever is started from; a given start stays."""
-    counts, factors = blocks(seed=3), poor_factors(tilt=1.0)
-    priors = Priors(Gamma(1.5, 0.1), Dirichlet(1.5))
-    options = kind(start=Start(*factors), algorithm=algorithm, dtype=dtype, tol=1e-6, priors=priors)
+    counts, factors = blocks(seed=3), poor_factors(tilt=1.0 if large else 1.5)
+    monkeypatch.setattr("bayesnmf.inference.starts.exchanging.SMALL", 0 if large else 4e5)
+    shape = 1.5 if large else 1.0
+    priors = Priors(Gamma(shape, 0.1), Dirichlet(shape))
+    options = kind(start=Start(*factors), algorithm=algorithm if large else None, dtype=dtype, tol=1e-6, priors=priors)
     method = "map" if kind is MAP else "vi"
     alone = bayesnmf.fit(counts, "gamma_poisson", RANK, method, seed=0, options=options)
     with pytest.MonkeyPatch.context() as patch:
@@ -153,7 +156,7 @@ def flat_state(counts):
 def restarted(climber, best, max_iter):
     schedule = Schedule(max_iter=max_iter, threads=1)
     rng = np.random.default_rng(0)
-    return restart_idle_components(climber, (None, best), schedule, rng, lambda *_: None, lambda *_: None)
+    return exchange_components(climber, (None, best), schedule, rng, lambda *_: None, lambda *_: None)
 
 
 def test_of_the_exchanges_tried_one_that_ends_higher_is_kept_until_none_does():
@@ -168,8 +171,9 @@ def test_of_the_exchanges_tried_one_that_ends_higher_is_kept_until_none_does():
     assert len(made) > 5
 
 
-def test_nothing_is_tried_where_every_component_carries_something():
+def test_nothing_is_tried_on_large_counts_where_every_component_carries_something(monkeypatch):
     """Each of the three components is a group of its own."""
+    monkeypatch.setattr("bayesnmf.inference.starts.exchanging.SMALL", 0)
     problem = flat_problem(blocks())
     factors = poor_factors()
     start = Start(factors[0][:, 1:], factors[1][1:])

@@ -1,9 +1,10 @@
-"""Restart components that carry nothing of their own: merge one into another, and split a third in its place.
+"""Exchange components: merge one into another, and split a third in its place.
 
 Two optima of the same counts mostly differ in a few components: one uses two components where one would be enough, and
 the other uses the second component elsewhere. An exchange (`bayesnmf.inference.starts.split_merge`) leads to the higher
-optimum faster than a new start. What no exchange betters is left as it is, since the objective asks for it: the prior
-is then too even for so many components.
+optimum faster than a new start. On large counts, where trials take long, only components that carry nothing of their
+own are merged. What no exchange betters is left as it is, since the objective asks for it: the prior is then too even
+for so many components.
 """
 
 from __future__ import annotations
@@ -32,14 +33,17 @@ ROUGH_TOL = 1e-5  # tolerance of the ascents before an exchange, which mostly ga
 GLANCE, TRIAL = 3, 15  # iterations of each exchange in a first round, and of the best of these in a second round
 GLANCES, TRIALS = 10, 3  # exchanges in each round
 FEWEST = 3  # smallest number of components
+# Largest work of an iteration, in multiply-adds, for which exchanges of all components are tried: a round of 75
+# iterations then takes some tenths of a second. An update of a parameter counts as much as 20 nonzeros.
+SMALL, PARAMETER_WORK = 4e5, 20
 Climber = Callable[[Problem, State], Climb]
 Begun = tuple[Climb, Ascent]
 
 
-def restart_idle_components(
+def exchange_components(
     climber: Climber, begun: Begun, schedule: Schedule, rng: np.random.Generator, show: Show, search: Show
 ) -> Ascent:
-    """Exchange idle components as long as this raises the objective; return the ascent, continued to its end.
+    """Exchange components as long as this raises the objective; return the ascent, continued to its end.
 
     Parameters
     ----------
@@ -56,9 +60,9 @@ def restart_idle_components(
         iterations done, iterations in all and the objective.
     """
     climb, best = begun
-    while len(idle := _idle(best)) and len(best.state.components.geometric) >= FEWEST and not has_ended(best, schedule):
+    while len(merged := _to_merge(best)) and not has_ended(best, schedule):
         try:
-            found = _find_exchange(climber, best, idle, schedule, rng, search)
+            found = _find_exchange(climber, best, merged, schedule, rng, search)
         except KeyboardInterrupt:
             return as_interrupted(best)
         if found is None:
@@ -69,21 +73,26 @@ def restart_idle_components(
     return best if best is begun[1] else finish_climb(climb, best, schedule, show)
 
 
-def _idle(ascent: Ascent) -> np.ndarray:
-    """Return the components of an ascent's state that carry nothing of their own."""
+def _to_merge(ascent: Ascent) -> np.ndarray:
+    """Return the components to merge with others: all, where trials take little time, else those that are idle."""
     counts, (loadings, components) = ascent.problem.counts, ascent.state
+    rank = len(components.geometric)
+    if rank < FEWEST:
+        return np.empty(0, np.intp)
+    if (counts.nnz + PARAMETER_WORK * sum(counts.shape)) * rank <= SMALL:
+        return np.arange(rank)
     weights = counts.row_totals if ascent.problem.loadings_prior.support == "simplex" else counts.row_weights
     sizes = loadings.exposed_sums(1, weights) * components.exposed_sums(0, counts.feature_weights)
     return find_idle(components.matrix, sizes, ascent.problem.components_prior)
 
 
 def _find_exchange(
-    climber: Climber, best: Ascent, idle: np.ndarray, schedule: Schedule, rng: np.random.Generator, search: Show
+    climber: Climber, best: Ascent, merged: np.ndarray, schedule: Schedule, rng: np.random.Generator, search: Show
 ) -> Begun | None:
     """Return the climb and the ascent after an exchange that raises the objective; None if no exchange does."""
     exchanges = Exchanges(best.problem, best.state, rng, schedule.threads)
     left = schedule.max_iter - best.status.iterations
-    chosen, done = exchanges.best(GLANCES, idle), 0
+    chosen, done = exchanges.best(GLANCES, merged), 0
     total = len(chosen) * GLANCE + TRIALS * TRIAL
 
     def tried(exchange: Exchange, iterations: int) -> Begun:
