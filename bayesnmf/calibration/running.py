@@ -25,7 +25,7 @@ from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.settings import describe_options, describe_value
 from bayesnmf.inference.checkpoints.keeper import Keeper
 from bayesnmf.inference.checkpoints.slots import NOWHERE, slot_of
-from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
+from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.options import METHODS, NUTS, SMC, SVI, VI, Gibbs, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import check_options
@@ -232,7 +232,7 @@ def _one(study: Study, names: tuple[str, ...], seeds: list[int]) -> tuple[Array,
 def _posterior_draws(study: Study, simulation: Simulation, seed: int) -> tuple[Points, Fit, Array]:
     """Fit one simulation; return `study.draws` posterior draws, the fit, and the positions of the draws in it."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # all simulations are judged together, by ranks and ESS
+        warnings.simplefilter("ignore", FitWarning)  # all simulations are judged together, by ranks and ESS
         fitted = fit(simulation.counts, study.model, study.rank, study.method, seed=seed, options=study.options)
     if fitted.status.reason == INTERRUPTED:
         raise KeyboardInterrupt

@@ -37,7 +37,7 @@ from bayesnmf.fitting.checkpointing import keep_each_fit
 from bayesnmf.fitting.fit import Fit, fit
 from bayesnmf.fitting.job import check_combination, resolve_priors
 from bayesnmf.fitting.progress import ProgressReport, progress_context
-from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
+from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.options import METHODS, NUTS, Gibbs, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import check_options, check_options_by_method
@@ -202,7 +202,7 @@ def compare(
         check_combination(model, method, rank, split.train, settings.of(method))
     folder = None if out is None else check_folder(out, "out", [f"fits/{method}.nc" for method in methods])
     with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(as_checkpoint(checkpoint)):
-        warnings.simplefilter("ignore", ConvergenceWarning)  # reported as cautions instead
+        warnings.simplefilter("ignore", FitWarning)  # reported as cautions instead
         plan = Plan(split.train, model, rank, settings, report)
         found, unsaved = _fit_all(plan, methods, seed, folder)
         fits = align(found)

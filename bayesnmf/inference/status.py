@@ -13,7 +13,11 @@ NOT_FINITE = "loadings or components are not finite: priors or counts are beyond
 BROKEN = (INTERRUPTED, NOT_A_NUMBER, NO_CHANCE, NOT_FINITE)  # reasons for which no more iterations help
 
 
-class ConvergenceWarning(UserWarning):
+class FitWarning(UserWarning):
+    """Warning about one fit. Studies of many fits leave it out, and report on all of them together."""
+
+
+class ConvergenceWarning(FitWarning):
     """Warning that a fit stopped before it converged; the message names the cure."""
 
 

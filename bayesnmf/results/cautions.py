@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.optimality import cure_of_mode
 from bayesnmf.inference.idle import find_idle
-from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning
+from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, FitWarning
 from bayesnmf.options import METHODS
 from bayesnmf.priors.simplex import component_sums
 from bayesnmf.priors.specification import stated_components
@@ -162,9 +162,9 @@ def warn_of(fit: FitRecord, stacklevel: int) -> None:
     """Warn of a fit that has not converged, of rounding, or of components that carry nothing in a fit at rest."""
     warn_if_not_converged(fit, stacklevel + 1)
     if rounding := caution_of_rounding(fit):
-        warnings.warn(rounding, UserWarning, stacklevel=stacklevel)
+        warnings.warn(rounding, FitWarning, stacklevel=stacklevel)
     if fit.status.converged and fit.estimate.kind != "draws" and (caution := caution_of_idle(fit)):
-        warnings.warn(caution, UserWarning, stacklevel=stacklevel)
+        warnings.warn(caution, FitWarning, stacklevel=stacklevel)
 
 
 def cautions_of_rates(fit: FitRecord) -> list[str]:

@@ -22,7 +22,7 @@ from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.job import check_combination, resolve_priors
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.settings import describe_options, digest_of_counts
-from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
+from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.options import METHODS, VI, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import check_options
@@ -116,7 +116,7 @@ def select(
         check_data(criterion, data, options)
         settings["withhold"] = share_withheld(criterion, settings["withhold"], withhold is not None, data)
         _check_candidates(candidates, data, method, options, criterion == "stability" or settings["withhold"] > 0)
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the table reports it
+        warnings.simplefilter("ignore", FitWarning)  # the table reports it
         found = _by(criterion, study := Study(data, candidates, method, options, seed, report, **settings), kept)
         return _checked(found, study) if check and not found.interrupted else found
 

@@ -18,7 +18,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import Fit, fit
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.side_by_side import side_by_side
-from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
+from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.options import METHODS, Options
 from bayesnmf.options.checkpoint import Checkpoint
 from bayesnmf.options.checks import check_options
@@ -169,7 +169,7 @@ def run_tasks(tasks: Sequence[Callable[[], None]], jobs: int, stop: Event) -> No
     while another runs would leave it changed.
     """
     with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", FitWarning)
         side_by_side(tasks, jobs, stop)
 
 

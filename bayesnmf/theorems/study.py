@@ -15,7 +15,7 @@ from scipy import stats
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import Fit, fit
 from bayesnmf.fitting.job import resolve_priors
-from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning
+from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.options import MAP, METHODS, VI, Options
 from bayesnmf.priors.specification import EVEN
 from bayesnmf.results.draws import restrict_rows
@@ -154,7 +154,7 @@ class Study:
         options = options or METHODS[method].options()
         options = replace(options, priors=resolve_priors(model, counts, self.rank, options.priors, shapes=EVEN))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the result is judged, not how it stopped
+            warnings.simplefilter("ignore", FitWarning)  # the result is judged, not how it stopped
             result = fit(counts, model, self.rank, method, seed=self.seed + stream, options=options)
         if result.status.reason == INTERRUPTED:
             raise KeyboardInterrupt

@@ -288,6 +288,12 @@ def test_same_seed_same_ranks_and_more_simulations_begin_alike():
     assert not np.array_equal(bayesnmf.calibrate(method="vi", simulations=3, seed=10, options=PLAIN).ranks, one.ranks)
 
 
+@pytest.mark.filterwarnings("error:.*nothing of")
+def test_simulations_are_judged_together_and_none_warns():
+    """Of sparse counts as few as these, single fits have idle components."""
+    assert len(bayesnmf.calibrate("dirichlet_poisson", "vi", totals=6, simulations=20, draws=9, seed=0).ranks) == 20
+
+
 def test_totals_are_those_asked_for():
     drawn = bayesnmf.calibrate("dirichlet_poisson", "vi", size=(2, 3), totals=[4, 0], simulations=3, options=PLAIN)
     assert drawn.ranks.shape == (3, 7)
