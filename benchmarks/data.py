@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bayesnmf
-from bayesnmf import MAP, Gamma, Priors
+from bayesnmf import MAP, Dirichlet, Gamma, Priors
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import thin_counts
@@ -63,7 +63,8 @@ class Problem:
 def read(name: str, rank: int, seed: int) -> Counts:
     """Return counts by name; NxM simulates them from gamma_poisson with this rank and 200 counts a row."""
     if size := re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", name):
-        return bayesnmf.simulate("gamma_poisson", (int(size[1]), int(size[2])), rank, seed=seed).counts
+        priors = Priors(Gamma(1.0, rank / 200), Dirichlet(1.0))
+        return bayesnmf.simulate("gamma_poisson", (int(size[1]), int(size[2])), rank, priors=priors, seed=seed).counts
     if name == "digits":
         return digits()
     folder = Path(os.environ.get("BAYESNMF_DATA", ROOT.parent / "shared" / "data"))
