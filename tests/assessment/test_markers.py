@@ -261,7 +261,7 @@ def test_known_markers_of_blood_cells_are_found():
     """
     counts = real_counts("pbmc_facs")
     described = find_data("pbmc_facs").with_suffix(".json").read_text(encoding="utf-8")
-    options = VI(priors=Priors(Gamma(1.0, 6 * counts.shape[0] / counts.sum()), Dirichlet(1.0)))
+    options = VI(priors=Priors(Gamma(1.0, 6 * counts.shape[0] / counts.total), Dirichlet(1.0)))
     names = json.loads(described)["col_meta"]["symbol"]
     fit = bayesnmf.fit(counts, rank=6, seed=0, options=options, feature_names=names)
     table = bayesnmf.markers(fit, 20, against="rest", draws=100)

@@ -205,7 +205,7 @@ def test_nuts_is_calibrated():
     before = compile_chain.cache_info().misses
     priors = even_priors(model="dirichlet_poisson")
     result = bayesnmf.calibrate(
-        "dirichlet_poisson", "nuts", priors=priors, simulations=40, draws=L, seed=4, options=STEPS
+        "dirichlet_poisson", "nuts", priors=priors, totals=20, simulations=40, draws=L, seed=4, options=STEPS
     )
     assert compile_chain.cache_info().misses <= before + 1  # 40 fits, compiled once
     assert compile_chain.cache_info().maxsize < 20
