@@ -33,6 +33,7 @@ ROUGH_TOL = 1e-5  # tolerance of the ascents before an exchange, which mostly ga
 GLANCE, TRIAL = 3, 15  # iterations of each exchange in a first round, and of the best of these in a second round
 GLANCES, TRIALS = 10, 3  # exchanges in each round
 FEWEST = 3  # smallest number of components
+LEAST_GAIN = 0.1  # in nats; by less, an ascent that has converged may still rise, and exchanges could go on for ever
 # Largest work of an iteration, in multiply-adds, for which exchanges of all components are tried: a round of 75
 # iterations then takes some tenths of a second. An update of a parameter counts as much as 20 nonzeros.
 SMALL, PARAMETER_WORK = 4e5, 20
@@ -110,7 +111,7 @@ def _find_exchange(
     heights = [last_objective(tried(exchange, GLANCE)[1]) for exchange in chosen]
     for number in np.argsort(heights)[::-1][:TRIALS]:
         climb, found = tried(chosen[number], TRIAL)
-        if last_objective(found) > last_objective(best) + schedule.tol * abs(last_objective(best)):
+        if last_objective(found) > last_objective(best) + max(ROUGH_TOL * abs(last_objective(best)), LEAST_GAIN):
             return climb, _append_ascent(best, found)
     return None
 
