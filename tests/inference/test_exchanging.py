@@ -168,6 +168,7 @@ def test_of_the_exchanges_tried_one_that_ends_higher_is_kept_until_none_does():
     assert found.status.iterations == len(found.trace) - 1
     made.clear()
     assert restarted(hill(lambda _: 5.0, made), best, 1000) is best
+    assert restarted(hill(lambda _: 9.05, made), best, 1000) is best  # a gain that could go on for ever
     assert len(made) > 5
 
 
