@@ -7,11 +7,10 @@ from typing import Any
 
 from bayesnmf.inference.sampling.running_moments import BATCHES
 from bayesnmf.options.algorithms import ALGORITHMS
+from bayesnmf.options.sampled import BUDGET
 
 BYTES_BY_FEATURE = 8  # of a nonzero, at most
 ALL, THINNED = 2**30, 2**29  # bytes: largest size of all draws under keep="auto", and size of thinned draws
-
-
 FIXED = 1000  # draws that "auto" is where the number must be known
 MOST_KEPT, FEWEST_KEPT = 2000, 250  # draws of a chain that "auto" keeps
 
@@ -21,7 +20,14 @@ def with_draws(options: Any, rank: int, counts: Any) -> Any:
     if getattr(options, "draws", None) != "auto":
         return options
     few = _most_in_memory(options, rank, counts.shape) < FEWEST_KEPT
-    return replace(options, draws=FIXED) if few or not counts.in_memory or options.keep != "auto" else options
+    if counts.in_memory and options.keep == "auto" and not few:
+        return options
+    if options.budget != BUDGET:
+        raise ValueError(
+            f"budget needs counts in memory, keep='auto', and {FEWEST_KEPT} draws of every chain in 1 GiB; leave it "
+            f"out, for draws={FIXED}"
+        )
+    return replace(options, draws=FIXED)
 
 
 def draws_to_keep(options: Any, rank: int, shape: tuple[int, int]) -> int:

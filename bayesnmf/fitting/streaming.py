@@ -261,14 +261,14 @@ class MinibatchVI:
             return
         kept = sum(each.shape[0] for each in self._early)
         self._early.append(data if not kept else data.rows(slice(0, most - kept)))
-        early = _stacked(self._early)
-        if self._started and early.shape[0] < min(2 * self._started, most):
+        if self._started and kept + data.shape[0] < min(2 * self._started, most):
             return
+        early = _stacked(self._early)
         problem = point_or_mean_field(early, self._options)
         start = start_state(problem, self._options.start, self.rank, np.random.default_rng(self.seed))
         self._components = RunningComponents(problem, start.components, early.shape[0])
         self._started = early.shape[0]
-        if self._started >= most:
+        if self._started >= most or self._options.start == "random":
             self._early = []
 
     def _problem(self, data: Counts) -> Problem:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MOST_RUNS = 100_000
 MOST_REFINEMENT = 10_000
+BUDGET = 300.0  # seconds
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -75,7 +76,7 @@ class Gibbs:
     start: Start | FitRecord | Literal["fit", "random"] = "fit"
     chains: int = 4
     draws: int | Literal["auto"] = "auto"
-    budget: float = 300.0
+    budget: float = BUDGET
     warmup: int = 500
     thin: int = 1
     threads: int | None = None
@@ -86,6 +87,8 @@ class Gibbs:
     def __post_init__(self) -> None:
         check_sampler(self)
         check_positive(self.budget, "budget")
+        if self.draws != "auto" and self.budget != BUDGET:
+            raise ValueError(f"budget needs draws='auto': found draws={self.draws}, a number; leave one of them out")
         check_choice(self.keep, "keep", ("auto", "draws", "moments"))
         check_count(self.thin, "thin")
         check_threads(self.threads)

@@ -4,16 +4,16 @@
 model                 loadings                                 components
 ====================  =======================================  =======================================
 poisson               Gamma(1, 0): flat                        Dirichlet(1)
-gamma_poisson         Gamma(a, a K / mean row total)           Dirichlet(b)
-dirichlet_poisson     Dirichlet(a)                             Dirichlet(b)
-dirichlet_gamma       Dirichlet(a), scale                      Dirichlet(b)
+gamma_poisson         Gamma(a, a K / mean row total)           Dirichlet(a)
+dirichlet_poisson     Dirichlet(a)                             Dirichlet(a)
+dirichlet_gamma       Dirichlet(a), scale                      Dirichlet(a)
                       Gamma(1, 1 / mean row total)
 hierarchical_poisson  HierarchicalGamma(0.3, Gamma(0.3, mean   HierarchicalGamma(0.3, Gamma(0.3, 0.3),
                       row total / (0.3 K m)), "row")           "feature")
 ====================  =======================================  =======================================
 
-Sparse priors, a = 0.3 and b = 0.1, predict best (`benchmarks/priors.md`), and are the default of vi and svi. Their
-density has no mode, and chains mix many times slower: for map, bld, gibbs, nuts and smc, a = b = 1.
+Sparse priors, a = 0.3, predict best (`benchmarks/priors.md`), and are the default of vi and svi. Their density has no
+mode, and chains mix many times slower: for map, bld, gibbs, nuts and smc, a = 1.
 
 With these rates, the prior mean of a sample's total is the mean row total of the counts; with exposures of rows, the
 mean row total is per unit of exposure. If the components have a Gamma prior, the rate of the loadings is multiplied by
@@ -48,7 +48,7 @@ class Shapes(NamedTuple):
     components: float
 
 
-EVEN, SPARSE = Shapes(1.0, 1.0), Shapes(0.3, 0.1)
+EVEN, SPARSE = Shapes(1.0, 1.0), Shapes(0.3, 0.3)
 
 
 @dataclass(frozen=True)

@@ -136,9 +136,14 @@ def test_a_number_takes_the_place_of_auto_where_it_must_be_known(monkeypatch):
     monkeypatch.setattr(keeping, "ALL", 8 * 4 * 22 * 250)
     assert keeping.with_draws(Gibbs(), 2, counts).draws == "auto"
     assert keeping.size_kept(Gibbs(), 2, counts.shape) == keeping.ALL
+    with pytest.raises(ValueError, match=r"budget needs counts in memory.*leave it out, for draws=1000"):
+        keeping.with_draws(Gibbs(keep="moments", budget=60), 2, counts)
 
 
-@pytest.mark.parametrize("wrong", [{"draws": "many"}, {"draws": 0}, {"draws": 2.5}, {"budget": 0}, {"budget": "long"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"draws": "many"}, {"draws": 0}, {"draws": 2.5}, {"budget": 0}, {"budget": "long"}, {"draws": 9, "budget": 60}],
+)
 def test_nonsense_is_refused(wrong):
     (name,) = wrong
     with pytest.raises((TypeError, ValueError), match=f"{name} must be"):

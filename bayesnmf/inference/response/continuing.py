@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend, plain_steps
 from bayesnmf.inference.ascent.extrapolation import extrapolated_steps
+from bayesnmf.inference.ascent.settled_loadings import settle_loadings
 from bayesnmf.inference.response.coupled import Coupled, Tilt
 from bayesnmf.inference.response.solving import solve
 from bayesnmf.inference.sides import Problem, State, objective
@@ -18,6 +19,7 @@ Array = NDArray[Any]
 GRADIENT = 1e-8
 MOST_STEPS = 60
 UPDATES = 20  # updates where Newton's step fails first
+SETTLED, MOST_UPDATES = 1e-10, 100_000  # of a row given the components, before the first step
 HALVINGS, LARGEST_STEP = 6, 2.0  # of a step; the largest is in logarithms of the parameters
 ROUNDING = 1e-12  # of the bound
 Show = Callable[[int, float], None]
@@ -46,7 +48,7 @@ def continue_to_optimum(problem: Problem, state: State, threads: int | None, sho
 
     Where no part of Newton's step raises the bound, extrapolated updates take its place, twice as many each time.
     """
-    coupled = Coupled(problem, _updated(problem, state, 1, threads), threads)
+    coupled = Coupled(problem, _begun(problem, state, threads), threads)
     tilt, updates = coupled.residual(), UPDATES
     size = gradient(coupled, tilt)
     for done in range(MOST_STEPS):
@@ -104,6 +106,16 @@ def _state_of(problem: Problem, state: State, moved: tuple[Any, Any]) -> State:
     if moved[1] is None:
         return State(loadings, state.components)
     return State(loadings, problem.components_summary.of(problem.components_prior, moved[1]))
+
+
+def _begun(problem: Problem, state: State, threads: int | None) -> State:
+    """Return the state after an update; with components held, that of rows each settled by itself.
+
+    Under sparse priors a few rows settle many times slower than the others, and all would wait for them.
+    """
+    if problem.fixed_components and "settled" in problem.loadings_prior.optional:
+        return settle_loadings(problem, state, SETTLED, MOST_UPDATES, threads).state
+    return _updated(problem, state, 1, threads)
 
 
 def _updated(problem: Problem, state: State, updates: int, threads: int | None) -> State:
