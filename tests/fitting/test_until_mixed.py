@@ -140,9 +140,14 @@ def test_a_number_takes_the_place_of_auto_where_it_must_be_known(monkeypatch):
         keeping.with_draws(Gibbs(keep="moments", budget=60), 2, counts)
 
 
+def test_a_budget_beside_a_number_of_draws_is_refused():
+    with pytest.raises(ValueError, match="budget needs draws='auto': found draws=9, a number"):
+        Gibbs(draws=9, budget=60)
+
+
 @pytest.mark.parametrize(
     "wrong",
-    [{"draws": "many"}, {"draws": 0}, {"draws": 2.5}, {"budget": 0}, {"budget": "long"}, {"draws": 9, "budget": 60}],
+    [{"draws": "many"}, {"draws": 0}, {"draws": 2.5}, {"budget": 0}, {"budget": "long"}],
 )
 def test_nonsense_is_refused(wrong):
     (name,) = wrong
