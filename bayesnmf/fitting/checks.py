@@ -12,6 +12,7 @@ from bayesnmf.options import METHODS, Start
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.checks import check_start
 from bayesnmf.options.defaults import chooses_basis, has_sparse_prior, regression_fault
+from bayesnmf.options.sampled import BUDGET
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.checks import check_has_part, check_parameter
 from bayesnmf.priors.specification import PARAMETER, on_simplex
@@ -29,6 +30,15 @@ def check_served(method: str, model: str) -> None:
     if served is not None and model not in served:
         listed = " or ".join(f"model={name!r}" for name in served)
         raise ValueError(f"method={method!r} needs {listed}: found {model!r}; use {listed}, or method='map'")
+
+
+def check_no_budget(options: Any, fewest: int, fixed: int) -> None:
+    """Refuse a budget of seconds where draws="auto" is the number `fixed`."""
+    if options.budget != BUDGET:
+        raise ValueError(
+            f"budget needs counts in memory, keep='auto', and {fewest} draws of every chain in 1 GiB; leave it out, "
+            f"for draws={fixed}"
+        )
 
 
 def check_regression(options: Any) -> None:

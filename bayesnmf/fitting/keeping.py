@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from bayesnmf.fitting.checks import check_no_budget
 from bayesnmf.inference.sampling.running_moments import BATCHES
 from bayesnmf.options.algorithms import ALGORITHMS
-from bayesnmf.options.sampled import BUDGET
 
 BYTES_BY_FEATURE = 8  # of a nonzero, at most
 ALL, THINNED = 2**30, 2**29  # bytes: largest size of all draws under keep="auto", and size of thinned draws
@@ -22,11 +22,7 @@ def with_draws(options: Any, rank: int, counts: Any) -> Any:
     few = _most_in_memory(options, rank, counts.shape) < FEWEST_KEPT
     if counts.in_memory and options.keep == "auto" and not few:
         return options
-    if options.budget != BUDGET:
-        raise ValueError(
-            f"budget needs counts in memory, keep='auto', and {FEWEST_KEPT} draws of every chain in 1 GiB; leave it "
-            f"out, for draws={FIXED}"
-        )
+    check_no_budget(options, FEWEST_KEPT, FIXED)
     return replace(options, draws=FIXED)
 
 

@@ -14,6 +14,13 @@ STARTS = ("svd", "descent", "random")
 MOST_THREADS = 1024
 
 
+def check_budget(budget: object, draws: object, default: float) -> None:
+    """Check a budget of seconds, which a number of draws has no use for."""
+    check_positive(budget, "budget")
+    if draws != "auto" and budget != default:
+        raise ValueError(f"budget needs draws='auto': found draws={draws}, a number; leave one of them out")
+
+
 def check_coordinate_ascent(options: Any) -> None:
     """Check the options that map and vi share."""
     check_settings(options)

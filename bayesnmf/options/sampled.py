@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Literal
 
 from bayesnmf.checks import check_choice, check_count, check_flag, check_fraction, check_positive
 from bayesnmf.options.algorithms import algorithms_of
-from bayesnmf.options.checks import check_one_sampler, check_sampler, check_settings, check_start, check_threads
+from bayesnmf.options.checks import (
+    check_budget,
+    check_one_sampler,
+    check_sampler,
+    check_settings,
+    check_start,
+    check_threads,
+)
 from bayesnmf.options.start import Start
 from bayesnmf.priors.pair import Priors
 
@@ -86,9 +93,7 @@ class Gibbs:
 
     def __post_init__(self) -> None:
         check_sampler(self)
-        check_positive(self.budget, "budget")
-        if self.draws != "auto" and self.budget != BUDGET:
-            raise ValueError(f"budget needs draws='auto': found draws={self.draws}, a number; leave one of them out")
+        check_budget(self.budget, self.draws, BUDGET)
         check_choice(self.keep, "keep", ("auto", "draws", "moments"))
         check_count(self.thin, "thin")
         check_threads(self.threads)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from golden import reference
-from plain import PLAIN, plain_map, plain_vi
+from plain import PLAIN, even_priors, plain_map, plain_vi
 from registry import MODELS_AND_PRIORS, RANK, every_entry, nasty_counts, over, plain_counts, with_parameter
 from suites import mostly_long
 from turns import METHODS, ORDERS, in_turn
@@ -308,17 +308,18 @@ def test_of_candidates_the_first_that_does_not_lower_the_objective_is_taken():
 
 
 @pytest.mark.filterwarnings("ignore:map did not converge")  # at rest, which is asked here, but at no optimum yet
-@pytest.mark.parametrize(("method", "seeds"), [("map", range(3)), ("vi", (6, 8, 10))])
-def test_a_bold_step_that_happens_to_be_short_does_not_end_the_fit(method, seeds):
+@pytest.mark.parametrize("method", ["map", "vi"])
+def test_a_bold_step_that_happens_to_be_short_does_not_end_the_fit(method):
     """Where the fit says that its objective settled, a plain step gains no more than twice the tolerance.
 
     By the change of one iteration alone, the gain of some of these would be 4 times the tolerance and more.
     """
     rng = np.random.default_rng(3)
     counts = rng.poisson(rng.gamma(0.5, 3, (30, 4)) @ rng.dirichlet(np.full(15, 0.3), 4) * 15)
-    kind = PLAIN[method]
-    for seed in seeds:
-        fit = bayesnmf.fit(counts, rank=4, method=method, seed=seed, options=kind(extrapolate=True, tol=1e-5))
-        again = kind(start=fit, max_iter=1, tol=0)
+    kind, priors = PLAIN[method], even_priors(counts, rank=4)
+    for seed in range(3):
+        options = kind(priors=priors, extrapolate=True, tol=1e-5)
+        fit = bayesnmf.fit(counts, rank=4, method=method, seed=seed, options=options)
+        again = kind(priors=priors, start=fit, max_iter=1, tol=0)
         gain = bayesnmf.fit(counts, rank=4, method=method, options=again).trace[-1] - fit.trace[-1]
         assert gain < 2e-5 * abs(fit.trace[-1])

@@ -207,8 +207,9 @@ def test_a_best_rank_at_the_edge_of_those_tried_is_told_of():
     assert found.cautions == []
     assert "CAUTION" not in repr(found)
     largest, smallest = (replace(found, best=Candidate(MODELS[0], rank)) for rank in (max(RANKS), min(RANKS)))
-    (caution,) = largest.cautions
-    assert caution.startswith(f"the best rank, {max(RANKS)}, is the largest that was tried: try larger ones")
+    assert largest.cautions[0].startswith(
+        f"the best rank, {max(RANKS)}, is the largest that was tried: try larger ones"
+    )
     assert "CAUTION the best rank" in " ".join(repr(largest).split())
     assert plots.selection(largest).get_title().endswith(f"the best rank, {max(RANKS)}, is the largest that was tried")
     assert bool(smallest.cautions) == (min(RANKS) > 1)
