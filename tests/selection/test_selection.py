@@ -320,20 +320,26 @@ def test_no_candidate_is_best_while_an_unknown_one_could_win():
 
 
 def test_the_candidates_that_could_win_are_refined_and_no_others(monkeypatch):
-    """The runs of rank 1 disagree, too, but its evidence is smaller beyond doubt."""
+    """The first runs of both ranks are made to disagree, but the evidence of rank 1 is smaller beyond doubt."""
     first = []
 
-    class Noted(by_evidence.TemperedRuns):
+    class Disagreeing(by_evidence.TemperedRuns):
         def __post_init__(self):
             super().__post_init__()
-            first.append((spread_of(self.logs), len(self.ladder) - 1))
+            shifts = (3.0, -3.0, 3.0, -3.0)
+            self.runs = [
+                replace(run, log_estimate=run.log_estimate + shift)
+                for run, shift in zip(self.runs, shifts, strict=True)
+            ]
+            first.append(len(self.ladder) - 1)
 
-    monkeypatch.setattr(by_evidence, "TemperedRuns", Noted)
-    options = SMC(particles=6, runs=4, efficiency=0.8, refinement=64, threads=1)
-    found = bayesnmf.select(small(), ranks=(1, 2), criterion="evidence", options=options, seed=5, check=False)
+    monkeypatch.setattr(by_evidence, "TemperedRuns", Disagreeing)
+    counts = 2 * small().matrix.toarray()
+    options = SMC(particles=16, runs=4, efficiency=0.9, refinement=64, threads=1)
+    found = bayesnmf.select(counts, ranks=(1, 2), criterion="evidence", options=options, seed=5, check=False)
     assert found.best.rank == 2
-    assert found.table.loc[found.best, "spread"] <= 1 < min(spread for spread, _ in first)
-    more = found.table["rungs"] / [rungs for _, rungs in first]
+    assert found.table.loc[found.best, "spread"] <= 1
+    more = found.table["rungs"] / first
     assert more.loc[found.best] >= 2
     assert more.loc[("gamma_poisson", 1)] == 1
 
