@@ -34,7 +34,8 @@ class MAP:
     start : Start, Fit, "svd", "descent", "random" or None
         State to start from. "random": counts allocated at random. "svd": a singular value decomposition of the counts
         (`bayesnmf.inference.starts.from_data`). "descent": the same, followed by 50 iterations of coordinate descent on
-        the likelihood alone, for sparse priors. None is "descent" if a shape or concentration is below 1, else "svd".
+        the likelihood alone. None is "descent" for vi, and for map if a shape or concentration is below 1; else, and on
+        disk, "svd".
         At the end of a fit from one of these, two components are merged and a third is split as long as this raises the
         objective: components that carry nothing of their own; any, if counts are few (nonzeros and 20 times rows and
         features, times K, up to 400,000; `bayesnmf.inference.starts.exchanging`).

@@ -26,7 +26,8 @@ def resolve_options(options: Options, in_memory: bool = True) -> Options:
     chosen: dict[str, Any] = {"algorithm": options.algorithm or best}
     algorithm = ALGORITHMS[chosen["algorithm"]]
     if options.start is None:
-        chosen["start"] = "descent" if has_sparse_prior(options.priors) and in_memory else "svd"
+        led_up_to = isinstance(options, VI) or has_sparse_prior(options.priors)
+        chosen["start"] = "descent" if led_up_to and in_memory else "svd"
     chosen["extrapolate"] = algorithm.extrapolates if options.extrapolate is None else options.extrapolate
     if options.tol is None:
         chosen["tol"] = algorithm.tol

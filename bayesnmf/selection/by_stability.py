@@ -1,15 +1,16 @@
-"""Rank numbers of components by stability: which components come back in other rows, from other starts.
+"""Rank numbers of components by stability: which components come back in other rows.
 
-The rows are split at random in halves, again and again, and each half is fitted by itself, from a random start. What
-sets a component apart is its deviation β_k − f from the frequencies f of the features in all counts. Components of a
-half are matched one to one to those of the fit to all counts, with the largest sum of cosines of their deviations. A
-component comes back in a half if this cosine is above 0.75. The best rank is the largest at which every component has
-counts, and comes back in at least four of five halves. A single component has no deviation, and counts as stable.
+The rows are split at random in halves, again and again, and each half is fitted by itself. What sets a component apart
+is its deviation β_k − f from the frequencies f of the features in all counts. Components of a half are matched one to
+one to those of the fit to all counts, with the largest sum of cosines of their deviations. A component comes back in a
+half if this cosine is above 0.75. The best rank is the largest at which every component has counts, and comes back in
+at least four of five halves. A single component has no deviation, and counts as stable.
 
-With too many components, some describe single rows or noise, which other rows do not share. From other starts alone
-they often come back, since the noise of the counts is the same. An excess in the variance of single cells is not shared
-by two halves of the rows either, unlike by two parts of one cell's counts. Cosines of the components themselves have no
-chance level: components that have most of their profile in common come back whatever they are.
+With too many components, some describe single rows or noise, which other rows do not share. Each half starts as the fit
+to all counts does, from its own counts: from random starts, components that are in the counts are missed, too, as the
+fit ends in another mode. An excess in the variance of single cells is not shared by two halves of the rows either,
+unlike by two parts of one cell's counts. Cosines of the components themselves have no chance level: components that
+have most of their profile in common come back whatever they are.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from bayesnmf.selection.result import Candidate, Selection
 from bayesnmf.selection.rules import CLOSE, COMES_BACK
 from bayesnmf.selection.study import Study
 from bayesnmf.stability.grouping import Found, match_found, movable_components
-from bayesnmf.stability.running import Report, number_of_jobs, run_tasks, seed_of, varied_options
+from bayesnmf.stability.running import Report, number_of_jobs, run_tasks, seed_of, with_one_thread
 from bayesnmf.stability.running import Study as Fitting
 
 if TYPE_CHECKING:
@@ -113,13 +114,13 @@ def _recurrence(study: Study, candidate: Candidate, parts: list[Counts], done: i
         study.report("select", done, len(study.candidates), np.nan)
 
     fits, stop = dict[int, Fit](), Event()
-    varied = varied_options(study.options, study.method)
+    options = with_one_thread(study.options)
     told = Report(tick, "select", len(parts), stop)
-    jobs = number_of_jobs(None, len(parts), varied)
-    fitting = Fitting(study.counts, *candidate, study.method, varied, study.seed, jobs)
+    jobs = number_of_jobs(None, len(parts), options)
+    fitting = Fitting(study.counts, *candidate, study.method, options, study.seed, jobs)
 
     def run(number: int) -> None:
-        found = None if stop.is_set() else fitting.fit(parts[number], seed_of(study.seed, number), varied, stop)
+        found = None if stop.is_set() else fitting.fit(parts[number], seed_of(study.seed, number), options, stop)
         if found is not None:
             fits[number] = found
             told.one_more()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from bayesnmf.selection.rules import CLEAR, COMES_BACK, MISFIT
@@ -89,15 +90,27 @@ def _unstable_between(found: Selection) -> list[str]:
     if found.criterion != "stability":
         return []
     best: Any = found.best
-    table = found.table.loc[best.model]
+    table, halves = found.table.loc[best.model], len(found.scores)
+    told = []
     failed = table.index[(table.index < best.rank) & ((table["empty"] > 0) | (table["least"] < COMES_BACK))]
-    if not len(failed):
-        return []
-    listed = ", ".join(str(rank) for rank in failed)
-    return [
-        f"smaller ranks are not stable ({listed}): the shares of {len(found.scores)} halves vary by chance, and fits "
-        "may end in other modes; compare with another criterion, or raise halves"
-    ]
+    if len(failed):
+        told.append(
+            f"smaller ranks are not stable ({_listed(failed)}): fewer components may each stand for several, and which "
+            "ones they join depends on the rows; compare with another criterion"
+        )
+    error = math.sqrt(COMES_BACK * (1 - COMES_BACK) / halves)
+    near = (table["empty"] == 0) & ((table["least"] - COMES_BACK).abs() <= error)
+    close = table.index[near & (table.index >= best.rank)]
+    if len(close):
+        told.append(
+            f"another seed may name another rank: the shares of {halves} halves in which rank {_listed(close)} comes "
+            f"back are within one standard error ({error:.0%}) of {COMES_BACK:.0%}; raise halves"
+        )
+    return told
+
+
+def _listed(ranks: Any) -> str:
+    return ", ".join(str(rank) for rank in ranks)
 
 
 def _best(found: Selection) -> int:

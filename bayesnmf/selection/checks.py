@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayesnmf.checks import check_choice, check_count, check_fraction
+from bayesnmf.checks import check_choice, check_count, check_fraction, shown
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import rows_aside
 from bayesnmf.options import METHODS
 from bayesnmf.selection.rules import FEWEST_HALVES, FEWEST_RUNS
-from bayesnmf.stability.checks import check_has_objective, check_varied_start
+from bayesnmf.stability.checks import check_has_objective
 
 DEFAULTS = {"splits": 3, "keep": 0.8, "withhold": 0.2, "halves": 10}
 OWN = {"heldout": ("splits", "keep", "withhold"), "evidence": (), "stability": ("halves",)}
@@ -48,7 +48,16 @@ def check_data(criterion: str, counts: Counts, options: Any) -> None:
             "criterion='evidence'"
         )
     if criterion == "stability" and options.start is not None:
-        check_varied_start(options.start)
+        check_start_of_halves(options.start)
+
+
+def check_start_of_halves(start: Any) -> None:
+    """Refuse a start that does not fit the rows of a half."""
+    if not isinstance(start, str):
+        raise ValueError(
+            f"options.start must be made anew for the rows of each half: found {shown(start)}, made for other rows; "
+            "leave start out of the options"
+        )
 
 
 def share_withheld(criterion: str, withhold: float, given: bool, counts: Counts) -> float:

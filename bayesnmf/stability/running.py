@@ -179,6 +179,11 @@ def varied_options(options: Any, method: str) -> Any:
     if options.start is None:
         options = replace(options, start="random")
     check_varied_start(options.start)
+    return with_one_thread(options)
+
+
+def with_one_thread(options: Any) -> Any:
+    """Return options with one thread, unless a number of threads or a device is given."""
     free = options.threads is None and getattr(options, "device", "cpu") == "cpu"
     return replace(options, threads=1) if free else options
 

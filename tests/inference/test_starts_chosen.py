@@ -56,8 +56,8 @@ CHOSEN = [
     ("map", MAP(priors=Priors(loadings=Gamma(2.0, 0.1))), ("svd", "em", True)),
     ("map", MAP(algorithm="em", extrapolate=False, start="random"), ("random", "em", False)),
     ("vi", VI(), ("descent", "coordinate", True)),
-    ("vi", VI(priors=EVEN), ("svd", "coordinate", True)),
-    ("vi", VI(priors=EVEN, algorithm="gradient"), ("svd", "gradient", False)),
+    ("vi", VI(priors=EVEN), ("descent", "coordinate", True)),
+    ("vi", VI(priors=EVEN, algorithm="gradient"), ("descent", "gradient", False)),
     ("vi", VI(algorithm="minibatch"), ("descent", "minibatch", False)),
     ("vi", VI(start="random", extrapolate=False), ("random", "coordinate", False)),
 ]

@@ -18,7 +18,7 @@ from bayesnmf.selection import by_stability
 from bayesnmf.selection.by_stability import split_rows
 from bayesnmf.stability.running import seed_of
 
-RANDOM = {"method": "map", "options": MAP(start="random", tol=1e-5)}
+POINTS = {"method": "map", "options": MAP(tol=1e-5)}
 
 
 def drawn(seed=2):
@@ -47,7 +47,7 @@ def test_stability_matches_fits_of_halves_of_the_rows():
     overall = counts.feature_totals / counts.total
     whole, cosines = bayesnmf.fit(counts, rank=3, **settings), np.empty((6, 3))
     for number, part in enumerate(split_rows(counts, 6, 3)):
-        options = MAP(start="random", tol=1e-4, threads=1)
+        options = MAP(tol=1e-4, threads=1)
         half = bayesnmf.fit(part, rank=3, method="map", seed=seed_of(3, number), options=options)
         similarity = cosine(half.components - overall, whole.components - overall)
         cosines[number] = max(  # over all ways to match them
@@ -73,7 +73,7 @@ def test_noise_has_no_stable_components(level, sharpness):
     """Components that describe noise share their profile, so that cosines of the components themselves are near 1."""
     rng = np.random.default_rng([level, int(sharpness)])
     noise = rng.poisson(rng.gamma(2.0, 6.0 * level, (40, 1)) * rng.dirichlet(np.full(12, sharpness)))
-    found = bayesnmf.select(noise, ranks=(1, 2, 3, 5), criterion="stability", seed=1, **RANDOM)
+    found = bayesnmf.select(noise, ranks=(1, 2, 3, 5), criterion="stability", seed=1, **POINTS)
     assert found.best.rank == 1
     assert not any("smallest that was tried" in caution for caution in found.cautions)
 
@@ -84,8 +84,8 @@ def test_noise_of_cells_is_no_stable_component(seed):
     rng = np.random.default_rng([7, seed])
     means = rng.gamma(0.7, 140, (40, 3)) @ rng.dirichlet(np.full(20, 0.4), 3)
     noisy = rng.poisson(means * rng.gamma(5.0, 0.2, means.shape))
-    for criterion, start, rank in (("heldout", "svd", 5), ("stability", "random", 3)):
-        options = MAP(start=start, tol=1e-5)
+    options = MAP(start="svd", tol=1e-5)
+    for criterion, rank in (("heldout", 5), ("stability", 3)):
         found = bayesnmf.select(
             noisy, ranks=(3, 5), method="map", criterion=criterion, seed=seed, options=options, check=False
         )
@@ -103,26 +103,35 @@ def test_the_largest_rank_whose_components_all_come_back_is_best():
 def test_components_without_counts_are_not_stable():
     counts = as_counts(np.random.default_rng(0).poisson(30.0, (20, 6)))
     priors = Priors(bayesnmf.HierarchicalGamma(1.0, Gamma(1e-3, 1e-3), "component"), Dirichlet(1.0))
-    options = VI(start="random", priors=priors, tol=1e-5, threads=1)
+    options = VI(priors=priors, tol=1e-5, threads=1)
     found = bayesnmf.select(counts, ranks=(4,), criterion="stability", halves=5, check=False, options=options)
     assert found.table["empty"].iloc[0] > 0
     assert found.best is None
     assert found.cautions[0].startswith("no rank is stable:")
 
 
-def test_smaller_ranks_that_are_not_stable_are_told():
-    found = bayesnmf.select(drawn(), ranks=(2, 3), criterion="stability", halves=5, check=False, **RANDOM)
-    table = found.table.copy()
-    table.loc[("gamma_poisson", 2), "least"] = 0.6
-    told = replace(found, table=table).cautions
-    assert [caution for caution in told if caution.startswith("smaller ranks are not stable (2):")]
-    assert not any("not stable" in caution for caution in found.cautions)
+def test_smaller_ranks_that_are_not_stable_and_shares_near_the_limit_are_told():
+    found = bayesnmf.select(drawn(), ranks=(2, 3), criterion="stability", halves=5, check=False, **POINTS)
+    assert found.best.rank == 3
+
+    def told(*shares):
+        table = found.table.assign(least=list(shares))
+        return replace(found, table=table).cautions[1:]  # after that of the largest rank tried
+
+    assert told(1.0, 1.0) == []
+    (one,) = told(0.6, 1.0)
+    assert one.startswith("smaller ranks are not stable (2):")
+    (one,) = told(1.0, 0.8)  # of 5 halves, one standard error is 18 %
+    assert one.startswith("another seed may name another rank:")
+    assert "in which rank 3 comes back are within one standard error (18%) of 80%" in one
+    lower = replace(found, best=found.best._replace(rank=2), table=found.table.assign(least=[1.0, 0.7]))
+    assert any("rank 3 comes back" in caution for caution in lower.cautions)
 
 
 def test_the_number_of_threads_does_not_change_the_result(monkeypatch):
-    one = bayesnmf.select(drawn(), ranks=(3,), criterion="stability", halves=5, check=False, **RANDOM)
+    one = bayesnmf.select(drawn(), ranks=(3,), criterion="stability", halves=5, check=False, **POINTS)
     monkeypatch.setattr(by_stability, "number_of_jobs", lambda *_: 1)
-    other = bayesnmf.select(drawn(), ranks=(3,), criterion="stability", halves=5, check=False, **RANDOM)
+    other = bayesnmf.select(drawn(), ranks=(3,), criterion="stability", halves=5, check=False, **POINTS)
     pd.testing.assert_frame_equal(one.scores, other.scores)
 
 
@@ -135,7 +144,7 @@ def test_ctrl_c_within_a_candidate_keeps_those_that_are_done():
             total.set()
             raise KeyboardInterrupt
 
-    found = bayesnmf.select(drawn(), ranks=(2, 3), criterion="stability", halves=5, progress=stop, **RANDOM)
+    found = bayesnmf.select(drawn(), ranks=(2, 3), criterion="stability", halves=5, progress=stop, **POINTS)
     assert total.is_set()
     assert found.interrupted
     assert found.table.index.tolist() == [("gamma_poisson", 2)]

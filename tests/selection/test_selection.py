@@ -10,11 +10,10 @@ import pytest
 from smallfits import COUNTS, plain_bounds
 
 import bayesnmf
-from bayesnmf import MAP, SMC, VI, Dirichlet, Gamma, Gibbs, Priors, plots
+from bayesnmf import MAP, SMC, VI, Dirichlet, Gamma, Gibbs, Priors, Start, plots
 from bayesnmf.assessment.scoring import background, score
 from bayesnmf.data.splitting import split_counts
 from bayesnmf.inference.status import ConvergenceWarning
-from bayesnmf.inference.tempering.combining import spread_of
 from bayesnmf.selection import by_evidence, held_out
 from bayesnmf.selection.held_out import HIDDEN
 from bayesnmf.selection.new_rows import hidden_features, predict_hidden
@@ -430,7 +429,10 @@ def test_ctrl_c_in_the_fit_that_is_checked_leaves_the_checks_out():
         ("withhold=0.2 needs at least two features", {"counts": [[3], [2], [4], [1], [5]], "withhold": 0.2}),
         ("withhold=0.1 needs at least two features, and rows", {"counts": [[3, 1], [1, 2]], "withhold": 0.1}),
         ("counts must not all be 0", {"counts": [[0, 0], [0, 0]]}),
-        ("must differ from run to run: found 'svd'", {"criterion": "stability", "options": VI(start="svd")}),
+        (
+            "must be made anew for the rows",
+            {"criterion": "stability", "options": VI(start=Start(np.ones((4, 2)), np.ones((2, 3))))},
+        ),
         ("needs at least two rows", {"criterion": "stability", "counts": [[3, 1, 2]]}),
     ],
 )
