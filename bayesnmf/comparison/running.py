@@ -41,6 +41,7 @@ from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.options import METHODS, NUTS, Gibbs, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import check_options, check_options_by_method
+from bayesnmf.options.defaults import varied_start
 from bayesnmf.places import check_folder
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
@@ -284,14 +285,12 @@ def _score_all(
 def _from_other_starts(plan: Plan, fits: Mapping[str, Fit], seed: int) -> dict[str, Fit]:
     """Fit by every method again from another random start, until interrupted; MCMC, SMC and SVI with short runs."""
     others: dict[str, Fit] = {}
-    if not plan.settings.dispersed:
-        return others
-    for method in fits:
+    for method in fits if plan.settings.dispersed else ():
         options: Any = plan.settings.of(method)
-        random = {"start": "random"} if hasattr(options, "start") else {}  # smc starts from draws of the prior
-        options = replace(options, **random, **DISPERSED.get(method, {}))
+        start = {"start": varied_start(options)} if hasattr(options, "start") else {}  # smc draws from the prior
+        short = start | DISPERSED.get(method, {})
         try:
-            other = plan.fit(method, seed, options, remark=", other start")
+            other = plan.fit(method, seed, replace(options, **short), remark=", other start")
         except KeyboardInterrupt:
             break
         if other.status.reason == INTERRUPTED:

@@ -10,7 +10,7 @@ from bayesnmf.checks import as_numbers, is_counted
 from bayesnmf.data.labels import Order, order_of, same_labels
 from bayesnmf.options import METHODS, Start
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
-from bayesnmf.options.checks import check_start
+from bayesnmf.options.checks import STARTS
 from bayesnmf.options.defaults import chooses_basis, has_sparse_prior, regression_fault
 from bayesnmf.options.sampled import BUDGET
 from bayesnmf.priors import Distribution
@@ -117,14 +117,12 @@ def check_stream(options: Any, default: Any) -> None:
                 f"{name} must be left out of the options of a stream, which takes one step for each batch: "
                 f"found {getattr(options, name)}; for epochs over rows in memory use bayesnmf.fit"
             )
-    if options.start is None:
-        return
-    if not isinstance(options.start, str):
+    if options.start is not None and not isinstance(options.start, str):
+        listed = ", ".join(repr(word) for word in STARTS)
         raise ValueError(
-            "start must be 'svd', 'descent' or 'random' for a stream, since its rows differ from a given start's: "
-            f"found {type(options.start).__name__}; leave it out"
+            f"start must be left out for a stream, or be one of {listed}, since its rows differ from those of a given "
+            f"start: found {type(options.start).__name__}"
         )
-    check_start(options.start, ("svd", "descent", "random"))
 
 
 def check_has_learned(rows: int, what: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from bayesnmf.fitting.job import Job
 from bayesnmf.inference.ascent.climbing import as_interrupted
 from bayesnmf.inference.status import INTERRUPTED
+from bayesnmf.options.defaults import varied_start
 
 
 def from_counts(start: Any) -> bool:
@@ -38,7 +39,7 @@ def best_of_restarts(job: Job, climb: Callable[[Any, np.random.Generator, str], 
         label = f"{job.method} {job.model}" + (f", start {restart + 1}" if job.options.restarts > 1 else "")
         start = job.options.start
         if restart and from_counts(start):
-            start = "random"
+            start = varied_start(job.options, job.counts.in_memory)
         try:
             found = climb(start, rng, label)
             if not found.trace:

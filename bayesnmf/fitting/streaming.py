@@ -62,8 +62,8 @@ class MinibatchVI:
         Number of different rows of the whole data, needed if rows are given more than once. By default the number of
         rows seen so far; a `DataWarning` is issued if the first block is repeated.
     options : VI, optional
-        ``VI(algorithm="minibatch", ...)``: priors, batch_size, forgetting, delay, sweeps, dtype, threads, and "svd",
-        "descent" or "random" as start. Default priors, which depend on the mean row total, are computed from the first
+        ``VI(algorithm="minibatch", ...)``: priors, batch_size, forgetting, delay, sweeps, dtype, threads, and a word
+        as start. Default priors, which depend on the mean row total, are computed from the first
         block. So is the start, and again each time the number of rows has doubled, from up to 2,048 rows, which are
         kept until then; a random one stays. All rows must have the same prior.
     feature_exposure : array or Series (m,), optional

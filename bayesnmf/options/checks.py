@@ -10,7 +10,7 @@ from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.schedules import SCHEDULES
 from bayesnmf.priors import Priors
 
-STARTS = ("svd", "descent", "random")
+STARTS = ("svd", "descent", "random", "random_descent")
 MOST_THREADS = 1024
 
 

@@ -31,14 +31,14 @@ class MAP:
     ----------
     priors : Priors
         Priors of both sides.
-    start : Start, Fit, "svd", "descent", "random" or None
+    start : Start, Fit, "svd", "descent", "random", "random_descent" or None
         State to start from. "random": counts allocated at random. "svd": a singular value decomposition of the counts
         (`bayesnmf.inference.starts.from_data`). "descent": the same, followed by 50 iterations of coordinate descent on
-        the likelihood alone. None is "descent" for vi, and for map if a shape or concentration is below 1; else, and on
-        disk, "svd".
-        At the end of a fit from one of these, two components are merged and a third is split as long as this raises the
-        objective: components that carry nothing of their own; any, if counts are few (nonzeros and 20 times rows and
-        features, times K, up to 400,000; `bayesnmf.inference.starts.exchanging`).
+        the likelihood alone. "random_descent": "random", followed by the same. None is "descent" for vi, and for map if
+        a shape or concentration is below 1; else, and on disk, "svd".
+        At the end of a fit from "svd" or "descent", two components are merged and a third is split as long as this
+        raises the objective: components that carry nothing of their own; any, if counts are few (nonzeros and 20 times
+        rows and features, times K, up to 400,000; `bayesnmf.inference.starts.exchanging`).
     basis : {"natural", "log"} or None
         Basis in which the mode is taken. "natural" needs every shape and concentration to be at least 1; "log" is the
         log (softmax) basis, in which the density includes the Jacobian. None is "natural" if the priors allow it, else
@@ -57,7 +57,8 @@ class MAP:
         Whether to extend each step as far as this raises the objective (`bayesnmf.inference.ascent.extrapolation`).
         None is True.
     restarts : int
-        Number of starts: `start` itself, then random starts. The fit with the highest objective is returned.
+        Number of starts: `start` itself, then random ones, for vi with a descent if `start` is made from the counts.
+        The fit with the highest objective is returned.
     kkt_tol : float
         KKT residual, in counts, at which to stop too; 0 disables this rule.
     order : {"loadings", "components"}
@@ -84,7 +85,7 @@ class MAP:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | FitRecord | Literal["svd", "descent", "random"] | None = None
+    start: Start | FitRecord | Literal["svd", "descent", "random", "random_descent"] | None = None
     basis: Literal["natural", "log"] | None = None
     algorithm: Literal["em", "scd", "ccd"] | None = None
     schedule: Literal["joint", "alternating"] | None = None
@@ -146,7 +147,7 @@ class VI:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | FitRecord | Literal["svd", "descent", "random"] | None = None
+    start: Start | FitRecord | Literal["svd", "descent", "random", "random_descent"] | None = None
     algorithm: Literal["coordinate", "settled", "gradient", "minibatch"] | None = None
     batch_size: int | None = None
     forgetting: float | None = None

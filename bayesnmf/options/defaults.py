@@ -34,6 +34,11 @@ def resolve_options(options: Options, in_memory: bool = True) -> Options:
     return replace(options, **chosen)
 
 
+def varied_start(options: Any, in_memory: bool = True) -> str:
+    """Return the word of the start that differs from seed to seed: for vi in memory with a descent, as its default."""
+    return "random_descent" if in_memory and isinstance(options, VI) else "random"
+
+
 def has_sparse_prior(priors: Priors) -> bool:
     """Return whether a shape or concentration is below 1, so that each row tends to keep its first components."""
     sides: Any = (priors.loadings, priors.components)

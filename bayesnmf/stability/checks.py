@@ -16,7 +16,7 @@ from bayesnmf.options import METHODS
 from bayesnmf.priors.checks import same_prior
 from bayesnmf.results.checks import check_fit
 
-STARTS = ("random", "fit", "map", "vi")  # those that depend on the seed
+STARTS = ("random", "random_descent", "fit", "map", "vi")  # those that depend on the seed
 SCORED = 10  # modes that are scored by held-out counts by default
 
 

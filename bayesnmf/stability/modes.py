@@ -4,8 +4,9 @@ A factorisation has many modes: fits from other starts end in other optima of on
 starts, groups the fits (`bayesnmf.stability.grouping`), counts how often each component comes back (`tables`), scores
 the best modes by held-out counts (`predicting`) and stacks their predictions (`stacking`).
 
-By default every run starts at random (``start="random"``), while `bayesnmf.fit` by default starts from the counts,
-which avoids poor modes and hides that there are many. So the shares of modes say how rugged the objective is.
+By default every run starts at random (``start="random"``; for vi ``"random_descent"``, without which it ends in poor
+modes of its own where priors are sparse), while `bayesnmf.fit` by default starts from the counts, which avoids poor
+modes and hides that there are many. So the shares of modes say how rugged the objective is.
 
 The share of a mode is not its posterior probability: it depends on how many starts lead to the mode, not on the mass
 around it. Distances between objectives are not log-ratios of masses either, as the bound of vi is loose by an amount
@@ -79,7 +80,7 @@ def modes(
     starts : int
         Number of runs. A run depends on `seed` and its own number alone, so more starts add runs.
     options : MAP, VI or BLD, optional
-        Options of the fits, by default with ``start="random"`` and one thread (see `bayesnmf.stability.modes`).
+        Options of the fits, by default with a random start and one thread (see `bayesnmf.stability.modes`).
     fixed_components, row_exposure, feature_exposure
         As for `bayesnmf.fit`, and so is the default of `rank`.
     threshold : float

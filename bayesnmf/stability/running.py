@@ -22,6 +22,7 @@ from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.options import METHODS, Options
 from bayesnmf.options.checkpoint import Checkpoint
 from bayesnmf.options.checks import check_options
+from bayesnmf.options.defaults import varied_start
 from bayesnmf.stability.checks import check_varied_start
 from bayesnmf.stability.folder import Folder
 
@@ -177,7 +178,7 @@ def varied_options(options: Any, method: str) -> Any:
     """Return options with a start that differs from run to run, and one thread; refuse others."""
     check_options(options, method, METHODS[method].options)
     if options.start is None:
-        options = replace(options, start="random")
+        options = replace(options, start=varied_start(options))
     check_varied_start(options.start)
     return with_one_thread(options)
 

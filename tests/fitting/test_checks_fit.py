@@ -131,7 +131,7 @@ BAD_OPTIONS = [
     (
         {"start": "nndsvd"},
         ValueError,
-        "start must be one of 'svd', 'descent', 'random': found 'nndsvd'",
+        "start must be one of 'svd', 'descent', 'random', 'random_descent': found 'nndsvd'",
         (MAP, VI),
     ),
     ({"start": "vi"}, ValueError, "start must be one of 'fit', 'random': found 'vi'", (Gibbs, NUTS, SVI)),

@@ -62,7 +62,7 @@ def test_a_component_of_one_mode_comes_back_in_no_other(found):
 def test_a_run_can_be_repeated_by_its_seed(found):
     again = bayesnmf.fit(BLOCKS, rank=2, seed=int(found.runs["seed"].iloc[3]), options=found.options)
     np.testing.assert_array_equal(again.components, found.run_components[3])
-    assert found.options.start == "random"
+    assert found.options.start == "random_descent"
     assert found.options.threads == 1
 
 
@@ -208,7 +208,7 @@ def test_learned_priors_and_other_algorithms():
     ):
         found = bayesnmf.modes(COUNTS, rank=3, starts=2, options=options)
         assert found.best.options.algorithm == (options.algorithm or "coordinate")
-        assert found.best.options.start == "random"
+        assert found.best.options.start == "random_descent"
         assert np.isfinite(found.table["held_out"]).all()
 
 
@@ -241,13 +241,13 @@ def test_the_text_has_the_table_and_cautions(found):
 
 @quietly
 def test_cautions_name_the_reasons_to_doubt():
-    short = bayesnmf.modes(COUNTS, rank=3, starts=4, options=VI(max_iter=2), scored=0)
+    short = bayesnmf.modes(COUNTS, rank=3, starts=4, options=VI(start="random", max_iter=2), scored=0)
     assert "4 of 4 fits did not converge; raise max_iter or tol in bayesnmf.VI(...)" in short.cautions
     assert len(short.table) == 4
     assert any(each.startswith("every run ended in a mode of its own") for each in short.cautions)
     assert len(bayesnmf.modes(COUNTS, rank=3, starts=1, scored=0).cautions) == 1
     clear = bayesnmf.modes(BLOCKS, rank=3, starts=2, seed=1, options=VI(tol=1e-4))
-    assert clear.best.options.start == "random"
+    assert clear.best.options.start == "random_descent"
     assert clear.cautions == []
     assert clear.table["runs"].tolist() == [2]
 

@@ -7,6 +7,7 @@ vectors (Halko, Martinsson & Tropp 2011, alg. 4.4) cannot fail on small, empty o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,16 +28,16 @@ from bayesnmf.priors import Dirichlet, Gamma
 from bayesnmf.priors.simplex import rows_to_shares
 
 Array = NDArray[Any]
+type Begin = Callable[[Problem, int, np.random.Generator], State]
 FLOOR = 1.0  # smallest entry, in factor means: small values change only after very many updates, and zeros never
 POWER_ITERATIONS, OVERSAMPLING = 4, 10
 DESCENT = 50  # iterations without priors
 
 
 def state_from_word(problem: Problem, word: str, rank: int, rng: np.random.Generator) -> State:
-    """Return the start with this name: "svd", "descent" or "random"."""
-    if word == "descent":
-        return _descended_state(problem, rank, rng)
-    return data_state(problem, rank, rng) if word == "svd" else random_state(problem, rank, rng)
+    """Return the start with this name: "svd", "descent", "random" or "random_descent"."""
+    begin = random_state if word.startswith("random") else data_state
+    return _descended_state(problem, begin, rank, rng) if word.endswith("descent") else begin(problem, rank, rng)
 
 
 def data_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
@@ -48,7 +49,7 @@ def data_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
     return _state_at(problem, *factors, threads=1)
 
 
-def _descended_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
+def _descended_state(problem: Problem, begin: Begin, rank: int, rng: np.random.Generator) -> State:
     """Return the state of the conditionals given the allocations at factors from a short descent without priors.
 
     With small concentrations, each row soon keeps its first components, and these are still poor. Coordinate descent on
@@ -56,7 +57,7 @@ def _descended_state(problem: Problem, rank: int, rng: np.random.Generator) -> S
     """
     flat = flat_problem(problem.counts)
     schedule = Schedule("alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=DESCENT)
-    fitted = state_after_steps(flat, data_state(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"))
+    fitted = state_after_steps(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"))
     return _state_at(problem, fitted.loadings.geometric, fitted.components.geometric, None)
 
 
