@@ -50,7 +50,8 @@ def markers(
     Parameters
     ----------
     fit : Fit or LinearResponse
-        Fit with at least two components. Under map and bld there are no intervals and rates. Of the result of
+        Fit with at least two components. Under map and bld there are no intervals and rates. A mean field with a sparse
+        prior counts as with one of shape or concentration 1 (`bayesnmf.results.markers`). Of the result of
         `bayesnmf.linear_response`, whose components must be on the simplex, the features are chosen among those that
         lead by the mean field, 3 n for each component.
     n : int, optional

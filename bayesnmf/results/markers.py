@@ -8,6 +8,10 @@ With the shares s_kj = β_kj / Σ_j β_kj of feature j in component k, two contr
 A contrast is described by its posterior median, a central 90 % interval, and the local false sign rate (Stephens 2017),
 the smaller of the posterior probabilities that it is at least 0 and that it is at most 0. Shares below 10⁻¹² count as
 10⁻¹². Intervals and rates are those of the posterior of the fit: mean-field ones are too narrow, as elsewhere.
+
+Under a mean field whose prior is sparse, shares are drawn as if shapes and concentrations of the prior below 1 were 1.
+Else a component that has the few counts of a rare feature would seem to be set apart by it, as the sparse prior puts
+its share in all others near 0, where nothing speaks for it or against it.
 """
 
 from __future__ import annotations
@@ -77,7 +81,11 @@ def described(fit: FitRecord, draws: int, seed: int) -> dict[str, Array]:
             for components in component_draws(fit, number, seed)
         )
         blocks.append(describe_shares(drawn, fit.expected_sizes))
-    return {name: np.concatenate([block[name] for block in blocks], axis=1) for name in blocks[0]}
+    found = {name: np.concatenate([block[name] for block in blocks], axis=1) for name in blocks[0]}
+    if (q := _mean_field(fit)) is not None:  # exactly, and without what is added to sparse priors
+        components = np.asarray(q.broadcast(fit.components.shape).mean(), np.float64)
+        found["weight"] = rows_to_shares(components, component_sums(components))
+    return found
 
 
 def describe_shares(drawn: Iterable[Array], sizes: Array) -> dict[str, Array]:
@@ -95,15 +103,27 @@ def describe_shares(drawn: Iterable[Array], sizes: Array) -> dict[str, Array]:
 
 
 def component_draws(fit: FitRecord, draws: int, seed: int) -> Iterator[Array]:
-    """Yield draws of the components alone, (K, m), one at a time."""
-    q = getattr(fit.estimate, "components", None) if fit.estimate.kind == "mean field" else None
+    """Yield draws of the components alone, (K, m), one at a time; sparse priors of a mean field count as even."""
+    q = _mean_field(fit)
     if q is None:
         for _, _, components in fit.estimate.iterate(fit, draws, seed):
             yield components
         return
-    rng, q = np.random.default_rng(seed), q.broadcast(fit.components.shape)
+    rng, q = np.random.default_rng(seed), _raised(q.broadcast(fit.components.shape), fit.priors.components)
     for _ in range(draws):
         yield q.draw(rng)
+
+
+def _mean_field(fit: FitRecord) -> Any:
+    """Return q of the components; None for other estimates, and for components without q."""
+    return getattr(fit.estimate, "components", None) if fit.estimate.kind == "mean field" else None
+
+
+def _raised(q: Any, prior: Any) -> Any:
+    """Return q with what shapes and concentrations of its prior lack to 1."""
+    given: dict[str, Any] = prior.parameters
+    lacking = {name: np.maximum(1 - np.asarray(given[name]), 0) for name in ("shape", "concentration") if name in given}
+    return q.with_parameters({**q.parameters, **{name: q.parameters[name] + more for name, more in lacking.items()}})
 
 
 def contrasts(shares: Array, sizes: Array) -> dict[str, Array]:

@@ -118,6 +118,29 @@ def test_points_have_no_intervals_and_absent_features_no_lift():
     assert table.loc[table["feature"] == 3, "lift"].isna().all()
 
 
+@pytest.mark.parametrize("prior", [Dirichlet(0.1), Gamma(0.1, 1.0)])
+def test_a_few_counts_of_a_rare_feature_are_no_marker_of_a_sparse_prior(prior):
+    """One component has all six counts of the last feature, but other components have few counts of anything."""
+    fit = bayesnmf.fit(DRAWN.counts, rank=3, seed=0, options=plain_vi(threads=1, priors=Priors(components=prior)))
+    name = "concentration" if isinstance(prior, Dirichlet) else "shape"
+    total = np.full((3, 8), 30.0)
+    total[:, -1], total[0] = [6, 0, 0], [3000, 3000, 3000, 3000, 3000, 3000, 3000, 6]
+
+    def described_with(shape):
+        given = {**prior.parameters, name: shape}
+        components = type(prior)(**{**given, name: shape + total})
+        estimate = replace(fit.estimate, components=components)
+        priors = replace(fit.priors, components=type(prior)(**given))
+        return module.described(replace(fit, estimate=estimate, priors=priors), 400, 0)
+
+    sparse, even, wide = described_with(0.1), described_with(1.0), described_with(2.0)
+    for column in ("lfc_next", "lfc_next_low", "lfc_next_high", "lfsr_next"):
+        np.testing.assert_array_equal(sparse[column], even[column])
+    assert even["lfc_next_low"][0, -1] < 0 < wide["lfc_next_high"][0, 0]
+    mean = 0.1 + total
+    np.testing.assert_allclose(sparse["weight"], mean / mean.sum(axis=1, keepdims=True), rtol=1e-9)
+
+
 def test_true_markers_are_found():
     topics = np.kron(np.eye(3), np.full(4, 0.2)) + 0.2 / 12
     rng = np.random.default_rng(0)
