@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from plain import even_priors
 from suites import mostly_long
 
 import bayesnmf
@@ -98,6 +99,20 @@ def test_the_largest_rank_whose_components_all_come_back_is_best():
     table["closeness"] = [0.9, 0.9, 0.9, 0.9, 0.95, 1.0]
     assert by_stability.largest_stable(table) == ("b", 3)  # its components are closer than those of model a
     assert by_stability.largest_stable(table[table["empty"] == 1]) is None
+
+
+def test_priors_that_are_left_open_are_even():
+    """Those of `bayesnmf.fit` by vi are sparse."""
+    found = [
+        bayesnmf.select(
+            drawn(), ranks=(3,), criterion="stability", halves=5, check=False,
+            options=VI(priors=priors, tol=1e-4, threads=1),
+        )
+        for priors in (Priors(), even_priors(drawn().matrix.toarray()), Priors(Gamma(0.3, 0.02), Dirichlet(0.3)))
+    ]  # fmt: skip
+    plain, even, sparse = (each.scores.to_numpy() for each in found)
+    np.testing.assert_allclose(plain, even, rtol=1e-6)
+    assert np.abs(sparse - plain).max() > 1e-4
 
 
 def test_components_without_counts_are_not_stable():
