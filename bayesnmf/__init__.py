@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from bayesnmf.estimators import BayesNMF as BayesNMF
     from bayesnmf.fitting.fit import Fit as Fit
     from bayesnmf.fitting.fit import fit as fit
-    from bayesnmf.fitting.fit import load as load
+    from bayesnmf.fitting.loading import load as load
     from bayesnmf.fitting.streaming import MinibatchVI as MinibatchVI
     from bayesnmf.inference.status import ConvergenceWarning as ConvergenceWarning
     from bayesnmf.options import BLD as BLD
@@ -130,7 +130,7 @@ _HOMES = {
     "from_topic_model": "results.topic_model",
     "group_contrasts": "assessment.group_contrasts",
     "linear_response": "assessment.linear_response",
-    "load": "fitting.fit",
+    "load": "fitting.loading",
     "log_evidence": "assessment.evidence",
     "log_p_allocation": "assessment.allocation_marginal",
     "loo": "assessment.leave_one_out",

@@ -14,7 +14,8 @@ def plain_map(**settings):
 
 def plain_vi(**settings):
     """Return options of coordinate ascent, with `settings` changed."""
-    return VI(**{"start": "random", "algorithm": "coordinate", "extrapolate": False, **settings})
+    plain = {"start": "random", "algorithm": "coordinate", "extrapolate": False, "intervals": "mean_field"}
+    return VI(**(plain | settings))
 
 
 def even_priors(counts=None, model="gamma_poisson", rank=3, total=200.0):

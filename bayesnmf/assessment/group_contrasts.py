@@ -42,8 +42,8 @@ from bayesnmf.assessment.checks import check_contrast_weights, check_factors_of_
 from bayesnmf.assessment.unbiased_shares import unbiased_shares
 from bayesnmf.checks import check_count, check_flag, check_fraction
 from bayesnmf.priors.simplex import component_sums, rows_to_shares
-from bayesnmf.results.cautions import cautions_of_rates
 from bayesnmf.results.checks import check_fit, check_groups, check_replicates
+from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, source_of_intervals
 from bayesnmf.results.markers import SMALLEST
 from bayesnmf.results.record import FitRecord, iterate_draws
 
@@ -125,7 +125,8 @@ def group_contrasts(
         to base 2, both with ``_low`` and ``_high``; ``lfsr``, the smaller of the probabilities that the difference is
         at least 0 and that it is at most 0. Point estimates have intervals only with `population`, where shares are
         estimated without bounds; a DataWarning tells of a group whose mean share is outside [0, 1] by more than chance.
-        If the posterior is a mean field, which is too sure, ``attrs["cautions"]`` says so.
+        ``attrs["intervals"]`` says what intervals are read from (`Fit.with_intervals`), and ``attrs["cautions"]`` if
+        these are too narrow.
 
     Raises
     ------
@@ -149,6 +150,7 @@ def group_contrasts(
     number, seed = check_count(draws, "draws"), check_count(seed, "seed", minimum=0)
     design = design_of(groups, contrasts, fit)
     check_replicates(*design, population)
+    fit = for_intervals(fit)
     drawn = collect(_shares_of_draws(fit, number, seed), design.members)
     shares = drawn._replace(mean=unbiased_shares(fit, design.groups, design.members)) if population else drawn
     return _table(fit, design, shares, np.array([tail, 1 - tail]), seed if population else None)
@@ -164,7 +166,7 @@ def _table(fit: FitRecord, design: Design, shares: Shares, levels: Array, seed: 
         columns = described(shares, design, weights, levels, rng)
         parts.append(pd.DataFrame({"contrast": name, "component": fit.component_labels, **columns}))
     table = pd.concat(parts, ignore_index=True)
-    table.attrs["cautions"] = cautions_of_rates(fit)
+    table.attrs |= {"intervals": source_of_intervals(fit), "cautions": cautions_of_intervals(fit)}
     return table
 
 

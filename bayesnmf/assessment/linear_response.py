@@ -108,6 +108,7 @@ def _continued(fit: FitRecord, found: Optimum) -> Fit:
         "loadings": np.ascontiguousarray(loadings),
         "components": np.ascontiguousarray(state.components.matrix),
         "estimate": VariationalPosterior(*q),
+        "intervals": None,
     }
     return Fit.of(replace(fit, scale=scale, status=status, **parts))
 

@@ -28,8 +28,9 @@ from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.checks import check_choice, check_count
 from bayesnmf.inference.response.solving import FEW, draw
 from bayesnmf.inference.response.spread import Responses, Weights
-from bayesnmf.results.cautions import caution_of_idle, cautions_of_rates, idle_components
+from bayesnmf.results.cautions import caution_of_idle, idle_components
 from bayesnmf.results.checks import check_components_to_compare, check_fit
+from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, source_of_intervals
 from bayesnmf.results.markers import CONTRASTS, DRAWS, describe_shares, described, order_by_contrast
 from bayesnmf.results.record import FitRecord
 
@@ -70,9 +71,9 @@ def markers(
         ``weight``, the posterior mean share of the feature in the component;
         ``lift``, this share divided by the feature's share of all counts, per unit of exposure; for both contrasts, in
         powers of two,
-        ``lfc_next`` with ``lfc_next_low``, ``lfc_next_high`` and ``lfsr_next``, and the same for ``rest``. If the
-        intervals and rates are those of a mean field, which is too sure, or if components are left out,
-        ``attrs["cautions"]`` says so.
+        ``lfc_next`` with ``lfc_next_low``, ``lfc_next_high`` and ``lfsr_next``, and the same for ``rest``.
+        ``attrs["intervals"]`` says what intervals and rates are read from (`Fit.with_intervals`), and
+        ``attrs["cautions"]`` if these are too narrow, or if components are left out.
 
     Raises
     ------
@@ -82,6 +83,7 @@ def markers(
     response = fit if isinstance(fit, LinearResponse) else None
     record = fit.fit if isinstance(fit, LinearResponse) else fit
     check_fit(record)
+    record = record if response is not None else for_intervals(record)
     check_components_to_compare(record.rank)
     check_choice(against, "against", CONTRASTS)
     number, seed = check_count(draws, "draws"), check_count(seed, "seed", minimum=0)
@@ -96,7 +98,8 @@ def markers(
     table = _table(record, features, columns, order_by_contrast(columns, against)[:, :kept])
     idle = idle_components(record)
     table = table[~np.repeat(np.isin(np.arange(record.rank), idle), kept)].reset_index(drop=True)
-    table.attrs["cautions"] = cautions_of_rates(record) if response is None else []
+    table.attrs["intervals"] = source_of_intervals(record) if response is None else "intervals: linear response"
+    table.attrs["cautions"] = cautions_of_intervals(record) if response is None else []
     table.attrs["cautions"] += [caution_of_idle(record)] if len(idle) else []
     return table
 

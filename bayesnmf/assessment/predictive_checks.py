@@ -19,6 +19,7 @@ from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.draws import LIMIT
 from bayesnmf.results.estimates import TakeRows
+from bayesnmf.results.intervals import for_intervals, source_of_intervals
 from bayesnmf.results.replication import draws_to_replicate, replication_rng
 from bayesnmf.text import number, text_table
 
@@ -37,9 +38,7 @@ SCALARS = {
 DRAWS, ENTRIES = 200, 2**16
 TWICE = "the model was fitted to these counts, so p-values cluster near 0.5; those near 0 or 1 strongly suggest misfit"
 POINT = "a point estimate: replicates lack the uncertainty of the parameters, and intervals are too narrow"
-MEAN_FIELD = (
-    "a mean field is too narrow, so that its replicates may call a right model wrong; check a fit by gibbs to be sure"
-)
+MEAN_FIELD = "a mean field is too narrow, so that its replicates may call a right model wrong"
 GIVEN = "the model is given the row totals, so they and the total are equal in every replicate and not checked"
 ROUNDED = "not all counts are whole, but all replicated ones are: do not compare shares of zeros and small counts"
 
@@ -149,7 +148,7 @@ def predictive_checks(
         Fit by any method. For a map or bld fit, all replicates are drawn at its one point.
     draws : int, optional
         Number of replicates, by default 200; at most, and by default not above, the number of kept draws for gibbs,
-        nuts and smc.
+        nuts and smc, and of the draws beside q for vi, if there are any (`Fit.with_intervals`).
     interval : float
         Probability of the predictive intervals.
     seed : int
@@ -174,6 +173,7 @@ def predictive_checks(
     ['total', 'share of zeros', 'largest count', 'dispersion', 'misfit']
     """
     check_fit(fit)
+    fit = for_intervals(fit)
     draws = fit.estimate.length(DRAWS) if draws is None else check_count(draws, "draws")
     interval = check_fraction(interval, "interval")
     seed = check_count(seed, "seed", minimum=0)
@@ -249,8 +249,10 @@ def _notes(fit: Fit) -> list[str]:
     notes = [TWICE]
     if fit.estimate.kind == "point":
         notes.append(POINT)
-    if METHODS[fit.method].posterior == "mean field":
+    if fit.estimate.kind == "mean field":
         notes.append(MEAN_FIELD)
+    if METHODS[fit.method].posterior == "mean field":
+        notes.append(source_of_intervals(fit))
     if MODELS[fit.model].given_totals:
         notes.append(GIVEN)
     if not fit.counts.is_integer:

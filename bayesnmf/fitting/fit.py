@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.naming import with_names
 from bayesnmf.fitting import projection
 from bayesnmf.fitting.checkpointing import run_kept, seed_of
+from bayesnmf.fitting.intervals import check_intervals, with_intervals, with_named_intervals
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
 from bayesnmf.fitting.keeping import with_draws
 from bayesnmf.fitting.known import rank_and_known
@@ -35,6 +35,7 @@ from bayesnmf.results.describing import described
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.markers import leading_features
 from bayesnmf.results.record import FitRecord
+from bayesnmf.results.short_chain import DRAWS, WARMUP
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,6 +98,8 @@ class Fit(FitRecord):
         ``loadings_r_hat`` and ``loadings_ess`` (n, K), and the same for components (K, m) and scale (n,). R-hat is the
         split R-hat, and the effective sample size is by batch means. The means of all draws are `loadings`,
         `components` and `scale`.
+    intervals : Intervals or None
+        Draws beside q, from which intervals are read (`with_intervals`): a kind, ``draws``, and R-hat of their chain.
     """
 
     @classmethod
@@ -143,6 +146,19 @@ class Fit(FitRecord):
         Row totals are drawn too, except under dirichlet_poisson, where they are given.
         """
         return replication.sample_posterior_predictive(self, draws, seed, rows)
+
+    def with_intervals(
+        self,
+        intervals: str = "auto",
+        *,
+        draws: int = DRAWS,
+        warmup: int = WARMUP,
+        seed: int | None = None,
+        threads: int | None = None,
+        progress: ProgressReport | bool = False,
+    ) -> Fit:
+        """Return the fit by vi with draws beside q for its intervals; see `bayesnmf.fitting.intervals`."""
+        return Fit.of(with_intervals(self, intervals, (warmup, draws), seed, threads, progress))
 
     def allocations(self, rows: Iterable[Any] | None = None) -> Array:
         """Return expected allocations S_ikj, (rows, K, m), in counts; their sum over components equals the counts.
@@ -267,27 +283,9 @@ def fit(
         priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
         options = with_draws(resolve_options(replace(options, priors=priors), data.in_memory), rank, data)
         check_combination(model, method, rank, data, options)
+        check_intervals(options, data, rank)
         options = with_own_start(options, data)
-        result = Fit.of(run_kept(METHODS[method].run, Job(data, model, rank, method, seed, options, report), kept))
+        found = run_kept(METHODS[method].run, Job(data, model, rank, method, seed, options, report), kept)
+        result = Fit.of(with_named_intervals(found, report))
     warn_of(result, stacklevel=4)
     return result
-
-
-def load(path: str | os.PathLike[str]) -> Fit:
-    """Return the fit in a file that `Fit.save` wrote.
-
-    Parameters
-    ----------
-    path : str or path
-        NetCDF file (`.nc`) or Zarr store (`.zarr`).
-
-    Raises
-    ------
-    FileNotFoundError
-        The file does not exist.
-    ValueError
-        The file is not a fit, is damaged, or was written by a later version.
-    """
-    from bayesnmf.results.storage import read_fit
-
-    return Fit.of(read_fit(path))

@@ -12,7 +12,8 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.options import Options, Start
 from bayesnmf.priors import Distribution, ScaledProportions
 
-NOT_SETTINGS = ("priors", "threads")  # priors are described by side; threads do not say what is fitted
+# Priors are described by side; threads and what intervals are read from do not say what is fitted.
+NOT_SETTINGS = ("priors", "threads", "intervals")
 
 
 def describe_settings(

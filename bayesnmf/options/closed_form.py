@@ -19,6 +19,8 @@ from bayesnmf.priors.pair import Priors
 if TYPE_CHECKING:
     from bayesnmf.results.record import FitRecord
 
+INTERVALS = ("auto", "sampled", "response", "mean_field")
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MAP:
@@ -137,6 +139,11 @@ class VI:
         diverge stop at 1e5. In float32 the elbo may then decrease by up to about 1e-4 of its size.
     tol : float or None
         As in `MAP`. None is 1e-4 under "minibatch", else 1e-7.
+    intervals : {"auto", "sampled", "response", "mean_field"}
+        Where intervals and probabilities are read from, beside q (`Fit.with_intervals`). "sampled", "response": draws
+        that are made at the end of the fit. "mean_field": q itself, whose intervals are too narrow. "auto": the first
+        function that asks for intervals samples if this is expected to take at most 5 s, or as long as the fit took;
+        otherwise q is read, and what is returned or drawn says so. Loadings, components and trace are the same.
     start, schedule, order, sweeps, extrapolate, restarts, max_iter, dtype, threads, device
         As in `MAP`.
 
@@ -160,6 +167,7 @@ class VI:
     restarts: int = 1
     max_iter: int = 5000
     tol: float | None = None
+    intervals: Literal["auto", "sampled", "response", "mean_field"] = "auto"
     dtype: Literal["float64", "float32"] = "float64"
     threads: int | None = None
     device: Literal["cpu", "gpu", "gpus"] = "cpu"
@@ -167,6 +175,7 @@ class VI:
     def __post_init__(self) -> None:
         check_coordinate_ascent(self)
         check_vi_algorithm(self)
+        check_choice(self.intervals, "intervals", INTERVALS)
         check_device(self, "vi")
         object.__setattr__(self, "learn", tuple(self.learn))  # files store it as a list
 

@@ -23,6 +23,7 @@ from bayesnmf.plots.style import colours_of
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.results.cautions import cautions_of, cautions_of_components
 from bayesnmf.results.checks import Groups
+from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
 from bayesnmf.results.resampling import is_resampled
 from bayesnmf.results.topic_model import to_topic_model
 from bayesnmf.text import number
@@ -194,7 +195,10 @@ def convergence(fit: Fit) -> Section:
 
 def uncertainty(fit: Fit) -> Section:
     """Return what the intervals are, and those of some samples."""
-    text = [INTERVALS[fit.estimate.kind]]
+    read = for_intervals(fit)
+    text = [INTERVALS[kind_of_intervals(read)]]
+    if RECORDS[fit.method].posterior == "mean field":
+        text.append(f"I{source_of_intervals(read)[1:]}.")
     if fit.estimate.kind == "point":
         return Section("Uncertainty", text)
     names = fit.row_names[np.argsort(-fit.counts.row_totals, kind="stable")[:SHOWN_ROWS]]

@@ -26,8 +26,11 @@ METHODS = {
 INTERVALS = {
     "point": "This is a point estimate. It has no intervals; fit by vi or gibbs for them.",
     "mean field": "Intervals are central 90 % intervals of a mean-field approximation. They are too narrow, because it "
-    "ignores how loadings and components move together; bayesnmf.linear_response gives wider ones for vi, and Gibbs "
-    "sampling those of the posterior itself.",
+    "ignores how loadings and components move together.",
+    "sampled": "Intervals are central 90 % intervals of draws of the posterior around this one factorisation; "
+    "bayesnmf.modes finds others.",
+    "linear response": "Intervals are central 90 % intervals of a mean-field approximation whose widths were corrected "
+    "by linear response; their location was not.",
     "draws": "Intervals are central 90 % intervals of posterior draws. Chains that started from one fit describe the "
     "posterior around this one factorisation; bayesnmf.modes finds others.",
 }

@@ -34,7 +34,7 @@ def check_fits(fits: Any) -> Mapping[str, Fit]:
 
 
 def check_fits_and_responses(fits: Any) -> tuple[dict[str, Fit], dict[str, Any]]:
-    """Return fits by label, and what gives the quantiles of each: its estimate, or a linear response."""
+    """Return fits by label, and the linear responses among them, which give other quantiles."""
     if isinstance(fits, LinearResponse):
         fits = {"vi": fits}
     given = dict(fits) if isinstance(fits, Mapping) else fits
@@ -42,7 +42,7 @@ def check_fits_and_responses(fits: Any) -> tuple[dict[str, Fit], dict[str, Any]]
         given = dict(check_fits(given))
     plain = {label: each.fit if isinstance(each, LinearResponse) else each for label, each in given.items()}
     checked = dict(check_fits(plain))
-    return checked, {label: fit.estimate if given[label] is fit else given[label] for label, fit in checked.items()}
+    return checked, {label: each for label, each in given.items() if isinstance(each, LinearResponse)}
 
 
 def check_mapping(fits: Any) -> None:

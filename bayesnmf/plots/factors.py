@@ -25,7 +25,7 @@ from bayesnmf.plots.style import (
     share_legend,
     shorten,
 )
-from bayesnmf.plots.summaries import Interval, match_fits, normalised_components, summarise
+from bayesnmf.plots.summaries import Interval, match_fits, named_sources, normalised_components, summarise
 from bayesnmf.results.markers import leading_features
 
 Array = NDArray[Any]
@@ -134,7 +134,10 @@ def top_features(
                     linestyle="none", label="mean of all components")  # fmt: skip
     if figure is not None:
         title = f"Components, each summing to 1: features of {CHOSEN_BY[order]}"
-        figure.suptitle(f"{title}\nmarkers: posterior median and 90 % interval; grey bar: {reference}", fontsize=10)
+        figure.suptitle(
+            f"{title}\nmarkers: posterior median and 90 % interval; grey bar: {reference}{named_sources(fits, figure)}",
+            fontsize=10,
+        )
     share_legend(chosen, figure)
     return chosen
 

@@ -25,7 +25,7 @@ from bayesnmf.plots.style import (
     share_legend,
     shorten,
 )
-from bayesnmf.plots.summaries import Interval, has_proportions, match_fits, summarise
+from bayesnmf.plots.summaries import Interval, has_proportions, match_fits, named_sources, summarise
 
 Array = NDArray[Any]
 
@@ -43,8 +43,9 @@ def loadings_intervals(
 
     A point estimate has no interval. Loadings are counts under Gamma priors (on the scale on which components sum to
     1; per unit of exposure if there are exposures), and proportions under Dirichlet priors; the two cannot be drawn
-    together. Quantiles are those of q, in closed form, for vi and svi (the legend says mean field), those of
-    `bayesnmf.linear_response` if one is given, and those of the draws for gibbs and nuts.
+    together. Quantiles are those of the draws for gibbs and nuts, those of `bayesnmf.linear_response` if one is given,
+    and for vi those that `Fit.with_intervals` describes: of draws beside q or, as for svi, of q (mean field). Legend and
+    heading say which.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ def loadings_intervals(
     ndarray of Axes
         One for each row.
     """
-    fits, estimates = check_fits_and_responses(fits)
+    fits, responses = check_fits_and_responses(fits)
     reference, orders = match_fits(fits, reference)
     check_fraction(interval, "interval")
     check_same_unit({label: has_proportions(fit) for label, fit in fits.items()})
@@ -80,7 +81,7 @@ def loadings_intervals(
     chosen = hide_spare(grid, len(names))
     for turn, (label, look) in enumerate(looks_of_fits(fits).items()):
         found = summarise(fits[label], "loadings", (places[label][:, None], orders[label][None, :]), interval,
-                          estimates[label])  # fmt: skip
+                          responses.get(label))  # fmt: skip
         offset = (turn - (len(fits) - 1) / 2) * 0.7 / len(fits)
         for i, ax in enumerate(chosen):
             _draw(ax, found, i, (f"{label}{found.kind}", look), offset)
@@ -88,7 +89,8 @@ def loadings_intervals(
     unit += " per unit of exposure" if unit == "counts" and fits[reference].counts.exposed else ""
     _dress(chosen, names, fits[reference], unit)
     if figure is not None:
-        figure.suptitle(f"Loadings: posterior median and central {100 * interval:g} % interval", fontsize=11)
+        named = named_sources({label: fit for label, fit in fits.items() if label not in responses}, figure)
+        figure.suptitle(f"Loadings: posterior median and central {100 * interval:g} % interval{named}", fontsize=10)
     share_legend(chosen, figure)
     return chosen
 

@@ -14,7 +14,7 @@ from bayesnmf.data.mutations import sbs96_types
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.plots.checks import check_fits, check_sbs96
 from bayesnmf.plots.style import SMALL, hide_frame, looks_of_fits, make_panels, share_legend, shorten
-from bayesnmf.plots.summaries import Interval, match_fits, summarise
+from bayesnmf.plots.summaries import Interval, match_fits, named_sources, summarise
 
 Array = NDArray[Any]
 INTERVAL = 0.9
@@ -69,7 +69,8 @@ def sbs96(
             _intervals(ax, found[label], k, np.arange(len(places)) + offset, look if len(fits) > 1 else None, label)
         _dress(ax, shorten(target.component_titles[k]), k == len(chosen) - 1)
     if figure is not None:
-        figure.suptitle("Components, each summing to 1: posterior median and 90 % interval", fontsize=10)
+        title = f"Components, each summing to 1: posterior median and 90 % interval{named_sources(fits, figure)}"
+        figure.suptitle(title, fontsize=10)
     if len(fits) > 1:
         share_legend(chosen, figure)
     return chosen

@@ -37,6 +37,7 @@ from bayesnmf.plots.style import (
 from bayesnmf.plots.summaries import KINDS
 from bayesnmf.priors import simplex
 from bayesnmf.results.checks import check_comparable, check_reference
+from bayesnmf.results.intervals import for_intervals, kind_of_intervals
 
 Array = NDArray[Any]
 SHORT = 100  # axes that span less have ticks within each power of ten
@@ -174,7 +175,8 @@ def loadings_scatter(
         Labels of the two fits; by default the first two.
     interval : float, optional
         Probability of central posterior intervals, drawn as bars in both directions for fits with a posterior. They
-        come from 4,000 draws of q, or from the draws of a sampler.
+        come from the draws of a sampler, and for vi from what `Fit.with_intervals` describes: draws beside q, or 4,000
+        of q.
     together : bool
         Whether to draw all components in one panel, in different colours, instead of one panel each.
     axes : Axes or array of Axes, optional
@@ -190,6 +192,7 @@ def loadings_scatter(
     x, y = check_pair(x, y, fits)
     if interval is not None:
         check_fraction(interval, "interval")
+    fits = {label: for_intervals(fits[label]) for label in (x, y)} if interval is not None else fits
     target, titles = fits[x], [shorten(title, 20) for title in fits[x].component_titles]
     orders = {x: np.arange(target.rank), y: alignment.match_fits(fits[y], target)}
     values = [(fits[label].expected_loadings * simplex.component_sums(fits[label].exposed_components))[:, orders[label]]
@@ -206,7 +209,9 @@ def loadings_scatter(
         ax: Axes = chosen[0 if together else k]
         within = [None if end is None else end[..., k] for end in ends]
         _scatter(ax, (values[0][:, k], values[1][:, k]), within, titles[k], colours[k])
-    kinds = ["" if end is None else KINDS[fits[label].estimate.kind] for label, end in zip((x, y), ends, strict=True)]
+    kinds = [
+        "" if end is None else KINDS[kind_of_intervals(fits[label])] for label, end in zip((x, y), ends, strict=True)
+    ]
     names = f"{shorten(x, 20)}{kinds[0]}", f"{shorten(y, 20)}{kinds[1]}"
     for k, ax in enumerate(chosen):
         pair = [value if together else value[:, k] for value in values]

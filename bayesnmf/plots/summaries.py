@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import fill
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from bayesnmf.checks import check_choice
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.inference import alignment
+from bayesnmf.options import METHODS
 from bayesnmf.plots.checks import check_matchable
 from bayesnmf.priors import simplex
+from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
 
 Array = NDArray[Any]
 Side = Literal["loadings", "components"]
+LETTERS = 11  # of 10 points in an inch
 
 
-KINDS = {"point": " (point)", "mean field": " (mean field)", "linear response": " (linear response)", "draws": ""}
+KINDS = {"draws": "", **{kind: f" ({kind})" for kind in ("point", "mean field", "sampled", "linear response")}}
 
 
 class Interval(NamedTuple):
@@ -62,17 +67,26 @@ def normalised_components(fit: Fit) -> Array:
     return fit.components / component_sums(fit)[:, None]
 
 
-def summarise(fit: Fit, side: Side, at: tuple[Array, Array], interval: float, estimate: Any = None) -> Interval:
+def summarise(fit: Fit, side: Side, at: tuple[Array, Array], interval: float, response: Any = None) -> Interval:
     """Return median and central interval of some entries, on the scale on which components sum to 1.
 
-    Quantiles are those of the fit's estimate, or of another one of the same fit.
+    Quantiles are those that the intervals of the fit are read from, or those of its linear response, if it is given.
     """
     component = at[1] if side == "loadings" else at[0]
     unit = component_sums(fit)[component] if side == "loadings" else 1 / component_sums(fit)[component]
     tail = (1 - interval) / 2
-    source = estimate or fit.estimate
-    found = source.quantiles(side, at, np.array([tail, 0.5, 1 - tail]))
+    read = for_intervals(fit) if response is None else fit
+    found = (response or read.estimate).quantiles(side, at, np.array([tail, 0.5, 1 - tail]))
     if found is None:
         return Interval(getattr(fit, side)[at] * unit, None, None)
     low, middle, high = found * unit
-    return Interval(middle, low, high, KINDS[source.kind])
+    return Interval(middle, low, high, KINDS[kind_of_intervals(read) if response is None else response.kind])
+
+
+def named_sources(fits: Mapping[str, Fit], figure: Figure) -> str:
+    """Return lines with what the intervals of fits by vi and svi are, for the heading of a figure; "" without such."""
+    width = int(LETTERS * figure.get_figwidth())
+    sources = {label: source_of_intervals(for_intervals(fit)) for label, fit in fits.items()
+               if METHODS[fit.method].posterior == "mean field"}  # fmt: skip
+    lines = sources.values() if len(fits) == 1 else [f"{label}: {source}" for label, source in sources.items()]
+    return "".join(f"\n{fill(line, width)}" for line in lines)

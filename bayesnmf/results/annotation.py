@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bayesnmf.checks import check_count, shown
 from bayesnmf.data.annotated import check_annotated
 from bayesnmf.data.blocks.checks import check_read
+from bayesnmf.results.intervals import for_intervals, source_of_intervals
 from bayesnmf.results.record import FitRecord, iterate_draws
 from bayesnmf.results.topic_model import topic_model_of
 
@@ -24,14 +25,15 @@ def to_anndata(fit: FitRecord, adata: Any, key: str, seed: int) -> Any:
     if adata is None:
         check_read(fit.counts, "a new AnnData object contains them")
     target = _new(fit) if adata is None else _checked(fit, adata)
-    mean, sd = proportions_of(fit, seed)
+    read = for_intervals(fit)
+    mean, sd = proportions_of(read, seed)
     target.obsm[f"X_{key}"] = mean
     if sd is not None:
         target.obsm[f"X_{key}_sd"] = sd
     elif f"X_{key}_sd" in target.obsm:  # that of another fit
         del target.obsm[f"X_{key}_sd"]
     target.varm[key] = np.ascontiguousarray(fit.components.T)
-    target.uns[key] = settings_of(fit)
+    target.uns[key] = {**settings_of(fit), "intervals": source_of_intervals(read)}
     return target
 
 

@@ -20,9 +20,6 @@ from bayesnmf.results.record import FitRecord
 from bayesnmf.results.settled import DIFFERENT
 
 Array = NDArray[Any]
-TOO_SURE = (
-    "local false sign rates and intervals of a mean field are too sure; use bayesnmf.linear_response(fit), or gibbs"
-)
 # What float32 rounds the objective by, in shares of all counts (1e-7 to 2e-6 for totals of 1e3 to 1e19), and the share
 # of the objective from which on this is told.
 ROUNDED, TOLD = 2e-6, 1e-4
@@ -165,11 +162,6 @@ def warn_of(fit: FitRecord, stacklevel: int) -> None:
         warnings.warn(rounding, FitWarning, stacklevel=stacklevel)
     if fit.status.converged and fit.estimate.kind != "draws" and (caution := caution_of_idle(fit)):
         warnings.warn(caution, FitWarning, stacklevel=stacklevel)
-
-
-def cautions_of_rates(fit: FitRecord) -> list[str]:
-    """Return a caution about intervals and local false sign rates from the posterior of a fit."""
-    return [TOO_SURE] if METHODS[fit.method].posterior == "mean field" else []
 
 
 def with_label(label: str, caution: str) -> str:

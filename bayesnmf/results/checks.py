@@ -66,6 +66,15 @@ def found_in(fits: Any) -> str:
     return f"a {type(fits).__name__}"
 
 
+def check_can_have(intervals: str, fault: str) -> None:
+    """Refuse intervals that are named and cannot be made."""
+    if fault:
+        raise ValueError(
+            f"intervals={intervals!r} needs a fit by vi, of whole counts in memory, with a posterior of the "
+            f"components: {fault}; leave intervals out, or fit by gibbs"
+        )
+
+
 def check_fit(fit: Any) -> None:
     """Refuse anything but one fit."""
     if not isinstance(fit, FitRecord):

@@ -22,6 +22,7 @@ from bayesnmf.results.draws import (
     restrict_rows,
 )
 from bayesnmf.results.estimates import Draws, evenly_spaced, take_features
+from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
 from bayesnmf.results.record import FitRecord, effective_loadings, trace_of_kept
 from bayesnmf.results.replication import replicate, replication_rng, selected_size
 from bayesnmf.results.resampling import is_resampled
@@ -90,9 +91,11 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
     fit : Fit
         Fit to convert. A point estimate becomes one chain of one draw, with the attribute `point_estimate`.
     draws, chains : int, optional
-        Numbers of draws and chains: by default all draws of gibbs, nuts and smc (`resampled_draws`, with no order), and
-        4 × 1000 independent draws from q, with the attribute `independent_draws`. Components that are parameters are
-        the same in all draws, with the attribute `point_estimate`; leave them out of R-hat and ESS by `var_names`.
+        Numbers of draws and chains: by default all draws of gibbs, nuts and smc (`resampled_draws`, with no order); of
+        vi all draws beside q, if intervals are read from these (`Fit.with_intervals`; the attributes `uncertainty` and
+        `note` say so), else, as of svi, 4 × 1000 independent draws from q, with the attribute `independent_draws`.
+        Components that are parameters are the same in all draws, with the attribute `point_estimate`; leave them out of
+        R-hat and ESS by `var_names`.
     **contents
         Keywords of `Contents`: rows, features, log_likelihood, posterior_predictive, cells, seed, limit.
 
@@ -114,6 +117,7 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
     asked = Contents(**contents)
     rows = check_names(asked.rows, fit.row_names, "rows")
     features = check_names(asked.features, fit.feature_names, "features")
+    traced, fit = fit, for_intervals(fit)
     number = chains_and_draws(fit, chains, draws)
     n, m = selected_size(fit, rows, features)
     cells = 8 * number[0] * number[1] * n * m * (asked.log_likelihood + asked.posterior_predictive)
@@ -131,7 +135,7 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
         fit,
         {
             "posterior": _posterior_group(fit, values),
-            **_trace_group(fit, number),
+            **_trace_group(traced, number),
             **_groups_of_part(part, values, features, asked, coords),
         },
         coords,
@@ -171,6 +175,8 @@ def _tree(fit: FitRecord, groups: dict[str, xr.Dataset], coords: dict[Hashable, 
         about["point_estimate"] = 1
     elif fit.estimate.kind == "mean field":
         about |= {"independent_draws": 1, "note": INDEPENDENT}
+    elif fit.intervals is not None:
+        about |= {"uncertainty": kind_of_intervals(fit), "note": source_of_intervals(fit)}
     elif is_resampled(fit):
         about |= {"resampled_draws": 1, "note": RESAMPLED}
     for name, group in groups.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bayesnmf.options import METHODS
 from bayesnmf.results.cautions import cautions_of_components
+from bayesnmf.results.intervals import for_intervals, source_of_intervals
 from bayesnmf.results.record import FitRecord
 
 
@@ -24,9 +25,10 @@ def described(fit: FitRecord) -> str:
     else:
         objective = f"{unit} {fit.trace[-1]:,.3f} after {fit.status.iterations} iterations"
     state = "converged" if fit.status.converged else "not converged"
+    intervals = "" if fit.intervals is None else f"\n  {source_of_intervals(for_intervals(fit))}"
     cautions = "".join(f"\ncaution: {each}" for each in cautions_of_components(fit))
     return (
         f"<bayesnmf.Fit {fit.model} by {fit.method}, rank {fit.rank}, {n:,} rows × {m:,} features\n"
         f"  {objective}\n"
-        f"  {state}: {fit.status.reason}; {fit.seconds:.2f} s, seed {fit.seed}>{cautions}"
+        f"  {state}: {fit.status.reason}; {fit.seconds:.2f} s, seed {fit.seed}{intervals}>{cautions}"
     )

@@ -66,6 +66,7 @@ def restrict_rows[F: FitRecord](fit: F, rows: Array | None) -> F:
         moments=None
         if fit.moments is None
         else {name: moments_of_rows(name, fit.moments[name], rows) for name in fit.moments},
+        intervals=None if fit.intervals is None else fit.intervals.rows(rows, fit.loadings.shape),
         estimate=fit.estimate.rows(rows, fit.loadings.shape),
     )
 

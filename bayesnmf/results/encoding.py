@@ -1,8 +1,8 @@
 """Encode a fit as an xarray `DataTree`, the layout of saved files, and decode it.
 
 Groups: `point`, `trace`, `posterior` (the parameters of q, or the draws), `priors`, `counts` (CSR, with names) and, if
-the fit has them, `start`, `multipliers`, `statistics` and `moments`. Values that are not arrays are JSON in the
-attribute `settings`. Every array has its type and a checksum as attributes, since files of draws are long and missing
+the fit has them, `start`, `multipliers`, `statistics`, `moments` and, from version 7 on, `intervals`. Values that are
+not arrays are JSON in the attribute `settings`. Every array has its type and a checksum as attributes, since files of draws are long and missing
 parts of a Zarr store are read as zeros. The settings list all groups and arrays with their attributes, and have their
 own checksum, so that missing or changed parts are detected; from version 6 on, NetCDF files also end with a digest of
 all that is in them (`bayesnmf.results.seals`). Files of version 1 have neither list nor checksum of the settings, so
@@ -26,7 +26,7 @@ from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS, Options, Start
 from bayesnmf.priors import Priors, ScaledProportions
 from bayesnmf.priors.families import FAMILIES
-from bayesnmf.results.estimates import Draws, Estimate, Point, VariationalPosterior
+from bayesnmf.results.estimates import Draws, Estimate, Intervals, Point, VariationalPosterior
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.saved_arrays import as_python, decode_arrays, encode_arrays
 from bayesnmf.results.saved_checks import check_saved_settings, check_saved_shapes
@@ -34,7 +34,7 @@ from bayesnmf.results.saved_counts import decode_counts, encode_counts
 
 Array = NDArray[Any]
 Groups = dict[str, xr.Dataset]
-FORMAT, VERSION = "bayesnmf.Fit", 6
+FORMAT, VERSION = "bayesnmf.Fit", 7
 SEALED = 6  # from this version on NetCDF files end with a digest of all of it
 RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (ScaledProportions, Draws)}  # beside the families of priors
 
@@ -58,6 +58,9 @@ def encode_fit(fit: FitRecord, near: Path) -> Groups:
         **({} if fit.statistics is None else {"/statistics": encode_arrays(fit.statistics)}),
         **({} if fit.moments is None else {"/moments": encode_arrays(fit.moments)}),
     }
+    if fit.intervals is not None:
+        groups["/intervals"] = _encode_value(fit.intervals.draws)
+        settings["intervals"] = {name: value for name, value in _fields(fit.intervals).items() if name != "draws"}
     settings["parts"] = _describe_parts(xr.DataTree.from_dict(groups))
     text = json.dumps(settings, default=as_python)
     about |= {"settings": text, "settings_crc32": crc32(text.encode())}
@@ -70,6 +73,7 @@ def decode_fit(tree: xr.DataTree, near: Path) -> FitRecord:
     status = Status(*settings.pop("status"))
     priors = Priors(**_decode_sides(tree["priors"]))
     options = _decode_options(settings, tree, priors)
+    intervals = _decode_intervals(settings.pop("intervals", None), tree)
     fit = FitRecord(
         **{"scale": None, **decode_arrays(tree["point"]), **decode_arrays(tree["trace"]), **settings},
         status=status,
@@ -79,6 +83,7 @@ def decode_fit(tree: xr.DataTree, near: Path) -> FitRecord:
         multipliers=_decode_multipliers(tree),
         statistics=decode_arrays(tree["statistics"]) if "statistics" in tree.children else None,
         moments=decode_arrays(tree["moments"]) if "moments" in tree.children else None,
+        intervals=intervals,
         estimate=_decode_estimate(tree),
     )
     check_saved_shapes(fit)
@@ -149,6 +154,10 @@ def _encode_estimate(estimate: Estimate) -> Groups:
 def _decode_estimate(tree: xr.DataTree) -> Any:
     group = tree["posterior"]
     return VariationalPosterior(**_decode_sides(group)) if group.children else _decode_value(group) or Point()
+
+
+def _decode_intervals(about: Any, tree: xr.DataTree) -> Intervals | None:
+    return None if about is None else Intervals(draws=_decode_value(tree["intervals"]), **about)
 
 
 def _encode_multipliers(fit: FitRecord) -> Groups:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -256,3 +256,34 @@ class Draws(Estimate):
     def quantiles(self, side: str, at: tuple[Array, Array], levels: Array) -> Array:
         """Return quantiles of all draws."""
         return np.quantile(getattr(self, side)[(..., *at)].astype(np.float64), levels, axis=(0, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Draws beside a mean field, from which intervals and probabilities are read (`Fit.with_intervals`).
+
+    Attributes
+    ----------
+    kind : {"sampled", "linear response"}
+        One short chain of marginal Gibbs sampling from the fit, or draws of its linear response.
+    draws : Draws
+        The draws, (1, draws, …), in the order of the components of the fit, in float32.
+    r_hat : float
+        Largest R-hat of the halves of the chain, of all components and the loadings of up to 50 rows; 1 without a
+        chain.
+    share_above : float
+        Share of these entries above 1.2.
+    """
+
+    kind: Literal["sampled", "linear response"]
+    draws: Draws
+    r_hat: float = 1.0
+    share_above: float = 0.0
+
+    def rows(self, rows: Array, size: tuple[int, int]) -> Intervals:
+        """Return the draws of some rows."""
+        return replace(self, draws=self.draws.rows(rows, size))
+
+    def reordered(self, order: Array) -> Intervals:
+        """Return the draws with their components reordered."""
+        return replace(self, draws=self.draws.reordered(order))

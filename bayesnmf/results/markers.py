@@ -7,7 +7,7 @@ With the shares s_kj = β_kj / Σ_j β_kj of feature j in component k, two contr
 
 A contrast is described by its posterior median, a central 90 % interval, and the local false sign rate (Stephens 2017),
 the smaller of the posterior probabilities that it is at least 0 and that it is at most 0. Shares below 10⁻¹² count as
-10⁻¹². Intervals and rates are those of the posterior of the fit: mean-field ones are too narrow, as elsewhere.
+10⁻¹². Intervals and rates are read from what `bayesnmf.results.intervals` says: mean-field ones are too narrow.
 
 Under a mean field whose prior is sparse, shares are drawn as if shapes and concentrations of the prior below 1 were 1.
 Else a component that has the few counts of a rare feature would seem to be set apart by it, as the sparse prior puts
@@ -26,6 +26,7 @@ from scipy.special import xlogy
 from bayesnmf.checks import check_choice, check_count
 from bayesnmf.priors.simplex import component_sums, rows_to_shares
 from bayesnmf.results.checks import check_components_to_compare
+from bayesnmf.results.intervals import for_intervals
 from bayesnmf.results.record import FitRecord
 
 Array = NDArray[Any]
@@ -70,6 +71,7 @@ def order_by_contrast(columns: dict[str, Array], contrast: str) -> Array:
 
 def described(fit: FitRecord, draws: int, seed: int) -> dict[str, Array]:
     """Return the mean share ``weight`` and the description of both contrasts of every feature, (K, m) each."""
+    fit = for_intervals(fit)
     rank, m = fit.components.shape
     number = fit.estimate.length(draws)
     width = max(LARGEST // (8 * number * rank), 1)

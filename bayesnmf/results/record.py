@@ -15,7 +15,7 @@ from bayesnmf.options import METHODS, Options
 from bayesnmf.priors import Priors
 from bayesnmf.priors.simplex import component_sums
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.results.estimates import Draws, Point, VariationalPosterior
+from bayesnmf.results.estimates import Draws, Intervals, Point, VariationalPosterior
 
 Array = NDArray[Any]
 HELD = "components_held"  # diagnostic of fits of new rows
@@ -48,6 +48,7 @@ class FitRecord:
     statistics: dict[str, Array] | None = None
     moments: dict[str, Array] | None = None
     component_names: Array | None = None
+    intervals: Intervals | None = None
     estimate: Point | VariationalPosterior | Draws = field(default_factory=Point)
 
     @property

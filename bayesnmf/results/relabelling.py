@@ -41,6 +41,7 @@ def relabel[F: FitRecord](fit: F, order: Array) -> F:
         priors=priors,
         options=replace(fit.options, priors=priors if given is fit.priors else _permuted_priors(given, order)),
         component_names=None if fit.component_names is None else fit.component_names[order],
+        intervals=None if fit.intervals is None else fit.intervals.reordered(order),
         estimate=fit.estimate.reordered(order),
     )
 

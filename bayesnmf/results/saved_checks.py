@@ -14,6 +14,8 @@ from bayesnmf.priors import Distribution
 from bayesnmf.priors.checks import check_family
 from bayesnmf.priors.specification import MODELS
 
+KINDS = ("sampled", "linear response")  # of draws beside a mean field
+
 
 def check_saved_settings(settings: dict[str, Any]) -> None:
     """Refuse settings of a file with values of the wrong type or out of range."""
@@ -27,7 +29,12 @@ def check_saved_settings(settings: dict[str, Any]) -> None:
     converged, reason, iterations = settings["status"]
     if not (isinstance(converged, bool) and isinstance(reason, str) and _is_number(iterations, Integral)):
         raise ValueError(f"status must be a flag, a reason and a number of iterations: found {settings['status']}")
-    numbers = {"seconds": settings["seconds"], **settings["diagnostics"]}
+    about = settings.get("intervals", {})
+    numbers = {
+        "seconds": settings["seconds"],
+        **settings["diagnostics"],
+        **{k: v for k, v in about.items() if k != "kind"},
+    }
     for name, value in numbers.items():
         if not _is_number(value, Real):
             raise ValueError(f"{name} must be a number: found {value!r}")
@@ -68,8 +75,12 @@ def check_saved_shapes(fit: Any) -> None:
     if (posterior.kind == "point") != (METHODS[fit.method].posterior == "point"):
         others = " and ".join(methods_with("point"))
         raise ValueError(f"a posterior belongs to every method but {others}: this fit is by {fit.method}")
+    beside = None if fit.intervals is None else fit.intervals.draws
     for side, shape in (("loadings", (n, rank)), ("components", (rank, m))):
         _check_posterior_shape(getattr(posterior, side, None), shape, f"posterior.{side}")
+        _check_posterior_shape(getattr(beside, side, None), shape, f"intervals.{side}")
+    if beside is not None and (posterior.kind != "mean field" or fit.intervals.kind not in KINDS):
+        raise ValueError(f"intervals beside a mean field are {' or '.join(KINDS)}: found {fit.intervals.kind!r}")
 
 
 def _check_posterior_shape(side: Any, shape: tuple[int, int], name: str) -> None:

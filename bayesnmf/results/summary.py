@@ -17,6 +17,7 @@ from bayesnmf.results.checks import check_components_have_posterior
 from bayesnmf.results.datatree import INDEPENDENT
 from bayesnmf.results.draws import LIMIT, chains_and_draws, draws_size, restrict_rows
 from bayesnmf.results.estimates import Draws
+from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
 from bayesnmf.results.record import FitRecord
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ def summary(
     Parameters
     ----------
     fit : Fit
-        Fit with a posterior. For vi and svi, the table is of 4 × 1000 independent draws from q, a mean field, whose
-        intervals are too narrow (`bayesnmf.linear_response` gives wider ones), without the columns for chains.
+        Fit with a posterior. For vi, the table is of the draws beside q that `Fit.with_intervals` describes, and
+        ``attrs["note"]`` says which; else, as for svi, of 4 × 1000 independent draws from q, a mean field, whose
+        intervals are too narrow. It has no columns for chains.
     rows : iterable of names, optional
         Rows with the loadings, and scales if there are any, to summarise.
     features : iterable of names, optional
@@ -78,14 +80,16 @@ def summary(
     if asked is None or columns is not None:
         check_components_have_posterior(posterior.components)
         entries = _top_entries(fit) if columns is None else _all_entries(fit.rank, columns)
-    group = _draws_to_summarise(fit, asked, entries)
+    read = for_intervals(fit)
+    group = _draws_to_summarise(read, asked, entries)
     chains = isinstance(posterior, Draws) and not METHODS[fit.method].resampled
     with np.errstate(invalid="ignore", divide="ignore"):  # constant parameters have neither ESS nor R-hat
         table: Any = az.summary(
             xr.Dataset(group), kind="all_median" if chains else "stats_median", ci_kind="eti", ci_prob=interval
         )
     if not isinstance(posterior, Draws):
-        table.attrs |= {"uncertainty": "mean field", "note": f"mean field; {INDEPENDENT}"}
+        more = f"; {INDEPENDENT}" if read is fit else ""
+        table.attrs |= {"uncertainty": kind_of_intervals(read), "note": f"{source_of_intervals(read)}{more}"}
     table.attrs["cautions"] = [*(cautions := cautions_of(fit)), *cautions_of_components(fit)]
     for caution in cautions:
         warnings.warn(with_label(f"{fit.model} by {fit.method}", caution), ConvergenceWarning, stacklevel=3)

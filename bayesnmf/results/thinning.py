@@ -12,6 +12,7 @@ from bayesnmf.inference.sampling.running_moments import Entries, Running, Summar
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.estimates import Draws
+from bayesnmf.results.intervals import for_intervals
 from bayesnmf.results.mixing import judged_rows, mixing_verdict, r_hat_and_ess, worst_figures
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.resampling import is_resampled
@@ -97,7 +98,7 @@ def _columns(fit: FitRecord, side: str, axis: int) -> dict[str, Array]:
 
 def _sd(fit: FitRecord, side: str) -> Array | None:
     """Return posterior sds of the loadings, the components or the scale; None without a posterior."""
-    return fit.estimate.sd(fit, side) if fit.moments is None else fit.moments[f"{side}_sd"]
+    return for_intervals(fit).estimate.sd(fit, side) if fit.moments is None else fit.moments[f"{side}_sd"]
 
 
 def with_moments[F: FitRecord](fit: F, running: list[Running] | list[RunningOnDisk], every: int) -> F:

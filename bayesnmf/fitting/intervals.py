@@ -1,0 +1,126 @@
+"""Put draws beside the mean field of a fit by vi, from which its intervals are read.
+
+Mean-field intervals are too narrow. `Fit.with_intervals` and `VI(intervals=...)` choose what takes their place in every
+table, figure and report that has intervals or probabilities; the words there name it:
+
+sampled
+    Draws of one short chain of marginal Gibbs sampling from the fit (`bayesnmf.results.short_chain`): 50 sweeps of
+    warm-up and 250 draws. They describe the posterior around the mode of the fit.
+response
+    Draws of linear response (`bayesnmf.assessment.response_draws`), which corrects widths, not the location of q.
+mean_field
+    q itself.
+auto
+    "sampled" if this is expected to take at most 5 s, or as long as the fit took; else "mean_field". The first reader
+    of intervals samples, with the seed of the fit; fits and studies that ask for none take no longer.
+
+q stays in `Fit.posterior`, and `Fit.sample_posterior` draws from it. Loadings, components, scale and trace stay as they
+are. A chain needs whole counts in memory and a posterior of the components; what lacks these has "mean_field", and is
+refused if "sampled" is asked for by name.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+from bayesnmf.checks import check_choice, check_count, check_seed
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.inference.status import BROKEN, FitWarning
+from bayesnmf.options.checks import check_threads
+from bayesnmf.options.closed_form import INTERVALS
+from bayesnmf.results.checks import check_can_have
+from bayesnmf.results.estimates import Intervals
+from bayesnmf.results.intervals import samples_by_itself
+from bayesnmf.results.record import FitRecord
+from bayesnmf.results.short_chain import DRAWS, WARMUP, fault_of_parts, fault_of_sampling, sample_around
+
+NEEDED = {"sampled": "entries", "response": "response"}  # optional parts of the families of priors
+RESPONSE = "bayesnmf.assessment.response_draws"  # imported when the first draws are made
+
+
+def with_intervals(
+    fit: FitRecord,
+    intervals: str = "auto",
+    number: tuple[int, int] = (WARMUP, DRAWS),
+    seed: int | None = None,
+    threads: int | None = None,
+    progress: ProgressReport | bool = False,
+) -> FitRecord:
+    """Return a fit by vi with what its intervals are read from; the given one stays as it is.
+
+    Parameters
+    ----------
+    fit : Fit
+        Fit by vi.
+    intervals : {"auto", "sampled", "response", "mean_field"}
+        Where intervals are read from (above).
+    number : tuple of int
+        Numbers of warm-up sweeps of a chain, and of draws.
+    seed : int, optional
+        Seed of the draws; by default that of the fit.
+    threads : int, optional
+        Number of threads; the draws of a chain do not depend on it.
+    progress : bool or callable
+        Progress report, as for `bayesnmf.fit`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Unknown words or numbers; draws that cannot be made of this fit, if they are asked for by name.
+
+    See Also
+    --------
+    bayesnmf.linear_response : Exact standard deviations, correlations and contrasts of linear response.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> fit = bayesnmf.fit([[30, 0, 9], [0, 21, 14], [51, 11, 0], [2, 33, 61]], rank=2, seed=0)
+    >>> wider = fit.with_intervals("sampled", draws=100)
+    >>> wider.intervals.draws.components.shape
+    (1, 100, 2, 3)
+    """
+    check_choice(intervals, "intervals", INTERVALS)
+    number = check_count(number[0], "warmup", minimum=0), check_count(number[1], "draws", minimum=8)
+    chosen = check_seed(seed)
+    check_threads(threads)
+    if fit.method != "vi" or intervals in NEEDED:
+        check_can_have(intervals, fault_of_sampling(fit, number[1], NEEDED.get(intervals, "entries")))
+    found = None
+    if intervals in NEEDED or (intervals == "auto" and samples_by_itself(fit, *number)):
+        with progress_context(progress) as report:
+            make = _maker("sampled" if intervals == "auto" else intervals)
+            found = make(fit, number, fit.seed if chosen is None else chosen, threads, report)
+    given: Any = fit.options
+    return replace(fit, intervals=found, options=replace(given, intervals=intervals))
+
+
+def check_intervals(options: Any, counts: Counts, rank: int) -> None:
+    """Refuse options of vi that name intervals which a fit of these counts cannot have."""
+    intervals = getattr(options, "intervals", "")
+    if intervals in NEEDED:
+        check_can_have(intervals, fault_of_parts(counts, options.priors, rank, DRAWS, NEEDED[intervals]))
+
+
+def with_named_intervals(fit: FitRecord, report: ProgressReport) -> FitRecord:
+    """Return a fit that has ended with the intervals that its options name; after Ctrl-C, without."""
+    intervals = getattr(fit.options, "intervals", "")
+    if intervals not in NEEDED or fit.status.reason in BROKEN:
+        return fit
+    threads = fit.options.threads  # type: ignore[union-attr]
+    try:
+        return replace(fit, intervals=_maker(intervals)(fit, (WARMUP, DRAWS), fit.seed, threads, report))
+    except KeyboardInterrupt:
+        text = "its intervals were interrupted, and are those of the mean field; make them with fit.with_intervals()"
+        warnings.warn(text, FitWarning, stacklevel=4)
+        return fit
+
+
+def _maker(intervals: str) -> Callable[..., Intervals]:
+    """Return the function that makes draws."""
+    return sample_around if intervals == "sampled" else import_module(RESPONSE).draws_of_response

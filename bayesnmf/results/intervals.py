@@ -1,0 +1,88 @@
+"""What intervals and probabilities are read from: the one place where readers ask for it.
+
+A fit by vi has a mean field, q, whose intervals are too narrow. `Fit.with_intervals`, or an option of `VI`, puts draws
+beside q. Every reader of intervals replaces its fit by `for_intervals(fit)`, whose estimate is what to read: draws if
+the fit has them, or if the option is "auto" and they cost little; else q. Fits by other methods stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
+from bayesnmf.results.estimates import Intervals
+from bayesnmf.results.record import FitRecord
+from bayesnmf.results.short_chain import DRAWS, WARMUP, expected_seconds, fault_of_sampling, sample_around
+
+AUTOMATIC = 5.0  # seconds that a reader may sample for, or as long as the fit took
+_SAMPLED: WeakKeyDictionary[FitRecord, Intervals] = WeakKeyDictionary()  # by readers; a fit is never changed
+
+
+def for_intervals[F: FitRecord](fit: F) -> F:
+    """Return the fit with what intervals are to be read from as its estimate, and in `intervals` what that is."""
+    if fit.estimate.kind != "mean field":
+        return fit
+    found = fit.intervals
+    if found is None and _is_automatic(fit):
+        found = _SAMPLED.get(fit)
+        if found is None:
+            found = _SAMPLED[fit] = sample_around(fit, (WARMUP, DRAWS), fit.seed)
+    return fit if found is None else replace(fit, estimate=found.draws, intervals=found)
+
+
+def samples_by_itself(fit: FitRecord, warmup: int = WARMUP, draws: int = DRAWS) -> bool:
+    """Return whether a chain from the fit is possible, and expected to take no longer than "auto" allows."""
+    return not fault_of_sampling(fit, draws) and expected_seconds(fit, warmup + draws) <= max(AUTOMATIC, fit.seconds)
+
+
+def _is_automatic(fit: FitRecord) -> bool:
+    return getattr(fit.options, "intervals", "") == "auto" and samples_by_itself(fit)
+
+
+def kind_of_intervals(fit: FitRecord) -> str:
+    """Return "point", "mean field", "sampled", "linear response" or "draws", of what `for_intervals` returned."""
+    return fit.estimate.kind if _from_q(fit) is None else fit.intervals.kind  # type: ignore[union-attr]
+
+
+def _from_q(fit: FitRecord) -> Intervals | None:
+    """Return the draws beside q that a fit of `for_intervals` is read from; None if there are none."""
+    return None if fit.intervals is None or fit.estimate is not fit.intervals.draws else fit.intervals
+
+
+def source_of_intervals(fit: FitRecord) -> str:
+    """Return a sentence with what the intervals of a fit are, of what `for_intervals` returned; "" for a point."""
+    if fit.estimate.kind == "point":
+        return ""
+    if fit.estimate.kind == "mean field":
+        return f"intervals: mean field; too narrow; {_cure(fit)}"
+    found = _from_q(fit)
+    if found is None:
+        return "intervals: draws of the posterior"
+    number = found.draws.draws
+    if found.kind != "sampled":
+        return f"intervals: linear response ({number} draws), which corrects widths, not the location"
+    about = f"intervals: sampled ({number} draws of one chain from the fit, R-hat of its halves at most "
+    about += f"{found.r_hat:.2f})"
+    if not found.share_above:
+        return about
+    share = f"{found.share_above:.0%}" if found.share_above >= 0.01 else f"{found.share_above:.1%}"
+    return f"{about}; the chain has not mixed: intervals are too narrow for these entries, {share} of all"
+
+
+def _cure(fit: FitRecord) -> str:
+    if fault := fault_of_sampling(fit):
+        return f"not sampled, since {fault}"
+    return f"fit.with_intervals() samples, {duration(expected_seconds(fit))}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in words."""
+    return f"about {max(seconds, 1):.0f} s" if seconds < 120 else f"about {seconds / 60:.0f} min"
+
+
+def cautions_of_intervals(fit: FitRecord) -> list[str]:
+    """Return a caution if the intervals of a fit are too narrow, of what `for_intervals` returned."""
+    found = _from_q(fit)
+    if fit.estimate.kind == "mean field" or (found is not None and (found.share_above or found.kind != "sampled")):
+        return [source_of_intervals(fit)]
+    return []

@@ -1,0 +1,128 @@
+"""A short chain of Gibbs sampling from a fit by vi: intervals that hold, for a known number of seconds.
+
+A mean field is too narrow, because it ignores how loadings and components move together. One chain of marginal Gibbs
+sampling (`bayesnmf.inference.sampling.marginal_gibbs`) from a draw of q describes the posterior around the same mode:
+docs/posteriors.md has what 50 + 250 sweeps hold of longer runs, and what they cost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.data.counts import Counts
+from bayesnmf.inference import alignment
+from bayesnmf.inference.ascent.coordinate_ascent import Progress
+from bayesnmf.inference.sampling.gibbs import Chain, Schedule
+from bayesnmf.inference.sampling.marginal_gibbs import marginal_gibbs_chain
+from bayesnmf.inference.sampling.scales import free_components
+from bayesnmf.inference.sides import Problem
+from bayesnmf.inference.starts.states import given_state
+from bayesnmf.inference.status import BROKEN
+from bayesnmf.inference.summaries import Draw
+from bayesnmf.priors.optional import OPTIONAL
+from bayesnmf.priors.pair import Priors, components_exchangeable
+from bayesnmf.priors.specification import PARAMETER, stated_components
+from bayesnmf.priors.values import separate_scale
+from bayesnmf.results.draws import LIMIT
+from bayesnmf.results.estimates import Draws, Intervals
+from bayesnmf.results.mixing import judged_parts, r_hat_and_ess
+from bayesnmf.results.record import FitRecord
+
+Array = NDArray[Any]
+WARMUP, DRAWS = 50, 250
+MIXED = 1.2  # R-hat of halves of a chain; short ones of 250 draws reach 1.1 by chance
+BY_SWEEP, BY_NONZERO, BY_ENTRY = 1e-3, 25e-9, 0.6e-6
+STREAM = 2  # of random numbers, beside those of the fit with the same seed
+
+
+def fault_of_sampling(fit: FitRecord, draws: int = DRAWS, part: str = "entries") -> str:
+    """Return why no draws around a fit can be made, by families with an optional part; "" if they can."""
+    if fit.method != "vi":
+        return f"the fit is by {fit.method}"
+    if fit.status.reason in BROKEN:
+        return f"the fit ended early: {fit.status.reason}"
+    if fit.is_projected:
+        return "its components are held from another fit"
+    return fault_of_parts(fit.counts, fit.priors, fit.rank, draws, part)
+
+
+def fault_of_parts(counts: Counts, priors: Priors, rank: int, draws: int = DRAWS, part: str = "entries") -> str:
+    """Return why no chain can be made with these counts and priors, whose families need an optional part."""
+    if priors.components == PARAMETER:
+        return "its components are parameters, without a posterior"
+    if not counts.in_memory:
+        return "its counts are on disk"
+    if not counts.is_integer and part == "entries":
+        return "not all its counts are whole numbers"
+    sides: Any = priors.loadings, priors.components
+    if lacking := [type(prior).__name__ for prior in sides if part not in prior.optional]:
+        return f"{lacking[0]} has no {OPTIONAL[part]}"
+    size = 8 * draws * rank * sum(counts.shape)
+    return f"{draws} draws take {size / 2**30:.1f} GiB, and may take {LIMIT / 2**30:.0f}" if size > LIMIT else ""
+
+
+def expected_seconds(fit: FitRecord, sweeps: int = WARMUP + DRAWS) -> float:
+    """Return the seconds that a chain is expected to take, on two cores."""
+    return sweeps * (BY_SWEEP + fit.rank * (BY_NONZERO * fit.counts.nnz + BY_ENTRY * sum(fit.counts.shape)))
+
+
+def sample_around(
+    fit: FitRecord, number: tuple[int, int], seed: int, threads: int | None = None, report: Any = None
+) -> Intervals:
+    """Return draws of one chain that starts from a draw of q.
+
+    Parameters
+    ----------
+    fit : FitRecord
+        Fit by vi without a fault (`fault_of_sampling`).
+    number : tuple of int
+        Numbers of warm-up sweeps and of draws.
+    seed : int
+        Seed of the chain, which is independent of a fit with this seed.
+    threads : int, optional
+        Number of row blocks processed at once; the draws do not depend on it.
+    report : callable, optional
+        Progress report.
+    """
+    rng = np.random.default_rng([seed, STREAM])
+    counts, schedule = fit.counts.as_type(np.float64), Schedule(*number, 1)
+    prior: Any = fit.priors.loadings
+    components = stated_components(fit.priors.components)
+    problem = Problem(counts, prior, components, Draw(rng, threads), Draw(rng, threads))
+    q: Any = fit.estimate
+    sides = q.loadings.broadcast(fit.loadings.shape), q.components.broadcast(fit.components.shape)
+    state = given_state(problem, sides[0], components.with_known(sides[1]))
+    chain = marginal_gibbs_chain(problem, state, rng, schedule, threads, _progress(report, schedule.sweeps))
+    if chain.interrupted:
+        raise KeyboardInterrupt
+    draws = _matched(fit, chain)
+    r_hat = np.concatenate([r_hat_and_ess(part, threads)[0].ravel() for part in judged_parts(draws, fit.seed)])
+    varying = r_hat[~np.isnan(r_hat)]
+    above = float(np.mean(varying > MIXED)) if len(varying) else 0.0
+    return Intervals("sampled", draws, float(np.fmax.reduce(varying, initial=1.0)), above)
+
+
+def _progress(report: Any, sweeps: int) -> Progress | None:
+    """Return what a chain calls after every sweep."""
+    return report and (lambda done, value, state: report("intervals", done + 1, sweeps, value))
+
+
+def _matched(fit: FitRecord, chain: Chain) -> Draws:
+    """Return the draws of a chain in the order of the components of the fit, in float32; the chain is emptied."""
+    number, (n, rank), m = len(chain.draws), fit.loadings.shape, fit.components.shape[1]
+    loadings, components = np.empty((1, number, n, rank), np.float32), np.empty((1, number, rank, m), np.float32)
+    scale = None if fit.scale is None else np.empty((1, number, n), np.float32)
+    exchangeable = components_exchangeable(fit.priors)
+    free = free_components(stated_components(fit.priors.components), rank)
+    for place in reversed(range(number)):
+        value, drawn = chain.draws.pop()
+        assert isinstance(drawn, np.ndarray)  # for mypy
+        order = alignment.match_components(drawn, fit.components, free) if exchangeable else np.arange(rank)
+        own, of_scale = separate_scale(value)
+        loadings[0, place], components[0, place] = own[:, order], drawn[order]
+        if scale is not None:
+            scale[0, place] = of_scale
+    return Draws(loadings, components, scale)
