@@ -184,13 +184,13 @@ def check_method(method: str, allowed: tuple[str, ...], what: str) -> None:
         raise ValueError(f"{what} needs a fit by {listed}: this one is by {method!r}")
 
 
-def check_available(asked: Any, available: int, name: str) -> int:
-    """Return the requested number of draws or chains; refuse more than the fit has."""
+def check_available(asked: Any, available: int, name: str, cure: str = "") -> int:
+    """Return the requested number of draws or chains; refuse more than the fit has, with what else would give more."""
     number = check_count(asked, name)
     if number > available:
         raise ValueError(
             f"{name} must be at most {available}, the number that this fit has: found {number}; "
-            f"ask for {name}={available}, or fit again with more"
+            f"ask for {name}={available}, or {cure or 'fit again with more'}"
         )
     return number
 

@@ -190,6 +190,15 @@ def check_response(fit: Any, given_components: bool) -> None:
         )
 
 
+def check_strict(strict: bool) -> None:
+    """Refuse draws of a linear response that does not exist."""
+    if not strict:
+        raise ValueError(
+            "intervals='response' needs a bound that curves downwards in every direction: found one that does not; use "
+            "intervals='sampled'"
+        )
+
+
 def check_response_of_markers(response: Any) -> None:
     """Refuse linear response of components that are held, or not on the simplex."""
     if not on_simplex(response.fit.priors.components):

@@ -52,10 +52,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Enough for R-hat ≤ 1.05 and ESS ≥ 100 on the default data; dispersed runs only show where other starts lead. Every
-# method is compared by its own posterior.
+# Enough for R-hat ≤ 1.05 and ESS ≥ 100 on the default data; dispersed runs only show where other starts lead.
 DEFAULTS: dict[str, Options] = {
-    "vi": VI(intervals="mean_field"),
+    "vi": VI(intervals="mean_field"),  # every method is compared by its own posterior
     "gibbs": Gibbs(chains=4, warmup=1000, draws=500, thin=10),
     "nuts": NUTS(chains=2, warmup=300, draws=1000),
 }

@@ -283,9 +283,7 @@ def fit(
         priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
         options = with_draws(resolve_options(replace(options, priors=priors), data.in_memory), rank, data)
         check_combination(model, method, rank, data, options)
-        check_intervals(options, data, rank)
-        options = with_own_start(options, data)
-        found = run_kept(METHODS[method].run, Job(data, model, rank, method, seed, options, report), kept)
-        result = Fit.of(with_named_intervals(found, report))
+        job = Job(data, model, rank, method, seed, with_own_start(check_intervals(options, data, rank), data), report)
+        result = Fit.of(with_named_intervals(run_kept(METHODS[method].run, job, kept), report))
     warn_of(result, stacklevel=4)
     return result

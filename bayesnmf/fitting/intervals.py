@@ -100,11 +100,13 @@ def with_intervals(
     return replace(fit, intervals=found, options=replace(given, intervals=intervals))
 
 
-def check_intervals(options: Any, counts: Counts, rank: int) -> None:
-    """Refuse options of vi that name intervals which a fit of these counts cannot have."""
+def check_intervals[T](options: T, counts: Counts, rank: int) -> T:
+    """Return options; refuse those of vi that name intervals which a fit of these counts cannot have."""
     intervals = getattr(options, "intervals", "")
     if intervals in NEEDED:
-        check_can_have(intervals, fault_of_parts(counts, options.priors, rank, DRAWS, NEEDED[intervals]))
+        priors = options.priors  # type: ignore[attr-defined]
+        check_can_have(intervals, fault_of_parts(counts, priors, rank, DRAWS, NEEDED[intervals]))
+    return options
 
 
 def with_named_intervals(fit: FitRecord, report: ProgressReport) -> FitRecord:

@@ -44,8 +44,7 @@ def loadings_intervals(
     A point estimate has no interval. Loadings are counts under Gamma priors (on the scale on which components sum to
     1; per unit of exposure if there are exposures), and proportions under Dirichlet priors; the two cannot be drawn
     together. Quantiles are those of the draws for gibbs and nuts, those of `bayesnmf.linear_response` if one is given,
-    and for vi those that `Fit.with_intervals` describes: of draws beside q or, as for svi, of q (mean field). Legend and
-    heading say which.
+    and for vi those of the draws beside q, or of q (`Fit.with_intervals`); the legend says which.
 
     Parameters
     ----------

@@ -91,11 +91,10 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
     fit : Fit
         Fit to convert. A point estimate becomes one chain of one draw, with the attribute `point_estimate`.
     draws, chains : int, optional
-        Numbers of draws and chains: by default all draws of gibbs, nuts and smc (`resampled_draws`, with no order); of
-        vi all draws beside q, if intervals are read from these (`Fit.with_intervals`; the attributes `uncertainty` and
-        `note` say so), else, as of svi, 4 × 1000 independent draws from q, with the attribute `independent_draws`.
-        Components that are parameters are the same in all draws, with the attribute `point_estimate`; leave them out of
-        R-hat and ESS by `var_names`.
+        Numbers of draws and chains: by default all draws of gibbs, nuts and smc (`resampled_draws`, with no order), and
+        of vi those beside q, if intervals are read from them (`Fit.with_intervals`; the attribute `note` says so). Else
+        4 × 1000 independent draws from q, with the attribute `independent_draws`. Components that are parameters are
+        the same in all draws, with the attribute `point_estimate`; leave them out of R-hat and ESS by `var_names`.
     **contents
         Keywords of `Contents`: rows, features, log_likelihood, posterior_predictive, cells, seed, limit.
 
@@ -131,15 +130,8 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
         "feature": _labels(take_features(part.feature_names, features)),
         "component": _labels(fit.component_labels),
     }
-    tree = _tree(
-        fit,
-        {
-            "posterior": _posterior_group(fit, values),
-            **_trace_group(traced, number),
-            **_groups_of_part(part, values, features, asked, coords),
-        },
-        coords,
-    )
+    groups = {"posterior": _posterior_group(fit, values), **_trace_group(traced, number)}
+    tree = _tree(fit, {**groups, **_groups_of_part(part, values, features, asked, coords)}, coords)
     return tree.map_over_datasets(_by_cell) if asked.cells else tree
 
 

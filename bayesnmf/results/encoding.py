@@ -2,11 +2,11 @@
 
 Groups: `point`, `trace`, `posterior` (the parameters of q, or the draws), `priors`, `counts` (CSR, with names) and, if
 the fit has them, `start`, `multipliers`, `statistics`, `moments` and, from version 7 on, `intervals`. Values that are
-not arrays are JSON in the attribute `settings`. Every array has its type and a checksum as attributes, since files of draws are long and missing
-parts of a Zarr store are read as zeros. The settings list all groups and arrays with their attributes, and have their
-own checksum, so that missing or changed parts are detected; from version 6 on, NetCDF files also end with a digest of
-all that is in them (`bayesnmf.results.seals`). Files of version 1 have neither list nor checksum of the settings, so
-only their shapes are checked.
+not arrays are JSON in the attribute `settings`. Every array has its type and a checksum as attributes, since files of
+draws are long and missing parts of a Zarr store are read as zeros. The settings list all groups and arrays with their
+attributes, and have their own checksum, so that missing or changed parts are detected; from version 6 on, NetCDF files
+also end with a digest of all that is in them (`bayesnmf.results.seals`). Files of version 1 have neither list nor
+checksum of the settings, so only their shapes are checked.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.options import METHODS
 from bayesnmf.results.cautions import cautions_of, cautions_of_components, with_label
 from bayesnmf.results.checks import check_components_have_posterior
-from bayesnmf.results.datatree import INDEPENDENT
 from bayesnmf.results.draws import LIMIT, chains_and_draws, draws_size, restrict_rows
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
@@ -38,9 +37,8 @@ def summary(
     Parameters
     ----------
     fit : Fit
-        Fit with a posterior. For vi, the table is of the draws beside q that `Fit.with_intervals` describes, and
-        ``attrs["note"]`` says which; else, as for svi, of 4 × 1000 independent draws from q, a mean field, whose
-        intervals are too narrow. It has no columns for chains.
+        Fit with a posterior. For vi, the table is of the draws beside q that `Fit.with_intervals` describes, or of
+        4 × 1000 from q, a mean field, whose intervals are too narrow; ``attrs["note"]`` says which.
     rows : iterable of names, optional
         Rows with the loadings, and scales if there are any, to summarise.
     features : iterable of names, optional
@@ -88,8 +86,7 @@ def summary(
             xr.Dataset(group), kind="all_median" if chains else "stats_median", ci_kind="eti", ci_prob=interval
         )
     if not isinstance(posterior, Draws):
-        more = f"; {INDEPENDENT}" if read is fit else ""
-        table.attrs |= {"uncertainty": kind_of_intervals(read), "note": f"{source_of_intervals(read)}{more}"}
+        table.attrs |= {"uncertainty": kind_of_intervals(read), "note": source_of_intervals(read)}
     table.attrs["cautions"] = [*(cautions := cautions_of(fit)), *cautions_of_components(fit)]
     for caution in cautions:
         warnings.warn(with_label(f"{fit.model} by {fit.method}", caution), ConvergenceWarning, stacklevel=3)

@@ -15,7 +15,7 @@ from bayesnmf.assessment import markers as of_response
 from bayesnmf.inference.alignment import match_components
 from bayesnmf.pages.of_fit import components
 from bayesnmf.results import markers as module
-from bayesnmf.results.cautions import TOO_SURE
+from bayesnmf.results.intervals import source_of_intervals
 from bayesnmf.results.markers import contrasts, order_by_share
 
 DRAWN = bayesnmf.simulate(size=(60, 8), rank=3, priors=Priors(Gamma(1.0, 0.02), Dirichlet(0.4)), seed=2)
@@ -308,9 +308,12 @@ def test_lift_is_per_unit_of_exposure():
 
 
 @pytest.mark.parametrize("kind", ["map", "vi", "gibbs"])
-def test_rates_of_a_mean_field_are_said_to_be_too_sure_wherever_they_are_shown(kind, tmp_path):
+def test_intervals_of_a_mean_field_are_said_to_be_too_narrow_wherever_they_are_shown(kind, tmp_path):
     """In the tables, below the figure, and in the page; by one sentence."""
-    fit, said = fitted(kind), [TOO_SURE] * (kind == "vi")
+    fit = fitted(kind)
+    too_narrow = source_of_intervals(fit)
+    said = [too_narrow] * (kind == "vi")
+    assert ("mean field; too narrow; fit.with_intervals() samples" in too_narrow) == (kind == "vi")
     table = bayesnmf.markers(fit, 3)
     assert table.attrs["cautions"] == said
     groups = np.arange(len(fit.row_names)) % 2
@@ -318,6 +321,6 @@ def test_rates_of_a_mean_field_are_said_to_be_too_sure_wherever_they_are_shown(k
     if kind == "map":
         return
     label = bayesnmf.plots.volcano(table)[0].figure.get_supxlabel()
-    assert (TOO_SURE in label.replace("\n", " ")) == bool(said)
+    assert (too_narrow in label.replace("\n", " ")) == bool(said)
     section = components(fit, None)
     assert section.cautions == said

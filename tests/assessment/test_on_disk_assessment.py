@@ -93,7 +93,7 @@ def test_draws_of_rows_are_those_of_all_rows():
 @pytest.mark.parametrize(
     ("model", "method", "options"),
     [
-        ("dirichlet_gamma", "vi", VI(start="random", max_iter=5)),
+        ("dirichlet_gamma", "vi", VI(start="random", max_iter=5, intervals="mean_field")),
         ("poisson", "map", MAP(algorithm="em", start="random", max_iter=5)),
         ("dirichlet_poisson", "gibbs", Gibbs(start="random", algorithm="allocations", draws=6, warmup=2, chains=2)),
     ],

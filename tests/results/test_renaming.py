@@ -11,7 +11,7 @@ from bayesnmf.results.thinning import components_table, loadings_table
 
 mpl.use("Agg")
 COUNTS = np.random.default_rng(3).poisson(4, (12, 7))
-QUICK = {"rank": 2, "seed": 0, "options": VI(start="svd", tol=1e-4)}
+QUICK = {"rank": 2, "seed": 0, "options": VI(start="svd", tol=1e-4, intervals="mean_field")}
 NAMES = ["B cells", "T <b>cells</b>"]
 
 

@@ -331,5 +331,5 @@ def test_a_store_of_the_format_that_may_unpickle_is_not_read(tmp_path):
 def test_files_of_later_versions_are_refused(tmp_path, monkeypatch):
     fit(method="map").save(tmp_path / "fit.nc")
     monkeypatch.setattr(storage, "VERSION", 1)
-    with pytest.raises(ValueError, match=r"format version 1 or lower: found 6, .*; upgrade bayesnmf"):
+    with pytest.raises(ValueError, match=r"format version 1 or lower: found 7, .*; upgrade bayesnmf"):
         bayesnmf.load(tmp_path / "fit.nc")

@@ -155,13 +155,22 @@ class Responses:
         sums, seeds = _Squares(self, base), np.random.SeedSequence(seed)
         while sums.number < MOST_DRAWS:
             batch = seeds.spawn(min(max(LEAST_DRAWS, sums.still_needed(side, error)), MOST_DRAWS - sums.number))
-            for drawn, plain in self._drawn(batch):
+            for drawn, plain in self.drawn(batch):
                 sums.add(drawn, 1.0, plain)
                 if progress is not None:
                     progress(sums.number)
             if not sums.still_needed(side, error) or not self.strict:
                 break
         return sums.estimated()
+
+    def changes(self, vector: Array) -> Sides:
+        """Return how the means of all entries change with a vector; known ones do not."""
+        coupled = self.coupled
+        tilt = coupled.whole(vector, Tilt(coupled.no_step(), ()))
+        components = np.zeros((coupled.rank, coupled.problem.counts.shape[1]))
+        if coupled.components is not None:
+            components[coupled.free] = coupled.components.mean_change(tilt.components)
+        return Sides(coupled.loadings.mean_change(tilt.loadings), components)
 
     @cached_property
     def _exact_spread(self) -> Spread:
@@ -170,7 +179,7 @@ class Responses:
             sums.add(root, sign)
         return sums.exact(self.inverse.flat)
 
-    def _drawn(self, seeds: Sequence[np.random.SeedSequence]) -> Iterator[tuple[Array, Array]]:
+    def drawn(self, seeds: Sequence[np.random.SeedSequence]) -> Iterator[tuple[Array, Array]]:
         """Yield pairs of a draw and the draw without coupling that it was made from."""
 
         def one(seed: np.random.SeedSequence, coupled: Coupled) -> tuple[Array, Array]:
@@ -186,24 +195,15 @@ class _Squares:
     """Running sums of squares of what loadings and components do for vectors of components and rates."""
 
     def __init__(self, responses: Responses, base: Array) -> None:
-        self.coupled, self.base, self.number = responses.coupled, base, 0
+        self.responses, self.coupled, self.base, self.number = responses, responses.coupled, base, 0
         m = self.coupled.problem.counts.shape[1]
         self.of_loadings = np.zeros_like(base)
         self.of_components = np.zeros((2, self.coupled.rank, m))  # sums, and sums of squares
 
-    def _changes(self, vector: Array) -> Sides:
-        """Return how the means of all entries change with a vector; known ones do not."""
-        coupled = self.coupled
-        tilt = coupled.whole(vector, Tilt(coupled.no_step(), ()))
-        components = np.zeros(self.of_components[0].shape)
-        if coupled.components is not None:
-            components[coupled.free] = coupled.components.mean_change(tilt.components)
-        return Sides(coupled.loadings.mean_change(tilt.loadings), components)
-
     def add(self, vector: Array, sign: float, plain: Array | None = None) -> None:
         """Add the squares for a vector, with a sign; for components, less those for the vector without coupling."""
         coupled = self.coupled
-        loadings, components = self._changes(vector)
+        loadings, components = self.responses.changes(vector)
         self.number += 1
         self.of_loadings += sign * loadings**2
         squares = sign * components**2
@@ -219,7 +219,7 @@ class _Squares:
             components[free] = of.variance() + self.of_components[0, free] - of.explained()
         found = self.base + self.of_loadings, components
         for vector in flat:
-            for changes, variances in zip(self._changes(vector), found, strict=True):
+            for changes, variances in zip(self.responses.changes(vector), found, strict=True):
                 variances[np.abs(changes) > FELT * np.abs(changes).max(initial=0.0)] = np.nan
         return Spread(*found, np.zeros_like(found[0]), np.zeros_like(found[1]), 0)
 
