@@ -35,10 +35,11 @@ from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.splitting import Split, split_counts
 from bayesnmf.fitting.checkpointing import keep_each_fit
 from bayesnmf.fitting.fit import Fit, fit
+from bayesnmf.fitting.intervals import with_own_posterior
 from bayesnmf.fitting.job import check_combination, resolve_priors
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
-from bayesnmf.options import METHODS, NUTS, VI, Gibbs, Options
+from bayesnmf.options import METHODS, NUTS, Gibbs, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import check_options, check_options_by_method
 from bayesnmf.options.defaults import varied_start
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 
 # Enough for R-hat ≤ 1.05 and ESS ≥ 100 on the default data; dispersed runs only show where other starts lead.
 DEFAULTS: dict[str, Options] = {
-    "vi": VI(intervals="mean_field"),  # every method is compared by its own posterior
     "gibbs": Gibbs(chains=4, warmup=1000, draws=500, thin=10),
     "nuts": NUTS(chains=2, warmup=300, draws=1000),
 }
@@ -110,7 +110,7 @@ class Settings:
     def of(self, method: str) -> Options:
         """Return the options of a method."""
         chosen = (self.options or {}).get(method) or DEFAULTS.get(method) or METHODS[method].options()
-        return replace(chosen, priors=self.priors)
+        return with_own_posterior(replace(chosen, priors=self.priors))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -109,6 +109,13 @@ def check_intervals[T](options: T, counts: Counts, rank: int) -> T:
     return options
 
 
+def with_own_posterior[T](options: T) -> T:
+    """Return options for a comparison of methods, in which "auto" is q: the posterior that the method itself finds."""
+    if getattr(options, "intervals", "") != "auto":
+        return options
+    return replace(options, intervals="mean_field")  # type: ignore[type-var, call-arg]
+
+
 def with_named_intervals(fit: FitRecord, report: ProgressReport) -> FitRecord:
     """Return a fit that has ended with the intervals that its options name; after Ctrl-C, without."""
     intervals = getattr(fit.options, "intervals", "")

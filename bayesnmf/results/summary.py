@@ -72,9 +72,8 @@ def summary(
 
     posterior = fit.posterior  # raises for a point estimate
     interval = check_fraction(interval, "interval")
-    asked = check_names(rows, fit.row_names, "rows")
+    asked, entries = check_names(rows, fit.row_names, "rows"), None
     columns = check_names(features, fit.feature_names, "features")
-    entries = None
     if asked is None or columns is not None:
         check_components_have_posterior(posterior.components)
         entries = _top_entries(fit) if columns is None else _all_entries(fit.rank, columns)

@@ -47,7 +47,7 @@ def fit(model, method, options, seed=1):
 
 OPTIONS = {
     "map": MAP(basis="log", algorithm="em", extrapolate=False, threads=1),
-    "vi": VI(algorithm="coordinate", extrapolate=False, tol=1e-9, threads=1),
+    "vi": VI(algorithm="coordinate", extrapolate=False, tol=1e-9, threads=1, intervals="mean_field"),
     "gibbs": Gibbs(chains=2, warmup=50, draws=200, thin=2, threads=1),
 }
 LONG = {

@@ -21,7 +21,7 @@ def bars_at(name):
 
 
 def fitted(method="vi", names=NAMES):
-    options = {"map": MAP, "vi": VI}[method](start="random", tol=1e-4)
+    options = {"map": MAP(start="random", tol=1e-4), "vi": VI(start="random", tol=1e-4, intervals="mean_field")}[method]
     return bayesnmf.fit(COUNTS, rank=2, method=method, seed=0, feature_names=names[SHUFFLED], options=options)
 
 

@@ -41,6 +41,8 @@ def fit(model="gamma_poisson", method="vi", **options):
         warnings.simplefilter("ignore", bayesnmf.ConvergenceWarning)
         if method != "gibbs":
             options = {"start": "svd", "max_iter": 40, "threads": 1, **options}  # figures need no converged fit
+        if method == "vi":
+            options = {"intervals": "mean_field", **options}
         made = {"map": bayesnmf.MAP, "vi": bayesnmf.VI, "gibbs": bayesnmf.Gibbs}[method](**options)
         return bayesnmf.fit(simulate(), model, RANK, method, seed=3, options=made)
 
@@ -221,7 +223,7 @@ def test_awkward_fits_are_drawn_without_a_warning(name):
     counts, rank = edge_case(name)
     options = {
         "map": bayesnmf.MAP(start="svd", max_iter=5, threads=1),
-        "vi": bayesnmf.VI(start="svd", max_iter=5, threads=1),
+        "vi": bayesnmf.VI(start="svd", max_iter=5, threads=1, intervals="mean_field"),
         "bld": bayesnmf.BLD(max_iter=3, start="random", threads=1),
         "gibbs": bayesnmf.Gibbs(chains=2, draws=10, warmup=2, start="random", threads=1),
     }

@@ -1,0 +1,364 @@
+"""Draws beside the mean field: how they are chosen, made, kept, and read by every table and figure."""
+
+from dataclasses import replace
+from functools import cache
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from plain import plain_map, plain_vi
+from smallfits import COUNTS, K, M, N, every_model, parameter_fit, quietly
+from suites import mostly_long
+
+import bayesnmf
+from bayesnmf import VI, Blocks, Gibbs, Priors, plots
+from bayesnmf.fitting import intervals as making
+from bayesnmf.inference.status import FitWarning
+from bayesnmf.pages.of_fit import uncertainty
+from bayesnmf.priors.specification import MODELS
+from bayesnmf.results import intervals as reading
+from bayesnmf.results.estimates import Draws, Intervals
+from bayesnmf.results.relabelling import relabel
+from bayesnmf.results.saved_checks import check_saved_shapes
+from bayesnmf.results.thinning import components_table, loadings_table
+
+mpl.use("Agg")
+pytestmark = quietly
+SAMPLED = "intervals: sampled ("
+GROUPS = ["a", "b"] * (N // 2)
+
+
+@cache
+def fit(model="gamma_poisson", intervals="auto"):
+    return bayesnmf.fit(COUNTS, model, K, seed=0, options=plain_vi(max_iter=60, threads=1, intervals=intervals))
+
+
+def forbidden(*_):
+    raise AssertionError("sampled")
+
+
+# --- who reads them ---------------------------------------------------------------------------------------
+
+
+@cache
+def marked():
+    """Return a fit with draws that are all the same, and far from q: whoever reads them shows it."""
+    rng = np.random.default_rng(5)
+    loadings, components = rng.gamma(2.0, 400.0, (N, K)), rng.dirichlet(np.ones(M), K)
+    draws = Draws(np.tile(loadings, (1, 20, 1, 1)), np.tile(components, (1, 20, 1, 1)))
+    return replace(fit(), intervals=Intervals("sampled", draws, 1.01)), loadings, components
+
+
+def test_the_summary_is_of_the_draws():
+    made, loadings, components = marked()
+    table = made.summary(rows=["s3"], features=["b"])
+    expected = [*loadings[3], *components[:, 1]]
+    for column in ("median", "eti90_lb", "eti90_ub"):
+        np.testing.assert_allclose(table[column].to_numpy(float), expected, rtol=0.1)  # two digits
+    assert table.attrs["uncertainty"] == "sampled"
+    assert table.attrs["note"].startswith(SAMPLED)
+
+
+def test_markers_and_their_order_are_of_the_draws():
+    made, _, components = marked()
+    table = bayesnmf.markers(made, None)
+    logs = np.log2(components)
+    for k, part in table.groupby("component"):
+        part = part.set_index("feature")
+        expected = logs[k] - np.delete(logs, k, axis=0).max(axis=0)
+        found = part.loc[list(COUNTS.columns)]
+        for column in ("lfc_next", "lfc_next_low", "lfc_next_high"):
+            np.testing.assert_allclose(found[column], expected, atol=1e-5)
+        assert set(part["lfsr_next"]) == {0.0}
+        assert made.top_features(M, "next").to_numpy()[:, k].tolist() == list(part.index)
+    assert table.attrs["intervals"].startswith(SAMPLED)
+    assert table.attrs["cautions"] == []
+
+
+def test_group_contrasts_are_of_the_draws():
+    made, loadings, _ = marked()
+    table = bayesnmf.group_contrasts(made, GROUPS, population=False)
+    shares = loadings / loadings.sum(axis=1, keepdims=True)
+    expected = shares[1::2].mean(axis=0) - shares[::2].mean(axis=0)
+    for column in ("difference", "difference_low", "difference_high"):
+        np.testing.assert_allclose(table[column], expected)
+    assert table.attrs["intervals"].startswith(SAMPLED)
+
+
+def test_figures_of_intervals_are_of_the_draws_and_say_so():
+    made, loadings, components = marked()
+    (ax,) = plots.loadings_intervals(made, ["s3"])
+    (points,) = [line for line in ax.lines if line.get_label() == "vi (sampled)"]
+    np.testing.assert_allclose(points.get_ydata(), loadings[3])
+    ends = np.array(ax.collections[0].get_segments())[:, :, 1]
+    np.testing.assert_allclose(ends, np.tile(loadings[3], (2, 1)).T)
+    assert SAMPLED in ax.figure.get_suptitle()
+    axes = plots.components(made, n_features=M)
+    names = [tick.get_text() for tick in axes[1].get_yticklabels()]
+    found = dict(zip(names, (bar.get_width() for bar in axes[1].patches), strict=True))
+    np.testing.assert_allclose([found[name] for name in COUNTS.columns], components[1])
+    assert SAMPLED in axes[0].figure.get_suptitle()
+    (ax,) = plots.loadings_scatter({"vi": made, "other": fit()}, interval=0.5, together=True)
+    assert ax.get_xlabel() == "vi (sampled), counts"
+    ends = np.array(ax.collections[0].get_segments())[:, :, 0]
+    np.testing.assert_allclose(ends, np.tile(loadings[:, 0], (2, 1)).T)
+
+
+def test_mutation_signatures_are_of_the_draws():
+    names = bayesnmf.data.mutations.sbs96_types()
+    counts = np.random.default_rng(0).poisson(2, (6, 96))
+    options = plain_vi(max_iter=10, threads=1)
+    made = bayesnmf.fit(counts, rank=2, seed=0, options=options, feature_names=names)
+    components = np.random.default_rng(1).dirichlet(np.ones(96), 2)
+    draws = Draws(np.ones((1, 10, 6, 2)), np.tile(components, (1, 10, 1, 1)))
+    axes = plots.sbs96(replace(made, intervals=Intervals("sampled", draws)))
+    np.testing.assert_allclose([bar.get_height() for bar in axes[1].patches[:96]], components[1])
+    assert SAMPLED in axes[0].figure.get_suptitle()
+
+
+def test_files_for_others_have_the_draws():
+    made, loadings, _ = marked()
+    tree = made.to_datatree()
+    assert dict(tree["posterior"].sizes)["draw"] == 20
+    np.testing.assert_array_equal(tree["posterior"]["loadings"][0, 7], loadings)
+    assert tree.attrs["note"].startswith(SAMPLED)
+    assert "independent_draws" not in tree.attrs
+    assert "objective" in tree["optimization"]
+    adata = made.to_anndata()
+    np.testing.assert_allclose(adata.obsm["X_bayesnmf"], loadings / loadings.sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(adata.obsm["X_bayesnmf_sd"], 0, atol=1e-6)
+    assert adata.uns["bayesnmf"]["intervals"].startswith(SAMPLED)
+    for table in (loadings_table(made), components_table(made)):
+        np.testing.assert_allclose(table.filter(like=" sd"), 0, atol=1e-12)
+    with pytest.raises(ValueError, match=r"draws must be at most 20, .*with_intervals\('sampled', draws=...\)"):
+        made.to_datatree(draws=100)
+
+
+def test_replicates_are_of_the_draws():
+    made, loadings, _ = marked()
+    found = bayesnmf.predictive_checks(made)
+    assert found.table.loc["total", "mean"] == pytest.approx(loadings.sum(), rel=0.02)
+    assert any(note.startswith(SAMPLED) for note in found.notes)
+    assert not any("too narrow" in note for note in found.notes)
+
+
+def test_the_report_says_what_its_intervals_are():
+    section = uncertainty(marked()[0])
+    assert any(SAMPLED[1:] in text for text in section.text)
+    section = uncertainty(fit(intervals="mean_field"))
+    assert any("mean field; too narrow; fit.with_intervals() samples, about 1 s." in text for text in section.text)
+
+
+def test_draws_follow_rows_order_and_names():
+    made = fit().with_intervals("sampled", draws=20)
+    order = np.array([2, 0, 1])
+    np.testing.assert_array_equal(
+        relabel(made, order).summary(rows=["s1"])["median"][:3], made.summary(rows=["s1"])["median"][:3].iloc[order]
+    )
+    renamed = made.rename(["x", "y", "z"], rows={"s1": "first"})
+    np.testing.assert_array_equal(renamed.summary(rows=["first"])["median"], made.summary(rows=["s1"])["median"])
+
+
+def test_what_describes_the_method_stays_with_q():
+    made = fit().with_intervals("sampled", draws=20)
+    assert made.posterior is fit().posterior
+    assert made.sample_posterior(30, chains=2, seed=1).loadings.shape == (2, 30, N, K)
+    assert bayesnmf.linear_response(made).fit.intervals is None
+
+
+# --- how they are chosen ------------------------------------------------------------------------------------
+
+
+def test_a_fit_does_not_depend_on_where_its_intervals_are_read():
+    one, *others = (fit(intervals=kind) for kind in ("auto", "sampled", "mean_field"))
+    for other in others:
+        for name in ("loadings", "components", "trace"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    assert one.intervals is None
+    assert fit(intervals="sampled").intervals.draws.held == (1, 250)
+    assert SAMPLED in repr(fit(intervals="sampled"))
+
+
+def test_readers_of_auto_sample_once_and_whoever_is_first_finds_the_same(monkeypatch):
+    one, two = replace(fit()), replace(fit())
+    first = bayesnmf.markers(one, None)
+    summary = two.summary(rows=["s0"])
+    monkeypatch.setattr(reading, "sample_around", forbidden)
+    assert one.summary(rows=["s0"]).equals(summary)
+    assert bayesnmf.markers(two, None).equals(first)
+    named = fit().with_intervals("sampled")
+    assert named.summary(rows=["s0"]).equals(summary)
+    assert not fit().with_intervals("sampled", seed=1).summary(rows=["s0"]).equals(summary)
+
+
+@pytest.mark.parametrize(("expected", "took", "samples"), [(4.9, 0.1, True), (60.0, 61.0, True), (60.0, 59.0, False)])
+def test_auto_samples_up_to_five_seconds_or_as_long_as_the_fit_took(monkeypatch, expected, took, samples):
+    monkeypatch.setattr(reading, "expected_seconds", lambda *_: expected)
+    if not samples:
+        monkeypatch.setattr(reading, "sample_around", forbidden)
+    made = replace(fit(), seconds=took)
+    note = made.summary(rows=["s0"]).attrs["note"]
+    if samples:
+        assert note.startswith(SAMPLED)
+    else:
+        assert note == "intervals: mean field; too narrow; fit.with_intervals() samples, about 60 s"
+        assert bayesnmf.markers(made, 2).attrs["cautions"] == [note]
+        assert made.with_intervals().intervals is None
+        assert made.to_datatree(draws=10, chains=2)["posterior"].sizes["chain"] == 2
+
+
+def test_expected_seconds_grow_with_sweeps_nonzeros_and_components():
+    one = reading.expected_seconds(fit())
+    assert reading.expected_seconds(fit(), 600) == pytest.approx(2 * one)
+    assert reading.expected_seconds(replace(fit(), rank=3000)) > 10 * one
+    assert reading.duration(200) == "about 3 min"
+
+
+def test_an_unmixed_chain_is_told():
+    made, *_ = marked()
+    poor = replace(made, intervals=replace(made.intervals, r_hat=1.5, share_above=0.125))
+    said = bayesnmf.group_contrasts(poor, GROUPS).attrs["cautions"]
+    assert said == [
+        "intervals: sampled (20 draws of one chain from the fit, R-hat of its halves at most 1.50); the chain has not "
+        "mixed: intervals are too narrow for these entries, 12% of all"
+    ]
+
+
+# --- how they are made --------------------------------------------------------------------------------------
+
+
+@every_model
+def test_every_model_is_sampled_around_its_fit(model):
+    made = fit(model).with_intervals("sampled", draws=100)
+    draws = made.intervals.draws
+    assert draws.loadings.shape == (1, 100, N, K)
+    assert draws.components.shape == (1, 100, K, M)
+    assert (draws.scale is None) == (made.scale is None)
+    between = np.ptp(draws.loadings[0], axis=0) > 0
+    assert between.all()
+    again = made.with_intervals("sampled", draws=100, threads=2)
+    np.testing.assert_array_equal(again.intervals.draws.components, draws.components)
+    table = made.summary(rows=["s0"], features=["a"])
+    assert np.isfinite(table.to_numpy(float)).all()
+
+
+def test_known_components_stay_as_they_are():
+    known = np.random.default_rng(2).dirichlet(np.ones(M), 2)
+    options = plain_vi(max_iter=20, threads=1)
+    made = bayesnmf.fit(COUNTS.to_numpy(), rank=3, seed=0, options=options, fixed_components=known)
+    draws = made.with_intervals("sampled", draws=20).intervals.draws
+    np.testing.assert_allclose(draws.components[0, :, :2], np.tile(known, (20, 1, 1)), rtol=1e-6)
+    assert (np.ptp(draws.components[0, :, 2], axis=0) > 0).all()
+
+
+@pytest.mark.parametrize("model", mostly_long(MODELS, [1]))
+def test_draws_of_linear_response_have_its_standard_deviations(model):
+    options = plain_vi(tol=1e-9, threads=1, priors=Priors())
+    counts = bayesnmf.simulate(size=(15, 8), rank=2, totals=400, seed=3).counts
+    made = bayesnmf.fit(counts, model, 2, seed=0, options=options).with_intervals("response", draws=400)
+    response = bayesnmf.linear_response(made)
+    for side in ("loadings", "components"):
+        drawn, sd = getattr(made.intervals.draws, side)[0], response.spread(side).sd
+        assert np.median(drawn.std(axis=0) / sd) == pytest.approx(1, abs=0.06)  # 400 draws: 3.5 % of each sd
+    assert made.summary(rows=[0]).attrs["uncertainty"] == "linear response"
+    assert (made.intervals.draws.scale is None) == (made.scale is None)
+
+
+def test_ctrl_c_while_intervals_are_made_keeps_the_fit(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(making, "sample_around", interrupted)
+    with pytest.warns(FitWarning, match=r"interrupted, and are those of the mean field; make them with fit\.with_int"):
+        made = bayesnmf.fit(COUNTS, rank=K, seed=0, options=plain_vi(max_iter=60, threads=1, intervals="sampled"))
+    np.testing.assert_array_equal(made.loadings, fit().loadings)
+    assert made.intervals is None
+
+
+# --- what cannot have them ----------------------------------------------------------------------------------
+
+
+def fractions():
+    return bayesnmf.fit(COUNTS + 0.5, rank=K, seed=0, options=plain_vi(max_iter=5, threads=1, intervals="auto"))
+
+
+WITHOUT = {
+    "its components are parameters": parameter_fit,
+    "not all its counts are whole numbers": fractions,
+    "its components are held from another fit": lambda: fit().project(COUNTS),
+}
+
+
+@pytest.mark.parametrize("why", WITHOUT)
+def test_fits_without_a_chain_keep_their_mean_field_and_say_why(why):
+    made = WITHOUT[why]()
+    made = made if why.startswith("its components are p") else made.with_intervals("auto")
+    note = made.summary(rows=[made.row_names[0]]).attrs["note"]
+    assert note.startswith("intervals: mean field; too narrow; not sampled, since ")
+    assert why in note
+    with pytest.raises(ValueError, match=rf"intervals='sampled' needs a fit by vi, .*: {why}"):
+        made.with_intervals("sampled")
+
+
+def test_counts_on_disk_have_none(tmp_path):
+    blocks = Blocks(COUNTS.to_numpy(), scratch=tmp_path)
+    options = VI(start="random", max_iter=3, tol=0, threads=1)
+    made = bayesnmf.fit(blocks, rank=K, seed=0, options=options)
+    assert "not sampled, since its counts are on disk" in made.summary(rows=[0]).attrs["note"]
+    with pytest.raises(ValueError, match="its counts are on disk; leave intervals out"):
+        bayesnmf.fit(blocks, rank=K, options=replace(options, intervals="sampled"))
+
+
+def test_names_are_refused_before_the_fit():
+    for priors, counts in ((Priors(components="parameter"), COUNTS), (Priors(), COUNTS + 0.5)):
+        for kind in ("sampled", "response")[: 2 if counts is COUNTS else 1]:
+            with pytest.raises(ValueError, match=f"intervals='{kind}' needs a fit by vi"):
+                bayesnmf.fit(counts, rank=K, options=plain_vi(intervals=kind, priors=priors))
+    with pytest.raises(ValueError, match=r"intervals must be one of 'auto', .*; did you mean 'sampled'"):
+        VI(intervals="sample")
+    with pytest.raises(ValueError, match="draws must be at least 8"):
+        fit().with_intervals("sampled", draws=3)
+    for options, method in ((plain_map(max_iter=5), "map"), (Gibbs(chains=1, warmup=2, draws=8), "gibbs")):
+        with pytest.raises(ValueError, match=f"the fit is by {method}"):
+            bayesnmf.fit(COUNTS, rank=K, method=method, seed=0, options=options).with_intervals()
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_files_keep_the_draws(tmp_path, suffix):
+    made = fit("dirichlet_gamma").with_intervals("sampled", draws=20)
+    made.save(tmp_path / f"fit{suffix}")
+    again = bayesnmf.load(tmp_path / f"fit{suffix}")
+    for side in ("loadings", "components", "scale"):
+        one, two = (getattr(each.intervals.draws, side) for each in (made, again))
+        np.testing.assert_array_equal(one, two)
+        assert one.dtype == two.dtype
+    assert again.intervals.r_hat == made.intervals.r_hat
+    assert again.options.intervals == "sampled"
+    assert again.summary(rows=["s0"]).equals(made.summary(rows=["s0"]))
+
+
+def test_files_with_other_draws_are_refused():
+    made = marked()[0]
+    check_saved_shapes(made)
+    for wrong in (made.intervals.rows(np.arange(3), (N, K)), replace(made.intervals, kind="guessed")):
+        with pytest.raises(ValueError, match="intervals"):
+            check_saved_shapes(replace(made, intervals=wrong))
+
+
+@pytest.mark.long
+def test_short_chains_hold_what_long_ones_draw():
+    """About 90 % of the draws of a chain of 600 are in the 90 % intervals; far fewer in those of the mean field."""
+    counts = bayesnmf.simulate(size=(60, 30), rank=3, totals=2000, seed=4).counts
+    made = bayesnmf.fit(counts, rank=3, seed=0)
+    long = made.with_intervals("sampled", draws=3000, warmup=300, seed=7).intervals.draws
+    held = {}
+    for kind in ("sampled", "mean_field"):
+        read = reading.for_intervals(made.with_intervals(kind))
+        at = np.indices((60, 3))
+        low, high = read.estimate.quantiles("loadings", tuple(at), np.array([0.05, 0.95]))
+        held[kind] = np.mean((low <= long.loadings[0]) & (long.loadings[0] <= high))
+    assert 0.8 < held["sampled"] < 0.95
+    assert held["mean_field"] < held["sampled"] - 0.1
