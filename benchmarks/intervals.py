@@ -1,10 +1,12 @@
 """How much of the posterior, and of the true values, do 90 % intervals contain?
 
-    python -m benchmarks.intervals [--parts mass coverage] [--cases NAME …] [--sets 200] [--out FOLDER] [--table]
+    python -m benchmarks.intervals [--parts mass short coverage] [--cases NAME …] [--sets 200] [--out FOLDER] [--table]
 
 mass: whole real matrices with all counts. A long run of Gibbs sampling is the reference, with its components matched to
 those of a fit by vi. For the mean field, linear response and short runs of Gibbs sampling from the fit: the share of
 the reference draws inside each 90 % interval, averaged over the entries.
+short: what `Fit.with_intervals` reads intervals from, on whole real matrices, with the default priors of vi (shapes of
+0.3) and with shapes of 1: the share of the draws of a longer chain from the same fit inside each 90 % interval.
 coverage: counts simulated with parameters from the priors. The share of the true values inside the 90 % intervals,
 after matching components to the true ones, with a standard error over the data sets.
 Finished rows are in FOLDER as CSV files, and a run that was stopped goes on. The tables are printed, and written to
@@ -30,6 +32,7 @@ from bayesnmf.assessment.response_shapes import SHAPES
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.alignment import match_components
 from bayesnmf.priors.specification import MODELS, on_simplex
+from bayesnmf.results.intervals import for_intervals
 from benchmarks.data import ROOT, read
 
 Array = NDArray[Any]
@@ -181,6 +184,64 @@ def beside(intervals: Intervals, reference: Intervals, draws: dict[str, Array]) 
     return found
 
 
+# --- short ------------------------------------------------------------------------------------------------
+
+
+class Around(NamedTuple):
+    """A real matrix, or some of its rows, and the longer chain: its warm-up sweeps and draws."""
+
+    rank: int
+    longer: tuple[int, int]
+    rows: int | None = None
+    response: bool = True
+
+
+AROUND = {
+    "pcawg_breast_sbs96": Around(5, (500, 5000)),
+    "pbmc_small": Around(5, (500, 5000)),
+    "digits": Around(6, (500, 5000), 300),
+    "pbmc_facs": Around(6, (300, 600), response=False),
+}
+
+
+def short(name: str) -> Iterator[dict[str, Any]]:
+    """Yield a row for each kind of intervals and each choice of priors."""
+    case = AROUND[name]
+    counts = read(name, case.rank, 0)
+    if case.rows is not None:
+        counts = counts.rows(np.sort(np.random.default_rng(0).choice(counts.shape[0], case.rows, replace=False)))
+        counts = bayesnmf.data.conversion.as_counts(counts.matrix[:, np.flatnonzero(counts.feature_totals)])
+    for shape in ("0.3 (default)", "1"):
+        rate = case.rank / (counts.total / counts.shape[0])
+        priors = Priors() if shape != "1" else Priors(Gamma(1.0, rate), Dirichlet(1.0))
+        options = VI(priors=priors, threads=1)
+        fit, of_fit = timed(lambda: bayesnmf.fit(counts, "gamma_poisson", case.rank, seed=0, options=options))  # noqa: B023
+        longer, of_longer = timed(
+            lambda: fit.with_intervals("sampled", warmup=case.longer[0], draws=case.longer[1], seed=1, threads=1)  # noqa: B023
+        )
+        kinds = ["mean_field", "sampled", *(["response"] if case.response else [])]
+        found = {kind: timed(lambda: fit.with_intervals(kind, threads=1)) for kind in kinds}  # noqa: B023
+        found["longer"] = longer, of_longer
+        for kind, (read_from, seconds) in found.items():
+            yield {"case": name, "seed": 0, "shapes": shape, "method": kind, "vi s": of_fit, "s": seconds} | held(
+                for_intervals(read_from), longer.intervals.draws
+            )
+
+
+def held(fit: Any, longer: Any) -> dict[str, float]:
+    """Return the size and R-hat of what intervals are read from, and what they hold of the draws of a longer chain."""
+    drawn: Any = fit.intervals
+    found = {} if drawn is None else {"R-hat": drawn.r_hat, "above 1.2": drawn.share_above}
+    size = 0 if drawn is None else drawn.draws.loadings.nbytes + drawn.draws.components.nbytes
+    found["MB"] = size / 1e6
+    for side in SIDES[:2]:
+        entries = tuple(np.indices(getattr(fit, side).shape))
+        values = getattr(longer, side)[0]
+        low, high = fit.estimate.quantiles(side, entries, TAILS)
+        found[f"{side} mass"] = float(np.mean((low <= values) & (values <= high)))
+    return found
+
+
 # --- coverage ---------------------------------------------------------------------------------------------
 
 
@@ -257,6 +318,8 @@ def cover(name: str, seed: int) -> Iterator[dict[str, Any]]:
         yield {"case": name, "seed": seed, "method": label, **shares, "missing": missing}
 
 
+RUNS = {"mass": (mass, REAL), "short": (short, AROUND), "coverage": (cover, SIMULATED)}
+
 # --- tables -----------------------------------------------------------------------------------------------
 
 
@@ -265,6 +328,8 @@ def summary(path: Path) -> pd.DataFrame:
     rows = pd.read_csv(path)
     if path.stem == "mass":
         return rows.drop(columns="seed").set_index(["case", "method"])
+    if path.stem == "short":
+        return rows.drop(columns="seed").set_index(["case", "shapes", "method"])
     rows["case"] = pd.Categorical(rows["case"], list(SIMULATED))
     by = rows.drop(columns="seed").groupby(["case", "method"], sort=True, observed=True)
     found = by.mean().join(by[list(SIDES)].sem().add_suffix(" error"))
@@ -275,7 +340,7 @@ def summary(path: Path) -> pd.DataFrame:
 def main() -> None:
     """Run the parts, data set by data set, and print their tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--parts", nargs="+", default=["mass", "coverage"], choices=["mass", "coverage"])
+    parser.add_argument("--parts", nargs="+", default=[*RUNS], choices=[*RUNS])
     parser.add_argument("--cases", nargs="+", default=[""], help="beginnings of the names of cases")
     parser.add_argument("--sets", type=int, default=200, help="most simulated sets of a case")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "intervals")
@@ -286,11 +351,12 @@ def main() -> None:
     for part in given.parts:
         path = given.out / f"{part}.csv"
         before = set(pd.read_csv(path)[["case", "seed"]].itertuples(index=False, name=None)) if path.exists() else set()
-        everything = [(name, seed) for seed in range(given.sets) for name in (REAL if part == "mass" else SIMULATED)]
+        everything = [(name, seed) for seed in range(given.sets) for name in RUNS[part][1]]
         for name, seed in [] if given.table else everything:
-            wanted = name.startswith(tuple(given.cases)) and seed < (1 if part == "mass" else SIMULATED[name].sets)
+            wanted = name.startswith(tuple(given.cases)) and seed < (SIMULATED[name].sets if part == "coverage" else 1)
             if wanted and (name, seed) not in before:
-                rows = pd.DataFrame(list(mass(name) if part == "mass" else cover(name, seed)))
+                run: Any = RUNS[part][0]
+                rows = pd.DataFrame(list(run(name, seed) if part == "coverage" else run(name)))
                 rows.to_csv(path, mode="a", header=not path.exists(), index=False)
         summary(path).round(4).to_csv(FOLDER / path.name)
         print(summary(path).round(3).to_string(), flush=True)

@@ -19,7 +19,7 @@ from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.draws import LIMIT
 from bayesnmf.results.estimates import TakeRows
-from bayesnmf.results.intervals import for_intervals, source_of_intervals
+from bayesnmf.results.intervals import for_draws, source_of_intervals
 from bayesnmf.results.replication import draws_to_replicate, replication_rng
 from bayesnmf.text import number, text_table
 
@@ -148,7 +148,7 @@ def predictive_checks(
         Fit by any method. For a map or bld fit, all replicates are drawn at its one point.
     draws : int, optional
         Number of replicates, by default 200; at most, and by default not above, the number of kept draws for gibbs,
-        nuts and smc, and of the draws beside q for vi, if there are any (`Fit.with_intervals`).
+        nuts and smc, and of those beside q for vi (`Fit.with_intervals`); for more than "auto" makes, q is drawn from.
     interval : float
         Probability of the predictive intervals.
     seed : int
@@ -173,7 +173,7 @@ def predictive_checks(
     ['total', 'share of zeros', 'largest count', 'dispersion', 'misfit']
     """
     check_fit(fit)
-    fit = for_intervals(fit)
+    fit = for_draws(fit, draws)
     draws = fit.estimate.length(DRAWS) if draws is None else check_count(draws, "draws")
     interval = check_fraction(interval, "interval")
     seed = check_count(seed, "seed", minimum=0)

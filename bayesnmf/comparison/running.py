@@ -52,7 +52,6 @@ from bayesnmf.results.thinning import thin_fit
 if TYPE_CHECKING:
     import pandas as pd
 
-
 # Enough for R-hat ≤ 1.05 and ESS ≥ 100 on the default data; dispersed runs only show where other starts lead.
 DEFAULTS: dict[str, Options] = {
     "gibbs": Gibbs(chains=4, warmup=1000, draws=500, thin=10),

@@ -13,6 +13,7 @@ from scipy.special import gammaln, xlogy
 
 import bayesnmf
 from bayesnmf.checks import check_count, check_flag, check_keywords, check_names, check_positive, check_size
+from bayesnmf.options import METHODS
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.draws import (
@@ -22,7 +23,7 @@ from bayesnmf.results.draws import (
     restrict_rows,
 )
 from bayesnmf.results.estimates import Draws, evenly_spaced, take_features
-from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
+from bayesnmf.results.intervals import for_draws, source_of_intervals
 from bayesnmf.results.record import FitRecord, effective_loadings, trace_of_kept
 from bayesnmf.results.replication import replicate, replication_rng, selected_size
 from bayesnmf.results.resampling import is_resampled
@@ -92,9 +93,10 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
         Fit to convert. A point estimate becomes one chain of one draw, with the attribute `point_estimate`.
     draws, chains : int, optional
         Numbers of draws and chains: by default all draws of gibbs, nuts and smc (`resampled_draws`, with no order), and
-        of vi those beside q, if intervals are read from them (`Fit.with_intervals`; the attribute `note` says so). Else
-        4 × 1000 independent draws from q, with the attribute `independent_draws`. Components that are parameters are
-        the same in all draws, with the attribute `point_estimate`; leave them out of R-hat and ESS by `var_names`.
+        of vi those beside q, if intervals are read from them (`Fit.with_intervals`; the attribute `intervals` says so),
+        unless more are asked for than "auto" makes. Else 4 × 1000 independent draws from q, with the attribute
+        `independent_draws`. Components that are parameters are the same in all draws, with the attribute
+        `point_estimate`; leave them out of R-hat and ESS by `var_names`.
     **contents
         Keywords of `Contents`: rows, features, log_likelihood, posterior_predictive, cells, seed, limit.
 
@@ -116,7 +118,7 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
     asked = Contents(**contents)
     rows = check_names(asked.rows, fit.row_names, "rows")
     features = check_names(asked.features, fit.feature_names, "features")
-    traced, fit = fit, for_intervals(fit)
+    traced, fit = fit, for_draws(fit, draws, chains)
     number = chains_and_draws(fit, chains, draws)
     n, m = selected_size(fit, rows, features)
     cells = 8 * number[0] * number[1] * n * m * (asked.log_likelihood + asked.posterior_predictive)
@@ -167,10 +169,10 @@ def _tree(fit: FitRecord, groups: dict[str, xr.Dataset], coords: dict[Hashable, 
         about["point_estimate"] = 1
     elif fit.estimate.kind == "mean field":
         about |= {"independent_draws": 1, "note": INDEPENDENT}
-    elif fit.intervals is not None:
-        about |= {"uncertainty": kind_of_intervals(fit), "note": source_of_intervals(fit)}
     elif is_resampled(fit):
         about |= {"resampled_draws": 1, "note": RESAMPLED}
+    if METHODS[fit.method].posterior == "mean field":
+        about["intervals"] = source_of_intervals(fit)
     for name, group in groups.items():
         labels = {dim: coords[dim] for dim in group.dims if dim in coords}
         groups[name] = group.assign_coords(labels).assign_attrs({**about, **group.attrs})

@@ -8,6 +8,8 @@ the fit has them, or if the option is "auto" and they cost little; else q. Fits 
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Integral
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from bayesnmf.results.estimates import Intervals
@@ -28,6 +30,12 @@ def for_intervals[F: FitRecord](fit: F) -> F:
         if found is None:
             found = _SAMPLED[fit] = sample_around(fit, (WARMUP, DRAWS), fit.seed)
     return fit if found is None else replace(fit, estimate=found.draws, intervals=found)
+
+
+def for_draws[F: FitRecord](fit: F, draws: Any, chains: Any = None) -> F:
+    """Return the fit as `for_intervals` does; as it is if "auto" makes fewer draws or chains than are asked for."""
+    more = any(isinstance(asked, Integral) and asked > made for asked, made in ((draws, DRAWS), (chains, 1)))
+    return fit if more and fit.intervals is None else for_intervals(fit)
 
 
 def samples_by_itself(fit: FitRecord, warmup: int = WARMUP, draws: int = DRAWS) -> bool:

@@ -121,7 +121,7 @@ def test_files_for_others_have_the_draws():
     tree = made.to_datatree()
     assert dict(tree["posterior"].sizes)["draw"] == 20
     np.testing.assert_array_equal(tree["posterior"]["loadings"][0, 7], loadings)
-    assert tree.attrs["note"].startswith(SAMPLED)
+    assert tree.attrs["intervals"].startswith(SAMPLED)
     assert "independent_draws" not in tree.attrs
     assert "objective" in tree["optimization"]
     adata = made.to_anndata()
@@ -205,6 +205,14 @@ def test_auto_samples_up_to_five_seconds_or_as_long_as_the_fit_took(monkeypatch,
         assert bayesnmf.markers(made, 2).attrs["cautions"] == [note]
         assert made.with_intervals().intervals is None
         assert made.to_datatree(draws=10, chains=2)["posterior"].sizes["chain"] == 2
+
+
+def test_more_draws_than_auto_makes_are_drawn_from_q():
+    tree = fit().to_datatree(draws=300, chains=2)
+    assert dict(tree["posterior"].sizes)["draw"] == 300
+    assert tree.attrs["intervals"].startswith("intervals: mean field; too narrow; fit.with_intervals() samples")
+    assert dict(fit().to_datatree(draws=30)["posterior"].sizes)["chain"] == 1
+    assert any("mean field" in note for note in bayesnmf.predictive_checks(fit(), 251).notes)
 
 
 def test_expected_seconds_grow_with_sweeps_nonzeros_and_components():
