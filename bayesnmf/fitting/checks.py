@@ -111,7 +111,7 @@ def check_stream(options: Any, default: Any) -> None:
             f"options.algorithm must be 'minibatch' for a stream: found {options.algorithm!r}; use "
             "VI(algorithm='minibatch', ...)"
         )
-    for name in ("max_iter", "tol", "restarts"):
+    for name in ("max_iter", "tol", "restarts", "intervals"):
         if getattr(options, name) != getattr(default, name):
             raise ValueError(
                 f"{name} must be left out of the options of a stream, which takes one step for each batch: "
