@@ -157,7 +157,12 @@ class Fit(FitRecord):
         threads: int | None = None,
         progress: ProgressReport | bool = False,
     ) -> Fit:
-        """Return the fit by vi with draws beside q for its intervals; see `bayesnmf.fitting.intervals`."""
+        """Return the fit by vi with draws beside q, from which all its intervals and probabilities are read.
+
+        "sampled": a chain from the fit, of which `warmup` sweeps are discarded and `draws` are kept, with `seed` (by
+        default that of the fit). "response": draws of linear response. "mean_field": q itself. "auto": as in `VI`, now.
+        `bayesnmf.fitting.intervals` says more. Raises ValueError if the fit cannot have what is named.
+        """
         return Fit.of(with_intervals(self, intervals, (warmup, draws), seed, threads, progress))
 
     def allocations(self, rows: Iterable[Any] | None = None) -> Array:

@@ -113,7 +113,7 @@ def with_own_posterior[T](options: T) -> T:
     """Return options for a comparison of methods, in which "auto" is q: the posterior that the method itself finds."""
     if getattr(options, "intervals", "") != "auto":
         return options
-    return replace(options, intervals="mean_field")  # type: ignore[type-var, call-arg]
+    return replace(options, intervals="mean_field")  # type: ignore[type-var]
 
 
 def with_named_intervals(fit: FitRecord, report: ProgressReport) -> FitRecord:

@@ -34,7 +34,7 @@ def for_intervals[F: FitRecord](fit: F) -> F:
 
 def for_draws[F: FitRecord](fit: F, draws: Any, chains: Any = None) -> F:
     """Return the fit as `for_intervals` does; as it is if "auto" makes fewer draws or chains than are asked for."""
-    more = any(isinstance(asked, Integral) and asked > made for asked, made in ((draws, DRAWS), (chains, 1)))
+    more = any(isinstance(asked, Integral) and int(asked) > made for asked, made in ((draws, DRAWS), (chains, 1)))
     return fit if more and fit.intervals is None else for_intervals(fit)
 
 
