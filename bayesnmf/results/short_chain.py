@@ -64,7 +64,7 @@ def fault_of_parts(counts: Counts, priors: Priors, rank: int, draws: int = DRAWS
     if lacking := [type(prior).__name__ for prior in sides if part not in prior.optional]:
         return f"{lacking[0]} has no {OPTIONAL[part]}"
     size = 8 * draws * rank * sum(counts.shape)
-    return f"{draws} draws take {size / 2**30:.1f} GiB, and may take {LIMIT / 2**30:.0f}" if size > LIMIT else ""
+    return f"{draws} draws take {size / 2**30:.1f} GiB, over {LIMIT / 2**30:.0f}; ask for fewer" if size > LIMIT else ""
 
 
 def expected_seconds(fit: FitRecord, sweeps: int = WARMUP + DRAWS) -> float:
