@@ -58,9 +58,9 @@ def draws_of_response(
         for side, change in zip(("loadings", "components"), moved, strict=True)
     )
     if fit.priors.loadings.support != "positive":  # type: ignore[union-attr]
-        loadings = rows_to_shares(loadings, loadings.sum(axis=-1))
+        loadings = rows_to_shares(loadings, loadings.sum(axis=-1)).astype(np.float32)
     if on_simplex(fit.priors.components):
-        components = rows_to_shares(components, components.sum(axis=-1))
+        components = rows_to_shares(components, components.sum(axis=-1)).astype(np.float32)
     scale = None
     if fit.scale is not None:
         drawn = response.fit.estimate.take(response.fit, (1, draws), seed, np.arange(1)).scale
