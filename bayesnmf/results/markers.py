@@ -9,7 +9,8 @@ A contrast is described by its posterior median, a central 90 % interval, and th
 the smaller of the posterior probabilities that it is at least 0 and that it is at most 0. Shares below 10⁻¹² count as
 10⁻¹². Intervals and rates are read from what `bayesnmf.results.intervals` says: mean-field ones are too narrow.
 
-Under a mean field whose prior is sparse, shares are drawn as if shapes and concentrations of the prior below 1 were 1.
+Where a fit by vi has a sparse prior, shares are drawn as if shapes and concentrations of the prior below 1 were 1: q is
+changed so, and a Gamma variate of what they lack, in units of one count, is added to each draw beside q.
 Else a component that has the few counts of a rare feature would seem to be set apart by it, as the sparse prior puts
 its share in all others near 0, where nothing speaks for it or against it.
 """
@@ -24,7 +25,9 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from bayesnmf.checks import check_choice, check_count
+from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.priors.simplex import component_sums, rows_to_shares
+from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.checks import check_components_to_compare
 from bayesnmf.results.intervals import for_intervals
 from bayesnmf.results.record import FitRecord
@@ -87,6 +90,9 @@ def described(fit: FitRecord, draws: int, seed: int) -> dict[str, Array]:
     if (q := _mean_field(fit)) is not None:  # exactly, and without what is added to sparse priors
         components = np.asarray(q.broadcast(fit.components.shape).mean(), np.float64)
         found["weight"] = rows_to_shares(components, component_sums(components))
+    elif fit.intervals is not None:
+        shares = (rows_to_shares(each, component_sums(each)) for _, _, each in fit.estimate.iterate(fit, number, seed))
+        found["weight"] = sum(shares) / number
     return found
 
 
@@ -105,13 +111,13 @@ def describe_shares(drawn: Iterable[Array], sizes: Array) -> dict[str, Array]:
 
 
 def component_draws(fit: FitRecord, draws: int, seed: int) -> Iterator[Array]:
-    """Yield draws of the components alone, (K, m), one at a time; sparse priors of a mean field count as even."""
-    q = _mean_field(fit)
+    """Yield draws of the components alone, (K, m), one at a time; sparse priors of a fit by vi count as even."""
+    q, rng = _mean_field(fit), np.random.default_rng(seed)
     if q is None:
         for _, _, components in fit.estimate.iterate(fit, draws, seed):
-            yield components
+            yield components if fit.intervals is None else _raised_draw(fit, components, rng)
         return
-    rng, q = np.random.default_rng(seed), _raised(q.broadcast(fit.components.shape), fit.priors.components)
+    q = _raised(q.broadcast(fit.components.shape), fit.priors.components)
     for _ in range(draws):
         yield q.draw(rng)
 
@@ -123,9 +129,24 @@ def _mean_field(fit: FitRecord) -> Any:
 
 def _raised(q: Any, prior: Any) -> Any:
     """Return q with what shapes and concentrations of its prior lack to 1."""
-    given: dict[str, Any] = prior.parameters
-    lacking = {name: np.maximum(1 - np.asarray(given[name]), 0) for name in ("shape", "concentration") if name in given}
+    lacking = _lacking(prior)
     return q.with_parameters({**q.parameters, **{name: q.parameters[name] + more for name, more in lacking.items()}})
+
+
+def _raised_draw(fit: FitRecord, components: Array, rng: np.random.Generator) -> Array:
+    """Return a draw of the components with what shapes and concentrations of their prior lack to 1, as counts."""
+    prior = stated_components(fit.priors.components)
+    free, raised = free_components(prior, fit.rank), components.astype(np.float64)
+    count = (component_sums(raised) / np.maximum(fit.expected_sizes, 1.0))[free, None]
+    for more in _lacking(prior).values():
+        raised[free] += count * rng.gamma(np.broadcast_to(more, raised[free].shape))
+    return raised
+
+
+def _lacking(prior: Any) -> dict[str, Array]:
+    """Return what shapes or concentrations of a prior lack to 1, by name."""
+    given: dict[str, Any] = prior.parameters
+    return {name: np.maximum(1 - np.asarray(given[name]), 0) for name in ("shape", "concentration") if name in given}
 
 
 def contrasts(shares: Array, sizes: Array) -> dict[str, Array]:

@@ -6,18 +6,19 @@ from functools import cache
 import matplotlib as mpl
 import numpy as np
 import pytest
-from plain import plain_map, plain_vi
+from plain import even_priors, plain_map, plain_vi
 from smallfits import COUNTS, K, M, N, every_model, parameter_fit, quietly
 from suites import mostly_long
 
 import bayesnmf
-from bayesnmf import VI, Blocks, Gibbs, Priors, plots
+from bayesnmf import VI, Blocks, Dirichlet, Gibbs, Priors, plots
 from bayesnmf.fitting import intervals as making
 from bayesnmf.inference.status import FitWarning
 from bayesnmf.pages import of_fit
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results import intervals as reading
 from bayesnmf.results.estimates import Draws, Intervals
+from bayesnmf.results.markers import described
 from bayesnmf.results.relabelling import relabel
 from bayesnmf.results.saved_checks import check_saved_shapes
 from bayesnmf.results.thinning import components_table, loadings_table
@@ -61,6 +62,7 @@ def test_the_summary_is_of_the_draws():
 
 def test_markers_and_their_order_are_of_the_draws():
     made, _, components = marked()
+    made = replace(made, priors=even_priors(COUNTS))
     table = bayesnmf.markers(made, None)
     logs = np.log2(components)
     for k, part in table.groupby("component"):
@@ -73,6 +75,28 @@ def test_markers_and_their_order_are_of_the_draws():
         assert made.top_features(M, "next").to_numpy()[:, k].tolist() == list(part.index)
     assert table.attrs["intervals"].startswith(SAMPLED)
     assert table.attrs["cautions"] == []
+
+
+def test_markers_of_draws_under_a_sparse_prior_count_as_under_an_even_one():
+    """A Dirichlet draw with 0.1 for each entry, and a Gamma variate of 0.9 counts added to it, is one with 1."""
+    rng = np.random.default_rng(0)
+    total = np.full((K, M), 30.0)
+    total[:, -1], total[0] = [6, 0, 0], [300] * (M - 1) + [6]
+    sizes = (N, 1)
+    loadings = np.tile(total.sum(axis=1) / N, sizes)
+
+    def described_with(shape):
+        draws = np.stack([rng.dirichlet(shape + row, 4000) for row in total], axis=1)[None]
+        beside = Intervals("sampled", Draws(np.ones((1, 4000, N, K)), draws))
+        given = Priors(fit().priors.loadings, Dirichlet(shape))
+        return described(replace(fit(), priors=given, loadings=loadings, intervals=beside), 4000, 0)
+
+    sparse, even = described_with(0.1), described_with(1.0)
+    for column in ("lfc_next", "lfc_next_low", "lfc_next_high"):
+        np.testing.assert_allclose(sparse[column], even[column], atol=0.35)  # of the tail of rare ones: 0.1 by chance
+    assert even["lfc_next_low"][0, -1] < sparse["lfc_next"][0, -1]
+    mean = 0.1 + total
+    np.testing.assert_allclose(sparse["weight"], mean / mean.sum(axis=1, keepdims=True), rtol=0.05, atol=2e-4)
 
 
 def test_group_contrasts_are_of_the_draws():
