@@ -92,7 +92,7 @@ def described(fit: FitRecord, draws: int, seed: int) -> dict[str, Array]:
         found["weight"] = rows_to_shares(components, component_sums(components))
     elif fit.intervals is not None:
         shares = (rows_to_shares(each, component_sums(each)) for _, _, each in fit.estimate.iterate(fit, number, seed))
-        found["weight"] = sum(shares) / number
+        found["weight"] = np.asarray(sum(shares) / number)
     return found
 
 
