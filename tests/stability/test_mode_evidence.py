@@ -155,7 +155,8 @@ def test_draws_are_assigned_although_they_are_far_from_their_mode():
 def test_draws_are_not_in_the_mode_that_is_nearest():
     """A rule for the nearest mode would misplace them."""
     drawn = bayesnmf.simulate("gamma_poisson", (30, 12), 3, totals=20, seed=1)
-    found = bayesnmf.modes(drawn.counts, rank=3, starts=10, scored=0)
+    options = VI(priors=even_priors(total=20.0), start="random")
+    found = bayesnmf.modes(drawn.counts, rank=3, starts=10, scored=0, options=options)
     options = SMC(priors=found.best.priors, runs=8, particles=8, efficiency=0.9)
     fit = bayesnmf.fit(drawn.counts, rank=3, method="smc", seed=0, options=options)
     draws = fit.posterior.components.reshape(-1, 3, 12)
