@@ -1,112 +1,141 @@
-"""Statistics of one data set, and of many: the numbers that predictive checks keep of each replicate."""
+"""Statistics of one data set and its means, and of many replicates: the numbers that predictive checks keep."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.fitting.fit import Fit
-from bayesnmf.kernels.cpu.replication import CountStatistics, Misfits, misfits, replicated_statistics
+from bayesnmf.kernels.cpu.replication import Misfits, misfits, replicated_statistics
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import TakeRows
 from bayesnmf.results.record import effective_loadings
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Array = NDArray[Any]
-MOST_BINS = 40
+MOST_BINS, CELLS, ENTRIES = 40, 2**18, 2**16
 
 
-def statistics_of(matrix: csr_array, bins: int) -> CountStatistics:
-    """Return the statistics of the counts themselves; misfits, which depend on a draw, are empty."""
+class Measured(NamedTuple):
+    """Statistics of counts whose means were fitted to them.
+
+    Attributes
+    ----------
+    values, expected : dict of float
+        The statistics that `bayesnmf.assessment.predictive_checks.SCALARS` names, and what the fitted means lead to
+        expect; 0 for the misfit, which compares both.
+    misfits : Misfits
+    """
+
+    values: dict[str, float]
+    expected: dict[str, float]
+    misfits: Misfits
+
+
+def measure(matrix: csr_array, loadings: Array, components: Array, threads: int | None) -> Measured:
+    """Return the statistics of counts (n, m) and of their means loadings (n, K) @ components (K, m)."""
     n, m = matrix.shape
-    data = matrix.data.astype(np.float64)
-    places = np.repeat(np.arange(n), np.diff(matrix.indptr))
-    small = np.rint(data[data < bins - 0.5]).astype(np.int64)
-    histogram = np.bincount(small, minlength=bins)[:bins]
-    histogram[0] += n * m - len(data)
-    return CountStatistics(
-        row_totals=np.bincount(places, data, n),
-        feature_totals=np.bincount(matrix.indices, data, m),
-        misfits=Misfits(np.empty(0), np.empty(0)),
-        histogram=histogram,
-        largest=float(data.max(initial=0.0)),
-        squares=float(data @ data),
-        nonzeros=float(np.count_nonzero(data)),
+    data = matrix.data.astype(np.float64, copy=False)
+    total = float(loadings.sum(axis=0) @ components.sum(axis=1))
+    squares = float(np.sum((loadings.T @ loadings) * (components @ components.T))) + total
+    largest = expected_largest = 0.0
+    if len(data):
+        place = int(data.argmax())
+        row = int(np.searchsorted(matrix.indptr, place, side="right")) - 1
+        largest, expected_largest = float(data[place]), float(loadings[row] @ components[:, matrix.indices[place]])
+    found = misfits(matrix, loadings, components, threads)
+    return Measured(
+        {
+            "total": float(data.sum()),
+            "share of zeros": 1 - len(data) / (n * m),
+            "largest count": largest,
+            "dispersion": _dispersion(float(data.sum()), float(data @ data), n * m),
+            "misfit": float(found.rows.sum()),
+        },
+        {
+            "total": total,
+            "share of zeros": _expected_zeros(loadings, components) / (n * m),
+            "largest count": expected_largest,
+            "dispersion": _dispersion(total, squares, n * m),
+            "misfit": 0.0,
+        },
+        found,
     )
 
 
-def named_statistics(found: CountStatistics) -> dict[str, float]:
-    """Return the statistics that `bayesnmf.assessment.predictive_checks.SCALARS` names."""
-    cells = len(found.row_totals) * len(found.feature_totals)
-    total = found.row_totals.sum()
+def _dispersion(total: float, squares: float, cells: int) -> float:
+    """Return the variance of the cells divided by their mean; 0 without counts."""
     mean = total / cells
-    return {
-        "total": float(total),
-        "share of zeros": 1 - found.nonzeros / cells,
-        "largest count": found.largest,
-        "dispersion": float((found.squares / cells - mean**2) / mean) if total else 0.0,
-        "misfit": float(found.misfits.rows.sum()),
-    }
+    return (squares / cells - mean**2) / mean if total else 0.0
 
 
-class Side:
-    """Statistics of rows or features: totals of every replicate, and sums of misfits over draws."""
-
-    def __init__(self, observed: Array) -> None:
-        self.observed = observed
-        self.totals: list[Array] = []
-        self.above, self.ours, self.theirs = np.zeros((3, len(observed)))
-
-    def add(self, totals: Array, ours: Array, theirs: Array) -> None:
-        """Add the totals of one replicate, and the misfits of the counts and of the replicate."""
-        self.totals.append(totals)
-        self.above += ties_by_half(ours, theirs)
-        self.ours += ours
-        self.theirs += theirs
-
-    def ratio(self) -> Array:
-        """Return the mean misfit of the counts divided by that of the replicates; 1 if both are 0."""
-        return np.divide(self.ours, self.theirs, out=np.ones_like(self.ours), where=self.theirs > 0)
+def _expected_zeros(loadings: Array, components: Array) -> float:
+    """Return the sum of exp(−mean) over all cells, some rows at a time."""
+    step = max(CELLS // components.shape[1], 1)
+    parts = (loadings[first : first + step] @ components for first in range(0, len(loadings), step))
+    return float(sum(np.exp(-part).sum() for part in parts))
 
 
 class Gathered:
-    """Statistics gathered from all replicates of a fit."""
+    """Totals and histograms gathered from all replicates of a fit."""
 
     def __init__(self, fit: Fit) -> None:
         self.fit = fit
         self.totals = np.rint(fit.counts.row_totals).astype(np.float64) if MODELS[fit.model].given_totals else None
-        self.rows, self.features = Side(fit.counts.row_totals), Side(fit.counts.feature_totals)
-        self.scalars: list[tuple[dict[str, float], dict[str, float]]] = []
-        observed = reduce(add, (statistics_of(part.matrix, MOST_BINS) for _, part in fit.counts.parts()))
-        self.bins = int(min(observed.largest, MOST_BINS - 1)) + 1
-        self.observed = observed._replace(histogram=observed.histogram[: self.bins])
+        parts = [_small_counts(part.matrix) for _, part in fit.counts.parts()]
+        self.observed = np.trim_zeros(np.sum(parts, axis=0), "b")
+        self.rows: list[Array] = []
+        self.features: list[Array] = []
         self.histograms: list[Array] = []
 
+    def visit(
+        self, drawn: Iterable[tuple[TakeRows, Array]], rng: np.random.Generator, told: Callable[[int], None]
+    ) -> None:
+        """Draw a replicate at every draw."""
+        for done, (take, components) in enumerate(drawn):
+            told(done)
+            self.add_replicate(take, components, rng)
+
     def add_replicate(self, take: TakeRows, components: Array, rng: np.random.Generator) -> None:
-        """Draw one replicate and compare it with the counts, both at the means of this draw, part by part."""
+        """Draw one replicate at the means of this draw, part by part."""
         exposed = np.asarray(self.fit.counts.exposed_components(components), np.float64)
         seed, found = int(rng.integers(2**63)), []
         for rows, part in self.fit.counts.parts():
             means = effective_loadings(replace(self.fit, counts=part), *take(rows))
-            sides = np.asarray(means, np.float64), exposed
             totals = None if self.totals is None else self.totals[rows]
-            replicated = replicated_statistics(*sides, totals, self.bins, seed, first_row=rows.start)
-            found.append((replicated, misfits(part.matrix, *sides)))
-        replicated, ours = (reduce(add, each) for each in zip(*found, strict=True))
-        theirs = replicated.misfits
-        self.scalars.append((named_statistics(self.observed._replace(misfits=ours)), named_statistics(replicated)))
+            sides = np.asarray(means, np.float64), exposed
+            found.append(replicated_statistics(*sides, totals, len(self.observed), seed, first_row=rows.start))
+        replicated = reduce(add, found)
+        self.rows.append(replicated.row_totals)
+        self.features.append(replicated.feature_totals)
         self.histograms.append(replicated.histogram)
-        self.rows.add(replicated.row_totals, ours.rows, theirs.rows)
-        self.features.add(replicated.feature_totals, ours.features, theirs.features)
 
 
-def ties_by_half(observed: Array, replicated: Array) -> Array:
-    """Return 1 where the replicate exceeds the observed value, ½ where they are equal up to the rounding of a sum."""
-    slack = 1e-9 * np.abs(observed)
-    above, below = replicated > observed + slack, replicated < observed - slack
-    return above + 0.5 * ~(above | below)
+def _small_counts(matrix: csr_array) -> Array:
+    """Return the number of cells that hold 0, 1, 2, …, up to `MOST_BINS` of them."""
+    n, m = matrix.shape
+    small = np.rint(matrix.data[matrix.data < MOST_BINS - 0.5]).astype(np.int64)
+    histogram = np.bincount(small, minlength=MOST_BINS)
+    histogram[0] += n * m - matrix.nnz
+    return histogram
+
+
+def with_replicates(observed: Array, replicated: Sequence[Array] | Array, interval: float, names: Any) -> pd.DataFrame:
+    """Return the observed values beside the mean and the interval of their replicates, one array for each draw."""
+    import pandas as pd
+
+    tail, found = (1 - interval) / 2, []
+    for first in range(0, len(observed), ENTRIES):  # the replicates of all rows together are large
+        part = np.array([each[first : first + ENTRIES] for each in replicated])
+        found.append([part.mean(axis=0), *np.quantile(part, [tail, 1 - tail], axis=0)])
+    mean, low, high = (np.concatenate(each) for each in zip(*found, strict=True))
+    return pd.DataFrame({"observed": observed, "mean": mean, "low": low, "high": high}, index=names)

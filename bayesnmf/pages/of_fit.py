@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from bayesnmf import plots
 from bayesnmf.assessment.markers import markers
-from bayesnmf.assessment.predictive_checks import PredictiveChecks, predictive_checks
+from bayesnmf.assessment.predictive_checks import headings_and_lines, predictive_checks, verdict_of
 from bayesnmf.data.mutations import read_types
 from bayesnmf.fitting.fit import Fit
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.options import METHODS as RECORDS
 from bayesnmf.pages.parts import Card, Figure, Section, Table, drawn
 from bayesnmf.pages.references import SIGNS, references_of
-from bayesnmf.pages.words import INTERVALS, MARKERS, METHODS, MODELS, P_VALUES
+from bayesnmf.pages.words import INTERVALS, MARKERS, METHODS, MISFITTED, MODELS, P_VALUES
 from bayesnmf.plots.style import colours_of
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.results.cautions import cautions_of, cautions_of_components
@@ -26,7 +26,6 @@ from bayesnmf.results.checks import Groups
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
 from bayesnmf.results.resampling import is_resampled
 from bayesnmf.results.topic_model import to_topic_model
-from bayesnmf.text import number
 
 Array = NDArray[Any]
 REPLICATES, DRAWS, MARKED, SHOWN_ROWS, MOST_BARS = 50, 200, 10, 4, 2000
@@ -215,27 +214,12 @@ def checks(fit: Fit) -> Section:
         return Section(CHECKED, [ON_DISK])
     found = predictive_checks(fit, fit.estimate.length(REPLICATES), seed=fit.seed)
     figure = drawn(lambda: plots.predictive_checks(found), "Statistics of replicated counts beside those observed.")
-    every: Any = found.table.itertuples()
-    rows = [
-        [str(each.Index), *map(number, (each.observed, each.mean, each.low, each.high)), f"{each.p_value:.3f}"]
-        for each in every
-    ]
-    headings = ["statistic", "observed", "replicates", f"{found.interval:.0%} from", "to", "p-value"]
+    text = [verdict_of(found), MISFITTED, P_VALUES] if found.failed else [verdict_of(found), P_VALUES]
     return Section(
         CHECKED,
-        [_verdict(found), P_VALUES, *(f"{note[:1].upper()}{note[1:]}." for note in found.notes)],
-        tables=[Table(headings, rows)],
+        [*text, *(f"{note[:1].upper()}{note[1:]}." for note in found.notes)],
+        tables=[Table(*headings_and_lines(found))],
         figures=[figure],
-    )
-
-
-def _verdict(found: PredictiveChecks) -> str:
-    if not found.failed:
-        return f"All statistics of the counts lie within the {found.interval:.0%} interval of {found.draws} replicates."
-    listed = ", ".join(found.failed)
-    return (
-        f"Outside the {found.interval:.0%} interval of {found.draws} replicates: {listed}. The counts vary in ways "
-        "that the model does not have; components may be missing, or counts may vary more than Poisson."
     )
 
 

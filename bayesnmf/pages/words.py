@@ -40,6 +40,11 @@ MARKERS = (
     "model that the true change has the other sign."
 )
 P_VALUES = (
-    "The fitted model made data sets of the same size, the replicates. The p-value is the share of replicates in which "
-    "the statistic is larger than in the counts, so values near 0 and 1 speak against the model."
+    "Data sets of the same size were drawn from the fitted means and fitted again, each as the counts were. The "
+    "p-value of a statistic is the probability that a right model shows one further out; the adjusted p-value, that it "
+    "shows any of these statistics as far out. Small values speak against the model; values near 1 do not."
+)
+MISFITTED = (
+    "Components may be missing, or counts may vary more than Poisson numbers do; intervals and shares then hold for "
+    "the model, and may not hold for what made the counts."
 )

@@ -40,8 +40,8 @@ def predictive_checks(
 ) -> Array:
     """Draw predictive checks: statistics, row and feature totals, and how often each count occurs.
 
-    Statistics: the histogram of the replicates, and a black line at the observed value; the misfit differs from draw to
-    draw, so the observed counts have a black outline of a histogram. Totals: predictive intervals sorted by their mean,
+    Statistics: the histogram of what refitted replicates show, and a black line at the observed value; left out if too
+    few were fitted. Totals: predictive intervals sorted by their mean,
     and the observed totals as points, black if outside. The last panel is a rootogram: for each count, the expected
     number of cells with this count as a bar with its interval, and the observed number as a black point, on a
     square-root scale.
@@ -61,7 +61,7 @@ def predictive_checks(
     ndarray of Axes
     """
     found = _checks_of(checks)
-    statistics = list(found.table.index)
+    statistics = [name for name in found.table.index if len(found.replicated[name])]
     sides = [side for side in ("rows", "features") if "observed" in getattr(found, side)]
     number = len(statistics) + len(sides) + 1
     shape = grid_shape(number, 3.0)
@@ -80,9 +80,8 @@ def predictive_checks(
         hide_frame(ax)
     if figure is not None:
         figure.legend(handles=_keys(colour), loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL)
-        figure.suptitle(
-            f"{found.model} by {found.method}: observed and {found.draws} replicated data sets", fontsize=11
-        )
+        made = f"{found.draws} replicated data sets, {found.refits} fitted again"
+        figure.suptitle(f"{found.model} by {found.method}: observed and {made}", fontsize=11)
     return chosen
 
 
@@ -108,12 +107,7 @@ def _draw_statistic(ax: Axes, found: PredictiveChecks, name: str, colour: str) -
     row: Any = found.table.loc[name]
     values = np.asarray(found.replicated[name])
     ax.hist(values, bins=_bins(values), color=colour, alpha=0.6)
-    if name == "misfit":
-        ax.hist(
-            found.observed_misfit, bins=_bins(found.observed_misfit), color=OBSERVED, histtype="step", linewidth=1.4
-        )
-    else:
-        ax.axvline(row["observed"], color=OBSERVED, linewidth=1.6)
+    ax.axvline(row["observed"], color=OBSERVED, linewidth=1.6)
     ax.set_title(f"{name}\np = {row['p_value']:.3f}", fontsize=9)
     ax.set_xlabel(UNITS[name], fontsize=SMALL)
     ax.set_ylabel("replicates", fontsize=SMALL)

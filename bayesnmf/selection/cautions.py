@@ -60,14 +60,14 @@ def _unconverged(found: Selection) -> list[str]:
 def _misfit(found: Selection) -> list[str]:
     if found.checks is None:
         return []
-    p: Any = found.checks.table.loc["misfit", "p_value"]
+    p = found.checks.p_value
     if not p < MISFIT:
         return []
     return [
-        f"the model is misfitted at rank {_best(found)} (p-value {p:.3f}): either components are missing, or the "
-        "counts of single cells vary more than the model allows. In the second case, further components absorb this "
-        "variation, and larger ranks may win without being real; that the misfit disappears at a larger rank is then "
-        "only weak evidence for this rank"
+        f"the model is misfitted at rank {_best(found)} ({', '.join(found.checks.failed)}; p-value {p:.3f}): either "
+        "components are missing, or the counts of single cells vary more than the model allows. In the second case, "
+        "further components absorb this variation, and larger ranks may win without being real; that the misfit "
+        "disappears at a larger rank is then only weak evidence for this rank"
     ]
 
 

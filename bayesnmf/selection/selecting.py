@@ -36,8 +36,6 @@ from bayesnmf.selection.held_out import by_held_out_counts
 from bayesnmf.selection.result import Candidate, Selection
 from bayesnmf.selection.study import Study
 
-REPLICATES = 200  # of the predictive checks
-
 
 @explains_names
 def select(
@@ -155,6 +153,6 @@ def _checked(found: Selection, study: Study) -> Selection:
         )
         if fitted.status.reason == INTERRUPTED:
             return replace(found, interrupted=True)
-        return replace(found, checks=predictive_checks(fitted, fitted.estimate.length(REPLICATES), seed=study.seed))
+        return replace(found, checks=predictive_checks(fitted, seed=study.seed))
     except KeyboardInterrupt:
         return replace(found, interrupted=True)

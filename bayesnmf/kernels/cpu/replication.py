@@ -71,7 +71,7 @@ class CountStatistics(NamedTuple):
 
 
 @compiled_on_disk(nogil=True)
-def _fill_alias_tables(V: Array, stay: Array, other: Array) -> None:
+def fill_alias_tables(V: Array, stay: Array, other: Array) -> None:
     """Make an alias table of every row of V (K, m): feature j stays j with probability stay_j, else becomes other_j."""
     m = V.shape[1]
     small, large = np.empty(m, dtype=np.int64), np.empty(m, dtype=np.int64)
@@ -157,6 +157,19 @@ def _draw_cells(state: Array, u: Array, Vt: Array, total: float, row: Array, tou
     return nonzeros
 
 
+@compiled_on_disk(nogil=True)
+def draw_row(
+    state: Array, u: Array, Vt: Array, sums: Array, total: float, tables: tuple[Array, Array], numbers: Array,
+    scratch: Array, row: Array, touched: Array,
+) -> int:  # fmt: skip
+    """Draw the counts of a row into the zeros of `row`; list the nonzero cells in `touched` and return their number."""
+    expected = u * sums
+    if (total if total >= 0 else expected.sum()) < len(row):
+        _draw_component_totals(state, expected, total, numbers, scratch)
+        return _draw_counts(state, numbers, tables[0], tables[1], row, touched)
+    return _draw_cells(state, u, Vt, total, row, touched)
+
+
 @compiled_on_disk(inline="always")
 def _excess(x: float, u: Array, v: Array) -> float:
     """Return (√x − √λ)² − λ of a cell with mean λ = u·v: how much its misfit exceeds the misfit of a count of 0."""
@@ -185,21 +198,15 @@ def _replicate_rows(
     largest = squares = nonzeros = 0.0
     for i in range(first, last):
         state[0] = stream(seed, origin + i)
-        u = U[i]
-        expected = u * sums
         total = totals[i] if len(totals) > 0 else -1.0
-        if (total if total >= 0 else expected.sum()) < m:
-            _draw_component_totals(state, expected, total, numbers, scratch)
-            cells = _draw_counts(state, numbers, tables[0], tables[1], row, touched)
-        else:
-            cells = _draw_cells(state, u, Vt, total, row, touched)
+        cells = draw_row(state, U[i], Vt, sums, total, tables, numbers, scratch, row, touched)
         histogram[0] += m - cells
         nonzeros += cells
         for q in range(cells):
             j = touched[q]
             x = row[j]
             row[j] = 0.0
-            excess = _excess(x, u, Vt[j])
+            excess = _excess(x, U[i], Vt[j])
             by_row[0, i] += x
             by_row[1, i] += excess
             by_feature[0, j] += x
@@ -234,7 +241,7 @@ def replicated_statistics(
     U, Vt, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T), np.ascontiguousarray(components)
     sums = V.sum(axis=1)
     tables = np.empty(V.shape), np.empty(V.shape, dtype=np.int32)
-    _fill_alias_tables(V, *tables)
+    fill_alias_tables(V, *tables)
     given = np.empty(0) if totals is None else totals
     steps = np.minimum(U @ sums if totals is None else totals, m)
     work = WORK * len(sums) * steps.sum()

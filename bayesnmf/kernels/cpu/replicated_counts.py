@@ -1,0 +1,84 @@
+"""Draw counts from the means θβ as a sparse matrix: the same counts of which `replication` keeps statistics alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.kernels.cpu.allocation import row_blocks
+from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.replication import BLOCKS, WORK, draw_row, fill_alias_tables
+from bayesnmf.kernels.cpu.streams import stream
+from bayesnmf.kernels.cpu.threads import SERIAL_WORK, in_blocks, piece_count, threads_or_default
+
+Array = NDArray[Any]
+
+
+@compiled_on_disk(nogil=True)
+def _draw_rows(
+    U: Array, Vt: Array, sums: Array, totals: Array, tables: tuple[Array, Array], seed: Any, first: int, last: int,
+    ends: Array, indices: Array, values: Array,
+) -> None:  # fmt: skip
+    """Draw rows, and write their nonzero cells before `ends` (n,); without room, write their numbers there."""
+    m, rank = Vt.shape
+    state = np.empty(1, dtype=np.uint64)
+    row, touched = np.zeros(m), np.empty(m + 1, dtype=np.int64)  # one spare element, for cells not new
+    numbers, scratch = np.empty(rank), np.zeros(rank)
+    for i in range(first, last):
+        state[0] = stream(seed, i)
+        total = totals[i] if len(totals) > 0 else -1.0
+        cells = draw_row(state, U[i], Vt, sums, total, tables, numbers, scratch, row, touched)
+        if len(indices) == 0:
+            ends[i] = cells
+        else:
+            places, end = np.sort(touched[:cells]), ends[i]
+            for q in range(cells):
+                indices[end - cells + q] = places[q]
+                values[end - cells + q] = row[places[q]]
+        row[touched[:cells]] = 0.0
+
+
+def replicated_counts(
+    loadings: Array, components: Array, totals: Array | None, seed: int, threads: int | None = None
+) -> csr_array:
+    """Draw counts X ~ Poisson(loadings @ components), or multinomial given row totals, as a canonical matrix (n, m).
+
+    Rows are drawn twice, first to see how many cells are not 0; their streams give the same counts both times.
+
+    Parameters
+    ----------
+    loadings, components : ndarray of shape (n, K) and (K, m)
+        Nonnegative factors, in float64.
+    totals : ndarray of shape (n,) or None
+        Row totals, whole numbers in float64; None for Poisson counts.
+    seed : int
+        Seed of this draw, below 2**64. The same seed gives the same counts with any number of threads.
+    """
+    n, m = len(loadings), components.shape[1]
+    U, Vt, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T), np.ascontiguousarray(components)
+    sums = V.sum(axis=1)
+    tables = np.empty(V.shape), np.empty(V.shape, dtype=np.int32)
+    fill_alias_tables(V, *tables)
+    given = np.empty(0) if totals is None else totals
+    steps = np.minimum(U @ sums if totals is None else totals, m)
+    work = WORK * len(sums) * steps.sum()
+    until = np.concatenate([[0.0], np.cumsum(steps)])
+    bounds, cuts = row_blocks(until, BLOCKS if work > SERIAL_WORK else 1), row_blocks(until, piece_count(work))
+    ends = np.zeros(n, np.int64)
+
+    def draw_into(indices: Array, values: Array) -> None:
+        def draw(_: int, first: int, last: int) -> None:
+            _draw_rows(U, Vt, sums, given, tables, np.uint64(seed), first, last, ends, indices, values)
+
+        in_blocks(bounds, draw, threads_or_default(threads, int(work)), cuts)
+
+    draw_into(np.empty(0, np.int32), np.empty(0))
+    np.cumsum(ends, out=ends)
+    cells = int(ends[-1]) if n else 0
+    indices, values = np.empty(cells, np.int32), np.empty(cells)
+    if cells:
+        draw_into(indices, values)
+    return csr_array((values, indices, np.concatenate([[0], ends])), shape=(n, m))
