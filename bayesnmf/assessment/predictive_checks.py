@@ -18,7 +18,7 @@ from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.draws import LIMIT
-from bayesnmf.results.replication import draws_to_replicate, replication_rng
+from bayesnmf.results.replication import draws_to_replicate, number_to_replicate, replication_rng
 from bayesnmf.text import number, text_table
 
 if TYPE_CHECKING:
@@ -163,16 +163,14 @@ def predictive_checks(
 ) -> PredictiveChecks:
     """Compare the counts with data sets replicated from the fit.
 
-    Totals of rows and features and the histogram of counts are compared with one data set for each posterior draw.
+    Totals and the histogram are compared with one data set for each posterior draw. P-values come from data sets that
+    are drawn at the fitted means and fitted again (`bayesnmf.assessment.refitting`), since counts lie closer to means
+    that were fitted to them. They ask whether the model could have made the counts, whatever the method. All together
+    have a p-value below 0.05 in about 5 % of data sets that follow the model (docs/reliability.md). The misfit, which
+    compares single cells with their means, shows best that the rank is too small or that counts vary more than Poisson.
 
-    P-values come from data sets that are drawn at the fitted means and then fitted again, by map for a map fit and
-    else by vi, since counts lie closer to means that were fitted to them. They ask whether the model could have made
-    the counts, whatever the method. All statistics together have a p-value below 0.05 in about 5 % of data sets that
-    follow the model (docs/reliability.md). Such models fit row and feature totals best; the misfit, which compares
-    single cells with their means, shows that the rank is too small or that counts vary more than Poisson.
-
-    Neither depends on the number of threads. The time of a replicate grows with the number of its counts, or of its
-    cells if these are fewer; that of a refit is that of 12 iterations.
+    Results do not depend on the number of threads. The time of a replicate grows with the number of its counts, or of
+    its cells if these are fewer; a refit takes up to 12 iterations of a fit.
 
     Parameters
     ----------
@@ -182,8 +180,8 @@ def predictive_checks(
         Number of replicates, by default 200; at most, and by default not above, the number of kept draws for gibbs,
         nuts and smc.
     refits : int
-        Number of replicates that are fitted again, at least 10. Of counts on disk, and of more than 2²⁶ nonzeros times
-        components, only evenly spaced rows are.
+        Number of replicates that are fitted again, at least 10. Of counts with more than 2²⁶ nonzeros times
+        components, evenly spaced rows stand for all.
     interval : float
         Probability of the predictive intervals.
     seed : int
@@ -208,28 +206,34 @@ def predictive_checks(
     ['total', 'share of zeros', 'largest count', 'dispersion', 'misfit']
     """
     check_fit(fit)
-    draws = fit.estimate.length(DRAWS) if draws is None else check_count(draws, "draws")
+    draws = number_to_replicate(fit, DRAWS) if draws is None else check_count(draws, "draws")
     refits = check_count(refits, "refits", minimum=LEAST)
     interval = check_fraction(interval, "interval")
     seed = check_count(seed, "seed", minimum=0)
     size = 8 * (draws + refits) * sum(fit.counts.shape)  # other statistics are summed over replicates
     check_size(size, LIMIT, "totals of all replicates", "ask for fewer draws")
-    draws_of = draws_to_replicate(fit, draws, seed)
     gathered, refitted = Gathered(fit), RefitStatistics(fit)
     with progress_context(progress) as report:
-        done = draws + refits
-
-        def told(place: int) -> None:
-            report("predictive checks", place, done, np.nan)
-
-        try:
-            gathered.visit(draws_of, replication_rng(seed), told)
-            refitted.visit(refits, np.random.default_rng([seed, 2]), lambda place: told(draws + place))
-            told(done)
-        except KeyboardInterrupt:
-            if not gathered.rows:
-                raise
+        _visit_all(gathered, refitted, (draws, refits), seed, report)
     return _compare(gathered, refitted, interval, (draws, refits))
+
+
+def _visit_all(
+    gathered: Gathered, refitted: RefitStatistics, asked: tuple[int, int], seed: int, report: ProgressReport
+) -> None:
+    """Make all replicates, and then the refits; after Ctrl-C leave what is done."""
+    draws, refits = asked
+
+    def told(done: int) -> None:
+        report("predictive checks", done, draws + refits, np.nan)
+
+    try:
+        gathered.visit(draws_to_replicate(gathered.fit, draws, seed), replication_rng(seed), told)
+        refitted.visit(refits, np.random.default_rng([seed, 2]), lambda done: told(draws + done))
+        told(draws + refits)
+    except KeyboardInterrupt:
+        if not gathered.rows:
+            raise
 
 
 def _compare(gathered: Gathered, refits: RefitStatistics, interval: float, asked: tuple[int, int]) -> PredictiveChecks:

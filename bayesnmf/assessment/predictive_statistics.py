@@ -91,8 +91,9 @@ class Gathered:
     def __init__(self, fit: Fit) -> None:
         self.fit = fit
         self.totals = np.rint(fit.counts.row_totals).astype(np.float64) if MODELS[fit.model].given_totals else None
-        parts = [_small_counts(part.matrix) for _, part in fit.counts.parts()]
-        self.observed = np.trim_zeros(np.sum(parts, axis=0), "b")
+        parts = [(_small_counts(part.matrix), part.matrix.data.max(initial=0)) for _, part in fit.counts.parts()]
+        bins = int(min(max(largest for _, largest in parts), MOST_BINS - 1)) + 1
+        self.observed = np.sum([histogram for histogram, _ in parts], axis=0)[:bins]
         self.rows: list[Array] = []
         self.features: list[Array] = []
         self.histograms: list[Array] = []

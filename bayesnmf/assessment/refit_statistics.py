@@ -64,11 +64,12 @@ class RefitStatistics:
         expected = np.array([[each.expected[name] for name in names] for each in self.measured])
         off = values - expected
         off[np.abs(off) <= 1e-9 * np.abs(values)] = 0.0  # a fit that reproduces a sum does so up to rounding
-        table = self._with_p_values(values[0], expected[0] + off[1:], interval, names)
+        shown = np.maximum(expected[0] + off[1:], 0.0)
+        table = self._with_p_values(values[0], shown, interval, names)
         both = np.isin(names, BOTH)
         found = tails_of_all(off[0], off[1:], LEAST_SPREAD * values[1:].std(axis=0), both)
         table["p_value"], table["p_adjusted"] = found
-        return table, dict(zip(names, (expected[0] + off[1:]).T, strict=True))
+        return table, dict(zip(names, shown.T, strict=True))
 
     @staticmethod
     def _with_p_values(observed: Array, replicated: Array, interval: float, names: list[str]) -> pd.DataFrame:

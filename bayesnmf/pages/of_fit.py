@@ -24,6 +24,7 @@ from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.results.cautions import cautions_of, cautions_of_components
 from bayesnmf.results.checks import Groups
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
+from bayesnmf.results.replication import number_to_replicate
 from bayesnmf.results.resampling import is_resampled
 from bayesnmf.results.topic_model import to_topic_model
 
@@ -212,7 +213,7 @@ def checks(fit: Fit) -> Section:
     """Return predictive checks; of counts on disk, how to make them."""
     if not fit.counts.in_memory:
         return Section(CHECKED, [ON_DISK])
-    found = predictive_checks(fit, fit.estimate.length(REPLICATES), seed=fit.seed)
+    found = predictive_checks(fit, number_to_replicate(fit, REPLICATES), seed=fit.seed)
     figure = drawn(lambda: plots.predictive_checks(found), "Statistics of replicated counts beside those observed.")
     text = [verdict_of(found), MISFITTED, P_VALUES] if found.failed else [verdict_of(found), P_VALUES]
     return Section(

@@ -51,6 +51,11 @@ def draws_to_replicate(fit: FitRecord, draws: int, seed: int) -> Iterator[tuple[
     return fit.estimate.iterate_by_rows(fit, draws, seed)
 
 
+def number_to_replicate(fit: FitRecord, most: int) -> int:
+    """Return the number of replicates to make by default: `most`, but not more than there are draws of a posterior."""
+    return most if fit.estimate.kind == "point" else fit.estimate.length(most)
+
+
 def selected_size(fit: FitRecord, rows: Array | None, features: Array | None) -> tuple[int, int]:
     """Return the number of rows and features of a selection; None selects all."""
     n, m = fit.counts.shape
