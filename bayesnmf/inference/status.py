@@ -27,7 +27,9 @@ class Status(NamedTuple):
     Attributes
     ----------
     converged : bool
-        Whether the algorithm met its convergence rule.
+        Whether the algorithm met its convergence rule: map, vi, svi and bld reached an optimum of their objective,
+        chains or runs of samplers agree. Of intervals it says nothing: those of a mean field are too narrow at its
+        optimum, too.
     reason : str
         Reason for the stop.
     iterations : int

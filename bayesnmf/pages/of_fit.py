@@ -23,7 +23,8 @@ from bayesnmf.plots.style import colours_of
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.results.cautions import cautions_of, cautions_of_components
 from bayesnmf.results.checks import Groups
-from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
+from bayesnmf.results.describing import state_of
+from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals, told_of_intervals
 from bayesnmf.results.replication import number_to_replicate
 from bayesnmf.results.resampling import is_resampled
 from bayesnmf.results.topic_model import to_topic_model
@@ -81,7 +82,8 @@ def overview(fit: Fit) -> Section:
         ["model", MODELS[fit.model]],
         ["components", _number_of_components(fit)],
         ["method", METHODS[fit.method]],
-        ["status", f"{'converged' if fit.status.converged else 'not converged'}: {fit.status.reason}"],
+        ["status", state_of(fit)],
+        ["intervals", told_of_intervals(fit).removeprefix("intervals: ")],
     ]
     if counts.exposed:
         rows.insert(1, ["exposures", "given; loadings and components are per unit of exposure"])

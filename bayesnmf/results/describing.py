@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from bayesnmf.options import METHODS
 from bayesnmf.results.cautions import cautions_of_components
-from bayesnmf.results.intervals import for_intervals, source_of_intervals
+from bayesnmf.results.intervals import told_of_intervals
 from bayesnmf.results.record import FitRecord
+
+def state_of(fit: FitRecord) -> str:
+    """Return what has converged, or that it has not, with the reason: an optimum says nothing about intervals."""
+    chains = METHODS[fit.method].posterior == "draws"
+    what = "draws have converged" if chains else "converged to an optimum"
+    return f"{what if fit.status.converged else 'not converged'}: {fit.status.reason}"
 
 
 def described(fit: FitRecord) -> str:
@@ -24,11 +30,10 @@ def described(fit: FitRecord) -> str:
             objective += f"; labels switched {switches:.0f} times within chains, undone by matching"
     else:
         objective = f"{unit} {fit.trace[-1]:,.3f} after {fit.status.iterations} iterations"
-    state = "converged" if fit.status.converged else "not converged"
-    intervals = "" if fit.intervals is None else f"\n  {source_of_intervals(for_intervals(fit))}"
     cautions = "".join(f"\ncaution: {each}" for each in cautions_of_components(fit))
     return (
         f"<bayesnmf.Fit {fit.model} by {fit.method}, rank {fit.rank}, {n:,} rows × {m:,} features\n"
         f"  {objective}\n"
-        f"  {state}: {fit.status.reason}; {fit.seconds:.2f} s, seed {fit.seed}{intervals}>{cautions}"
+        f"  {state_of(fit)}; {fit.seconds:.2f} s, seed {fit.seed}\n"
+        f"  {told_of_intervals(fit)}>{cautions}"
     )

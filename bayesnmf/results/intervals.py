@@ -77,6 +77,15 @@ def source_of_intervals(fit: FitRecord) -> str:
     return f"{about}; the chain has not mixed: intervals are too narrow for these entries, {share} of all"
 
 
+def told_of_intervals(fit: FitRecord) -> str:
+    """Return a sentence with what the intervals of a fit are, or will be; nothing is sampled for it."""
+    if fit.estimate.kind == "point":
+        return "no intervals: a point estimate"
+    if fit.intervals is None and _is_automatic(fit) and fit not in _SAMPLED:
+        return f"intervals: sampled when they are first read, {duration(expected_seconds(fit))}"
+    return source_of_intervals(for_intervals(fit))
+
+
 def _cure(fit: FitRecord) -> str:
     if fault := fault_of_sampling(fit):
         return f"not sampled, since {fault}"

@@ -8,6 +8,7 @@ from scipy.stats import chi2, poisson
 from bayesnmf.kernels.cpu import replication as kernel
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.poisson_draws import poisson as poisson_draw
+from bayesnmf.kernels.cpu.replicated_counts import replicated_counts
 from bayesnmf.kernels.cpu.replication import misfits, replicated_statistics
 
 RNG = np.random.default_rng(0)
@@ -70,6 +71,25 @@ def test_cells_have_their_joint_distribution(given, scale):
     assert np.abs(z[between]).max() < 5
     if given:
         assert np.all(drawn.sum(axis=1) == total)
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["Poisson", "given totals"])
+def test_drawn_counts_have_the_statistics_of_the_same_seed(given):
+    """Some rows are drawn count by count, others cell by cell; one has no counts."""
+    loadings = np.vstack([LOADINGS * 0.05, LOADINGS * 5, np.zeros((1, 3))])
+    totals = np.array([*range(10), 0.0]) if given else None
+    found = replicated_statistics(loadings, COMPONENTS, totals, 30, 7)
+    drawn = [replicated_counts(loadings, COMPONENTS, totals, 7, threads) for threads in (1, 3)]
+    for counts in drawn:
+        assert counts.has_canonical_format
+        assert np.all(counts.data > 0)
+        dense = counts.toarray()
+        np.testing.assert_array_equal(dense.sum(axis=1), found.row_totals)
+        np.testing.assert_array_equal(dense.sum(axis=0), found.feature_totals)
+        np.testing.assert_array_equal(np.bincount(dense.astype(int).ravel(), minlength=30)[:30], found.histogram)
+        assert (dense**2).sum() == found.squares
+    nothing = replicated_counts(np.zeros((2, 3)), COMPONENTS, None, 0)
+    assert (nothing.shape, nothing.nnz) == ((2, 8), 0)
 
 
 def test_statistics_are_those_of_one_matrix():
