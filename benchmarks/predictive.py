@@ -53,10 +53,11 @@ def simulated(case: str, seed: int) -> tuple[Any, int]:
     """Return counts, and the rank to fit."""
     if case in RIGHT:
         size, rank, total = ((100, 96), 5, 1000.0) if case == "right-large" else ((60, 30), 3, 300.0)
-        given = bayesnmf.Priors()
+        given: dict[str, Any] = {"totals": total}
         if case == "right-even":
-            given = with_defaults(given, "gamma_poisson", total, rank, np.ones(size[1]), EVEN)
-        return bayesnmf.simulate("gamma_poisson", size, rank, priors=given, totals=total, seed=seed).counts, rank
+            priors = with_defaults(bayesnmf.Priors(), "gamma_poisson", total, rank, np.ones(size[1]), EVEN)
+            given = {"priors": priors}
+        return bayesnmf.simulate("gamma_poisson", size, rank, seed=seed, **given).counts, rank
     rng = np.random.default_rng([7, seed])
     means = rng.gamma(1.0, 1000 / 3, (60, 3)) @ rng.dirichlet(np.full(30, 0.5), 3)
     if case in NOISE:

@@ -78,7 +78,7 @@ def by_elbo(counts: Any, seed: int, ranks: Ranks) -> pd.DataFrame:
     """Return the elbo of each rank, and how the fit passes the predictive checks."""
     fits = [bayesnmf.fit(counts, rank=rank, seed=seed) for rank in ranks]
     elbo = np.array([fit.trace[-1] for fit in fits])
-    misfit = [bayesnmf.predictive_checks(fit).p_value for fit in fits]
+    misfit = [bayesnmf.predictive_checks(fit).table.loc["misfit", "p_value"] for fit in fits]
     index = pd.MultiIndex.from_product([["gamma_poisson"], ranks], names=["model", "rank"])
     return pd.DataFrame({"elbo": elbo, "misfit": misfit, "chosen_elbo": ranks[int(elbo.argmax())]}, index)
 

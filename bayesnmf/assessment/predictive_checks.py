@@ -164,8 +164,8 @@ def predictive_checks(
     """Compare the counts with data sets replicated from the fit.
 
     Totals and the histogram are compared with one data set for each posterior draw. P-values come from data sets that
-    are drawn at the fitted means and fitted again (`bayesnmf.assessment.refitting`), since counts lie closer to means
-    that were fitted to them. They ask whether the model could have made the counts, whatever the method. All together
+    are drawn in the same way and fitted again (`bayesnmf.assessment.refitting`), since counts lie closer to means that
+    were fitted to them. They ask whether the model could have made the counts, whatever the method. All together
     have a p-value below 0.05 in about 5 % of data sets that follow the model (docs/reliability.md). The misfit, which
     compares single cells with their means, shows best that the rank is too small or that counts vary more than Poisson.
 
@@ -229,7 +229,7 @@ def _visit_all(
 
     try:
         gathered.visit(draws_to_replicate(gathered.fit, draws, seed), replication_rng(seed), told)
-        refitted.visit(refits, np.random.default_rng([seed, 2]), lambda done: told(draws + done))
+        refitted.visit(refits, seed, lambda done: told(draws + done))
         told(draws + refits)
     except KeyboardInterrupt:
         if not gathered.rows:

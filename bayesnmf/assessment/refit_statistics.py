@@ -44,14 +44,14 @@ class RefitStatistics:
         """Number of refitted replicates."""
         return max(len(self.measured) - 1, 0)
 
-    def visit(self, number: int, rng: np.random.Generator, told: Callable[[int], None]) -> None:
+    def visit(self, number: int, seed: int, told: Callable[[int], None]) -> None:
         """Measure the counts, and replicates of them that are fitted again."""
         threads = getattr(self.fit.options, "threads", None)
         with limit_threads(threads):
             first = Refitted.of(self.fit)
             self.rows = first.rows
             self.measured.append(measure(first.counts.matrix, *first.factors(), threads))
-            for done, each in enumerate(first.replicates(number, rng)):
+            for done, each in enumerate(first.replicates(number, seed)):
                 told(done)
                 self.measured.append(measure(each.counts.matrix, *each.factors(), threads))
 

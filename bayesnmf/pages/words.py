@@ -40,7 +40,7 @@ MARKERS = (
     "model that the true change has the other sign."
 )
 P_VALUES = (
-    "Data sets of the same size were drawn from the fitted means and fitted again, each as the counts were. The "
+    "Data sets of the same size were drawn from the fitted model and fitted again, each as the counts were. The "
     "p-value of a statistic is the probability that a right model shows one further out; the adjusted p-value, that it "
     "shows any of these statistics as far out. Small values speak against the model; values near 1 do not."
 )

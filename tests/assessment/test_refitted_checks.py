@@ -168,7 +168,7 @@ def test_one_right_model_in_twenty_fails(method, sets):
     failed, misfits = [], []
     for seed in range(sets):
         priors = even_priors(rank=2)
-        drawn = bayesnmf.simulate("gamma_poisson", (30, 16), 2, priors=priors, totals=200.0, seed=seed)
+        drawn = bayesnmf.simulate("gamma_poisson", (30, 16), 2, priors=priors, seed=seed)
         options = {"vi": OPTIONS, "gibbs": GIBBS}[method]
         fit = bayesnmf.fit(drawn.counts, rank=2, method=method, seed=seed, options=options)
         found = bayesnmf.predictive_checks(fit, 1, seed=seed)
