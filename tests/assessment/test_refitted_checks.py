@@ -39,11 +39,11 @@ def test_tail_probabilities_are_those_of_a_further_replicate():
 
 @pytest.mark.parametrize(("shared", "number"), [(0.0, 4), (1.0, 1)], ids=["independent", "one statistic four times"])
 def test_the_smallest_of_all_is_uniform_whatever_they_share(shared, number):
-    """Of 400 sets, the share below 0.05 is within four standard errors of 0.05."""
-    sets = RNG.normal(size=(400, 25, 4)) * (1 - shared) + shared * RNG.normal(size=(400, 25, 1))
+    """Of 250 sets, the share below 0.05 is within four standard errors of 0.05."""
+    sets = RNG.normal(size=(250, 25, 4)) * (1 - shared) + shared * RNG.normal(size=(250, 25, 1))
     found = [tails_of_all(each[0], each[1:], np.zeros(4), np.zeros(4, bool)) for each in sets]
     smallest = np.array([adjusted.min() for _, adjusted in found])
-    assert abs(np.mean(smallest < 0.05) - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 400)
+    assert abs(np.mean(smallest < 0.05) - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 250)
     single, adjusted = found[0]
     guessed = np.log1p(-adjusted) / np.log1p(-single)
     assert guessed.max() == pytest.approx(guessed.min())
@@ -107,10 +107,10 @@ def test_twelve_steps_reach_the_misfit_of_many(monkeypatch):
 
     def misfits_after(steps):
         monkeypatch.setattr(refitting, "STEPS", steps)
-        found = first.replicates(12, 0)
+        found = first.replicates(8, 0)
         return np.array([measure(each.counts.matrix, *each.factors(), 1).values["misfit"] for each in found])
 
-    none, twelve, many = (misfits_after(steps) for steps in (0, 12, 150))
+    none, twelve, many = (misfits_after(steps) for steps in (0, 12, 80))
     assert abs(twelve.mean() - many.mean()) < 0.1 * many.std()
     assert none.mean() - many.mean() > 2 * many.std()
 
