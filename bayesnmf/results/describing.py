@@ -7,6 +7,7 @@ from bayesnmf.results.cautions import cautions_of_components
 from bayesnmf.results.intervals import told_of_intervals
 from bayesnmf.results.record import FitRecord
 
+
 def state_of(fit: FitRecord) -> str:
     """Return what has converged, or that it has not, with the reason: an optimum says nothing about intervals."""
     chains = METHODS[fit.method].posterior == "draws"

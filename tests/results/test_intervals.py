@@ -158,12 +158,16 @@ def test_files_for_others_have_the_draws():
         made.to_datatree(draws=100)
 
 
-def test_replicates_are_of_the_draws():
-    made, loadings, _ = marked()
-    found = bayesnmf.predictive_checks(made)
-    assert found.table.loc["total", "mean"] == pytest.approx(loadings.sum(), rel=0.02)
-    assert any(note.startswith(SAMPLED) for note in found.notes)
-    assert not any("too narrow" in note for note in found.notes)
+def test_a_printed_fit_says_what_its_intervals_are_and_samples_nothing():
+    told = f"intervals: sampled when they are first read, {reading.duration(reading.expected_seconds(fit()))}>"
+    one = replace(fit())  # that nothing has read
+    assert told in repr(one)
+    assert told in repr(one)
+    one.summary()
+    assert SAMPLED in repr(one)
+    assert SAMPLED in repr(marked()[0])
+    assert "intervals: mean field; too narrow; fit.with_intervals() samples" in repr(fit(intervals="mean_field"))
+    assert "no intervals: a point estimate>" in repr(bayesnmf.fit(COUNTS, rank=2, method="map", seed=0))
 
 
 def test_the_report_says_what_its_intervals_are(monkeypatch):
@@ -237,7 +241,6 @@ def test_more_draws_than_auto_makes_are_drawn_from_q():
     assert dict(tree["posterior"].sizes)["draw"] == 300
     assert tree.attrs["intervals"].startswith("intervals: mean field; too narrow; fit.with_intervals() samples")
     assert dict(fit().to_datatree(draws=30)["posterior"].sizes)["chain"] == 1
-    assert any("mean field" in note for note in bayesnmf.predictive_checks(fit(), 251).notes)
 
 
 def test_expected_seconds_grow_with_sweeps_nonzeros_and_components():
