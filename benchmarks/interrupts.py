@@ -33,6 +33,7 @@ from bayesnmf.kernels.cpu import (
     orbits,
     particles,
     regression,
+    replicated_counts,
     replication,
     sampling,
     settling,
@@ -171,6 +172,7 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
         "replicated_statistics (multinomial)": lambda: replication.replicated_statistics(
             U, V, np.full(n, 1e15), 100, seed, **given
         ),
+        "replicated_counts": lambda: replicated_counts.replicated_counts(U, V, None, 100, **given).toarray(),
         "misfits": lambda: replication.misfits(X, U, V, **given),
         "move_logarithms": lambda: extrapolation.move_logarithms(U, U + 1, 0.5, **given),
         "move": lambda: extrapolation.move(U, U + 1, 0.5, 1e-10, **given),

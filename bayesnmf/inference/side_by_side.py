@@ -9,8 +9,9 @@ from threading import Event
 
 from bayesnmf.kernels.cpu.threads import STOP
 
-# Seconds. A thread that waits without a limit misses Ctrl-C on Windows and exceptions that another thread sets in it.
-WAKE = 0.5
+# Seconds. A thread that waits without a limit misses Ctrl-C on Windows, exceptions that another thread sets in it, and
+# signals that arrive just before it falls asleep.
+WAKE = 0.1
 
 
 def side_by_side[T](tasks: Sequence[Callable[[], T]], at_once: int, stop: Event) -> list[T]:
@@ -32,13 +33,19 @@ def side_by_side[T](tasks: Sequence[Callable[[], T]], at_once: int, stop: Event)
     BaseException
         An exception from a task or from here, except the first Ctrl-C during the wait.
     """
-    pool = ThreadPoolExecutor(at_once)
+    pool, ready = ThreadPoolExecutor(at_once), Event()
     running: list[Future[T]] = []
+
+    def begin(task: Callable[[], T]) -> T:
+        ready.wait()
+        return task()
+
     try:
         for task in tasks:  # one by one, so that all running tasks are known after an interrupt
             context = copy_context()
             context.run(STOP.set, stop)
-            running.append(pool.submit(context.run, task))
+            running.append(pool.submit(context.run, begin, task))
+        ready.set()  # only now, so that Ctrl-C before the wait finds nothing that could be lost
         try:
             while _all_go_on(running):
                 pass
@@ -50,6 +57,7 @@ def side_by_side[T](tasks: Sequence[Callable[[], T]], at_once: int, stop: Event)
     finally:
         if not all(each.done() for each in running):  # one task has failed
             stop.set()
+        ready.set()
         for started in running:
             started.exception()  # waits until the task has ended
         # If a signal arrived while a thread was being started, that thread cannot be waited for.

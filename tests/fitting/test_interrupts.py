@@ -147,7 +147,7 @@ def test_any_exception_ends_the_loop_of_nuts(place):
 
 def test_a_long_sweep_of_collapsed_gibbs_is_left(monkeypatch):
     """Of tens of thousands of pieces, which a single cell of counts is cut into."""
-    monkeypatch.setattr(urn, "PIECE", 2**14)
+    monkeypatch.setattr(urn, "PIECE", 2**16)  # so that few of them are done until the wait ends
     progress, seen = alarm_after(20)
     with raising(TimeoutError("too long")), pytest.raises(TimeoutError):
         bayesnmf.fit([[40_000_000, 1]], rank=2, method="gibbs", seed=0, options=COLLAPSED, progress=progress)
@@ -199,6 +199,20 @@ def test_ctrl_c_returns_what_tasks_have(monkeypatch):
 
     monkeypatch.setattr(module, "wait", interrupted)
     assert module.side_by_side([lambda: stop.wait(20), lambda: 7], 2, stop) == [True, 7]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_ctrl_c_in_the_first_of_many_tasks_is_heard_in_the_wait():
+    """And not while the others are still being handed over, where nothing would be returned."""
+    stop = threading.Event()
+
+    def interrupt():
+        os.kill(os.getpid(), signal.SIGINT)
+        return stop.wait(20)
+
+    found = module.side_by_side([interrupt, *[lambda: stop.wait(20)] * 3_000], 2, stop)
+    assert len(found) == 3_001
+    assert all(found)
 
 
 @pytest.mark.parametrize("place", ["mixing", "matched_draws"])
