@@ -11,7 +11,6 @@ variational bound has no such limit: they all miss most of p(X). While one could
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from bayesnmf.assessment.evidence import variational_bound
-from bayesnmf.fitting.job import Job, resolve_priors
+from bayesnmf.fitting.job import Job
 from bayesnmf.inference.tempering.combining import IN_TWENTY, agree, log_of_mean, spread_of
 from bayesnmf.inference.tempering.running import TemperedRuns
 from bayesnmf.inference.tempering.target import Target, target_of
@@ -102,8 +101,7 @@ def _run_all(study: Study, found: dict[Candidate, Estimated]) -> None:
 
 
 def _job(study: Study, candidate: Candidate) -> Job:
-    priors = resolve_priors(candidate.model, study.counts, candidate.rank, study.options.priors)
-    options = replace(study.options, priors=priors)
+    options = study.options_for(candidate, study.counts)
     return Job(study.counts, candidate.model, candidate.rank, "smc", study.seed, options, lambda *_: None)
 
 

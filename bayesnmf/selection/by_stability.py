@@ -11,15 +11,10 @@ to all counts does, from its own counts: from random starts, components that are
 fit ends in another mode. An excess in the variance of single cells is not shared by two halves of the rows either,
 unlike by two parts of one cell's counts. Cosines of the components themselves have no chance level: components that
 have most of their profile in common come back whatever they are.
-
-Shapes and concentrations that the options leave open are 1 here, for vi too. Of 48 simulated sets (20 of 30 × 15 and 8
-of 60 × 30 counts that follow the model, 20 that vary more), 39 then have the rank that made them, and with the sparse
-priors that `bayesnmf.fit` prefers for its predictions 30: profiles of few counts depend more on the rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,7 +24,6 @@ from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import Fit
-from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.priors.simplex import component_sums, rows_to_shares
 from bayesnmf.selection.result import Candidate, Selection
 from bayesnmf.selection.rules import CLOSE, COMES_BACK
@@ -120,8 +114,7 @@ def _recurrence(study: Study, candidate: Candidate, parts: list[Counts], done: i
         study.report("select", done, len(study.candidates), np.nan)
 
     fits, stop = dict[int, Fit](), Event()
-    priors = resolve_priors(candidate.model, study.counts, candidate.rank, study.options.priors)
-    stated = replace(study.options, priors=priors)
+    stated = study.options_for(candidate, study.counts)
     options = with_one_thread(stated)
     told = Report(tick, "select", len(parts), stop)
     jobs = number_of_jobs(None, len(parts), options)

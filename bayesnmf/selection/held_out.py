@@ -88,7 +88,8 @@ def _score_all(study: Study, number: int) -> list[Scored]:
 
 def _score(study: Study, split: Split, candidate: Candidate, seed: int) -> Scored | None:
     """Fit and score a candidate; return None if Ctrl-C stopped the fit early."""
-    fitted = fit(split.train, *candidate, study.method, seed=seed, options=study.options)
+    options = study.options_for(candidate, split.train)
+    fitted = fit(split.train, *candidate, study.method, seed=seed, options=options)
     if fitted.status.reason == INTERRUPTED:
         return None
     frequencies, n = background(split.train), study.counts.shape[0]

@@ -84,7 +84,8 @@ def select(
         Whether to fit the best candidate to all counts and to warn if the model is misfitted (`Selection.checks`).
     seed : int
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
-        Options of the fits. Local optima make scores jump from rank to rank; `restarts` helps.
+        Options of the fits; shapes and concentrations that they leave open are 1, for vi too. Local optima make scores
+        jump from rank to rank; `restarts` helps.
     row_exposure, feature_exposure : array or Series, as for `bayesnmf.fit`
     checkpoint : str, path or Checkpoint, optional
         Folder that keeps every fit, as for `bayesnmf.fit`: the same call goes on.
@@ -122,7 +123,7 @@ def select(
 def _check_candidates(candidates: list[Candidate], data: Counts, method: str, options: Any, new_rows: bool) -> None:
     """Refuse candidates that cannot be fitted, before the first fit and not after hours of fits."""
     for model, rank in candidates:
-        priors = resolve_priors(model, data, rank, options.priors, shapes=METHODS[method].default_shapes)
+        priors = resolve_priors(model, data, rank, options.priors)
         filled = replace(options, priors=priors)
         check_combination(model, method, rank, data, filled)
         if new_rows:
@@ -141,11 +142,9 @@ def _checked(found: Selection, study: Study) -> Selection:
     """Return the selection with predictive checks of the best candidate's fit to all counts."""
     if found.best is None:
         return found
-    options: Any = study.options
+    method, options = study.method, study.options_for(found.best, study.counts)
     if found.criterion == "evidence":
         method, options = "vi", VI(priors=options.priors)
-    else:
-        method = study.method
     done = "select", len(study.candidates), len(study.candidates), np.nan
     try:
         fitted = fit(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.options import Options
 from bayesnmf.selection.result import Candidate
@@ -40,3 +42,12 @@ class Study:
     keep: float
     withhold: float
     halves: int
+
+    def options_for(self, candidate: Candidate, counts: Counts) -> Any:
+        """Return the options of a candidate's fit to these counts, whose priors have no None left.
+
+        Shapes and concentrations that are left open are 1, for vi too. The sparse ones that `bayesnmf.fit` takes for
+        its predictions find fewer of the ranks that made simulated counts (benchmarks/README.md, "Ranks").
+        """
+        priors = resolve_priors(candidate.model, counts, candidate.rank, self.options.priors)
+        return replace(self.options, priors=priors)

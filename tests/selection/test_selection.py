@@ -7,6 +7,7 @@ from functools import cache
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from plain import even_priors
 from smallfits import COUNTS, plain_bounds
 
 import bayesnmf
@@ -55,13 +56,18 @@ def test_the_rank_that_was_simulated_is_found():
     assert (fitted.model, fitted.rank) == found.best
 
 
+def with_even_priors(counts, model, rank):
+    return replace(OPTIONS, priors=even_priors(counts.matrix.toarray(), model, rank))
+
+
 def test_scores_are_those_of_fits_to_the_same_thinned_counts():
     found = selected()
     counts = bayesnmf.data.conversion.as_counts(drawn().counts)
     for number in range(2):
         split = split_counts(counts, 0.8, 0.2, np.random.default_rng([5, number]))
         for model, rank in (("gamma_poisson", 4), ("dirichlet_poisson", 3)):
-            fitted = bayesnmf.fit(split.train, model, rank, seed=5 + number, options=OPTIONS)
+            options = with_even_priors(split.train, model, rank)
+            fitted = bayesnmf.fit(split.train, model, rank, seed=5 + number, options=options)
             wanted = score(fitted, split.thinned, background(split.train), DRAWS, 5 + number, DRAWS)
             np.testing.assert_allclose(found.scores.loc[number, (model, rank)], wanted.per_count, rtol=1e-14)
 
