@@ -84,8 +84,7 @@ def select(
         Whether to fit the best candidate to all counts and to warn if the model is misfitted (`Selection.checks`).
     seed : int
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
-        Options of the fits; shapes and concentrations that they leave open are 1, for vi too. Local optima make scores
-        jump from rank to rank; `restarts` helps.
+        Options of the fits; priors left open have shapes of 1. Local optima make scores jump; `restarts` helps.
     row_exposure, feature_exposure : array or Series, as for `bayesnmf.fit`
     checkpoint : str, path or Checkpoint, optional
         Folder that keeps every fit, as for `bayesnmf.fit`: the same call goes on.

@@ -85,7 +85,8 @@ def test_the_table_pools_rows_over_splits_and_pairs_differences():
     for number in range(2):
         split = split_counts(counts, 0.8, 0.2, np.random.default_rng([5, number]))
         for candidate, by_split in chosen.items():
-            fitted = bayesnmf.fit(split.train, *candidate, seed=5 + number, options=OPTIONS)
+            options = with_even_priors(split.train, *candidate)
+            fitted = bayesnmf.fit(split.train, *candidate, seed=5 + number, options=options)
             frequencies, one = background(split.train), {name: np.zeros((2, 60)) for name in ("", "rows_")}
             thinned = score(fitted, split.thinned, frequencies, DRAWS, 5 + number, DRAWS)
             one[""][:, split.rows] = thinned.rows, split.thinned.row_totals
