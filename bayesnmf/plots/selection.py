@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ COLUMNS = {
     "evidence": ("log_evidence", "se", "log evidence (nats)"),
     "stability": ("least", "", "share of the halves of the rows in which\nthe least recurrent component comes back"),
 }
+LETTERS = 14  # of a title, in an inch
 UNITS = {"heldout": "random splits of the counts", "evidence": "runs", "stability": "halves of the rows"}
 
 
@@ -55,8 +57,11 @@ def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, f
     ax.set_xticks(ranks)
     ax.set_xlabel("rank")
     ax.set_ylabel(label)
-    title = f"by {selection.method}, {len(selection.scores)} {UNITS[selection.criterion]}"
-    ax.set_title("\n".join([title, *(caution.split(":")[0] for caution in selection.cautions[:1])]), fontsize=10)
+    lines = [f"by {selection.method}, {len(selection.scores)} {UNITS[selection.criterion]}"]
+    lines += [caution.split(":")[0] for caution in selection.cautions[:1]]
+    figure: Any = ax.figure
+    width = int(LETTERS * ax.get_position().width * figure.get_figwidth())  # so that panels side by side have room
+    ax.set_title("\n".join(fill(line, max(width, 20)) for line in lines), fontsize=10)
     ax.tick_params(labelsize=SMALL)
     ax.legend(fontsize=SMALL, frameon=False)
     hide_frame(ax)
