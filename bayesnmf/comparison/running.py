@@ -39,7 +39,7 @@ from bayesnmf.fitting.intervals import with_own_posterior
 from bayesnmf.fitting.job import check_combination, resolve_priors
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
-from bayesnmf.options import METHODS, NUTS, Gibbs, Options
+from bayesnmf.options import METHODS, NUTS, VI, Gibbs, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import check_options, check_options_by_method
 from bayesnmf.options.defaults import varied_start
@@ -54,15 +54,14 @@ if TYPE_CHECKING:
 
 # Enough for R-hat ≤ 1.05 and ESS ≥ 100 on the default data; dispersed runs only show where other starts lead.
 DEFAULTS: dict[str, Options] = {
-    "gibbs": Gibbs(chains=4, warmup=1000, draws=500, thin=10),
+    "vi": VI(restarts=5), "gibbs": Gibbs(chains=4, warmup=1000, draws=500, thin=10),
     "nuts": NUTS(chains=2, warmup=300, draws=1000),
-}
+}  # fmt: skip
 DISPERSED: dict[str, dict[str, Any]] = {
     "gibbs": {"chains": 1, "warmup": 1000, "draws": 100, "thin": 1},
     "nuts": {"chains": 1, "warmup": 150, "draws": 50},
-    "smc": {"runs": 2},
-    "svi": {"max_iter": 1000},
-}
+    "smc": {"runs": 2}, "svi": {"max_iter": 1000},
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,11 +244,13 @@ def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) ->
     """
     from bayesnmf.results.storage import save_by_size
 
-    fits: dict[str, Fit] = {}
-    unsaved: list[str] = []
+    fits, unsaved = dict[str, Fit](), list[str]()
     for method in methods:
+        options: Any = plan.settings.of(method)
+        if "vi" in fits and getattr(options, "start", None) == "fit":  # that of the table
+            options = replace(options, start=fits["vi"])
         try:
-            fits[method] = plan.fit(method, seed, plan.settings.of(method))
+            fits[method] = plan.fit(method, seed, options)
         except KeyboardInterrupt:  # before the method had a result
             if not fits:
                 raise
