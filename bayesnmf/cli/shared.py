@@ -63,7 +63,9 @@ def add_options(group: Group) -> None:
     group.add_argument("--prior-components", metavar="PRIOR",
                        help="such as 'Dirichlet(0.1)', or parameter for none")  # fmt: skip
     group.add_argument("--restarts", metavar="N", help="number of starts, of which the best fit is kept (map, vi, bld)")
-    group.add_argument("--start", metavar="START", help="svd, descent, random, or the file of a fit to continue")
+    group.add_argument(
+        "--start", metavar="START", help="svd, descent, random, random_descent, or the file of a fit to continue"
+    )
     group.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="settings",
                        help="any other option of the method, as in Python: max_iter=500, dtype=float32, draws=2000; "
                        "may be repeated")  # fmt: skip

@@ -11,8 +11,9 @@ response
 mean_field
     q itself.
 auto
-    "sampled" if this is expected to take at most 5 s, or as long as the fit took; else "mean_field". The first reader
-    of intervals samples, with the seed of the fit; fits and studies that ask for none take no longer.
+    Draws that the fit has already. Else "sampled" if this is expected to take at most 5 s, or as long as the fit took,
+    up to a minute; else "mean_field". The first reader of intervals samples, with the seed of the fit, so that fits and
+    studies take no longer; what it made is not saved with the fit.
 
 q stays in `Fit.posterior`, and `Fit.sample_posterior` draws from it. Loadings, components, scale and trace stay as they
 are. A chain needs whole counts in memory and a posterior of the components; what lacks these has "mean_field", and is
@@ -91,8 +92,8 @@ def with_intervals(
     check_threads(threads)
     if fit.method != "vi" or intervals in NEEDED:
         check_can_have(intervals, fault_of_sampling(fit, number[1], NEEDED.get(intervals, "entries")))
-    found = None
-    if intervals in NEEDED or (intervals == "auto" and samples_by_itself(fit, *number)):
+    found = fit.intervals if intervals == "auto" else None
+    if intervals in NEEDED or (intervals == "auto" and found is None and samples_by_itself(fit, *number)):
         with progress_context(progress) as report:
             make = _maker("sampled" if intervals == "auto" else intervals)
             found = make(fit, number, fit.seed if chosen is None else chosen, threads, report)
@@ -125,9 +126,11 @@ def with_named_intervals(fit: FitRecord, report: ProgressReport) -> FitRecord:
     try:
         return replace(fit, intervals=_maker(intervals)(fit, (WARMUP, DRAWS), fit.seed, threads, report))
     except KeyboardInterrupt:
-        text = "its intervals were interrupted, and are those of the mean field; make them with fit.with_intervals()"
-        warnings.warn(text, FitWarning, stacklevel=4)
-        return fit
+        text = f"were interrupted, and are those of the mean field; make them with fit.with_intervals({intervals!r})"
+    except ValueError as error:  # a linear response that does not exist
+        text = f"are those of the mean field: {error}"
+    warnings.warn(f"its intervals {text}", FitWarning, stacklevel=4)
+    return fit
 
 
 def _maker(intervals: str) -> Callable[..., Intervals]:

@@ -59,8 +59,8 @@ class MAP:
         Whether to extend each step as far as this raises the objective (`bayesnmf.inference.ascent.extrapolation`).
         None is True.
     restarts : int
-        Number of starts: `start` itself, then random ones, for vi with a descent if `start` is made from the counts.
-        The fit with the highest objective is returned.
+        Number of starts: `start` itself, then random ones, for vi in memory with a descent if `start` is made from the
+        counts. The fit with the highest objective is returned.
     kkt_tol : float
         KKT residual, in counts, at which to stop too; 0 disables this rule.
     order : {"loadings", "components"}

@@ -83,7 +83,7 @@ def overview(fit: Fit) -> Section:
         ["components", _number_of_components(fit)],
         ["method", METHODS[fit.method]],
         ["status", state_of(fit)],
-        ["intervals", told_of_intervals(fit).removeprefix("intervals: ")],
+        ["intervals", told_of_intervals(for_intervals(fit)).removeprefix("intervals: ")],
     ]
     if counts.exposed:
         rows.insert(1, ["exposures", "given; loadings and components are per unit of exposure"])
@@ -200,7 +200,8 @@ def uncertainty(fit: Fit) -> Section:
     read = for_intervals(fit)
     text = [INTERVALS[kind_of_intervals(read)]]
     if RECORDS[fit.method].posterior == "mean field":
-        text.append(f"I{source_of_intervals(read)[1:]}.")
+        source = source_of_intervals(read)
+        text.append(f"{source[:1].upper()}{source[1:]}.")
     if fit.estimate.kind == "point":
         return Section("Uncertainty", text)
     names = fit.row_names[np.argsort(-fit.counts.row_totals, kind="stable")[:SHOWN_ROWS]]

@@ -70,8 +70,8 @@ def check_can_have(intervals: str, fault: str) -> None:
     """Refuse intervals that are named and cannot be made."""
     if fault:
         raise ValueError(
-            f"intervals={intervals!r} needs a fit by vi, of whole counts in memory, with a posterior of the "
-            f"components: {fault}; leave intervals out, or fit by gibbs"
+            f"intervals={intervals!r} needs a fit by vi, of counts in memory (whole ones to sample), with a posterior "
+            f"of the components: {fault}; read the intervals that the fit has"
         )
 
 

@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 
 from bayesnmf.results.estimates import Intervals
 from bayesnmf.results.record import FitRecord
-from bayesnmf.results.short_chain import DRAWS, WARMUP, expected_seconds, fault_of_sampling, sample_around
+from bayesnmf.results.short_chain import DRAWS, MIXED, WARMUP, expected_seconds, fault_of_sampling, sample_around
 
-AUTOMATIC = 5.0  # seconds that a reader may sample for, or as long as the fit took
+AUTOMATIC, LONGEST = 5.0, 60.0  # seconds that a reader may sample for, or as long as the fit took, up to a minute
 _SAMPLED: WeakKeyDictionary[FitRecord, Intervals] = WeakKeyDictionary()  # by readers; a fit is never changed
 
 
@@ -28,7 +28,8 @@ def for_intervals[F: FitRecord](fit: F) -> F:
     if found is None and _is_automatic(fit):
         found = _SAMPLED.get(fit)
         if found is None:
-            found = _SAMPLED[fit] = sample_around(fit, (WARMUP, DRAWS), fit.seed)
+            threads = getattr(fit.options, "threads", None)
+            found = _SAMPLED[fit] = sample_around(fit, (WARMUP, DRAWS), fit.seed, threads)
     return fit if found is None else replace(fit, estimate=found.draws, intervals=found)
 
 
@@ -40,7 +41,9 @@ def for_draws[F: FitRecord](fit: F, draws: Any, chains: Any = None) -> F:
 
 def samples_by_itself(fit: FitRecord, warmup: int = WARMUP, draws: int = DRAWS) -> bool:
     """Return whether a chain from the fit is possible, and expected to take no longer than "auto" allows."""
-    return not fault_of_sampling(fit, draws) and expected_seconds(fit, warmup + draws) <= max(AUTOMATIC, fit.seconds)
+    return not fault_of_sampling(fit, draws) and expected_seconds(fit, warmup + draws) <= max(
+        AUTOMATIC, min(fit.seconds, LONGEST)
+    )
 
 
 def _is_automatic(fit: FitRecord) -> bool:
@@ -74,7 +77,7 @@ def source_of_intervals(fit: FitRecord) -> str:
     if not found.share_above:
         return about
     share = f"{found.share_above:.0%}" if found.share_above >= 0.01 else f"{found.share_above:.1%}"
-    return f"{about}; the chain has not mixed: intervals are too narrow for these entries, {share} of all"
+    return f"{about}; the chain has not mixed: intervals are too narrow where it is above {MIXED}, {share} of entries"
 
 
 def told_of_intervals(fit: FitRecord) -> str:
@@ -89,7 +92,7 @@ def told_of_intervals(fit: FitRecord) -> str:
 def _cure(fit: FitRecord) -> str:
     if fault := fault_of_sampling(fit):
         return f"not sampled, since {fault}"
-    return f"fit.with_intervals() samples, {duration(expected_seconds(fit))}"
+    return f"fit.with_intervals('sampled') samples, {duration(expected_seconds(fit))}"
 
 
 def duration(seconds: float) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesnmf.checks import check_available, check_count, check_names, check_size
 from bayesnmf.data.checks import check_drawable
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.results.draws import LIMIT, MORE, restrict_rows
+from bayesnmf.results.draws import LIMIT, restrict_rows
 from bayesnmf.results.estimates import TakeRows
 from bayesnmf.results.record import FitRecord, effective_loadings
 
@@ -47,7 +47,7 @@ def draws_to_replicate(fit: FitRecord, draws: int, seed: int) -> Iterator[tuple[
     if fit.estimate.kind == "point":
         return repeat(next(fit.estimate.iterate_by_rows(fit, 1, seed)), draws)
     if (held := fit.estimate.held) is not None:
-        check_available(draws, held[0] * held[1], "draws", MORE if fit.intervals is not None else "")
+        check_available(draws, held[0] * held[1], "draws")
     return fit.estimate.iterate_by_rows(fit, draws, seed)
 
 

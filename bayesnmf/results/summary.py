@@ -37,8 +37,8 @@ def summary(
     Parameters
     ----------
     fit : Fit
-        Fit with a posterior. For vi, the table is of the draws beside q that `Fit.with_intervals` describes, or of
-        4 × 1000 from q, a mean field, whose intervals are too narrow; ``attrs["note"]`` says which.
+        Fit with a posterior. For vi and svi, the table is of the draws beside q that `Fit.with_intervals` describes, or
+        of 4 × 1000 from q, a mean field, whose intervals are too narrow; ``attrs["note"]`` says which.
     rows : iterable of names, optional
         Rows with the loadings, and scales if there are any, to summarise.
     features : iterable of names, optional

@@ -48,7 +48,7 @@ def check_varied_start(start: Any) -> None:
     if start not in STARTS:
         raise ValueError(
             f"options.start must differ from run to run: found {start!r}, which is made from the counts; leave start "
-            "out of the options, or use 'random'"
+            "out of the options"
         )
 
 

@@ -313,7 +313,7 @@ def test_intervals_of_a_mean_field_are_said_to_be_too_narrow_wherever_they_are_s
     fit = fitted(kind)
     too_narrow = source_of_intervals(fit)
     said = [too_narrow] * (kind == "vi")
-    assert ("mean field; too narrow; fit.with_intervals() samples" in too_narrow) == (kind == "vi")
+    assert ("mean field; too narrow; fit.with_intervals('sampled') samples" in too_narrow) == (kind == "vi")
     table = bayesnmf.markers(fit, 3)
     assert table.attrs["cautions"] == said
     groups = np.arange(len(fit.row_names)) % 2

@@ -26,6 +26,7 @@ from bayesnmf.results.thinning import components_table, loadings_table
 mpl.use("Agg")
 pytestmark = quietly
 SAMPLED = "intervals: sampled ("
+NARROW = "intervals: mean field; too narrow; fit.with_intervals('sampled') samples"
 GROUPS = ["a", "b"] * (N // 2)
 
 
@@ -166,7 +167,7 @@ def test_a_printed_fit_says_what_its_intervals_are_and_samples_nothing():
     one.summary()
     assert SAMPLED in repr(one)
     assert SAMPLED in repr(marked()[0])
-    assert "intervals: mean field; too narrow; fit.with_intervals() samples" in repr(fit(intervals="mean_field"))
+    assert NARROW in repr(fit(intervals="mean_field"))
     assert "no intervals: a point estimate>" in repr(bayesnmf.fit(COUNTS, rank=2, method="map", seed=0))
 
 
@@ -175,7 +176,7 @@ def test_the_report_says_what_its_intervals_are(monkeypatch):
     section = of_fit.uncertainty(marked()[0])
     assert any(SAMPLED[1:] in text for text in section.text)
     section = of_fit.uncertainty(fit(intervals="mean_field"))
-    assert any("mean field; too narrow; fit.with_intervals() samples, about 1 s." in text for text in section.text)
+    assert any(f"{NARROW[1:]}, about 1 s." in text for text in section.text)
 
 
 def test_draws_follow_rows_order_and_names():
@@ -230,7 +231,7 @@ def test_auto_samples_up_to_five_seconds_or_as_long_as_the_fit_took(monkeypatch,
     if samples:
         assert note.startswith(SAMPLED)
     else:
-        assert note == "intervals: mean field; too narrow; fit.with_intervals() samples, about 60 s"
+        assert note == "intervals: mean field; too narrow; fit.with_intervals('sampled') samples, about 60 s"
         assert bayesnmf.markers(made, 2).attrs["cautions"] == [note]
         assert made.with_intervals().intervals is None
         assert made.to_datatree(draws=10, chains=2)["posterior"].sizes["chain"] == 2
@@ -239,8 +240,21 @@ def test_auto_samples_up_to_five_seconds_or_as_long_as_the_fit_took(monkeypatch,
 def test_more_draws_than_auto_makes_are_drawn_from_q():
     tree = fit().to_datatree(draws=300, chains=2)
     assert dict(tree["posterior"].sizes)["draw"] == 300
-    assert tree.attrs["intervals"].startswith("intervals: mean field; too narrow; fit.with_intervals() samples")
+    assert tree.attrs["intervals"].startswith(
+        "intervals: mean field; too narrow; fit.with_intervals('sampled') samples"
+    )
     assert dict(fit().to_datatree(draws=30)["posterior"].sizes)["chain"] == 1
+
+
+def test_the_advice_of_a_large_fit_can_be_followed(monkeypatch):
+    """Plain `with_intervals` would stay with q, and takes nothing away that the fit has."""
+    monkeypatch.setattr(reading, "AUTOMATIC", 0.0)
+    large = replace(fit(), seconds=0.0)
+    assert NARROW in large.summary(rows=["s0"]).attrs["note"]
+    assert large.with_intervals().intervals is None
+    made = large.with_intervals("sampled", draws=20)
+    assert made.summary(rows=["s0"]).attrs["note"].startswith(SAMPLED)
+    assert made.with_intervals().intervals is made.intervals
 
 
 def test_expected_seconds_grow_with_sweeps_nonzeros_and_components():
@@ -256,7 +270,7 @@ def test_an_unmixed_chain_is_told():
     said = bayesnmf.group_contrasts(poor, GROUPS).attrs["cautions"]
     assert said == [
         "intervals: sampled (20 draws of one chain from the fit, R-hat of its halves at most 1.50); the chain has not "
-        "mixed: intervals are too narrow for these entries, 12% of all"
+        "mixed: intervals are too narrow where it is above 1.2, 12% of entries"
     ]
 
 
@@ -343,7 +357,7 @@ def test_counts_on_disk_have_none(tmp_path):
     options = VI(start="random", max_iter=3, tol=0, threads=1)
     made = bayesnmf.fit(blocks, rank=K, seed=0, options=options)
     assert "not sampled, since its counts are on disk" in made.summary(rows=[0]).attrs["note"]
-    with pytest.raises(ValueError, match="its counts are on disk; leave intervals out"):
+    with pytest.raises(ValueError, match="its counts are on disk; read the intervals that the fit has"):
         bayesnmf.fit(blocks, rank=K, options=replace(options, intervals="sampled"))
 
 
