@@ -142,8 +142,9 @@ class VI:
     intervals : {"auto", "sampled", "response", "mean_field"}
         Where intervals and probabilities are read from, beside q (`Fit.with_intervals`). "sampled", "response": draws
         that are made at the end of the fit. "mean_field": q itself, whose intervals are too narrow. "auto": the first
-        function that asks for intervals samples if this is expected to take at most 5 s, or as long as the fit took;
-        otherwise q is read, and what is returned or drawn says so. Loadings, components and trace are the same.
+        function that asks for intervals samples if this is expected to take at most 5 s, or as long as the fit took, up
+        to a minute; otherwise q is read, and what is returned or drawn says so. Loadings, components and trace are the
+        same.
     start, schedule, order, sweeps, extrapolate, restarts, max_iter, dtype, threads, device
         As in `MAP`.
 
