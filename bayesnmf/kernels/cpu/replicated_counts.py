@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
-from bayesnmf.kernels.cpu.replication import BLOCKS, WORK, draw_row, fill_alias_tables
+from bayesnmf.kernels.cpu.drawn_rows import draw_row, prepare_draws
 from bayesnmf.kernels.cpu.streams import stream
-from bayesnmf.kernels.cpu.threads import SERIAL_WORK, in_blocks, piece_count, threads_or_default
+from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
 
 Array = NDArray[Any]
 
@@ -58,22 +57,14 @@ def replicated_counts(
         Seed of this draw, below 2**64. The same seed gives the same counts with any number of threads.
     """
     n, m = len(loadings), components.shape[1]
-    U, Vt, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T), np.ascontiguousarray(components)
-    sums = V.sum(axis=1)
-    tables = np.empty(V.shape), np.empty(V.shape, dtype=np.int32)
-    fill_alias_tables(V, *tables)
-    given = np.empty(0) if totals is None else totals
-    steps = np.minimum(U @ sums if totals is None else totals, m)
-    work = WORK * len(sums) * steps.sum()
-    until = np.concatenate([[0.0], np.cumsum(steps)])
-    bounds, cuts = row_blocks(until, BLOCKS if work > SERIAL_WORK else 1), row_blocks(until, piece_count(work))
+    made = prepare_draws(loadings, components, totals)
     ends = np.zeros(n, np.int64)
 
     def draw_into(indices: Array, values: Array) -> None:
         def draw(_: int, first: int, last: int) -> None:
-            _draw_rows(U, Vt, sums, given, tables, np.uint64(seed), first, last, ends, indices, values)
+            _draw_rows(*made.inputs, np.uint64(seed), first, last, ends, indices, values)
 
-        in_blocks(bounds, draw, threads_or_default(threads, int(work)), cuts)
+        in_blocks(made.bounds, draw, threads_or_default(threads, made.work), made.cuts)
 
     draw_into(np.empty(0, np.int32), np.empty(0))
     np.cumsum(ends, out=ends)

@@ -1,10 +1,4 @@
-"""Draw counts from the means θβ row by row, keeping only statistics of them, and compute misfits of counts.
-
-A row with fewer expected counts than features is drawn count by count: first the number of counts of each component,
-then a feature for each count from an alias table (Walker 1977; Vose 1991), which gives the same distribution
-([P] 16-17, [GP] D.1). Other rows are drawn cell by cell. Every row has its own random stream, and sums are taken over
-blocks of rows that do not depend on the number of threads; so the results do not either.
-"""
+"""Keep statistics of counts that are drawn from the means θβ (`drawn_rows`), and compute misfits of counts."""
 
 from __future__ import annotations
 
@@ -17,15 +11,11 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
-from bayesnmf.kernels.cpu.poisson_draws import poisson
-from bayesnmf.kernels.cpu.sampling import add_many, add_multinomial
-from bayesnmf.kernels.cpu.streams import stream, uniform
+from bayesnmf.kernels.cpu.drawn_rows import BLOCKS, WORK, draw_row, prepare_draws
+from bayesnmf.kernels.cpu.streams import stream
 from bayesnmf.kernels.cpu.threads import SERIAL_WORK, in_blocks, piece_count, threads_or_default
 
 Array = NDArray[Any]
-
-BLOCKS = 32
-WORK = 10  # cost of one drawn count, in multiply-adds
 
 
 class Misfits(NamedTuple):
@@ -68,106 +58,6 @@ class CountStatistics(NamedTuple):
 
 
 # --- one row -----------------------------------------------------------------------------------------
-
-
-@compiled_on_disk(nogil=True)
-def fill_alias_tables(V: Array, stay: Array, other: Array) -> None:
-    """Make an alias table of every row of V (K, m): feature j stays j with probability stay_j, else becomes other_j."""
-    m = V.shape[1]
-    small, large = np.empty(m, dtype=np.int64), np.empty(m, dtype=np.int64)
-    for k in range(V.shape[0]):
-        weight = V[k].sum()
-        scale = m / weight if weight > 0.0 else 0.0  # with weight 0, all features are equally likely
-        smalls = larges = 0
-        for j in range(m):
-            stay[k, j] = V[k, j] * scale
-            other[k, j] = j
-            if stay[k, j] < 1.0:
-                small[smalls] = j
-                smalls += 1
-            else:
-                large[larges] = j
-                larges += 1
-        while smalls > 0 and larges > 0:
-            smalls -= 1
-            j, donor = small[smalls], large[larges - 1]
-            other[k, j] = donor
-            stay[k, donor] -= 1.0 - stay[k, j]
-            if stay[k, donor] < 1.0:
-                larges -= 1
-                small[smalls] = donor
-                smalls += 1
-        for left in range(smalls):  # these are 1 up to rounding, as are those still in `large`
-            stay[k, small[left]] = 1.0
-
-
-@compiled_on_disk(nogil=True)
-def _draw_component_totals(state: Array, expected: Array, total: float, numbers: Array, scratch: Array) -> None:
-    """Draw the row's number of counts of each component: Poisson, or multinomial if `total` is not negative."""
-    if total < 0:
-        for k in range(len(expected)):
-            numbers[k] = poisson(state, expected[k])
-        return
-    cumulative = np.cumsum(expected)
-    if not cumulative[-1] > 0.0:  # then every component, or feature, is equally likely
-        cumulative = np.arange(1.0, len(expected) + 1.0)
-    numbers[:] = 0.0
-    add_multinomial(state, int(total), cumulative, numbers, scratch)
-
-
-@compiled_on_disk(nogil=True)
-def _draw_counts(state: Array, numbers: Array, stay: Array, other: Array, row: Array, touched: Array) -> int:
-    """Add single counts to the zeros of `row` (m,); list the nonzero cells in `touched` and return their number."""
-    m = len(row)
-    nonzeros = 0
-    for k in range(len(numbers)):
-        for _ in range(int(numbers[k])):
-            place = uniform(state) * m
-            j = int(place)
-            j = j if place - j < stay[k, j] else other[k, j]
-            touched[nonzeros] = j  # without branches, as they could not be predicted
-            nonzeros += 1 if row[j] == 0.0 else 0
-            row[j] += 1.0
-    return nonzeros
-
-
-@compiled_on_disk(nogil=True)
-def _draw_cells(state: Array, u: Array, Vt: Array, total: float, row: Array, touched: Array) -> int:
-    """Draw every cell of `row`, which holds zeros; list the nonzero cells in `touched` and return their number."""
-    cumulative = np.empty(len(row) if total >= 0 else 0)
-    passed = 0.0
-    for j in range(len(row)):
-        mean = 0.0
-        for k in range(len(u)):
-            mean += u[k] * Vt[j, k]
-        passed += mean
-        if total < 0:
-            row[j] = poisson(state, mean)
-        else:
-            cumulative[j] = passed
-    if total >= 0:
-        add_many(
-            state, int(total), cumulative if passed > 0.0 else np.arange(1.0, len(row) + 1.0), row, np.zeros(len(row))
-        )
-    nonzeros = 0
-    for j in range(len(row)):
-        if row[j] != 0.0:
-            touched[nonzeros] = j
-            nonzeros += 1
-    return nonzeros
-
-
-@compiled_on_disk(nogil=True)
-def draw_row(
-    state: Array, u: Array, Vt: Array, sums: Array, total: float, tables: tuple[Array, Array], numbers: Array,
-    scratch: Array, row: Array, touched: Array,
-) -> int:  # fmt: skip
-    """Draw the counts of a row into the zeros of `row`; list the nonzero cells in `touched` and return their number."""
-    expected = u * sums
-    if (total if total >= 0 else expected.sum()) < len(row):
-        _draw_component_totals(state, expected, total, numbers, scratch)
-        return _draw_counts(state, numbers, tables[0], tables[1], row, touched)
-    return _draw_cells(state, u, Vt, total, row, touched)
 
 
 @compiled_on_disk(inline="always")
@@ -238,25 +128,17 @@ def replicated_statistics(
         Place of the first row in a larger matrix, of which this draw is a part.
     """
     n, m = len(loadings), components.shape[1]
-    U, Vt, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T), np.ascontiguousarray(components)
-    sums = V.sum(axis=1)
-    tables = np.empty(V.shape), np.empty(V.shape, dtype=np.int32)
-    fill_alias_tables(V, *tables)
-    given = np.empty(0) if totals is None else totals
-    steps = np.minimum(U @ sums if totals is None else totals, m)
-    work = WORK * len(sums) * steps.sum()
-    until = np.concatenate([[0.0], np.cumsum(steps)])
-    bounds, cuts = row_blocks(until, BLOCKS if work > SERIAL_WORK else 1), row_blocks(until, piece_count(work))
-    blocks = len(bounds) - 1
+    made = prepare_draws(loadings, components, totals)
+    blocks = len(made.bounds) - 1
     by_row, by_feature, histogram = np.zeros((2, n)), np.zeros((blocks, 2, m)), np.zeros((blocks, bins), np.int64)
 
     def draw(block: int, first: int, last: int) -> tuple[float, float, float]:
         mine = by_row, by_feature[block], histogram[block]
-        return _replicate_rows(U, Vt, sums, given, tables, np.uint64(seed), first_row, first, last, *mine)
+        return _replicate_rows(*made.inputs, np.uint64(seed), first_row, first, last, *mine)
 
-    parts = in_blocks(bounds, draw, threads_or_default(threads, int(work)), cuts)
+    parts = in_blocks(made.bounds, draw, threads_or_default(threads, made.work), made.cuts)
     largest, squares, nonzeros = zip(*parts, strict=True)
-    misfits = _with_means(U, V, by_row[1], by_feature[:, 1].sum(axis=0))
+    misfits = _with_means(made.inputs[0], np.ascontiguousarray(components), by_row[1], by_feature[:, 1].sum(axis=0))
     of_features = by_feature[:, 0].sum(axis=0)
     return CountStatistics(
         by_row[0], of_features, misfits, histogram.sum(axis=0), max(largest), float(np.sum(squares)), sum(nonzeros)
