@@ -71,7 +71,7 @@ def source_of_intervals(fit: FitRecord) -> str:
         return "intervals: draws of the posterior"
     number = found.draws.draws
     if found.kind != "sampled":
-        return f"intervals: linear response ({number} draws), which corrects widths, not the location"
+        return f"intervals: linear response ({number} draws), wider than the mean field, and often still too narrow"
     about = f"intervals: sampled ({number} draws of one chain from the fit, R-hat of its halves at most "
     about += f"{found.r_hat:.2f})"
     if not found.share_above:

@@ -50,4 +50,5 @@ class Study:
         its predictions find fewer of the ranks that made simulated counts (benchmarks/README.md, "Ranks").
         """
         priors = resolve_priors(candidate.model, counts, candidate.rank, self.options.priors)
-        return replace(self.options, priors=priors)
+        unread: Any = {"intervals": "mean_field"} if hasattr(self.options, "intervals") else {}  # by every criterion
+        return replace(self.options, priors=priors, **unread)

@@ -17,6 +17,8 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.inference.alignment import cosine
 from bayesnmf.selection import by_stability
 from bayesnmf.selection.by_stability import split_rows
+from bayesnmf.selection.result import Candidate
+from bayesnmf.selection.study import Study
 from bayesnmf.stability.running import seed_of
 
 POINTS = {"method": "map", "options": MAP(tol=1e-5)}
@@ -113,6 +115,11 @@ def test_priors_that_are_left_open_are_even():
     plain, even, sparse = (each.scores.to_numpy() for each in found)
     np.testing.assert_allclose(plain, even, rtol=1e-6)
     assert np.abs(sparse - plain).max() > 1e-4
+
+
+def test_no_intervals_are_made_that_nothing_reads():
+    study = Study(drawn(), [], "vi", VI(intervals="sampled"), 0, lambda *_: None, 1, 0.8, 0.0, 5)
+    assert study.options_for(Candidate("gamma_poisson", 3), drawn()).intervals == "mean_field"
 
 
 def test_components_without_counts_are_not_stable():
