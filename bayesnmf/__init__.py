@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from bayesnmf.data.simulation import simulate as simulate
     from bayesnmf.estimators import BayesLDA as BayesLDA
     from bayesnmf.estimators import BayesNMF as BayesNMF
-    from bayesnmf.fitting.fit import Fit as Fit
     from bayesnmf.fitting.fit import fit as fit
+    from bayesnmf.fitting.fitted import Fit as Fit
     from bayesnmf.fitting.loading import load as load
     from bayesnmf.fitting.streaming import MinibatchVI as MinibatchVI
     from bayesnmf.inference.status import ConvergenceWarning as ConvergenceWarning
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from bayesnmf.priors import HierarchicalGamma as HierarchicalGamma
     from bayesnmf.priors import Priors as Priors
     from bayesnmf.priors import ScaledDirichlet as ScaledDirichlet
+    from bayesnmf.priors.noise import Quasi as Quasi
     from bayesnmf.results.topic_model import TopicModel as TopicModel
     from bayesnmf.results.topic_model import from_topic_model as from_topic_model
     from bayesnmf.results.topic_model import to_topic_model as to_topic_model
@@ -95,7 +96,7 @@ _HOMES = {
     "Dirichlet": "priors",
     "Effort": "theorems.study",
     "Equivalences": "theorems.table",
-    "Fit": "fitting.fit",
+    "Fit": "fitting.fitted",
     "Gamma": "priors",
     "HierarchicalGamma": "priors",
     "Gibbs": "options",
@@ -109,6 +110,7 @@ _HOMES = {
     "NUTS": "options",
     "PredictiveChecks": "assessment.predictive_checks",
     "Priors": "priors",
+    "Quasi": "priors.noise",
     "SMC": "options",
     "SVI": "options",
     "ScaledDirichlet": "priors",

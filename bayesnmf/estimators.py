@@ -26,7 +26,8 @@ from bayesnmf.data.labels import Order, is_frame, order_of, split_labels
 from bayesnmf.data.naming import check_distinct, in_feature_order, with_names
 from bayesnmf.data.splitting import completed
 from bayesnmf.data.suspicions import warn_of_data
-from bayesnmf.fitting.fit import Fit, fit
+from bayesnmf.fitting.fit import fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.streaming import MinibatchVI
 from bayesnmf.options import METHODS, VI
 from bayesnmf.priors import Priors
@@ -54,6 +55,8 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Stopping rule and number of starts, where the method has them; by default those of the method.
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         All options of the method, in place of `priors`, `tol`, `max_iter` and `restarts`.
+    noise : str or Quasi
+        Distribution of the counts around their means, as for `bayesnmf.fit`.
     random_state : int, RandomState or None
         Seed of the fit, as in scikit-learn. With None, every fit has another.
 
@@ -92,6 +95,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         max_iter: int | None = None,
         restarts: int | None = None,
         options: Any = None,
+        noise: Any = "poisson",
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -102,6 +106,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.max_iter = max_iter
         self.restarts = restarts
         self.options = options
+        self.noise = noise
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -110,7 +115,9 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         options = self._options(dtype=counts.dtype.name)
         for name in ("_stream", "_block"):
             self.__dict__.pop(name, None)
-        found = fit(counts, self.model, self.n_components, self.method, seed=self._seed(), options=options)
+        found = fit(
+            counts, self.model, self.n_components, self.method, seed=self._seed(), options=options, noise=self.noise
+        )
         self._fit: Fit | None = found
         self.components_, self.n_components_, self.n_iter_ = found.components, found.rank, found.status.iterations
         return self
@@ -127,6 +134,8 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         batch of rows: priors, batches, step sizes and types of the options are used, and `tol`, `max_iter`, `restarts`
         and the algorithm are those of `fit` alone.
         """
+        if self.noise != "poisson":
+            raise ValueError(f"partial_fit needs noise='poisson': found {self.noise!r}; use fit, or leave noise out")
         first = "_stream" not in self.__dict__
         counts = self._counts(X, reset=first)
         if first:
@@ -264,11 +273,12 @@ class BayesLDA(BayesNMF):
         max_iter: int | None = None,
         restarts: int | None = None,
         options: Any = None,
+        noise: Any = "poisson",
         random_state: Any = None,
     ) -> None:
         super().__init__(
             n_components, model="dirichlet_poisson", method=method, priors=priors, tol=tol, max_iter=max_iter,
-            restarts=restarts, options=options, random_state=random_state,
+            restarts=restarts, options=options, noise=noise, random_state=random_state,
         )  # fmt: skip
 
 

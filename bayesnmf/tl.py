@@ -6,7 +6,7 @@ from typing import Any
 
 from bayesnmf.data.annotated import check_annotated
 from bayesnmf.fitting import fit as fitting
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.results.annotation import check_key
 
 

@@ -85,15 +85,13 @@ def absence(
     numbers = check_component_numbers(components, fit.rank)
     odds = logit(check_fraction(prior, "prior"))
     of_rows: Any = fit.priors.loadings.of_new_rows(fit.loadings)  # type: ignore[union-attr]
-    whole = components_of(fit)
+    whole, counts = components_of(fit), fit.working_counts
     chances = {}
     with progress_context(progress) as report:
-        with_all = None if of_rows.smallest_shape < 1 else row_bounds(fit.counts, of_rows, whole)
+        with_all = None if of_rows.smallest_shape < 1 else row_bounds(counts, of_rows, whole)
         for done, number in enumerate(numbers, 1):
-            present = (
-                row_bounds(fit.counts, _present(of_rows, number, fit.rank), whole) if with_all is None else with_all
-            )
-            chances[number] = expit(odds + _bounds_without(fit.counts, of_rows, whole, number) - present)
+            present = row_bounds(counts, _present(of_rows, number, fit.rank), whole) if with_all is None else with_all
+            chances[number] = expit(odds + _bounds_without(counts, of_rows, whole, number) - present)
             report("refits without a component", done, len(numbers), np.nan)
     table = pd.DataFrame(chances, index=fit.row_names)
     table.attrs["cautions"] = [UNCALIBRATED]

@@ -21,7 +21,7 @@ from bayesnmf.assessment.moments import (
 )
 from bayesnmf.checks import check_count, check_fraction
 from bayesnmf.data.simulation import Simulation
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.places import check_folder
 from bayesnmf.priors.checks import same_priors

@@ -38,7 +38,7 @@ def state_of_fit(fit: FitRecord) -> tuple[Problem, State]:
     check_fit(fit)
     check_method(fit.method, methods_with("mean field"), "an evidence lower bound")
     q: VariationalPosterior = fit.posterior  # type: ignore[assignment]
-    problem = point_or_mean_field(fit.counts.as_type(np.float64), VI(priors=fit.priors))
+    problem = point_or_mean_field(fit.working_counts.as_type(np.float64), VI(priors=fit.priors))
     given = given_state if fit.counts.in_memory else given_state_on_disk
     return problem, given(problem, q.loadings, fit.components if q.components is None else q.components)
 

@@ -14,12 +14,12 @@ from scipy.special import gammaln, xlogy
 
 from bayesnmf.assessment.checks import check_least_draws, check_leave_one_out
 from bayesnmf.checks import check_count, check_names
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cautions_of
-from bayesnmf.results.checks import check_fit
+from bayesnmf.results.checks import check_fit, check_poisson
 from bayesnmf.results.datatree import GIVEN_TOTALS
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.estimates import Draws, take_features
@@ -151,6 +151,7 @@ def loo(
     """
     check_fit(fit)
     check_leave_one_out(fit.method)
+    check_poisson(fit, "leave-one-out scores")
     asked = check_names(rows, fit.row_names, "rows")
     columns_asked = check_names(features, fit.feature_names, "features")
     most = check_count(most, "most")

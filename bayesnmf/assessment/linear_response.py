@@ -13,7 +13,7 @@ from bayesnmf.assessment.checks import check_response
 from bayesnmf.assessment.response_cautions import NOT_OPTIMAL, warn
 from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.data.blocks.checks import check_read
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference import alignment
 from bayesnmf.inference.response.continuing import GRADIENT, MOST_STEPS, Optimum, continue_to_optimum
@@ -104,7 +104,7 @@ def _continued(fit: FitRecord, found: Optimum) -> Fit:
     )
     q: list[Any] = [None if side.conditional is None else side.conditional.mapped(_own) for side in state]
     parts: dict[str, Any] = {
-        "counts": found.coupled.problem.counts,
+        "counts": fit.counts.as_type(np.float64),
         "loadings": np.ascontiguousarray(loadings),
         "components": np.ascontiguousarray(state.components.matrix),
         "estimate": VariationalPosterior(*q),

@@ -14,7 +14,7 @@ from bayesnmf.assessment.checks import has_response
 from bayesnmf.assessment.linear_response import linear_response
 from bayesnmf.assessment.scoring import Score, background, pit_coverage, score
 from bayesnmf.data.splitting import Split
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.inference.tempering.combining import IN_TWENTY

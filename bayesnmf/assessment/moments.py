@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.simulation import Simulation, effective
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.priors import simplex
 from bayesnmf.priors.specification import on_simplex

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from bayesnmf.assessment.predictive_statistics import Gathered, with_replicates
 from bayesnmf.assessment.refit_statistics import LEAST, RefitStatistics
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_size
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cautions_of
-from bayesnmf.results.checks import check_fit
+from bayesnmf.results.checks import check_fit, check_poisson
 from bayesnmf.results.draws import LIMIT
 from bayesnmf.results.replication import draws_to_replicate, number_to_replicate, replication_rng
 from bayesnmf.text import number, text_table
@@ -207,6 +207,7 @@ def predictive_checks(
     ['total', 'share of zeros', 'largest count', 'dispersion', 'misfit']
     """
     check_fit(fit)
+    check_poisson(fit, "predictive checks")
     draws = number_to_replicate(fit, DRAWS) if draws is None else check_count(draws, "draws")
     refits = check_count(refits, "refits", minimum=LEAST)
     interval = check_fraction(interval, "interval")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.kernels.cpu.replication import Misfits, misfits, replicated_statistics
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import TakeRows

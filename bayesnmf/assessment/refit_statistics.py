@@ -12,7 +12,7 @@ from bayesnmf.assessment.calibrated_p_values import tails_of_all, upper_tails
 from bayesnmf.assessment.predictive_statistics import Measured, measure, with_replicates
 from bayesnmf.assessment.refitting import Refitted
 from bayesnmf.fitting.closed_form import limit_threads
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 
 if TYPE_CHECKING:
     import pandas as pd

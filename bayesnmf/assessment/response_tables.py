@@ -14,7 +14,7 @@ from bayesnmf.assessment.response_cautions import NOT_OPTIMAL, NOT_STRICT, TOO_W
 from bayesnmf.assessment.response_quantities import Quantities, Quantity
 from bayesnmf.assessment.response_shapes import SHAPES, copula_draws
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_names
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.response.continuing import GRADIENT
 from bayesnmf.inference.response.spread import Responses

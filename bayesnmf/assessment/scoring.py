@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from scipy.stats import binom
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.blocked.files import RowsInFile
 from bayesnmf.kernels.cpu.likelihood import cell_rates
 from bayesnmf.results.record import iterate_draws

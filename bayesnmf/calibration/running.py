@@ -19,7 +19,8 @@ from bayesnmf.calibration.result import Calibration
 from bayesnmf.checks import check_count, check_instance
 from bayesnmf.data.simulation import Simulation, simulate
 from bayesnmf.fitting.checkpointing import kept_in
-from bayesnmf.fitting.fit import Fit, fit
+from bayesnmf.fitting.fit import fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import check_combination
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.settings import describe_options, describe_value

@@ -41,6 +41,9 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("--fixed-components", metavar="FILE",
                        help="known components, the first of all K: a fit, a table with one in each row, or one in each "
                        "column if the rows are mutation types")  # fmt: skip
+    group.add_argument("--noise", default="poisson", metavar="WORD",
+                       help="distribution of the counts around their means: poisson, or quasi for intervals that heed "
+                       "a larger variance (default: %(default)s)")  # fmt: skip
     add_exposures(command)
     group = command.add_argument_group("output")
     add_checkpoint(group)
@@ -56,6 +59,7 @@ def add(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Fit, write and print."""
     from bayesnmf.checks import check_choice
+    from bayesnmf.priors.noise import NOISES
 
     method = check_choice(options.method, "--method", METHODS)
     seed = check_whole(options.seed, "--seed", 0)
@@ -67,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     if "--anndata" in outputs:
         check_suffix(outputs["--anndata"], "--anndata", (".h5ad",))
     check_markers_of_rank(outputs, asked)
-    settings = settings_of_method(options, method)
+    settings, noise = settings_of_method(options, method), check_choice(options.noise, "--noise", NOISES)
 
     from bayesnmf.cli.reading import read_counts_of, read_exposures
     from bayesnmf.fitting.fit import fit
@@ -77,8 +81,8 @@ def run(options: argparse.Namespace) -> int:
     counts, _ = read_counts_of(options)
     rank, known = rank_and_known(asked, options.fixed_components)
     check_markers_of_rank(outputs, rank)
-    found = fit(counts, options.model, rank, method, seed=seed, options=settings, progress=not options.quiet,
-                fixed_components=known, checkpoint=options.checkpoint, **read_exposures(options))  # fmt: skip
+    found = fit(counts, options.model, rank, method, seed=seed, options=settings, noise=noise, fixed_components=known,
+                progress=not options.quiet, checkpoint=options.checkpoint, **read_exposures(options))  # fmt: skip
     if known is not None:
         found = _named(found, list(known.index))
     from bayesnmf.cli.writing import about_fit, finish, leading

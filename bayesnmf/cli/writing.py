@@ -87,9 +87,9 @@ def about_counts(counts: Any) -> dict[str, Any]:
 def about_fit(fit: Any) -> dict[str, Any]:
     """Return what describes a fit, in numbers and strings."""
     from bayesnmf.results.annotation import settings_of
-    from bayesnmf.results.cautions import cautions_of, cautions_of_components
+    from bayesnmf.results.cautions import cautions_of, cautions_of_model
 
-    cautions = [*cautions_of(fit), *cautions_of_components(fit)]
+    cautions = [*cautions_of(fit), *cautions_of_model(fit)]
     return {**settings_of(fit), "counts": about_counts(fit.counts), "cautions": cautions}
 
 

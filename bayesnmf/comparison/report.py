@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS, methods_with
 from bayesnmf.results.draws import chains_and_draws, draws_size
 from bayesnmf.results.resampling import is_resampled

@@ -34,7 +34,8 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.splitting import Split, split_counts
 from bayesnmf.fitting.checkpointing import keep_each_fit
-from bayesnmf.fitting.fit import Fit, fit
+from bayesnmf.fitting.fit import fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.intervals import with_own_posterior
 from bayesnmf.fitting.job import check_combination, resolve_priors
 from bayesnmf.fitting.progress import ProgressReport, progress_context
@@ -58,8 +59,7 @@ DEFAULTS: dict[str, Options] = {
     "nuts": NUTS(chains=2, warmup=300, draws=1000),
 }  # fmt: skip
 DISPERSED: dict[str, dict[str, Any]] = {
-    "gibbs": {"chains": 1, "warmup": 1000, "draws": 100, "thin": 1},
-    "nuts": {"chains": 1, "warmup": 150, "draws": 50},
+    "gibbs": {"chains": 1, "warmup": 1000, "draws": 100, "thin": 1}, "nuts": {"chains": 1, "warmup": 150, "draws": 50},
     "smc": {"runs": 2}, "svi": {"max_iter": 1000},
 }  # fmt: skip
 

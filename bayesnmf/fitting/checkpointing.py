@@ -33,6 +33,7 @@ from bayesnmf.inference.checkpoints.slots import keeping
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options.checkpoint import Checkpoint
 from bayesnmf.places import check_folder
+from bayesnmf.priors.noise import POISSON
 from bayesnmf.results.record import FitRecord
 from bayesnmf.writing import remove, take_lock, write_text
 
@@ -130,6 +131,8 @@ def _settings_of(job: Job) -> dict[str, str]:
     import bayesnmf
 
     settings = describe_settings(job.counts, job.model, job.rank, job.method, job.seed, job.options)
+    if job.noise != POISSON:
+        settings["noise"] = repr(job.noise)
     return {**settings, "bayesnmf": bayesnmf.__version__}  # another version may end with other numbers
 
 

@@ -117,7 +117,7 @@ def _warn_of_thinning(job: Job, state: State, schedule: Schedule) -> None:
         f"(Fit.moments); {schedule.sweeps * options.chains:,} sweeps to go, {duration_in_words(seconds)}; choose "
         f"Gibbs(keep='moments') to have this without a warning{or_all}",
         UserWarning,
-        stacklevel=8,
+        stacklevel=9,
     )
 
 

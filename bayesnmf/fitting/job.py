@@ -38,6 +38,7 @@ from bayesnmf.priors.checks import (
     check_proper_components,
     check_proper_loadings,
 )
+from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.pair import with_defaults
 from bayesnmf.priors.specification import EVEN, Shapes
 from bayesnmf.results.record import FitRecord
@@ -114,6 +115,7 @@ class Job:
     seed: int
     options: Any
     report: ProgressReport
+    noise: Noise = POISSON
     started: float = field(default_factory=time.perf_counter)
 
     def record(
@@ -143,6 +145,7 @@ class Job:
             options=self.options,
             counts=self.counts,
             seed=self.seed,
+            noise=self.noise,
             seconds=time.perf_counter() - self.started,
             **attributes,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 
 
 def load(path: str | os.PathLike[str]) -> Fit:

@@ -16,6 +16,7 @@ from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.naming import in_feature_order
+from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.closed_form import fit_of_ascent
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem
@@ -24,6 +25,7 @@ from bayesnmf.inference.ascent.coordinate_ascent import Ascent
 from bayesnmf.inference.ascent.rows_on_disk import settle_rows
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
 from bayesnmf.inference.sampling.gibbs import sweep
+from bayesnmf.inference.sampling.marginal_gibbs import factors_of
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, objective
 from bayesnmf.inference.status import Status
@@ -74,11 +76,11 @@ def project(fit: FitRecord, counts: Any, row_exposure: Any, seed: int) -> FitRec
     if fit.estimate.kind == "draws":
         check_read(data, "draws of their loadings are kept in memory")
         check_integer_counts(data, "transform with posterior draws", "round them, or use a fit by method='vi'")
-        result = _project_draws(fit, fit.estimate, data, seed)
+        result = _project_draws(fit, fit.estimate, working_counts(data, fit.noise), seed)
     else:
-        result = _project_closed_form(fit, data)
+        result = _project_closed_form(fit, working_counts(data, fit.noise))
     named = fit.component_names
-    return replace(result, counts=data, component_names=named, seconds=time.perf_counter() - started)
+    return replace(result, counts=data, noise=fit.noise, component_names=named, seconds=time.perf_counter() - started)
 
 
 def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
@@ -127,6 +129,19 @@ def _monte_carlo_errors(loadings: Any) -> dict[str, float]:
     return {"largest_mc_error": float(errors.max()), "median_mc_error": float(np.median(errors))}
 
 
+def _with_drawn_loadings(problem: Problem, state: State, rng: np.random.Generator, sweeps: int) -> State:
+    """Return a state with its loadings drawn `sweeps` times; parts of counts are summed out, not allocated."""
+    if problem.counts.is_integer:
+        for _ in range(sweeps):
+            state, _ = sweep(problem, state, rng, None)
+        return state
+    factors = factors_of(problem, state, rng)
+    for _ in range(sweeps):
+        factors.sweep(None)
+    summary: Any = problem.loadings_summary
+    return state._replace(loadings=summary.at(problem.loadings_prior, factors.value()[0]))
+
+
 def _project_draws(fit: FitRecord, posterior: Draws, data: Counts, seed: int) -> FitRecord:
     rng = np.random.default_rng(seed)
     doubles = data.with_matrix(data.matrix.astype(np.float64))
@@ -143,8 +158,7 @@ def _project_draws(fit: FitRecord, posterior: Draws, data: Counts, seed: int) ->
         problem = replace(common, loadings_prior=common.loadings_prior.of_new_rows(fitted[s], rng))
         side = summary.at(prior, np.asfortranarray(draw))  # type: ignore[attr-defined]
         state = State(even_loadings(problem, side, fit.rank) if start is None else start, side)
-        for _ in range(SWEEPS if s else BURN_IN):
-            state, _ = sweep(problem, state, rng, None)
+        state = _with_drawn_loadings(problem, state, rng, SWEEPS if s else BURN_IN)
         log_joint[0, s] = _objective(problem, state)
         start = state.loadings
         kept.append(start.value)

@@ -19,7 +19,7 @@ from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.naming import in_feature_order
 from bayesnmf.fitting.checks import check_has_learned, check_stream
 from bayesnmf.fitting.closed_form import batching_of, fit_of_ascent
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.fitting.projection import MAX_ITER, TOL
@@ -182,7 +182,7 @@ class MinibatchVI:
         data = problem.counts
         reason = f"{rows} of {data.shape[0]} rows settled, components after {self.steps} steps"
         status = Status(rows == data.shape[0], reason, self.steps)
-        job = Job(data, self.model, self.rank, "vi", self.seed, self._options, lambda *_: None, started)
+        job = Job(data, self.model, self.rank, "vi", self.seed, self._options, lambda *_: None, started=started)
         return Fit.of(fit_of_ascent(job, Ascent(problem, state, [bound], [], status)))
 
     def elbo(self, counts: Any, *, row_exposure: Any = None) -> float:

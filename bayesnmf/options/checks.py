@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from bayesnmf.checks import check_choice, check_count, check_flag, check_nonnegative, check_positive, make_plain, shown
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.schedules import SCHEDULES
 from bayesnmf.priors import Priors
+from bayesnmf.priors.checks import check_has_part
+from bayesnmf.priors.noise import POISSON, Noise, Quasi
 
 STARTS = ("svd", "descent", "random", "random_descent")
 MOST_THREADS = 1024
@@ -193,3 +196,27 @@ def check_one_sampler(collapsed: bool, algorithm: Any) -> None:
         raise ValueError(
             f"collapsed=True is an algorithm of its own: found algorithm={algorithm!r}; leave one of them out"
         )
+
+
+def served_options(options: Any, noise: Noise, method: str, in_memory: bool) -> Any:
+    """Return the options for a noise, which may choose the sampler; refuse what cannot be fitted with this noise."""
+    if noise == POISSON:
+        return options
+    what = f"noise={noise.word!r}"
+    if method not in Quasi.methods:
+        listed = " or ".join(f"method={each!r}" for each in Quasi.methods)
+        raise ValueError(f"{what} needs {listed}: found {method!r}, which draws or scores Poisson counts")
+    if not in_memory:
+        raise ValueError(f"{what} needs counts in memory; read them with bayesnmf.read_counts, or use noise='poisson'")
+    if getattr(options, "device", "cpu") != "cpu":
+        raise ValueError(f"{what} needs device='cpu': found {options.device!r}; leave device out")
+    if method != "gibbs":
+        return options
+    if options.collapsed or options.algorithm == "allocations":
+        raise ValueError(
+            f"{what} needs Gibbs(algorithm='marginal'), since parts of counts cannot be allocated one by one; leave "
+            "algorithm and collapsed out"
+        )
+    for side in ("loadings", "components"):
+        check_has_part(getattr(options.priors, side), side, "entries", f"{what} with method='gibbs'", "method='vi'")
+    return replace(options, algorithm="marginal")

@@ -13,15 +13,16 @@ from bayesnmf import plots
 from bayesnmf.assessment.markers import markers
 from bayesnmf.assessment.predictive_checks import headings_and_lines, predictive_checks, verdict_of
 from bayesnmf.data.mutations import read_types
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.options import METHODS as RECORDS
 from bayesnmf.pages.parts import Card, Figure, Section, Table, drawn
 from bayesnmf.pages.references import SIGNS, references_of
 from bayesnmf.pages.words import INTERVALS, MARKERS, METHODS, MISFITTED, MODELS, P_VALUES
 from bayesnmf.plots.style import colours_of
+from bayesnmf.priors.noise import POISSON
 from bayesnmf.priors.partly_known import PartlyKnown
-from bayesnmf.results.cautions import cautions_of, cautions_of_components
+from bayesnmf.results.cautions import cautions_of, cautions_of_model
 from bayesnmf.results.checks import Groups
 from bayesnmf.results.describing import state_of
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals, told_of_intervals
@@ -36,11 +37,18 @@ ON_DISK = (
     "The counts of this fit are on disk, and checks by replicated counts read them once for each replicate: "
     "bayesnmf.predictive_checks(fit, 50) makes them."
 )
+NO_DISTRIBUTION = (
+    "Quasi-Poisson noise has no distribution to draw replicated counts from: it is the Poisson likelihood to a power "
+    "that follows from how much the counts vary. Fit with noise='poisson' for these checks."
+)
 LOAD = """import bayesnmf
 
 fit = bayesnmf.load("fit.nc")  # the file of this fit: it has the counts, the priors and all settings
 """
-REPEAT = LOAD + "again = bayesnmf.fit(fit.counts, fit.model, fit.rank, fit.method, seed=fit.seed, options=fit.options)"
+REPEAT = LOAD + (
+    "again = bayesnmf.fit(fit.counts, fit.model, fit.rank, fit.method, seed=fit.seed, noise=fit.noise, "
+    "options=fit.options)"
+)
 PROJECT = (
     LOAD
     + """first = bayesnmf.load("first.nc")  # the file of the fit that the components are from
@@ -87,7 +95,7 @@ def overview(fit: Fit) -> Section:
     ]
     if counts.exposed:
         rows.insert(1, ["exposures", "given; loadings and components are per unit of exposure"])
-    cautions = [*cautions_of(fit), *cautions_of_components(fit)]
+    cautions = [*cautions_of(fit), *cautions_of_model(fit)]
     return Section("What was fitted", cautions=cautions, tables=[Table(["", ""], rows, numeric=False)])
 
 
@@ -216,6 +224,8 @@ def checks(fit: Fit) -> Section:
     """Return predictive checks; of counts on disk, how to make them."""
     if not fit.counts.in_memory:
         return Section(CHECKED, [ON_DISK])
+    if fit.noise != POISSON:
+        return Section(CHECKED, [NO_DISTRIBUTION])
     found = predictive_checks(fit, number_to_replicate(fit, REPLICATES), seed=fit.seed)
     figure = drawn(lambda: plots.predictive_checks(found), "Statistics of replicated counts beside those observed.")
     text = [verdict_of(found), MISFITTED, P_VALUES] if found.failed else [verdict_of(found), P_VALUES]
@@ -238,6 +248,7 @@ def settings(fit: Fit) -> Section:
         ["seed", str(fit.seed)],
         ["objective", f"{fit.objective} {fit.trace.mean() if fit.trace.ndim == 2 else fit.trace[-1]:,.3f}"],
         ["priors", repr(own)],
+        ["noise", repr(fit.noise)],
         ["options", repr(replace(fit.options, priors=own))],
     ]
     return Section(

@@ -10,7 +10,7 @@ from typing import Any
 
 import bayesnmf
 from bayesnmf.comparison.running import Comparison
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.pages.checks import check_page, check_source, check_title
 from bayesnmf.pages.of_comparison import sections_of_comparison

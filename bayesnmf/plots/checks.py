@@ -12,7 +12,7 @@ from bayesnmf.calibration import Calibration
 from bayesnmf.checks import check_choice, check_method, shown
 from bayesnmf.data.checks import same_counts
 from bayesnmf.data.mutations import read_types
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS, methods_with
 from bayesnmf.priors.checks import same_priors
 from bayesnmf.results.checks import found_in

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS
 from bayesnmf.plots.checks import check_best, check_fits, check_one_problem
 from bayesnmf.plots.style import QUIET, SMALL, Look, hide_frame, looks_of_fits, make_panels, shorten

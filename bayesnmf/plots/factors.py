@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from bayesnmf.checks import check_count
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.plots.checks import check_fits, check_image_shape
 from bayesnmf.plots.style import (

@@ -11,7 +11,7 @@ from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 
 from bayesnmf.checks import check_flag
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.plots.checks import check_no_priors
 from bayesnmf.plots.style import QUIET, SMALL, make_panels

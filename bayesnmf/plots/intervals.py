@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.checks import check_fraction, check_names
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.plots.checks import check_fits_and_responses, check_same_unit
 from bayesnmf.plots.style import (
     SMALL,

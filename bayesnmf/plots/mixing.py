@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from bayesnmf.checks import check_count
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.plots.checks import check_has_chains
 from bayesnmf.plots.style import QUIET, SMALL, called, hide_frame, make_panels, share_legend, shorten
 from bayesnmf.results.checks import check_fit

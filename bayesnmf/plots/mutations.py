@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from bayesnmf.data.mutations import sbs96_types
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.plots.checks import check_fits, check_sbs96
 from bayesnmf.plots.style import SMALL, hide_frame, looks_of_fits, make_panels, share_legend, shorten
 from bayesnmf.plots.summaries import Interval, match_fits, named_sources, summarise

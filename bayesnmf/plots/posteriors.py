@@ -19,7 +19,7 @@ from bayesnmf.assessment.moments import (
     moments,
 )
 from bayesnmf.checks import check_count, check_flag, check_fraction
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.plots.checks import check_matchable, check_others, check_pair
 from bayesnmf.plots.style import (

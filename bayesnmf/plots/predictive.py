@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.assessment.predictive_checks import PredictiveChecks
 from bayesnmf.assessment.predictive_checks import predictive_checks as replicate_and_compare
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.plots.style import (
     METHOD_COLOURS,
     OTHER_METHOD,

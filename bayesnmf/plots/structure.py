@@ -11,7 +11,7 @@ from matplotlib.patches import StepPatch
 from numpy.typing import NDArray
 
 from bayesnmf.checks import check_count
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.plots.style import SMALL, colours_of, make_panels, shorten
 from bayesnmf.results.checks import check_fit, check_groups
 from bayesnmf.results.topic_model import to_topic_model

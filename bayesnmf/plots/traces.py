@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS, methods_with
 from bayesnmf.options.defaults import basis_of_mode
 from bayesnmf.plots.checks import check_any_objective, check_fits

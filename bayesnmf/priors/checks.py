@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks import as_numbers, shown
+from bayesnmf.checks import as_numbers, check_choice, shown
 from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.families import names_of
+from bayesnmf.priors.noise import NOISES, Noise
 from bayesnmf.priors.optional import OPTIONAL
 from bayesnmf.priors.specification import MODELS, PARAMETER, on_simplex
 
@@ -22,6 +23,15 @@ def check_has_part(prior: Any, side: str, part: str, what: str, cure: str) -> No
             f"{what} needs {OPTIONAL[part]}, which {type(prior).__name__} in priors.{side} does not have; "
             f"use {cure}, or another prior"
         )
+
+
+def check_noise(noise: Any) -> Noise:
+    """Return a noise, which may be given by its word."""
+    if isinstance(noise, Noise):
+        return noise
+    if not isinstance(noise, str):
+        raise TypeError(f"noise must be a word, as 'quasi', or bayesnmf.Quasi(...): found {shown(noise)}")
+    return NOISES[check_choice(noise, "noise", NOISES)]()
 
 
 def check_integrates_out(components: Any, what: str, cure: str) -> None:

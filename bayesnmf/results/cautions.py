@@ -1,4 +1,4 @@
-"""Cautions about a fit: no convergence, chains that have not mixed, components that carry nothing, rounding."""
+"""Cautions about a fit: no convergence, chains that have not mixed, idle components, dispersion, rounding."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from bayesnmf.inference.ascent.optimality import cure_of_mode
 from bayesnmf.inference.idle import find_idle
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, FitWarning
 from bayesnmf.options import METHODS
+from bayesnmf.priors.noise import POISSON, Quasi
 from bayesnmf.priors.simplex import component_sums
 from bayesnmf.priors.specification import stated_components
+from bayesnmf.results.dispersion import SAMPLED, in_words, overall_dispersion
 from bayesnmf.results.label_switching import AMBIGUOUS_LIMIT
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
 from bayesnmf.results.record import FitRecord
@@ -23,6 +25,8 @@ Array = NDArray[Any]
 # What float32 rounds the objective by, in shares of all counts (1e-7 to 2e-6 for totals of 1e3 to 1e19), and the share
 # of the objective from which on this is told.
 ROUNDED, TOLD = 2e-6, 1e-4
+# Dispersion from which on it is told, if it is so many standard errors above 1.
+DISPERSED, FAR = 1.2, 3.0
 
 
 def cure_of(result: FitRecord) -> str:
@@ -120,10 +124,30 @@ def caution_of_rounding(fit: FitRecord) -> str:
     return f"float32 rounds its objective by up to {rounded:.1g} nats, {rounded / size:.1g} of it; use dtype='float64'"
 
 
-def cautions_of_components(fit: FitRecord) -> list[str]:
-    """Return a caution about components that carry nothing of their own, or less than one count of every sample."""
+def cautions_of_model(fit: FitRecord) -> list[str]:
+    """Return cautions about what the model leaves out, noise beyond Poisson, and has too much of, components."""
     if fit.status.reason in BROKEN:
         return []
+    noise = caution_of_noise(fit)
+    return [*_cautions_of_components(fit), *([noise] if noise else [])]
+
+
+def caution_of_noise(fit: FitRecord) -> str:
+    """Return a caution about counts that vary more than the noise of the fit says; "" if they do not.
+
+    Of many cells, about 2e7 are looked at. Means that have not converged say nothing of the counts, nor do new rows.
+    """
+    if fit.noise != POISSON or fit.is_projected or not (fit.counts.total and fit.status.converged):
+        return ""
+    ratio, error = overall_dispersion(fit, SAMPLED)
+    if not (ratio > DISPERSED and ratio > 1 + FAR * error):
+        return ""
+    told = f"{in_words(ratio, error)}, so that intervals are too narrow"
+    return f"{told}; noise={Quasi.word!r} widens them" if fit.method in Quasi.methods else told
+
+
+def _cautions_of_components(fit: FitRecord) -> list[str]:
+    """Return a caution about components that carry nothing of their own, or less than one count of every sample."""
     if idle := caution_of_idle(fit):
         return [idle]
     most = fit.expected_loadings.max(axis=0, initial=0.0) * component_sums(fit.exposed_components)

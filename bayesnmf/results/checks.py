@@ -13,6 +13,7 @@ from bayesnmf.data.labels import Order, in_order, is_missing
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.options import METHODS
+from bayesnmf.priors.noise import POISSON
 from bayesnmf.results.record import FitRecord
 
 
@@ -81,6 +82,24 @@ def check_fit(fit: Any) -> None:
         raise TypeError(
             f"fit must be a result of bayesnmf.fit: found {type(fit).__name__}; make one with bayesnmf.fit, read one "
             "with bayesnmf.load, or take one out of several, as in fits['gibbs']"
+        )
+
+
+def check_has_dispersion(fit: FitRecord, ratio: float) -> None:
+    """Refuse a dispersion that no degrees of freedom are left for."""
+    if np.isnan(ratio):
+        (n, m), rank = fit.counts.shape, fit.rank
+        raise ValueError(
+            f"a dispersion needs more cells than parameters: found {n} × {m} counts, and rank {rank}; lower rank"
+        )
+
+
+def check_poisson(fit: FitRecord, what: str) -> None:
+    """Refuse what needs a distribution of the counts for a fit with quasi-Poisson noise, which is none."""
+    if fit.noise != POISSON:
+        raise ValueError(
+            f"{what} need a distribution of the counts, which noise={fit.noise.word!r} is not: fit with "
+            "noise='poisson' for it"
         )
 
 

@@ -15,7 +15,7 @@ import bayesnmf
 from bayesnmf.checks import check_count, check_flag, check_keywords, check_names, check_positive, check_size
 from bayesnmf.options import METHODS
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.results.checks import check_fit
+from bayesnmf.results.checks import check_fit, check_poisson
 from bayesnmf.results.draws import (
     LIMIT,
     chains_and_draws,
@@ -116,6 +116,8 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
     check_fit(fit)
     check_keywords(contents, Contents.__dataclass_fields__, "to_datatree")
     asked = Contents(**contents)
+    if asked.log_likelihood or asked.posterior_predictive:
+        check_poisson(fit, "log_likelihood and posterior_predictive")
     rows = check_names(asked.rows, fit.row_names, "rows")
     features = check_names(asked.features, fit.feature_names, "features")
     traced, fit = fit, for_draws(fit, draws, chains)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bayesnmf.options import METHODS
-from bayesnmf.results.cautions import cautions_of_components
+from bayesnmf.priors.noise import Quasi
+from bayesnmf.results.cautions import cautions_of_model
 from bayesnmf.results.intervals import told_of_intervals
 from bayesnmf.results.record import FitRecord
 
@@ -15,10 +16,17 @@ def state_of(fit: FitRecord) -> str:
     return f"{what if fit.status.converged else 'not converged'}: {fit.status.reason}"
 
 
+def noise_in_words(fit: FitRecord) -> str:
+    """Return the noise of a fit, after a comma; "" for Poisson noise."""
+    if not isinstance(fit.noise, Quasi):
+        return ""
+    return f", quasi-Poisson noise: variance {1 + (fit.noise.dispersion or 0):.3g} × mean"
+
+
 def described(fit: FitRecord) -> str:
     """Return what `print` shows of a fit; cautions about convergence are in its status."""
     n, m = fit.counts.shape
-    unit = fit.objective
+    unit, noise = fit.objective, noise_in_words(fit)
     if fit.trace.ndim == 2:
         chains, draws = fit.trace.shape
         every = fit.diagnostics.get("kept_every", 1)
@@ -31,9 +39,9 @@ def described(fit: FitRecord) -> str:
             objective += f"; labels switched {switches:.0f} times within chains, undone by matching"
     else:
         objective = f"{unit} {fit.trace[-1]:,.3f} after {fit.status.iterations} iterations"
-    cautions = "".join(f"\ncaution: {each}" for each in cautions_of_components(fit))
+    cautions = "".join(f"\ncaution: {each}" for each in cautions_of_model(fit))
     return (
-        f"<bayesnmf.Fit {fit.model} by {fit.method}, rank {fit.rank}, {n:,} rows × {m:,} features\n"
+        f"<bayesnmf.Fit {fit.model} by {fit.method}, rank {fit.rank}, {n:,} rows × {m:,} features{noise}\n"
         f"  {objective}\n"
         f"  {state_of(fit)}; {fit.seconds:.2f} s, seed {fit.seed}\n"
         f"  {told_of_intervals(fit)}>{cautions}"

@@ -5,8 +5,9 @@ the fit has them, `start`, `multipliers`, `statistics`, `moments` and, from vers
 not arrays are JSON in the attribute `settings`. Every array has its type and a checksum as attributes, since files of
 draws are long and missing parts of a Zarr store are read as zeros. The settings list all groups and arrays with their
 attributes, and have their own checksum, so that missing or changed parts are detected; from version 6 on, NetCDF files
-also end with a digest of all that is in them (`bayesnmf.results.seals`). Files of version 1 have neither list nor
-checksum of the settings, so only their shapes are checked.
+also end with a digest of all that is in them (`bayesnmf.results.seals`). Fits with a noise other than Poisson have it
+among the settings, and version 8, so that versions of the package which do not know it refuse them. Files of version 1
+have neither list nor checksum of the settings, so only their shapes are checked.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS, Options, Start
 from bayesnmf.priors import Priors, ScaledProportions
 from bayesnmf.priors.families import FAMILIES
+from bayesnmf.priors.noise import NOISES, POISSON
 from bayesnmf.results.estimates import Draws, Estimate, Intervals, Point, VariationalPosterior
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.saved_arrays import as_python, decode_arrays, encode_arrays
@@ -34,7 +36,7 @@ from bayesnmf.results.saved_counts import decode_counts, encode_counts
 
 Array = NDArray[Any]
 Groups = dict[str, xr.Dataset]
-FORMAT, VERSION = "bayesnmf.Fit", 7
+FORMAT, VERSION, OF_POISSON = "bayesnmf.Fit", 8, 7
 SEALED = 6  # from this version on NetCDF files end with a digest of all of it
 RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (ScaledProportions, Draws)}  # beside the families of priors
 
@@ -42,9 +44,9 @@ RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (ScaledProportions, D
 def encode_fit(fit: FitRecord, near: Path) -> Groups:
     """Return the groups of a file in the folder `near`, by path."""
     scalars = ("model", "method", "rank", "seed", "seconds", "diagnostics")
-    settings = {name: getattr(fit, name) for name in scalars}
-    settings |= {"status": list(fit.status), "options": _encode_options(fit.options), "format_version": VERSION}
-    about = {"format": FORMAT, "format_version": VERSION, "bayesnmf_version": bayesnmf.__version__}
+    settings, version = {name: getattr(fit, name) for name in scalars}, OF_POISSON if fit.noise == POISSON else VERSION
+    settings |= {"status": list(fit.status), "options": _encode_options(fit.options), "format_version": version}
+    about = {"format": FORMAT, "format_version": version, "bayesnmf_version": bayesnmf.__version__}
     point = {name: getattr(fit, name) for name in ("loadings", "components", "scale", "component_names")}
     groups = {
         "/point": encode_arrays(point),
@@ -61,6 +63,8 @@ def encode_fit(fit: FitRecord, near: Path) -> Groups:
     if fit.intervals is not None:
         groups["/intervals"] = _encode_value(fit.intervals.draws)
         settings["intervals"] = {name: value for name, value in _fields(fit.intervals).items() if name != "draws"}
+    if fit.noise != POISSON:
+        settings["noise"] = {"kind": fit.noise.word, **_fields(fit.noise)}
     settings["parts"] = _describe_parts(xr.DataTree.from_dict(groups))
     text = json.dumps(settings, default=as_python)
     about |= {"settings": text, "settings_crc32": crc32(text.encode())}
@@ -74,6 +78,7 @@ def decode_fit(tree: xr.DataTree, near: Path) -> FitRecord:
     priors = Priors(**_decode_sides(tree["priors"]))
     options = _decode_options(settings, tree, priors)
     intervals = _decode_intervals(settings.pop("intervals", None), tree)
+    noise = settings.pop("noise", {"kind": POISSON.word})
     fit = FitRecord(
         **{"scale": None, **decode_arrays(tree["point"]), **decode_arrays(tree["trace"]), **settings},
         status=status,
@@ -84,6 +89,7 @@ def decode_fit(tree: xr.DataTree, near: Path) -> FitRecord:
         statistics=decode_arrays(tree["statistics"]) if "statistics" in tree.children else None,
         moments=decode_arrays(tree["moments"]) if "moments" in tree.children else None,
         intervals=intervals,
+        noise=NOISES[noise.pop("kind")](**noise),
         estimate=_decode_estimate(tree),
     )
     check_saved_shapes(fit)

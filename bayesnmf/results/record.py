@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.powered import working_counts
 from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS, Options
 from bayesnmf.priors import Priors
+from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.simplex import component_sums
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import Draws, Intervals, Point, VariationalPosterior
@@ -49,6 +51,7 @@ class FitRecord:
     moments: dict[str, Array] | None = None
     component_names: Array | None = None
     intervals: Intervals | None = None
+    noise: Noise = POISSON
     estimate: Point | VariationalPosterior | Draws = field(default_factory=Point)
 
     @property
@@ -63,6 +66,11 @@ class FitRecord:
     def is_projected(self) -> bool:
         """Whether the components are held from another fit, as by `Fit.project`."""
         return HELD in self.diagnostics
+
+    @property
+    def working_counts(self) -> Counts:
+        """The counts that routines for Poisson counts are given, so that they see the likelihood of this fit."""
+        return working_counts(self.counts, self.noise)
 
     @property
     def row_names(self) -> Array:

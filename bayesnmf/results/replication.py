@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bayesnmf.checks import check_available, check_count, check_names, check_size
 from bayesnmf.data.checks import check_drawable
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.checks import check_poisson
 from bayesnmf.results.draws import LIMIT, restrict_rows
 from bayesnmf.results.estimates import TakeRows
 from bayesnmf.results.record import FitRecord, effective_loadings
@@ -28,6 +29,7 @@ def sample_posterior_predictive(
     numbers. A point estimate gives counts at its point, without the uncertainty of the parameters. Draws of gibbs and
     nuts are evenly spaced among all chains.
     """
+    check_poisson(fit, "replicated counts")
     positions = check_names(rows, fit.row_names, "rows")
     check_count(seed, "seed", minimum=0)
     draws = check_count(draws, "draws")

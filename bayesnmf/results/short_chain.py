@@ -91,7 +91,7 @@ def sample_around(
         Progress report.
     """
     rng = np.random.default_rng([seed, STREAM])
-    counts, schedule = fit.counts.as_type(np.float64), Schedule(*number, 1)
+    counts, schedule = fit.working_counts.as_type(np.float64), Schedule(*number, 1)
     prior: Any = fit.priors.loadings
     components = stated_components(fit.priors.components)
     problem = Problem(counts, prior, components, Draw(rng, threads), Draw(rng, threads))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesnmf.checks import check_fraction, check_names, check_size
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.options import METHODS
-from bayesnmf.results.cautions import cautions_of, cautions_of_components, with_label
+from bayesnmf.results.cautions import cautions_of, cautions_of_model, with_label
 from bayesnmf.results.checks import check_components_have_posterior
 from bayesnmf.results.draws import LIMIT, chains_and_draws, draws_size, restrict_rows
 from bayesnmf.results.estimates import Draws
@@ -86,7 +86,7 @@ def summary(
         )
     if not isinstance(posterior, Draws):
         table.attrs |= {"uncertainty": kind_of_intervals(read), "note": source_of_intervals(read)}
-    table.attrs["cautions"] = [*(cautions := cautions_of(fit)), *cautions_of_components(fit)]
+    table.attrs["cautions"] = [*(cautions := cautions_of(fit)), *cautions_of_model(fit)]
     for caution in cautions:
         warnings.warn(with_label(f"{fit.model} by {fit.method}", caution), ConvergenceWarning, stacklevel=3)
     return table

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.priors.simplex import component_sums, rows_to_shares
 from bayesnmf.selection.result import Candidate, Selection
 from bayesnmf.selection.rules import CLOSE, COMES_BACK

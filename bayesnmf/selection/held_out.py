@@ -21,7 +21,8 @@ from bayesnmf.assessment.scoring import background, ratio_of_sums, score
 from bayesnmf.data.blocks.splitting import split_on_disk
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import Split, split_counts
-from bayesnmf.fitting.fit import Fit, fit
+from bayesnmf.fitting.fit import fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.selection.new_rows import hidden_features, predict_hidden
 from bayesnmf.selection.result import Candidate, Selection

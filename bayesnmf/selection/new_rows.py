@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 
 from bayesnmf.assessment.scoring import MIXED, cell_probabilities
 from bayesnmf.data.counts import Counts
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.summaries import MeanField, Mode

@@ -11,7 +11,7 @@ from bayesnmf.checks import check_choice, check_count, check_positive, check_sha
 from bayesnmf.data.checks import same_counts
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS
 from bayesnmf.priors.checks import same_prior
 from bayesnmf.results.checks import check_fit

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.assessment.scoring import MIXED
-from bayesnmf.fitting.fit import Fit, fit
+from bayesnmf.fitting.fit import fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.alignment import normalise_rows
 from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.options import METHODS

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.settings import describe_settings
 from bayesnmf.inference.checkpoints.checks import check_same_settings
 from bayesnmf.options.checkpoint import Checkpoint

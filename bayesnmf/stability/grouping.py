@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.alignment import assign_components, cosine
 from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.priors import Priors

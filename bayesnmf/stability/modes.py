@@ -25,7 +25,7 @@ from bayesnmf.checks import check_count, check_fraction
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import check_combination, resolve_priors
 from bayesnmf.fitting.known import rank_and_known
 from bayesnmf.fitting.progress import ProgressReport, progress_context

@@ -28,7 +28,7 @@ from bayesnmf.assessment.measures import SCORE_DRAWS
 from bayesnmf.assessment.scoring import MIXED, Ratio, background, cell_probabilities, ratio_of_sums
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import split_counts
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.options import Options
 from bayesnmf.priors.specification import on_simplex

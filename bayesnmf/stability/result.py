@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.options import Options

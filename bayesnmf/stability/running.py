@@ -15,7 +15,8 @@ from threadpoolctl import threadpool_limits
 
 from bayesnmf.checks import check_count
 from bayesnmf.data.counts import Counts
-from bayesnmf.fitting.fit import Fit, fit
+from bayesnmf.fitting.fit import fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.status import INTERRUPTED, FitWarning

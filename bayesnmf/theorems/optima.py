@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.assessment.bounds import elbo_augmented, elbo_marginal
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import SVI, Start
 from bayesnmf.results.estimates import VariationalPosterior
 from bayesnmf.theorems.evidence import MARGINAL

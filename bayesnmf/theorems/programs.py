@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from numpyro.infer import TraceMeanField_ELBO
 
 from bayesnmf.assessment.bounds import elbo_augmented, state_of_fit
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.numpyro_bridge import guide_parameters, load_program, program_arguments
 from bayesnmf.models.likelihood import as_observation
 from bayesnmf.priors.specification import MODELS

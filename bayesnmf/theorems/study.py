@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.fitting.fit import Fit, fit
+from bayesnmf.fitting.fit import fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.options import MAP, METHODS, VI, Options

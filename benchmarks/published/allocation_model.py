@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 import bayesnmf
 from bayesnmf import BLD, MAP, Dirichlet, Priors, ScaledDirichlet
 from bayesnmf.datasets import SWIMMER_IMAGE, swimmer, swimmer_parts
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment
 
 Array = NDArray[Any]

@@ -34,9 +34,10 @@ GROUPS = {
         ("MAP", "VI", "BLD", "Gibbs", "NUTS", "SMC", "SVI", "Start", "Checkpoint"),
     ),
     "priors": Group(
-        "Priors",
-        "A model is a pair of priors; [models and priors](../models.md) lists those that each model allows.",
-        ("Priors", "Gamma", "Dirichlet", "ScaledDirichlet", "HierarchicalGamma"),
+        "Priors and noise",
+        "A model is a pair of priors; [models and priors](../models.md) lists those that each model allows. "
+        "[Noise](../noise.md) is how counts vary around their means.",
+        ("Priors", "Gamma", "Dirichlet", "ScaledDirichlet", "HierarchicalGamma", "Quasi"),
     ),
     "choosing": Group(
         "Choosing and checking",

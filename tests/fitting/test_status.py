@@ -13,7 +13,7 @@ from bayesnmf import BLD, MAP, VI, ConvergenceWarning, Dirichlet, Gamma, Priors
 from bayesnmf.inference.ascent.climbing import finish_climb
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
 from bayesnmf.inference.status import NO_CHANCE, NOT_FINITE, Status, told_of_parameters
-from bayesnmf.results.cautions import cautions_of, cautions_of_components, idle_components, warn_of
+from bayesnmf.results.cautions import cautions_of, cautions_of_model, idle_components, warn_of
 
 ALGORITHMS = {"map": ("em", "scd", "ccd"), "vi": ("coordinate", "settled", "gradient", "minibatch"), "bld": ("",)}
 LIMIT = re.compile(r"all (\d+) (iterations|epochs) done")
@@ -112,10 +112,11 @@ def test_components_that_are_copies_are_told_wherever_a_fit_is_read(sizes, idle)
         UserWarning, match=rf"{len(idle)} of 3 components carr.*: fit rank {3 - len(idle)}, or a sparser"
     ):
         warn_of(fit, 2)
-    assert any("nothing of" in caution for caution in cautions_of_components(fit))
-    told = cautions_of_components(fit)[0]
-    assert repr(fit).endswith(f">\ncaution: {told}")
-    assert fit.summary(rows=[0]).attrs["cautions"] == [told]
+    assert any("nothing of" in caution for caution in cautions_of_model(fit))
+    told, *noise = cautions_of_model(fit)
+    assert all("as much as Poisson counts" in each for each in noise)  # means so wrong look like noise
+    assert f">\ncaution: {told}" in repr(fit)
+    assert fit.summary(rows=[0]).attrs["cautions"] == [told, *noise]
     table = bayesnmf.markers(fit, 2)
     assert set(table["component"]) == set(range(3)) - set(idle)  # what carries nothing has no markers
     assert told in table.attrs["cautions"]

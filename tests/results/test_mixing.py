@@ -11,7 +11,7 @@ import bayesnmf
 from bayesnmf import Gibbs
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.chains import fit_of_draws
-from bayesnmf.fitting.fit import Fit
+from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import Job, resolve_priors
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.results.cautions import cautions_of, mixing_of

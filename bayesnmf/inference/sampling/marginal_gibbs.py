@@ -67,7 +67,8 @@ class Factors:
         self.theta = np.maximum(np.ascontiguousarray(loadings * self.rows), LEAST)
         self.beta = np.maximum(np.ascontiguousarray(np.swapaxes(components, 1, 2) * self.features), LEAST)
         rank = self.theta.shape[2]
-        self.free = free_components(problem.components_prior, rank)
+        held = problem.fixed_components
+        self.free = np.empty(0, np.intp) if held else free_components(problem.components_prior, rank)
         self.is_free = np.isin(np.arange(rank), self.free)
         self.shears = int(np.clip(counts.nnz // sum(counts.shape), 1, MOST_SHEARS))
         self.simplex = problem.components_prior.support == "simplex"

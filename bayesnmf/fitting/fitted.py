@@ -1,0 +1,203 @@
+"""The result of `bayesnmf.fit`, `Fit`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from bayesnmf.fitting import projection
+from bayesnmf.fitting.intervals import with_intervals
+from bayesnmf.fitting.progress import ProgressReport
+from bayesnmf.results import allocations as allocations_of_fits
+from bayesnmf.results import annotation, renaming, replication
+from bayesnmf.results import draws as draws_of_fits
+from bayesnmf.results.describing import described
+from bayesnmf.results.dispersion import Dispersion, dispersion
+from bayesnmf.results.estimates import Draws
+from bayesnmf.results.markers import leading_features
+from bayesnmf.results.record import FitRecord
+from bayesnmf.results.short_chain import DRAWS, WARMUP
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+
+Array = NDArray[Any]
+
+
+class Fit(FitRecord):
+    """Fitted model.
+
+    Attributes
+    ----------
+    model, method : str
+        Names of the model and of the method.
+    rank : int
+        Number of components, K.
+    loadings : ndarray (n, K)
+        Mode under map and bld, posterior mean otherwise; proportions under dirichlet_poisson and dirichlet_gamma.
+    components : ndarray (K, m)
+        Mode or posterior mean, as for the loadings.
+    scale : ndarray (n,) or None
+        Scale of the loadings, in counts, under dirichlet_gamma.
+    trace : ndarray
+        Objective at the start and after every iteration, in nats, on the Poisson scale: log joint (map),
+        `elbo_augmented` (vi), an estimate of the elbo (svi), log p(S) (bld). Under gibbs and nuts, the log joint of
+        each draw, (chains, draws).
+    status : Status
+        Convergence, reason for the stop and number of iterations.
+    priors : Priors
+        Priors of the fit, with defaults filled in; learned priors under VI(learn=...).
+    options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD
+        Options of the fit, with the algorithm, start, tolerance and priors that were chosen in place of None.
+    counts : Counts
+        Fitted counts.
+    seed : int
+        Seed of the fit.
+    seconds : float
+        Wall time, including a closed-form start.
+    diagnostics : dict
+        Further results. Gibbs and nuts: R-hat and ESS of the entries and the log joint (`bayesnmf.results.mixing`);
+        with Gibbs(draws="auto"), the smallest ESS of the components' shares of the counts, the number of sweeps and of
+        sweeps per draw; divergences; label switches within chains, which matching undoes, and the share of draws with
+        components too similar to be matched (`bayesnmf.results.label_switching`). Map: the final KKT residual, in
+        counts, and the least gradient ([C] A.3), which decide convergence (`bayesnmf.inference.ascent.optimality`).
+        With restarts: their number, and the worst final objective.
+    residuals : ndarray or None
+        KKT residuals of the states of `trace`, in counts, under map.
+    multipliers : tuple of ndarray (n, K) and (K, m), or None
+        Multipliers μ and ν of the decomposition, S_ikj = X_ij μ_ik ν_kj / Σ_c μ_ic ν_cj, under bld; rows of both sum
+        to 1.
+    statistics : dict of ndarray (chains, draws), or None
+        Statistics of every draw under nuts: divergences, steps, acceptance.
+    moments : dict of ndarray, or None
+        Moments of all draws if `posterior` contains only every `diagnostics["kept_every"]`-th draw: ``loadings_sd``,
+        ``loadings_r_hat`` (split) and ``loadings_ess`` (by batch means), (n, K), and the same for components (K, m) and
+        scale (n,). The means of all draws are `loadings`, `components` and `scale`.
+    intervals : Intervals or None
+        Draws beside q, from which intervals are read (`with_intervals`): a kind, ``draws``, and R-hat of their chain.
+    noise : Poisson or Quasi
+        Distribution of the counts around their means, with the dispersion that was estimated.
+    """
+
+    @classmethod
+    def of(cls, record: FitRecord) -> Fit:
+        """Return a `Fit` with the data of a record."""
+        return cls(**vars(record))
+
+    def __repr__(self) -> str:
+        return described(self)
+
+    def rename(self, components: Any = None, *, rows: Any = None, features: Any = None) -> Fit:
+        """Return the fit with other names, for tables, figures and files: a list, or a mapping as ``{0: "B cells"}``.
+
+        Raises TypeError or ValueError for names that do not exist, and for components of the same name.
+        """
+        return Fit.of(renaming.rename(self, components, rows, features))
+
+    def transform(self, counts: Any, *, row_exposure: Any = None, seed: int = 0) -> Array:
+        """Return the loadings of new samples given the components, (rows, K), on the scale of `loadings`.
+
+        They are the mode under map and bld, and the mean of the closed-form q under vi and svi. Under gibbs and nuts,
+        they are the mean of loadings sampled, with `seed`, for each of several draws of the components; counts must
+        then be whole numbers. Features are matched by name if both have names. A fit with `row_exposure` needs those of
+        the new samples. Raises TypeError or ValueError for what `fit` would refuse, or other features.
+        """
+        return self.project(counts, row_exposure=row_exposure, seed=seed).loadings
+
+    def project(self, counts: Any, *, row_exposure: Any = None, seed: int = 0) -> Fit:
+        """Return the fit of new samples with the components fixed; parameters and errors as for `transform`."""
+        return Fit.of(projection.project(self, counts, row_exposure, seed))
+
+    def sample_posterior(self, draws: int | None = None, *, chains: int | None = None, seed: int = 0) -> Draws:
+        """Return draws from q, by default 4 × 1000, or the draws of gibbs and nuts, evenly thinned to `draws`.
+
+        Raises AttributeError for a point estimate, and ValueError for more draws than available or than 2 GiB.
+        """
+        return draws_of_fits.sample_posterior(self, draws, chains, seed)
+
+    def sample_posterior_predictive(
+        self, draws: int = 100, *, seed: int = 0, rows: Iterable[Any] | None = None
+    ) -> Array:
+        """Return replicated counts, (draws, rows, m), whole numbers, for the rows with the given names (default: all).
+
+        Row totals are drawn too, except under dirichlet_poisson, where they are given.
+        """
+        return replication.sample_posterior_predictive(self, draws, seed, rows)
+
+    def with_intervals(
+        self,
+        intervals: str = "auto",
+        *,
+        draws: int = DRAWS,
+        warmup: int = WARMUP,
+        seed: int | None = None,
+        threads: int | None = None,
+        progress: ProgressReport | bool = False,
+    ) -> Fit:
+        """Return the fit by vi with draws beside q, from which all its intervals and probabilities are read.
+
+        "sampled": a chain from the fit, of which `warmup` sweeps are discarded and `draws` are kept, with `seed` (by
+        default that of the fit). "response": draws of linear response. "mean_field": q itself. "auto": as in `VI`, now.
+        `bayesnmf.fitting.intervals` says more. Raises ValueError if the fit cannot have what is named.
+        """
+        return Fit.of(with_intervals(self, intervals, (warmup, draws), seed, threads, progress))
+
+    def dispersion(self) -> Dispersion:
+        """Return how much the counts vary around the means of the fit: 1 if as much as Poisson counts.
+
+        There is one value for all cells, with a standard error, and tables of rows and features. Raises ValueError if
+        there are as many parameters as cells, and for counts on disk.
+        """
+        return dispersion(self)
+
+    def allocations(self, rows: Iterable[Any] | None = None) -> Array:
+        """Return expected allocations S_ikj, (rows, K, m), in counts; their sum over components equals the counts.
+
+        `rows` are names, by default all. The allocations are S* of the decomposition under bld, those at the modes
+        under map, those at the optimum of q (exp E log) under vi and svi, and the mean over up to 200 draws
+        under gibbs and nuts. Raises ValueError for unknown rows or more than 2 GiB.
+        """
+        return allocations_of_fits.allocations(self, rows)
+
+    def to_anndata(self, adata: Any = None, *, key_added: str = "bayesnmf", seed: int = 0) -> Any:
+        """Write the fit into the AnnData object that was fitted, or into a new one, and return it.
+
+        ``obsm["X_" + key_added]`` has the expected share of each component in each row's counts, (n, K), and
+        ``obsm["X_" + key_added + "_sd"]`` its posterior standard deviation, over up to 200 draws made with `seed`;
+        ``varm[key_added]`` the components, (m, K); ``uns[key_added]`` the settings. Raises ValueError for other rows.
+        """
+        return annotation.to_anndata(self, adata, key_added, seed)
+
+    def to_datatree(self, draws: int | None = None, chains: int | None = None, **selection: Any) -> xr.DataTree:
+        """Return an ArviZ `DataTree` of the fit; see `bayesnmf.results.datatree.Contents` for the keywords."""
+        from bayesnmf.results.datatree import to_datatree
+
+        return to_datatree(self, draws, chains, **selection)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fit, with its settings and counts, to a NetCDF file (`.nc`) or a Zarr store (`.zarr`)."""
+        from bayesnmf.results.storage import save
+
+        save(self, path)
+
+    def summary(
+        self, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9
+    ) -> pd.DataFrame:
+        """Return medians and central intervals of some parameters; see `bayesnmf.results.summary.summary`."""
+        from bayesnmf.results.summary import summary
+
+        return summary(self, rows, features, interval)
+
+    def top_features(self, n: int = 10, order: str = "weight") -> pd.DataFrame:
+        """Return the names of the `n` leading features of each component, one column per component.
+
+        They lead by "weight", "lift", "next" or "rest"; see `bayesnmf.results.markers.leading_features`.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.feature_names[leading_features(self, n, order)].T, columns=self.component_titles)

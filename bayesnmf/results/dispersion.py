@@ -1,0 +1,130 @@
+"""The dispersion of counts around the means of a fit: how much more they vary than Poisson counts.
+
+It is Pearson's χ² over its degrees of freedom: the number of cells less that of free numbers in a matrix of means of
+rank K, n K + (m − K) K, of which components that are given have none. Small means are pooled
+(`bayesnmf.kernels.cpu.pearson`), so that a cell is a single count or a pool of several.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.inference.sampling.scales import free_components
+from bayesnmf.kernels.cpu.pearson import pearson_sums
+from bayesnmf.priors.specification import stated_components
+from bayesnmf.results.checks import check_has_dispersion
+from bayesnmf.results.record import FitRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[Any]
+LOW = 0.1  # expected counts below which cells are pooled
+SAMPLED = 2e7  # cells that are looked at for a sentence
+
+
+@dataclass(frozen=True, eq=False)
+class Dispersion:
+    """Dispersion of counts around the means of a fit: 1 for Poisson counts.
+
+    Attributes
+    ----------
+    ratio : float
+        Variance of the counts over that of Poisson counts of the same means, for all cells together.
+    standard_error : float
+        Its standard error, from how much rows differ.
+    rows, features : DataFrame
+        The same for each row and each feature: ``ratio``, shrunk towards that of all by as much as it is uncertain (on
+        the log scale), ``standard_error`` and ``unshrunk``.
+    """
+
+    ratio: float
+    standard_error: float
+    rows: pd.DataFrame
+    features: pd.DataFrame
+
+    def __repr__(self) -> str:
+        return f"<bayesnmf.Dispersion: {in_words(self.ratio, self.standard_error)}>"
+
+
+def dispersion(fit: FitRecord) -> Dispersion:
+    """Return the dispersion of the counts around the means of a fit; see `bayesnmf.Fit.dispersion`."""
+    sums = _sums(fit, slice(None), by_column=True)
+    own, other = fit.rank, _free_components(fit)
+    ratio, error = _overall(sums[0], own, other, fit.counts.shape[1])
+    check_has_dispersion(fit, ratio)
+    n, m = fit.counts.shape
+    rows, features = _by_line(sums[0], own, other, m, ratio), _by_line(sums[1], other, own, n, ratio)
+    return Dispersion(ratio, error, rows.set_index(fit.row_names), features.set_index(fit.feature_names))
+
+
+def overall_dispersion(fit: FitRecord, cells: float = np.inf) -> tuple[float, float]:
+    """Return the dispersion over all cells, or about `cells` of them in evenly spaced rows, and its standard error.
+
+    Both are NaN for counts on disk, and where no degrees of freedom are left.
+    """
+    n, m = fit.counts.shape
+    if not fit.counts.in_memory:
+        return np.nan, np.nan
+    step = max(int(n * m / cells), 1)
+    of_rows, _ = _sums(fit, slice(step // 2, None, step), by_column=False)
+    return _overall(of_rows, fit.rank, _free_components(fit), m, n)
+
+
+def _sums(fit: FitRecord, rows: slice, by_column: bool) -> tuple[Array, Array]:
+    given = fit.counts.matrix[rows], fit.expected_loadings[rows], fit.exposed_components
+    return pearson_sums(*given, LOW, by_column=by_column)
+
+
+def _free_components(fit: FitRecord) -> int:
+    """Return the number of components that were fitted to the counts."""
+    return 0 if fit.is_projected else len(free_components(stated_components(fit.priors.components), fit.rank))
+
+
+def _free_cells(sums: Array, own: int, other: int, length: int, lines: int) -> Array:
+    """Return the degrees of freedom of lines, rows or features, of `length` cells each.
+
+    A line has `own` numbers of its own, and a part of the `other` numbers that each cell of it shares with the same
+    cells of other lines; `own` · `other` numbers are counted twice.
+    """
+    cells = sums[:, 2]
+    shared = (length - own) * other / lines
+    return cells - np.minimum(own, cells) - shared * cells / max(cells.mean(), 1)
+
+
+def _overall(sums: Array, own: int, other: int, length: int, lines: int | None = None) -> tuple[float, float]:
+    free = _free_cells(sums, own, other, length, lines or len(sums))
+    left = free.sum()
+    if left <= 0:
+        return np.nan, np.nan
+    ratio = sums[:, 0].sum() / left
+    spread = np.sum((sums[:, 0] - ratio * free) ** 2) * len(sums) / max(len(sums) - 1, 1)
+    return float(ratio), float(np.sqrt(spread) / left)
+
+
+def _by_line(sums: Array, own: int, other: int, length: int, ratio: float) -> pd.DataFrame:
+    """Return the dispersion of each line, shrunk towards that of all on the log scale."""
+    import pandas as pd
+
+    free = _free_cells(sums, own, other, length, len(sums))
+    squares, fourths, cells = sums.T
+    known = (free >= 1) & (squares > 0)
+    found, error = np.full(len(sums), np.nan), np.full(len(sums), np.nan)
+    found[known] = squares[known] / free[known]
+    spread = fourths[known] - squares[known] ** 2 / cells[known]
+    error[known] = np.sqrt(spread * cells[known] / np.maximum(cells[known] - 1, 1)) / free[known]
+    deviation, noise = np.log(found[known] / ratio), (error[known] / found[known]) ** 2
+    between = max(float(np.mean(deviation**2 - noise)), 0.0) if known.any() else 0.0
+    shrunk = np.full(len(sums), ratio)
+    with np.errstate(invalid="ignore"):
+        shrunk[known] *= np.exp(deviation * np.where(between > 0, between / (between + noise), 0.0))
+    return pd.DataFrame({"ratio": shrunk, "standard_error": error, "unshrunk": found})
+
+
+def in_words(ratio: float, error: float) -> str:
+    """Return a dispersion as words."""
+    return f"counts vary {ratio:.2f} ± {error:.2f} times as much as Poisson counts"
