@@ -12,6 +12,7 @@ from scipy.special import expit, logit
 
 from bayesnmf.assessment.checks import check_can_be_absent, check_component_numbers
 from bayesnmf.checks import check_fraction
+from bayesnmf.data.checks import check_complete
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.projection import components_of
@@ -82,6 +83,7 @@ def absence(
     import pandas as pd
 
     check_can_be_absent(fit)
+    check_complete(fit.counts, "absence")
     numbers = check_component_numbers(components, fit.rank)
     odds = logit(check_fraction(prior, "prior"))
     of_rows: Any = fit.priors.loadings.of_new_rows(fit.loadings)  # type: ignore[union-attr]

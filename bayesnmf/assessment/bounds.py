@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.assessment.checks import check_draws_of_bound
 from bayesnmf.checks import check_count, check_method
+from bayesnmf.data.checks import check_complete
 from bayesnmf.fitting.problems import point_or_mean_field
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.blocked.passes import Pass, Where, pass_over_rows
@@ -19,6 +20,7 @@ from bayesnmf.inference.starts.states import given_state
 from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.options import VI, methods_with
 from bayesnmf.priors import matrix
+from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.estimates import VariationalPosterior
 from bayesnmf.results.record import FitRecord
@@ -56,6 +58,8 @@ def elbo_marginal(fit: FitRecord, draws: int = 200, seed: int = 0) -> Estimate:
     disk are read once for each draw, and the draws are those in memory.
     """
     draws = check_draws_of_bound(draws)
+    if MODELS[fit.model].given_totals:
+        check_complete(fit.counts, "elbo_marginal given row totals")
     rng = np.random.default_rng(check_count(seed, "seed", minimum=0))
     problem, state = state_of_fit(fit)
     draw = _loglik_of_draw if problem.counts.in_memory else _loglik_of_draw_on_disk
@@ -71,7 +75,9 @@ def _loglik_of_draw(problem: Problem, state: State, rng: np.random.Generator) ->
     q: Any = state.loadings.conditional
     loadings, components = matrix(q.draw(rng)), _components_drawn(state, rng)
     means = problem.counts.exposed_loadings(loadings), problem.counts.exposed_components(components)
-    return poisson_loglik(problem.counts.matrix, *means, problem.counts.log_factorial)
+    mask = problem.counts.mask
+    gain = 0.0 if mask is None else float(np.einsum("ik,ik->", means[0], mask.sums_by_row(means[1].T)))
+    return poisson_loglik(problem.counts.matrix, *means, problem.counts.log_factorial) + gain
 
 
 def _loglik_of_draw_on_disk(problem: Problem, state: State, rng: np.random.Generator) -> float:

@@ -14,6 +14,7 @@ from scipy.special import gammaln, xlogy
 
 from bayesnmf.assessment.checks import check_least_draws, check_leave_one_out
 from bayesnmf.checks import check_count, check_names
+from bayesnmf.data.checks import check_complete
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.kernels.cpu.likelihood import poisson_loglik
@@ -152,6 +153,7 @@ def loo(
     check_fit(fit)
     check_leave_one_out(fit.method)
     check_poisson(fit, "leave-one-out scores")
+    check_complete(fit.counts, "loo")
     asked = check_names(rows, fit.row_names, "rows")
     columns_asked = check_names(features, fit.feature_names, "features")
     most = check_count(most, "most")

@@ -13,6 +13,7 @@ from bayesnmf.assessment.checks import check_response
 from bayesnmf.assessment.response_cautions import NOT_OPTIMAL, warn
 from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.data.blocks.checks import check_read
+from bayesnmf.data.checks import check_complete
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference import alignment
@@ -75,6 +76,7 @@ def linear_response(
     check_response(fit, given_components)
     check_threads(threads)
     check_read(fit.counts, "linear response couples all rows")
+    check_complete(fit.counts, "linear response")
     problem, state = state_of_fit(fit)
     problem = replace(problem, fixed_components=given_components)
     with progress_context(progress) as report:

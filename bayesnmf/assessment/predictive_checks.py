@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bayesnmf.assessment.predictive_statistics import Gathered, with_replicates
 from bayesnmf.assessment.refit_statistics import LEAST, RefitStatistics
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_size
+from bayesnmf.data.checks import check_complete
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.priors.specification import MODELS
@@ -208,6 +209,7 @@ def predictive_checks(
     """
     check_fit(fit)
     check_poisson(fit, "predictive checks")
+    check_complete(fit.counts, "a predictive check")
     draws = number_to_replicate(fit, DRAWS) if draws is None else check_count(draws, "draws")
     refits = check_count(refits, "refits", minimum=LEAST)
     interval = check_fraction(interval, "interval")

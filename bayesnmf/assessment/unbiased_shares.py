@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.data.checks import check_complete
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.priors.simplex import component_sums, rows_to_shares
 from bayesnmf.results.record import FitRecord
@@ -19,6 +20,7 @@ SMALL = 0.05  # what components that are slightly wrong add
 def unbiased_shares(fit: FitRecord, groups: list[str], members: list[Array]) -> Array:
     """Return least-squares estimates of the shares of all samples given the components, (n, K), without bounds."""
     counts = fit.counts
+    check_complete(counts, "least squares")
     profiles = rows_to_shares(fit.exposed_components, component_sums(fit.exposed_components)).astype(np.float64)
     seen = counts.feature_totals > 0
     scaled = profiles[:, seen] / counts.feature_totals[seen]

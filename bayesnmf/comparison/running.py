@@ -29,6 +29,7 @@ from bayesnmf.checks import (
     check_words,
 )
 from bayesnmf.comparison.report import as_text, write
+from bayesnmf.data.checks import check_complete
 from bayesnmf.data.conversion import as_counts, check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
@@ -193,7 +194,7 @@ def compare(
     settings = Settings() if settings is None else settings
     check_instance(settings, Settings, "settings")
     data = with_exposures(as_counts(counts), row_exposure, feature_exposure)
-    check_integer_counts(data, "compare, which thins them", "round them")
+    check_integer_counts(check_complete(data, "compare"), "compare, which thins them", "round them")
     split = split_counts(data, settings.keep, settings.withhold, np.random.default_rng(seed))
     settings = replace(settings, priors=resolve_priors(model, split.train, rank, settings.priors, shapes=EVEN))
     if settings.withhold:
@@ -238,10 +239,7 @@ def _all_done(fits: Mapping[str, Fit], methods: Sequence[str]) -> bool:
 
 
 def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) -> tuple[dict[str, Fit], list[str]]:
-    """Fit by every method until one is interrupted, and save each fit as soon as it is done.
-
-    A fit that cannot be saved stops nothing, as hours of fits would be lost: it is listed with the reason.
-    """
+    """Fit by every method until one is interrupted; save each fit at once, or list it with the reason if that fails."""
     from bayesnmf.results.storage import save_by_size
 
     fits, unsaved = dict[str, Fit](), list[str]()
@@ -257,8 +255,8 @@ def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) ->
             break
         if out is not None:
             try:
-                whole = plan.settings.draws == "all"
-                save_by_size(fits[method] if whole else thin_fit(fits[method]), out / "fits" / f"{method}.nc")
+                kept = fits[method] if plan.settings.draws == "all" else thin_fit(fits[method])
+                save_by_size(kept, out / "fits" / f"{method}.nc")
             except (OSError, ImportError) as error:
                 unsaved.append(f"the fit by {method} could not be saved: {error}")
         if fits[method].status.reason == INTERRUPTED:
@@ -285,7 +283,7 @@ def _score_all(
 
 def _from_other_starts(plan: Plan, fits: Mapping[str, Fit], seed: int) -> dict[str, Fit]:
     """Fit by every method again from another random start, until interrupted; MCMC, SMC and SVI with short runs."""
-    others: dict[str, Fit] = {}
+    others = dict[str, Fit]()
     for method in fits if plan.settings.dispersed else ():
         options: Any = plan.settings.of(method)
         start = {"start": varied_start(options)} if hasattr(options, "start") else {}  # smc draws from the prior

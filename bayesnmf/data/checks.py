@@ -110,8 +110,52 @@ def check_drawable(means: np.ndarray, cure: str) -> None:
 
 
 def same_counts(one: Any, other: Any) -> bool:
-    """Return whether two sets of counts have equal matrices; their names may differ."""
+    """Return whether two sets of counts have equal matrices and missing cells; their names may differ."""
     a, b = one.matrix, other.matrix
+    if one.mask is not other.mask and (one.mask is None or not one.mask.same_as(other.mask)):
+        return False
     return a is b or (a.shape == b.shape and all(
         np.array_equal(getattr(a, part), getattr(b, part)) for part in ("indptr", "indices", "data")
     ))  # fmt: skip
+
+
+def check_may_have_nan(counts: Any) -> None:
+    """Refuse counts in a form whose NaN is not looked for."""
+    if hasattr(counts, "obs_names") or isinstance(counts, str) or hasattr(counts, "__fspath__"):
+        raise TypeError(
+            f"missing='nan' needs an array, a table or a sparse matrix: found {type(counts).__name__}; give the "
+            "values, or the missing cells as missing="
+        )
+
+
+def check_cells(values: Any, argument: str, shape: tuple[int, int]) -> Any:
+    """Return a choice of cells: an array of booleans, or a sparse matrix as CSR; refuse other values and shapes."""
+    cells: Any = values
+    if hasattr(cells, "tocsr"):
+        cells = cells.tocsr()
+    else:
+        cells = np.asarray(values)
+        if cells.dtype != np.bool:
+            raise TypeError(
+                f"{argument} must be an array of booleans, or a sparse matrix: found {shown(values)}; compare it with "
+                "a number, as in values > 0"
+            )
+    if cells.shape != shape:
+        raise ValueError(f"{argument} must have the shape of the counts, {shape}: found {cells.shape}; transpose it")
+    return cells
+
+
+def check_mask_in_memory(counts: Any) -> None:
+    """Refuse missing cells of counts on disk."""
+    if not counts.in_memory:
+        raise ValueError("missing cells need counts in memory; read the counts with bayesnmf.read_counts")
+
+
+def check_complete(counts: Any, what: str) -> Any:
+    """Return the counts; refuse missing cells where all are needed."""
+    if counts.mask is not None:
+        raise ValueError(
+            f"{what} needs counts without missing cells: found {counts.mask.number:,}; leave out the rows or features "
+            "that have some"
+        )
+    return counts

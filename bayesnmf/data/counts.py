@@ -15,6 +15,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
+from bayesnmf.data.mask import Mask
+
 BLOCK = 2**18  # nonzeros processed at once
 
 
@@ -40,6 +42,8 @@ class Counts:
         is 1 for all.
     feature_exposure : array, (m,), or None
         Exposure c_j > 0 of every feature, in the same way.
+    mask : Mask or None
+        Cells that are missing, where the matrix has no counts; None is no cell.
     """
 
     matrix: csr_array
@@ -47,6 +51,7 @@ class Counts:
     feature_names: np.ndarray
     row_exposure: np.ndarray | None = None
     feature_exposure: np.ndarray | None = None
+    mask: Mask | None = None
 
     in_memory: ClassVar[bool] = True
 
@@ -179,6 +184,7 @@ class Counts:
             matrix=self.matrix[chosen],
             row_names=self.row_names[chosen],
             row_exposure=None if self.row_exposure is None else self.row_exposure[chosen],
+            mask=None if self.mask is None else self.mask.rows(chosen),
         )
 
     def block(self, first: int, last: int) -> Counts:
@@ -188,7 +194,8 @@ class Counts:
         arrays = (self.matrix.data[inside], self.matrix.indices[inside], starts - starts[0])
         view = csr_array(arrays, shape=(last - first, self.shape[1]))
         exposure = None if self.row_exposure is None else self.row_exposure[first:last]
-        part = replace(self, matrix=view, row_names=self.row_names[first:last], row_exposure=exposure)
+        mask = None if self.mask is None else self.mask.rows(slice(first, last))
+        part = replace(self, matrix=view, row_names=self.row_names[first:last], row_exposure=exposure, mask=mask)
         vars(part)["row_totals"] = self.row_totals[first:last]  # where the cached property stores its value
         return part
 
@@ -197,6 +204,12 @@ class Counts:
         if row_exposure is None and feature_exposure is None and not self.exposed:
             return self
         return replace(self, row_exposure=row_exposure, feature_exposure=feature_exposure)
+
+    def with_mask(self, mask: Mask | None) -> Counts:
+        """Return the counts with these cells missing, and no others; what is counted there is left out."""
+        if mask is None:
+            return self if self.mask is None else replace(self, mask=None)
+        return replace(self, matrix=mask.apply(self.matrix), mask=mask)
 
     def as_type(self, dtype: Any) -> Counts:
         """Return the same counts in another type."""
@@ -215,6 +228,7 @@ class Counts:
         given = {"rows": self.row_exposure, "features": self.feature_exposure}
         exposed = " and ".join(side for side, exposure in given.items() if exposure is not None)
         more = f", with exposures of {exposed}" if exposed else ""
+        more += "" if self.mask is None else f", {self.mask.number:,} cells missing"
         return f"Counts({n:,} rows × {m:,} features, {self.nnz:,} nonzeros, total {self.total:,.12g}{more})"
 
 

@@ -59,6 +59,7 @@ def in_feature_order(counts: Counts, names: np.ndarray, argument: str = "counts"
         matrix=canonical(counts.matrix[:, places], counts.dtype),
         feature_names=given[places],
         feature_exposure=None if exposure is None else exposure[places],
+        mask=None if counts.mask is None else counts.mask.features(places),
     )
 
 

@@ -42,4 +42,4 @@ def working_counts(counts: Counts, noise: Noise) -> Counts:
     exposure = power * np.broadcast_to(counts.row_factor[:, 0], counts.shape[:1])
     matrix = (counts.matrix * power).astype(counts.dtype, copy=False)
     names = counts.row_names, counts.feature_names
-    return PoweredCounts(matrix, *names, exposure, counts.feature_exposure, power)
+    return PoweredCounts(matrix, *names, exposure, counts.feature_exposure, counts.mask, power)

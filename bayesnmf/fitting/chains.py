@@ -32,7 +32,8 @@ Array = NDArray[Any]
 
 def closed_form_fit(job: Job) -> FitRecord:
     """Return the closed-form variational fit that chains and SVI start from."""
-    options = resolve_options(VI(priors=job.options.priors, max_iter=500), job.counts.in_memory)  # need not converge
+    masked = job.counts.mask is not None
+    options = resolve_options(VI(priors=job.options.priors, max_iter=500), job.counts.in_memory, masked)  # may not end
     start = fit_closed_form(replace(job, method="vi", options=options, report=lambda *_: None))
     if start.status.reason == INTERRUPTED:  # an unfinished start is not kept
         raise KeyboardInterrupt

@@ -25,6 +25,7 @@ from bayesnmf.inference.ascent.regression_on_disk import regression_steps_on_dis
 from bayesnmf.inference.ascent.settled_loadings import settling_steps, with_settled_loadings
 from bayesnmf.inference.blocked.engine import THREADS
 from bayesnmf.inference.device.checks import find_gpus
+from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.starts.exchanging import exchange_components
 from bayesnmf.inference.status import BROKEN
@@ -68,9 +69,12 @@ def _settle_and_report(job: Job, ascent: Ascent) -> Ascent:
 
 
 def _settle_unless_stopped(job: Job, ascent: Ascent) -> Ascent:
-    """Settle the loadings of vi given the components, unless the ascent stopped early or needs no settling."""
+    """Settle the loadings of vi given the components, unless the ascent stopped early or needs no settling.
+
+    Where loadings receive counts of missing cells, settled ones would be those of another bound.
+    """
     status, finished = ascent.status, ALGORITHMS[job.options.algorithm].ends_settled
-    stopped = status.reason in BROKEN or not status.iterations
+    stopped = status.reason in BROKEN or not status.iterations or imputes_loadings(ascent.problem)
     if not _is_mean_field(job) or not job.options.tol or stopped or finished:
         return ascent
     return with_settled_loadings(ascent, job.options.threads)

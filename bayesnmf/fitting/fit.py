@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bayesnmf.checks import check_choice, check_seed
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.exposures import with_exposures
+from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import with_names
 from bayesnmf.fitting.checkpointing import run_kept, seed_of
 from bayesnmf.fitting.fitted import Fit
@@ -19,9 +20,9 @@ from bayesnmf.fitting.known import rank_and_known
 from bayesnmf.fitting.noisy import run_job
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.fitting.progress import ProgressReport, progress_context
-from bayesnmf.options import METHODS, Options
+from bayesnmf.options import METHODS, Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
-from bayesnmf.options.checks import check_options, served_options
+from bayesnmf.options.checks import served_options
 from bayesnmf.options.defaults import resolve_options
 from bayesnmf.options.naming import explains_names
 from bayesnmf.priors.checks import check_noise
@@ -44,6 +45,8 @@ def fit(
     options: Options | None = None,
     fixed_components: Any = None,
     noise: str | Noise = "poisson",
+    observed: Any = None,
+    missing: Any = None,
     row_exposure: Any = None,
     feature_exposure: Any = None,
     row_names: Any = None,
@@ -74,6 +77,8 @@ def fit(
         for the others. Not for bld, collapsed Gibbs and GPUs.
     noise : {"poisson", "quasi"} or Quasi
         Distribution of the counts around their means (docs/noise.md): map, vi and gibbs can have a dispersion.
+    observed, missing : array or sparse matrix of booleans (n, m), "nan" or "zeros", optional
+        Cells with a count (True), or without: `bayesnmf.data.missing`. Masked counts say it themselves.
     row_exposure, feature_exposure : array, mapping or Series (n,) and (m,), optional
         Exposures above 0 that multiply expected counts: of samples not under dirichlet_poisson, of features only for
         Gamma components. Labels are matched by name; those that the counts do not have are left out.
@@ -96,19 +101,18 @@ def fit(
     >>> fit.loadings.shape, fit.components.shape
     ((4, 2), (2, 3))
     """
-    model, method = check_model(model), check_choice(method, "method", METHODS)
+    model, method, noise = check_model(model), check_choice(method, "method", METHODS), check_noise(noise)
     (rank, known), kept = rank_and_known(rank, fixed_components), as_checkpoint(checkpoint)
-    seed, noise = seed_of(check_seed(seed), kept), check_noise(noise)
-    options = METHODS[method].options() if options is None else options
-    check_options(options, method, METHODS[method].options)
+    seed, options = seed_of(check_seed(seed), kept), options_of(method, options)
     with progress_context(progress) as report:
+        counts, own = without_missing(counts, missing)
         data = open_counts(counts, getattr(options, "dtype", "float64"), layer, feature_labels, report)
         data = with_exposures(with_names(data, row_names, feature_names), row_exposure, feature_exposure)
+        data = with_missing(data, own, observed, missing)
         priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
-        options = with_draws(resolve_options(replace(options, priors=priors), data.in_memory), rank, data)
-        check_combination(model, method, rank, data, options)
-        options = served_options(check_intervals(options, data, rank), noise, method, data.in_memory)
+        resolved = resolve_options(replace(options, priors=priors), data.in_memory, data.mask is not None)
+        check_combination(model, method, rank, data, options := with_draws(resolved, rank, data))
+        options = served_options(check_intervals(options, data, rank), noise, method, data)
         job = Job(data, model, rank, method, seed, with_own_start(options, data), report, noise)
         result = Fit.of(with_named_intervals(run_kept(run_job, job, kept), report))
-    warn_of(result, stacklevel=4)
-    return result
+    return warn_of(result, stacklevel=4)

@@ -99,19 +99,32 @@ class Fit(FitRecord):
         """
         return Fit.of(renaming.rename(self, components, rows, features))
 
-    def transform(self, counts: Any, *, row_exposure: Any = None, seed: int = 0) -> Array:
+    def transform(
+        self, counts: Any, *, row_exposure: Any = None, observed: Any = None, missing: Any = None, seed: int = 0
+    ) -> Array:
         """Return the loadings of new samples given the components, (rows, K), on the scale of `loadings`.
 
         They are the mode under map and bld, and the mean of the closed-form q under vi and svi. Under gibbs and nuts,
         they are the mean of loadings sampled, with `seed`, for each of several draws of the components; counts must
         then be whole numbers. Features are matched by name if both have names. A fit with `row_exposure` needs those of
-        the new samples. Raises TypeError or ValueError for what `fit` would refuse, or other features.
+        the new samples. `observed` and `missing` say which cells are missing, as for `bayesnmf.fit`. Raises TypeError
+        or ValueError for what `fit` would refuse, or other features.
         """
-        return self.project(counts, row_exposure=row_exposure, seed=seed).loadings
+        return self.project(counts, row_exposure=row_exposure, observed=observed, missing=missing, seed=seed).loadings
 
-    def project(self, counts: Any, *, row_exposure: Any = None, seed: int = 0) -> Fit:
+    def project(
+        self, counts: Any, *, row_exposure: Any = None, observed: Any = None, missing: Any = None, seed: int = 0
+    ) -> Fit:
         """Return the fit of new samples with the components fixed; parameters and errors as for `transform`."""
-        return Fit.of(projection.project(self, counts, row_exposure, seed))
+        return Fit.of(projection.project(self, counts, row_exposure, seed, observed, missing))
+
+    def expected(
+        self, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9
+    ) -> pd.DataFrame:
+        """Return expected counts with intervals, of missing cells too; see `bayesnmf.results.expected.expected`."""
+        from bayesnmf.results.expected import expected
+
+        return expected(self, rows, features, interval)
 
     def sample_posterior(self, draws: int | None = None, *, chains: int | None = None, seed: int = 0) -> Draws:
         """Return draws from q, by default 4 × 1000, or the draws of gibbs and nuts, evenly thinned to `draws`.

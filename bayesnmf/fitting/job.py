@@ -29,6 +29,7 @@ from bayesnmf.fitting.known import with_known_components
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.status import Status, told_of_parameters
 from bayesnmf.options import METHODS
+from bayesnmf.options.checks import check_mask_served
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import (
     check_exposures,
@@ -37,6 +38,7 @@ from bayesnmf.priors.checks import (
     check_natural_basis,
     check_proper_components,
     check_proper_loadings,
+    check_unseen,
 )
 from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.pair import with_defaults
@@ -69,6 +71,10 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     if not counts.in_memory:
         check_on_disk(method, options)
         check_room_for_rows(counts, rank, size_written(options, rank, counts))
+    if counts.mask is not None:
+        check_mask_served(options, method)
+        if METHODS[method].posterior != "point":
+            check_unseen(counts.mask, priors)
     check_ranges(options, getattr(options, "dtype", "float64"))
     check_family(model, "loadings", priors.loadings, (n, rank))
     check_family(model, "components", priors.components, (rank, m))

@@ -15,6 +15,7 @@ from bayesnmf.data.checks import check_new_exposure, check_total
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
+from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import in_feature_order
 from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.closed_form import fit_of_ascent
@@ -44,7 +45,9 @@ SWEEPS = 10
 ERROR_BATCHES = 20
 
 
-def project(fit: FitRecord, counts: Any, row_exposure: Any, seed: int) -> FitRecord:
+def project(
+    fit: FitRecord, counts: Any, row_exposure: Any, seed: int, observed: Any = None, missing: Any = None
+) -> FitRecord:
     """Fit new samples with the components of `fit`, by the method of `fit`.
 
     Under map, vi and svi: coordinate ascent over the loadings alone, from equal shares, until each row settles, so that
@@ -63,10 +66,14 @@ def project(fit: FitRecord, counts: Any, row_exposure: Any, seed: int) -> FitRec
         Exposure of the new samples, needed if the fit has exposures of rows.
     seed : int
         Seed of the Gibbs sweeps.
+    observed, missing : array, sparse matrix or word, optional
+        Missing cells, as for `bayesnmf.fit`.
     """
     started = time.perf_counter()
     check_count(seed, "seed", minimum=0)
-    data = in_feature_order(open_counts(counts, fit.counts.dtype), fit.feature_names)
+    counts, own = without_missing(counts, missing)
+    data = with_missing(open_counts(counts, fit.counts.dtype), own, observed, missing)
+    data = in_feature_order(data, fit.feature_names)
     data = with_exposures(data, row_exposure)
     check_total(data)
     check_new_exposure(fit.counts, data)

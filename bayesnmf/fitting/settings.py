@@ -44,6 +44,9 @@ def digest_of_counts(counts: Counts) -> str:
         return " ".join([stored.store.fingerprint, *exposures])
     matrix = counts.matrix
     parts = [np.asarray(counts.shape), matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)]
+    if counts.mask is not None:
+        pattern = counts.mask.pattern
+        parts += [pattern.indices.astype(np.int64), pattern.indptr.astype(np.int64), np.asarray(counts.mask.of_missing)]
     return " ".join([*map(_digest, parts), *exposures])
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from bayesnmf.checks import check_count, check_rank, seed_or_new
-from bayesnmf.data.checks import check_exposed_alike, check_new_exposure, check_total
+from bayesnmf.data.checks import check_complete, check_exposed_alike, check_new_exposure, check_total
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts, DataWarning
 from bayesnmf.data.exposures import with_exposures
@@ -218,6 +218,7 @@ class MinibatchVI:
 
     def _checked(self, counts: Any, row_exposure: Any) -> Counts:
         data = as_counts(counts, dtype=self.options.dtype)
+        check_complete(data, "MinibatchVI")
         check_total(data)
         if self._first is None:
             return with_exposures(data, row_exposure, self.feature_exposure)

@@ -13,11 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.inference.missing import (
+    gain_of_missing,
+    imputes_components,
+    imputes_loadings,
+    missing_exposure_of_components,
+    missing_exposure_of_loadings,
+    with_missing_totals,
+)
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.summaries import Summary
 from bayesnmf.priors import Distribution
 
 Array = NDArray[Any]
+ROUNDING = 1e-12  # share of a whole exposure that a difference of sums may be off by
 
 
 class State(NamedTuple):
@@ -51,13 +60,34 @@ def exposure_of_loadings(problem: Problem, components: Side) -> Array:
     sums = np.ones((1, 1))
     if problem.loadings_prior.support != "scaled simplex":
         sums = components.exposed_sums(0, problem.counts.feature_weights)[None, :]
-    return (sums * problem.counts.row_factor).astype(components.dtype)
+    exposure = sums * problem.counts.row_factor
+    mask = problem.counts.mask
+    if mask is not None and imputes_loadings(problem):
+        exposure = exposure * mask.seen_rows[:, None]
+    elif mask is not None:
+        exposure = _left(exposure, missing_exposure_of_loadings(problem, components))
+    return exposure.astype(components.dtype)
 
 
 def exposure_of_components(problem: Problem, loadings: Side) -> Array:
     """Return c_j Σ_i r_i θ_ik, (K, 1 or m), with the exposures r of rows and c of features."""
     sums = loadings.exposed_sums(1, problem.counts.row_weights)[:, None]
-    return (sums * problem.counts.feature_factor).astype(loadings.dtype)
+    exposure = sums * problem.counts.feature_factor
+    if problem.counts.mask is not None and not imputes_components(problem):
+        exposure = _left(exposure, missing_exposure_of_components(problem, loadings))
+    return exposure.astype(loadings.dtype)
+
+
+def _left(exposure: Array, missing: Array) -> Array:
+    """Return exposures less those of missing cells; what is nothing but rounding is 0."""
+    left = exposure - missing
+    return np.where(left > ROUNDING * exposure, left, 0.0)
+
+
+def given_totals(problem: Problem, state: State, side: str, total: Array) -> Array:
+    """Return the totals that the conditional of a side is given, with those of missing cells where it needs them."""
+    imputes = imputes_loadings if side == "loadings" else imputes_components
+    return with_missing_totals(problem, state, side, total) if imputes(problem) else total
 
 
 class Updated(NamedTuple):
@@ -86,6 +116,7 @@ def update_loadings(problem: Problem, state: State, total: Any, *, reuse: bool =
     if isinstance(total, Updated):
         assert total.components is state.components, "the loadings are updated before the components"
         return state._replace(loadings=total.loadings)
+    total = given_totals(problem, state, "loadings", total)
     given = problem.loadings_prior, total, exposure_of_loadings(problem, state.components), state.loadings
     return state._replace(loadings=problem.loadings_summary.carry(*given, reuse=reuse))
 
@@ -94,6 +125,7 @@ def update_components(problem: Problem, state: State, total: Array, *, reuse: bo
     """Return the state with the components replaced by the summary of their conditional, given their total (K, m)."""
     if problem.fixed_components:
         return state
+    total = given_totals(problem, state, "components", total)
     given = problem.components_prior, total, exposure_of_components(problem, state.loadings), state.components
     return state._replace(components=problem.components_summary.carry(*given, reuse=reuse))
 
@@ -119,5 +151,7 @@ def objective(problem: Problem, state: State, loglik: float) -> float:
     loglik += counts.log_exposure
     sums = loadings.exposed_sums(1, counts.row_weights), components.exposed_sums(0, counts.feature_weights)
     exposure = float(sums[0] @ sums[1])
+    if counts.mask is not None:
+        loglik += gain_of_missing(problem, state)
     constant = counts.log_factorial if problem.constant else 0.0
     return float(loglik - exposure - constant + loadings.penalty + components.penalty)

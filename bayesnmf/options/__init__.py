@@ -1,8 +1,22 @@
 """Options of a fit: one frozen class for each method, and a start."""
 
 from bayesnmf.options.closed_form import BLD, MAP, VI
-from bayesnmf.options.methods import METHODS, Method, Options, methods_with
+from bayesnmf.options.methods import METHODS, Method, Options, methods_with, options_of
 from bayesnmf.options.sampled import NUTS, SMC, SVI, Gibbs
 from bayesnmf.options.start import Start
 
-__all__ = ["BLD", "MAP", "METHODS", "NUTS", "SMC", "SVI", "VI", "Gibbs", "Method", "Options", "Start", "methods_with"]
+__all__ = [
+    "BLD",
+    "MAP",
+    "METHODS",
+    "NUTS",
+    "SMC",
+    "SVI",
+    "VI",
+    "Gibbs",
+    "Method",
+    "Options",
+    "Start",
+    "methods_with",
+    "options_of",
+]

@@ -33,6 +33,8 @@ class Algorithm:
         Whether the loadings of every row have settled given the components when it ends.
     device : bool
         Whether it runs on a GPU.
+    masks : bool
+        Whether counts may have missing cells.
     why : str
         Difference from the plain algorithm, for messages.
     """
@@ -47,16 +49,17 @@ class Algorithm:
     extrapolates: bool = True
     ends_settled: bool = False
     device: bool = False
+    masks: bool = False
     why: str = ""
 
 
 ALGORITHMS: dict[str, Algorithm] = {
-    "em": Algorithm(("map",), device=True),
+    "em": Algorithm(("map",), device=True, masks=True),
     # Coordinate descent needs only a few more iterations to bring the whole gradient near 0: on newsgroups, K = 10,
     # the distance was 0.02 at tol 1e-8 after 112 iterations, and 0.0004 at 1e-9 after 28 more.
     "scd": Algorithm(("map",), ("regression",), tol=1e-9, sweeps=3, alternates=True),
     "ccd": Algorithm(("map",), ("regression",), tol=1e-9, alternates=True),
-    "coordinate": Algorithm(("vi",), device=True),
+    "coordinate": Algorithm(("vi",), device=True, masks=True),
     "settled": Algorithm(("vi",), alternates=True, uneven=True, why="loadings settle, then the components move"),
     "gradient": Algorithm(
         ("vi",),
@@ -75,8 +78,8 @@ ALGORITHMS: dict[str, Algorithm] = {
         ends_settled=True,
         why="batches settle their loadings, then take one step of the components",
     ),
-    "allocations": Algorithm(("gibbs",)),
-    "marginal": Algorithm(("gibbs",), ("entries",), why="allocations are summed out"),
+    "allocations": Algorithm(("gibbs",), masks=True),
+    "marginal": Algorithm(("gibbs",), ("entries",), masks=True, why="allocations are summed out"),
 }
 
 

@@ -198,25 +198,56 @@ def check_one_sampler(collapsed: bool, algorithm: Any) -> None:
         )
 
 
-def served_options(options: Any, noise: Noise, method: str, in_memory: bool) -> Any:
-    """Return the options for a noise, which may choose the sampler; refuse what cannot be fitted with this noise."""
-    if noise == POISSON:
+def served_options(options: Any, noise: Noise, method: str, counts: Any) -> Any:
+    """Return the options for a noise and missing cells, which may choose the sampler; refuse what cannot be fitted."""
+    if noise != POISSON:
+        _check_noise_served(options, noise, method, counts)
+    if method != "gibbs" or (noise == POISSON and counts.mask is None):
         return options
+    shares = options.priors.loadings.support != "positive"
+    if counts.mask is not None and shares and (noise != POISSON or options.algorithm == "marginal"):
+        raise ValueError(
+            "missing cells and loadings that are proportions need Gibbs(algorithm='allocations') and noise='poisson', "
+            "since counts of missing cells are drawn beside the others; use method='vi'"
+        )
+    return replace(options, algorithm="allocations" if shares and noise == POISSON else _sampler(options, noise))
+
+
+def _sampler(options: Any, noise: Noise) -> Any:
+    return options.algorithm if noise == POISSON else "marginal"
+
+
+def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) -> None:
+    """Refuse what cannot be fitted with a noise other than Poisson."""
     what = f"noise={noise.word!r}"
     if method not in Quasi.methods:
         listed = " or ".join(f"method={each!r}" for each in Quasi.methods)
         raise ValueError(f"{what} needs {listed}: found {method!r}, which draws or scores Poisson counts")
-    if not in_memory:
+    if not counts.in_memory:
         raise ValueError(f"{what} needs counts in memory; read them with bayesnmf.read_counts, or use noise='poisson'")
     if getattr(options, "device", "cpu") != "cpu":
         raise ValueError(f"{what} needs device='cpu': found {options.device!r}; leave device out")
-    if method != "gibbs":
-        return options
-    if options.collapsed or options.algorithm == "allocations":
+    if method == "gibbs" and (options.collapsed or options.algorithm == "allocations"):
         raise ValueError(
             f"{what} needs Gibbs(algorithm='marginal'), since parts of counts cannot be allocated one by one; leave "
             "algorithm and collapsed out"
         )
-    for side in ("loadings", "components"):
+    for side in ("loadings", "components") if method == "gibbs" else ():
         check_has_part(getattr(options.priors, side), side, "entries", f"{what} with method='gibbs'", "method='vi'")
-    return replace(options, algorithm="marginal")
+
+
+def check_mask_served(options: Any, method: str) -> None:
+    """Refuse what cannot be fitted to counts with missing cells."""
+    able = {name for each in ALGORITHMS.values() if each.masks for name in each.methods}
+    if method not in able or getattr(options, "collapsed", False):
+        found = "collapsed=True" if method in able else f"method={method!r}"
+        listed = ", ".join(f"method={name!r}" for name in sorted(able, reverse=True))
+        raise ValueError(f"missing cells need {listed}, not collapsed: found {found}, which needs all cells")
+    if options.algorithm and not ALGORITHMS[options.algorithm].masks:
+        listed = " or ".join(repr(name) for name in algorithms_of(method) if ALGORITHMS[name].masks)
+        raise ValueError(
+            f"missing cells need algorithm={listed}: found {options.algorithm!r}, which needs all cells; leave "
+            "algorithm out"
+        )
+    if getattr(options, "device", "cpu") != "cpu":
+        raise ValueError(f"missing cells need device='cpu': found {options.device!r}; leave device out")

@@ -15,14 +15,19 @@ from bayesnmf.priors import Priors
 from bayesnmf.priors.specification import PARAMETER, on_simplex
 
 
-def resolve_options(options: Options, in_memory: bool = True) -> Options:
+def resolve_options(options: Options, in_memory: bool = True, masked: bool = False) -> Options:
     """Return the options of map or vi with defaults in place of None; their priors must have no None left.
 
-    Counts on disk are fitted by EM or coordinate ascent from the decomposition alone.
+    Counts on disk are fitted by EM or coordinate ascent from the decomposition alone; counts with missing cells by the
+    same algorithms.
     """
     if not isinstance(options, MAP | VI):
         return options
-    best = _best_algorithm(options) if in_memory else algorithms_of("map" if isinstance(options, MAP) else "vi")[0]
+    best = (
+        _best_algorithm(options)
+        if in_memory and not masked
+        else algorithms_of("map" if isinstance(options, MAP) else "vi")[0]
+    )
     chosen: dict[str, Any] = {"algorithm": options.algorithm or best}
     algorithm = ALGORITHMS[chosen["algorithm"]]
     if options.start is None:

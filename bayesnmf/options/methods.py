@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
+from bayesnmf.options.checks import check_options
 from bayesnmf.options.closed_form import BLD, MAP, VI
 from bayesnmf.options.sampled import NUTS, SMC, SVI, Gibbs
 from bayesnmf.priors.specification import EVEN, SPARSE, Shapes
@@ -122,6 +123,13 @@ METHODS: dict[str, Method] = {
         objective_of_rows="log joint",
     ),
 }
+
+
+def options_of(method: str, given: Any) -> Any:
+    """Return the given options of a method, or its default ones for None."""
+    kind = METHODS[method].options
+    check_options(options := kind() if given is None else given, method, kind)
+    return options
 
 
 def methods_with(*posteriors: Posterior) -> tuple[str, ...]:

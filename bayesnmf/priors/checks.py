@@ -62,6 +62,14 @@ def check_proper_components(components: Any, what: str) -> None:
         )
 
 
+def check_unseen(mask: Any, priors: Any) -> None:
+    """Refuse flat priors of rows or features without an observed cell, whose posterior would not exist."""
+    if not mask.seen_rows.all():
+        check_proper_loadings(priors.loadings, "a row without an observed cell")
+    if not mask.seen_features.all():
+        check_proper_components(priors.components, "a feature without an observed cell")
+
+
 def check_collapsible(
     loadings: Any, components: Any, what: str, cure: str = "elbo_marginal of a fit by method='vi'"
 ) -> None:

@@ -179,13 +179,14 @@ def caution_of_idle(fit: FitRecord) -> str:
     )
 
 
-def warn_of(fit: FitRecord, stacklevel: int) -> None:
-    """Warn of a fit that has not converged, of rounding, or of components that carry nothing in a fit at rest."""
+def warn_of[F: FitRecord](fit: F, stacklevel: int) -> F:
+    """Return a fit; warn if it has not converged, of rounding, or of components that carry nothing in a fit at rest."""
     warn_if_not_converged(fit, stacklevel + 1)
     if rounding := caution_of_rounding(fit):
         warnings.warn(rounding, FitWarning, stacklevel=stacklevel)
     if fit.status.converged and fit.estimate.kind != "draws" and (caution := caution_of_idle(fit)):
         warnings.warn(caution, FitWarning, stacklevel=stacklevel)
+    return fit
 
 
 def with_label(label: str, caution: str) -> str:

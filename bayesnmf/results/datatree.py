@@ -13,6 +13,7 @@ from scipy.special import gammaln, xlogy
 
 import bayesnmf
 from bayesnmf.checks import check_count, check_flag, check_keywords, check_names, check_positive, check_size
+from bayesnmf.data.checks import check_complete
 from bayesnmf.options import METHODS
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_fit, check_poisson
@@ -118,6 +119,7 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
     asked = Contents(**contents)
     if asked.log_likelihood or asked.posterior_predictive:
         check_poisson(fit, "log_likelihood and posterior_predictive")
+        check_complete(fit.counts, "log_likelihood and posterior_predictive")
     rows = check_names(asked.rows, fit.row_names, "rows")
     features = check_names(asked.features, fit.feature_names, "features")
     traced, fit = fit, for_draws(fit, draws, chains)

@@ -76,8 +76,9 @@ def overall_dispersion(fit: FitRecord, cells: float = np.inf) -> tuple[float, fl
 
 
 def _sums(fit: FitRecord, rows: slice, by_column: bool) -> tuple[Array, Array]:
+    mask = None if fit.counts.mask is None else fit.counts.mask.rows(rows)
     given = fit.counts.matrix[rows], fit.expected_loadings[rows], fit.exposed_components
-    return pearson_sums(*given, LOW, by_column=by_column)
+    return pearson_sums(*given, LOW, None if mask is None else mask.hidden, by_column=by_column)
 
 
 def _free_components(fit: FitRecord) -> int:

@@ -6,7 +6,8 @@ not arrays are JSON in the attribute `settings`. Every array has its type and a 
 draws are long and missing parts of a Zarr store are read as zeros. The settings list all groups and arrays with their
 attributes, and have their own checksum, so that missing or changed parts are detected; from version 6 on, NetCDF files
 also end with a digest of all that is in them (`bayesnmf.results.seals`). Fits with a noise other than Poisson have it
-among the settings, and version 8, so that versions of the package which do not know it refuse them. Files of version 1
+among the settings, those of counts with missing cells have a mask among the counts, and both have version 8, so that
+versions of the package which do not know these refuse them. Files of version 1
 have neither list nor checksum of the settings, so only their shapes are checked.
 """
 
@@ -36,7 +37,7 @@ from bayesnmf.results.saved_counts import decode_counts, encode_counts
 
 Array = NDArray[Any]
 Groups = dict[str, xr.Dataset]
-FORMAT, VERSION, OF_POISSON = "bayesnmf.Fit", 8, 7
+FORMAT, VERSION, COMPLETE = "bayesnmf.Fit", 8, 7
 SEALED = 6  # from this version on NetCDF files end with a digest of all of it
 RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (ScaledProportions, Draws)}  # beside the families of priors
 
@@ -44,7 +45,8 @@ RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (ScaledProportions, D
 def encode_fit(fit: FitRecord, near: Path) -> Groups:
     """Return the groups of a file in the folder `near`, by path."""
     scalars = ("model", "method", "rank", "seed", "seconds", "diagnostics")
-    settings, version = {name: getattr(fit, name) for name in scalars}, OF_POISSON if fit.noise == POISSON else VERSION
+    plain = fit.noise == POISSON and fit.counts.mask is None
+    settings, version = {name: getattr(fit, name) for name in scalars}, COMPLETE if plain else VERSION
     settings |= {"status": list(fit.status), "options": _encode_options(fit.options), "format_version": version}
     about = {"format": FORMAT, "format_version": version, "bayesnmf_version": bayesnmf.__version__}
     point = {name: getattr(fit, name) for name in ("loadings", "components", "scale", "component_names")}

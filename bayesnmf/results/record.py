@@ -124,8 +124,17 @@ class FitRecord:
 def effective_loadings(fit: FitRecord, loadings: Array, scale: Array | None) -> Array:
     """Return loadings on the scale of the counts: times the scale, or the given row totals, and the exposure."""
     if MODELS[fit.model].given_totals:
-        return loadings * fit.counts.row_totals[:, None]
+        return loadings * _expected_totals(fit)[:, None]
     return fit.counts.exposed_loadings(loadings if scale is None else loadings * scale[..., None])
+
+
+def _expected_totals(fit: FitRecord) -> Array:
+    """Return the given totals of rows; with missing cells, those that all cells would have, at the means of the fit."""
+    totals, mask = fit.counts.row_totals, fit.counts.mask
+    if mask is None:
+        return totals
+    seen = 1.0 - np.einsum("ik,ik->i", fit.loadings, mask.sums_by_row(fit.components.T))
+    return np.divide(totals, seen, out=np.zeros_like(totals), where=totals > 0)
 
 
 def trace_of_kept(fit: FitRecord) -> Array:

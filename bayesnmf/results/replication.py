@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.checks import check_available, check_count, check_names, check_size
-from bayesnmf.data.checks import check_drawable
+from bayesnmf.data.checks import check_complete, check_drawable
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_poisson
 from bayesnmf.results.draws import LIMIT, restrict_rows
@@ -30,6 +30,8 @@ def sample_posterior_predictive(
     nuts are evenly spaced among all chains.
     """
     check_poisson(fit, "replicated counts")
+    if MODELS[fit.model].given_totals:
+        check_complete(fit.counts, "replicating counts given their totals")
     positions = check_names(rows, fit.row_names, "rows")
     check_count(seed, "seed", minimum=0)
     draws = check_count(draws, "draws")

@@ -20,10 +20,12 @@ from bayesnmf.data.blocks.counts import BlockedCounts, StoredMatrix
 from bayesnmf.data.blocks.opening import default_scratch
 from bayesnmf.data.blocks.store import ABOUT, Store
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.mask import Mask
 from bayesnmf.results.saved_arrays import CSR, decode_arrays, encode_arrays
 from bayesnmf.results.saved_checks import check_found_store
 
 EXPOSURES = ("row_exposure", "feature_exposure")
+MASK = ("mask_indices", "mask_indptr")
 
 
 def encode_counts(counts: Counts, near: Path) -> xr.Dataset:
@@ -36,7 +38,8 @@ def encode_counts(counts: Counts, near: Path) -> xr.Dataset:
             "nonzeros": counts.matrix.nonzeros, "dtype": counts.dtype.name,
         }  # fmt: skip
         return encode_arrays(more).assign_attrs(about)
-    return encode_arrays({**{name: getattr(counts.matrix, name) for name in CSR}, **more})
+    arrays = encode_arrays({**{name: getattr(counts.matrix, name) for name in CSR}, **more, **_mask_arrays(counts)})
+    return arrays if counts.mask is None else arrays.assign_attrs(mask_of_missing=int(counts.mask.of_missing))
 
 
 def decode_counts(group: Any, near: Path, *, by_sums: bool = False) -> Counts:
@@ -53,7 +56,21 @@ def decode_counts(group: Any, near: Path, *, by_sums: bool = False) -> Counts:
         stored = StoredMatrix(store, np.dtype(about["dtype"]), int(about["nonzeros"]), store.folder.parent)
         return BlockedCounts(stored, *names, **exposures)
     matrix = csr_array(tuple(parts[name] for name in CSR), shape=(len(names[0]), len(names[1])))
-    return Counts(matrix, *names, **exposures)
+    return Counts(matrix, *names, **exposures, mask=_mask_of(parts, about, matrix.shape))
+
+
+def _mask_arrays(counts: Counts) -> dict[str, Any]:
+    if counts.mask is None:
+        return {}
+    return {name: getattr(counts.mask.pattern, name.removeprefix("mask_")) for name in MASK}
+
+
+def _mask_of(parts: dict[str, Any], about: Any, shape: Any) -> Mask | None:
+    """Return the mask in a file; None if no cell is missing."""
+    if MASK[0] not in parts:
+        return None
+    indices, indptr = (parts[name] for name in MASK)
+    return Mask(csr_array((np.ones(len(indices)), indices, indptr), shape=shape), bool(about["mask_of_missing"]))
 
 
 def place_of(folder: Path, near: Path) -> str:

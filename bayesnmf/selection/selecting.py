@@ -14,6 +14,7 @@ from bayesnmf.assessment.checks import check_ranks
 from bayesnmf.assessment.predictive_checks import predictive_checks
 from bayesnmf.checks import check_count, check_flag, check_words
 from bayesnmf.data.blocks.opening import open_counts
+from bayesnmf.data.checks import check_complete
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
@@ -23,9 +24,8 @@ from bayesnmf.fitting.job import check_combination, resolve_priors
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.settings import describe_options, digest_of_counts
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
-from bayesnmf.options import METHODS, VI, Options
+from bayesnmf.options import VI, Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
-from bayesnmf.options.checks import check_options
 from bayesnmf.options.naming import explains_names
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.specification import check_model
@@ -106,11 +106,10 @@ def select(
     check_flag(check, "check")
     kept, given = as_checkpoint(checkpoint), {"splits": splits, "keep": keep, "withhold": withhold, "halves": halves}
     settings, seed = check_settings_of(criterion, given), check_count(seed, "seed", minimum=0)
-    options = METHODS[method].options() if options is None else options
-    check_options(options, method, METHODS[method].options)
+    options = options_of(method, options)
     with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(kept):
         data = with_exposures(open_counts(counts, "float64", told=report), row_exposure, feature_exposure)
-        check_integer_counts(data, "select", "round them")
+        check_integer_counts(check_complete(data, "select"), "select", "round them")
         check_data(criterion, data, options)
         settings["withhold"] = share_withheld(criterion, settings["withhold"], withhold is not None, data)
         _check_candidates(candidates, data, method, options, criterion == "stability" or settings["withhold"] > 0)

@@ -117,7 +117,7 @@ def modes(
     model, method = check_model(model), check_has_objective(method)
     starts, seed = check_count(starts, "starts", most=MOST_STARTS), check_count(seed, "seed", minimum=0)
     rank, known = rank_and_known(rank, fixed_components)
-    options = varied_options(METHODS[method].options() if options is None else options, method)
+    options = varied_options(options, method)
     kind = getattr(options, "dtype", "float64")
     data = with_exposures(as_counts(counts, dtype=kind), row_exposure, feature_exposure)
     settings = check_fraction(threshold, "threshold"), check_fraction(keep, "keep"), check_scored(scored, data)

@@ -20,9 +20,8 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
-from bayesnmf.options import METHODS, Options
+from bayesnmf.options import Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint
-from bayesnmf.options.checks import check_options
 from bayesnmf.options.defaults import varied_start
 from bayesnmf.stability.checks import check_varied_start
 from bayesnmf.stability.folder import Folder
@@ -177,7 +176,7 @@ def run_tasks(tasks: Sequence[Callable[[], None]], jobs: int, stop: Event) -> No
 
 def varied_options(options: Any, method: str) -> Any:
     """Return options with a start that differs from run to run, and one thread; refuse others."""
-    check_options(options, method, METHODS[method].options)
+    options = options_of(method, options)
     if options.start is None:
         options = replace(options, start=varied_start(options))
     check_varied_start(options.start)

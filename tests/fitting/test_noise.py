@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -155,7 +156,7 @@ def test_new_rows_of_chains_are_drawn_at_the_power():
             "needs Gibbs\\(algorithm='marginal'\\)",
         ),
         (
-            lambda fit: served_options(QUICK, Quasi(), "vi", in_memory=False),
+            lambda fit: served_options(QUICK, Quasi(), "vi", SimpleNamespace(in_memory=False, mask=None)),
             "needs counts in memory",
         ),
         (lambda fit: bayesnmf.fit(COUNTS[:2, :3], rank=2, noise="quasi"), "a dispersion needs more cells"),

@@ -160,11 +160,11 @@ class Fault(NamedTuple):
 
 
 GXD, GXG, LDA, DG, HPF = "Gamma × Dirichlet", "Gamma × Gamma", "dirichlet_poisson", "dirichlet_gamma", "hierarchical"
-OF_LOADINGS = "terms[1] + self.power * self.beta"
-OF_COMPONENTS = "components[1] + self.power * self.theta"
+OF_LOADINGS = "self._observed(self.power * self.beta"
+OF_COMPONENTS = "self._observed(self.power * self.theta"
 EXPOSURES = {
-    "of loadings": Fault(marginal_gibbs, OF_LOADINGS, "terms[1] + 1.05 * self.power * self.beta", GXD, 1.0),
-    "of components": Fault(marginal_gibbs, OF_COMPONENTS, "components[1] + 1.05 * self.power * self.theta", GXG, 1.0),
+    "of loadings": Fault(marginal_gibbs, OF_LOADINGS, "self._observed(1.05 * self.power * self.beta", GXD, 1.0),
+    "of components": Fault(marginal_gibbs, OF_COMPONENTS, "self._observed(1.05 * self.power * self.theta", GXG, 1.0),
 }
 FAULTS = {  # one of each module; others, and what finds them, are in benchmarks/README.md
     "shapes of components 0.05 too large": Fault(

@@ -275,7 +275,7 @@ def csr_matrix_file(folder, values):
 
 
 def test_a_saved_fit_of_the_version_before_is_compared_by_sums(stored, tmp_path, monkeypatch):
-    monkeypatch.setattr(encoding, "OF_POISSON", 5)
+    monkeypatch.setattr(encoding, "COMPLETE", 5)
     old = stored.counts.store.fingerprint_of_sums()
     vars(stored.counts.store)["fingerprint"] = old
     stored.save(tmp_path / "fit.nc")

@@ -78,9 +78,11 @@ class BlockedCounts(Counts):
     @classmethod
     def of(cls, matrix: StoredMatrix) -> BlockedCounts:
         """Return the counts of a store, with its names."""
-        names = [matrix.store.names(side) for side in ("rows", "features")]
-        return cls(matrix, *(np.arange(length) if found is None else found
-                             for found, length in zip(names, matrix.shape, strict=True)))  # fmt: skip
+        found = [matrix.store.names(side) for side in ("rows", "features")]
+        rows, features = (
+            np.arange(length) if names is None else names for names, length in zip(found, matrix.shape, strict=True)
+        )
+        return cls(matrix, rows, features)
 
     @property
     def scratch(self) -> Path:

@@ -12,7 +12,7 @@ from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.blocked.passes import Pass, Where, pass_over_rows, totals_of
 from bayesnmf.inference.imbalance import imbalance
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Problem, State, Updated, exposure_of_components, exposure_of_loadings
+from bayesnmf.inference.sides import Problem, State, Updated, exposure_of_components, exposure_of_loadings, given_totals
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.vectors import padded_copy
 from bayesnmf.priors.values import attach_scale, separate_scale
@@ -108,8 +108,10 @@ def _mode_sides(problem: Problem, state: State, totals: Totals) -> list[Any]:
     """Return prior, summary, side, total and exposure of each side that is a mode."""
     loadings, components = problem.loadings_summary, problem.components_summary
     exposure = exposure_of_loadings(problem, state.components)
-    sides: list[Any] = [(problem.loadings_prior, loadings, state.loadings, totals.loadings, exposure)]
+    total = given_totals(problem, state, "loadings", totals.loadings)
+    sides: list[Any] = [(problem.loadings_prior, loadings, state.loadings, total, exposure)]
     if not problem.fixed_components:
         prior, exposure = problem.components_prior, exposure_of_components(problem, state.loadings)
-        sides.append((prior, components, state.components, totals.components, exposure))
+        total = given_totals(problem, state, "components", totals.components)
+        sides.append((prior, components, state.components, total, exposure))
     return [side for side in sides if side[1].basis is not None]

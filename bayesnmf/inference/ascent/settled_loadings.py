@@ -18,6 +18,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Schedule, Steps, update_both_sides, update_side
 from bayesnmf.inference.blocked.passes import Where, pass_over_rows, shared_out, totals_of
+from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, exposure_of_loadings, objective, update_components, update_loadings
 from bayesnmf.inference.status import Status
@@ -70,7 +71,7 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
     if max_iter == 0:
         return Settled(state, Status(False, "no updates", 0), 0)
     tol = attainable_tol(tol, problem.counts.dtype)
-    if "settled" in problem.loadings_prior.optional:
+    if "settled" in problem.loadings_prior.optional and not imputes_loadings(problem):
         side, expects = state.loadings, isinstance(problem.loadings_summary, MeanField)
         means, _ = separate_scale(side.value)
         added, rate = _added_and_rate(problem, state)
@@ -79,7 +80,8 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
             expects=expects, threads=threads,
         )  # fmt: skip
     else:
-        totals, updates = _totals_by_updates(problem, state, tol, max_iter, threads)
+        totals, updates, last = _totals_by_updates(problem, state, tol, max_iter, threads)
+        state = last if imputes_loadings(problem) else state  # what a row receives depends on its loadings then
     rows = int(np.count_nonzero(updates > 0))
     status = settled_status(rows, len(totals), tol, int(np.abs(updates).max(initial=0)))
     return Settled(update_loadings(problem, state, totals, reuse=True), status, rows)
@@ -87,8 +89,8 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
 
 def _totals_by_updates(
     problem: Problem, state: State, tol: float, max_iter: int, threads: int | None
-) -> tuple[Array, Array]:
-    """Return the same as `settled_totals`, by updates of all rows, for families without a compiled loop."""
+) -> tuple[Array, Array, State]:
+    """Return what `settled_totals` does, and the last state, by updates of all rows where there is no compiled loop."""
     means, _ = separate_scale(state.loadings.value)
     totals = np.array(allocate(problem, state, threads, "loadings").loadings)
     updates = np.zeros(len(totals), np.int64)
@@ -103,7 +105,7 @@ def _totals_by_updates(
             break
         totals[moving] = allocate(problem, state, threads, "loadings").loadings[moving]
         means = now
-    return totals, updates
+    return totals, updates, state
 
 
 def _added_and_rate(problem: Problem, state: State) -> tuple[Array, Array | None]:

@@ -28,7 +28,7 @@ from scipy.sparse import csr_array
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule, record_chain
 from bayesnmf.inference.sampling.scales import Terms, free_components, log_scales_of, terms_of
-from bayesnmf.inference.sides import Problem, State, objective
+from bayesnmf.inference.sides import ROUNDING, Problem, State, objective
 from bayesnmf.kernels.cpu.entries import LEAST, draw_entries
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.likelihood import cell_rates
@@ -142,6 +142,15 @@ class Factors:
         whole[:, self.free] = values
         return whole
 
+    def _observed(self, whole: Array, factor: Array, side: str) -> Array:
+        """Return sums over all features of a row (rows of a feature) without those of missing cells."""
+        mask = self.problem.counts.mask
+        if mask is None:
+            return whole
+        sums = mask.sums_by_row if side == "row" else mask.sums_by_feature
+        left = whole - self.power * np.stack([sums(each) for each in factor])
+        return np.where(left > ROUNDING * whole, left, 0.0)
+
     def _draw_totals(self, terms: Terms) -> None:
         shape, rate = terms
         whole = np.broadcast_to(shape, self.theta.shape).sum(axis=2, keepdims=True) + self.totals
@@ -150,12 +159,14 @@ class Factors:
         np.maximum(self.theta, LEAST, out=self.theta)
 
     def _draw_loadings(self, terms: Terms, threads: int | None) -> None:
-        given = terms[0], terms[1] + self.power * self.beta.sum(axis=1, keepdims=True)
+        exposure = self._observed(self.power * self.beta.sum(axis=1, keepdims=True), self.beta, "row")
+        given = terms[0], terms[1] + exposure
         draw_entries(self.matrix, self.theta, self.beta, given, self.seed(), threads=threads)
 
     def _draw_components(self, loadings: Terms, components: Terms, threads: int | None) -> None:
         """Draw components with Gamma priors, then shears and scales."""
-        given = components[0], components[1] + self.power * self.theta.sum(axis=1, keepdims=True)
+        exposure = self._observed(self.power * self.theta.sum(axis=1, keepdims=True), self.theta, "feature")
+        given = components[0], components[1] + exposure
         draw_entries(self.transposed, self.beta, self.theta, given, self.seed(), free=self.is_free, threads=threads)
         self._shear(self.theta, self.beta, loadings, components, None, threads)
         log_scale = log_scales_of(self.theta, self.beta, loadings, components, self.seed())[:, None]
@@ -171,7 +182,7 @@ class Factors:
         sums = np.ones((len(self.beta), 1, len(self.is_free)))
         sums[..., self.free] = drawn
         b, t = self.beta * sums, self.theta / sums
-        linear = 1.0 + ((r + self.power) * t).sum(axis=1, keepdims=True)
+        linear = self._observed(1.0 + ((r + self.power) * t).sum(axis=1, keepdims=True), t, "feature")
         power = np.broadcast_to(a, t.shape).sum(axis=1)
         tied: tuple[Array, Array] | None = (power, b.sum(axis=1))
         if len(b) == 1 and self.power * self.problem.counts.total >= UNTIED * power.sum():

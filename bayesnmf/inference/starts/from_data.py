@@ -32,6 +32,7 @@ type Begin = Callable[[Problem, int, np.random.Generator], State]
 FLOOR = 1.0  # smallest entry, in factor means: small values change only after very many updates, and zeros never
 POWER_ITERATIONS, OVERSAMPLING = 4, 10
 DESCENT = 50  # iterations without priors
+RANK_ONE = 10  # iterations that fit rows and features to counts with missing cells
 
 
 def state_from_word(problem: Problem, word: str, rank: int, rng: np.random.Generator) -> State:
@@ -45,7 +46,7 @@ def data_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
 
     Priors and summaries do not affect these factors. Components beyond the rank of the counts are random.
     """
-    factors = positive_factors(problem.counts.matrix.astype(np.float64).sqrt(), rank, rng)
+    factors = positive_factors(completed(problem.counts).matrix.astype(np.float64).sqrt(), rank, rng)
     return _state_at(problem, *factors, threads=1)
 
 
@@ -55,7 +56,7 @@ def _descended_state(problem: Problem, begin: Begin, rank: int, rng: np.random.G
     With small concentrations, each row soon keeps its first components, and these are still poor. Coordinate descent on
     the likelihood alone ([C] alg. 1) first finds better components.
     """
-    flat = flat_problem(problem.counts)
+    flat = flat_problem(completed(problem.counts))
     schedule = Schedule("alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=DESCENT)
     fitted = state_after_steps(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"))
     return _state_at(problem, fitted.loadings.geometric, fitted.components.geometric, None)
@@ -63,7 +64,32 @@ def _descended_state(problem: Problem, begin: Begin, rank: int, rng: np.random.G
 
 def flat_problem(counts: Counts) -> Problem:
     """Return the problem whose objective is the log-likelihood of these counts; its factors include exposures."""
-    return Problem(counts.with_exposure(None, None), Gamma(1.0, 0.0), Dirichlet(1.0), Mode(), Mode(estimated=True))
+    return Problem(
+        counts.with_mask(None).with_exposure(None, None), Gamma(1.0, 0.0), Dirichlet(1.0), Mode(), Mode(estimated=True)
+    )
+
+
+def completed(counts: Counts) -> Counts:
+    """Return counts for a start, with missing cells filled by means of rank one, or with zeros if they are most."""
+    mask = counts.mask
+    if mask is None or not mask.of_missing:
+        return counts.with_mask(None)
+    cells = mask.pattern.tocoo()
+    rows, features = means_of_rank_one(counts)
+    filled = csr_array((rows[cells.row] * features[cells.col], cells.coords), shape=counts.shape)
+    return counts.with_mask(None).with_matrix(csr_array(counts.matrix + filled.astype(counts.dtype)))
+
+
+def means_of_rank_one(counts: Counts) -> tuple[Array, Array]:
+    """Return factors (n,) and (m,) whose products are the means of the counts given their totals, without the mask."""
+    mask: Any = counts.mask
+    rows, features = np.ones((counts.shape[0], 1)), np.ones((counts.shape[1], 1))
+    for _ in range(RANK_ONE):
+        seen = features.sum() - mask.sums_by_row(features)
+        rows = np.divide(counts.row_totals[:, None], seen, out=np.zeros_like(rows), where=seen > 0)
+        seen = rows.sum() - mask.sums_by_feature(rows)
+        features = np.divide(counts.feature_totals[:, None], seen, out=np.zeros_like(features), where=seen > 0)
+    return rows[:, 0], features[:, 0]
 
 
 def _state_at(problem: Problem, loadings: Array, components: Array, threads: int | None) -> State:

@@ -6,6 +6,7 @@ means below a limit are added up until the sum of their means reaches it, and co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
 
 Array = NDArray[Any]
+Hidden = Callable[[slice], Array]
 CELLS = 2**20  # cells of a block of dense means
 VISIT = 4  # cost of a cell, in multiply-adds
 
@@ -60,7 +62,13 @@ def _add_columns(counts: Array, means: Array, low: float, open_: Array, sums: Ar
 
 
 def pearson_sums(
-    matrix: csr_array, loadings: Array, components: Array, low: float, *, by_column: bool = True
+    matrix: csr_array,
+    loadings: Array,
+    components: Array,
+    low: float,
+    hidden: Hidden | None = None,
+    *,
+    by_column: bool = True,
 ) -> tuple[Array, Array]:
     """Return Σ χ², Σ (χ²)² and the number of cells of each row, (n, 3), and of each column, (m, 3).
 
@@ -72,6 +80,8 @@ def pearson_sums(
         Factors of the means.
     low : float
         Least mean of a cell that is not pooled with others.
+    hidden : callable, optional
+        Function of a slice of rows that returns which of their cells are left out, as booleans (rows, m).
     by_column : bool
         Whether to compute the second result too; without, it is zeros.
     """
@@ -82,6 +92,8 @@ def pearson_sums(
     for first in range(0, n, step):
         rows = slice(first, first + step)
         means = np.asarray(loadings[rows], np.float64) @ components
+        if hidden is not None:
+            means[hidden(rows)] = 0.0  # adds nothing to a pool
         counts = matrix[rows].toarray().astype(np.float64, copy=False)
         _in_pieces(_add_rows, len(means), m, (counts, means, low, of_rows[rows]))
         if by_column:

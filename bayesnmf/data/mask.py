@@ -1,0 +1,115 @@
+"""Which cells of a count matrix are missing, as the smaller of the two sets of cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Mask:
+    """Cells that are missing, which is not a count of 0: nobody looked.
+
+    Attributes
+    ----------
+    pattern : csr_array (n, m)
+        Ones at the cells of the smaller set, in float64, with sorted indices.
+    of_missing : bool
+        Whether these are the missing cells, or all others.
+    """
+
+    pattern: csr_array
+    of_missing: bool
+
+    @classmethod
+    def of(cls, missing: csr_array) -> Mask:
+        """Return the mask of the cells that a sparse matrix stores."""
+        n, m = missing.shape
+        if 2 * missing.nnz <= n * m:
+            return cls(missing, True)
+        observed = np.ones((n, m), bool)
+        cells = missing.tocoo()
+        observed[cells.row, cells.col] = False
+        return cls(as_pattern(observed), False)
+
+    @property
+    def number(self) -> int:
+        """Number of missing cells."""
+        n, m = self.pattern.shape
+        return self.pattern.nnz if self.of_missing else n * m - self.pattern.nnz
+
+    @property
+    def missing(self) -> csr_array:
+        """Pattern of the missing cells."""
+        return self.pattern if self.of_missing else as_pattern(self.pattern.toarray() == 0)
+
+    @cached_property
+    def seen_rows(self) -> Array:
+        """Whether each row has an observed cell, (n,)."""
+        stored = np.diff(self.pattern.indptr)
+        return np.asarray(stored < self.pattern.shape[1] if self.of_missing else stored > 0)
+
+    @property
+    def seen_features(self) -> Array:
+        """Whether each feature has an observed cell, (m,)."""
+        return Mask(self.transposed, self.of_missing).seen_rows
+
+    @cached_property
+    def transposed(self) -> csr_array:
+        """The pattern with features in rows."""
+        return csr_array(self.pattern.T)
+
+    def sums_by_row(self, factor: Array) -> Array:
+        """Return, for each row, Σ of the rows of a factor (m, K) over its missing features, (n, K), in float64."""
+        return self._of_missing(self.pattern @ np.asarray(factor, np.float64), factor)
+
+    def sums_by_feature(self, factor: Array) -> Array:
+        """Return, for each feature, Σ of the rows of a factor (n, K) over the rows it is missing in, (m, K)."""
+        return self._of_missing(self.transposed @ np.asarray(factor, np.float64), factor)
+
+    def _of_missing(self, sums: Array, factor: Array) -> Array:
+        # The rest of a sum may be off by rounding, but not negative.
+        return sums if self.of_missing else np.maximum(factor.sum(axis=0, dtype=np.float64) - sums, 0.0)
+
+    def rows(self, index: Any) -> Mask:
+        """Return the mask of some rows."""
+        return replace(self, pattern=csr_array(self.pattern[index]))
+
+    def features(self, index: Any) -> Mask:
+        """Return the mask of some features."""
+        return replace(self, pattern=as_pattern(self.pattern[:, index]))
+
+    def hidden(self, rows: slice) -> Array:
+        """Return which cells of some rows are missing, as booleans (rows, m)."""
+        return np.asarray((self.pattern[rows].toarray() > 0) == self.of_missing)
+
+    def same_as(self, other: Mask | None) -> bool:
+        """Return whether the same cells are missing."""
+        if other is None or self.of_missing != other.of_missing:
+            return False
+        pairs = ((getattr(each.pattern, name) for each in (self, other)) for name in ("indptr", "indices"))
+        return all(np.array_equal(*pair) for pair in pairs)
+
+    def apply(self, matrix: csr_array) -> csr_array:
+        """Return a matrix without the entries at missing cells."""
+        inside: Any = matrix.multiply(self.pattern.astype(matrix.dtype)).tocsr()
+        kept: Any = matrix - inside if self.of_missing else inside
+        kept.eliminate_zeros()
+        kept.sort_indices()
+        return kept
+
+
+def as_pattern(cells: Any) -> csr_array:
+    """Return ones at the nonzero cells of an array, or the stored cells of a sparse matrix, as canonical CSR."""
+    stored: Any = coo_array(cells)
+    pattern: Any = csr_array((np.ones(stored.nnz), stored.coords), shape=stored.shape)
+    pattern.sum_duplicates()
+    pattern.data[:] = 1.0
+    return pattern

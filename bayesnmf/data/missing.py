@@ -1,0 +1,91 @@
+"""Read which cells of counts are missing: from the counts themselves, or from a mask beside them.
+
+A missing cell is not a count of 0, but one that nobody made: it adds neither counts nor exposure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.data.checks import check_cells, check_mask_in_memory, check_may_have_nan
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.labels import Order, is_frame, order_of, split_labels
+from bayesnmf.data.mask import Mask, as_pattern
+
+Array = NDArray[Any]
+
+
+def without_missing(counts: Any, missing: Any = None) -> tuple[Any, csr_array | None]:
+    """Return counts as given, with 0 at cells that they say to be missing, and the pattern of these cells.
+
+    Masked arrays say it by their mask; NaN does with missing="nan". Other counts stay as they are.
+    """
+    if isinstance(counts, np.ma.MaskedArray):
+        pattern = as_pattern(np.ma.getmaskarray(counts)) if counts.ndim == 2 else None
+        return counts.filled(0), pattern
+    if not (isinstance(missing, str) and missing == "nan"):
+        return counts, None
+    check_may_have_nan(counts)
+    if hasattr(counts, "tocoo"):
+        found = counts.tocoo(copy=True)
+        cells = np.isnan(found.data)
+        pattern = as_pattern(csr_array((np.ones(cells.sum()), (found.row[cells], found.col[cells])), shape=found.shape))
+        found.data[cells] = 0
+        return found, pattern
+    if is_frame(values := split_labels(counts).values):
+        return values.fillna(0), as_pattern(values.isna().to_numpy())
+    dense = np.array(values, np.float64)
+    lost = np.isnan(dense)
+    dense[lost] = 0
+    return dense, as_pattern(lost)
+
+
+def with_missing(counts: Counts, own: csr_array | None, observed: Any = None, missing: Any = None) -> Counts:
+    """Return counts with a mask of all cells that are missing.
+
+    Parameters
+    ----------
+    counts : Counts
+    own : csr_array or None
+        Cells that the counts themselves say to be missing (`without_missing`).
+    observed : array, DataFrame or sparse matrix of booleans (n, m), optional
+        True where a count was made. What has labels is matched by name.
+    missing : sparse matrix, array or DataFrame (n, m), "zeros" or "nan", optional
+        Missing cells: those that a sparse matrix stores, or where others are True. "zeros": all cells without a count.
+    """
+    if own is None and observed is None and isinstance(missing, str) and missing == "zeros":
+        check_mask_in_memory(counts)
+        return counts.with_mask(Mask(as_pattern(counts.matrix), of_missing=False))
+    parts = [] if own is None else [own]
+    if observed is not None:
+        seen: Any = _in_order(observed, counts, "observed")
+        seen = seen.toarray() if hasattr(seen, "toarray") else seen
+        parts.append(as_pattern(~seen.astype(bool)))
+    if isinstance(missing, str) and missing == "zeros":
+        parts.append(as_pattern(counts.matrix.toarray() == 0))
+    elif missing is not None and not isinstance(missing, str):
+        parts.append(as_pattern(_in_order(missing, counts, "missing")))
+    if not parts:
+        return counts
+    check_mask_in_memory(counts)
+    whole = as_pattern(sum(parts[1:], parts[0]))
+    return counts.with_mask(Mask.of(whole) if whole.nnz else None)
+
+
+def _in_order(given: Any, counts: Counts, argument: str) -> Any:
+    """Return cells in the order of the counts: an array of booleans, or a sparse matrix."""
+    found = split_labels(given)
+    values = found.values.to_numpy() if is_frame(found.values) else found.values
+    cells = check_cells(values, argument, counts.shape)
+    for side, labels, names in (
+        ("row", found.rows, counts.row_names),
+        ("feature", found.columns, counts.feature_names),
+    ):
+        places = order_of(labels, names, Order(argument, side))
+        if places is not None:
+            cells = cells[places] if side == "row" else cells[:, places]
+    return cells

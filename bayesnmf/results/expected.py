@@ -1,0 +1,82 @@
+"""Expected counts of chosen cells, with intervals: what a fit says of cells that are missing, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayesnmf.checks import check_fraction, check_names, check_size
+from bayesnmf.results.draws import LIMIT, chains_and_draws, restrict_rows
+from bayesnmf.results.estimates import take_features
+from bayesnmf.results.intervals import for_intervals
+from bayesnmf.results.record import FitRecord, effective_loadings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def expected(
+    fit: FitRecord, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9
+) -> pd.DataFrame:
+    """Return the expected counts of all pairs of rows and features, with intervals.
+
+    Intervals are those of the expected count, as `Fit.summary` has of loadings; a count varies around it in addition.
+
+    Parameters
+    ----------
+    fit : Fit
+    rows, features : iterable of names, optional
+        Names of rows and features; by default all.
+    interval : float
+        Probability of the central interval.
+
+    Returns
+    -------
+    DataFrame
+        By row and feature: ``count``, NaN where it is missing, ``mean``, and, with a posterior, ``lower`` and
+        ``upper``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Names that the fit does not have; more than 2 GiB of draws.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> counts = [[30, 0, 9], [0, 21, 14], [51, 11, 0]]
+    >>> observed = [[True, True, False], [True, True, True], [True, True, True]]
+    >>> fit = bayesnmf.fit(counts, rank=1, seed=0, observed=observed)
+    >>> table = fit.expected(rows=[0])
+    >>> list(table.columns), bool(table.loc[(0, 2), "lower"] < table.loc[(0, 2), "mean"])
+    (['count', 'mean', 'lower', 'upper'], True)
+    """
+    import pandas as pd
+
+    chosen, columns = check_names(rows, fit.row_names, "rows"), check_names(features, fit.feature_names, "features")
+    tail = (1 - check_fraction(interval, "interval")) / 2
+    part = restrict_rows(fit, chosen)
+    components = take_features(fit.exposed_components, columns)
+    means = part.expected_loadings @ components
+    counts = take_features(part.counts.matrix, columns).toarray().astype(np.float64)
+    if part.counts.mask is not None:
+        counts[take_features(part.counts.mask.hidden(slice(None)), columns)] = np.nan
+    names = pd.MultiIndex.from_product(
+        [part.row_names, take_features(part.feature_names, columns)], names=["row", "feature"]
+    )
+    table = pd.DataFrame({"count": counts.ravel(), "mean": means.ravel()}, index=names)
+    if fit.estimate.kind != "point":
+        table["lower"], table["upper"] = _interval(restrict_rows(for_intervals(fit), chosen), columns, means.size, tail)
+    return table
+
+
+def _interval(part: FitRecord, columns: Any, cells: int, tail: float) -> Any:
+    """Return the ends of the intervals of the expected counts, (2, cells)."""
+    number = chains_and_draws(part, None, None)
+    check_size(8 * number[0] * number[1] * cells, LIMIT, "expected counts of all draws", "choose rows or features")
+    drawn = part.estimate.take(part, number, 0, columns)
+    loadings = effective_loadings(part, drawn.loadings, drawn.scale)
+    rates = loadings @ part.counts.exposed_components(drawn.components, columns)
+    return np.quantile(rates.reshape(-1, cells), (tail, 1 - tail), axis=0)

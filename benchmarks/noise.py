@@ -1,0 +1,135 @@
+"""How often do 90 % intervals contain true values, where counts vary more than Poisson counts?
+
+    python -m benchmarks.noise [--sizes mutations sparse] [--sets 10] [--noises …] [--out FOLDER] [--table]
+
+Counts are simulated with loadings and components from the priors of the fit, and noise beside that of Poisson counts:
+"rate 0.3" is Gamma noise of 30 % on the rate of every cell, "linear 4" noise with variance (1 + 4) · mean. Each set is
+fitted by vi with Poisson and with quasi-Poisson noise, with components known and unknown. The share of true loadings,
+components and expected counts inside the intervals of a chain from the fit (250 draws, the default of
+`Fit.with_intervals("sampled")`), of linear response and of the mean field, with a standard error over the sets.
+Finished rows are in FOLDER/noise.csv, and a run that was stopped goes on. The table is printed, and written to
+benchmarks/noise.md; --table does only this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+import bayesnmf
+from bayesnmf import VI, Dirichlet, Gamma, Priors
+from bayesnmf.inference.alignment import match_components
+
+Array = NDArray[Any]
+SIZES = {"mutations": (192, 96, 6, 5000, 10), "sparse": (2000, 2000, 8, 200, 2)}  # n, m, K, counts a row, sets
+NOISES = ("rate 0", "rate 0.1", "rate 0.2", "rate 0.3", "rate 0.4", "rate 0.5", "linear 1", "linear 4")
+HERE, TAILS, RATES = Path(__file__).parent, (0.05, 0.95), 2000
+SHAPES = {"mutations": (1.0, 0.5), "sparse": (0.5, 0.3)}  # of loadings and components
+
+
+def simulated(size: str, noise: str, rng: np.random.Generator) -> tuple[Array, Array, Array, Priors]:
+    """Return counts, true loadings and components, and their priors."""
+    (n, m, rank, total, _), (shape, concentration) = SIZES[size], SHAPES[size]
+    rate = shape * rank / total
+    loadings = rng.gamma(shape, 1 / rate, (n, rank))
+    components = rng.dirichlet(np.full(m, concentration), rank)
+    means, (kind, number) = loadings @ components, noise.split()
+    level = float(number)
+    if kind == "rate" and level:
+        means = means * rng.gamma(1 / level**2, level**2, means.shape)
+    elif level:
+        means = rng.gamma(means / level, level)
+    return rng.poisson(means), loadings, components, Priors(Gamma(shape, rate), Dirichlet(concentration))
+
+
+def shares_inside(fit: bayesnmf.Fit, loadings: Array, components: Array, rng: np.random.Generator) -> dict[str, float]:
+    """Return the share of true values inside 90 % intervals of the draws of a fit, matched to the truth."""
+    order = match_components(fit.components, components)
+    draws = fit.intervals.draws if fit.intervals else fit.sample_posterior(250, chains=1)
+    theta, beta = draws.loadings[0][:, :, order], draws.components[0][:, order]
+    rows, features = rng.integers(len(loadings), size=RATES), rng.integers(components.shape[1], size=RATES)
+    rates = np.einsum("drk,dkr->dr", theta[:, rows], beta[:, :, features])
+    true = {"loadings": (theta, loadings), "components": (beta, components),
+            "rates": (rates, np.einsum("rk,kr->r", loadings[rows], components[:, features]))}  # fmt: skip
+    found = {}
+    for name, (drawn, value) in true.items():
+        low, high = np.quantile(drawn, TAILS, axis=0)
+        found[name] = float(np.mean((low <= value) & (value <= high)))
+    return found
+
+
+def measured(size: str, noise: str, number: int) -> Iterator[dict[str, Any]]:
+    """Fit one set in every way, and yield a row for each kind of interval."""
+    rng = np.random.default_rng([number, NOISES.index(noise), list(SIZES).index(size)])
+    counts, loadings, components, priors = simulated(size, noise, rng)
+    rank = len(components)
+    for known in (False, True):
+        for word in ("poisson", "quasi"):
+            began = time.perf_counter()
+            fit = bayesnmf.fit(
+                counts, rank=rank, seed=0, noise=word, options=VI(priors=priors, intervals="mean_field"),
+                fixed_components=components if known else None,
+            )  # fmt: skip
+            seconds = time.perf_counter() - began
+            for kind in ("sampled", "response", "mean_field"):
+                if kind == "response" and (size == "sparse" or known):
+                    continue
+                began = time.perf_counter()
+                made = fit.with_intervals(kind)
+                about = {"size": size, "noise": noise, "set": number, "known": known, "fitted": word, "intervals": kind}
+                inside = shares_inside(made, loadings, components, np.random.default_rng(0))
+                if known:
+                    inside.pop("components")
+                ratio = fit.dispersion().ratio if word == "poisson" else 1 + (fit.noise.dispersion or 0.0)  # type: ignore[union-attr]
+                took = seconds + time.perf_counter() - began
+                yield {**about, **inside, "dispersion": ratio, "seconds": round(took, 2)}
+
+
+def table(rows: pd.DataFrame) -> str:
+    """Return the mean shares by case as Markdown."""
+    titles = "counts", "noise", "dispersion", "known", "fitted as", "intervals", "loadings", "components", "rates"
+    lines = [f"| {' | '.join(titles)} |", "|---|---|--:|---|---|---|--:|--:|--:|"]
+    cases = rows.groupby(["size", "noise", "known", "fitted", "intervals"], sort=False)
+    for (size, noise, known, fitted, kind), part in cases:
+        means, errors = (getattr(part[["loadings", "components", "rates"]], of)() for of in ("mean", "sem"))
+        cells = ["" if np.isnan(means[name]) else f"{means[name]:.2f} ± {errors[name]:.2f}" for name in means.index]
+        about = [size, noise, f"{part['dispersion'].mean():.2f}", "yes" if known else "no", fitted, kind]
+        lines.append(f"| {' | '.join([*about, *cells])} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run what is missing, and write the table."""
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
+    words.add_argument("--noises", nargs="+", default=list(NOISES), choices=list(NOISES))
+    words.add_argument("--sets", type=int)
+    words.add_argument("--out", type=Path, default=HERE / "noise")
+    words.add_argument("--table", action="store_true")
+    given = words.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    path = given.out / "noise.csv"
+    rows = pd.read_csv(path).to_dict("records") if path.exists() else []
+    warnings.simplefilter("ignore")
+    for size in () if given.table else given.sizes:
+        for number in range(given.sets or SIZES[size][-1]):
+            for noise in given.noises:
+                if any((row["size"], row["noise"], row["set"]) == (size, noise, number) for row in rows):
+                    continue
+                for row in measured(size, noise, number):
+                    rows.append(row)
+                    print(row, flush=True)
+                pd.DataFrame(rows).to_csv(path, index=False)
+    print(table(pd.DataFrame(rows)))
+
+
+if __name__ == "__main__":
+    main()
