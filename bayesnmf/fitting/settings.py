@@ -45,8 +45,7 @@ def digest_of_counts(counts: Counts) -> str:
     matrix = counts.matrix
     parts = [np.asarray(counts.shape), matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)]
     if counts.mask is not None:
-        pattern = counts.mask.pattern
-        parts += [pattern.indices.astype(np.int64), pattern.indptr.astype(np.int64), np.asarray(counts.mask.of_missing)]
+        parts += counts.mask.arrays
     return " ".join([*map(_digest, parts), *exposures])
 
 

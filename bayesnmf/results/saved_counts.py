@@ -38,8 +38,12 @@ def encode_counts(counts: Counts, near: Path) -> xr.Dataset:
             "nonzeros": counts.matrix.nonzeros, "dtype": counts.dtype.name,
         }  # fmt: skip
         return encode_arrays(more).assign_attrs(about)
-    arrays = encode_arrays({**{name: getattr(counts.matrix, name) for name in CSR}, **more, **_mask_arrays(counts)})
-    return arrays if counts.mask is None else arrays.assign_attrs(mask_of_missing=int(counts.mask.of_missing))
+    arrays = {**{name: getattr(counts.matrix, name) for name in CSR}, **more}
+    if counts.mask is None:
+        return encode_arrays(arrays)
+    mask = counts.mask.as_cells
+    arrays |= {name: getattr(mask.pattern, name.removeprefix("mask_")) for name in MASK}
+    return encode_arrays(arrays).assign_attrs(mask_of_missing=int(mask.of_missing))
 
 
 def decode_counts(group: Any, near: Path, *, by_sums: bool = False) -> Counts:
@@ -57,12 +61,6 @@ def decode_counts(group: Any, near: Path, *, by_sums: bool = False) -> Counts:
         return BlockedCounts(stored, *names, **exposures)
     matrix = csr_array(tuple(parts[name] for name in CSR), shape=(len(names[0]), len(names[1])))
     return Counts(matrix, *names, **exposures, mask=_mask_of(parts, about, matrix.shape))
-
-
-def _mask_arrays(counts: Counts) -> dict[str, Any]:
-    if counts.mask is None:
-        return {}
-    return {name: getattr(counts.mask.pattern, name.removeprefix("mask_")) for name in MASK}
 
 
 def _mask_of(parts: dict[str, Any], about: Any, shape: Any) -> Mask | None:

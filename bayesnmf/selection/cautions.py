@@ -19,7 +19,7 @@ def cautions_of(found: Selection) -> list[str]:
 
 
 def _why_none(found: Selection) -> str:
-    if found.criterion == "heldout":
+    if found.criterion in ("heldout", "masked"):
         return "no candidate is best: no count was held out; lower keep, or raise splits"
     if found.criterion == "stability":
         return (

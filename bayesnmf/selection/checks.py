@@ -8,12 +8,16 @@ from bayesnmf.checks import check_choice, check_count, check_fraction, shown
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import rows_aside
 from bayesnmf.options import METHODS
+from bayesnmf.selection.masks import FOLDS
 from bayesnmf.selection.rules import FEWEST_HALVES, FEWEST_RUNS
 from bayesnmf.stability.checks import check_has_objective
 
-DEFAULTS = {"splits": 3, "keep": 0.8, "withhold": 0.2, "halves": 10}
-OWN = {"heldout": ("splits", "keep", "withhold"), "evidence": (), "stability": ("halves",)}
-METHOD = {"heldout": "vi", "evidence": "smc", "stability": "vi"}
+DEFAULTS: dict[str, Any] = {"splits": None, "keep": 0.8, "withhold": 0.2, "halves": 10}
+SPLITS = 3
+OWN = {
+    "masked": ("splits",), "heldout": ("splits", "keep", "withhold"), "evidence": (), "stability": ("halves",)
+}  # fmt: skip
+METHOD = {"masked": "vi", "heldout": "vi", "evidence": "smc", "stability": "vi"}
 
 
 def check_criterion(criterion: Any, method: str | None) -> str:
@@ -41,6 +45,11 @@ def check_data(criterion: str, counts: Counts, options: Any) -> None:
         raise ValueError(
             f"options.runs must be at least {FEWEST_RUNS} for criterion='evidence', as fewer do not show how far they "
             f"disagree: found {options.runs}; leave runs out of the options"
+        )
+    if criterion == "masked" and min(counts.shape) < 2:
+        raise ValueError(
+            f"criterion='masked' needs at least two rows and two features: found {counts.shape[0]} × "
+            f"{counts.shape[1]} counts; use criterion='heldout'"
         )
     if criterion == "stability" and counts.shape[0] < 2:
         raise ValueError(
@@ -79,10 +88,12 @@ def check_settings_of(criterion: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return the settings with defaults in place of None; refuse those of other criteria."""
     for name, value in given.items():
         if value is not None and name not in OWN[criterion]:
-            owner = next(each for each, names in OWN.items() if name in names)
-            raise ValueError(f"{name} needs criterion={owner!r}: found criterion={criterion!r}; leave {name} out")
+            owners = " or ".join(f"criterion={each!r}" for each, names in OWN.items() if name in names)
+            raise ValueError(f"{name} needs {owners}: found criterion={criterion!r}; leave {name} out")
     settings = {name: DEFAULTS[name] if value is None else value for name, value in given.items()}
-    settings["splits"] = check_count(settings["splits"], "splits")
+    if settings["splits"] is not None:
+        check_count(settings["splits"], "splits", most=FOLDS if criterion == "masked" else 2**63 - 1)
+    settings["splits"] = settings["splits"] or (0 if criterion == "masked" else SPLITS)
     settings["halves"] = check_count(settings["halves"], "halves", minimum=FEWEST_HALVES)
     settings["keep"] = check_fraction(settings["keep"], "keep")
     if settings["withhold"] != 0:

@@ -123,8 +123,8 @@ def _compared(study: Study, found: list[list[Scored]], interrupted: bool) -> Sel
     done = study.candidates[: len(complete[0])]
     index = pd.MultiIndex.from_tuples(done, names=["model", "rank"])
     scores = pd.DataFrame([[one.per_count for one in row] for row in complete], columns=index).rename_axis("split")
-    table = _pooled([[one.thinned for one in row] for row in complete], index)
-    rows = _pooled([[one.withheld for one in row] for row in complete], index)
+    table = pooled([[one.thinned for one in row] for row in complete], index)
+    rows = pooled([[one.withheld for one in row] for row in complete], index)
     table = table.join(rows.add_prefix("rows_"))
     table["fits"] = len(complete)
     table["converged"] = np.sum([[one.converged for one in row] for row in complete], axis=0)
@@ -133,7 +133,7 @@ def _compared(study: Study, found: list[list[Scored]], interrupted: bool) -> Sel
     return Selection(table, scores, best, study.method, study.keep, interrupted)
 
 
-def _pooled(found: list[list[tuple[Array, Array]]], index: pd.MultiIndex) -> pd.DataFrame:
+def pooled(found: list[list[tuple[Array, Array]]], index: pd.MultiIndex) -> pd.DataFrame:
     """Return means, differences from the best, and standard errors, of logs pooled over splits by row."""
     import pandas as pd
 

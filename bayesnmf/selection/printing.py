@@ -16,7 +16,7 @@ Line = list[str]
 
 def headings_and_lines(found: Selection) -> tuple[str, Line, list[Line]]:
     """Return title, headings and lines of the table."""
-    make = {"heldout": _held_out, "evidence": _evidence, "stability": _stability}[found.criterion]
+    make = {"heldout": _held_out, "masked": _masked, "evidence": _evidence, "stability": _stability}[found.criterion]
     title, headings, cells = make(found)
     lines = []
     for place, (model, rank) in enumerate(found.table.index):
@@ -26,7 +26,7 @@ def headings_and_lines(found: Selection) -> tuple[str, Line, list[Line]]:
 
 def _marks(found: Selection, here: tuple[str, int]) -> list[str]:
     marks = ["best"] if here == found.best else []
-    if found.criterion == "heldout":
+    if found.criterion in ("heldout", "masked"):
         marks += ["one se"] if here == found.one_standard_error != found.best else []
         marks += ["one se, rows"] if here == found.one_standard_error_for_rows else []
     return marks
@@ -46,6 +46,17 @@ def _held_out(found: Selection) -> tuple[str, Line, list[Line]]:
     headings = ["held-out nats per count", "minus the best"]
     headings += ["withheld rows, minus their best"] if rows else []
     return title, [*headings, "converged"], cells
+
+
+def _masked(found: Selection) -> tuple[str, Line, list[Line]]:
+    splits, cells = int(found.table["fits"].iloc[0]), []
+    each: Any
+    for each in found.table.itertuples():
+        line = [plus_minus(each.mean, each.se)]
+        line += [plus_minus(each.difference, each.difference_se) if each.difference else ""]
+        cells.append([*line, f"{each.chi_squared:.2f}", f"{each.converged} of {each.fits}"])
+    title = f"by {found.method}, {splits} mask{'s' if splits > 1 else ''} of cells"
+    return title, ["nats per held-out count", "minus the best", "χ²", "converged"], cells
 
 
 def _evidence(found: Selection) -> tuple[str, Line, list[Line]]:

@@ -23,6 +23,12 @@ NOTES = {
         "one se: the smallest rank that falls short of the best by at most one standard error of the paired "
         "differences",
     ],
+    "masked": [
+        "± is the standard error over rows, that of differences from the best paired by row",
+        "one se: the smallest rank that falls short of the best by at most one standard error of the paired "
+        "differences",
+        "χ²: of the held-out cells, over their number; 1 if they vary as Poisson counts around what was predicted",
+    ],
     "evidence": [
         "log p(X) in nats; probability: of each candidate, if all are equally probable before the counts are seen",
         f"unknown: the logs of the runs' estimates have a standard deviation above {WIDEST_SPREAD:g} nat, or are below "
@@ -36,6 +42,9 @@ NOTES = {
         f"{COMES_BACK:.0%} of the halves",
     ],
 }
+
+
+SCORED = ("heldout", "masked")  # criteria whose scores have a standard error over rows
 
 
 class Candidate(NamedTuple):
@@ -54,12 +63,13 @@ class Selection:
     table : DataFrame
         By model and rank. With "heldout": mean (held-out log-likelihood for each count, in nats, without the
         multinomial coefficient) and its se over rows; difference from the best, and the se of the paired differences;
-        the same for withheld rows (`rows_mean`, …); number of fits, and number of those that converged. With
-        "evidence": log_evidence, se (infinite if unknown), known, at_least, spread, rungs, could_win, difference,
-        difference_se, probability. With "stability": least (share of the halves in which the least recurrent component
+        the same for withheld rows (`rows_mean`, …); number of fits, and number of those that converged. With "masked":
+        the same of held-out cells, with all terms of the Poisson log-probability, and chi_squared. With "evidence":
+        log_evidence, se (infinite if unknown), known, at_least, spread, rungs, could_win, difference, difference_se,
+        probability. With "stability": least (share of the halves in which the least recurrent component
         comes back), closeness, empty, fits, converged.
     scores : DataFrame
-        Scores by split and candidate with "heldout", estimates by run and candidate with "evidence", least
+        Scores by split and candidate with "heldout" and "masked", estimates by run and candidate with "evidence", least
         cosines by half of the rows with "stability".
     best : Candidate or None
         Candidate that the criterion prefers; None while one that could win is unknown, or if none qualifies.
@@ -68,9 +78,9 @@ class Selection:
     keep : float
         Probability with which a count was in the training counts, with "heldout".
     interrupted : bool
-        Whether Ctrl-C stopped the selection: with "heldout", only candidates that were scored in every split are
-        compared; with the others, those that are done. Or it stopped the checks, which are then None.
-    criterion : {"heldout", "evidence", "stability"}
+        Whether Ctrl-C stopped the selection: with "heldout" and "masked", only candidates that were scored in every
+        split are compared; with the others, those that are done. Or it stopped the checks, which are then None.
+    criterion : {"heldout", "masked", "evidence", "stability"}
     checks : PredictiveChecks or None
         Predictive checks of the best candidate's fit to all counts.
     """
@@ -91,7 +101,7 @@ class Selection:
         The standard error is that of the differences from the best, paired by row, so the variation that all scores
         share does not enter. With a single row, and with the other criteria, there is none, and the best is returned.
         """
-        if self.best is None or self.criterion != "heldout":
+        if self.best is None or self.criterion not in SCORED:
             return self.best
         return _frugal(self.table, "mean", "difference", "difference_se")
 
@@ -118,7 +128,7 @@ class Selection:
     def __repr__(self) -> str:
         title, headings, lines = headings_and_lines(self)
         notes = list(NOTES[self.criterion])
-        if self.criterion == "heldout" and self.table["se"].isna().all():
+        if self.criterion in SCORED and self.table["se"].isna().all():
             notes = ["a single row has no standard error"]
         notes += ["interrupted: other candidates or the checks are missing"] if self.interrupted else []
         notes += [f"CAUTION {caution}" for caution in self.cautions]

@@ -33,6 +33,7 @@ from bayesnmf.selection.by_evidence import by_evidence
 from bayesnmf.selection.by_stability import by_stability
 from bayesnmf.selection.checks import check_criterion, check_data, check_settings_of, share_withheld
 from bayesnmf.selection.held_out import by_held_out_counts
+from bayesnmf.selection.masked import by_masked_cells
 from bayesnmf.selection.result import Candidate, Selection
 from bayesnmf.selection.study import Study
 
@@ -44,7 +45,7 @@ def select(
     ranks: Iterable[int] | int = (2, 3, 4, 5, 6, 8, 10),
     method: str | None = None,
     *,
-    criterion: Literal["heldout", "evidence", "stability"] = "heldout",
+    criterion: Literal["heldout", "masked", "evidence", "stability"] = "heldout",
     splits: int | None = None,
     keep: float | None = None,
     withhold: float | None = None,
@@ -69,12 +70,14 @@ def select(
         Numbers of components, by default 2, 3, 4, 5, 6, 8 and 10.
     method : str, optional
         Method of the fits: "vi" by default, and "smc" with "evidence".
-    criterion : {"heldout", "evidence", "stability"}
-        "heldout": log-likelihood of held-out counts (`bayesnmf.selection.held_out`). "evidence": probability of the
+    criterion : {"heldout", "masked", "evidence", "stability"}
+        "heldout": log-likelihood of held-out counts (`bayesnmf.selection.held_out`). "masked": that of cells held out
+        as missing (`bayesnmf.selection.masked`). "evidence": probability of the
         counts (`bayesnmf.selection.by_evidence`), for small data. "stability": the largest rank whose components come
         back in other rows (`bayesnmf.selection.by_stability`).
     splits : int, optional
-        With "heldout", the number of random splits, by default 3, each with its own fits.
+        With "heldout" and "masked", the number of random splits, each with its own fits: by default 3, and 5, or 2
+        for more than a million cells.
     keep, withhold : float, optional
         With "heldout", the probability with which a count is a training count, by default 0.8, and the share of the
         rows that are withheld, by default 0.2; 0 for none.
@@ -128,9 +131,12 @@ def _check_candidates(candidates: list[Candidate], data: Counts, method: str, op
             check_one_prior_for_all_rows(filled.priors.loadings)
 
 
+BY = {"masked": by_masked_cells, "heldout": by_held_out_counts, "stability": by_stability}
+
+
 def _by(criterion: str, study: Study, kept: Checkpoint | None) -> Selection:
-    if criterion != "evidence":
-        return by_held_out_counts(study) if criterion == "heldout" else by_stability(study)
+    if criterion in BY:
+        return BY[criterion](study)
     settings = describe_options(study.options) | {"counts": digest_of_counts(study.counts), "seed": str(study.seed)}
     with keep_loops(kept, "evidence", {**settings, "candidates": repr(study.candidates)}):
         return by_evidence(study)

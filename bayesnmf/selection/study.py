@@ -25,7 +25,7 @@ class Study:
     seed : int
     report : callable
     splits : int
-        Number of random splits.
+        Number of random splits; 0 for as many masks as the size of the counts asks for.
     keep, withhold : float
         Probability with which a count is a training count, and share of the rows to withhold.
     halves : int

@@ -74,7 +74,7 @@ def completed(counts: Counts) -> Counts:
     mask = counts.mask
     if mask is None or not mask.of_missing:
         return counts.with_mask(None)
-    cells = mask.pattern.tocoo()
+    cells = mask.missing.tocoo()
     rows, features = means_of_rank_one(counts)
     filled = csr_array((rows[cells.row] * features[cells.col], cells.coords), shape=counts.shape)
     return counts.with_mask(None).with_matrix(csr_array(counts.matrix + filled.astype(counts.dtype)))

@@ -1,0 +1,113 @@
+"""Rank models and ranks by the log-likelihood of cells that are held out as missing.
+
+A cell that is held out adds neither counts nor exposure to the fit (`bayesnmf.inference.missing`), so that its whole
+count is new to it, with whatever excess it has over its mean. Two parts of one cell's count share such an excess:
+components that describe single cells predict thinned counts, but not these. Scores are log Poisson probabilities at the
+posterior means of the cells, in nats for each held-out count, pooled over masks by row. Pearson's χ² of the same cells,
+with small means pooled, says how well the noise describes new cells: 1 if it does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.special import gammaln, xlogy
+
+from bayesnmf.data.mask import Mask
+from bayesnmf.fitting.fit import fit
+from bayesnmf.fitting.fitted import Fit
+from bayesnmf.inference.status import INTERRUPTED
+from bayesnmf.kernels.cpu.pearson import pearson_sums
+from bayesnmf.results.dispersion import LOW
+from bayesnmf.selection.held_out import pooled
+from bayesnmf.selection.masks import make_masks, tiles
+from bayesnmf.selection.result import Candidate, Selection
+from bayesnmf.selection.study import Study
+
+if TYPE_CHECKING:
+    pass
+
+Array = NDArray[Any]
+
+
+class Scored(NamedTuple):
+    """One fit's predictions of the cells of one mask: logs and held-out counts of each row, (n,), and χ²."""
+
+    logs: Array
+    counted: Array
+    squares: float
+    cells: float
+    converged: bool
+
+
+def by_masked_cells(study: Study) -> Selection:
+    """Score every candidate with every mask; after Ctrl-C, compare the complete masks, or the unfinished first one."""
+    masks, found = make_masks(study.counts, study.splits, study.seed), list[list[Scored]]()
+    done, total = 0, len(masks) * len(study.candidates)
+    try:
+        for number, mask in enumerate(masks):
+            found.append([])
+            for candidate in study.candidates:
+                study.report("select", done, total, np.nan)
+                found[-1].append(_score(study, mask, candidate, study.seed + number))
+                done += 1
+        study.report("select", done, total, np.nan)
+    except KeyboardInterrupt:
+        if not found[0]:
+            raise
+        return _compared(study, found, interrupted=True)
+    return _compared(study, found, interrupted=False)
+
+
+def _score(study: Study, mask: Mask, candidate: Candidate, seed: int) -> Scored:
+    """Fit a candidate to the cells outside a mask, and score those inside.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C stopped the fit early.
+    """
+    counts = study.counts.with_mask(mask)
+    options = study.options_for(candidate, study.counts)
+    fitted = fit(counts, *candidate, study.method, seed=seed, options=options)
+    if fitted.status.reason == INTERRUPTED:
+        raise KeyboardInterrupt
+    return score_masked(fitted, study, mask)
+
+
+def score_masked(fitted: Fit, study: Study, mask: Mask) -> Scored:
+    """Return the scores of the cells of a mask."""
+    n = study.counts.shape[0]
+    logs, counted, squares = np.zeros(n), np.zeros(n), np.zeros(2)
+    loadings, components = fitted.expected_loadings, fitted.exposed_components
+    for rows, features, counts, hidden in tiles(mask, study.counts.matrix):
+        factors = loadings[rows], components[:, features]
+        means = np.maximum(factors[0] @ factors[1], np.finfo(np.float64).tiny)
+        log_p = xlogy(counts, means) - means - gammaln(counts + 1)
+        logs[rows] += np.where(hidden, log_p, 0).sum(axis=1)
+        counted[rows] += np.where(hidden, counts, 0).sum(axis=1)
+        sums, _ = pearson_sums(csr_array(counts), *factors, LOW, (~hidden).__getitem__, by_column=False)
+        squares += sums[:, [0, 2]].sum(axis=0)
+    return Scored(logs, counted, float(squares[0]), float(squares[1]), fitted.status.converged)
+
+
+def _compared(study: Study, found: list[list[Scored]], interrupted: bool) -> Selection:
+    """Compare the candidates on the complete masks, or on the unfinished first one."""
+    import pandas as pd
+
+    complete = [row for row in found if len(row) == len(study.candidates)] or found[:1]
+    done = study.candidates[: len(complete[0])]
+    index = pd.MultiIndex.from_tuples(done, names=["model", "rank"])
+    of_counts = [[each.logs.sum() / each.counted.sum() for each in row] for row in complete]
+    scores = pd.DataFrame(of_counts, columns=index).rename_axis("mask")
+    table = pooled([[(each.logs, each.counted) for each in row] for row in complete], index)
+    sums = np.sum([[(each.squares, each.cells) for each in row] for row in complete], axis=0)
+    table["chi_squared"] = sums[:, 0] / np.maximum(sums[:, 1], 1)
+    table["fits"] = len(complete)
+    table["converged"] = np.sum([[each.converged for each in row] for row in complete], axis=0)
+    means = table["mean"].to_numpy()
+    best = None if np.isnan(means).all() else Candidate(*done[int(np.nanargmax(means))])
+    return Selection(table, scores, best, study.method, study.keep, interrupted, criterion="masked")

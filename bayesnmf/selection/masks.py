@@ -1,0 +1,48 @@
+"""Masks for `select`: which cells are held out. They never look at the counts.
+
+Of small matrices, single cells at random: each cell is held out in one of `FOLDS` folds. Of large ones, groups: rows
+and features are put at random in as many groups, each row group is held out in one feature group, and another one in
+the next fold; so each row misses the same share of the features, and sums over missing cells take no time. There are
+so many groups that no more cells are held out than counts are positive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.mask import GroupMask, Mask, as_pattern
+
+Array = NDArray[Any]
+FOLDS = 10  # of which each holds out a tenth of the cells, or less
+SMALL = 1_000_000  # cells of a matrix whose cells are held out one by one
+FEW, MANY = 2, 5  # masks of large and of small matrices
+MASKS = 2**31 + 7  # seed beside those of the fits
+
+
+def make_masks(counts: Counts, number: int, seed: int) -> list[Mask]:
+    """Return the masks of the first folds: a given number, or for 0, 5 of small matrices and 2 of large ones."""
+    n, m = counts.shape
+    number = number or (MANY if n * m <= SMALL else FEW)
+    rng = np.random.default_rng([seed, MASKS])
+    if n * m <= SMALL:
+        folds = rng.permutation(n * m).reshape(n, m) % FOLDS
+        return [Mask.of(as_pattern(folds == each % FOLDS)) for each in range(number)]
+    groups = min(max(FOLDS, -(-n * m // max(counts.nnz, 1))), n, m)
+    rows, features = rng.permutation(n) % groups, rng.permutation(m) % groups
+    return [GroupMask.of_groups(rows, (features + each) % groups, groups) for each in range(number)]
+
+
+def tiles(mask: Mask, matrix: csr_array) -> Iterator[tuple[Array, Array, Array, Array]]:
+    """Yield held-out cells in pieces: positions of rows and features, dense counts, and which of them are held out."""
+    if isinstance(mask, GroupMask):
+        for rows, features in mask.members():
+            part = matrix[rows][:, features].toarray()
+            yield rows, features, part, np.ones(part.shape, bool)
+        return
+    yield np.arange(matrix.shape[0]), np.arange(matrix.shape[1]), matrix.toarray(), mask.hidden(slice(None))
