@@ -61,10 +61,16 @@ class Problem:
 
 
 def read(name: str, rank: int, seed: int) -> Counts:
-    """Return counts by name; NxM simulates them from gamma_poisson with this rank and 200 counts a row."""
+    """Return counts by name; NxM simulates them from gamma_poisson with this rank and 200 counts a row.
+
+    "ap_like" has about the size of the Associated Press texts of Blei et al. (2003), and simulated sparse topics.
+    """
     if size := re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", name):
         priors = Priors(Gamma(1.0, rank / 200), Dirichlet(1.0))
         return bayesnmf.simulate("gamma_poisson", (int(size[1]), int(size[2])), rank, priors=priors, seed=seed).counts
+    if name == "ap_like":
+        priors = Priors(Gamma(0.1, 0.1 * rank / 194), Dirichlet(0.05))  # 194 words a text
+        return bayesnmf.simulate("gamma_poisson", (2246, 10473), rank, priors=priors, seed=seed).counts
     if name == "digits":
         return digits()
     folder = Path(os.environ.get("BAYESNMF_DATA", ROOT.parent / "shared" / "data"))

@@ -13,7 +13,8 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,28 +33,30 @@ from benchmarks.priors import DRAWS, MOST_DRAWS, split_rows
 Array = NDArray[Any]
 Found = tuple[str, float, Array, Any]  # version and settings, seconds, topics (K, m), concentrations of the loadings
 LONGEST = 100.0  # seconds after which a tool that goes on in steps is stopped
+STEPS = (50, 100, 200, 500, 1000, 2000)
+LEARNED: dict[str, Any] = {"alpha": "auto", "eta": "auto"}
 
 
-def ours(model: str, counts: Counts, rank: int) -> Iterator[Found]:
-    """Fit by `bayesnmf.fit` without options."""
+def ours(model: str, counts: Counts, rank: int, **options: Any) -> Iterator[Found]:
+    """Fit by `bayesnmf.fit`, without options unless some are given."""
     began = time.perf_counter()
-    fit = bayesnmf.fit(counts, model, rank, seed=0)
+    fit = bayesnmf.fit(counts, model, rank, seed=0, options=VI(**options))
     seconds = time.perf_counter() - began
     prior: Any = fit.priors.loadings
     yield bayesnmf.__version__, seconds, fit.components, prior.concentration if model[0] == "d" else prior.shape
 
 
-def scikit_learn(counts: Counts, rank: int) -> Iterator[Found]:
-    """Fit scikit-learn's LDA: batches of all rows, ten iterations, concentrations 1 / K."""
+def scikit_learn(counts: Counts, rank: int, **settings: Any) -> Iterator[Found]:
+    """Fit scikit-learn's LDA: by default batches of all rows, ten iterations, concentrations 1 / K."""
     import sklearn
     from sklearn.decomposition import LatentDirichletAllocation
 
     began = time.perf_counter()
-    model = LatentDirichletAllocation(rank, random_state=0).fit(counts.matrix)
+    model = LatentDirichletAllocation(rank, random_state=0, **settings).fit(counts.matrix)
     yield sklearn.__version__, time.perf_counter() - began, model.components_, 1 / rank
 
 
-def gensim(settings: dict[str, Any], counts: Counts, rank: int) -> Iterator[Found]:
+def gensim(counts: Counts, rank: int, **settings: Any) -> Iterator[Found]:
     """Fit gensim's online LDA."""
     import gensim as package
 
@@ -67,7 +70,7 @@ def gensim(settings: dict[str, Any], counts: Counts, rank: int) -> Iterator[Foun
     yield package.__version__, time.perf_counter() - began, model.get_topics(), np.asarray(model.alpha)
 
 
-def tomotopy(counts: Counts, rank: int) -> Iterator[Found]:
+def tomotopy(counts: Counts, rank: int, lengths: Sequence[int] = STEPS) -> Iterator[Found]:
     """Fit tomotopy's LDA by collapsed Gibbs sampling, with learned concentrations; it goes on in steps."""
     import tomotopy as package
 
@@ -77,7 +80,7 @@ def tomotopy(counts: Counts, rank: int) -> Iterator[Found]:
         row = counts.matrix[[i]]
         model.add_doc(np.repeat(words[row.indices], row.data.astype(int)).tolist())
     spent, done = 0.0, 0
-    for iterations in (50, 100, 200, 500, 1000, 2000):
+    for iterations in lengths:
         began = time.perf_counter()
         model.train(iterations - done)
         done, spent = iterations, spent + time.perf_counter() - began
@@ -88,25 +91,25 @@ def tomotopy(counts: Counts, rank: int) -> Iterator[Found]:
             return
 
 
-def hpfrec(counts: Counts, rank: int) -> Iterator[Found]:
+def hpfrec(counts: Counts, rank: int, **settings: Any) -> Iterator[Found]:
     """Fit hpfrec's hierarchical Poisson factorisation."""
     import hpfrec as package
     import pandas as pd
 
     cells = counts.matrix.tocoo()
     frame = pd.DataFrame({"UserId": cells.row, "ItemId": cells.col, "Count": cells.data})
-    model = package.HPF(k=rank, random_seed=0, verbose=False, reindex=False, keep_all_objs=False)
+    model = package.HPF(k=rank, random_seed=0, verbose=False, reindex=False, keep_all_objs=False, **settings)
     began = time.perf_counter()
     model.fit(frame)
     yield version("hpfrec"), time.perf_counter() - began, np.asarray(model.Beta, np.float64).T, 0.3
 
 
 TOOLS: dict[str, Callable[[Counts, int], Iterator[Found]]] = {
-    "bayesnmf, dirichlet_poisson": lambda *given: ours("dirichlet_poisson", *given),
-    "bayesnmf, gamma_poisson": lambda *given: ours("gamma_poisson", *given),
+    "bayesnmf, dirichlet_poisson": partial(ours, "dirichlet_poisson"),
+    "bayesnmf, gamma_poisson": partial(ours, "gamma_poisson"),
     "scikit-learn": scikit_learn,
-    "gensim": lambda *given: gensim({}, *given),
-    "gensim, 10 passes, learned": lambda *given: gensim({"passes": 10, "alpha": "auto", "eta": "auto"}, *given),
+    "gensim": gensim,
+    "gensim, 10 passes, learned": partial(gensim, passes=10, **LEARNED),
     "tomotopy, learned": tomotopy,
     "hpfrec": hpfrec,
 }
