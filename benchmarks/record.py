@@ -4,7 +4,8 @@ Each tool of `benchmarks.plain_calls` is called with several lengths of its run,
 Every length is a fit from the beginning, of which seconds are counted; tomotopy alone goes on in steps. After a minute
 of fits a tool gets no longer one. Tools take turns: all, then all again with the fits that took under 20 s, of whose
 two times the smaller counts. Rows are added to `record.jsonl` after each turn, and turns that are there already are
-not run again. `python -m benchmarks.record_figure` makes the table and the figure.
+not run again; `beside` is the number of cores that other processes used meanwhile, and `--lengths` runs chosen lengths
+once more where this was much. `python -m benchmarks.record_figure` makes the table and the figure.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", required=True)
     parser.add_argument("--rank", type=int, default=20)
     parser.add_argument("--tools", nargs="+", default=list(TOOLS), choices=list(TOOLS))
+    parser.add_argument("--lengths", type=int, nargs="+", help="of one more turn, instead of the usual ones")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -89,14 +91,14 @@ def main() -> None:
     bayesnmf.fit(np.arange(600).reshape(30, 20), rank=3, seed=0)  # loads compiled code
     for name in given.data:
         train, test = split_rows(data.read(name, given.rank, 0), 0.2, 0)
-        for repeat in (1, 2):
+        for repeat in (3,) if given.lengths else (1, 2):
             for tool in given.tools:
                 known = [row for row in done if (row["data"], row["rank"], row["tool"]) == (name, given.rank, tool)]
-                if any(row["repeat"] == repeat for row in known):
+                if repeat < 3 and any(row["repeat"] == repeat for row in known):
                     continue
                 short = tuple(row["length"] for row in known if row["seconds"] < REPEATED)
-                lengths = TOOLS[tool][1] if repeat == 1 else short
-                for row in turn(tool, train, test if repeat == 1 else None, given.rank, lengths):
+                lengths = given.lengths or (TOOLS[tool][1] if repeat == 1 else short)
+                for row in turn(tool, train, None if repeat == 2 else test, given.rank, tuple(lengths)):
                     row = {"data": name, "rank": given.rank, "tool": tool, "repeat": repeat, **row}
                     done.append(row)
                     print(json.dumps(row), flush=True)
