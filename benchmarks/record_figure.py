@@ -29,13 +29,17 @@ Row = dict[str, Any]
 
 
 def gather(folder: Path) -> None:
-    """Write one row for each length, with the smaller of the seconds and what ran beside that fit."""
+    """Write one row for each length: the least seconds, what ran beside that fit, and the best score of equal fits.
+
+    hpfrec's fits of one seed differ, since its threads add in any order.
+    """
     lines = [json.loads(line) for line in (folder / "record.jsonl").read_text(encoding="utf-8").splitlines()]
     found: dict[tuple[str, str, int], Row] = {}
     for row in sorted(lines, key=lambda row: row["repeat"]):  # the first has the score
         first = found.setdefault((row["data"], row["tool"], row["length"]), row)
         if row["seconds"] < first["seconds"]:
             first |= {key: row[key] for key in ("seconds", "beside")}
+        first["score"] = max(first["score"], row.get("score", first["score"]))
     with open(ROWS, "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
@@ -62,6 +66,11 @@ def passing(rows: list[Row], score: float) -> float:
     return min((row["seconds"] for row in rows if row["score"] >= score), default=float("nan"))
 
 
+def shown(row: Row) -> str:
+    """Return a score, and its seconds after an opening bracket."""
+    return f"−{-row['score']:.4f} ({number(row['seconds'], 2)}"
+
+
 def table(found: dict[str, dict[str, list[Row]]]) -> list[list[str]]:
     """Return a row for each data set and rival: final scores, and the seconds to the score of the other.
 
@@ -77,11 +86,11 @@ def table(found: dict[str, dict[str, list[Row]]]) -> list[list[str]]:
             top = best(lengths)
             after = passing(tools["bayesnmf"], top["score"])
             rows.append([
-                TITLES[name], tool, f"{end['score']:.4f} ({number(end['seconds'])})",
-                f"{top['score']:.4f} ({number(top['seconds'])}, {top['length']})", number(after),
-                number(top["seconds"] / after, 2), number(passing(lengths, end["score"])),
+                TITLES[name], tool, f"{shown(end)})",
+                f"{shown(top)}, {top['length']})", number(after, 2),
+                number(top["seconds"] / after, 2), number(passing(lengths, end["score"]), 2),
             ])  # fmt: skip
-    return [[cell.replace("-", "−") if row else cell for cell in row] for row in rows]
+    return rows
 
 
 def draw(found: dict[str, dict[str, list[Row]]], path: Path) -> None:
@@ -89,7 +98,7 @@ def draw(found: dict[str, dict[str, list[Row]]], path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4.8), layout="constrained")
-    *panels, key = figure.subplots(2, 3).flat
+    *panels, key = figure.subplots(2, 3, sharex=True).flat
     for axes, (name, tools) in zip(panels, found.items(), strict=True):
         colours = iter(OTHERS)
         for tool, rows in tools.items():
@@ -101,10 +110,11 @@ def draw(found: dict[str, dict[str, list[Row]]], path: Path) -> None:
                 axes.plot(x[-1:], y[-1:], "o", color=colour, label="its plain call")
         tops = [best(rows)["score"] for rows in tools.values()]
         span = max(tops) - min(tops)
-        axes.set_ylim(min(tops) - 1.2 * span, max(tops) + 0.15 * span)
-        axes.set_xscale("log")
+        axes.set_ylim(min(tops) - 0.8 * span, max(tops) + 0.15 * span)
         axes.set_title(TITLES[name], fontsize=8.5)
-        axes.tick_params(labelsize=8)
+        axes.tick_params(labelsize=8, labelbottom=True)
+    panels[0].set_xscale("log")
+    panels[0].set_xticks(ticks := [0.1, 1, 10, 100], [f"{tick:g}" for tick in ticks])
     figure.supxlabel("seconds of fitting, two cores", fontsize=9)
     figure.supylabel("log-probability of held-out counts, nats a count", fontsize=9)
     key.axis("off")

@@ -26,6 +26,8 @@ from benchmarks import (
     modes,
     objectives,
     priors,
+    record,
+    record_figure,
     report,
     svd,
 )
@@ -424,3 +426,27 @@ def test_priors_and_starts_are_scored_by_withheld_rows(monkeypatch, capsys):
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["priors"] for row in rows] == ["1,1", "0.3,0.1"]
     assert all(-np.log(30) - 1 < row["score"] < 0 for row in rows)
+
+
+def test_scores_against_seconds_go_on_and_have_the_smaller_seconds(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(record, "ENOUGH", 0.0)  # one length each
+    monkeypatch.setattr(record_figure, "ROWS", tmp_path / "record.csv")
+    monkeypatch.setattr(record_figure, "TITLES", {NAME: NAME})
+    tools = ["--tools", "bayesnmf", "scikit-learn"]
+    monkeypatch.setattr("sys.argv", ["record", "--data", NAME, "--rank", "2", *tools, "--out", str(tmp_path)])
+    record.main()
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["tool"], row["repeat"]) for row in rows] == [(tool, n) for n in (1, 2) for tool in tools[1:]]
+    record.main()
+    assert capsys.readouterr().out == ""
+    record_figure.gather(tmp_path)
+    found = record_figure.read()[NAME]
+    for tool, (kept,) in found.items():
+        mine = [row for row in rows if row["tool"] == tool]
+        assert kept == {"length": 1, "score": mine[0]["score"], "seconds": min(row["seconds"] for row in mine)}
+
+
+def test_a_score_is_passed_by_the_quickest_fit_that_has_it():
+    rows = [{"seconds": s, "score": score} for s, score in ((1.0, -3.0), (5.0, -1.0), (4.0, -2.0), (9.0, -2.0))]
+    assert [record_figure.passing(rows, score) for score in (-3.0, -2.5, -2.0, -1.5)] == [1.0, 4.0, 4.0, 5.0]
+    assert np.isnan(record_figure.passing(rows, -0.5))
