@@ -71,7 +71,7 @@ def with_defaults(priors: Priors, model: str, mean_total: float, rank: int, expo
     """
     loadings, components = priors.loadings, priors.components
     if components is None:
-        components = default_components(model, shapes)
+        components = default_components(model, len(exposure), shapes)
     if loadings is None:
         loadings = default_loadings(model, mean_total, rank, components, exposure, shapes)
     return replace_sides(priors, loadings=loadings, components=components)

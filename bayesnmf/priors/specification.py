@@ -12,7 +12,8 @@ hierarchical_poisson  HierarchicalGamma(0.3, Gamma(0.3, mean   HierarchicalGamma
                       row total / (0.3 K m)), "row")           "feature")
 ====================  =======================================  =======================================
 
-Sparse priors, a = 0.3, predict best (`benchmarks/priors.md`), and are the default of vi and svi. Their density has no
+Sparse priors, a = 0.3, predict best (`benchmarks/priors.md`), and are the default of vi and svi; with more than 20,000
+features, components have 6,000 / m, so that a prior does not outweigh the counts of a component. Their density has no
 mode, and chains mix many times slower: for map, bld, gibbs, nuts and smc, a = 1.
 
 With these rates, the prior mean of a sample's total is the mean row total of the counts; with exposures of rows, the
@@ -49,6 +50,7 @@ class Shapes(NamedTuple):
 
 
 EVEN, SPARSE = Shapes(1.0, 1.0), Shapes(0.3, 0.3)
+LARGEST_SUM = 6000.0  # of the concentrations of a sparse prior over all features
 
 
 @dataclass(frozen=True)
@@ -130,9 +132,10 @@ def stated_components(components: Any) -> Any:
     return Dirichlet(1.0) if components == PARAMETER else components
 
 
-def default_components(model: str, shapes: Shapes) -> Distribution:
-    """Return the default prior of the components."""
-    return MODELS[model].default_components(shapes.components)
+def default_components(model: str, features: int, shapes: Shapes) -> Distribution:
+    """Return the default prior of components over so many features."""
+    given = shapes.components
+    return MODELS[model].default_components(given if given >= 1 else min(given, LARGEST_SUM / features))
 
 
 def default_loadings(

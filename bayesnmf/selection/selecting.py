@@ -72,12 +72,11 @@ def select(
         Method of the fits: "vi" by default, and "smc" with "evidence".
     criterion : {"heldout", "masked", "evidence", "stability"}
         "heldout": log-likelihood of held-out counts (`bayesnmf.selection.held_out`). "masked": that of cells held out
-        as missing (`bayesnmf.selection.masked`). "evidence": probability of the
-        counts (`bayesnmf.selection.by_evidence`), for small data. "stability": the largest rank whose components come
-        back in other rows (`bayesnmf.selection.by_stability`).
+        as missing (`bayesnmf.selection.masked`). "evidence": probability of the counts, for small data
+        (`bayesnmf.selection.by_evidence`). "stability": the largest rank whose components come back in other rows
+        (`bayesnmf.selection.by_stability`).
     splits : int, optional
-        With "heldout" and "masked", the number of random splits, each with its own fits: by default 3, and 5, or 2
-        for more than a million cells.
+        With "heldout" and "masked", the number of random splits, each with its own fits: 3, and 5 (large counts: 2).
     keep, withhold : float, optional
         With "heldout", the probability with which a count is a training count, by default 0.8, and the share of the
         rows that are withheld, by default 0.2; 0 for none.
