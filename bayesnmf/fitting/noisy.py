@@ -14,6 +14,7 @@ from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.chains import closed_form_fit
 from bayesnmf.fitting.closed_form import fit_closed_form
 from bayesnmf.fitting.job import Job
+from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.inference.status import BROKEN
 from bayesnmf.options import METHODS, Options
 from bayesnmf.priors.noise import POISSON, Quasi
@@ -40,7 +41,7 @@ def run_job(job: Job) -> FitRecord:
         check_has_dispersion(first, ratio)
         noise = Quasi(max(ratio - 1.0, 0.0))
         if not draws:
-            options = replace(options, start=first, restarts=1)
+            options = with_own_start(replace(options, start=first, restarts=1), job.counts)
     found = run(replace(plain, counts=working_counts(job.counts, noise), options=options))
     return replace(found, counts=job.counts, noise=noise, options=_as_given(found.options, job.options))
 

@@ -71,11 +71,11 @@ def with_missing_totals(problem: Problem, state: State, side: str, total: Array)
 def weights(problem: Problem, state: State) -> tuple[Array, Array]:
     """Return factors (n, K) and (m, K) in float64 whose products are the expected counts of missing cells."""
     mask: Any = problem.counts.mask
-    U = _geometric(state.loadings) * problem.counts.row_factor * mask.seen_rows[:, None]
+    U = _geometric(state.loadings) * mask.seen_rows[:, None]
     V = _geometric(state.components).T * problem.counts.feature_factor[:, None]
     if problem.loadings_prior.support == "simplex":
-        U = U * _row_exposure(problem, U, V)[:, None]
-    return U, V
+        return U * _row_exposure(problem, U, V)[:, None], V
+    return U * problem.counts.row_factor, V
 
 
 def _geometric(side: Side) -> Array:

@@ -118,6 +118,20 @@ def test_given_totals_are_those_of_observed_cells():
 
 
 @quietly
+@every_model
+def test_half_the_likelihood_of_twice_the_counts_is_that_of_the_counts(model):
+    """With missing cells too; proportions given totals have no exposure to double."""
+    options, given = options_of("vi", model, max_iter=20), model == "dirichlet_poisson"
+    one = bayesnmf.fit(COUNTS, model, K, "vi", seed=0, observed=OBSERVED, options=options)
+    two = bayesnmf.fit(
+        2 * COUNTS, model, K, "vi", seed=0, observed=OBSERVED, options=options, noise=bayesnmf.Quasi(1),
+        row_exposure=None if given else np.full(8, 2.0),
+    )  # fmt: skip
+    np.testing.assert_allclose(one.loadings, two.loadings, rtol=1e-9)
+    np.testing.assert_allclose(one.components, two.components, rtol=1e-9)
+
+
+@quietly
 @pytest.mark.parametrize("model", ["gamma_poisson", "poisson", "dirichlet_gamma", "hierarchical_poisson"])
 def test_the_bound_is_below_that_without_allocations(model):
     fit = bayesnmf.fit(COUNTS, model, K, "vi", seed=0, observed=OBSERVED, options=options_of("vi", model))

@@ -426,7 +426,10 @@ def test_ctrl_c_in_the_fit_that_is_checked_leaves_the_checks_out():
     [
         ("criterion must be one of 'masked', 'heldout', 'evidence', 'stability'", {"criterion": "elbo"}),
         ("criterion='evidence' needs method='smc': found method='vi'", {"criterion": "evidence", "method": "vi"}),
-        ("splits needs criterion='masked' or criterion='heldout': found criterion='evidence'", {"criterion": "evidence", "splits": 3}),
+        (
+            "splits needs criterion='masked' or criterion='heldout': found criterion='evidence'",
+            {"criterion": "evidence", "splits": 3},
+        ),
         ("halves needs criterion='stability'", {"halves": 3}),
         ("withhold must be", {"withhold": 1.0}),
         ("a proper prior for method='smc'", {"models": "poisson", "criterion": "evidence"}),
