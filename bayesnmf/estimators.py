@@ -20,9 +20,11 @@ from bayesnmf.assessment.measures import MOST_SCORE_DRAWS, SCORE_DRAWS
 from bayesnmf.assessment.scoring import background, score
 from bayesnmf.checks import check_choice
 from bayesnmf.data.annotated import is_annotated
+from bayesnmf.data.checks import check_complete, check_missing_word
 from bayesnmf.data.conversion import as_counts, check_in_memory, check_unmasked, convert, warn_of_all
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import Order, is_frame, order_of, split_labels
+from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import check_distinct, in_feature_order, with_names
 from bayesnmf.data.splitting import completed
 from bayesnmf.data.suspicions import warn_of_data
@@ -55,8 +57,8 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Stopping rule and number of starts, where the method has them; by default those of the method.
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         All options of the method, in place of `priors`, `tol`, `max_iter` and `restarts`.
-    noise : str or Quasi
-        Distribution of the counts around their means, as for `bayesnmf.fit`.
+    noise, missing : optional
+        Noise of the counts, and "nan" or "zeros" for what is missing, in `fit` and `transform`, as for `bayesnmf.fit`.
     random_state : int, RandomState or None
         Seed of the fit, as in scikit-learn. With None, every fit has another.
 
@@ -96,6 +98,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         restarts: int | None = None,
         options: Any = None,
         noise: Any = "poisson",
+        missing: Any = None,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -106,7 +109,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.max_iter = max_iter
         self.restarts = restarts
         self.options = options
-        self.noise = noise
+        self.noise, self.missing = noise, missing
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -115,9 +118,8 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         options = self._options(dtype=counts.dtype.name)
         for name in ("_stream", "_block"):
             self.__dict__.pop(name, None)
-        found = fit(
-            counts, self.model, self.n_components, self.method, seed=self._seed(), options=options, noise=self.noise
-        )
+        given: Any = {"seed": self._seed(), "options": options, "noise": self.noise}
+        found = fit(counts, self.model, self.n_components, self.method, **given)
         self._fit: Fit | None = found
         self.components_, self.n_components_, self.n_iter_ = found.components, found.rank, found.status.iterations
         return self
@@ -172,7 +174,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         chosen for all rows together so that this error is about 0.0005 nats. It is NaN if no count was held out. Parts
         of counts that are not whole numbers are never held out, and a DataWarning says that there are such.
         """
-        counts = self._counts(X)
+        counts = check_complete(self._counts(X), "score")
         if not counts.is_integer:
             warn_of_data("X must be whole numbers for a score: parts of counts are never held out; round them")
         seen, held_out = completed(counts)
@@ -232,7 +234,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             check_is_fitted(self)
         check_in_memory(X, "X")
         check_unmasked(X, "X")
-        X = _readable(X)
+        X, lost = without_missing(_readable(X), check_missing_word(self.missing))
         labels = split_labels(X)
         if labels.columns is not None:
             check_distinct(labels.columns.astype(object), "X")
@@ -241,6 +243,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         )
         counts = with_names(convert(values, "X", values.dtype, False), labels.rows, labels.columns)
         warn_of_all(counts)
+        counts = with_missing(counts, lost, missing=self.missing)
         if reset:
             self._feature_labels = counts.feature_names
         return in_feature_order(counts, self._feature_labels, "X", "estimator")
@@ -251,7 +254,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse, tags.input_tags.allow_nan = True, self.missing == "nan"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -274,11 +277,12 @@ class BayesLDA(BayesNMF):
         restarts: int | None = None,
         options: Any = None,
         noise: Any = "poisson",
+        missing: Any = None,
         random_state: Any = None,
     ) -> None:
         super().__init__(
             n_components, model="dirichlet_poisson", method=method, priors=priors, tol=tol, max_iter=max_iter,
-            restarts=restarts, options=options, noise=noise, random_state=random_state,
+            restarts=restarts, options=options, noise=noise, missing=missing, random_state=random_state,
         )  # fmt: skip
 
 

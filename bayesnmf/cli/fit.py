@@ -44,6 +44,9 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("--noise", default="poisson", metavar="WORD",
                        help="distribution of the counts around their means: poisson, or quasi for intervals that heed "
                        "a larger variance (default: %(default)s)")  # fmt: skip
+    group.add_argument("--missing", metavar="WORD or FILE",
+                       help="missing cells: zeros for all without a count, or a table with 1 at them and 0 elsewhere, "
+                       "with the names of FILE")  # fmt: skip
     add_exposures(command)
     group = command.add_argument_group("output")
     add_checkpoint(group)
@@ -65,7 +68,8 @@ def run(options: argparse.Namespace) -> int:
     seed = check_whole(options.seed, "--seed", 0)
     asked = None if options.rank is None else check_whole(options.rank, "--rank")
     named = {f"--{name}": getattr(options, name) for name in ("out", "loadings", "components", "markers", "anndata")}
-    given = options.file, options.fixed_components, options.start, options.row_exposure, options.feature_exposure
+    read = ("file", "fixed_components", "start", "missing", "row_exposure", "feature_exposure")
+    given = tuple(getattr(options, name) for name in read)
     outputs = check_outputs(named, TABLE_OPTIONS, given)
     check_suffix(outputs["--out"], "--out", (".nc", ".zarr"))
     if "--anndata" in outputs:
@@ -73,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     check_markers_of_rank(outputs, asked)
     settings, noise = settings_of_method(options, method), check_choice(options.noise, "--noise", NOISES)
 
-    from bayesnmf.cli.reading import read_counts_of, read_exposures
+    from bayesnmf.cli.reading import read_cells, read_counts_of, read_exposures
     from bayesnmf.fitting.fit import fit
     from bayesnmf.fitting.known import rank_and_known
     from bayesnmf.inference.status import INTERRUPTED as STOPPED
@@ -82,7 +86,8 @@ def run(options: argparse.Namespace) -> int:
     rank, known = rank_and_known(asked, options.fixed_components)
     check_markers_of_rank(outputs, rank)
     found = fit(counts, options.model, rank, method, seed=seed, options=settings, noise=noise, fixed_components=known,
-                progress=not options.quiet, checkpoint=options.checkpoint, **read_exposures(options))  # fmt: skip
+                missing=read_cells(options.missing, options.transpose), progress=not options.quiet,
+                checkpoint=options.checkpoint, **read_exposures(options))  # fmt: skip
     if known is not None:
         found = _named(found, list(known.index))
     from bayesnmf.cli.writing import about_fit, finish, leading

@@ -29,6 +29,18 @@ def read_counts_of(options: argparse.Namespace) -> tuple[Any, tuple[int, int] | 
     ), None
 
 
+def read_cells(missing: str | None, transpose: bool) -> Any:
+    """Return the word of missing cells, or a table of booleans by name that is True at them."""
+    if missing in (None, "zeros"):
+        return missing
+    import pandas as pd
+
+    from bayesnmf.data.reading import read_counts
+
+    cells = read_counts(missing, transpose)
+    return pd.DataFrame(cells.matrix.toarray() > 0, cells.row_names, cells.feature_names)
+
+
 def read_exposures(options: argparse.Namespace, sides: tuple[str, ...] = ("row", "feature")) -> dict[str, Any]:
     """Return the exposures that are given, each a Series by name, as arguments of a fit."""
     given = {f"{side}_exposure": getattr(options, f"{side}_exposure") for side in sides}

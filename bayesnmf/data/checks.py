@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks import as_numbers, check_count, check_positive, shown
+from bayesnmf.checks import as_numbers, check_choice, check_count, check_positive, shown
 from bayesnmf.data.conversion import LARGEST_INTEGER
 
 LIMITS = {"float64": (1e-50, 1e50), "float32": (1e-10, 1e10)}  # of exposures, so that products of two are in range
@@ -126,6 +126,13 @@ def check_may_have_nan(counts: Any) -> None:
             f"missing='nan' needs an array, a table or a sparse matrix: found {type(counts).__name__}; give the "
             "values, or the missing cells as missing="
         )
+
+
+def check_missing_word(missing: Any) -> Any:
+    """Return None, "nan" or "zeros"; refuse cells, which would be those of one matrix alone."""
+    if missing is not None:
+        check_choice(missing, "missing", ("nan", "zeros"))
+    return missing
 
 
 def check_cells(values: Any, argument: str, shape: tuple[int, int]) -> Any:

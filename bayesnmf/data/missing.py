@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.data.checks import check_cells, check_mask_in_memory, check_may_have_nan
+from bayesnmf.data.checks import check_cells, check_mask_in_memory, check_may_have_nan, check_missing_word
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import Order, is_frame, order_of, split_labels
 from bayesnmf.data.mask import Mask, as_pattern
@@ -60,6 +60,8 @@ def with_missing(counts: Counts, own: csr_array | None, observed: Any = None, mi
     if own is None and observed is None and isinstance(missing, str) and missing == "zeros":
         check_mask_in_memory(counts)
         return counts.with_mask(Mask(as_pattern(counts.matrix), of_missing=False))
+    if isinstance(missing, str):
+        check_missing_word(missing)
     parts = [] if own is None else [own]
     if observed is not None:
         seen: Any = _in_order(observed, counts, "observed")

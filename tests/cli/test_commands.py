@@ -494,3 +494,19 @@ def test_a_closed_pipe_ends_fit_quietly_after_writing(here):
         child.stdout.close()
         assert (child.stderr.read(), child.wait()) == (b"", 141)
     assert Path("fit.nc").is_file()
+
+
+def test_noise_and_missing_cells_of_a_table(here, capsys):
+    """Rows of the table of missing cells are in another order: names decide."""
+    missing = (np.random.default_rng(0).random(FRAME.shape) < 0.2).astype(int)
+    pd.DataFrame(missing, FRAME.index, FRAME.columns).iloc[::-1].to_csv("missing.csv")
+    code, out, _ = run(capsys, "fit", "counts.csv", *QUICK, "--noise", "quasi", "--missing", "missing.csv")
+    assert code == 0
+    assert "quasi-Poisson noise" in out
+    fit = bayesnmf.load("fit.nc")
+    np.testing.assert_array_equal(fit.counts.mask.hidden(slice(None)), missing)
+    assert run(capsys, "fit", "counts.csv", *QUICK, "--missing", "zeros", "--out", "zeros.nc")[0] == 0
+    assert bayesnmf.load("zeros.nc").counts.mask.number == (FRAME == 0).to_numpy().sum()
+    code, _, err = run(capsys, "fit", "counts.csv", *QUICK, "--noise", "nb")
+    assert code != 0
+    assert "--noise must be one of 'poisson', 'quasi'" in err

@@ -342,3 +342,22 @@ def test_intervals_of_missing_cells_hold_what_was_there():
     assert missing.sum() == (~observed).sum()
     inside = (table["lower"] <= means.ravel()) & (means.ravel() <= table["upper"])
     assert 0.83 < inside[missing].mean() < 0.96
+
+
+@quietly
+def test_estimators_take_missing_cells():
+    """NaN where the estimator is told so, in new rows too; scikit-learn's check refuses it otherwise."""
+    floats = np.where(OBSERVED, COUNTS, np.nan)
+    options = options_of("vi", max_iter=10)
+    found = bayesnmf.BayesNMF(K, options=options, missing="nan", random_state=0).fit(floats)
+    assert found.fit_.counts.mask.number == (~OBSERVED).sum()
+    assert found.__sklearn_tags__().input_tags.allow_nan
+    np.testing.assert_allclose(
+        found.transform(floats[:3]), found.fit_.transform(COUNTS[:3], observed=OBSERVED[:3]), rtol=1e-6
+    )
+    with pytest.raises(ValueError, match="NaN"):
+        bayesnmf.BayesNMF(K, options=options).fit(floats)
+    with pytest.raises(ValueError, match="score needs counts without missing cells"):
+        found.score(floats)
+    with pytest.raises(ValueError, match="missing must be one of 'nan', 'zeros'"):
+        bayesnmf.BayesNMF(K, options=options, missing="none").fit(COUNTS)
