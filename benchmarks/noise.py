@@ -29,7 +29,7 @@ from bayesnmf import VI, Dirichlet, Gamma, Priors
 from bayesnmf.inference.alignment import match_components
 
 Array = NDArray[Any]
-SIZES = {"mutations": (192, 96, 6, 5000, 10), "sparse": (2000, 2000, 8, 200, 2)}  # n, m, K, counts a row, sets
+SIZES = {"mutations": (192, 96, 6, 5000, 3), "sparse": (2000, 2000, 8, 200, 1)}  # n, m, K, counts a row, sets
 NOISES = ("rate 0", "rate 0.1", "rate 0.2", "rate 0.3", "rate 0.4", "rate 0.5", "linear 1", "linear 4")
 HERE, TAILS, RATES = Path(__file__).parent, (0.05, 0.95), 2000
 SHAPES = {"mutations": (1.0, 0.5), "sparse": (0.5, 0.3)}  # of loadings and components

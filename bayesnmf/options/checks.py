@@ -202,19 +202,16 @@ def served_options(options: Any, noise: Noise, method: str, counts: Any) -> Any:
     """Return the options for a noise and missing cells, which may choose the sampler; refuse what cannot be fitted."""
     if noise != POISSON:
         _check_noise_served(options, noise, method, counts)
-    if method != "gibbs" or (noise == POISSON and counts.mask is None):
+    if method != "gibbs":
         return options
-    shares = options.priors.loadings.support != "positive"
-    if counts.mask is not None and shares and (noise != POISSON or options.algorithm == "marginal"):
-        raise ValueError(
-            "missing cells and loadings that are proportions need Gibbs(algorithm='allocations') and noise='poisson', "
-            "since counts of missing cells are drawn beside the others; use method='vi'"
-        )
-    return replace(options, algorithm="allocations" if shares and noise == POISSON else _sampler(options, noise))
-
-
-def _sampler(options: Any, noise: Noise) -> Any:
-    return options.algorithm if noise == POISSON else "marginal"
+    if counts.mask is not None and options.priors.loadings.support != "positive":
+        if noise != POISSON or options.algorithm == "marginal":
+            raise ValueError(
+                "missing cells and loadings that are proportions need Gibbs(algorithm='allocations') and "
+                "noise='poisson', since counts of missing cells are drawn beside the others; use method='vi'"
+            )
+        return replace(options, algorithm="allocations")
+    return options if noise == POISSON else replace(options, algorithm="marginal")
 
 
 def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) -> None:
