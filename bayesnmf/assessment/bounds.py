@@ -46,7 +46,10 @@ def state_of_fit(fit: FitRecord) -> tuple[Problem, State]:
 
 
 def elbo_augmented(fit: FitRecord) -> float:
-    """Return the bound with optimal allocations in q, which closed-form VI maximises: exact, Poisson scale, in nats."""
+    """Return the bound with optimal allocations in q, which closed-form VI maximises: exact, Poisson scale, in nats.
+
+    Of a fit with quasi-Poisson noise, both bounds are those of the likelihood to its power.
+    """
     problem, state = state_of_fit(fit)
     return objective(problem, state, allocate(problem, state, None).loglik)
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.checks import check_choice, check_count
+from bayesnmf.data.checks import check_complete
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.naming import in_feature_order
@@ -59,7 +60,7 @@ def coherence(fit: FitRecord, counts: Any = None, *, n: int = 10, measure: str =
     check_fit(fit)
     check_choice(measure, "measure", MEASURES)
     largest = check_count(n, "n", minimum=2)
-    data: Counts = fit.counts
+    data: Counts = check_complete(fit.counts, "coherence") if counts is None else fit.counts
     if counts is not None:
         data = in_feature_order(as_counts(counts), fit.feature_names)
     order = leading_features(fit, largest)

@@ -177,7 +177,7 @@ class _Cells:
         self.counts: csr_array = take_features(fit.counts.matrix.astype(np.float64), features)
         self.features = take_features(fit.feature_names, features)
         self.draws = fit.estimate.take(fit, fit.estimate.held, 0, features)  # type: ignore[arg-type]
-        self.loadings = effective_loadings(fit, self.draws.loadings, self.draws.scale)
+        self.loadings = effective_loadings(fit, self.draws.loadings, self.draws.scale, self.draws.components)
         self.components = fit.counts.exposed_components(self.draws.components, features)
 
     def log_likelihood(self, chosen: Array) -> Array:

@@ -108,7 +108,10 @@ def _table(fit: FitRecord, features: Array, columns: dict[str, Array], order: Ar
     """Return the table of some of the described features of each component, (K, kept)."""
     import pandas as pd
 
-    rates = fit.counts.feature_totals / fit.counts.feature_factor  # as components, which are per unit of exposure
+    totals = fit.counts.feature_totals
+    if fit.counts.mask is not None:
+        totals = fit.expected_loadings.sum(axis=0) @ fit.exposed_components
+    rates = totals / fit.counts.feature_factor  # as components, which are per unit of exposure
     frequencies = np.where(rates > 0, rates, np.nan)[features] / rates.sum()
     columns = {"weight": columns["weight"], "lift": columns["weight"] / frequencies, **columns}
     table = pd.DataFrame({name: np.take_along_axis(values, order, axis=1).ravel() for name, values in columns.items()})

@@ -74,12 +74,13 @@ def draw_sides(fit: Fit, reference: Fit, at: tuple[Array, Array], seed: int) -> 
     number = fit.estimate.held or (1, Q_DRAWS)
     normalised = on_simplex(fit.priors.components)
     part = restrict_rows(fit, rows)
-    drawn = part.estimate.take(part, number, seed, features if normalised else None)  # a sum needs all features
-    loadings = effective_loadings(part, drawn.loadings, drawn.scale)
+    whole = not normalised or part.counts.mask is not None  # sums need all features
+    drawn = part.estimate.take(part, number, seed, None if whole else features)
+    loadings = effective_loadings(part, drawn.loadings, drawn.scale, drawn.components)
     components = drawn.components if normalised else part.counts.exposed_components(drawn.components)
     if not normalised:
         loadings, components = _on_simplex(loadings, components)
-        components = components[..., features]
+    components = components[..., features] if whole else components
     order = alignment.match_fits(fit, reference)
     if fit is reference:
         order = np.arange(fit.rank)  # equal components have no best matching

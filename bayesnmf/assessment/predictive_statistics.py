@@ -111,7 +111,7 @@ class Gathered:
         exposed = np.asarray(self.fit.counts.exposed_components(components), np.float64)
         seed, found = int(rng.integers(2**63)), []
         for rows, part in self.fit.counts.parts():
-            means = effective_loadings(replace(self.fit, counts=part), *take(rows))
+            means = effective_loadings(replace(self.fit, counts=part), *take(rows), components)
             totals = None if self.totals is None else self.totals[rows]
             sides = np.asarray(means, np.float64), exposed
             found.append(replicated_statistics(*sides, totals, len(self.observed), seed, first_row=rows.start))

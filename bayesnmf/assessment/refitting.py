@@ -86,7 +86,9 @@ class Refitted:
 
     def factors(self) -> tuple[Array, Array]:
         """Return loadings (n, K) and components (K, m), in float64, whose product are the fitted means."""
-        loadings = effective_loadings(self.fit, *separate_scale(self.state.loadings.value))
+        loadings = effective_loadings(
+            self.fit, *separate_scale(self.state.loadings.value), self.state.components.matrix
+        )
         components = self.counts.exposed_components(self.state.components.matrix)
         return np.asarray(loadings, np.float64), np.asarray(components, np.float64)
 
@@ -97,7 +99,7 @@ class Refitted:
         draws = number_to_replicate(self.fit, number)  # if a sampler kept fewer, each makes several replicates
         drawn = chain.from_iterable(draws_to_replicate(self.fit, draws, seed) for _ in range(-(-number // draws)))
         for take, components in islice(drawn, number):
-            loadings = effective_loadings(self.fit, *take(slice(0, counts.shape[0])))
+            loadings = effective_loadings(self.fit, *take(slice(0, counts.shape[0])), components)
             means = np.asarray(loadings, np.float64), np.asarray(counts.exposed_components(components), np.float64)
             matrix = replicated_counts(*means, totals, int(rng.integers(2**63)), self.options.threads)
             replicated = counts.with_matrix(matrix.astype(counts.dtype, copy=False))

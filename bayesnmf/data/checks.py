@@ -121,7 +121,12 @@ def same_counts(one: Any, other: Any) -> bool:
 
 def check_may_have_nan(counts: Any) -> None:
     """Refuse counts in a form whose NaN is not looked for."""
-    if hasattr(counts, "obs_names") or isinstance(counts, str) or hasattr(counts, "__fspath__"):
+    if (
+        hasattr(counts, "obs_names")
+        or hasattr(counts, "with_mask")
+        or isinstance(counts, str)
+        or hasattr(counts, "__fspath__")
+    ):
         raise TypeError(
             f"missing='nan' needs an array, a table or a sparse matrix: found {type(counts).__name__}; give the "
             "values, or the missing cells as missing="
@@ -139,13 +144,15 @@ def check_cells(values: Any, argument: str, shape: tuple[int, int]) -> Any:
     """Return a choice of cells: an array of booleans, or a sparse matrix as CSR; refuse other values and shapes."""
     cells: Any = values
     if hasattr(cells, "tocsr"):
-        cells = cells.tocsr()
+        cells = cells.tocsr(copy=True)
+        if cells.dtype == np.bool:
+            cells.eliminate_zeros()
     else:
         cells = np.asarray(values)
         if cells.dtype != np.bool:
             raise TypeError(
-                f"{argument} must be an array of booleans, or a sparse matrix: found {shown(values)}; compare it with "
-                "a number, as in values > 0"
+                f"{argument} must be an array of booleans, or a sparse matrix: found {shown(values)}; give "
+                f"{argument}=values > 0"
             )
     if cells.shape != shape:
         raise ValueError(f"{argument} must have the shape of the counts, {shape}: found {cells.shape}; transpose it")
@@ -162,7 +169,7 @@ def check_complete(counts: Any, what: str) -> Any:
     """Return the counts; refuse missing cells where all are needed."""
     if counts.mask is not None:
         raise ValueError(
-            f"{what} needs counts without missing cells: found {counts.mask.number:,}; leave out the rows or features "
-            "that have some"
+            f"{what} needs counts without missing cells: found {counts.mask.number:,}; leave out rows or features that "
+            "have some; fit, transform, expected and intervals of a chain take them"
         )
     return counts

@@ -99,8 +99,8 @@ def check_unmasked(x: Any, name: str) -> None:
     """Refuse masked arrays, and lists of masked rows."""
     if has_mask(x):
         raise TypeError(
-            f"{name} must not be a masked array: missing counts are not modelled; leave out the rows or features that "
-            "have some, or use .filled(0) if what is masked was counted as 0"
+            f"{name} must not be a masked array here: bayesnmf.fit, project and transform take missing cells; leave "
+            "out the rows or features that have some, or use .filled(0) if what is masked was counted as 0"
         )
 
 
@@ -253,7 +253,10 @@ def _check_values(matrix: csr_array, name: str) -> None:
         return
     if not np.isfinite(data).all():
         where = _found(matrix, int(np.argmin(np.isfinite(data))))
-        raise ValueError(f"{name} must be finite as {data.dtype}: found {where}; replace missing or infinite entries")
+        raise ValueError(
+            f"{name} must be finite as {data.dtype}: found {where}; replace missing or infinite entries, or give "
+            "missing='nan' to fit"
+        )
     where = _found(matrix, int(np.argmax(data < 0)))
     raise ValueError(f"{name} must be nonnegative: found {where}; pass raw counts, not scaled or corrected ones")
 

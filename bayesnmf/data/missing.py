@@ -57,12 +57,15 @@ def with_missing(counts: Counts, own: csr_array | None, observed: Any = None, mi
     missing : sparse matrix, array or DataFrame (n, m), "zeros" or "nan", optional
         Missing cells: those that a sparse matrix stores, or where others are True. "zeros": all cells without a count.
     """
-    if own is None and observed is None and isinstance(missing, str) and missing == "zeros":
+    none = own is None and observed is None and counts.mask is None
+    if none and isinstance(missing, str) and missing == "zeros":
         check_mask_in_memory(counts)
         return counts.with_mask(Mask(as_pattern(counts.matrix), of_missing=False))
     if isinstance(missing, str):
         check_missing_word(missing)
     parts = [] if own is None else [own]
+    if counts.mask is not None and (own is not None or observed is not None or missing is not None):
+        parts.append(counts.mask.missing)
     if observed is not None:
         seen: Any = _in_order(observed, counts, "observed")
         seen = seen.toarray() if hasattr(seen, "toarray") else seen

@@ -74,7 +74,8 @@ def _settle_unless_stopped(job: Job, ascent: Ascent) -> Ascent:
     Where loadings receive counts of missing cells, settled ones would be those of another bound.
     """
     status, finished = ascent.status, ALGORITHMS[job.options.algorithm].ends_settled
-    stopped = status.reason in BROKEN or not status.iterations or imputes_loadings(ascent.problem)
+    stopped = status.reason in BROKEN or not status.iterations
+    stopped = stopped or imputes_loadings(ascent.problem, ascent.state.components)
     if not _is_mean_field(job) or not job.options.tol or stopped or finished:
         return ascent
     return with_settled_loadings(ascent, job.options.threads)

@@ -76,9 +76,9 @@ def fit(
         Known components, the first r (on the simplex if components are); names are matched. Priors given as arrays are
         for the others. Not for bld, collapsed Gibbs and GPUs.
     noise : {"poisson", "quasi"} or Quasi
-        Distribution of the counts around their means (docs/noise.md): map, vi and gibbs can have a dispersion.
+        "quasi": intervals of map, vi and gibbs widen as counts vary more than Poisson counts (docs/noise.md).
     observed, missing : array or sparse matrix of booleans (n, m), "nan" or "zeros", optional
-        Cells with a count (True), or without: `bayesnmf.data.missing`. Masked counts say it themselves.
+        Where somebody counted, if only 0; or where nobody did: NaN, all zeros. `bayesnmf.data.missing` says more.
     row_exposure, feature_exposure : array, mapping or Series (n,) and (m,), optional
         Exposures above 0 that multiply expected counts: of samples not under dirichlet_poisson, of features only for
         Gamma components. Labels are matched by name; those that the counts do not have are left out.

@@ -163,8 +163,9 @@ class Fit(FitRecord):
     def dispersion(self) -> Dispersion:
         """Return how much the counts vary around the means of the fit: 1 if as much as Poisson counts.
 
-        There is one value for all cells, with a standard error, and tables of rows and features. Raises ValueError if
-        there are as many parameters as cells, and for counts on disk.
+        There is one value for all cells, with a standard error, and tables of rows and features. Around the means of a
+        fit with quasi-Poisson noise, whose priors weigh more, it is larger. Raises ValueError if there are as many
+        parameters as cells, and for counts on disk.
         """
         return dispersion(self)
 

@@ -27,6 +27,7 @@ from bayesnmf.fitting.checks import (
 from bayesnmf.fitting.keeping import size_kept, size_written
 from bayesnmf.fitting.known import with_known_components
 from bayesnmf.fitting.progress import ProgressReport
+from bayesnmf.inference.starts.from_data import means_of_rank_one
 from bayesnmf.inference.status import Status, told_of_parameters
 from bayesnmf.options import METHODS
 from bayesnmf.options.checks import check_mask_served
@@ -55,10 +56,20 @@ def resolve_priors(
     """Return the priors with the model's defaults in place of None, and with known components if there are any."""
     check_instance(priors, Priors, "priors")
     check_total(counts)
-    rows = counts.shape[0] * float(counts.row_factor.mean())
+    rows, total = counts.shape[0] * float(counts.row_factor.mean()), counts.total
+    if counts.mask is not None:
+        rows, total = _rows_and_total_of_all_cells(counts)
     exposure = counts.feature_factor * np.ones(counts.shape[1])
-    filled = with_defaults(priors, model, max(counts.total, 1.0) / rows, rank, exposure, shapes)
+    filled = with_defaults(priors, model, max(total, 1.0) / rows, rank, exposure, shapes)
     return filled if known is None else with_known_components(filled, known, counts, rank)
+
+
+def _rows_and_total_of_all_cells(counts: Counts) -> tuple[float, float]:
+    """Return the exposure of rows with an observed cell, and what all their cells would have by means of rank one."""
+    seen = counts.mask.seen_rows  # type: ignore[union-attr]
+    rows, features = means_of_rank_one(counts)
+    exposure = np.broadcast_to(counts.row_factor[:, 0], counts.shape[:1])
+    return float(exposure[seen].sum()) or 1.0, float(rows[seen].sum() * features.sum())
 
 
 def check_combination(model: str, method: str, rank: int, counts: Counts, options: Any) -> None:
@@ -73,6 +84,8 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
         check_room_for_rows(counts, rank, size_written(options, rank, counts))
     if counts.mask is not None:
         check_mask_served(options, method)
+        if METHODS[method].posterior == "draws":
+            check_proper_loadings(priors.loadings, "missing cells and draws, which would have no distribution")
         if METHODS[method].posterior != "point":
             check_unseen(counts.mask, priors)
     check_ranges(options, getattr(options, "dtype", "float64"))

@@ -28,14 +28,19 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-def imputes_loadings(problem: Problem) -> bool:
-    """Return whether loadings receive counts of missing cells, in place of a smaller exposure."""
+def imputes_loadings(problem: Problem, components: Side) -> bool:
+    """Return whether loadings receive counts of missing cells, in place of a smaller exposure.
+
+    They do not where the components are all known, and loadings alone raise the bound of the observed cells.
+    """
     if problem.counts.mask is None:
         return False
     if problem.loadings_prior.support != "positive":
         return True
-    mean_field = isinstance(problem.loadings_summary, MeanField)
-    return mean_field and problem.components_prior.support == "simplex" and not problem.fixed_components
+    prior = problem.components_prior
+    known = len(prior.constants.get("at", ())) == len(components.geometric)
+    on_simplex = prior.support == "simplex" and not (problem.fixed_components or known)
+    return on_simplex and isinstance(problem.loadings_summary, MeanField)
 
 
 def imputes_components(problem: Problem) -> bool:
@@ -107,7 +112,7 @@ def gain_of_missing(problem: Problem, state: State) -> float:
         return float(-(counts.row_totals * np.log(observed_shares(problem, U, V))).sum())
     mask: Any = counts.mask
     means = counts.exposed_loadings(state.loadings.matrix), counts.exposed_components(state.components.matrix).T
-    if not imputes_loadings(problem):
+    if not imputes_loadings(problem, state.components):
         return float(np.einsum("ik,ik->", means[0], mask.sums_by_row(means[1])))
     U, V = weights(problem, state)
     unseen = means[0][~mask.seen_rows].sum(axis=0) @ means[1].sum(axis=0)

@@ -62,7 +62,7 @@ def exposure_of_loadings(problem: Problem, components: Side) -> Array:
         sums = components.exposed_sums(0, problem.counts.feature_weights)[None, :]
     exposure = sums * problem.counts.row_factor
     mask = problem.counts.mask
-    if mask is not None and imputes_loadings(problem):
+    if mask is not None and imputes_loadings(problem, components):
         exposure = exposure * mask.seen_rows[:, None]
     elif mask is not None:
         exposure = _left(exposure, missing_exposure_of_loadings(problem, components))
@@ -86,8 +86,8 @@ def _left(exposure: Array, missing: Array) -> Array:
 
 def given_totals(problem: Problem, state: State, side: str, total: Array) -> Array:
     """Return the totals that the conditional of a side is given, with those of missing cells where it needs them."""
-    imputes = imputes_loadings if side == "loadings" else imputes_components
-    return with_missing_totals(problem, state, side, total) if imputes(problem) else total
+    imputes = imputes_components(problem) if side == "components" else imputes_loadings(problem, state.components)
+    return with_missing_totals(problem, state, side, total) if imputes else total
 
 
 class Updated(NamedTuple):

@@ -35,8 +35,8 @@ class Quasi:
     Parameters
     ----------
     dispersion : float, optional
-        Variance of a count over its expected value, less 1; 0 is Poisson. By default it is estimated from a Poisson
-        fit that the same call makes first (`Fit.dispersion`), as 0 if counts vary less than Poisson counts.
+        Variance of a count over its expected value, less 1, as ``fit.dispersion().excess``; 0 is Poisson. By default
+        that of a Poisson fit that the same call makes first, 0 if counts vary less than Poisson counts.
 
     Raises
     ------

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bayesnmf.checks import check_count, shown
 from bayesnmf.data.annotated import check_annotated
 from bayesnmf.data.blocks.checks import check_read
+from bayesnmf.data.checks import check_complete
 from bayesnmf.results.intervals import for_intervals, source_of_intervals
 from bayesnmf.results.record import FitRecord, iterate_draws
 from bayesnmf.results.topic_model import topic_model_of
@@ -24,6 +25,7 @@ def to_anndata(fit: FitRecord, adata: Any, key: str, seed: int) -> Any:
     check_key(key)
     if adata is None:
         check_read(fit.counts, "a new AnnData object contains them")
+        check_complete(fit.counts, "a new AnnData object")
     target = _new(fit) if adata is None else _checked(fit, adata)
     read = for_intervals(fit)
     mean, sd = proportions_of(read, seed)
@@ -71,6 +73,8 @@ def settings_of(fit: FitRecord) -> dict[str, Any]:
         "seed": fit.seed,
         "priors": repr(fit.priors),
         "options": repr(fit.options),
+        "noise": repr(fit.noise),
+        "missing_cells": 0 if fit.counts.mask is None else fit.counts.mask.number,
         "objective": float(np.asarray(fit.trace).ravel()[-1]),
         "objective_name": fit.objective,
         "converged": bool(fit.status.converged),

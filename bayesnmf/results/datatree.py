@@ -236,10 +236,14 @@ def _moments_group(fit: FitRecord, features: Array | None) -> xr.Dataset:
 def _observed_group(fit: FitRecord, features: Array | None, limit: float, coords: dict[Hashable, Array]) -> xr.Dataset:
     """Return the counts as a dense matrix, or as triplets of positions and counts if that would be too large."""
     matrix: Any = take_features(fit.counts.matrix, features)
-    if fit.counts.is_integer:
+    if fit.counts.is_integer and fit.counts.mask is None:
         matrix = matrix.astype(np.int64)
     if 8 * matrix.shape[0] * matrix.shape[1] <= limit:
-        return xr.Dataset({"counts": (("row", "feature"), matrix.toarray())})
+        dense = matrix.toarray()
+        if fit.counts.mask is not None:
+            dense[take_features(fit.counts.mask.hidden(slice(None)), features)] = np.nan
+        return xr.Dataset({"counts": (("row", "feature"), dense)})
+    check_complete(fit.counts, "a tree of counts as triplets")
     triplets = matrix.tocoo()
     values = {"count_row": triplets.row, "count_feature": triplets.col, "count_value": triplets.data}
     names = {"row": coords["row"], "feature": coords["feature"]}
@@ -256,7 +260,7 @@ def _exposures_group(fit: FitRecord, features: Array | None) -> dict[str, xr.Dat
 
 def _cells(fit: FitRecord, values: Draws, features: Array | None) -> Iterator[tuple[tuple[int, ...], Array]]:
     """Yield the position (chain, draw) and the means (n, m) of every draw."""
-    loadings = effective_loadings(fit, values.loadings, values.scale)
+    loadings = effective_loadings(fit, values.loadings, values.scale, values.components)
     for at in np.ndindex(values.chains, values.draws):
         yield at, loadings[at] @ fit.counts.exposed_components(values.components[at], features)
 

@@ -20,13 +20,19 @@ def noise_in_words(fit: FitRecord) -> str:
     """Return the noise of a fit, after a comma; "" for Poisson noise."""
     if not isinstance(fit.noise, Quasi):
         return ""
-    return f", quasi-Poisson noise: variance {1 + (fit.noise.dispersion or 0):.3g} × mean"
+    ratio = 1 + (fit.noise.dispersion or 0)
+    return f", quasi-Poisson noise: {'no more than Poisson' if ratio == 1 else f'variance {ratio:.3g} × mean'}"
+
+
+def missing_in_words(fit: FitRecord) -> str:
+    """Return the number of missing cells, after a comma; "" without any."""
+    return "" if fit.counts.mask is None else f", {fit.counts.mask.number:,} cells missing"
 
 
 def described(fit: FitRecord) -> str:
     """Return what `print` shows of a fit; cautions about convergence are in its status."""
     n, m = fit.counts.shape
-    unit, noise = fit.objective, noise_in_words(fit)
+    unit, more = fit.objective, f"{missing_in_words(fit)}{noise_in_words(fit)}"
     if fit.trace.ndim == 2:
         chains, draws = fit.trace.shape
         every = fit.diagnostics.get("kept_every", 1)
@@ -41,7 +47,7 @@ def described(fit: FitRecord) -> str:
         objective = f"{unit} {fit.trace[-1]:,.3f} after {fit.status.iterations} iterations"
     cautions = "".join(f"\ncaution: {each}" for each in cautions_of_model(fit))
     return (
-        f"<bayesnmf.Fit {fit.model} by {fit.method}, rank {fit.rank}, {n:,} rows × {m:,} features{noise}\n"
+        f"<bayesnmf.Fit {fit.model} by {fit.method}, rank {fit.rank}, {n:,} rows × {m:,} features{more}\n"
         f"  {objective}\n"
         f"  {state_of(fit)}; {fit.seconds:.2f} s, seed {fit.seed}\n"
         f"  {told_of_intervals(fit)}>{cautions}"

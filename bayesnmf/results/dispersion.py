@@ -47,6 +47,11 @@ class Dispersion:
     rows: pd.DataFrame
     features: pd.DataFrame
 
+    @property
+    def excess(self) -> float:
+        """What the ratio has beyond 1, at least 0: the `dispersion` of `bayesnmf.Quasi`."""
+        return max(self.ratio - 1.0, 0.0)
+
     def __repr__(self) -> str:
         return f"<bayesnmf.Dispersion: {in_words(self.ratio, self.standard_error)}>"
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesnmf.checks import check_fraction, check_names, check_size
+from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.draws import LIMIT, chains_and_draws, restrict_rows
 from bayesnmf.results.estimates import take_features
 from bayesnmf.results.intervals import for_intervals
@@ -36,7 +37,7 @@ def expected(
     -------
     DataFrame
         By row and feature: ``count``, NaN where it is missing, ``mean``, and, with a posterior, ``lower`` and
-        ``upper``.
+        ``upper``, of the same draws. Rows without an observed cell have none of these if row totals are given.
 
     Raises
     ------
@@ -68,15 +69,21 @@ def expected(
     )
     table = pd.DataFrame({"count": counts.ravel(), "mean": means.ravel()}, index=names)
     if fit.estimate.kind != "point":
-        table["lower"], table["upper"] = _interval(restrict_rows(for_intervals(fit), chosen), columns, means.size, tail)
+        read = restrict_rows(for_intervals(fit), chosen)
+        table["mean"], table["lower"], table["upper"] = _mean_and_interval(read, columns, means.size, tail)
+    if part.counts.mask is not None and MODELS[fit.model].given_totals:
+        unseen = np.repeat(~part.counts.mask.seen_rows, means.shape[1])
+        table.loc[unseen, table.columns != "count"] = np.nan  # of no total
     return table
 
 
-def _interval(part: FitRecord, columns: Any, cells: int, tail: float) -> Any:
-    """Return the ends of the intervals of the expected counts, (2, cells)."""
+def _mean_and_interval(part: FitRecord, columns: Any, cells: int, tail: float) -> tuple[Any, Any, Any]:
+    """Return means and ends of the intervals of the expected counts, (cells,) each."""
     number = chains_and_draws(part, None, None)
     check_size(8 * number[0] * number[1] * cells, LIMIT, "expected counts of all draws", "choose rows or features")
-    drawn = part.estimate.take(part, number, 0, columns)
-    loadings = effective_loadings(part, drawn.loadings, drawn.scale)
-    rates = loadings @ part.counts.exposed_components(drawn.components, columns)
-    return np.quantile(rates.reshape(-1, cells), (tail, 1 - tail), axis=0)
+    whole = part.counts.mask is not None  # totals that are given need all features
+    drawn = part.estimate.take(part, number, 0, None if whole else columns)
+    loadings = effective_loadings(part, drawn.loadings, drawn.scale, drawn.components)
+    components = take_features(drawn.components, columns) if whole else drawn.components
+    rates = (loadings @ part.counts.exposed_components(components, columns)).reshape(-1, cells)
+    return rates.mean(axis=0), *np.quantile(rates, (tail, 1 - tail), axis=0)

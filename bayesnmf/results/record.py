@@ -100,7 +100,7 @@ class FitRecord:
 
         Their product with `exposed_components` gives the fitted means.
         """
-        return effective_loadings(self, self.loadings, self.scale)
+        return effective_loadings(self, self.loadings, self.scale, self.components)
 
     @property
     def exposed_components(self) -> Array:
@@ -121,20 +121,26 @@ class FitRecord:
         return method.objective.format(bound=getattr(self.options, "bound", ""))
 
 
-def effective_loadings(fit: FitRecord, loadings: Array, scale: Array | None) -> Array:
-    """Return loadings on the scale of the counts: times the scale, or the given row totals, and the exposure."""
+def effective_loadings(fit: Any, loadings: Array, scale: Array | None, components: Array) -> Array:
+    """Return loadings (…, n, K) on the scale of the counts: times scale, or the given row totals, and exposure.
+
+    The components (…, K, m) that belong to them say how much of a row's total is missing.
+    """
     if MODELS[fit.model].given_totals:
-        return loadings * _expected_totals(fit)[:, None]
+        return loadings * expected_totals(fit.counts, loadings, components)[..., None]
     return fit.counts.exposed_loadings(loadings if scale is None else loadings * scale[..., None])
 
 
-def _expected_totals(fit: FitRecord) -> Array:
-    """Return the given totals of rows; with missing cells, those that all cells would have, at the means of the fit."""
-    totals, mask = fit.counts.row_totals, fit.counts.mask
+def expected_totals(counts: Counts, loadings: Array, components: Array) -> Array:
+    """Return the given totals of rows, (n,); with missing cells, those that all cells would have, (…, n)."""
+    totals, mask = counts.row_totals, counts.mask
     if mask is None:
         return totals
-    seen = 1.0 - np.einsum("ik,ik->i", fit.loadings, mask.sums_by_row(fit.components.T))
-    return np.divide(totals, seen, out=np.zeros_like(totals), where=totals > 0)
+    whole = np.empty(loadings.shape[:-1])
+    for at in np.ndindex(loadings.shape[:-2]):
+        seen = 1.0 - np.einsum("ik,ik->i", loadings[at], mask.sums_by_row(components[at].T))
+        whole[at] = totals / np.maximum(seen, np.finfo(np.float64).eps)
+    return whole
 
 
 def trace_of_kept(fit: FitRecord) -> Array:
@@ -151,4 +157,4 @@ def iterate_draws(fit: FitRecord, draws: int, seed: int, *, shares: bool = False
     """
     for loadings, scale, components in fit.estimate.iterate(fit, draws, seed):
         exposed = fit.counts.exposed_components(components)
-        yield loadings if shares else effective_loadings(fit, loadings, scale), exposed
+        yield loadings if shares else effective_loadings(fit, loadings, scale, components), exposed

@@ -41,7 +41,7 @@ def sample_posterior_predictive(
     rng = replication_rng(seed)
     out = np.empty((draws, n, m), np.int64)
     for index, (take, components) in enumerate(draws_to_replicate(part, draws, seed)):
-        means = effective_loadings(part, *take(slice(0, n))) @ part.counts.exposed_components(components)
+        means = effective_loadings(part, *take(slice(0, n)), components) @ part.counts.exposed_components(components)
         out[index] = replicate(part, means, rng)
     return out
 

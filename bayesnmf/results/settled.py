@@ -33,7 +33,7 @@ def shares_of(fit: Any, posterior: Draws) -> Array:
     sizes = np.empty(posterior.components.shape[:3])
     for chain, (loadings, components) in enumerate(zip(posterior.loadings, posterior.components, strict=True)):
         scale = None if posterior.scale is None else posterior.scale[chain]
-        sizes[chain] = effective_loadings(fit, loadings, scale).sum(axis=1)
+        sizes[chain] = effective_loadings(fit, loadings, scale, components).sum(axis=1)
         sizes[chain] *= fit.counts.exposed_components(components).sum(axis=2)
     return sizes / sizes.sum(axis=2, keepdims=True)
 

@@ -60,7 +60,8 @@ def fault_of_parts(counts: Counts, priors: Priors, rank: int, draws: int = DRAWS
         return "its counts are on disk"
     if not counts.is_integer and part == "entries":
         return "not all its counts are whole numbers"
-    if counts.mask is not None and (part != "entries" or priors.loadings.support != "positive"):  # type: ignore[union-attr]
+    loadings: Any = priors.loadings
+    if counts.mask is not None and (part != "entries" or loadings.support != "positive" or not loadings.proper):
         return "cells of its counts are missing"
     sides: Any = priors.loadings, priors.components
     if lacking := [type(prior).__name__ for prior in sides if part not in prior.optional]:

@@ -11,7 +11,7 @@ from bayesnmf.priors.simplex import component_sums, rows_to_shares
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_factors, check_no_draws, check_topic_model
 from bayesnmf.results.draws import sample_posterior
-from bayesnmf.results.record import FitRecord
+from bayesnmf.results.record import FitRecord, expected_totals
 
 Array = NDArray[Any]
 
@@ -130,7 +130,7 @@ def _topic_model_of_fit(fit: FitRecord, loadings: Array, components: Array, scal
     exposed = fit.counts.exposed_components(np.asarray(components, np.float64))
     model = topic_model_of(np.asarray(loadings, np.float64), exposed)
     if scale is None and MODELS[fit.model].given_totals:
-        scale = fit.counts.row_totals
+        scale = expected_totals(fit.counts, np.asarray(loadings), np.asarray(components))
     if fit.counts.row_weights is not None:
         scale = fit.counts.row_weights * (1.0 if scale is None else scale)
     return model if scale is None else model._replace(totals=model.totals * scale)

@@ -76,7 +76,7 @@ def select(
         (`bayesnmf.selection.by_evidence`). "stability": the largest rank whose components come back in other rows
         (`bayesnmf.selection.by_stability`).
     splits : int, optional
-        With "heldout" and "masked", the number of random splits, each with its own fits: 3, and 5 (large counts: 2).
+        With "heldout" and "masked", the number of splits (masks), each with its own fits: 3, and 5 (large counts: 2).
     keep, withhold : float, optional
         With "heldout", the probability with which a count is a training count, by default 0.8, and the share of the
         rows that are withheld, by default 0.2; 0 for none.

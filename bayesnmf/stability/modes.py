@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesnmf.checks import check_count, check_fraction
+from bayesnmf.data.checks import check_complete
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
@@ -119,7 +120,7 @@ def modes(
     rank, known = rank_and_known(rank, fixed_components)
     options = varied_options(options, method)
     kind = getattr(options, "dtype", "float64")
-    data = with_exposures(as_counts(counts, dtype=kind), row_exposure, feature_exposure)
+    data = with_exposures(check_complete(as_counts(counts, dtype=kind), "modes"), row_exposure, feature_exposure)
     settings = check_fraction(threshold, "threshold"), check_fraction(keep, "keep"), check_scored(scored, data)
     options = _completed(options, data, model, rank, method, known)
     study = Study(data, model, rank, method, options, seed, number_of_jobs(jobs, starts, options))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from plain import PLAIN, even_priors, plain_map
+from plain import PLAIN, even_priors, plain_map, plain_vi
 from scipy.integrate import quad
 from scipy.sparse import csr_array
 from scipy.special import gammaln
@@ -308,7 +308,6 @@ def test_what_needs_all_cells_says_so():
     ):
         with pytest.raises(ValueError, match="without missing cells"):
             call()
-    assert bayesnmf.modes(fit.counts, rank=K, starts=2, scored=0).fits[0].counts.mask is not None
 
 
 @quietly
@@ -361,3 +360,94 @@ def test_estimators_take_missing_cells():
         found.score(floats)
     with pytest.raises(ValueError, match="missing must be one of 'nan', 'zeros'"):
         bayesnmf.BayesNMF(K, options=options, missing="none").fit(COUNTS)
+
+
+@quietly
+def test_totals_given_are_completed_for_each_draw():
+    """Expected counts of a row are N p_j / Σ of the observed p, draw by draw; chains run until they have mixed, too."""
+    observed = OBSERVED.copy()
+    observed[0] = [True, True, False, False, False, False]
+    options = Gibbs(chains=2, warmup=20, budget=2, start="random", threads=1)
+    fit = bayesnmf.fit(COUNTS, "dirichlet_poisson", K, "gibbs", seed=0, observed=observed, options=options)
+    shares = np.einsum(
+        "ck,ckm->cm", fit.posterior.loadings[:, :, 0].reshape(-1, K), fit.posterior.components.reshape(-1, K, 6)
+    )
+    whole = COUNTS[0, :2].sum() / shares[:, :2].sum(axis=1)
+    table = fit.expected()
+    np.testing.assert_allclose(table.loc[0, "mean"], (whole[:, None] * shares).mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(table.loc[0, "upper"], np.quantile(whole[:, None] * shares, 0.95, axis=0), rtol=1e-9)
+    assert table.loc[2, ["mean", "lower", "upper"]].isna().to_numpy().all()  # a row of no total
+
+
+def test_flat_loadings_with_missing_cells_have_no_posterior():
+    with pytest.raises(ValueError, match=r"priors\.loadings must be a proper prior for missing cells and draws"):
+        bayesnmf.fit(COUNTS, "poisson", K, "gibbs", observed=np.arange(48).reshape(8, 6) > 3)
+    fit = bayesnmf.fit(COUNTS, "poisson", K, "vi", seed=0, observed=np.arange(48).reshape(8, 6) > 3)
+    assert "cells of its counts are missing" in repr(fit)
+
+
+@quietly
+@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_gamma", "hierarchical_poisson"])
+def test_default_priors_are_those_of_all_cells(model):
+    """Rows without an observed cell change no default prior; half of the cells missing change it by chance alone."""
+    rng = np.random.default_rng(3)
+    counts = rng.poisson(rng.gamma(2, 20, (60, 1)) * rng.dirichlet(np.ones(30)))
+    observed = np.ones(counts.shape, bool)
+    observed[30:] = False
+    options = plain_vi(max_iter=2)
+
+    def mean(counts, **words):
+        prior = bayesnmf.fit(counts, model, 2, seed=0, options=options, **words).priors.loadings
+        return float(
+            np.mean((getattr(prior, "scale", prior)).mean() if model == "dirichlet_gamma" else prior.typical())
+        )
+
+    assert mean(counts, observed=observed) == pytest.approx(mean(counts[:30]), rel=1e-9)
+    assert mean(counts, observed=rng.random(counts.shape) > 0.5) == pytest.approx(mean(counts), rel=0.1)
+
+
+@quietly
+def test_masks_add_up():
+    fit = bayesnmf.fit(COUNTS, rank=K, seed=0, observed=OBSERVED, options=options_of("vi", max_iter=5))
+    other = np.ones(COUNTS.shape, bool)
+    other[0] = False
+    again = bayesnmf.fit(fit.counts, rank=K, seed=0, observed=other, options=options_of("vi", max_iter=5))
+    np.testing.assert_array_equal(again.counts.mask.hidden(slice(None)), ~(OBSERVED & other))
+    with pytest.raises(ValueError, match="missing must be one of 'nan', 'zeros': found 'zero'; did you mean 'zeros'"):
+        bayesnmf.fit(COUNTS, rank=K, missing="zero")
+
+
+@quietly
+def test_known_components_give_the_posterior_of_the_observed_cells():
+    """Vi and the exact Gamma(a + N, b + Σ of the observed shares) of one component agree, means and sds."""
+    known = np.array([[0.5, 0.3, 0.2]])
+    observed = np.array([[True, False, True], [False, False, True]])
+    counts, priors = np.array([[30, 4, 12], [9, 9, 9]]), Priors(Gamma(2.0, 0.1))
+    fit = bayesnmf.fit(
+        counts, rank=1, seed=0, observed=observed, fixed_components=known, options=plain_vi(priors=priors)
+    )
+    q = fit.posterior.loadings
+    np.testing.assert_allclose(np.ravel(q.shape), 2 + np.array([42, 9]), rtol=1e-9)
+    np.testing.assert_allclose(np.ravel(q.rate) * np.ones(2), 0.1 + np.array([0.7, 0.2]), rtol=1e-9)
+
+
+@quietly
+def test_readers_see_missing_cells(tmp_path):
+    fit = bayesnmf.fit(
+        COUNTS, rank=K, seed=0, observed=OBSERVED, options=replace(options_of("vi"), intervals="mean_field")
+    )
+    page = bayesnmf.report(fit, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Cells of these counts are missing" in page
+    assert f"{(~OBSERVED).sum()} cells missing" in repr(fit)
+    tree = fit.to_datatree(draws=5, chains=1)
+    np.testing.assert_array_equal(np.isnan(tree["observed_data"]["counts"]), ~OBSERVED)
+    for refused in (lambda: bayesnmf.coherence(fit), fit.to_anndata, lambda: bayesnmf.modes(fit.counts, rank=K)):
+        with pytest.raises(ValueError, match="without missing cells"):
+            refused()
+    table = bayesnmf.markers(fit, 6)
+    frequencies = (fit.expected_loadings @ fit.components).sum(axis=0)
+    row = table.iloc[0]
+    place = list(fit.feature_names).index(row["feature"])
+    assert row["lift"] == pytest.approx(row["weight"] * frequencies.sum() / frequencies[place], rel=1e-6)
+    expected = fit.expected()
+    assert ((expected["lower"] <= expected["mean"]) & (expected["mean"] <= expected["upper"])).mean() > 0.97

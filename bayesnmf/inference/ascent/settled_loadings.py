@@ -71,7 +71,7 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
     if max_iter == 0:
         return Settled(state, Status(False, "no updates", 0), 0)
     tol = attainable_tol(tol, problem.counts.dtype)
-    if "settled" in problem.loadings_prior.optional and not imputes_loadings(problem):
+    if "settled" in problem.loadings_prior.optional and not imputes_loadings(problem, state.components):
         side, expects = state.loadings, isinstance(problem.loadings_summary, MeanField)
         means, _ = separate_scale(side.value)
         added, rate = _added_and_rate(problem, state)
@@ -81,7 +81,9 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
         )  # fmt: skip
     else:
         totals, updates, last = _totals_by_updates(problem, state, tol, max_iter, threads)
-        state = last if imputes_loadings(problem) else state  # what a row receives depends on its loadings then
+        state = (
+            last if imputes_loadings(problem, state.components) else state
+        )  # what a row receives depends on its loadings then
     rows = int(np.count_nonzero(updates > 0))
     status = settled_status(rows, len(totals), tol, int(np.abs(updates).max(initial=0)))
     return Settled(update_loadings(problem, state, totals, reuse=True), status, rows)
