@@ -61,6 +61,7 @@ def elbo_marginal(fit: FitRecord, draws: int = 200, seed: int = 0) -> Estimate:
     disk are read once for each draw, and the draws are those in memory.
     """
     draws = check_draws_of_bound(draws)
+    check_fit(fit)
     if MODELS[fit.model].given_totals:
         check_complete(fit.counts, "elbo_marginal given row totals")
     rng = np.random.default_rng(check_count(seed, "seed", minimum=0))
