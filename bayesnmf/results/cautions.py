@@ -142,7 +142,7 @@ def caution_of_noise(fit: FitRecord) -> str:
     ratio, error = overall_dispersion(fit, SAMPLED)
     if not (ratio > DISPERSED and ratio > 1 + FAR * error):
         return ""
-    told = f"{in_words(ratio, error)}, so that intervals are too narrow"
+    told = f"{in_words(ratio, error)} would: components are missing, or intervals are too narrow"
     return f"{told}; noise={Quasi.word!r} widens them" if fit.method in Quasi.methods else told
 
 
