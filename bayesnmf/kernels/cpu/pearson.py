@@ -92,9 +92,10 @@ def pearson_sums(
     for first in range(0, n, step):
         rows = slice(first, first + step)
         means = np.asarray(loadings[rows], np.float64) @ components
-        if hidden is not None:
-            means[hidden(rows)] = 0.0  # adds nothing to a pool
         counts = matrix[rows].toarray().astype(np.float64, copy=False)
+        if hidden is not None:
+            left_out = hidden(rows)
+            counts[left_out], means[left_out] = 0.0, 0.0  # add nothing to a pool
         _in_pieces(_add_rows, len(means), m, (counts, means, low, of_rows[rows]))
         if by_column:
             _in_pieces(_add_columns, m, len(means), (counts, means, low, open_, of_columns))
