@@ -4,7 +4,7 @@ A cell that is held out adds neither counts nor exposure to the fit (`bayesnmf.i
 count is new to it, with whatever excess it has over its mean. Two parts of one cell's count share such an excess:
 components that describe single cells predict thinned counts, but not these. Scores are log Poisson probabilities at the
 posterior means of the cells, in nats for each held-out count, pooled over masks by row. Pearson's χ² of the same cells,
-with small means pooled, says how well the noise describes new cells: 1 if it does.
+with small means pooled, says how well the noise describes new cells: 1 if it does and if predictions have no error.
 """
 
 from __future__ import annotations
