@@ -27,7 +27,7 @@ NOTES = {
         "± is the standard error over rows, that of differences from the best paired by row",
         "one se: the smallest rank that falls short of the best by at most one standard error of the paired "
         "differences",
-        "χ²: of the held-out cells, over their number; 1 if they vary as Poisson counts around predictions without error",
+        "χ²: of the held-out cells, over their number; 1 if they vary as Poisson counts around exact predictions",
     ],
     "evidence": [
         "log p(X) in nats; probability: of each candidate, if all are equally probable before the counts are seen",
