@@ -80,7 +80,7 @@ def _loglik_of_draw(problem: Problem, state: State, rng: np.random.Generator) ->
     loadings, components = matrix(q.draw(rng)), _components_drawn(state, rng)
     means = problem.counts.exposed_loadings(loadings), problem.counts.exposed_components(components)
     mask = problem.counts.mask
-    gain = 0.0 if mask is None else float(np.einsum("ik,ik->", means[0], mask.sums_by_row(means[1].T)))
+    gain = 0.0 if mask is None else float(mask.products_by_row(means[0], means[1].T).sum())
     return poisson_loglik(problem.counts.matrix, *means, problem.counts.log_factorial) + gain
 
 

@@ -74,6 +74,10 @@ class Mask:
         """Return, for each feature, Σ of the rows of a factor (n, K) over the rows it is missing in, (m, K)."""
         return self._of_missing(self.transposed @ np.asarray(factor, np.float64), factor)
 
+    def products_by_row(self, one: Array, other: Array) -> Array:
+        """Return, for each row, Σ_k one_ik other_jk over its missing features j, (n,), of (n, K) and (m, K)."""
+        return np.asarray(np.einsum("ik,ik->i", one, self.sums_by_row(other)))
+
     def _of_missing(self, sums: Array, factor: Array) -> Array:
         # The rest of a sum may be off by rounding, but not negative.
         return sums if self.of_missing else np.maximum(factor.sum(axis=0, dtype=np.float64) - sums, 0.0)
@@ -180,15 +184,24 @@ class GroupMask(Mask):
 
     def sums_by_row(self, factor: Array) -> Array:
         """Return, for each row, Σ of the rows of a factor (m, K) over its missing features, (n, K), in float64."""
-        return self._sums(factor, self.feature_groups)[self.row_groups]
+        return self._sums(factor, 1)[self.row_groups]
 
     def sums_by_feature(self, factor: Array) -> Array:
         """Return, for each feature, Σ of the rows of a factor (n, K) over the rows it is missing in, (m, K)."""
-        return self._sums(factor, self.row_groups)[self.feature_groups]
+        return self._sums(factor, 0)[self.feature_groups]
 
-    def _sums(self, factor: Array, groups: Array) -> Array:
-        choose = csr_array((np.ones(len(groups)), (groups, np.arange(len(groups)))), shape=(self.groups, len(groups)))
-        return np.asarray(choose @ np.asarray(factor, np.float64))
+    @cached_property
+    def _members(self) -> list[csr_array]:
+        """Matrices (groups, n) and (groups, m) of ones at the members of each group."""
+        sides = self.row_groups, self.feature_groups
+        return [
+            csr_array((np.ones(len(each)), (each, np.arange(len(each)))), shape=(self.groups, len(each)))
+            for each in sides
+        ]
+
+    def _sums(self, factor: Array, side: int) -> Array:
+        """Return the sum of the rows of a factor of rows (0) or features (1) over each group, (groups, K)."""
+        return np.asarray(self._members[side] @ np.asarray(factor, np.float64))
 
     def hidden(self, rows: slice) -> Array:
         """Return which cells of some rows are missing, as booleans (rows, m)."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bayesnmf.checks import check_choice, check_seed
 from bayesnmf.data.blocks.opening import open_counts
+from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import with_names
@@ -29,9 +30,6 @@ from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import check_model
 from bayesnmf.results.cautions import warn_of
-
-if TYPE_CHECKING:
-    pass
 
 
 @explains_names
@@ -73,8 +71,7 @@ def fit(
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         Settings of the method: priors, start, schedule, stopping rule; in ``fit.options`` with defaults.
     fixed_components : array, DataFrame (r, m), Fit or path of a catalogue, optional
-        Known components, the first r (on the simplex if components are); names are matched. Priors given as arrays are
-        for the others. Not for bld, collapsed Gibbs and GPUs.
+        Known components, the first r; priors given as arrays are for the others. Not for bld, collapsed Gibbs, GPUs.
     noise : {"poisson", "quasi"} or Quasi
         "quasi": intervals of map, vi and gibbs widen as counts vary more than Poisson counts (docs/noise.md).
     observed, missing : array or sparse matrix of booleans (n, m), "nan" or "zeros", optional
@@ -88,6 +85,10 @@ def fit(
         Folder that keeps the fit: the same call goes on after a crash to the same numbers (docs/checkpoints.md).
     progress : bool or callable
         True shows a progress bar; a callable is called with (label, done, total, objective).
+
+    Returns
+    -------
+    Fit
 
     Raises
     ------
@@ -109,10 +110,15 @@ def fit(
         data = open_counts(counts, getattr(options, "dtype", "float64"), layer, feature_labels, report)
         data = with_exposures(with_names(data, row_names, feature_names), row_exposure, feature_exposure)
         data = with_missing(data, own, observed, missing)
-        priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
-        resolved = resolve_options(replace(options, priors=priors), data.in_memory, data.mask is not None)
-        check_combination(model, method, rank, data, options := with_draws(resolved, rank, data))
-        options = served_options(check_intervals(options, data, rank), noise, method, data)
+        options = served_options(_resolved(options, model, method, data, rank, known), noise, method, data)
         job = Job(data, model, rank, method, seed, with_own_start(options, data), report, noise)
         result = Fit.of(with_named_intervals(run_kept(run_job, job, kept), report))
     return warn_of(result, stacklevel=4)
+
+
+def _resolved(options: Any, model: str, method: str, data: Counts, rank: int, known: Any) -> Any:
+    """Return options with priors, algorithm and start in place of None; refuse combinations that cannot be fitted."""
+    priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
+    resolved = resolve_options(replace(options, priors=priors), data.in_memory, data.mask is not None)
+    check_combination(model, method, rank, data, resolved := with_draws(resolved, rank, data))
+    return check_intervals(resolved, data, rank)

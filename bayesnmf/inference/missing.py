@@ -100,8 +100,7 @@ def _row_exposure(problem: Problem, U: Array, V: Array) -> Array:
 def observed_shares(problem: Problem, U: Array, V: Array) -> Array:
     """Return what is left of 1 for the observed cells of each row, (n,), for factors of proportions."""
     mask: Any = problem.counts.mask
-    left = 1.0 - np.einsum("ik,ik->i", U, mask.sums_by_row(V))
-    return np.maximum(left, np.finfo(np.float64).tiny)
+    return np.maximum(1.0 - mask.products_by_row(U, V), np.finfo(np.float64).tiny)
 
 
 def gain_of_missing(problem: Problem, state: State) -> float:
@@ -113,7 +112,7 @@ def gain_of_missing(problem: Problem, state: State) -> float:
     mask: Any = counts.mask
     means = counts.exposed_loadings(state.loadings.matrix), counts.exposed_components(state.components.matrix).T
     if not imputes_loadings(problem, state.components):
-        return float(np.einsum("ik,ik->", means[0], mask.sums_by_row(means[1])))
+        return float(mask.products_by_row(*means).sum())
     U, V = weights(problem, state)
     unseen = means[0][~mask.seen_rows].sum(axis=0) @ means[1].sum(axis=0)
-    return float(np.einsum("ik,ik->", U, mask.sums_by_row(V)) + unseen)
+    return float(mask.products_by_row(U, V).sum() + unseen)

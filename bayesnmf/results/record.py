@@ -138,7 +138,7 @@ def expected_totals(counts: Counts, loadings: Array, components: Array) -> Array
         return totals
     whole = np.empty(loadings.shape[:-1])
     for at in np.ndindex(loadings.shape[:-2]):
-        seen = 1.0 - np.einsum("ik,ik->i", loadings[at], mask.sums_by_row(components[at].T))
+        seen = 1.0 - mask.products_by_row(loadings[at], components[at].T)
         whole[at] = totals / np.maximum(seen, np.finfo(np.float64).eps)
     return whole
 

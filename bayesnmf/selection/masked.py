@@ -9,7 +9,7 @@ with small means pooled, says how well the noise describes new cells: 1 if it do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,6 @@ from bayesnmf.selection.held_out import pooled
 from bayesnmf.selection.masks import make_masks, tiles
 from bayesnmf.selection.result import Candidate, Selection
 from bayesnmf.selection.study import Study
-
-if TYPE_CHECKING:
-    pass
 
 Array = NDArray[Any]
 
