@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from bayesnmf.priors import HierarchicalGamma as HierarchicalGamma
     from bayesnmf.priors import Priors as Priors
     from bayesnmf.priors import ScaledDirichlet as ScaledDirichlet
+    from bayesnmf.priors.noise import NegativeBinomial as NegativeBinomial
     from bayesnmf.priors.noise import Quasi as Quasi
     from bayesnmf.results.topic_model import TopicModel as TopicModel
     from bayesnmf.results.topic_model import from_topic_model as from_topic_model
@@ -110,6 +111,7 @@ _HOMES = {
     "NUTS": "options",
     "PredictiveChecks": "assessment.predictive_checks",
     "Priors": "priors",
+    "NegativeBinomial": "priors.noise",
     "Quasi": "priors.noise",
     "SMC": "options",
     "SVI": "options",

@@ -156,6 +156,19 @@ def check_nonnegative(value: Any, name: str) -> float:
     return number
 
 
+def check_dispersion(value: Any, by: str | None) -> Any:
+    """Return a dispersion of all cells as a number, or those of rows or features as an array."""
+    if by is None and np.ndim(value) == 0:
+        return check_nonnegative(value, "dispersion")
+    array = as_numbers(value, "dispersion", "a number, an array of numbers, 'row' or 'feature'")
+    if by is None or array.ndim != 1 or not np.all((array >= 0) & np.isfinite(array)):
+        raise ValueError(
+            "dispersion must be one number, or with by='row' or by='feature' an array (n,) or (m,) of finite numbers "
+            f"of at least 0: found {shown(value)} with by={by!r}"
+        )
+    return array
+
+
 def _as_float(value: Any) -> float:
     try:
         return float(value)

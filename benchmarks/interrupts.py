@@ -23,6 +23,7 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu import (
     allocation,
+    clusters,
     decomposition,
     entries,
     exact_sums,
@@ -80,6 +81,7 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
     """Return a call of each function on random input of this size."""
     rng = np.random.default_rng(0)
     X = large_counts(n, m, nonzeros, 1e15, rng)
+    spread = np.full(n, 0.5), None
     Xt = X.T.tocsr()
     tokens = csr_array((np.minimum(X.data, 3.0), X.indices, X.indptr), shape=X.shape)
     U, Vt = rng.gamma(1.0, size=(n, K)) + 1e-3, rng.gamma(1.0, size=(m, K)) + 1e-3
@@ -176,6 +178,10 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
         "replicated_counts": lambda: replicated_counts.replicated_counts(U, V, None, 100, **given).toarray(),
         "misfits": lambda: replication.misfits(X, U, V, **given),
         "pearson_sums": lambda: pearson.pearson_sums(X, U, V, 0.1),
+        "cluster_sums": lambda: clusters.cluster_sums(X, U, V, spread, 1),
+        "drawn_clusters": lambda: clusters.drawn_clusters(X, U, V, spread, 0, 1).data,
+        "sums_of_cells": lambda: clusters.sums_of_cells(X.data, np.ones(X.nnz), 0.5),
+        "weigh_block": lambda: clusters.weigh_block(X[:64].toarray(), np.ones((min(n, 64), m)), spread, 0),
         "move_logarithms": lambda: extrapolation.move_logarithms(U, U + 1, 0.5, **given),
         "move": lambda: extrapolation.move(U, U + 1, 0.5, 1e-10, **given),
         "ExactSums": lambda: exact_sums.ExactSums(U).pieces,

@@ -150,6 +150,11 @@ class Counts:
         totals = ((self.row_weights, self.row_totals), (self.feature_weights, self.feature_totals))
         return sum(float(counted @ np.log(weights)) for weights, counted in totals if weights is not None)
 
+    @property
+    def log_noise(self) -> float:
+        """What the noise adds to the log-likelihood; 0 for Poisson noise."""
+        return 0.0
+
     def exposed_loadings(self, loadings: Any) -> Any:
         """Return loadings (..., n, K) times the exposure of their rows."""
         return loadings if self.row_weights is None else loadings * self.row_factor

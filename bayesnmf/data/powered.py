@@ -11,8 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
+from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.counts import Counts
-from bayesnmf.priors.noise import Noise
+from bayesnmf.priors.noise import NegativeBinomial, Noise, Quasi
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,11 +35,16 @@ class PoweredCounts(Counts):
         return self.power * counts.log_factorial + self.total * float(np.log(self.power))
 
 
-def working_counts(counts: Counts, noise: Noise) -> Counts:
-    """Return the counts that routines for Poisson counts are given, so that they fit counts with this noise."""
-    power = noise.power
-    if power == 1:
+def working_counts(counts: Counts, noise: Noise, *, given_totals: bool, learned: bool = False) -> Counts:
+    """Return the counts that routines for Poisson counts are given, so that they fit counts with this noise.
+
+    With `given_totals` the model takes the totals of rows as given; a dispersion that is `learned` is a start.
+    """
+    if isinstance(noise, NegativeBinomial):
+        return ClusteredCounts.of(counts, noise, learned, given_totals)
+    if not isinstance(noise, Quasi) or noise.power == 1:
         return counts
+    power = noise.power
     exposure = power * np.broadcast_to(counts.row_factor[:, 0], counts.shape[:1])
     matrix = (counts.matrix * power).astype(counts.dtype, copy=False)
     names = counts.row_names, counts.feature_names

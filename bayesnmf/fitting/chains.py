@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.closed_form import fit_closed_form
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem, start_state
@@ -18,6 +19,7 @@ from bayesnmf.inference.sides import State
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.options import VI
 from bayesnmf.options.defaults import resolve_options
+from bayesnmf.priors.noise import NegativeBinomial
 from bayesnmf.priors.pair import components_exchangeable
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import Value, separate_scale
@@ -32,12 +34,16 @@ Array = NDArray[Any]
 
 def closed_form_fit(job: Job) -> FitRecord:
     """Return the closed-form variational fit that chains and SVI start from."""
-    masked = job.counts.mask is not None
-    options = resolve_options(VI(priors=job.options.priors, max_iter=500), job.counts.in_memory, masked)  # may not end
-    start = fit_closed_form(replace(job, method="vi", options=options, report=lambda *_: None))
+    start = fit_closed_form(replace(job, method="vi", options=vi_options_of(job), report=lambda *_: None))
     if start.status.reason == INTERRUPTED:  # an unfinished start is not kept
         raise KeyboardInterrupt
     return start
+
+
+def vi_options_of(job: Job) -> Any:
+    """Return the options of the variational fit that chains start from; it may not converge."""
+    plain = job.counts.mask is not None or isinstance(job.noise, NegativeBinomial)
+    return resolve_options(VI(priors=job.options.priors, max_iter=500), job.counts.in_memory, plain)
 
 
 def resolve_start(job: Job) -> Any:
@@ -94,6 +100,17 @@ def fit_of_draws(
         statistics=statistics,
         estimate=posterior,
     )
+
+
+def with_dispersions(fit: FitRecord, counts: Counts, dispersions: Array) -> FitRecord:
+    """Return a fit with the means of drawn dispersions (chains, draws, lines), if there are any; one has statistics."""
+    if not dispersions.size:
+        return fit
+    clustered: Any = counts
+    found = replace(fit, noise=clustered.with_dispersions(dispersions.mean(axis=(0, 1))).noise)
+    if dispersions.shape[2] > 1:
+        return found
+    return replace(found, statistics={**(fit.statistics or {}), "dispersion": dispersions[:, :, 0]})
 
 
 def means_of_draws(draws: Array) -> Array:

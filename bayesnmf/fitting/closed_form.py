@@ -25,6 +25,7 @@ from bayesnmf.inference.ascent.regression_on_disk import regression_steps_on_dis
 from bayesnmf.inference.ascent.settled_loadings import settling_steps, with_settled_loadings
 from bayesnmf.inference.blocked.engine import THREADS
 from bayesnmf.inference.device.checks import find_gpus
+from bayesnmf.inference.dispersion import DispersionLearner
 from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.starts.exchanging import exchange_components
@@ -48,7 +49,7 @@ def fit_closed_form(job: Job) -> FitRecord:
     if best.residuals:
         diagnostics |= {"kkt_residual": best.residuals[-1]}
         try:
-            diagnostics |= {"least_gradient": least_gradient(problem, best.state)}
+            diagnostics |= {"least_gradient": least_gradient(best.problem, best.state)}
             status = checked_status(best.status, diagnostics, job.counts.total, job.options.kkt_tol)
             best = best._replace(status=status)
         except KeyboardInterrupt:
@@ -141,6 +142,8 @@ def _ascent_of_options(
         )
     steps, learned = steps_of(problem, options, schedule_of(options)), getattr(options, "learn", ())
     learn = prior_learner(learned) if learned else None
+    if getattr(problem.counts, "learned", False):
+        learn = DispersionLearner(options.threads)
 
     def climb(schedule: Schedule, show: Show, problem: Problem, state: State) -> Ascent:
         return ascend(problem, state, schedule, steps, learn, show)
@@ -209,6 +212,7 @@ def fit_of_ascent(job: Job, ascent: Ascent, diagnostics: dict[str, float] | None
         status=ascent.status,
         priors=_given_or_learned_priors(job.options.priors, ascent.problem),
         diagnostics=diagnostics or {},
+        noise=getattr(ascent.problem.counts, "noise", job.noise),
         estimate=estimate,
     )
 

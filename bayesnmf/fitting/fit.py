@@ -27,7 +27,7 @@ from bayesnmf.options.checks import served_options
 from bayesnmf.options.defaults import resolve_options
 from bayesnmf.options.naming import explains_names
 from bayesnmf.priors.checks import check_noise
-from bayesnmf.priors.noise import Noise
+from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.priors.specification import check_model
 from bayesnmf.results.cautions import warn_of
 
@@ -72,8 +72,8 @@ def fit(
         Settings of the method: priors, start, schedule, stopping rule; in ``fit.options`` with defaults.
     fixed_components : array, DataFrame (r, m), Fit or path of a catalogue, optional
         Known components, the first r; priors given as arrays are for the others. Not for bld, collapsed Gibbs, GPUs.
-    noise : {"poisson", "quasi"} or Quasi
-        "quasi": intervals of map, vi and gibbs widen as counts vary more than Poisson counts (docs/noise.md).
+    noise : {"poisson", "nb1", "nb2", "quasi"}, NegativeBinomial or Quasi
+        Noise of counts that vary more than Poisson counts: negative binomial, or intervals widened (docs/noise.md).
     observed, missing : array or sparse matrix of booleans (n, m), "nan" or "zeros", optional
         Where somebody counted, if only 0; or where nobody did: NaN, all zeros. `bayesnmf.data.missing` says more.
     row_exposure, feature_exposure : array, mapping or Series (n,) and (m,), optional
@@ -110,15 +110,17 @@ def fit(
         data = open_counts(counts, getattr(options, "dtype", "float64"), layer, feature_labels, report)
         data = with_exposures(with_names(data, row_names, feature_names), row_exposure, feature_exposure)
         data = with_missing(data, own, observed, missing)
-        options = served_options(_resolved(options, model, method, data, rank, known), noise, method, data)
+        options = served_options(_resolved(options, model, method, data, (rank, known), noise), noise, method, data)
         job = Job(data, model, rank, method, seed, with_own_start(options, data), report, noise)
         result = Fit.of(with_named_intervals(run_kept(run_job, job, kept), report))
     return warn_of(result, stacklevel=4)
 
 
-def _resolved(options: Any, model: str, method: str, data: Counts, rank: int, known: Any) -> Any:
+def _resolved(options: Any, model: str, method: str, data: Counts, given: tuple[int, Any], noise: Noise) -> Any:
     """Return options with priors, algorithm and start in place of None; refuse combinations that cannot be fitted."""
+    rank, known = given
     priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
-    resolved = resolve_options(replace(options, priors=priors), data.in_memory, data.mask is not None)
+    plain = data.mask is not None or isinstance(noise, NegativeBinomial)
+    resolved = resolve_options(replace(options, priors=priors), data.in_memory, plain)
     check_combination(model, method, rank, data, resolved := with_draws(resolved, rank, data))
     return check_intervals(resolved, data, rank)

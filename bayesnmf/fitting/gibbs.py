@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numba
 import numpy as np
 
-from bayesnmf.fitting.chains import chain_starts, fit_of_draws
+from bayesnmf.fitting.chains import chain_starts, fit_of_draws, with_dispersions
 from bayesnmf.fitting.closed_form import limit_threads
 from bayesnmf.fitting.job import LARGEST_DRAWS, Job
 from bayesnmf.fitting.keeping import THINNED, keeps_moments, size_of_draws
@@ -22,8 +22,8 @@ from bayesnmf.inference.ascent.coordinate_ascent import Progress
 from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.sampling.collapsed_gibbs import collapsed_gibbs_chain
 from bayesnmf.inference.sampling.draws_on_disk import DrawsOnDisk, RunningOnDisk
+from bayesnmf.inference.sampling.entry_sweeps import marginal_gibbs_chain
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule, choose_chains, gibbs_chain
-from bayesnmf.inference.sampling.marginal_gibbs import marginal_gibbs_chain
 from bayesnmf.inference.sampling.running_moments import Running
 from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.inference.side_by_side import side_by_side
@@ -58,6 +58,7 @@ def fit_gibbs(job: Job) -> FitRecord:
     drawn = _stack_draws(job, [chains[c].draws for c in kept], -(-length // every))
     log_joint = np.array([chains[c].log_joint[:length] for c in kept])
     found = fit_of_draws(job, drawn, log_joint, {}, interrupted)
+    found = with_dispersions(found, job.counts, np.array([chains[c].dispersions[:length] for c in kept]))
     running = [schedules[c].running for c in kept]
     if running[0] is None:
         return found

@@ -151,7 +151,7 @@ class Job:
 
         The status says so if parameters are not finite, whatever the method.
         """
-        attributes: dict[str, Any] = {"priors": self.options.priors, "diagnostics": {}, **more}
+        attributes: dict[str, Any] = {"priors": self.options.priors, "diagnostics": {}, "noise": self.noise, **more}
         return FitRecord(
             model=self.model,
             method=self.method,
@@ -164,7 +164,6 @@ class Job:
             options=self.options,
             counts=self.counts,
             seed=self.seed,
-            noise=self.noise,
             seconds=time.perf_counter() - self.started,
             **attributes,
         )

@@ -1,8 +1,8 @@
 """Run a fit with a noise other than Poisson.
 
-With quasi-Poisson noise, a routine for Poisson counts is given `working_counts`. An unknown dispersion is that of a
-Poisson fit of the same call: by the same method and options under map and vi, from which the fit then starts; by vi
-under gibbs.
+A routine for Poisson counts is given `working_counts`. An unknown dispersion begins with a Poisson fit of the same
+call: by the same method and options under map and vi, from which the fit then starts; by vi under gibbs. That of
+quasi-Poisson noise is the dispersion around this fit; that of a negative binomial is learned from there on.
 """
 
 from __future__ import annotations
@@ -10,40 +10,72 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from bayesnmf.data.powered import working_counts
-from bayesnmf.fitting.chains import closed_form_fit
+from bayesnmf.fitting.chains import closed_form_fit, vi_options_of
 from bayesnmf.fitting.closed_form import fit_closed_form
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.inference.status import BROKEN
 from bayesnmf.options import METHODS, Options
-from bayesnmf.priors.noise import POISSON, Quasi
+from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
+from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_has_dispersion
 from bayesnmf.results.dispersion import overall_dispersion
 from bayesnmf.results.record import FitRecord
 
+FIRST = 0.3  # dispersion that learning begins with
+
 
 def run_job(job: Job) -> FitRecord:
-    """Run the method of a job, and return the record of its fit; after Ctrl-C in a first Poisson fit, that fit."""
+    """Run the method of a job, and return the record of its fit; after Ctrl-C in a first fit, that fit."""
     run = METHODS[job.method].run
     if job.noise == POISSON:
         found: FitRecord = run(job)
         return found
-    plain, first = replace(job, noise=POISSON), None
-    noise: Any = job.noise
-    options: Any = job.options
-    if noise.dispersion is None:
-        draws = METHODS[job.method].posterior == "draws"
-        first = closed_form_fit(plain) if draws else fit_closed_form(plain)
-        if first.status.reason in BROKEN:
+    noise, options = job.noise, job.options
+    if not noise.known:
+        first = _first_fit(job)
+        if first is not None and first.status.reason in BROKEN:
             return first
-        ratio, _ = overall_dispersion(first)
-        check_has_dispersion(first, ratio)
-        noise = Quasi(max(ratio - 1.0, 0.0))
-        if not draws:
-            options = with_own_start(replace(options, start=first, restarts=1), job.counts)
-    found = run(replace(plain, counts=working_counts(job.counts, noise), options=options))
-    return replace(found, counts=job.counts, noise=noise, options=_as_given(found.options, job.options))
+        noise, options = _begun(job, first)
+    totals, learned = MODELS[job.model].given_totals, isinstance(noise, NegativeBinomial) and not job.noise.known
+    counts = working_counts(job.counts, noise, given_totals=totals, learned=learned)
+    found = run(replace(job, counts=counts, options=options, noise=noise))
+    return replace(found, counts=job.counts, options=_as_given(found.options, job.options))
+
+
+def _first_fit(job: Job) -> FitRecord | None:
+    """Return the fit that an unknown dispersion begins with, if one is needed: by vi under gibbs."""
+    plain = replace(job, noise=POISSON)
+    if METHODS[job.method].posterior != "draws":
+        return fit_closed_form(plain)
+    if not isinstance(job.noise, NegativeBinomial):
+        return closed_form_fit(plain)
+    options: Any = job.options
+    if options.start != "fit":
+        return None
+    return run_job(replace(job, method="vi", options=vi_options_of(job), report=lambda *_: None))
+
+
+def _begun(job: Job, first: FitRecord | None) -> tuple[Noise, Any]:
+    """Return a noise whose dispersion is that around a first fit, or where learning begins, and options to go on."""
+    noise, options = job.noise, job.options
+    if first is not None and (isinstance(noise, NegativeBinomial) or METHODS[job.method].posterior != "draws"):
+        restarts = {"restarts": 1} if hasattr(options, "restarts") else {}
+        options = with_own_start(replace(options, start=first, **restarts), job.counts)
+    if isinstance(noise, NegativeBinomial):
+        if first is not None and first.noise.known and first.noise != POISSON:
+            return first.noise, options
+        n, m = job.counts.shape
+        return noise.with_dispersion(
+            FIRST if noise.by is None else np.full(n if noise.by == "row" else m, FIRST)
+        ), options
+    assert first is not None
+    ratio, _ = overall_dispersion(first)
+    check_has_dispersion(first, ratio)
+    return Quasi(max(ratio - 1.0, 0.0)), options
 
 
 def _as_given(resolved: Any, given: Any) -> Options:

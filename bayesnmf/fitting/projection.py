@@ -33,7 +33,8 @@ from bayesnmf.inference.status import Status
 from bayesnmf.inference.summaries import MeanField, Mode
 from bayesnmf.options.defaults import basis_of_mode
 from bayesnmf.priors.checks import check_exposures, check_one_prior_for_all_rows
-from bayesnmf.priors.specification import PARAMETER, stated_components
+from bayesnmf.priors.noise import NegativeBinomial, Noise
+from bayesnmf.priors.specification import MODELS, PARAMETER, stated_components
 from bayesnmf.priors.values import separate_scale, stack_values
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.record import HELD, FitRecord
@@ -80,14 +81,23 @@ def project(
     data = data.with_exposure(data.row_exposure, fit.counts.feature_exposure)
     check_exposures(data, fit.model, fit.priors.components)
     check_one_prior_for_all_rows(fit.priors.loadings)
+    working = working_counts(data, noise := noise_of_new_rows(fit, data), given_totals=MODELS[fit.model].given_totals)
     if fit.estimate.kind == "draws":
         check_read(data, "draws of their loadings are kept in memory")
         check_integer_counts(data, "transform with posterior draws", "round them, or use a fit by method='vi'")
-        result = _project_draws(fit, fit.estimate, working_counts(data, fit.noise), seed)
+        result = _project_draws(fit, fit.estimate, working, seed)
     else:
-        result = _project_closed_form(fit, working_counts(data, fit.noise))
+        result = _project_closed_form(fit, working)
     named = fit.component_names
-    return replace(result, counts=data, noise=fit.noise, component_names=named, seconds=time.perf_counter() - started)
+    return replace(result, counts=data, noise=noise, component_names=named, seconds=time.perf_counter() - started)
+
+
+def noise_of_new_rows(fit: FitRecord, data: Counts) -> Noise:
+    """Return the noise of new rows: that of the fit, with the median of rows where each has its own dispersion."""
+    noise = fit.noise
+    if not isinstance(noise, NegativeBinomial) or noise.by != "row":
+        return noise
+    return noise.with_dispersion(np.full(data.shape[0], float(np.median(noise.dispersion))))
 
 
 def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:

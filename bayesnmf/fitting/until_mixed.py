@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.fitting.chains import chain_starts, fit_of_draws, matched_draws
+from bayesnmf.fitting.chains import chain_starts, fit_of_draws, matched_draws, with_dispersions
 from bayesnmf.fitting.closed_form import limit_threads
 from bayesnmf.fitting.gibbs import chains_at_once, fit_gibbs, run_side_by_side, sampler_of, seconds_of_a_sweep
 from bayesnmf.fitting.job import Job
@@ -19,8 +19,8 @@ from bayesnmf.fitting.keeping import draws_to_keep
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.sampling.collapsed_gibbs import Reassigning
+from bayesnmf.inference.sampling.entry_sweeps import Entries
 from bayesnmf.inference.sampling.gibbs import Allocating, Chain, Recording, Schedule, choose_chains
-from bayesnmf.inference.sampling.marginal_gibbs import Entries
 from bayesnmf.inference.sides import State
 from bayesnmf.inference.status import BROKEN, Status
 from bayesnmf.options import Gibbs
@@ -42,10 +42,11 @@ FEWEST = 12  # draws of a chain, whatever the budget
 
 
 class Drawn(NamedTuple):
-    """Draws of loadings and components, (chains, draws, …), and their log joint, without the first ones."""
+    """Draws of both sides, (chains, draws, …), their log joint, and drawn dispersions, without the first ones."""
 
     sides: list[Any]
     log_joint: Array
+    dispersions: Array
 
 
 def run_gibbs(job: Job) -> FitRecord:
@@ -63,6 +64,7 @@ def fit_until_mixed(job: Job) -> FitRecord:
     drawn, interrupted = course.drawn(), course.stop.is_set()
     schedule = {"sweeps": float(course.schedule.sweeps), "sweeps_per_draw": float(course.schedule.thin)}
     found = fit_of_draws(job, list(drawn.sides), drawn.log_joint, schedule, interrupted)
+    found = with_dispersions(found, job.counts, drawn.dispersions)
     if found.status.reason in BROKEN:
         return found
     posterior: Any = found.estimate
@@ -134,7 +136,8 @@ class Course:
             stack_values([stack_values([draw[side] for draw in chain.draws[first:length]]) for chain in chosen])
             for side in (0, 1)
         ]
-        return Drawn(sides, np.array([chain.log_joint[first:length] for chain in chosen]))
+        log_joint = np.array([chain.log_joint[first:length] for chain in chosen])
+        return Drawn(sides, log_joint, np.array([chain.dispersions[first:length] for chain in chosen]))
 
     def _schedules(self) -> Iterator[Schedule]:
         """Yield the schedules of the blocks, from that in which a checkpoint was left."""

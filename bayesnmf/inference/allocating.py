@@ -4,9 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.data.clustered import ClusteredCounts
+from bayesnmf.data.counts import Counts
+from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.allocation import Sides, Totals, expected_allocations, gathers_columns
 from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
+from bayesnmf.kernels.cpu.underflow import Spread
+
+Array = NDArray[Any]
+
+
+def spread_at(counts: Counts, state: State) -> Spread | None:
+    """Return the spreads of counts that cluster, for the geometric means of a state; None for other counts."""
+    if not isinstance(counts, ClusteredCounts):
+        return None
+    return counts.spread(*(_factor_of(side) for side in state))
+
+
+def _factor_of(side: Side) -> Array | None:
+    return None if side.log_shift is None else np.exp(np.asarray(side.log_shift, np.float64).ravel())
+
+
+def allocate_at_means(counts: Counts, loadings: Array, components: Array, threads: int | None = None) -> Totals:
+    """Return the totals of an allocation step at factors (n, K) and (K, m) whose products are the means."""
+    spread = counts.spread_of_means() if isinstance(counts, ClusteredCounts) else None
+    return expected_allocations(counts.matrix, loadings, components, threads, spread=spread)
 
 
 def _allocate_on_device(cells: Any, loadings: Any, components: Any, sides: Sides) -> Totals:
@@ -26,11 +52,12 @@ def allocate(problem: Problem, state: State, threads: int | None, sides: Sides =
     counts, U, V = problem.counts, state.loadings.geometric, state.components.geometric
     if problem.cells is not None:
         return _allocate_on_device(problem.cells, U, V, sides)
+    spread = spread_at(counts, state)
     if is_dense(counts.matrix):
-        totals = dense_allocations(counts.dense, U, V, sides)
+        totals = dense_allocations(counts.dense, U, V, sides, spread)
         if totals is not None:
             return totals
-    apart = sides != "loadings" and gathers_columns(counts.matrix, U.shape[1], threads)
+    apart = sides != "loadings" and gathers_columns(counts.matrix, U.shape[1], threads, spread)
     return expected_allocations(
-        counts.matrix, U, V, threads, transposed=counts.transposed if apart else None, sides=sides
+        counts.matrix, U, V, threads, transposed=counts.transposed if apart else None, sides=sides, spread=spread
     )

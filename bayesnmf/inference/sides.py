@@ -148,7 +148,7 @@ def objective(problem: Problem, state: State, loglik: float) -> float:
     loglik += shift_of_rows(counts, loadings)
     if components.log_shift is not None:
         loglik += float((counts.feature_totals * components.log_shift.ravel()).sum())
-    loglik += counts.log_exposure
+    loglik += counts.log_exposure + counts.log_noise
     sums = loadings.exposed_sums(1, counts.row_weights), components.exposed_sums(0, counts.feature_weights)
     exposure = float(sums[0] @ sums[1])
     if counts.mask is not None:

@@ -35,6 +35,8 @@ class Algorithm:
         Whether it runs on a GPU.
     masks : bool
         Whether counts may have missing cells.
+    noises : tuple of str
+        Words of the noises that the counts may have.
     why : str
         Difference from the plain algorithm, for messages.
     """
@@ -50,16 +52,18 @@ class Algorithm:
     ends_settled: bool = False
     device: bool = False
     masks: bool = False
+    noises: tuple[str, ...] = ("poisson", "quasi")
     why: str = ""
 
 
+ALL = ("poisson", "quasi", "nb1")
 ALGORITHMS: dict[str, Algorithm] = {
-    "em": Algorithm(("map",), device=True, masks=True),
+    "em": Algorithm(("map",), device=True, masks=True, noises=ALL),
     # Coordinate descent needs only a few more iterations to bring the whole gradient near 0: on newsgroups, K = 10,
     # the distance was 0.02 at tol 1e-8 after 112 iterations, and 0.0004 at 1e-9 after 28 more.
     "scd": Algorithm(("map",), ("regression",), tol=1e-9, sweeps=3, alternates=True),
     "ccd": Algorithm(("map",), ("regression",), tol=1e-9, alternates=True),
-    "coordinate": Algorithm(("vi",), device=True, masks=True),
+    "coordinate": Algorithm(("vi",), device=True, masks=True, noises=ALL),
     "settled": Algorithm(("vi",), alternates=True, uneven=True, why="loadings settle, then the components move"),
     "gradient": Algorithm(
         ("vi",),
@@ -78,8 +82,8 @@ ALGORITHMS: dict[str, Algorithm] = {
         ends_settled=True,
         why="batches settle their loadings, then take one step of the components",
     ),
-    "allocations": Algorithm(("gibbs",), masks=True),
-    "marginal": Algorithm(("gibbs",), ("entries",), masks=True, why="allocations are summed out"),
+    "allocations": Algorithm(("gibbs",), masks=True, noises=("poisson", "nb1")),
+    "marginal": Algorithm(("gibbs",), ("entries",), masks=True, noises=ALL, why="allocations are summed out"),
 }
 
 

@@ -11,7 +11,8 @@ from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.schedules import SCHEDULES
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_has_part
-from bayesnmf.priors.noise import POISSON, Noise, Quasi
+from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
+from bayesnmf.priors.specification import on_simplex
 
 STARTS = ("svd", "descent", "random", "random_descent")
 MOST_THREADS = 1024
@@ -211,26 +212,71 @@ def served_options(options: Any, noise: Noise, method: str, counts: Any) -> Any:
                 "noise='poisson', since counts of missing cells are drawn beside the others; use method='vi'"
             )
         return replace(options, algorithm="allocations")
-    return options if noise == POISSON else replace(options, algorithm="marginal")
+    return replace(options, algorithm="marginal") if isinstance(noise, Quasi) else options
 
 
 def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) -> None:
     """Refuse what cannot be fitted with a noise other than Poisson."""
-    what = f"noise={noise.word!r}"
-    if method not in Quasi.methods:
-        listed = " or ".join(f"method={each!r}" for each in Quasi.methods)
-        raise ValueError(f"{what} needs {listed}: found {method!r}, which draws or scores Poisson counts")
+    what, able = f"noise={noise.word!r}", [name for name, each in ALGORITHMS.items() if noise.word in each.noises]
+    methods = {name for each in able for name in ALGORITHMS[each].methods}
+    if method not in methods:
+        listed = " or ".join(f"method={each!r}" for each in METHODS_OF_NOISE if each in methods)
+        why = "draws or scores Poisson counts" if methods else "nothing serves it yet"
+        raise ValueError(f"{what} needs {listed or 'another method'}: found {method!r}, which {why}")
     if not counts.in_memory:
         raise ValueError(f"{what} needs counts in memory; read them with bayesnmf.read_counts, or use noise='poisson'")
     if getattr(options, "device", "cpu") != "cpu":
         raise ValueError(f"{what} needs device='cpu': found {options.device!r}; leave device out")
-    if method == "gibbs" and (options.collapsed or options.algorithm == "allocations"):
+    if method == "gibbs" and isinstance(noise, Quasi):
+        _check_without_allocations(options, what)
+    elif getattr(options, "collapsed", False):
+        raise ValueError(f"{what} needs Gibbs(collapsed=False): single counts are not exchangeable in their clusters")
+    elif options.algorithm is not None and options.algorithm not in able:
+        listed = " or ".join(repr(each) for each in able if method in ALGORITHMS[each].methods)
+        raise ValueError(f"{what} needs algorithm={listed}: found {options.algorithm!r}; leave algorithm out")
+    if isinstance(noise, NegativeBinomial):
+        _check_negative_binomial(options, noise, what, counts)
+
+
+METHODS_OF_NOISE = ("map", "vi", "gibbs")
+
+
+def _check_without_allocations(options: Any, what: str) -> None:
+    """Refuse Gibbs sampling that allocates counts one by one."""
+    if options.collapsed or options.algorithm == "allocations":
         raise ValueError(
             f"{what} needs Gibbs(algorithm='marginal'), since parts of counts cannot be allocated one by one; leave "
             "algorithm and collapsed out"
         )
-    for side in ("loadings", "components") if method == "gibbs" else ():
+    for side in ("loadings", "components"):
         check_has_part(getattr(options.priors, side), side, "entries", f"{what} with method='gibbs'", "method='vi'")
+
+
+def _check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, counts: Any) -> None:
+    """Refuse counts and priors that have no negative binomial likelihood in closed form, and dispersions of others."""
+    if not counts.is_integer:
+        raise ValueError(f"{what} needs whole-number counts: round them, or use noise='quasi'")
+    if getattr(options, "learn", ()):
+        raise ValueError(f"{what} does not learn priors: leave learn out, or use noise='poisson'")
+    simplex = options.priors.loadings.support == "simplex"
+    if simplex and counts.mask is not None:
+        raise ValueError(f"{what} with given totals needs all cells: use model='gamma_poisson', or noise='poisson'")
+    if simplex and noise.by == "feature":
+        raise ValueError(
+            f"{what} per feature has no closed form where the totals of rows are given; use dispersion='row', or "
+            "model='gamma_poisson'"
+        )
+    if noise.by == "feature" and on_simplex(options.priors.components):
+        raise ValueError(
+            f"{what} per feature needs Gamma components, since those on the simplex are exposed equally to all "
+            "features; give Priors(components=Gamma(...)), or use dispersion='row'"
+        )
+    size = counts.shape[0 if noise.by == "row" else 1]
+    if noise.by is not None and noise.known and len(noise.dispersion) != size:
+        raise ValueError(
+            f"dispersion must have one number for each {noise.by} of the counts: found {len(noise.dispersion):,} for "
+            f"{size:,}; put it in the order of the counts"
+        )
 
 
 def check_mask_served(options: Any, method: str) -> None:

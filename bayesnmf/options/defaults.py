@@ -15,17 +15,17 @@ from bayesnmf.priors import Priors
 from bayesnmf.priors.specification import PARAMETER, on_simplex
 
 
-def resolve_options(options: Options, in_memory: bool = True, masked: bool = False) -> Options:
+def resolve_options(options: Options, in_memory: bool = True, plain: bool = False) -> Options:
     """Return the options of map or vi with defaults in place of None; their priors must have no None left.
 
-    Counts on disk are fitted by EM or coordinate ascent from the decomposition alone; counts with missing cells by the
-    same algorithms.
+    Counts on disk are fitted by EM or coordinate ascent from the decomposition alone; those with missing cells or
+    negative binomial noise by the same algorithms (`plain`).
     """
     if not isinstance(options, MAP | VI):
         return options
     best = (
         _best_algorithm(options)
-        if in_memory and not masked
+        if in_memory and not plain
         else algorithms_of("map" if isinstance(options, MAP) else "vi")[0]
     )
     chosen: dict[str, Any] = {"algorithm": options.algorithm or best}

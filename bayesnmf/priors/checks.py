@@ -30,8 +30,8 @@ def check_noise(noise: Any) -> Noise:
     if isinstance(noise, Noise):
         return noise
     if not isinstance(noise, str):
-        raise TypeError(f"noise must be a word, as 'quasi', or bayesnmf.Quasi(...): found {shown(noise)}")
-    return NOISES[check_choice(noise, "noise", NOISES)]()
+        raise TypeError(f"noise must be a word, as 'nb1', or bayesnmf.NegativeBinomial(...): found {shown(noise)}")
+    return NOISES[check_choice(noise, "noise", NOISES)]
 
 
 def check_integrates_out(components: Any, what: str, cure: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from bayesnmf.options import METHODS
-from bayesnmf.priors.noise import Quasi
+from bayesnmf.priors.noise import NegativeBinomial, Quasi
 from bayesnmf.results.cautions import cautions_of_model
 from bayesnmf.results.intervals import told_of_intervals
 from bayesnmf.results.record import FitRecord
@@ -18,10 +20,22 @@ def state_of(fit: FitRecord) -> str:
 
 def noise_in_words(fit: FitRecord) -> str:
     """Return the noise of a fit, after a comma; "" for Poisson noise."""
+    if isinstance(fit.noise, NegativeBinomial):
+        return f", negative binomial noise: {in_words(fit.noise)}"
     if not isinstance(fit.noise, Quasi):
         return ""
     ratio = 1 + (fit.noise.dispersion or 0)
     return f", quasi-Poisson noise: {'no more than Poisson' if ratio == 1 else f'variance {ratio:.3g} × mean'}"
+
+
+def in_words(noise: NegativeBinomial) -> str:
+    """Return the variance of negative binomial noise."""
+    if noise.by is None:
+        s = float(noise.dispersion)
+        return f"variance {1 + s:.3g} × mean" if noise.variance == "linear" else f"variance mean + {s:.3g} × mean²"
+    low, high = np.quantile(noise.dispersion, (0.05, 0.95))
+    what = "variance (1 + s) × mean, s" if noise.variance == "linear" else "variance mean + α × mean², α"
+    return f"{what} {low:.2g} to {high:.2g} by {noise.by}"
 
 
 def missing_in_words(fit: FitRecord) -> str:

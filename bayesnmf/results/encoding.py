@@ -28,7 +28,7 @@ from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS, Options, Start
 from bayesnmf.priors import Priors, ScaledProportions
 from bayesnmf.priors.families import FAMILIES
-from bayesnmf.priors.noise import NOISES, POISSON
+from bayesnmf.priors.noise import KINDS, POISSON
 from bayesnmf.results.estimates import Draws, Estimate, Intervals, Point, VariationalPosterior
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.saved_arrays import as_python, decode_arrays, encode_arrays
@@ -39,6 +39,7 @@ Array = NDArray[Any]
 Groups = dict[str, xr.Dataset]
 FORMAT, VERSION, COMPLETE = "bayesnmf.Fit", 8, 7
 SEALED = 6  # from this version on NetCDF files end with a digest of all of it
+WORDS = {"quasi": "Quasi"}  # of noises in files before 0.3
 RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (ScaledProportions, Draws)}  # beside the families of priors
 
 
@@ -66,7 +67,11 @@ def encode_fit(fit: FitRecord, near: Path) -> Groups:
         groups["/intervals"] = _encode_value(fit.intervals.draws)
         settings["intervals"] = {name: value for name, value in _fields(fit.intervals).items() if name != "draws"}
     if fit.noise != POISSON:
-        settings["noise"] = {"kind": fit.noise.word, **_fields(fit.noise)}
+        noise = _fields(fit.noise)
+        settings["noise"] = {"kind": type(fit.noise).__name__, **noise}
+        if np.ndim(noise["dispersion"]):
+            settings["noise"]["dispersion"] = None
+            groups["/noise"] = encode_arrays({"dispersion": noise["dispersion"]})
     settings["parts"] = _describe_parts(xr.DataTree.from_dict(groups))
     text = json.dumps(settings, default=as_python)
     about |= {"settings": text, "settings_crc32": crc32(text.encode())}
@@ -80,7 +85,8 @@ def decode_fit(tree: xr.DataTree, near: Path) -> FitRecord:
     priors = Priors(**_decode_sides(tree["priors"]))
     options = _decode_options(settings, tree, priors)
     intervals = _decode_intervals(settings.pop("intervals", None), tree)
-    noise = settings.pop("noise", {"kind": POISSON.word})
+    noise = settings.pop("noise", {"kind": type(POISSON).__name__})
+    own = decode_arrays(tree["noise"]) if "noise" in tree.children else {}
     fit = FitRecord(
         **{"scale": None, **decode_arrays(tree["point"]), **decode_arrays(tree["trace"]), **settings},
         status=status,
@@ -91,7 +97,7 @@ def decode_fit(tree: xr.DataTree, near: Path) -> FitRecord:
         statistics=decode_arrays(tree["statistics"]) if "statistics" in tree.children else None,
         moments=decode_arrays(tree["moments"]) if "moments" in tree.children else None,
         intervals=intervals,
-        noise=NOISES[noise.pop("kind")](**noise),
+        noise=KINDS[WORDS.get(kind := noise.pop("kind"), kind)](**{**noise, **own}),
         estimate=_decode_estimate(tree),
     )
     check_saved_shapes(fit)

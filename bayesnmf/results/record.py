@@ -70,7 +70,7 @@ class FitRecord:
     @property
     def working_counts(self) -> Counts:
         """The counts that routines for Poisson counts are given, so that they see the likelihood of this fit."""
-        return working_counts(self.counts, self.noise)
+        return working_counts(self.counts, self.noise, given_totals=MODELS[self.model].given_totals)
 
     @property
     def row_names(self) -> Array:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference import alignment
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
+from bayesnmf.inference.sampling.entry_sweeps import marginal_gibbs_chain
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule
-from bayesnmf.inference.sampling.marginal_gibbs import marginal_gibbs_chain
 from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.inference.sides import Problem
 from bayesnmf.inference.starts.states import given_state

@@ -509,4 +509,4 @@ def test_noise_and_missing_cells_of_a_table(here, capsys):
     assert bayesnmf.load("zeros.nc").counts.mask.number == (FRAME == 0).to_numpy().sum()
     code, _, err = run(capsys, "fit", "counts.csv", *QUICK, "--noise", "nb")
     assert code != 0
-    assert "--noise must be one of 'poisson', 'quasi'" in err
+    assert "--noise must be one of 'poisson', 'nb1', 'nb2', 'quasi'" in err

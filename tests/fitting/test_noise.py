@@ -149,7 +149,7 @@ def test_new_rows_of_chains_are_drawn_at_the_power():
         (lambda fit: fit.to_datatree(log_likelihood=True), "log_likelihood and posterior_predictive need"),
         (lambda fit: bayesnmf.fit(COUNTS, rank=2, method="nuts", noise="quasi"), "noise='quasi' needs method='map'"),
         (lambda fit: bayesnmf.fit(COUNTS, rank=2, method="smc", noise="quasi"), "noise='quasi' needs method='map'"),
-        (lambda fit: bayesnmf.fit(COUNTS, rank=2, noise="nb"), "noise must be one of 'poisson', 'quasi'"),
+        (lambda fit: bayesnmf.fit(COUNTS, rank=2, noise="nb"), "noise must be one of 'poisson', 'nb1', 'nb2', 'quasi'"),
         (
             lambda fit: bayesnmf.fit(
                 COUNTS, rank=2, method="gibbs", options=Gibbs(algorithm="allocations"), noise="quasi"

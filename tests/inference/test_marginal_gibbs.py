@@ -15,7 +15,7 @@ import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import draws_problem
-from bayesnmf.inference.sampling.marginal_gibbs import drawn_state, factors_of, untied
+from bayesnmf.inference.sampling.marginal_gibbs import factors_of, state_of, untied
 from bayesnmf.inference.starts.states import random_state
 from bayesnmf.kernels.cpu.entries import draw_entries
 from bayesnmf.kernels.cpu.orbits import log_scales, shear_components
@@ -271,7 +271,7 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(entry, monkeypatch):
     def one_sweep(problem, state, rng):
         factors = factors_of(problem, state, rng)
         factors.sweep(1)
-        return drawn_state(factors, 1)[0]
+        return state_of(factors)
 
     scores = geweke_scores(entry, one_sweep, seed=1, steps=2_400)
     worst = max(scores, key=lambda name: abs(scores[name]))

@@ -181,7 +181,7 @@ def ascend(
     slot = next_slot("ascent", problem.counts)
     ended = slot.result()
     if ended is not None:
-        return recall_ascent(problem, steps, ended, schedule)
+        return recall_ascent(problem, (steps, learn), ended, schedule)
     course, begun = schedule.course(progress), slot.snapshot()
     reached = problem, state
 
@@ -190,48 +190,59 @@ def ascend(
 
     with course:
         if begun is not None:
-            problem, state = recall_iterate(problem, steps, course, begun)
+            problem, state = recall_iterate(problem, (steps, learn), course, begun)
         here = evaluate_state(problem, state, schedule.threads, sides=schedule.visited)
         del state  # so that its memory can be freed when later states replace it
         reached = here.problem, here.state
         going = begun is not None or course.reach(here.value, here.state, residual=residual())
         while going:
             if slot.due():
-                slot.save(memory_of_ascent(here.problem, here.state, steps, course))
+                slot.save(memory_of_ascent(here.problem, here.state, (steps, learn), course))
             here = next_iterate(here, steps, learn, schedule.threads, schedule.visited)
             reached = here.problem, here.state
             going = course.reach(here.value, here.state, residual=residual())
     if not course.interrupted:
-        slot.end(memory_of_ascent(*reached, steps, course))
+        slot.end(memory_of_ascent(*reached, (steps, learn), course))
     return Ascent(*reached, course.trace, course.residuals, course.status)
 
 
 # --- what a checkpoint keeps --------------------------------------------------------------------------
 
 
-def memory_of_ascent(problem: Problem, state: State, steps: Any, course: Course) -> dict[str, Any]:
-    """Return what an ascent goes on from: priors, which may be learned, the state, the course, memory of the steps."""
+def memory_of_ascent(problem: Problem, state: State, parts: tuple[Any, ...], course: Course) -> dict[str, Any]:
+    """Return what an ascent goes on from: priors and dispersions, which may be learned, the state, the course, memory.
+
+    The parts that may have a memory are its steps and what learns.
+    """
+    counts: Any = problem.counts
     return {
         "priors": (problem.loadings_prior, problem.components_prior),
+        "dispersions": getattr(counts, "dispersions", None),
         "state": tuple(state),
-        "steps": getattr(steps, "memory", None),
+        "parts": [getattr(each, "memory", None) for each in parts],
         "course": course.memory,
     }
 
 
-def recall_iterate(problem: Problem, steps: Any, course: Course, memory: dict[str, Any]) -> tuple[Problem, State]:
-    """Return the problem and the state that an ascent goes on from; bring back the memory of its steps and course."""
-    if memory["steps"] is not None:
-        steps.memory = memory["steps"]
+def recall_iterate(
+    problem: Problem, parts: tuple[Any, ...], course: Course, memory: dict[str, Any]
+) -> tuple[Problem, State]:
+    """Return the problem and the state that an ascent goes on from; bring back the memory of its parts and course."""
+    for each, kept in zip(parts, memory["parts"], strict=True):
+        if kept is not None:
+            each.memory = kept
     course.memory = memory["course"]
     loadings, components = memory["priors"]
+    if memory["dispersions"] is not None:
+        counts: Any = problem.counts
+        problem = replace(problem, counts=counts.with_dispersions(memory["dispersions"]))
     return replace(problem, loadings_prior=loadings, components_prior=components), State(*memory["state"])
 
 
-def recall_ascent(problem: Problem, steps: Any, memory: dict[str, Any], schedule: Schedule) -> Ascent:
+def recall_ascent(problem: Problem, parts: tuple[Any, ...], memory: dict[str, Any], schedule: Schedule) -> Ascent:
     """Return an ascent that had ended."""
     course = schedule.course()
-    reached = recall_iterate(problem, steps, course, memory)
+    reached = recall_iterate(problem, parts, course, memory)
     return Ascent(*reached, course.trace, course.residuals, course.status)
 
 

@@ -42,7 +42,7 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
     slot = next_slot("gradient", problem.counts)
     ended = slot.result()
     if ended is not None:
-        return recall_ascent(problem, None, ended, schedule)
+        return recall_ascent(problem, (), ended, schedule)
     course, reached = schedule.course(progress), state
     seen: dict[bytes, Iterate] = {}
 
@@ -77,7 +77,7 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
             message = _run_lbfgs(negative, logs_of_state(state), accept, schedule.max_iter)
             course.end(True, f"no step raises the objective ({message})")
     if not course.interrupted:
-        slot.end(memory_of_ascent(problem, reached, None, course))
+        slot.end(memory_of_ascent(problem, reached, (), course))
     return Ascent(problem, reached, course.trace, [], course.status)
 
 

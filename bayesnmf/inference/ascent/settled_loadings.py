@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.inference.allocating import allocate
+from bayesnmf.inference.allocating import allocate, spread_at
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Schedule, Steps, update_both_sides, update_side
 from bayesnmf.inference.blocked.passes import Where, pass_over_rows, shared_out, totals_of
 from bayesnmf.inference.missing import imputes_loadings
@@ -71,19 +71,19 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
     if max_iter == 0:
         return Settled(state, Status(False, "no updates", 0), 0)
     tol = attainable_tol(tol, problem.counts.dtype)
-    if "settled" in problem.loadings_prior.optional and not imputes_loadings(problem, state.components):
+    spread, imputes = spread_at(problem.counts, state), imputes_loadings(problem, state.components)
+    able = spread is None or problem.loadings_prior.support == "positive"
+    if "settled" in problem.loadings_prior.optional and able and not imputes:
         side, expects = state.loadings, isinstance(problem.loadings_summary, MeanField)
         means, _ = separate_scale(side.value)
         added, rate = _added_and_rate(problem, state)
         totals, updates = settled_totals(
             problem.counts.matrix, side.geometric, means, state.components.geometric, added, rate, tol, max_iter,
-            expects=expects, threads=threads,
+            expects=expects, threads=threads, spread=spread,
         )  # fmt: skip
     else:
         totals, updates, last = _totals_by_updates(problem, state, tol, max_iter, threads)
-        state = (
-            last if imputes_loadings(problem, state.components) else state
-        )  # what a row receives depends on its loadings then
+        state = last if imputes else state  # what a row receives depends on its loadings then
     rows = int(np.count_nonzero(updates > 0))
     status = settled_status(rows, len(totals), tol, int(np.abs(updates).max(initial=0)))
     return Settled(update_loadings(problem, state, totals, reuse=True), status, rows)

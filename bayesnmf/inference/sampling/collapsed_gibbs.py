@@ -15,6 +15,7 @@ import numpy as np
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
 from bayesnmf.inference.marginal.allocation_model import urn_of
+from bayesnmf.inference.sampling.clusters import DispersionDraws
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule, record_chain
 from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
 from bayesnmf.kernels.cpu.urn import Tokens, assign_tokens, reassign_tokens
@@ -43,6 +44,7 @@ class Reassigning:
     def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
         self.problem, self.state, self.rng, self.threads = problem, state, rng, threads
         self.progress: Progress | None = None
+        self.dispersion = DispersionDraws(problem, rng, threads)
         rank, m = state.components.matrix.shape
         self.urn = urn_of(problem.loadings_prior, problem.components_prior, rank, m)  # type: ignore[arg-type]
         self.tokens: Tokens | None = None

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
 from bayesnmf.inference.checkpoints.slots import NOWHERE, Slot
+from bayesnmf.inference.sampling.clusters import DispersionDraws, log_likelihood_at, with_clusters
 from bayesnmf.inference.sampling.draws_on_disk import RunningOnDisk
 from bayesnmf.inference.sampling.gibbs_on_disk import sweep_on_disk
 from bayesnmf.inference.sampling.running_moments import Running
@@ -54,14 +55,15 @@ class Schedule(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Kept draws of one chain, as pairs of loadings and components, and the log joint of every draw.
+    """Kept draws of one chain, as pairs of loadings and components, and the log joint and dispersions of every draw.
 
-    Loadings of counts on disk are `BlockedLoadings`.
+    Loadings of counts on disk are `BlockedLoadings`. There are no dispersions unless they are drawn.
     """
 
     draws: list[tuple[Any, Value]]
     log_joint: list[float]
     interrupted: bool
+    dispersions: list[Array]
 
 
 def choose_chains(lengths: list[int]) -> tuple[list[int], int]:
@@ -81,14 +83,20 @@ def choose_chains(lengths: list[int]) -> tuple[list[int], int]:
 
 
 def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> tuple[State, float]:
-    """Draw allocations, loadings and components once; return the new state and the log joint of the old state."""
+    """Draw allocations, loadings and components once; return the new state and the log joint of the old state.
+
+    Clusters are allocated where the counts come in clusters.
+    """
+    given = with_clusters(problem, state, rng, threads)
     seed = int(rng.integers(2**63))
     totals = sampled_allocations(
-        problem.counts.matrix, state.loadings.geometric, state.components.geometric, seed, threads
+        given.counts.matrix, state.loadings.geometric, state.components.geometric, seed, threads
     )
-    log_joint = objective(problem, state, totals.loglik)
-    state = update_loadings(problem, state, totals.loadings)
-    state = update_components(problem, state, totals.components)
+    log_joint = objective(
+        problem, state, totals.loglik if given is problem else log_likelihood_at(problem, state, threads)
+    )
+    state = update_loadings(given, state, totals.loadings)
+    state = update_components(given, state, totals.components)
     if not problem.fixed_components and moves_scales(problem):
         state = with_scale_moves(problem, state, rng)
     return state, log_joint
@@ -103,10 +111,13 @@ class Sweeps(Protocol):
         What a checkpoint keeps of it, with the state of its random generator.
     progress : callable or None
         What a long sweep calls now and then, so that it can raise an exception.
+    dispersion : DispersionDraws
+        Dispersion of the last draw.
     """
 
     memory: Any
     progress: Progress | None
+    dispersion: DispersionDraws
 
     def __call__(self, keep: bool) -> tuple[State, float]:
         """Return the next state and its log joint, first those of the start; `keep` says whether it is a draw."""
@@ -128,6 +139,7 @@ class Recording:
         self.sweeps, self.slot, self.running = sweeps, slot, running
         self.kept: list[tuple[Any, Value]] = []
         self.log_joint: list[float] = []
+        self.dispersions: list[Array] = []
         self.done, self.thin = 0, 1
         self._places: list[int] = []  # of the kept draws among the pieces of the slot
         self._added = 0
@@ -135,7 +147,7 @@ class Recording:
         self._ended = ended is not None
         begun = slot.snapshot() if ended is None else ended
         if begun is not None:
-            self.done, self.thin, self._added, places, self.log_joint, sweeps.memory, kept = begun
+            self.done, self.thin, self._added, places, self.log_joint, self.dispersions, sweeps.memory, kept = begun
             pieces = slot.pieces(self._added)
             self._places = places.tolist()
             self.kept = [pieces[place] for place in self._places]
@@ -147,7 +159,9 @@ class Recording:
         """What a checkpoint keeps, beside the draws."""
         places = np.array(self._places, np.int64)
         running = self.running and self.running.memory
-        return self.done, self.thin, self._added, places, self.log_joint, self.sweeps.memory, running
+        return (
+            self.done, self.thin, self._added, places, self.log_joint, self.dispersions, self.sweeps.memory, running
+        )  # fmt: skip
 
     def run(self, schedule: Schedule, progress: Progress | None) -> Chain:
         """Run the chain to the end of a schedule and return its draws; after Ctrl-C, the draws so far."""
@@ -162,12 +176,15 @@ class Recording:
                 if is_draw:
                     self._record(state, schedule.every)
                     self.log_joint.append(value)
+                    if self.sweeps.dispersion.dispersions is not None:
+                        self.dispersions.append(self.sweeps.dispersion.dispersions)
                 self.done = done + 1
                 if progress is not None and done < schedule.sweeps:
                     progress(done, value, state)
         except KeyboardInterrupt:
-            return Chain(self.kept[: -(-len(self.log_joint) // schedule.every)], self.log_joint, interrupted=True)
-        return Chain(self.kept, self.log_joint, interrupted=False)
+            kept = self.kept[: -(-len(self.log_joint) // schedule.every)]
+            return Chain(kept, self.log_joint, True, self.dispersions[: len(self.log_joint)])
+        return Chain(self.kept, self.log_joint, False, self.dispersions)
 
     def end(self) -> None:
         """Say that the chain has ended, so that a later call has its draws at once."""
@@ -180,6 +197,7 @@ class Recording:
             times = thin // self.thin
             kept = slice(times - 1, None, times)
             self.kept, self.log_joint, self._places = self.kept[kept], self.log_joint[kept], self._places[kept]
+            self.dispersions = self.dispersions[kept]
         self.thin = thin
 
     def _record(self, state: State, every: int) -> None:
@@ -208,24 +226,31 @@ class Allocating:
     """Sweeps that draw allocations; each computes the log joint of the state before it, which is returned with it."""
 
     def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
-        self.problem, self.state, self.rng, self.threads = problem, state, rng, threads
+        self.dispersion, self.state, self.rng, self.threads = (
+            DispersionDraws(problem, rng, threads),
+            state,
+            rng,
+            threads,
+        )
         self.progress: Progress | None = None
 
     def __call__(self, keep: bool) -> tuple[State, float]:
         before = self.state
-        if self.problem.counts.in_memory:
-            self.state, log_joint = sweep(self.problem, before, self.rng, self.threads)
+        self.dispersion.draw(before)
+        problem = self.dispersion.problem
+        if problem.counts.in_memory:
+            self.state, log_joint = sweep(problem, before, self.rng, self.threads)
         else:
-            self.state, log_joint = sweep_on_disk(self.problem, before, self.rng)
+            self.state, log_joint = sweep_on_disk(problem, before, self.rng)
         return before, log_joint
 
     @property
     def memory(self) -> Any:
-        return tuple(self.state), self.rng.bit_generator.state
+        return tuple(self.state), self.rng.bit_generator.state, self.dispersion.memory
 
     @memory.setter
     def memory(self, kept: Any) -> None:
-        sides, self.rng.bit_generator.state = kept
+        sides, self.rng.bit_generator.state, self.dispersion.memory = kept
         self.state = State(*sides)
 
 

@@ -25,13 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.inference.ascent.coordinate_ascent import Progress
-from bayesnmf.inference.sampling.gibbs import Chain, Schedule, record_chain
 from bayesnmf.inference.sampling.scales import Terms, free_components, log_scales_of, terms_of
-from bayesnmf.inference.sides import ROUNDING, Problem, State, objective
+from bayesnmf.inference.sides import ROUNDING, Problem, State
 from bayesnmf.kernels.cpu.entries import LEAST, draw_entries
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
-from bayesnmf.kernels.cpu.likelihood import cell_rates
 from bayesnmf.kernels.cpu.orbits import shear_components
 from bayesnmf.priors.values import ScaledProportions, separate_scale
 
@@ -60,7 +57,7 @@ class Factors:
     """
 
     def __init__(self, problem: Problem, loadings: Array, components: Array, rng: np.random.Generator) -> None:
-        self.problem, self.rng, counts = problem, rng, problem.counts
+        self.rng, counts = rng, problem.counts
         self.shares = problem.loadings_prior.support != "positive"  # loadings on the simplex
         self.rows = np.ones((1, 1)) if self.shares else counts.row_factor
         self.features = counts.feature_factor[:, None]
@@ -72,8 +69,18 @@ class Factors:
         self.is_free = np.isin(np.arange(rank), self.free)
         self.shears = int(np.clip(counts.nnz // sum(counts.shape), 1, MOST_SHEARS))
         self.simplex = problem.components_prior.support == "simplex"
-        self.power, self.matrix, self.transposed = 1.0, counts.matrix, counts.transposed
-        self.totals = counts.row_totals[:, None]
+        self.power, self.problem = 1.0, problem
+        self.matrix, self.transposed, self.totals = counts.matrix, counts.transposed, counts.row_totals[:, None]
+
+    def see(self, problem: Problem) -> None:
+        """Take the counts of a problem, and their exposures, as those that are given from now on."""
+        self.problem, counts = problem, problem.counts
+        if not self.shares:
+            self.theta *= counts.row_factor / self.rows
+            self.rows = counts.row_factor
+        self.beta *= counts.feature_factor[:, None] / self.features
+        self.features = counts.feature_factor[:, None]
+        self.matrix, self.transposed, self.totals = counts.matrix, counts.transposed, counts.row_totals[:, None]
 
     def raise_to(self, power: float) -> None:
         """Raise the likelihood to a power from now on."""
@@ -245,56 +252,11 @@ def factors_of(problem: Problem, state: State, rng: np.random.Generator) -> Fact
     return Factors(problem, loadings[None], np.asarray(state.components.matrix)[None], rng)
 
 
-def marginal_gibbs_chain(
-    problem: Problem,
-    state: State,
-    rng: np.random.Generator,
-    schedule: Schedule,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> Chain:
-    """Run one chain; parameters as in `bayesnmf.inference.sampling.gibbs.gibbs_chain`.
-
-    The log joint is computed for draws alone, and reported as NaN for all other sweeps.
-    """
-    return record_chain(Entries(problem, state, rng, threads), schedule, progress)
-
-
-class Entries:
-    """Sweeps over the entries; the start is returned first, as it is."""
-
-    def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
-        self.problem, self.state, self.rng, self.threads = problem, state, rng, threads
-        self.progress: Progress | None = None
-        self.factors: Factors | None = None
-
-    def __call__(self, keep: bool) -> tuple[State, float]:
-        if self.factors is None:
-            self.factors = factors_of(self.problem, self.state, self.rng)
-            return self.state, np.nan
-        self.factors.sweep(self.threads)
-        return drawn_state(self.factors, self.threads) if keep else (self.state, np.nan)
-
-    @property
-    def memory(self) -> Any:
-        return self.factors and self.factors.memory, self.rng.bit_generator.state
-
-    @memory.setter
-    def memory(self, kept: Any) -> None:
-        factors, state = kept
-        if factors is not None:
-            self.factors = factors_of(self.problem, self.state, self.rng)
-            self.factors.memory = factors
-        self.rng.bit_generator.state = state
-
-
-def drawn_state(factors: Factors, threads: int | None, place: int = 0) -> tuple[State, float]:
-    """Return the current draw of one of the states, as a `State`, and its log joint."""
+def state_of(factors: Factors, place: int = 0) -> State:
+    """Return the current draw of one of the states, as a `State`."""
     problem = factors.problem
     summaries: Any = problem.loadings_summary, problem.components_summary
     loadings, components = factors.value(place)
-    state = State(
+    return State(
         summaries[0].at(problem.loadings_prior, loadings), summaries[1].at(problem.components_prior, components)
     )
-    rates = cell_rates(problem.counts.matrix, state.loadings.geometric, components, threads)
-    return state, objective(problem, state, float((problem.counts.matrix.data * np.log(rates)).sum()))

@@ -16,13 +16,13 @@ from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.alignment import assign_components, cosine
+from bayesnmf.inference.allocating import allocate_at_means
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, Steps, ascend
 from bayesnmf.inference.ascent.poisson_regression import regression_steps
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.starts.states import random_state, state_from_totals
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.inference.summaries import Mode
-from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Dirichlet, Gamma
 from bayesnmf.priors.simplex import rows_to_shares
@@ -96,7 +96,7 @@ def _state_at(problem: Problem, loadings: Array, components: Array, threads: int
     """Return the state of the conditionals given the allocations at factors, with known components in their places."""
     dtype = problem.counts.dtype
     loadings, components = _with_known(problem, loadings.astype(dtype), components.astype(dtype))
-    totals = expected_allocations(problem.counts.matrix, loadings, components, threads=threads)
+    totals = allocate_at_means(problem.counts, loadings, components, threads)
     return state_from_totals(problem, totals.loadings, totals.components)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.inference.allocating import spread_at
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, exposure_of_components, update_components, update_loadings
 from bayesnmf.inference.summaries import MeanField
@@ -60,7 +61,8 @@ def given_state(problem: Problem, loadings: Given, components: Given) -> State:
     bare = [is_bare(problem.loadings_summary, loadings), is_bare(problem.components_summary, components)]
     if not any(bare):
         return state
-    totals = expected_allocations(problem.counts.matrix, state.loadings.geometric, state.components.geometric)
+    factors = state.loadings.geometric, state.components.geometric
+    totals = expected_allocations(problem.counts.matrix, *factors, spread=spread_at(problem.counts, state))
     if bare[0]:
         state = update_loadings(problem, state, totals.loadings)
     if bare[1]:

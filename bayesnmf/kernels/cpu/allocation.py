@@ -22,6 +22,7 @@ from scipy.sparse import csr_array
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk, with_globals
 from bayesnmf.kernels.cpu.share_block import share_block
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, piece_count, threads_or_default
+from bayesnmf.kernels.cpu.underflow import Spread, least_mean, share_out_underflowed, weigh_block
 from bayesnmf.kernels.cpu.vectors import LINE_BYTES, VECTOR_BYTES, aligned, padded, whole_vectors
 
 Array = NDArray[Any]
@@ -53,18 +54,13 @@ def row_blocks(indptr: Array, blocks: int) -> Array:
     return np.unique(np.concatenate([[0], np.searchsorted(indptr, targets), [len(indptr) - 1]])).astype(np.int64)
 
 
-@compiled_on_disk(inline="always")
-def least_mean(dtype: Any) -> float:
-    """Return the least mean by which a count can be divided, and such quotients summed, without overflow."""
-    return np.finfo(dtype).tiny ** 0.75
-
-
 share_cells = share_block(scatter=True, take_log=True)
 
 
 def _share_out(
-    indptr: Array, indices: Array, values: Array, U: Array, V: Array, start: int, stop: int, A: Array, received: Array
-) -> tuple[float, int]:
+    indptr: Array, indices: Array, values: Array, U: Array, V: Array, spread: Any, start: int, stop: int, A: Array,
+    received: Array,
+) -> tuple[float, int]:  # fmt: skip
     """Fill rows of A and add Uᵀ R of these rows to `received`; return their ℓ, and whether a mean underflowed.
 
     Rows of the factors are padded to whole vectors.
@@ -80,19 +76,23 @@ def _share_out(
         kept[:] = 0
         last = indptr[i + 1]
         for p in range(indptr[i], last, step):
-            lost |= share_cells(p, min(step, last - p), indices, values, u, V, kept, received, sums, least)
+            cells = min(step, last - p)
+            if spread is None:
+                lost |= share_cells(p, cells, indices, values, u, V, kept, received, sums, least, None, None)
+            else:
+                own = spread[0][i]
+                lost |= share_cells(p, cells, indices, values, u, V, kept, received, sums, least, own, spread[1])
         for k in range(width):
             A[i, k] = u[k] * kept[k]
     return sums.sum(), lost
 
 
-_weigh_block = share_block(scatter=False, take_log=False)
 LOST = 40  # cost of a component of a cell that underflowed, in multiply-adds
 CACHED_BYTES = 12 * 2**20  # of loadings that are read in any order without waiting for memory
 LEAST_SUMS = 200_000  # terms in the components' totals: fewer are summed sooner than a thread wakes
 _loop = compiled_on_disk(nogil=True, fastmath=FAST)
 _GATHER = _loop(with_globals(_share_out, "_gather", share_cells=share_block(scatter=False, take_log=True)))
-_GATHER_ONLY = _loop(with_globals(_share_out, "_gather_only", share_cells=_weigh_block))
+_GATHER_ONLY = _loop(with_globals(_share_out, "_gather_only", share_cells=weigh_block))
 _SCATTER = _loop(_share_out)
 
 
@@ -107,60 +107,13 @@ def _fill_component_totals(partial: Array, V: Array, start: int, stop: int, Bt: 
             Bt[j, k] = total * V[j, k]
 
 
-@compiled_on_disk(nogil=True)
-def _share_out_underflowed(
-    indptr: Array, indices: Array, values: Array, U: Array, V: Array, start: int, stop: int, rank: int, A: Array,
-    Bt: Array,
-) -> float:  # fmt: skip
-    """Add the cells whose mean underflowed, computed with logarithms; return their ℓ.
-
-    Where no component gives positive mass, factors of 0 are replaced by the smallest normal number.
-    """
-    step = VECTOR_BYTES // V.itemsize
-    least = U.dtype.type(least_mean(U.dtype))
-    kept, sums = np.zeros(V.shape[1], dtype=U.dtype), np.zeros(step)
-    loglik = 0.0
-    for i in range(start, stop):
-        u = U[i]
-        last = indptr[i + 1]
-        for p in range(indptr[i], last, step):
-            lost = _weigh_block(p, min(step, last - p), indices, values, u, V, kept, V, sums, least)
-            for q in range(step):
-                if lost >> q & 1:
-                    j = indices[p + q]
-                    loglik += share_out_cell(values[p + q], u, V[j], A[i, :rank], Bt[j, :rank])
-    return loglik
-
-
-@compiled_on_disk(nogil=True)
-def share_out_cell(count: float, u: Array, v: Array, a: Array, b: Array) -> float:
-    """Add the expected allocations of one cell to a and b (K,), computed with logarithms; return the cell's ℓ."""
-    rank = len(a)
-    smallest = np.finfo(u.dtype).tiny
-    weight = np.empty(rank)
-    for k in range(rank):
-        weight[k] = np.log(u[k]) + np.log(v[k])
-    top = weight.max()
-    if top == -np.inf:
-        for k in range(rank):
-            weight[k] = np.log(max(u[k], smallest)) + np.log(max(v[k], smallest))
-        top = weight.max()
-    weight = np.exp(weight - top)
-    loglik = count * (top + np.log(weight.sum()))
-    weight *= count / weight.sum()
-    for k in range(rank):
-        a[k] += weight[k]
-        b[k] += weight[k]
-    return loglik
-
-
-def _add_underflowed(given: tuple[Array, ...], rank: int, A: Array, Bt: Array) -> float:
+def _add_underflowed(given: tuple[Any, ...], rank: int, A: Array, Bt: Array) -> float:
     """Add the cells whose mean underflowed to the totals of all rows; return their ℓ."""
     bounds = row_blocks(given[0], piece_count(LOST * len(given[1]) * rank))
-    return float(np.sum(in_blocks(bounds, lambda _, *rows: _share_out_underflowed(*given, *rows, rank, A, Bt), 1)))
+    return float(np.sum(in_blocks(bounds, lambda _, *rows: share_out_underflowed(*given, *rows, rank, A, Bt), 1)))
 
 
-def gathers_columns(matrix: csr_array, rank: int, threads: int | None = None) -> bool:
+def gathers_columns(matrix: csr_array, rank: int, threads: int | None = None, spread: Spread | None = None) -> bool:
     """Return whether a pass over the transposed counts, which gathers the totals of columns, is faster than scattering.
 
     Scattering reads and writes a second row of K numbers for each nonzero, and each thread needs its own totals.
@@ -168,11 +121,13 @@ def gathers_columns(matrix: csr_array, rank: int, threads: int | None = None) ->
     which is slow once they do not fit a cache. Up to 64 bytes a row of K numbers, scattering is faster. Above,
     gathering took 0.5 to 1.1 of the time in most cases with loadings of up to 12 MB, and 1.4 to 1.8 with 20 MB and more
     (newsgroups, pbmc_facs and nips, once and repeated, K = 20 and 50, one thread and two; `benchmarks/gathering.py`).
+    Where counts cluster, their weights take longer than scattering up to K = 20 (pbmc_facs, nips).
     """
     copies = threads_or_default(threads, matrix.nnz * rank) * matrix.shape[1] * rank
     if copies > 4 * matrix.nnz:
         return True
-    return rank * matrix.dtype.itemsize > LINE_BYTES and matrix.shape[0] * rank * matrix.dtype.itemsize <= CACHED_BYTES
+    line = LINE_BYTES if spread is None else 4 * LINE_BYTES
+    return rank * matrix.dtype.itemsize > line and matrix.shape[0] * rank * matrix.dtype.itemsize <= CACHED_BYTES
 
 
 Sides = Literal["both", "loadings", "components"]
@@ -180,7 +135,7 @@ Sides = Literal["both", "loadings", "components"]
 
 def expected_allocations(
     matrix: csr_array, loadings: Array, components: Array, threads: int | None = None, *,
-    transposed: csr_array | None = None, sides: Sides = "both",
+    transposed: csr_array | None = None, sides: Sides = "both", spread: Spread | None = None,
 ) -> Totals:  # fmt: skip
     """Share every count among the components in proportion to loadings_ik · components_kj.
 
@@ -198,27 +153,41 @@ def expected_allocations(
         them; otherwise they are scattered.
     sides : {"both", "loadings", "components"}
         Sides to return totals for; the other totals are empty. With "components" alone, ℓ is NaN.
+    spread : tuple of ndarray (n,) and of ndarray (m,) or None, optional
+        Spreads of rows and features, above 0, whose product is that of a cell's counts, which then cluster: W and L of
+        `bayesnmf.kernels.cpu.rising` take the place of x / λ and x log λ.
 
     Returns
     -------
     Totals
-        Totals with Σ_k A_ik = Σ_j X_ij and Σ_k B_kj = Σ_i X_ij, even where the mean of a cell underflows.
+        Totals of the counts, or of their clusters. Those of counts have Σ_k A_ik = Σ_j X_ij and Σ_k B_kj = Σ_i X_ij,
+        even where the mean of a cell underflows.
     """
     U, V, none = loadings, components.T, loadings[:0]
     if sides == "loadings":
-        A, loglik = _gather(matrix, U, V, threads)
+        A, loglik = _gather(matrix, U, V, spread, threads)
         return Totals(A, none.T, loglik)
     if transposed is None:
-        totals = _scatter(matrix, U, V, threads)
+        totals = _scatter(matrix, U, V, spread, threads)
         return totals if sides == "both" else Totals(none, totals.components, np.nan)
-    Bt, _ = _gather(transposed, V, U, threads, take_log=False)
+    Bt, _ = _gather(transposed, V, U, _turned(spread, matrix.shape), threads, take_log=False)
     if sides == "components":
         return Totals(none, Bt.T, np.nan)
-    A, loglik = _gather(matrix, U, V, threads)
+    A, loglik = _gather(matrix, U, V, spread, threads)
     return Totals(A, Bt.T, loglik)
 
 
-def _gather(matrix: csr_array, U: Array, V: Array, threads: int | None, take_log: bool = True) -> tuple[Array, float]:
+def _turned(spread: Spread | None, shape: tuple[int, int]) -> Spread | None:
+    """Return the spreads of a transposed matrix."""
+    if spread is None:
+        return None
+    rows, features = spread
+    return np.ones(shape[1]) if features is None else features, rows
+
+
+def _gather(
+    matrix: csr_array, U: Array, V: Array, spread: Spread | None, threads: int | None, take_log: bool = True
+) -> tuple[Array, float]:
     """Return A (n, K) = U * (R V), V (m, K), and ℓ."""
     work = matrix.nnz * U.shape[1]
     threads = threads_or_default(threads, work)
@@ -226,16 +195,16 @@ def _gather(matrix: csr_array, U: Array, V: Array, threads: int | None, take_log
     A = padded(U.shape, U.dtype)
     whole, nothing = whole_vectors(A), np.empty((0, 0), dtype=V.dtype)
     share_out = _GATHER if take_log else _GATHER_ONLY
-    given = matrix.indptr, matrix.indices, matrix.data, whole_vectors(U), whole_vectors(V)
+    given = matrix.indptr, matrix.indices, matrix.data, whole_vectors(U), whole_vectors(V), spread
     parts = in_blocks(bounds, lambda _, *rows: share_out(*given, *rows, whole, nothing), threads)
     loglik, underflows = zip(*parts, strict=True)
     total = float(np.sum(loglik))
     if any(underflows):
-        total += _add_underflowed(given, U.shape[1], whole, np.zeros_like(given[-1]))
+        total += _add_underflowed(given, U.shape[1], whole, np.zeros_like(given[4]))
     return A, total
 
 
-def _scatter(matrix: csr_array, U: Array, V: Array, threads: int | None) -> Totals:
+def _scatter(matrix: csr_array, U: Array, V: Array, spread: Spread | None, threads: int | None) -> Totals:
     """Return A, B and ℓ from one pass."""
     work = matrix.nnz * U.shape[1]
     bounds = row_blocks(matrix.indptr, threads_or_default(threads, work))
@@ -243,7 +212,7 @@ def _scatter(matrix: csr_array, U: Array, V: Array, threads: int | None) -> Tota
     factors, totals = (whole_vectors(U), whole_vectors(V)), (whole_vectors(A), whole_vectors(Bt))
     m, width = factors[1].shape
     partial = aligned((len(bounds) - 1) * m, width, V.dtype).reshape(-1, m, width)
-    given = matrix.indptr, matrix.indices, matrix.data, *factors
+    given = matrix.indptr, matrix.indices, matrix.data, *factors, spread
 
     def share_out(block: int, first: int, last: int) -> tuple[float, int]:
         if first == bounds[block]:
@@ -284,7 +253,7 @@ class ComponentTotals:
         """
         A, U = padded(loadings.shape, loadings.dtype), whole_vectors(loadings)
         whole = whole_vectors(A)
-        given = matrix.indptr, matrix.indices, matrix.data, U, self.V
+        given = matrix.indptr, matrix.indices, matrix.data, U, self.V, None
         loglik, underflows = _SCATTER(*given, 0, len(U), whole, self.received)
         if underflows:
             if self.underflowed is None:

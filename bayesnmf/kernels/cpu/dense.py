@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import Sides, Totals, least_mean
+from bayesnmf.kernels.cpu.allocation import Sides, Totals
+from bayesnmf.kernels.cpu.clusters import weigh_block
+from bayesnmf.kernels.cpu.underflow import Spread, least_mean
 
 Array = NDArray[Any]
 
@@ -24,7 +26,9 @@ def is_dense(matrix: csr_array) -> bool:
     return bool(matrix.nnz > DENSITY * matrix.shape[0] * matrix.shape[1])
 
 
-def dense_allocations(counts: Array, loadings: Array, components: Array, sides: Sides = "both") -> Totals | None:
+def dense_allocations(
+    counts: Array, loadings: Array, components: Array, sides: Sides = "both", spread: Spread | None = None
+) -> Totals | None:
     """Allocate counts as `expected_allocations` does; return None if a mean is too small for products.
 
     Parameters
@@ -35,6 +39,8 @@ def dense_allocations(counts: Array, loadings: Array, components: Array, sides: 
         Positive geometric means of the loadings and components.
     sides : {"both", "loadings", "components"}
         Sides to return totals for; the other totals are empty. With "components" alone, ℓ is NaN.
+    spread : tuple, optional
+        Spreads of rows and features, where counts cluster.
     """
     n, m = counts.shape
     rank = loadings.shape[1]
@@ -52,9 +58,13 @@ def dense_allocations(counts: Array, loadings: Array, components: Array, sides: 
             if x[low].any():
                 return None
             mean[low] = 1  # no count is divided by it
-        if sides != "components":
-            loglik += float(np.sum(x * np.log(mean), dtype=np.float64))
-        ratio = np.divide(x, mean, out=mean)
+        if spread is not None:
+            loglik += weigh_block(x, mean, spread, first)
+            ratio = mean
+        else:
+            if sides != "components":
+                loglik += float(np.sum(x * np.log(mean), dtype=np.float64))
+            ratio = np.divide(x, mean, out=mean)
         if sides != "components":
             A[block] = u * (ratio @ components.T)
         if sides != "loadings":

@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks, share_out_cell
+from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.regression_row import divide_cells, expected_counts, gather_cells, mix_cells
+from bayesnmf.kernels.cpu.rising import cluster_cells
 from bayesnmf.kernels.cpu.special import scaled_exp_digamma
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.underflow import Spread, least_mean, share_out_cell, spread_of_cell
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, padded, rows_in_memory, whole_vectors
 
 Array = NDArray[Any]
@@ -30,13 +32,13 @@ FINITE = FAST | {"nnan"}
 
 
 @compiled_on_disk(nogil=True)
-def _add_lost_cells(counts: Array, gathered: Array, ratio: Array, u: Array, total: Array) -> None:
-    """Add the cells whose mean underflowed (their ratio is 0), computed with logarithms."""
+def _add_lost_cells(counts: Array, gathered: Array, ratio: Array, u: Array, clusters: bool, total: Array) -> None:
+    """Add the cells whose mean underflowed (their ratio is 0), computed with logarithms; counts may be one cluster."""
     rank = len(total)
     aside = np.zeros(rank, dtype=u.dtype)
     for p in range(len(counts)):
         if ratio[p] == 0 and counts[p] > 0:
-            share_out_cell(counts[p], u, gathered[:rank, p].copy(), total, aside)
+            share_out_cell(1.0 if clusters else counts[p], u, gathered[:rank, p].copy(), total, aside)
 
 
 @compiled_on_disk(nogil=True, fastmath=FINITE)
@@ -48,16 +50,19 @@ def _largest(x: Array, rank: int) -> float:
 
 
 @compiled_on_disk(nogil=True, fastmath=FINITE)
-def _update_row(s: Array, scale: Array, expects: bool, value: Array, u: Array, rank: int) -> None:
-    """Set u to exp E log of Gamma(s, 1 / scale), or to s · scale, divided by the largest; a scale of 0 keeps u."""
+def _update_row(s: Array, scale: Array, expects: bool, whole: bool, value: Array, u: Array, rank: int) -> None:
+    """Set u to exp E log of Gamma(s, 1 / scale), or to s · scale; a scale of 0 keeps u.
+
+    Unless their unit matters (`whole`), they are divided by the largest.
+    """
     if expects:
         scaled_exp_digamma(len(s), s, scale, 0.0, value)
-        if _largest(value, rank) < LEAST_EXP:  # every s is so small that exp ψ has lost its digits
+        if not whole and _largest(value, rank) < LEAST_EXP:  # every s is so small that exp ψ has lost its digits
             scaled_exp_digamma(len(s), s, scale, 1 / _largest(s, rank), value)
     else:
         for k in range(rank):
             value[k] = s[k] * scale[k] if scale[k] > 0 else u[k]
-    top = _largest(value, rank)
+    top = 1.0 if whole else _largest(value, rank)
     if top > 0:
         top = 1 / top
         for k in range(rank):
@@ -80,7 +85,7 @@ def _set_mean(s: Array, scale: Array, simplex: bool, tol: float, mean: Array) ->
 
 @compiled_on_disk(nogil=True)
 def _settle_row(
-    counts: Array, gathered: Array, ratio: Array, prior: Array, scale: Array, expects: bool,
+    counts: Array, spreads: Array, gathered: Array, ratio: Array, prior: Array, scale: Array, expects: bool,
     simplex: bool, tol: float, most: int, least: float, u: Array, expected: Array, s: Array, mean: Array,
     value: Array, total: Array,
 ) -> int:  # fmt: skip
@@ -88,15 +93,18 @@ def _settle_row(
     cells, rank = len(counts), len(total)
     for update in range(most):
         mix_cells(cells, rank, u, gathered, least, ratio)
-        lost = divide_cells(cells, counts, least, ratio)
+        if len(spreads):
+            lost = cluster_cells(cells, counts, spreads, least, ratio)
+        else:
+            lost = divide_cells(cells, counts, least, ratio)
         expected_counts(cells, gathered, ratio, expected)
         for k in range(rank):
             total[k] = u[k] * expected[k]
         if lost:
-            _add_lost_cells(counts, gathered, ratio, u, total)
+            _add_lost_cells(counts, gathered, ratio, u, len(spreads) > 0, total)
         for k in range(rank):
             s[k] = prior[k] + total[k]
-        _update_row(s, scale, expects, value, u, rank)
+        _update_row(s, scale, expects, len(spreads) > 0, value, u, rank)
         if not _set_mean(s, scale, simplex, tol, mean):
             return update + 1
     return -most
@@ -105,7 +113,8 @@ def _settle_row(
 @compiled_on_disk(nogil=True, fastmath=FAST)
 def _settle(
     indptr: Array, indices: Array, values: Array, V: Array, begin: Array, means: Array, prior: Array, scale: Array,
-    expects: bool, simplex: bool, tol: float, most: int, start: int, stop: int, totals: Array, updates: Array,
+    expects: bool, simplex: bool, tol: float, most: int, spread: Any, start: int, stop: int, totals: Array,
+    updates: Array,
 ) -> None:  # fmt: skip
     step, rank, width = VECTOR_BYTES // V.itemsize, begin.shape[1], V.shape[1]
     least = V.dtype.type(least_mean(V.dtype))
@@ -115,6 +124,7 @@ def _settle(
     longest = (longest + step - 1) // step * step
     space = np.empty(width * longest, dtype=V.dtype)
     ratio, counts = np.empty(longest, dtype=V.dtype), np.empty(longest, dtype=V.dtype)
+    spreads = np.ones(0 if spread is None else longest)
     u, expected = np.zeros(width, dtype=V.dtype), np.empty(width, dtype=V.dtype)
     doubles = (rank + DOUBLES - 1) // DOUBLES * DOUBLES
     s, mean, value = np.ones(doubles), np.empty(rank), np.zeros(doubles)
@@ -124,11 +134,14 @@ def _settle(
         gathered = space[: width * cells].reshape((width, cells))
         for p in range(0, cells, step):
             gather_cells(first + p, min(step, last - first - p), p, indices, values, V, counts, gathered)
+        if spread is not None:
+            for p in range(last - first):
+                spreads[p] = spread_of_cell(spread[0][i], spread[1], indices[first + p])
         for k in range(rank):
             u[k], mean[k] = begin[i, k], means[i, k]
         updates[i] = _settle_row(
-            counts[:cells], gathered, ratio, prior[i % len(prior)], scale[i % len(scale)], expects, simplex, tol,
-            most, least, u, expected, s, mean, value, totals[i],
+            counts[:cells], spreads[:cells], gathered, ratio, prior[i % len(prior)], scale[i % len(scale)], expects,
+            simplex, tol, most, least, u, expected, s, mean, value, totals[i],
         )  # fmt: skip
 
 
@@ -142,7 +155,7 @@ def _scales(rate: Array) -> Array:
 
 def settled_totals(
     matrix: csr_array, start: Array, means: Array, components: Array, prior: Array, rate: Array | None, tol: float,
-    most: int, *, expects: bool, threads: int | None = None,
+    most: int, *, expects: bool, threads: int | None = None, spread: Spread | None = None,
 ) -> tuple[Array, Array]:  # fmt: skip
     """Alternate allocation and update of the loadings of every row until they stop changing; components are fixed.
 
@@ -166,6 +179,9 @@ def settled_totals(
         Whether to allocate by exp E log of the conditional; otherwise by its mode, (prior + total) / rate.
     threads : int, optional
         Number of row blocks to work on at once; results do not depend on it.
+    spread : tuple, optional
+        Spreads of rows and features, where counts cluster; rows are then allocated by loadings as they are, as the
+        spread has their unit.
 
     Returns
     -------
@@ -184,6 +200,7 @@ def settled_totals(
     given = (
         matrix.indptr, matrix.indices, matrix.data, V, np.ascontiguousarray(start), np.ascontiguousarray(means),
         np.ascontiguousarray(prior, dtype=np.float64), scale, expects, simplex, tol, most,
+        spread,
     )  # fmt: skip
     in_blocks(bounds, lambda _, first, last: _settle(*given, first, last, totals, updates), threads)
     return totals, updates

@@ -10,7 +10,8 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from bayesnmf.kernels.cpu.vectors import LONG, Vectors, instruction
+from bayesnmf.kernels.cpu.rising import Rising
+from bayesnmf.kernels.cpu.vectors import INT, LONG, Vectors, instruction
 
 AHEAD = 16  # distance, in nonzeros, at which factor rows are prefetched
 
@@ -18,29 +19,37 @@ AHEAD = 16  # distance, in nonzeros, at which factor rows are prefetched
 def share_block(scatter: bool, take_log: bool) -> Any:
     """Return an intrinsic that works on at most one vector of nonzeros.
 
-    Its arguments are ``first, cells, indices, values, u, V, kept, received, sums, least``: the position and the number
-    of the nonzeros, whose factor rows are V[indices]; the row's own factor u (K,); kept (K,), to which it adds Σ_j R_j
-    V_j; received (m, K), to which it adds R_j u if `scatter`; sums, one vector, to which it adds x log mean if
-    `take_log`. Factors are padded to whole vectors. It returns a bit for each cell, set where the mean is below
-    `least`; such cells add nothing.
+    Its arguments are ``first, cells, indices, values, u, V, kept, received, sums, least, spread, spreads``: the
+    position and the number of the nonzeros, whose factor rows are V[indices]; the row's own factor u (K,); kept (K,),
+    to which it adds Σ_j R_j V_j; received (m, K), to which it adds R_j u if `scatter`; sums, one vector, to which it
+    adds x log mean if `take_log`. Factors are padded to whole vectors. It returns a bit for each cell, set where the
+    mean is below `least`; such cells add nothing.
+
+    R is x / mean where `spread` is None. Otherwise R and the logarithm are the sums W and L of counts that cluster
+    (`bayesnmf.kernels.cpu.rising`), with the spread of the row times that of each column, if `spreads` is not None.
     """
 
     @instruction
     def block(
         typing: Any, first: Any, cells: Any, indices: Any, values: Any, u: Any, V: Any, kept: Any, received: Any,
-        sums: Any, least: Any,
+        sums: Any, least: Any, spread: Any, spreads: Any,
     ) -> Any:  # fmt: skip
         arrays = (indices, values, u, V, kept, received, sums)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            first, cells, *given, least = arguments
+            first, cells, *given, least, of_row, of_columns = arguments
             pairs = zip(arrays, given, strict=True)
             made = [context.make_array(kind)(context, builder, value=value) for kind, value in pairs]
             on = Vectors(context, builder, V.dtype)
             index = ir.VectorType(context.get_value_type(indices.dtype), on.lanes)
-            return _ShareBlock(on, index, values.dtype, made, scatter, take_log).emit(first, cells, least)
+            emitted = _ShareBlock(on, index, values.dtype, made, scatter, take_log)
+            if not isinstance(spread, types.NoneType):
+                emitted.spread = of_row
+                if not isinstance(spreads, types.NoneType):
+                    emitted.spreads = context.make_array(spreads)(context, builder, value=of_columns)
+            return emitted.emit(first, cells, least)
 
-        return types.int64(types.int64, types.int64, *arrays, least), generate
+        return types.int64(types.int64, types.int64, *arrays, least, spread, spreads), generate
 
     return block
 
@@ -116,7 +125,10 @@ class NonzeroBlock:
 
 
 class _ShareBlock(NonzeroBlock):
-    """Emits the block of the allocation step."""
+    """Emits the block of the allocation step; without `spread`, that of Poisson counts."""
+
+    spread: Any = None
+    spreads: Any = None
 
     def __init__(self, on: Vectors, index: Any, given: Any, arrays: list[Any], scatter: bool, take_log: bool) -> None:
         super().__init__(on, index)
@@ -134,14 +146,36 @@ class _ShareBlock(NonzeroBlock):
         (mean,) = self._products(rows, [(self.u, self.V)])
         low = b.fcmp_ordered("<", mean, on.splat(least))
         mean = b.select(low, on.constant(1.0), mean)
-        ratio = b.select(low, on.constant(0.0), b.fdiv(x, mean))
+        ratio, term = self._ratios(x, mean, low) if self.spread is None else self._weights(x, mean, low, index)
         if self.take_log:
-            term = b.fmul(x, on.log(mean))
-            if on.bits == 32:
+            if term.type.element != ir.DoubleType():
                 term = b.fpext(term, ir.VectorType(ir.DoubleType(), on.lanes))
             on.store(b.fadd(on.load(self.sums, LONG(0), term.type), term), self.sums, LONG(0))
         self._add_shares(rows, [on.splat(on.lane(ratio, q)) for q in range(on.lanes)])
         return b.zext(b.bitcast(b.and_(low, mask), ir.IntType(on.lanes)), LONG)
+
+    def _ratios(self, x: Any, mean: Any, low: Any) -> tuple[Any, Any]:
+        """Return x / mean, 0 where the mean is too low, and x log mean."""
+        on, b = self.on, self.builder
+        ratio = b.select(low, on.constant(0.0), b.fdiv(x, mean))
+        return ratio, b.fmul(x, on.log(mean)) if self.take_log else None
+
+    def _weights(self, x: Any, mean: Any, low: Any, index: Any) -> tuple[Any, Any]:
+        """Return W, 0 where the mean is too low, and L."""
+        on, b = self.on, self.builder
+        wide = Vectors(on.context, b, types.float64, on.lanes)
+        spread = wide.splat(self.spread)
+        if self.spreads is not None:
+            own = ir.Constant(wide.type, ir.Undefined)
+            for q in range(on.lanes):
+                place = on.lane(index, q)
+                place = b.sext(place, LONG) if self.index.element.width < 64 else place
+                own = b.insert_element(own, b.load(b.gep(self.spreads.data, [place])), INT(q))
+            spread = b.fmul(spread, own)
+        x = b.select(low, on.constant(0.0), x)
+        x, mean = (each if on.bits == 64 else b.fpext(each, wide.type) for each in (x, mean))
+        found = Rising(wide, self.take_log, curvature=False).emit(x, mean, spread)
+        return found.weight if on.bits == 64 else b.fptrunc(found.weight, on.type), found.log
 
     def _add_shares(self, rows: list[Any], ratios: list[Any]) -> None:
         """Add R V to `kept`, and R u to `received`."""

@@ -23,7 +23,8 @@ LEAST_EXPONENT, LARGEST_EXPONENT = -708.0, 709.0  # exp of these is a normal num
 EXP_TERMS = 13
 
 
-def _polynomial(on: Vectors, x: Any, coefficients: Any) -> Any:
+def polynomial(on: Vectors, x: Any, coefficients: Any) -> Any:
+    """Return the polynomial in x with these coefficients, the constant first."""
     value = on.constant(coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         value = on.multiply_add(value, x, on.constant(coefficient))
@@ -56,7 +57,7 @@ def _shifted(on: Vectors, x: Any) -> _Shifted:
     y = b.select(small, b.fadd(x, on.constant(float(SHIFT))), x)
     r = b.fdiv(one, y)
     s = b.fmul(r, r)
-    series = b.fmul(r, _polynomial(on, s, DIGAMMA))
+    series = b.fmul(r, polynomial(on, s, DIGAMMA))
     rest = b.fadd(b.fmul(r, b.fadd(half, series)), b.fdiv(slope, product))
     return _Shifted(small, y, rest, product, r, s, series)
 
@@ -66,7 +67,7 @@ def _digamma_and_excess(on: Vectors, x: Any) -> tuple[Any, Any]:
     half = on.constant(0.5)
     small, y, rest, product, r, s, series = _shifted(on, x)
     log_y = on.log(y)
-    gamma_series = b.fmul(r, _polynomial(on, s, LOG_GAMMA))
+    gamma_series = b.fmul(r, polynomial(on, s, LOG_GAMMA))
     psi = b.fsub(log_y, rest)
     log_gamma = b.fsub(b.fmul(b.fsub(y, half), log_y), y)
     log_gamma = b.fadd(log_gamma, b.fadd(on.constant(HALF_LOG_TWO_PI), gamma_series))
@@ -86,7 +87,7 @@ def _exp(on: Vectors, x: Any) -> Any:
     r = on.multiply_add(whole, on.constant(-LOG_TWO[0]), x)
     r = on.multiply_add(whole, on.constant(-LOG_TWO[1]), r)
     factorials = np.cumprod([1.0, *range(1, EXP_TERMS + 1)])
-    value = _polynomial(on, r, [float(1 / each) for each in factorials])
+    value = polynomial(on, r, [float(1 / each) for each in factorials])
     integers = ir.VectorType(LONG, on.lanes)
     exponent = b.fptosi(whole, ir.VectorType(INT, on.lanes))
     power = b.shl(b.sext(exponent, integers), on.constant(52, integers))

@@ -135,12 +135,15 @@ def _address(array: Any) -> int:
 
 
 class Vectors:
-    """Instructions on vectors of one dtype, emitted by the code generator of an intrinsic."""
+    """Instructions on vectors of one dtype, emitted by the code generator of an intrinsic.
 
-    def __init__(self, context: Any, builder: Any, dtype: Any) -> None:
+    A vector fills `VECTOR_BYTES`, unless it has as many lanes as one of another dtype.
+    """
+
+    def __init__(self, context: Any, builder: Any, dtype: Any, lanes: int | None = None) -> None:
         self.context, self.builder = context, builder
         self.bits = dtype.bitwidth
-        self.lanes = 8 * VECTOR_BYTES // self.bits
+        self.lanes = lanes or 8 * VECTOR_BYTES // self.bits
         self.real = context.get_value_type(dtype)
         self.type = ir.VectorType(self.real, self.lanes)
 

@@ -1,0 +1,70 @@
+"""Run one chain of Gibbs sampling with the allocations summed out; `marginal_gibbs` has what a sweep does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.data.clustered import ClusteredCounts
+from bayesnmf.inference.ascent.coordinate_ascent import Progress
+from bayesnmf.inference.sampling.clusters import DispersionDraws, log_likelihood_at, with_clusters
+from bayesnmf.inference.sampling.gibbs import Chain, Schedule, record_chain
+from bayesnmf.inference.sampling.marginal_gibbs import Factors, factors_of, state_of
+from bayesnmf.inference.sides import Problem, State, objective
+
+
+def marginal_gibbs_chain(
+    problem: Problem,
+    state: State,
+    rng: np.random.Generator,
+    schedule: Schedule,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Chain:
+    """Run one chain; parameters as in `bayesnmf.inference.sampling.gibbs.gibbs_chain`.
+
+    The log joint is computed for draws alone, and reported as NaN for all other sweeps.
+    """
+    return record_chain(Entries(problem, state, rng, threads), schedule, progress)
+
+
+class Entries:
+    """Sweeps over the entries; the start is returned first, as it is."""
+
+    def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
+        self.state, self.rng, self.threads = state, rng, threads
+        self.dispersion = DispersionDraws(problem, rng, threads)
+        self.progress: Progress | None = None
+        self.factors: Factors | None = None
+
+    def __call__(self, keep: bool) -> tuple[State, float]:
+        problem = self.dispersion.problem
+        if self.factors is None:
+            self.factors = factors_of(problem, self.state, self.rng)
+            return self.state, np.nan
+        if isinstance(problem.counts, ClusteredCounts):
+            self._draw_clusters(self.factors)
+        self.factors.sweep(self.threads)
+        if not keep:
+            return self.state, np.nan
+        state, problem = state_of(self.factors), self.dispersion.problem
+        return state, objective(problem, state, log_likelihood_at(problem, state, self.threads))
+
+    def _draw_clusters(self, factors: Factors) -> None:
+        """Draw the dispersion, and the clusters that the next sweep is given."""
+        state = state_of(factors)
+        self.dispersion.draw(state)
+        factors.see(with_clusters(self.dispersion.problem, state, self.rng, self.threads))
+
+    @property
+    def memory(self) -> Any:
+        return self.factors and self.factors.memory, self.rng.bit_generator.state, self.dispersion.memory
+
+    @memory.setter
+    def memory(self, kept: Any) -> None:
+        factors, state, self.dispersion.memory = kept
+        if factors is not None:
+            self.factors = factors_of(self.dispersion.problem, self.state, self.rng)
+            self.factors.memory = factors
+        self.rng.bit_generator.state = state

@@ -1,0 +1,246 @@
+"""Passes over counts that cluster: the sums that a dispersion is learned from, dense weights, and drawn clusters.
+
+The counts of a cell with mean λ and spread s come in clusters, whose number given x counts is that of the tables of a
+Chinese restaurant: Σ_{t<x} Bernoulli(λ / (λ + ts)).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.kernels.cpu.allocation import row_blocks
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.rising import rising_sums
+from bayesnmf.kernels.cpu.sampling import binomial
+from bayesnmf.kernels.cpu.streams import normal, stream, uniform
+from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.underflow import Spread, spread_of_cell
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
+
+Array = NDArray[Any]
+LEAST = 1e-100  # of means: the product of three is a normal number
+STEP = VECTOR_BYTES // 8
+DRAWN = 20  # cost of a drawn cell, in multiply-adds
+ONE_BY_ONE = 64  # counts up to which each is drawn by itself
+ROUNDED = 1e8  # counts, and ratios of mean to spread, above which single clusters do not matter
+FALL, TRIED = 0.85, 16.0  # least share of a block's largest probability left at its end, and about most candidates
+Buffers = tuple[Array, Array, Array, Array, Array, Array]
+
+
+@compiled_on_disk(nogil=True)
+def _buffers(length: int) -> Buffers:
+    """Return buffers for counts, means, spreads, W, L and V of so many cells."""
+    whole = max((length + STEP - 1) // STEP, 1) * STEP
+    return np.empty(whole), np.empty(whole), np.empty(whole), np.empty(whole), np.empty(whole), np.empty(whole)
+
+
+@compiled_on_disk(nogil=True)
+def _longest_row(indptr: Array, start: int, stop: int) -> int:
+    longest = 0
+    for i in range(start, stop):
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    return longest
+
+
+@compiled_on_disk(nogil=True)
+def _pad(cells: int, buffers: Buffers) -> int:
+    """Fill the buffers up to whole vectors with cells without counts; return their length."""
+    whole = (cells + STEP - 1) // STEP * STEP
+    for p in range(cells, whole):
+        buffers[0][p], buffers[1][p], buffers[2][p] = 0.0, 1.0, 1.0
+    return whole
+
+
+@compiled_on_disk(nogil=True, fastmath=FAST)
+def _fill_row(indices: Array, values: Array, u: Array, V: Array, own: float, spreads: Any, buffers: Buffers) -> int:
+    """Fill the buffers with the counts, means and spreads of a row; return their length."""
+    counts, means, spread = buffers[0], buffers[1], buffers[2]
+    for p in range(len(indices)):
+        v, mean = V[indices[p]], 0.0
+        for k in range(len(u)):
+            mean += u[k] * v[k]
+        counts[p], means[p] = values[p], max(mean, LEAST)
+        spread[p] = spread_of_cell(own, spreads, indices[p])
+    return _pad(len(indices), buffers)
+
+
+@compiled_on_disk(nogil=True)
+def _sum_rows(
+    indptr: Array, indices: Array, values: Array, U: Array, V: Array, spread: Any, start: int, stop: int, out: Array
+) -> None:
+    buffers = _buffers(_longest_row(indptr, start, stop))
+    _, means, _, weights, logs, curvatures = buffers
+    for i in range(start, stop):
+        a, b = indptr[i], indptr[i + 1]
+        whole = _fill_row(indices[a:b], values[a:b], U[i], V, spread[0][i], spread[1], buffers)
+        rising_sums(whole, buffers[0], means, buffers[2], weights, logs, curvatures)
+        total = found = first = second = 0.0
+        for p in range(b - a):
+            part, square = means[p] * weights[p], means[p] * means[p] * curvatures[p]
+            total += logs[p]
+            found += values[a + p]
+            first += part
+            second += square
+        out[i, 0], out[i, 1], out[i, 2] = total, found - first, found - 2.0 * first + second
+
+
+def cluster_sums(
+    matrix: csr_array, loadings: Array, components: Array, spread: Spread, threads: int | None = None
+) -> Array:
+    """Return ΣL, Σ(x − λW) and Σ(x − 2λW + λ²V) of the nonzeros of each row, (n, 3), in float64.
+
+    Parameters
+    ----------
+    matrix : csr_array of shape (n, m)
+        Counts.
+    loadings, components : ndarray of shape (n, K) and (K, m)
+        Factors, whose products are the means.
+    spread : tuple of ndarray (n,) and of ndarray (m,) or None
+        Spreads of rows and features, as for `bayesnmf.kernels.cpu.allocation.expected_allocations`.
+    """
+    U, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
+    out, work = np.empty((matrix.shape[0], 3)), matrix.nnz * (U.shape[1] + DRAWN)
+    threads = threads_or_default(threads, work)
+    bounds = row_blocks(matrix.indptr, block_count(threads, work))
+    given = matrix.indptr, matrix.indices, matrix.data, U, V, spread
+    in_blocks(bounds, lambda _, first, last: _sum_rows(*given, first, last, out), threads)
+    return out
+
+
+@compiled_on_disk(nogil=True)
+def _sum_cells(counts: Array, means: Array, spreads: Array, out: Array) -> None:
+    buffers = _buffers(len(counts))
+    for p in range(len(counts)):
+        buffers[0][p], buffers[1][p], buffers[2][p] = counts[p], max(means[p], LEAST), max(spreads[p], LEAST)
+    whole = _pad(len(counts), buffers)
+    rising_sums(whole, buffers[0], buffers[1], buffers[2], buffers[3], buffers[4], buffers[5])
+    for p in range(len(counts)):
+        out[p, 0], out[p, 1], out[p, 2] = buffers[4][p], buffers[3][p], buffers[5][p]
+
+
+def sums_of_cells(counts: Array, means: Array, spreads: Array | float) -> Array:
+    """Return L, W and V of single cells, (cells, 3)."""
+    given = [np.array(np.broadcast_to(each, np.shape(counts)), np.float64).ravel() for each in (counts, means, spreads)]
+    out, cells = np.empty((len(given[0]), 3)), len(given[0])
+    bounds = even_bounds(cells, min(block_count(1, DRAWN * cells), max(cells, 1)))
+    in_blocks(bounds, lambda _, first, last: _sum_cells(*(each[first:last] for each in given), out[first:last]), 1)
+    return out
+
+
+@compiled_on_disk(nogil=True)
+def _weigh(counts: Array, means: Array, spread: Any, first: int, start: int, stop: int) -> float:
+    buffers, total = _buffers(counts.shape[1]), 0.0
+    for i in range(start, stop):
+        own = spread[0][first + i]
+        for j in range(counts.shape[1]):
+            buffers[0][j], buffers[1][j] = counts[i, j], means[i, j]
+            buffers[2][j] = spread_of_cell(own, spread[1], j)
+        whole = _pad(counts.shape[1], buffers)
+        rising_sums(whole, buffers[0], buffers[1], buffers[2], buffers[3], buffers[4], None)
+        for j in range(counts.shape[1]):
+            means[i, j] = buffers[3][j]
+            total += buffers[4][j]
+    return total
+
+
+def weigh_block(counts: Array, means: Array, spread: Spread, first: int) -> float:
+    """Replace the means of dense counts by W, for rows from row `first` of the spreads on; return ΣL."""
+    threads = threads_or_default(None, DRAWN * counts.size)
+    bounds = even_bounds(len(counts), min(block_count(threads, DRAWN * counts.size), max(len(counts), 1)))
+    return float(sum(in_blocks(bounds, lambda _, *rows: _weigh(counts, means, spread, first, *rows))))
+
+
+@compiled_on_disk(nogil=True)
+def _clusters(state: Array, count: int, ratio: float) -> int:
+    """Draw the number of clusters of counts with λ / s = `ratio`, Σ_{t<x} Bernoulli(ratio / (ratio + t)).
+
+    Above `ROUNDED`, from the normal distribution. Above `ONE_BY_ONE`, in blocks over which the probabilities fall
+    little: a binomial number of sure successes, and of the rest a binomial number of candidates, each at a place of its
+    own and kept with what its probability lacks.
+    """
+    if ratio > ROUNDED and count > ROUNDED:
+        return _many_clusters(state, count, ratio)
+    drawn, t = 1, 1
+    while t < min(count, ONE_BY_ONE):
+        drawn += 1 if uniform(state) * (ratio + t) < ratio else 0
+        t += 1
+    while t < count:
+        here = ratio + t
+        last = min(count, t + 1 + int(min(here / FALL - here, here * math.sqrt(TRIED / ratio))))
+        top, low = ratio / (ratio + t), ratio / (ratio + last - 1)
+        size = last - t
+        sure = binomial(state, size, low)
+        drawn += sure
+        odds = (top - low) / (1.0 - low)
+        tried = binomial(state, size - sure, odds)
+        drawn += _kept(state, t, size, tried, ratio, top, low)
+        t = last
+    return drawn
+
+
+@compiled_on_disk(nogil=True)
+def _many_clusters(state: Array, count: int, ratio: float) -> int:
+    """Draw from the normal distribution with the mean and variance of the number of clusters, which is huge."""
+    logarithm, share = math.log1p(count / ratio), count / (ratio + count)
+    mean = ratio * logarithm + 0.5 * share
+    spread = math.sqrt(max(ratio * (logarithm - share), 0.0))
+    return int(min(max(mean + spread * normal(state), 1.0), float(count)))
+
+
+@compiled_on_disk(nogil=True)
+def _kept(state: Array, begun: int, size: int, tried: int, ratio: float, top: float, low: float) -> int:
+    """Return how many candidates are kept, each at a place of its own in a block.
+
+    Sure successes are equally likely at any places, so that those without are, too.
+    """
+    kept = 0
+    if top <= low:
+        return tried
+    places = np.empty(tried, np.int64)
+    for c in range(tried):  # Floyd's sample of distinct places
+        place = int(uniform(state) * (size - tried + c + 1))
+        for other in range(c):
+            if places[other] == place:
+                place = size - tried + c
+                break
+        places[c] = place
+        p = ratio / (ratio + begun + place)
+        if uniform(state) * (top - low) < p - low:
+            kept += 1
+    return kept
+
+
+@compiled_on_disk(nogil=True)
+def _draw_clusters(
+    indptr: Array, indices: Array, values: Array, U: Array, V: Array, spread: Any, seed: Any, start: int, stop: int,
+    out: Array,
+) -> None:  # fmt: skip
+    state = np.empty(1, dtype=np.uint64)
+    buffers = _buffers(_longest_row(indptr, start, stop))
+    for i in range(start, stop):
+        a, b = indptr[i], indptr[i + 1]
+        state[0] = stream(seed, i)
+        _fill_row(indices[a:b], values[a:b], U[i], V, spread[0][i], spread[1], buffers)
+        for p in range(b - a):
+            out[a + p] = _clusters(state, int(buffers[0][p]), buffers[1][p] / buffers[2][p])
+
+
+def drawn_clusters(
+    matrix: csr_array, loadings: Array, components: Array, spread: Spread, seed: int, threads: int | None = None
+) -> csr_array:
+    """Draw the number of clusters of every count, given the factors; parameters as for `cluster_sums`.
+
+    The draws depend on the seed, below 2**64, and not on `threads`.
+    """
+    U, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
+    out, work = np.empty(matrix.nnz), matrix.nnz * (U.shape[1] + DRAWN)
+    threads = threads_or_default(threads, work)
+    bounds = row_blocks(matrix.indptr, block_count(threads, work))
+    given = matrix.indptr, matrix.indices, matrix.data, U, V, spread, np.uint64(seed)
+    in_blocks(bounds, lambda _, first, last: _draw_clusters(*given, first, last, out), threads)
+    return csr_array((out, matrix.indices, matrix.indptr), shape=matrix.shape)

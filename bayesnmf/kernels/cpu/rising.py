@@ -1,0 +1,176 @@
+"""Sums over the steps of a rising product, which take the place of x log λ, x / λ and x / λ² where counts cluster.
+
+With x counts of mean λ and spread s, the negative binomial of linear variance has (mathematics.md section 13) ::
+
+    L = Σ_{t<x} log(λ + ts)        W = Σ_{t<x} 1 / (λ + ts)        V = Σ_{t<x} 1 / (λ + ts)²
+
+Six steps are summed one by one, as two fractions. From there on λ + ts is at least 6 s, so that ψ, logΓ and ψ′ are
+known from their asymptotic series; their differences over s are formed so that nothing cancels as s → 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from bayesnmf.kernels.cpu.special import DIGAMMA, LOG_GAMMA, polynomial
+from bayesnmf.kernels.cpu.vectors import LONG, Vectors, instruction
+
+STEPS = 3  # summed as one fraction
+# Even Bernoulli numbers, of ψ′(x) − 1/x − 1/2x² in 1/x³; and 1 / (2k + 1), of artanh.
+TRIGAMMA = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
+ARTANH = tuple(1 / (2 * k + 1) for k in range(9))
+NEAR = 1 / 9  # of tanh(½ log(b / a)), below which that series is accurate to 1e-17
+
+
+class Sums(NamedTuple):
+    """Vectors of W, L and V; None for those that are not asked for."""
+
+    weight: Any
+    log: Any
+    curvature: Any
+
+
+class Rising:
+    """Emits these sums for vectors of counts x, means λ > 0 and spreads s > 0, all in double precision."""
+
+    def __init__(self, on: Vectors, log: bool, curvature: bool) -> None:
+        self.on, self.builder, self.log, self.curvature = on, on.builder, log, curvature
+
+    def emit(self, x: Any, mean: Any, spread: Any) -> Sums:
+        """Return the sums; lanes with x = 0 are 0."""
+        b = self.builder
+        wanted = (True, self.log, self.curvature)
+        slots = [cgutils.alloca_once(b, self.on.type) if each else None for each in wanted]
+        self._store(slots, self._few(x, mean, spread, 0), first=True)
+        with b.if_then(self._any_above(x, STEPS)):
+            self._store(slots, self._few(x, mean, spread, STEPS))
+            with b.if_then(self._any_above(x, 2 * STEPS)):
+                self._store(slots, self._many(x, mean, spread))
+        return Sums(*(None if slot is None else b.load(slot) for slot in slots))
+
+    def _store(self, slots: list[Any], found: Sums, first: bool = False) -> None:
+        for slot, value in zip(slots, found, strict=True):
+            if slot is not None:
+                self.builder.store(value if first else self.builder.fadd(self.builder.load(slot), value), slot)
+
+    def _any_above(self, x: Any, number: int) -> Any:
+        above = self.builder.fcmp_ordered(">", x, self.on.constant(float(number)))
+        bits = ir.IntType(self.on.lanes)
+        return self.builder.icmp_unsigned("!=", self.builder.bitcast(above, bits), ir.Constant(bits, 0))
+
+    def _few(self, x: Any, mean: Any, spread: Any, begun: int) -> Sums:
+        """Return the sums over three steps, with one division: 1/a = bc / abc."""
+        on, b = self.on, self.builder
+        one, nothing = on.constant(1.0), on.constant(0.0)
+        within = [b.fcmp_ordered(">", x, on.constant(float(begun + t))) for t in range(STEPS)]
+        terms = [on.multiply_add(on.constant(float(begun + t)), spread, mean) for t in range(STEPS)]
+        terms = [b.select(inside, term, one) for inside, term in zip(within, terms, strict=True)]
+        pair = b.fmul(terms[0], terms[1])
+        product = b.fmul(pair, terms[2])
+        inverse = b.fdiv(one, product)
+        others = [b.fmul(terms[1], terms[2]), b.fmul(terms[0], terms[2]), pair]
+        parts = [
+            b.select(inside, b.fmul(other, inverse), nothing) for inside, other in zip(within, others, strict=True)
+        ]
+        weight = b.fadd(b.fadd(parts[0], parts[1]), parts[2])
+        squares = nothing
+        for part in parts if self.curvature else ():
+            squares = on.multiply_add(part, part, squares)
+        return Sums(weight, on.log(product) if self.log else None, squares)
+
+    def _many(self, x: Any, mean: Any, spread: Any) -> Sums:
+        """Return the sums over all steps but the first six, from a = λ + 6s to b = λ + xs (excluded)."""
+        on, b = self.on, self.builder
+        begun, half, one = on.constant(2.0 * STEPS), on.constant(0.5), on.constant(1.0)
+        n = b.fsub(x, begun)
+        n = b.select(b.fcmp_ordered(">", n, on.constant(0.0)), n, on.constant(0.0))
+        low = on.multiply_add(begun, spread, mean)
+        high = on.multiply_add(n, spread, low)
+        u, w = b.fdiv(spread, low), b.fdiv(spread, high)
+        squares = b.fmul(u, u), b.fmul(w, w)
+        per_sum = b.fdiv(n, b.fadd(low, high))
+        y = b.fmul(per_sum, spread)
+        near = b.fcmp_ordered("<", y, on.constant(NEAR))
+        series = b.fmul(b.fmul(on.constant(2.0), per_sum), polynomial(on, b.fmul(y, y), ARTANH))
+        inverse = b.fdiv(one, spread)
+        slope = b.select(near, series, b.fmul(on.log(b.fdiv(high, low)), inverse))  # log(b / a) / s
+
+        def difference(coefficients: Any, factors: tuple[Any, Any]) -> Any:
+            """Return P(u) − P(w), for the factors of polynomials in squares."""
+            each = [b.fmul(f, polynomial(on, s, coefficients)) for f, s in zip(factors, squares, strict=True)]
+            return b.fsub(*each)
+
+        change = on.multiply_add(half, b.fsub(u, w), difference(DIGAMMA, squares))
+        weight = on.multiply_add(change, inverse, slope)
+        log = curvature = None
+        if self.log:
+            log = on.multiply_add(n, on.log(high), b.fmul(slope, b.fsub(low, b.fmul(half, spread))))
+            log = b.fsub(b.fsub(log, n), difference(LOG_GAMMA, (u, w)))
+        if self.curvature:
+            cubes = b.fmul(u, squares[0]), b.fmul(w, squares[1])
+            change = on.multiply_add(half, b.fsub(*squares), difference(TRIGAMMA, cubes))
+            main = b.fdiv(n, b.fmul(low, high))
+            curvature = on.multiply_add(change, b.fmul(inverse, inverse), main)
+        return Sums(weight, log, curvature)
+
+
+@instruction
+def rising_sums(
+    typing: Any, length: Any, counts: Any, means: Any, spreads: Any, weights: Any, logs: Any, curvatures: Any
+) -> Any:
+    """Write W, L and V for the first `length` cells, a multiple of a vector, of float64; None skips L or V.
+
+    Counts of 0 give 0; means and spreads must be above 0.
+    """
+    arrays = (counts, means, spreads, weights, logs, curvatures)
+    wanted = [not isinstance(each, types.NoneType) for each in arrays]
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        length, *given = arguments
+        made: list[Any] = [
+            context.make_array(kind)(context, builder, value=value) if there else None
+            for kind, value, there in zip(arrays, given, wanted, strict=True)
+        ]
+        on = Vectors(context, builder, types.float64)
+        rising = Rising(on, wanted[4], wanted[5])
+        with cgutils.for_range_slice(builder, LONG(0), length, LONG(on.lanes), LONG) as (at, _):
+            found = rising.emit(*(on.load(array, at) for array in made[:3]))
+            for value, array in zip(found, made[3:], strict=True):
+                if array is not None:
+                    on.store(value, array, at)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, *arrays), generate
+
+
+@instruction
+def cluster_cells(typing: Any, cells: Any, counts: Any, spreads: Any, least: Any, means: Any) -> Any:
+    """Replace the means by W, or by 0 where mean ≤ `least`; return whether a count is lost that way.
+
+    Spreads are of float64; counts and means of either dtype.
+    """
+    kinds = (counts, spreads, means)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        cells, counts_, spreads_, least, means_ = arguments
+        pairs = zip(kinds, [counts_, spreads_, means_], strict=True)
+        x, spread, mean = (context.make_array(kind)(context, builder, value=value) for kind, value in pairs)
+        on = Vectors(context, builder, means.dtype)
+        wide = Vectors(context, builder, types.float64, on.lanes)
+        floor, nothing = on.splat(least), on.constant(0.0)
+        slot = cgutils.alloca_once_value(builder, nothing)
+        with cgutils.for_range_slice(builder, LONG(0), cells, LONG(on.lanes), LONG) as (at, _):
+            count, value = on.load(x, at), on.load(mean, at)
+            low = builder.fcmp_ordered("<=", value, floor)
+            builder.store(builder.fadd(builder.load(slot), builder.select(low, count, nothing)), slot)
+            given = builder.select(low, nothing, count), builder.select(low, on.constant(1.0), value)
+            given = given if on.bits == 64 else tuple(builder.fpext(each, wide.type) for each in given)
+            weight = Rising(wide, False, False).emit(*given, wide.load(spread, at, wide.type)).weight
+            on.store(weight if on.bits == 64 else builder.fptrunc(weight, on.type), mean, at)
+        return builder.fcmp_ordered(">", on.total(builder.load(slot)), on.real(0.0))
+
+    return types.boolean(types.int64, counts, spreads, least, means), generate

@@ -1,0 +1,84 @@
+"""Cells of the allocation step whose mean underflows, which are shared out with logarithms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.share_block import share_block
+from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
+
+Array = NDArray[Any]
+Spread = tuple[Array, Array | None]
+weigh_block = share_block(scatter=False, take_log=False)
+
+
+@compiled_on_disk(inline="always")
+def least_mean(dtype: Any) -> float:
+    """Return the least mean by which a count can be divided, and such quotients summed, without overflow."""
+    return np.finfo(dtype).tiny ** 0.75
+
+
+@compiled_on_disk(nogil=True)
+def spread_of_cell(own: float, spreads: Any, j: int) -> float:
+    """Return the spread of a cell: that of its row, times that of its feature if there are any."""
+    if spreads is None:
+        return own
+    return own * spreads[j]
+
+
+@compiled_on_disk(nogil=True)
+def share_out_underflowed(
+    indptr: Array, indices: Array, values: Array, U: Array, V: Array, spread: Any, start: int, stop: int, rank: int,
+    A: Array, Bt: Array,
+) -> float:  # fmt: skip
+    """Add the cells whose mean underflowed, computed with logarithms; return their ℓ.
+
+    Where no component gives positive mass, factors of 0 are replaced by the smallest normal number.
+    """
+    step = VECTOR_BYTES // V.itemsize
+    least = U.dtype.type(least_mean(U.dtype))
+    kept, sums = np.zeros(V.shape[1], dtype=U.dtype), np.zeros(step)
+    loglik = 0.0
+    for i in range(start, stop):
+        u = U[i]
+        last = indptr[i + 1]
+        for p in range(indptr[i], last, step):
+            cells = min(step, last - p)
+            lost = weigh_block(p, cells, indices, values, u, V, kept, V, sums, least, None, None)
+            for q in range(step):
+                if lost >> q & 1:
+                    j = indices[p + q]
+                    x = values[p + q]
+                    if spread is not None:  # one cluster, whose size has the rest of L: Σ log ts from t = 1 on
+                        s = spread_of_cell(spread[0][i], spread[1], j)
+                        loglik += (x - 1.0) * np.log(s) + math.lgamma(x)
+                        x = 1.0
+                    loglik += share_out_cell(x, u, V[j], A[i, :rank], Bt[j, :rank])
+    return loglik
+
+
+@compiled_on_disk(nogil=True)
+def share_out_cell(count: float, u: Array, v: Array, a: Array, b: Array) -> float:
+    """Add the expected allocations of one cell to a and b (K,), computed with logarithms; return the cell's ℓ."""
+    rank = len(a)
+    smallest = np.finfo(u.dtype).tiny
+    weight = np.empty(rank)
+    for k in range(rank):
+        weight[k] = np.log(u[k]) + np.log(v[k])
+    top = weight.max()
+    if top == -np.inf:
+        for k in range(rank):
+            weight[k] = np.log(max(u[k], smallest)) + np.log(max(v[k], smallest))
+        top = weight.max()
+    weight = np.exp(weight - top)
+    loglik = count * (top + np.log(weight.sum()))
+    weight *= count / weight.sum()
+    for k in range(rank):
+        a[k] += weight[k]
+        b[k] += weight[k]
+    return loglik
