@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.allocating import allocate, spread_at
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Schedule, Steps, update_both_sides, update_side
@@ -71,14 +72,18 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
     if max_iter == 0:
         return Settled(state, Status(False, "no updates", 0), 0)
     tol = attainable_tol(tol, problem.counts.dtype)
-    spread, imputes = spread_at(problem.counts, state), imputes_loadings(problem, state.components)
+    begun = in_own_unit(state.loadings) if isinstance(problem.counts, ClusteredCounts) else state.loadings
+    spread, imputes = (
+        spread_at(problem.counts, State(begun, state.components)),
+        imputes_loadings(problem, state.components),
+    )
     able = spread is None or problem.loadings_prior.support == "positive"
     if "settled" in problem.loadings_prior.optional and able and not imputes:
         side, expects = state.loadings, isinstance(problem.loadings_summary, MeanField)
         means, _ = separate_scale(side.value)
         added, rate = _added_and_rate(problem, state)
         totals, updates = settled_totals(
-            problem.counts.matrix, side.geometric, means, state.components.geometric, added, rate, tol, max_iter,
+            problem.counts.matrix, begun.geometric, means, state.components.geometric, added, rate, tol, max_iter,
             expects=expects, threads=threads, spread=spread,
         )  # fmt: skip
     else:
@@ -87,6 +92,13 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
     rows = int(np.count_nonzero(updates > 0))
     status = settled_status(rows, len(totals), tol, int(np.abs(updates).max(initial=0)))
     return Settled(update_loadings(problem, state, totals, reuse=True), status, rows)
+
+
+def in_own_unit(side: Side) -> Side:
+    """Return loadings whose geometric means include the factors of rows, which matter where counts cluster."""
+    if side.log_shift is None:
+        return side
+    return Side(side.value, (side.geometric * np.exp(side.log_shift)).astype(side.dtype), None, 0.0)
 
 
 def _totals_by_updates(
