@@ -29,7 +29,9 @@ def add(command: argparse.ArgumentParser) -> None:
                        help=f"comma-separated, of {', '.join(MODELS)} (default: %(default)s)")  # fmt: skip
     group.add_argument("--ranks", default="2-6,8,10", metavar="LIST",
                        help="numbers of components, such as 2-8 or 4,8,12 (default: %(default)s)")  # fmt: skip
-    group.add_argument("--criterion", default="heldout", help="heldout, stability or evidence (default: %(default)s)")
+    group.add_argument("--criterion", help="masked, heldout, stability or evidence (default: masked; heldout on disk)")
+    group.add_argument("--noise", default="poisson", metavar="LIST",
+                       help="noises to compare, comma-separated: poisson, nb1, nb2 (default: %(default)s)")  # fmt: skip
     group.add_argument("--method", help=f"one of {', '.join(METHODS)} (default: vi; smc with the evidence)")
     add_options(group)
     add_seed(group)
@@ -44,10 +46,14 @@ def run(options: argparse.Namespace) -> int:
     """Read, select, write and print."""
     from bayesnmf.checks import check_choice
     from bayesnmf.cli.fit import settings_of_method
+    from bayesnmf.priors.noise import NOISES
+    from bayesnmf.selection.checks import OWN
 
     models = check_list(options.models, "--models", MODELS)
+    noises = check_list(options.noise, "--noise", [word for word in NOISES if word != "quasi"])
     ranks, seed = check_ranks(options.ranks), check_whole(options.seed, "--seed", 0)
-    criterion: Any = check_choice(options.criterion, "--criterion", ("heldout", "stability", "evidence"))
+    given: Any = options.criterion
+    criterion: Any = given if given is None else check_choice(given, "--criterion", tuple(OWN))
     chosen = None if options.method is None else check_choice(options.method, "--method", METHODS)
     outputs = check_outputs({"--table": options.table, "--plot": options.plot}, ("--table",), (options.file,))
 
@@ -58,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     from bayesnmf.selection.selecting import select
 
     counts, _ = read_counts_of(options)
-    found = select(counts, models, ranks, chosen, criterion=criterion, seed=seed, options=settings,
+    found = select(counts, models, ranks, chosen, noise=noises, criterion=criterion, seed=seed, options=settings,
                    checkpoint=options.checkpoint, progress=not options.quiet, **read_exposures(options))  # fmt: skip
 
     def write() -> None:
@@ -71,7 +77,8 @@ def run(options: argparse.Namespace) -> int:
             save_figure(selection(found), outputs["--plot"])
 
     best = None if found.best is None else found.best._asdict()
-    about = {"counts": about_counts(counts), "criterion": criterion, "method": found.method, "best": best,
+    about = {"counts": about_counts(counts), "criterion": found.criterion, "method": found.method, "best": best,
+             "noise": repr(found.noise),
              "table": records_of(found.table), "cautions": found.cautions}  # fmt: skip
     finish(write, repr(found), about, outputs, options.json)
     return INTERRUPTED if found.interrupted else SUCCESS

@@ -10,19 +10,25 @@ from matplotlib.axes import Axes
 
 from bayesnmf.plots.checks import check_selection
 from bayesnmf.plots.style import MARKERS, SMALL, colours_of, hide_frame, make_panels
-from bayesnmf.selection.result import Selection
+from bayesnmf.selection.result import SCORED, Selection
 
 COLUMNS = {
     "heldout": ("mean", "se", "held-out log-likelihood\nfor each count (nats)"),
+    "masked": ("mean", "se", "log-likelihood of held-out cells\nfor each count (nats)"),
     "evidence": ("log_evidence", "se", "log evidence (nats)"),
     "stability": ("least", "", "share of the halves of the rows in which\nthe least recurrent component comes back"),
 }
 LETTERS = 14  # of a title, in an inch
-UNITS = {"heldout": "random splits of the counts", "evidence": "runs", "stability": "halves of the rows"}
+UNITS = {
+    "masked": "masks of cells",
+    "heldout": "random splits of the counts",
+    "evidence": "runs",
+    "stability": "halves of the rows",
+}
 
 
 def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, float] | None = None) -> Axes:
-    """Draw held-out score, evidence or stability against the rank, one line for each model, with one standard error.
+    """Draw scores, evidence or stability against the rank, one line for each model and noise, with one standard error.
 
     A ring marks the best candidate; with held-out scores, a square marks the smallest rank that falls short of it by
     at most one standard error of the paired differences. A triangle is a lower limit of an unknown evidence. The title
@@ -45,14 +51,16 @@ def selection(selection: Selection, *, axes: Any = None, figsize: tuple[float, f
     grid, _ = make_panels((1, 1), (6.5, 4.0), figsize, axes)
     ax: Axes = grid[0, 0]
     table: Any = selection.table
-    names = list(dict.fromkeys(table.index.get_level_values("model")))
+    names = list(dict.fromkeys(table.index.droplevel("rank")))
     ranks = np.unique(table.index.get_level_values("rank"))
     step = 0.1 * np.min(np.diff(ranks), initial=1.0)  # beside each other, points of equal models stay visible
     beside = {name: step * (place - (len(names) - 1) / 2) for place, name in enumerate(names)}
     column, error, label = COLUMNS[selection.criterion]
     for place, (name, colour) in enumerate(zip(names, colours_of(len(names)), strict=True)):
-        look = {"color": colour, "label": name, "marker": MARKERS[place % len(MARKERS)]}
-        _draw_model(ax, table.loc[name], (column, error), beside[name], look)
+        told = name if isinstance(name, str) else ", ".join(name)
+        look = {"color": colour, "label": told, "marker": MARKERS[place % len(MARKERS)]}
+        part = table[table.index.droplevel("rank") == name]
+        _draw_model(ax, part.set_axis(part.index.get_level_values("rank")), (column, error), beside[name], look)
     _mark_best(ax, selection, beside, column)
     ax.set_xticks(ranks)
     ax.set_xlabel("rank")
@@ -83,14 +91,15 @@ def _draw_model(ax: Axes, part: Any, columns: tuple[str, str], beside: float, lo
         ax.plot(unknown.index + beside, unknown, "^", color=look["color"], markersize=9, label=label)
 
 
-def _mark_best(ax: Axes, selection: Selection, beside: dict[str, float], column: str) -> None:
+def _mark_best(ax: Axes, selection: Selection, beside: dict[Any, float], column: str) -> None:
     """Mark the best candidate with a ring, and the smallest rank within one standard error with a square."""
     table: Any = selection.table
-    best, frugal = selection.best, selection.one_standard_error
-    if best is None or frugal is None:
+    if selection.best is None or selection.one_standard_error is None:
         return
+    best, frugal = (selection.place(each) for each in (selection.best, selection.one_standard_error))
     ring: dict[str, Any] = {"linestyle": "none", "fillstyle": "none", "color": "black", "markersize": 12}
-    ax.plot(best.rank + beside[best.model], table.loc[best, column], "o", label="best", **ring)
-    if selection.criterion == "heldout":
-        x = frugal.rank + beside[frugal.model]
+    series = (lambda place: place[0]) if len(best) == 2 else (lambda place: place[:-1])
+    ax.plot(best[-1] + beside[series(best)], table.loc[best, column], "o", label="best", **ring)
+    if selection.criterion in SCORED:
+        x = frugal[-1] + beside[series(frugal)]
         ax.plot(x, table.loc[frugal, column], "s", label="smallest within one se", **ring)

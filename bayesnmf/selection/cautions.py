@@ -50,7 +50,7 @@ def _edge(found: Selection) -> list[str]:
 def _unconverged(found: Selection) -> list[str]:
     if "converged" not in found.table:
         return []
-    line: Any = found.table.loc[found.best]
+    line: Any = found.table.loc[found.place(found.best)]
     failed = int(line["fits"] - line["converged"])
     if not failed:
         return []
@@ -75,7 +75,7 @@ def _other_rows(found: Selection) -> list[str]:
     rows, best = found.best_for_rows, _best(found)
     if found.criterion != "heldout" or rows is None or rows.rank >= best:
         return []
-    line: Any = found.table.loc[found.best]
+    line: Any = found.table.loc[found.place(found.best)]
     gap, error = float(line["rows_difference"]), float(line["rows_difference_se"])
     if not -gap > CLEAR * error:
         return []

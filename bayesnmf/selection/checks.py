@@ -8,7 +8,11 @@ from bayesnmf.checks import check_choice, check_count, check_fraction, shown
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import rows_aside
 from bayesnmf.options import METHODS
+from bayesnmf.options.algorithms import ALGORITHMS
+from bayesnmf.priors.checks import check_noise
+from bayesnmf.priors.noise import POISSON, Noise, Quasi
 from bayesnmf.selection.masks import FOLDS
+from bayesnmf.selection.result import word_of
 from bayesnmf.selection.rules import FEWEST_HALVES, FEWEST_RUNS
 from bayesnmf.stability.checks import check_has_objective
 
@@ -18,6 +22,14 @@ OWN = {
     "masked": ("splits",), "heldout": ("splits", "keep", "withhold"), "evidence": (), "stability": ("halves",)
 }  # fmt: skip
 METHOD = {"masked": "vi", "heldout": "vi", "evidence": "smc", "stability": "vi"}
+
+
+def default_criterion(counts: Counts, method: str | None, given: dict[str, Any]) -> str:
+    """Return the criterion that settings ask for, or "masked" where cells of the counts can be missing."""
+    if any(given[name] is not None for name in ("keep", "withhold")):
+        return "heldout"
+    served = method is None or any(method in each.methods and each.masks for each in ALGORITHMS.values())
+    return "masked" if counts.in_memory and min(counts.shape) > 1 and served else "heldout"
 
 
 def check_criterion(criterion: Any, method: str | None) -> str:
@@ -30,6 +42,20 @@ def check_criterion(criterion: Any, method: str | None) -> str:
     if criterion == "stability":
         check_has_objective(chosen, "criterion='stability'")
     return chosen
+
+
+def check_noises(criterion: str, noise: Any) -> list[Noise]:
+    """Return the noises to compare; refuse those that have no distribution, and others than Poisson but with masks."""
+    given = [noise] if isinstance(noise, str | Noise) else list(noise)
+    noises = list(dict.fromkeys(check_noise(each) for each in given))
+    if any(isinstance(each, Quasi) for each in noises):
+        raise ValueError("noise='quasi' is no distribution of counts, so that nothing scores it; use 'nb1' or 'nb2'")
+    if noises != [POISSON] and criterion != "masked":
+        raise ValueError(
+            f"criterion={criterion!r} needs noise='poisson': found {word_of(noises[0] if noises else POISSON)!r}; use "
+            "criterion='masked', which compares noises"
+        )
+    return noises
 
 
 def check_data(criterion: str, counts: Counts, options: Any) -> None:

@@ -1,30 +1,33 @@
 """Rank models and ranks by the log-likelihood of cells that are held out as missing.
 
-A cell that is held out adds neither counts nor exposure to the fit (`bayesnmf.inference.missing`), so that its whole
-count is new to it, with whatever excess it has over its mean. Two parts of one cell's count share such an excess:
-components that describe single cells predict thinned counts, but not these. Scores are log Poisson probabilities at the
-posterior means of the cells, in nats for each held-out count, pooled over masks by row. Pearson's χ² of the same cells,
-with small means pooled, says how well the noise describes new cells: 1 if it does and if predictions have no error.
+Noises are compared in the same way. A cell that is held out adds neither counts nor exposure to the fit
+(`bayesnmf.inference.missing`), so that its whole count is new to it, with whatever excess it has over its mean. Two
+parts of one cell's count share such an excess: components that describe single cells predict thinned counts, but not
+these. Scores are log probabilities of the fit's noise at the posterior means of the cells, in nats for each held-out
+count, pooled over masks by row. Pearson's χ² of the same cells, with small means pooled, says how well the noise
+describes new cells: 1 if it does and if predictions have no error.
 """
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.special import gammaln, xlogy
 
 from bayesnmf.data.mask import Mask
+from bayesnmf.data.probabilities import log_probabilities, variances
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.kernels.cpu.pearson import pearson_sums
+from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.results.dispersion import LOW
 from bayesnmf.selection.held_out import pooled
 from bayesnmf.selection.masks import make_masks, tiles
-from bayesnmf.selection.result import Candidate, Selection
+from bayesnmf.selection.result import Candidate, Selection, word_of
 from bayesnmf.selection.study import Study
 
 Array = NDArray[Any]
@@ -43,13 +46,14 @@ class Scored(NamedTuple):
 def by_masked_cells(study: Study) -> Selection:
     """Score every candidate with every mask; after Ctrl-C, compare the complete masks, or the unfinished first one."""
     masks, found = make_masks(study.counts, study.splits, study.seed), list[list[Scored]]()
-    done, total = 0, len(masks) * len(study.candidates)
+    tried = list(product(study.noises, study.candidates))
+    done, total = 0, len(masks) * len(tried)
     try:
         for number, mask in enumerate(masks):
             found.append([])
-            for candidate in study.candidates:
+            for noise, candidate in tried:
                 study.report("select", done, total, np.nan)
-                found[-1].append(_score(study, mask, candidate, study.seed + number))
+                found[-1].append(_score(study, mask, candidate, noise, study.seed + number))
                 done += 1
         study.report("select", done, total, np.nan)
     except KeyboardInterrupt:
@@ -59,7 +63,7 @@ def by_masked_cells(study: Study) -> Selection:
     return _compared(study, found, interrupted=False)
 
 
-def _score(study: Study, mask: Mask, candidate: Candidate, seed: int) -> Scored:
+def _score(study: Study, mask: Mask, candidate: Candidate, noise: Noise, seed: int) -> Scored:
     """Fit a candidate to the cells outside a mask, and score those inside.
 
     Raises
@@ -69,7 +73,7 @@ def _score(study: Study, mask: Mask, candidate: Candidate, seed: int) -> Scored:
     """
     counts = study.counts.with_mask(mask)
     options = study.options_for(candidate, study.counts)
-    fitted = fit(counts, *candidate, study.method, seed=seed, options=options)
+    fitted = fit(counts, *candidate, study.method, seed=seed, options=options, noise=noise)
     if fitted.status.reason == INTERRUPTED:
         raise KeyboardInterrupt
     return score_masked(fitted, study, mask)
@@ -83,21 +87,38 @@ def score_masked(fitted: Fit, study: Study, mask: Mask) -> Scored:
     for rows, features, counts, hidden in tiles(mask, study.counts.matrix):
         factors = loadings[rows], components[:, features]
         means = np.maximum(factors[0] @ factors[1], np.finfo(np.float64).tiny)
-        log_p = xlogy(counts, means) - means - gammaln(counts + 1)
+        log_p = log_probabilities(fitted.noise, counts, means, rows, features)
         logs[rows] += np.where(hidden, log_p, 0).sum(axis=1)
         counted[rows] += np.where(hidden, counts, 0).sum(axis=1)
-        sums, _ = pearson_sums(csr_array(counts), *factors, LOW, (~hidden).__getitem__, by_column=False)
-        squares += sums[:, [0, 2]].sum(axis=0)
+        if fitted.noise == POISSON:
+            sums, _ = pearson_sums(csr_array(counts), *factors, LOW, (~hidden).__getitem__, by_column=False)
+            squares += sums[:, [0, 2]].sum(axis=0)
+        else:
+            squares += _squares(counts, means, variances(fitted.noise, means, rows, features), hidden)
     return Scored(logs, counted, float(squares[0]), float(squares[1]), fitted.status.converged)
+
+
+def _squares(counts: Array, means: Array, spreads: Array, hidden: Array) -> Array:
+    """Return χ² of the hidden cells and their number, with the cells of small means of a tile as one."""
+    low, known = hidden & (means < LOW), hidden & (means >= LOW)
+    off = counts - means
+    squares = float((off[known] ** 2 / spreads[known]).sum())
+    if low.any():
+        squares += float(off[low].sum() ** 2 / spreads[low].sum())
+    return np.array([squares, np.count_nonzero(known) + int(low.any())])
 
 
 def _compared(study: Study, found: list[list[Scored]], interrupted: bool) -> Selection:
     """Compare the candidates on the complete masks, or on the unfinished first one."""
     import pandas as pd
 
-    complete = [row for row in found if len(row) == len(study.candidates)] or found[:1]
-    done = study.candidates[: len(complete[0])]
-    index = pd.MultiIndex.from_tuples(done, names=["model", "rank"])
+    tried = list(product(study.noises, study.candidates))
+    complete = [row for row in found if len(row) == len(tried)] or found[:1]
+    done = tried[: len(complete[0])]
+    crossed = len(study.noises) > 1
+    names = ["noise", "model", "rank"] if crossed else ["model", "rank"]
+    places = [(word_of(noise), *candidate) if crossed else candidate for noise, candidate in done]
+    index = pd.MultiIndex.from_tuples(places, names=names)
     of_counts = [[each.logs.sum() / each.counted.sum() for each in row] for row in complete]
     scores = pd.DataFrame(of_counts, columns=index).rename_axis("mask")
     table = pooled([[(each.logs, each.counted) for each in row] for row in complete], index)
@@ -106,5 +127,6 @@ def _compared(study: Study, found: list[list[Scored]], interrupted: bool) -> Sel
     table["fits"] = len(complete)
     table["converged"] = np.sum([[each.converged for each in row] for row in complete], axis=0)
     means = table["mean"].to_numpy()
-    best = None if np.isnan(means).all() else Candidate(*done[int(np.nanargmax(means))])
-    return Selection(table, scores, best, study.method, study.keep, interrupted, criterion="masked")
+    noise, best = (study.noises[0], None) if np.isnan(means).all() else done[int(np.nanargmax(means))]
+    more: Any = {"criterion": "masked", "noise": noise}
+    return Selection(table, scores, best, study.method, study.keep, interrupted, **more)

@@ -19,15 +19,18 @@ def headings_and_lines(found: Selection) -> tuple[str, Line, list[Line]]:
     make = {"heldout": _held_out, "masked": _masked, "evidence": _evidence, "stability": _stability}[found.criterion]
     title, headings, cells = make(found)
     lines = []
-    for place, (model, rank) in enumerate(found.table.index):
-        lines.append([model, str(rank), *cells[place], ", ".join(_marks(found, (model, rank)))])
-    return title, ["model", "rank", *headings, ""], lines
+    for number, place in enumerate(found.table.index):
+        lines.append([*map(str, place), *cells[number], ", ".join(_marks(found, place))])
+    return title, [*map(str, found.table.index.names), *headings, ""], lines
 
 
-def _marks(found: Selection, here: tuple[str, int]) -> list[str]:
-    marks = ["best"] if here == found.best else []
+def _marks(found: Selection, here: tuple[Any, ...]) -> list[str]:
+    if found.best is None:
+        return []
+    best, frugal = found.place(found.best), found.one_standard_error
+    marks = ["best"] if here == best else []
     if found.criterion in ("heldout", "masked"):
-        marks += ["one se"] if here == found.one_standard_error != found.best else []
+        marks += ["one se"] if frugal and here == found.place(frugal) != best else []
         marks += ["one se, rows"] if here == found.one_standard_error_for_rows else []
     return marks
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from bayesnmf.assessment.predictive_checks import PredictiveChecks
 from bayesnmf.inference.tempering.combining import WIDEST_SPREAD
+from bayesnmf.priors.noise import NOISES, POISSON, Noise
 from bayesnmf.selection.cautions import cautions_of
 from bayesnmf.selection.printing import headings_and_lines
 from bayesnmf.selection.rules import CLOSE, COMES_BACK
@@ -27,7 +28,7 @@ NOTES = {
         "± is the standard error over rows, that of differences from the best paired by row",
         "one se: the smallest rank that falls short of the best by at most one standard error of the paired "
         "differences",
-        "χ²: of the held-out cells, over their number; 1 if they vary as Poisson counts around exact predictions",
+        "χ²: of the held-out cells, over their number; 1 if they vary as the noise says around exact predictions",
     ],
     "evidence": [
         "log p(X) in nats; probability: of each candidate, if all are equally probable before the counts are seen",
@@ -47,6 +48,11 @@ NOTES = {
 SCORED = ("heldout", "masked")  # criteria whose scores have a standard error over rows
 
 
+def word_of(noise: Noise) -> str:
+    """Return the name of a noise in tables: its word, if it is the one that the word stands for."""
+    return noise.word if NOISES[noise.word] == noise else repr(noise)
+
+
 class Candidate(NamedTuple):
     """A model and a rank; ``bayesnmf.fit(counts, *candidate)`` fits it."""
 
@@ -61,13 +67,13 @@ class Selection:
     Attributes
     ----------
     table : DataFrame
-        By model and rank. With "heldout": mean (held-out log-likelihood for each count, in nats, without the
-        multinomial coefficient) and its se over rows; difference from the best, and the se of the paired differences;
-        the same for withheld rows (`rows_mean`, …); number of fits, and number of those that converged. With "masked":
-        the same of held-out cells, with all terms of the Poisson log-probability, and chi_squared. With "evidence":
-        log_evidence, se (infinite if unknown), known, at_least, spread, rungs, could_win, difference, difference_se,
-        probability. With "stability": least (share of the halves in which the least recurrent component
-        comes back), closeness, empty, fits, converged.
+        By model and rank, and before by noise if several are compared. With "heldout": mean (held-out log-likelihood
+        for each count, in nats, without the multinomial coefficient) and its se over rows; difference from the best,
+        and the se of the paired differences; the same for withheld rows (`rows_mean`, …); number of fits, and number of
+        those that converged. With "masked": the same of held-out cells, with all terms of the log-probability, and
+        chi_squared. With "evidence": log_evidence, se (infinite if unknown), known, at_least, spread, rungs, could_win,
+        difference, difference_se, probability. With "stability": least (share of the halves in which the least
+        recurrent component comes back), closeness, empty, fits, converged.
     scores : DataFrame
         Scores by split and candidate with "heldout" and "masked", estimates by run and candidate with "evidence", least
         cosines by half of the rows with "stability".
@@ -81,6 +87,8 @@ class Selection:
         Whether Ctrl-C stopped the selection: with "heldout" and "masked", only candidates that were scored in every
         split are compared; with the others, those that are done. Or it stopped the checks, which are then None.
     criterion : {"heldout", "masked", "evidence", "stability"}
+    noise : Noise
+        Noise of the best candidate: ``bayesnmf.fit(counts, *best, noise=noise)`` fits it.
     checks : PredictiveChecks or None
         Predictive checks of the best candidate's fit to all counts.
     """
@@ -92,18 +100,24 @@ class Selection:
     keep: float
     interrupted: bool
     criterion: str = "heldout"
+    noise: Noise = POISSON
     checks: PredictiveChecks | None = None
+
+    def place(self, candidate: Any) -> tuple[Any, ...]:
+        """Return where a candidate with the best noise is in the table."""
+        return candidate if self.table.index.nlevels == 2 else (word_of(self.noise), *candidate)
 
     @property
     def one_standard_error(self) -> Candidate | None:
-        """The smallest rank whose score is within one standard error of the best, and its best model.
+        """The smallest rank with the best noise whose score is within one standard error of the best, and its model.
 
         The standard error is that of the differences from the best, paired by row, so the variation that all scores
         share does not enter. With a single row, and with the other criteria, there is none, and the best is returned.
         """
         if self.best is None or self.criterion not in SCORED:
             return self.best
-        return _frugal(self.table, "mean", "difference", "difference_se")
+        table: Any = self.table if self.table.index.nlevels == 2 else self.table.xs(word_of(self.noise), level="noise")
+        return _frugal(table, "mean", "difference", "difference_se")
 
     @property
     def best_for_rows(self) -> Candidate | None:

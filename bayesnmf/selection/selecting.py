@@ -26,12 +26,21 @@ from bayesnmf.fitting.settings import describe_options, digest_of_counts
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.options import VI, Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
+from bayesnmf.options.checks import served_options
 from bayesnmf.options.naming import explains_names
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
+from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.specification import check_model
 from bayesnmf.selection.by_evidence import by_evidence
 from bayesnmf.selection.by_stability import by_stability
-from bayesnmf.selection.checks import check_criterion, check_data, check_settings_of, share_withheld
+from bayesnmf.selection.checks import (
+    check_criterion,
+    check_data,
+    check_noises,
+    check_settings_of,
+    default_criterion,
+    share_withheld,
+)
 from bayesnmf.selection.held_out import by_held_out_counts
 from bayesnmf.selection.masked import by_masked_cells
 from bayesnmf.selection.result import Candidate, Selection
@@ -45,7 +54,8 @@ def select(
     ranks: Iterable[int] | int = (2, 3, 4, 5, 6, 8, 10),
     method: str | None = None,
     *,
-    criterion: Literal["heldout", "masked", "evidence", "stability"] = "heldout",
+    noise: Any = "poisson",
+    criterion: Literal["masked", "heldout", "evidence", "stability"] | None = None,
     splits: int | None = None,
     keep: float | None = None,
     withhold: float | None = None,
@@ -58,28 +68,29 @@ def select(
     checkpoint: str | Path | Checkpoint | None = None,
     progress: ProgressReport | bool = False,
 ) -> Selection:
-    """Rank models and numbers of components by held-out counts, evidence or stability.
+    """Rank models, numbers of components and noises by held-out cells or counts, evidence or stability.
 
     Parameters
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
-        Whole-number counts; on disk for "heldout" alone.
+        Whole-number counts; on disk for "heldout".
     models : iterable of str
         Names of models, as for `bayesnmf.fit`.
     ranks : iterable of int
         Numbers of components, by default 2, 3, 4, 5, 6, 8 and 10.
     method : str, optional
         Method of the fits: "vi" by default, and "smc" with "evidence".
-    criterion : {"heldout", "masked", "evidence", "stability"}
-        "heldout": log-likelihood of held-out counts (`bayesnmf.selection.held_out`). "masked": that of cells held out
-        as missing (`bayesnmf.selection.masked`). "evidence": probability of the counts, for small data
-        (`bayesnmf.selection.by_evidence`). "stability": the largest rank whose components come back in other rows
-        (`bayesnmf.selection.by_stability`).
+    noise : str, Noise or an iterable of them
+        Noise of the fits, as for `bayesnmf.fit`, or several to compare, with "masked" alone.
+    criterion : {"masked", "heldout", "evidence", "stability"}, optional
+        "masked", the default in memory: log-likelihood of cells held out as missing (`bayesnmf.selection.masked`).
+        "heldout": that of held-out counts (`bayesnmf.selection.held_out`). "evidence": probability of the counts, for
+        small data (`bayesnmf.selection.by_evidence`). "stability": the largest rank whose components come back in
+        other rows (`bayesnmf.selection.by_stability`).
     splits : int, optional
-        With "heldout" and "masked", the number of splits (masks), each with its own fits: 3, and 5 (large counts: 2).
+        With "masked" and "heldout", the number of masks (splits), each with its own fits: 5 (large counts: 2), and 3.
     keep, withhold : float, optional
-        With "heldout", the probability with which a count is a training count, by default 0.8, and the share of the
-        rows that are withheld, by default 0.2; 0 for none.
+        With "heldout": probability that a count is a training count, 0.8; share of the rows that are withheld, 0.2.
     halves : int, optional
         With "stability", the number of random halves of the rows, by default 10; each candidate is fitted to each.
     check : bool
@@ -87,11 +98,8 @@ def select(
     seed : int
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         Options of the fits; priors left open have shapes of 1. Local optima make scores jump; `restarts` helps.
-    row_exposure, feature_exposure : array or Series, as for `bayesnmf.fit`
-    checkpoint : str, path or Checkpoint, optional
-        Folder that keeps every fit, as for `bayesnmf.fit`: the same call goes on.
-    progress : bool or callable
-        Progress report, as for `bayesnmf.fit`. Ctrl-C keeps what can be compared.
+    row_exposure, feature_exposure, checkpoint, progress : as for `bayesnmf.fit`
+        A checkpoint keeps every fit, so that the same call goes on; Ctrl-C keeps what can be compared.
 
     Returns
     -------
@@ -104,28 +112,38 @@ def select(
     """
     names = [check_model(model, "models") for model in check_words(models, "models")]
     candidates = [Candidate(model, rank) for model in names for rank in check_ranks(ranks)]
-    method = check_criterion(criterion, method)
     check_flag(check, "check")
     kept, given = as_checkpoint(checkpoint), {"splits": splits, "keep": keep, "withhold": withhold, "halves": halves}
-    settings, seed = check_settings_of(criterion, given), check_count(seed, "seed", minimum=0)
-    options = options_of(method, options)
+    seed = check_count(seed, "seed", minimum=0)
     with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(kept):
         data = with_exposures(open_counts(counts, "float64", told=report), row_exposure, feature_exposure)
+        by = criterion or default_criterion(data, method, given)
+        method, noises = check_criterion(by, method), check_noises(by, noise)
+        settings, options = check_settings_of(by, given), options_of(method, options)
         check_integer_counts(check_complete(data, "select"), "select", "round them")
-        check_data(criterion, data, options)
-        settings["withhold"] = share_withheld(criterion, settings["withhold"], withhold is not None, data)
-        _check_candidates(candidates, data, method, options, criterion == "stability" or settings["withhold"] > 0)
+        check_data(by, data, options)
+        settings["withhold"] = share_withheld(by, settings["withhold"], withhold is not None, data)
+        _check_candidates(candidates, noises, data, (method, options, by == "stability" or settings["withhold"] > 0))
         warnings.simplefilter("ignore", FitWarning)  # the table reports it
-        found = _by(criterion, study := Study(data, candidates, method, options, seed, report, **settings), kept)
+        study = Study(data, candidates, method, options, seed, report, noises=noises, **settings)
+        found = _by(by, study, kept)
         return _checked(found, study) if check and not found.interrupted else found
 
 
-def _check_candidates(candidates: list[Candidate], data: Counts, method: str, options: Any, new_rows: bool) -> None:
-    """Refuse candidates that cannot be fitted, before the first fit and not after hours of fits."""
+def _check_candidates(
+    candidates: list[Candidate], noises: list[Noise], data: Counts, given: tuple[str, Any, bool]
+) -> None:
+    """Refuse candidates that cannot be fitted, before the first fit and not after hours of fits.
+
+    Given are the method, its options, and whether new rows are fitted.
+    """
+    method, options, new_rows = given
     for model, rank in candidates:
         priors = resolve_priors(model, data, rank, options.priors)
         filled = replace(options, priors=priors)
         check_combination(model, method, rank, data, filled)
+        for noise in noises:
+            served_options(filled, noise, method, data)
         if new_rows:
             check_one_prior_for_all_rows(filled.priors.loadings)
 
@@ -143,7 +161,7 @@ def _by(criterion: str, study: Study, kept: Checkpoint | None) -> Selection:
 
 def _checked(found: Selection, study: Study) -> Selection:
     """Return the selection with predictive checks of the best candidate's fit to all counts."""
-    if found.best is None:
+    if found.best is None or found.noise != POISSON:
         return found
     method, options = study.method, study.options_for(found.best, study.counts)
     if found.criterion == "evidence":
@@ -151,8 +169,9 @@ def _checked(found: Selection, study: Study) -> Selection:
     done = "select", len(study.candidates), len(study.candidates), np.nan
     try:
         fitted = fit(
-            study.counts, *found.best, method, seed=study.seed, options=options, progress=lambda *_: study.report(*done)
-        )
+            study.counts, *found.best, method, seed=study.seed, options=options, noise=found.noise,
+            progress=lambda *_: study.report(*done),
+        )  # fmt: skip
         if fitted.status.reason == INTERRUPTED:
             return replace(found, interrupted=True)
         return replace(found, checks=predictive_checks(fitted, seed=study.seed))

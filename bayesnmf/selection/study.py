@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.options import Options
+from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.selection.result import Candidate
 
 
@@ -30,6 +31,8 @@ class Study:
         Probability with which a count is a training count, and share of the rows to withhold.
     halves : int
         Number of halves of the rows.
+    noises : list of Noise
+        Noises that every candidate is fitted with.
     """
 
     counts: Counts
@@ -42,6 +45,7 @@ class Study:
     keep: float
     withhold: float
     halves: int
+    noises: list[Noise] = field(default_factory=lambda: [POISSON])
 
     def options_for(self, candidate: Candidate, counts: Counts) -> Any:
         """Return the options of a candidate's fit to these counts, whose priors have no None left.

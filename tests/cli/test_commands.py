@@ -302,7 +302,7 @@ def test_without_options_candidates_are_ranked_as_by_the_library(capsys, here, m
     assert repr(asked["settings"].pop("options")) == repr(VI())
     assert (asked["shape"], asked["arguments"]) == ((24, 8), (["gamma_poisson"], [2, 3, 4, 5, 6, 8, 10], None))
     assert {name: value for name, value in asked["settings"].items() if value is not None} == {
-        "criterion": "heldout", "seed": 0, "progress": False,
+        "noise": ["poisson"], "seed": 0, "progress": False,
     }  # fmt: skip
 
 

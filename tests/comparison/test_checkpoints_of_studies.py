@@ -45,7 +45,7 @@ def compared(checkpoint=None):
 
 
 def selected(checkpoint=None):
-    return bayesnmf.select(X, ranks=(1, 2), splits=2, options=QUICK, check=False, checkpoint=checkpoint)
+    return bayesnmf.select(X, ranks=(1, 2), withhold=0, splits=2, options=QUICK, check=False, checkpoint=checkpoint)
 
 
 def stable(checkpoint=None):
@@ -137,5 +137,7 @@ def test_other_studies_are_refused_or_kept_apart(tmp_path):
         )
     selected(tmp_path / "selection")
     before = len(list((tmp_path / "selection").iterdir()))
-    bayesnmf.select(X + 1, ranks=(1, 2), splits=2, options=QUICK, check=False, checkpoint=tmp_path / "selection")
+    bayesnmf.select(
+        X + 1, ranks=(1, 2), withhold=0, splits=2, options=QUICK, check=False, checkpoint=tmp_path / "selection"
+    )
     assert len(list((tmp_path / "selection").iterdir())) == 2 * before

@@ -138,3 +138,35 @@ def test_ctrl_c_keeps_whole_masks():
     )
     assert found.interrupted
     assert found.table["fits"].tolist() == [1, 1]
+
+
+@quietly
+def test_noises_are_crossed_with_ranks():
+    """Counts of linear variance prefer it, by more nats than a wrong sign or a missing term would leave."""
+    rng = np.random.default_rng(2)
+    means = rng.gamma(1, 1, (60, 3)) @ rng.dirichlet(np.full(30, 0.3), 3) * 300
+    counts = rng.poisson(rng.gamma(means / 3, 3))
+    found = bayesnmf.select(
+        counts, ranks=(1, 3), noise=("poisson", "nb1"), splits=2, seed=0, options=VI(start="random", tol=1e-5)
+    )
+    assert found.table.index.names == ["noise", "model", "rank"]
+    assert (found.best, found.noise.word) == (("gamma_poisson", 3), "nb1")
+    line = found.table.loc[("poisson", "gamma_poisson", 3)]
+    assert -line["difference"] > 5 * line["difference_se"]
+    squares = found.table["chi_squared"]
+    assert squares[("nb1", "gamma_poisson", 3)] < 1.3 < 3 < squares[("poisson", "gamma_poisson", 3)]
+    assert found.one_standard_error == found.best
+    assert "nb1" in repr(found)
+    one = bayesnmf.select(counts, ranks=3, noise="nb1", splits=2, seed=0, options=VI(start="random", tol=1e-5))
+    assert one.table["mean"].item() == found.table["mean"][("nb1", "gamma_poisson", 3)]
+    ax = bayesnmf.plots.selection(found)
+    texts = {text.get_text() for text in ax.get_legend().get_texts()}
+    assert {"poisson, gamma_poisson", "nb1, gamma_poisson", "best"} <= texts
+
+
+def test_noises_without_a_distribution_and_criteria_without_noises_are_refused():
+    with pytest.raises(ValueError, match="noise='quasi' is no distribution"):
+        bayesnmf.select(sample(), ranks=2, noise=("poisson", "quasi"))
+    for criterion in ("heldout", "evidence", "stability"):
+        with pytest.raises(ValueError, match="needs noise='poisson'"):
+            bayesnmf.select(sample(), ranks=2, noise="nb1", criterion=criterion)

@@ -40,7 +40,7 @@ def blocks(tmp_path_factory):
 )
 def test_selections_are_those_in_memory(blocks, model, method, options, exposure, ranks):
     """A row that is thinned with other random numbers, or predicted twice, would move a score by 1e-4."""
-    given = {"options": options, "seed": 1, "splits": len(ranks), "row_exposure": exposure}
+    given = {"options": options, "seed": 1, "splits": len(ranks), "row_exposure": exposure, "criterion": "heldout"}
     one, two = (bayesnmf.select(counts, [model], ranks, method, **given) for counts in (blocks, X))
     np.testing.assert_allclose(one.table.to_numpy(float), two.table.to_numpy(float), rtol=1e-9, atol=1e-12)
     assert one.best == two.best

@@ -44,7 +44,7 @@ def drawn():
 
 @cache
 def selected():
-    return bayesnmf.select(drawn().counts, MODELS, RANKS, splits=2, options=OPTIONS, seed=5)
+    return bayesnmf.select(drawn().counts, MODELS, RANKS, splits=2, options=OPTIONS, seed=5, criterion="heldout")
 
 
 def test_the_rank_that_was_simulated_is_found():
@@ -113,14 +113,16 @@ def test_the_table_pools_rows_over_splits_and_pairs_differences():
 
 
 def test_no_row_is_withheld_if_none_is_asked_for():
-    found = bayesnmf.select(drawn().counts, ranks=[1, 2], options=OPTIONS, splits=1, withhold=0, check=False)
+    found = bayesnmf.select(
+        drawn().counts, ranks=[1, 2], options=OPTIONS, splits=1, withhold=0, check=False, criterion="heldout"
+    )
     assert found.table["rows_mean"].isna().all()
     assert found.best_for_rows is None
     assert "withheld rows" not in repr(found)
     rows = Priors(Gamma(np.full((60, 1), 1.0), 0.02), Dirichlet(0.3))
     options = VI(priors=rows, start="svd", max_iter=50)
     with pytest.raises(ValueError, match=r"differs between rows.*withhold=0"):
-        bayesnmf.select(drawn().counts, ranks=2, options=options)
+        bayesnmf.select(drawn().counts, ranks=2, options=options, criterion="heldout")
     assert bayesnmf.select(drawn().counts, ranks=2, options=options, withhold=0, splits=1, check=False).best.rank == 2
 
 
@@ -149,7 +151,7 @@ def test_one_standard_error_prefers_the_smaller_rank():
     ],
 )
 def test_one_split_by_another_method_has_scores(method, options):
-    found = bayesnmf.select(COUNTS, "dirichlet_gamma", [2], method, splits=1, options=options)
+    found = bayesnmf.select(COUNTS, "dirichlet_gamma", [2], method, splits=1, options=options, criterion="heldout")
     assert found.best == ("dirichlet_gamma", 2)
     assert (found.table["se"] > 0).all()  # over rows
     text = repr(found)
@@ -158,7 +160,9 @@ def test_one_split_by_another_method_has_scores(method, options):
     )
     assert f"{found.table['mean'].iloc[0]:.4f} ± {found.table['se'].iloc[0]:.4f}" in text
     assert "nan" not in text
-    one = bayesnmf.select(COUNTS[:1] + 1, ranks=[1, 2], method=method, splits=1, options=options, check=False)
+    one = bayesnmf.select(
+        COUNTS[:1] + 1, ranks=[1, 2], method=method, splits=1, options=options, check=False, criterion="heldout"
+    )
     assert np.isnan(one.table["se"]).all()
     assert "a single row has no standard error" in repr(one)
 
@@ -170,7 +174,14 @@ def interrupted(at, **settings):
 
     options = MAP(start="svd", max_iter=50, threads=1)
     return bayesnmf.select(
-        COUNTS, ranks=[1, 2, 3], method="map", options=options, progress=stop, check=False, **settings
+        COUNTS,
+        ranks=[1, 2, 3],
+        method="map",
+        options=options,
+        progress=stop,
+        check=False,
+        **settings,
+        criterion="heldout",
     )
 
 
@@ -369,10 +380,12 @@ def test_unknown_evidence_is_said_and_names_no_best():
 def test_a_misfit_at_the_best_rank_is_told():
     rng = np.random.default_rng(0)
     noisy = rng.poisson(drawn().means * rng.gamma(2.0, 0.5, drawn().means.shape))
-    found = bayesnmf.select(noisy, ranks=(2, 3), options=OPTIONS, splits=1)
+    found = bayesnmf.select(noisy, ranks=(2, 3), options=OPTIONS, splits=1, criterion="heldout")
     assert any("the model is misfitted at rank" in caution for caution in found.cautions)
     assert found.checks.p_value < 0.01
-    assert bayesnmf.select(noisy, ranks=(2, 3), options=OPTIONS, splits=1, check=False).checks is None
+    assert (
+        bayesnmf.select(noisy, ranks=(2, 3), options=OPTIONS, splits=1, check=False, criterion="heldout").checks is None
+    )
     fine = selected()
     assert fine.checks.p_value > 0.01
     assert not any("misfitted" in caution for caution in fine.cautions)
@@ -394,7 +407,9 @@ def test_other_rows_that_prefer_fewer_components_beyond_chance_are_told():
 
 
 def test_without_held_out_counts_nothing_is_best():
-    found = bayesnmf.select(np.eye(3, dtype=int), ranks=[1, 2], splits=1, keep=0.99, seed=0, options=OPTIONS)
+    found = bayesnmf.select(
+        np.eye(3, dtype=int), ranks=[1, 2], splits=1, keep=0.99, seed=0, options=OPTIONS, criterion="heldout"
+    )
     assert found.best is None
     assert found.cautions[0].startswith("no candidate is best: no count was held out")
     assert "no count was held out" in repr(found)
@@ -402,7 +417,9 @@ def test_without_held_out_counts_nothing_is_best():
 
 
 def test_fits_that_did_not_converge_are_told():
-    found = bayesnmf.select(drawn().counts, ranks=(2, 3), options=VI(max_iter=2, start="svd"), splits=2, check=False)
+    found = bayesnmf.select(
+        drawn().counts, ranks=(2, 3), options=VI(max_iter=2, start="svd"), splits=2, check=False, criterion="heldout"
+    )
     assert any(each.startswith("2 of 2 fits of the best candidate did not converge:") for each in found.cautions)
 
 
@@ -414,7 +431,7 @@ def test_ctrl_c_in_the_fit_that_is_checked_leaves_the_checks_out():
         if sum(ended) == 3:  # the first is that of the comparison
             raise KeyboardInterrupt
 
-    found = bayesnmf.select(drawn().counts, ranks=(2, 3), options=OPTIONS, splits=1, progress=stop)
+    found = bayesnmf.select(drawn().counts, ranks=(2, 3), options=OPTIONS, splits=1, progress=stop, criterion="heldout")
     assert found.interrupted
     assert found.checks is None
     assert found.best.rank == 3
