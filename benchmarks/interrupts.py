@@ -179,6 +179,7 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
         "misfits": lambda: replication.misfits(X, U, V, **given),
         "pearson_sums": lambda: pearson.pearson_sums(X, U, V, 0.1),
         "cluster_sums": lambda: clusters.cluster_sums(X, U, V, spread, 1),
+        "expected_clusters": lambda: clusters.expected_clusters(X, U, V, spread, 1)[1],
         "drawn_clusters": lambda: clusters.drawn_clusters(X, U, V, spread, 0, 1).data,
         "sums_of_cells": lambda: clusters.sums_of_cells(X.data, np.ones(X.nnz), 0.5),
         "weigh_block": lambda: clusters.weigh_block(X[:64].toarray(), np.ones((min(n, 64), m)), spread, 0),

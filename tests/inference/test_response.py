@@ -31,6 +31,7 @@ KNOWN = made.gamma(1, 1, (RANK, 7))
 EXPOSED = {"row_exposure": made.gamma(5, 0.2, 9), "feature_exposure": made.gamma(5, 0.2, 7)}
 SHARED = Gamma(2.0, 1.0)
 GAMMAS = Priors(Gamma(0.8, 0.1), Gamma(0.6, 0.4))
+CLUSTERS = bayesnmf.NegativeBinomial("linear", made.gamma(2, 0.5, 9), "row")
 CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "gamma, dirichlet": ("gamma_poisson", Priors(Gamma(1.0, 0.1), Dirichlet(0.7)), {}),
     "gamma, gamma": ("gamma_poisson", GAMMAS, {}),
@@ -46,6 +47,10 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "rates by component": ("hierarchical_poisson", Priors(*[HierarchicalGamma(0.7, SHARED, "component")] * 2), {}),
     "one rate": ("hierarchical_poisson", Priors(HierarchicalGamma(0.7, SHARED, "all"), Gamma(0.6, 0.4)), {}),
     "one component": ("gamma_poisson", Priors(), {"rank": 1}),
+    "clusters": ("gamma_poisson", GAMMAS, {**EXPOSED, "noise": bayesnmf.NegativeBinomial(dispersion=1.2)}),
+    "clusters of rows": ("hierarchical_poisson", Priors(), {"noise": CLUSTERS}),
+    "clusters, given totals": ("dirichlet_poisson", Priors(Dirichlet(0.6), Dirichlet(0.7)), {"noise": CLUSTERS}),
+    "clusters, scaled dirichlet": ("dirichlet_gamma", Priors(), {"noise": CLUSTERS}),
     "one topic": ("dirichlet_poisson", Priors(), {"rank": 1}),
 }
 

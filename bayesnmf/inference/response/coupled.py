@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.inference.allocating import allocate
+from bayesnmf.inference.allocating import allocate, spread_at
 from bayesnmf.inference.sides import Problem, State, exposure_of_components, exposure_of_loadings
+from bayesnmf.kernels.cpu.clusters import expected_clusters
 from bayesnmf.kernels.cpu.tangent import Tangent
 from bayesnmf.priors.fisher import Fisher, Step
 from bayesnmf.priors.gamma import sum_to_shape
@@ -56,7 +57,11 @@ class Coupled:
         totals = allocate(problem, state, threads)
         self.totals = totals
         both = np.asarray(totals.loadings), np.asarray(totals.components)
-        self.tangent = Tangent(counts.matrix, state.loadings.geometric, state.components.geometric, both)
+        factors, spread = (state.loadings.geometric, state.components.geometric), spread_at(counts, state)
+        matrix, bends = counts.matrix, None
+        if spread is not None:
+            matrix, bends = expected_clusters(matrix, *factors, spread, threads)
+        self.tangent = Tangent(matrix, *factors, both, bends)
         self.rank = both[0].shape[1]
         held = q is None or problem.fixed_components or (both[1].shape[1] == 1 and q.support == "simplex")
         known = np.arange(self.rank) if held else q.constants.get("at", np.zeros(0, np.int64))  # type: ignore[union-attr]

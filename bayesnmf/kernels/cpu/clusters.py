@@ -113,6 +113,35 @@ def cluster_sums(
 
 
 @compiled_on_disk(nogil=True)
+def _expect(
+    indptr: Array, indices: Array, values: Array, U: Array, V: Array, spread: Any, start: int, stop: int,
+    clusters: Array, bends: Array,
+) -> None:  # fmt: skip
+    buffers = _buffers(_longest_row(indptr, start, stop))
+    _, means, _, weights, _, curvatures = buffers
+    for i in range(start, stop):
+        a, b = indptr[i], indptr[i + 1]
+        whole = _fill_row(indices[a:b], values[a:b], U[i], V, spread[0][i], spread[1], buffers)
+        rising_sums(whole, buffers[0], means, buffers[2], weights, None, curvatures)
+        for p in range(b - a):
+            clusters[a + p] = means[p] * weights[p]
+            bends[a + p] = means[p] * means[p] * curvatures[p]
+
+
+def expected_clusters(
+    matrix: csr_array, loadings: Array, components: Array, spread: Spread, threads: int | None = None
+) -> tuple[csr_array, Array]:
+    """Return the expected numbers of clusters λW of all counts, and λ²V, (nnz,); parameters as for `cluster_sums`."""
+    U, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
+    clusters, bends, work = np.empty(matrix.nnz), np.empty(matrix.nnz), matrix.nnz * (U.shape[1] + DRAWN)
+    threads = threads_or_default(threads, work)
+    bounds = row_blocks(matrix.indptr, block_count(threads, work))
+    given = matrix.indptr, matrix.indices, matrix.data, U, V, spread
+    in_blocks(bounds, lambda _, first, last: _expect(*given, first, last, clusters, bends), threads)
+    return csr_array((clusters, matrix.indices, matrix.indptr), shape=matrix.shape), bends
+
+
+@compiled_on_disk(nogil=True)
 def _sum_cells(counts: Array, means: Array, spreads: Array, out: Array) -> None:
     buffers = _buffers(len(counts))
     for p in range(len(counts)):

@@ -30,8 +30,8 @@ Array = NDArray[Any]
 
 @compiled_on_disk(nogil=True, fastmath=FAST)
 def _respond(
-    indptr: Array, indices: Array, values: Array, U: Array, V: Array, W: Array, given: Array, inverse: Array,
-    start: int, stop: int, du: Array, received: Array,
+    indptr: Array, indices: Array, values: Array, bends: Array, U: Array, V: Array, W: Array, given: Array,
+    inverse: Array, start: int, stop: int, du: Array, received: Array,
 ) -> None:  # fmt: skip
     """Fill rows of du, and add (U du)ᵀ R − Uᵀ (R D) of these rows to `received`; factors are padded.
 
@@ -44,14 +44,16 @@ def _respond(
     for i in range(start, stop):
         longest = max(longest, indptr[i + 1] - indptr[i])
     ratios, shifts, inverses = np.empty(longest + step), np.empty(longest + step), np.empty(longest + step)
+    turns = np.empty(longest + step)
     kept, change = np.empty(width), np.zeros(width)
     for i in range(start, stop):
         u, first, last = U[i], indptr[i], indptr[i + 1]
         kept[:] = 0
         for p in range(first, last, step):
             weigh_cells(
-                p, min(step, last - p), p - first, least, indices, values, u, V, W, kept, ratios, shifts, inverses
-            )
+                p, min(step, last - p), p - first, least, indices, values, bends, u, V, W, kept, ratios, turns, shifts,
+                inverses,
+            )  # fmt: skip
         for k in range(rank):
             kept[k] = u[k] * kept[k] + given[i, k]
         if not len(inverse):
@@ -66,15 +68,16 @@ def _respond(
             change[k] = u[k] * moved
         for p in range(first, last, step):
             answer_cells(
-                p, min(step, last - p), p - first, indices, u, change, V, ratios, shifts, inverses, received
+                p, min(step, last - p), p - first, indices, u, change, V, ratios, turns, shifts, inverses, received
             )  # fmt: skip
 
 
 @compiled_on_disk(nogil=True, fastmath=FAST)
 def _curve(
-    indptr: Array, indices: Array, values: Array, U: Array, V: Array, start: int, stop: int, curvature: Array
-) -> None:
-    """Fill rows of the curvature with Σ_j X p pᵀ, p the shares of the components."""
+    indptr: Array, indices: Array, values: Array, bends: Array, U: Array, V: Array, start: int, stop: int,
+    curvature: Array,
+) -> None:  # fmt: skip
+    """Fill rows of the curvature with Σ_j Y p pᵀ, p the shares of the components."""
     rank = U.shape[1]
     least = least_mean(U.dtype)
     share = np.empty(rank)
@@ -87,7 +90,7 @@ def _curve(
                 mean += share[k]
             if mean < least:
                 continue
-            weight = values[p] / (mean * mean)
+            weight = bends[p] / (mean * mean)
             for k in range(rank):
                 scaled = weight * share[k]
                 for other in range(k + 1):
@@ -108,16 +111,20 @@ class Tangent:
         Geometric means of loadings and components, up to factors of rows and of features.
     totals : tuple of ndarray (n, K) and (K, m)
         Totals A and B of the allocations there.
+    bends : ndarray (nnz,), optional
+        Y, the numbers that take the place of X in R D where the counts are expected clusters: λ²V.
     """
 
-    def __init__(self, matrix: csr_array, U: Array, V: Array, totals: tuple[Array, Array]) -> None:
+    def __init__(
+        self, matrix: csr_array, U: Array, V: Array, totals: tuple[Array, Array], bends: Array | None = None
+    ) -> None:
         self.matrix, self.totals = matrix, totals
         self.U, self.V = (padded_copy(np.asarray(each, np.float64)) for each in (U, V.T))
         data = matrix.data if matrix.data.dtype.kind == "u" else matrix.data.astype(np.float64, copy=False)
-        self.of_counts = matrix.indptr, matrix.indices, data
+        self.of_counts = matrix.indptr, matrix.indices, data, data if bends is None else bends
 
     def curvature(self, threads: int | None = None) -> Array:
-        """Return Σ_j X p pᵀ of every row, (n, K, K), with the shares p of the components in a cell."""
+        """Return Σ_j Y p pᵀ of every row, (n, K, K), with the shares p of the components in a cell."""
         rank = self.U.shape[1]
         out = np.empty((len(self.U), rank, rank))
         work = self.matrix.nnz * rank**2

@@ -23,23 +23,26 @@ class _TangentBlock(NonzeroBlock):
         on = Vectors(context, builder, kinds["V"].dtype)
         super().__init__(on, ir.VectorType(context.get_value_type(kinds["indices"].dtype), on.lanes))
         self.given = kinds["values"].dtype if "values" in kinds else None
+        self.bent = kinds["bends"].dtype if "bends" in kinds else None
         self.arrays = arrays
         self.indices, self.values = arrays["indices"], arrays.get("values")
         self.width = cgutils.unpack_tuple(builder, arrays["V"].shape, 2)[1]
 
     def weigh(self, first: Any, cells: Any, at: Any, least: Any) -> None:
-        """Store X / mean, the tangent of log mean, and 1 / mean of each nonzero; add to the tangent of the row."""
+        """Store X / mean, Y / mean, the tangent of log mean, and 1 / mean; add to the tangent of the row."""
         on, b, found = self.on, self.builder, self.arrays
-        index, x = self._nonzeros(first, cells, on.first_lanes(cells))
+        mask = on.first_lanes(cells)
+        index, x = self._nonzeros(first, cells, mask)
+        y = on.counts(found["bends"], self.bent, first, mask)
         rows = [self._row_offset(index, q) for q in range(on.lanes)]
         self._prefetch(first, [found["V"], found["W"]])
         mean, tangent = self._products(rows, [(found["u"], found["V"]), (found["u"], found["W"])])
         low = b.fcmp_ordered("<", mean, on.splat(least))
         inverse = b.select(low, on.constant(0.0), b.fdiv(on.constant(1.0), mean))
-        ratio, shift = b.fmul(x, inverse), b.fmul(tangent, inverse)
-        for name, vector in (("ratios", ratio), ("shifts", shift), ("inverses", inverse)):
+        ratio, bend, shift = b.fmul(x, inverse), b.fmul(y, inverse), b.fmul(tangent, inverse)
+        for name, vector in (("ratios", ratio), ("turns", bend), ("shifts", shift), ("inverses", inverse)):
             on.store(vector, found[name], at)
-        self._add_up(rows, ratio, b.fneg(b.fmul(ratio, shift)))
+        self._add_up(rows, ratio, b.fneg(b.fmul(bend, shift)))
 
     def _add_up(self, rows: list[Any], ratio: Any, share: Any) -> None:
         on, b, found = self.on, self.builder, self.arrays
@@ -61,7 +64,7 @@ class _TangentBlock(NonzeroBlock):
         (moved,) = self._products(rows, [(found["change"], found["V"])])
         ratio = on.load(found["ratios"], at)
         shift = on.multiply_add(moved, on.load(found["inverses"], at), on.load(found["shifts"], at))
-        share = b.fneg(b.fmul(ratio, shift))
+        share = b.fneg(b.fmul(on.load(found["turns"], at), shift))
         ratios, shares = ([on.splat(on.lane(each, q)) for q in range(on.lanes)] for each in (ratio, share))
         with self._each_vector() as offset:
             change, u = on.load(found["change"], offset), on.load(found["u"], offset)
@@ -73,16 +76,16 @@ class _TangentBlock(NonzeroBlock):
 
 @instruction
 def weigh_cells(
-    typing: Any, first: Any, cells: Any, at: Any, least: Any, indices: Any, values: Any, u: Any, V: Any, W: Any,
-    kept: Any, ratios: Any, shifts: Any, inverses: Any,
+    typing: Any, first: Any, cells: Any, at: Any, least: Any, indices: Any, values: Any, bends: Any, u: Any, V: Any,
+    W: Any, kept: Any, ratios: Any, turns: Any, shifts: Any, inverses: Any,
 ) -> Any:  # fmt: skip
     """Weigh at most one vector of nonzeros of a row, whose factor rows are V[indices], and W their tangents.
 
-    It stores three numbers of each nonzero from `at` on, and adds the tangent of Σ_j R_j V_j to `kept`.
+    It stores four numbers of each nonzero from `at` on, and adds the tangent of Σ_j R_j V_j to `kept`.
     """
     kinds = {
-        "indices": indices, "values": values, "u": u, "V": V, "W": W, "kept": kept, "ratios": ratios,
-        "shifts": shifts, "inverses": inverses,
+        "indices": indices, "values": values, "bends": bends, "u": u, "V": V, "W": W, "kept": kept, "ratios": ratios,
+        "turns": turns, "shifts": shifts, "inverses": inverses,
     }  # fmt: skip
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -95,15 +98,15 @@ def weigh_cells(
 
 @instruction
 def answer_cells(
-    typing: Any, first: Any, cells: Any, at: Any, indices: Any, u: Any, change: Any, V: Any, ratios: Any, shifts: Any,
-    inverses: Any, received: Any,
+    typing: Any, first: Any, cells: Any, at: Any, indices: Any, u: Any, change: Any, V: Any, ratios: Any, turns: Any,
+    shifts: Any, inverses: Any, received: Any,
 ) -> Any:  # fmt: skip
     """Add the tangent of R_j u, for at most one vector of weighed nonzeros of a row, to received[indices].
 
     `change` is the tangent of the row's factor u.
     """
     kinds = {
-        "indices": indices, "u": u, "change": change, "V": V, "ratios": ratios, "shifts": shifts,
+        "indices": indices, "u": u, "change": change, "V": V, "ratios": ratios, "turns": turns, "shifts": shifts,
         "inverses": inverses, "received": received,
     }  # fmt: skip
 

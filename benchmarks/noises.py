@@ -1,0 +1,120 @@
+"""Which noise do whole real matrices want?
+
+    python -m benchmarks.noises [--sets pcawg digits mcf7 pbmc_facs nips newsgroups] [--noises poisson nb1 …]
+                                [--ranks …] [--masks 1] [--out FOLDER] [--table]
+
+Every matrix is fitted by vi with default settings but for even priors, as `select` does, to the cells outside a mask,
+for each rank and noise. Each row of the table has the log-likelihood of the masked cells at the posterior means, in
+nats for each of their counts, Pearson's χ² of the same cells over their number, by the variance that the noise says,
+and the share of the features whose number of zeros in the observed cells is over three standard deviations off.
+Finished rows are in FOLDER/noises.csv, and a run that was stopped goes on. The table of the best rank of each noise is
+printed; --table does only this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+import bayesnmf
+from bayesnmf import VI
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.mask import Mask
+from bayesnmf.data.probabilities import log_probabilities
+from bayesnmf.selection.masked import score_masked
+from bayesnmf.selection.masks import make_masks
+from bayesnmf.selection.result import Candidate
+from bayesnmf.selection.study import Study
+from benchmarks.data import read
+
+Array = NDArray[Any]
+HERE = Path(__file__).parent
+MODEL = "gamma_poisson"
+RANKS = {
+    "pcawg": (4, 6, 8, 10, 12), "digits": (6, 8, 10, 12, 15), "mcf7": (4, 8, 12), "pbmc_facs": (4, 7, 10, 15),
+    "nips": (5, 10, 20, 30), "newsgroups": (10, 20),
+}  # fmt: skip
+BLOCK, OFF = 4_000_000, 3.0  # cells at once, and standard deviations that are too many
+
+
+def zeros_off(fit: bayesnmf.Fit, mask: Mask) -> float:
+    """Return the share of the features whose zeros among the observed cells are further off than `OFF` deviations."""
+    (n, m), matrix = fit.counts.shape, fit.counts.matrix
+    loadings, components, features = fit.expected_loadings, fit.exposed_components, np.arange(m)
+    expected, variance, found = np.zeros(m), np.zeros(m), np.zeros(m)
+    step = max(BLOCK // m, 1)
+    for first in range(0, n, step):
+        rows = np.arange(first, min(first + step, n))
+        means = np.maximum(loadings[rows] @ components, 1e-300)
+        empty = np.exp(log_probabilities(fit.noise, np.zeros_like(means), means, rows, features))
+        seen = ~mask.hidden(slice(first, first + step))
+        expected += (empty * seen).sum(axis=0)
+        variance += (empty * (1 - empty) * seen).sum(axis=0)
+        found += ((matrix[rows].toarray() == 0) & seen).sum(axis=0)
+    return float(np.mean(np.abs(found - expected) > OFF * np.sqrt(np.maximum(variance, 1e-9))))
+
+
+def measured(counts: Any, noise: str, rank: int, number: int) -> dict[str, Any]:
+    """Fit the cells outside one mask, and return what the masked cells say."""
+    mask = make_masks(counts, number + 1, 0)[number]
+    study = Study(counts, [Candidate(MODEL, rank)], "vi", VI(), 0, lambda *_: None, 1, 0.8, 0.2, 10)
+    part, began = counts.with_mask(mask), time.perf_counter()
+    options = study.options_for(study.candidates[0], part)
+    fit = bayesnmf.fit(part, MODEL, rank, "vi", seed=number, options=options, noise=noise)
+    seconds, scored = time.perf_counter() - began, score_masked(fit, study, mask)
+    dispersion = np.median(getattr(fit.noise, "dispersion", 0.0))
+    return {"noise": noise, "rank": rank, "mask": number, "score": scored.logs.sum() / scored.counted.sum(),
+            "chi_squared": scored.squares / scored.cells, "zeros_off": zeros_off(fit, mask), "dispersion": dispersion,
+            "iterations": fit.status.iterations, "converged": scored.converged, "seconds": round(seconds, 2)}  # fmt: skip
+
+
+def table(rows: pd.DataFrame) -> str:
+    """Return the best rank of each noise and matrix as Markdown, and what all of them gain on Poisson noise there."""
+    titles = ("counts", "noise", "rank", "nats a count", "χ²", "zeros off", "dispersion", "seconds")
+    lines = [f"| {' | '.join(titles)} |", "|---|---|--:|--:|--:|--:|--:|--:|"]
+    means = rows.groupby(["counts", "noise", "rank"], sort=False).mean(numeric_only=True).reset_index()
+    for (name, noise), part in means.groupby(["counts", "noise"], sort=False):
+        best = part.loc[part["score"].idxmax()]
+        edge = " (largest)" if best["rank"] == part["rank"].max() else ""
+        cells = [name, noise, f"{best['rank']:.0f}{edge}", f"{best['score']:.4f}", f"{best['chi_squared']:.2f}"]
+        cells += [f"{best['zeros_off']:.0%}", f"{best['dispersion']:.3g}", f"{best['seconds']:.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run what is missing, and print the table."""
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--sets", nargs="+", default=list(RANKS), choices=list(RANKS))
+    words.add_argument("--noises", nargs="+", default=["poisson", "nb1", "nb2"])
+    words.add_argument("--ranks", nargs="+", type=int)
+    words.add_argument("--masks", type=int, default=1)
+    words.add_argument("--out", type=Path, default=HERE / "noise")
+    words.add_argument("--table", action="store_true")
+    given = words.parse_args()
+    path = given.out / "noises.csv"
+    rows = pd.read_csv(path).to_dict("records") if path.exists() else []
+    warnings.simplefilter("ignore")
+    for name in () if given.table else given.sets:
+        counts = as_counts(read("pcawg_breast_sbs96" if name == "pcawg" else name, 1, 0))
+        for number in range(given.masks):
+            for rank in given.ranks or RANKS[name]:
+                for noise in given.noises:
+                    case = {"counts": name, "noise": noise, "rank": rank, "mask": number}
+                    if any(all(row[key] == value for key, value in case.items()) for row in rows):
+                        continue
+                    rows.append({"counts": name, **measured(counts, noise, rank, number)})
+                    print(rows[-1], flush=True)
+                    pd.DataFrame(rows).to_csv(path, index=False)
+    print(table(pd.DataFrame(rows)))
+
+
+if __name__ == "__main__":
+    main()
