@@ -16,10 +16,12 @@ from bayesnmf.data.checks import check_complete
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.projection import components_of
+from bayesnmf.inference.allocating import spread_at
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, row_blocks_of, settle_loadings
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, exposure_of_loadings
 from bayesnmf.inference.summaries import MeanField, Mode
+from bayesnmf.kernels.cpu.clusters import cluster_sums
 from bayesnmf.priors import Distribution
 from bayesnmf.results.record import FitRecord
 
@@ -127,7 +129,7 @@ def _chosen(value: Array, left: Array) -> Array:
 def row_bounds(counts: Counts, prior: Distribution, components: Side) -> Array:
     """Return the elbo of every row's loadings given the components, (n,), without Σ log X! and Σ X log(r c).
 
-    Loadings start from equal shares and settle row by row.
+    Loadings start from equal shares and settle row by row. Where counts cluster, L takes the place of X log mean.
     """
     summary, rank = MeanField(component_axis=1), len(components.geometric)
     bounds = np.empty(counts.shape[0])
@@ -135,15 +137,25 @@ def row_bounds(counts: Counts, prior: Distribution, components: Side) -> Array:
         problem = Problem(part, prior.rows(block), prior, summary, Mode(), fixed_components=True)
         state = State(even_loadings(problem, components, rank), components)
         loadings: Any = settle_loadings(problem, state, TOL, MAX_ITER, None).state.loadings
-        cells = part.matrix.tocoo()
-        means = np.einsum("ck,kc->c", loadings.geometric[cells.row], components.geometric[:, cells.col])
-        logs = np.log(means) + loadings.log_shift[cells.row, 0]
-        if components.log_shift is not None:
-            logs += components.log_shift[0, cells.col]
-        fitted = np.bincount(cells.row, cells.data * logs, minlength=part.shape[0])
+        fitted = _fitted_of_rows(part, State(loadings, components))
         q = loadings.conditional.broadcast((part.shape[0], rank))
         own = problem.loadings_prior.broadcast((part.shape[0], rank))
         divergence = [summary.of(own.rows([i]), q.rows([i])).penalty for i in range(part.shape[0])]
         expected = (loadings.matrix * exposure_of_loadings(problem, components)).sum(axis=1)
         bounds[block] = fitted - expected + divergence
     return bounds
+
+
+def _fitted_of_rows(counts: Counts, state: State) -> Array:
+    """Return Σ X log(UV) of every row, or ΣL where counts cluster, (n,)."""
+    (loadings, components), cells, spread = state, counts.matrix.tocoo(), spread_at(counts, state)
+    logs = np.zeros(len(cells.data))
+    if spread is None:
+        logs = np.log(np.einsum("ck,kc->c", loadings.geometric[cells.row], components.geometric[:, cells.col]))
+    logs += loadings.log_shift[cells.row, 0]  # type: ignore[index]
+    if components.log_shift is not None:
+        logs += components.log_shift[0, cells.col]
+    fitted: Array = np.bincount(cells.row, cells.data * logs, minlength=counts.shape[0])
+    if spread is not None:
+        fitted += cluster_sums(counts.matrix, loadings.geometric, components.geometric, spread)[:, 0]
+    return fitted

@@ -64,7 +64,9 @@ ALGORITHMS: dict[str, Algorithm] = {
     "scd": Algorithm(("map",), ("regression",), tol=1e-9, sweeps=3, alternates=True),
     "ccd": Algorithm(("map",), ("regression",), tol=1e-9, alternates=True),
     "coordinate": Algorithm(("vi",), device=True, masks=True, noises=ALL),
-    "settled": Algorithm(("vi",), alternates=True, uneven=True, why="loadings settle, then the components move"),
+    "settled": Algorithm(
+        ("vi",), alternates=True, uneven=True, noises=ALL, why="loadings settle, then the components move"
+    ),
     "gradient": Algorithm(
         ("vi",),
         ("gradient",),

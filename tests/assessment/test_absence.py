@@ -20,13 +20,16 @@ FIT = bayesnmf.fit(
 )
 
 
+@pytest.mark.parametrize("noise", ["poisson", bayesnmf.NegativeBinomial(dispersion=0.8)], ids=["poisson", "nb1"])
 @pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson"])
-def test_the_bounds_of_rows_add_up_to_that_of_the_fit(model):
+def test_the_bounds_of_rows_add_up_to_that_of_the_fit(model, noise):
     drawn = bayesnmf.simulate("gamma_poisson", (20, 12), 3, priors=Priors(Gamma(1.0, 0.02), Dirichlet(0.3)), seed=1)
     options = plain_vi(tol=1e-12, priors=even_priors(model=model))  # sparse ones have several optima for a row
-    fit = bayesnmf.fit(drawn.counts, model, 3, seed=0, options=options, fixed_components=drawn.components)
-    bounds = row_bounds(fit.counts, fit.priors.loadings, components_of(fit))
-    assert bounds.sum() - fit.counts.log_factorial == pytest.approx(fit.trace[-1], rel=1e-9)
+    fit = bayesnmf.fit(drawn.counts, model, 3, seed=0, options=options, fixed_components=drawn.components, noise=noise)
+    counts = fit.working_counts
+    bounds = row_bounds(counts, fit.priors.loadings, components_of(fit))
+    added = counts.log_exposure + counts.log_noise
+    assert bounds.sum() - counts.log_factorial + added == pytest.approx(fit.trace[-1], rel=1e-9)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -127,6 +127,18 @@ def test_every_step_raises_the_objective(method, model, dispersion):
 
 
 @quietly
+@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson"])
+def test_loadings_that_settle_first_end_at_the_same_bound(model):
+    ends = []
+    for algorithm in ("settled", "coordinate"):
+        options = options_of("vi", model, algorithm=algorithm, tol=1e-8, max_iter=300)
+        fit = bayesnmf.fit(COUNTS, model, K, seed=0, options=options, noise="nb1")
+        assert np.diff(fit.trace).min() > -1e-9 * abs(fit.trace[-1])
+        ends.append(fit.trace[-1])
+    assert ends[0] == pytest.approx(ends[1], abs=0.5)
+
+
+@quietly
 @pytest.mark.parametrize("method", ["map", "vi"])
 def test_features_of_gamma_components_have_their_own_dispersion(method):
     rng = np.random.default_rng(1)
