@@ -137,7 +137,7 @@ def relevance(sets: int) -> None:
         begun = time.perf_counter()
         fit = bayesnmf.fit(drawn.counts, "gamma_poisson", 15, "vi", seed=0, options=VI(priors=relevant))
         middle = time.perf_counter()
-        found = bayesnmf.select(drawn.counts, ranks=(3, 4, 5, 6, 7, 8, 10, 15), seed=0)
+        found = bayesnmf.select(drawn.counts, ranks=(3, 4, 5, 6, 7, 8, 10, 15), criterion="heldout", seed=0)
         seconds += middle - begun, time.perf_counter() - middle
         totals = (fit.loadings * fit.components.sum(axis=1)).sum(axis=0)
         used.append(int((totals > RELEVANT * totals.sum()).sum()))

@@ -54,7 +54,7 @@ def simulated(kind: str, seed: int) -> tuple[np.ndarray, int]:
 
 def by_held_out(counts: Any, seed: int, ranks: Ranks) -> pd.DataFrame:
     """Return what held-out counts say of each rank."""
-    found = bayesnmf.select(counts, ranks=ranks, seed=seed, check=False)
+    found = bayesnmf.select(counts, ranks=ranks, criterion="heldout", seed=seed, check=False)
     chosen = {
         "heldout": found.best, "heldout_one_se": found.one_standard_error,
         "rows": found.best_for_rows, "rows_one_se": found.one_standard_error_for_rows,

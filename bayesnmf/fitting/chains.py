@@ -19,7 +19,6 @@ from bayesnmf.inference.sides import State
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.options import VI
 from bayesnmf.options.defaults import resolve_options
-from bayesnmf.priors.noise import NegativeBinomial
 from bayesnmf.priors.pair import components_exchangeable
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import Value, separate_scale
@@ -42,8 +41,8 @@ def closed_form_fit(job: Job) -> FitRecord:
 
 def vi_options_of(job: Job) -> Any:
     """Return the options of the variational fit that chains start from; it may not converge."""
-    plain = job.counts.mask is not None or isinstance(job.noise, NegativeBinomial)
-    return resolve_options(VI(priors=job.options.priors, max_iter=500), job.counts.in_memory, plain)
+    masked = job.counts.mask is not None
+    return resolve_options(VI(priors=job.options.priors, max_iter=500), job.counts.in_memory, masked)
 
 
 def resolve_start(job: Job) -> Any:

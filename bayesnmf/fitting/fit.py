@@ -24,10 +24,10 @@ from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.options import METHODS, Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options
-from bayesnmf.options.defaults import resolve_options
+from bayesnmf.options.defaults import allows_regression, resolve_options
 from bayesnmf.options.naming import explains_names
 from bayesnmf.priors.checks import check_noise
-from bayesnmf.priors.noise import NegativeBinomial, Noise
+from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import check_model
 from bayesnmf.results.cautions import warn_of
 
@@ -120,7 +120,7 @@ def _resolved(options: Any, model: str, method: str, data: Counts, given: tuple[
     """Return options with priors, algorithm and start in place of None; refuse combinations that cannot be fitted."""
     rank, known = given
     priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
-    plain = data.mask is not None or isinstance(noise, NegativeBinomial)
+    plain = data.mask is not None or not allows_regression(noise, priors)
     resolved = resolve_options(replace(options, priors=priors), data.in_memory, plain)
     check_combination(model, method, rank, data, resolved := with_draws(resolved, rank, data))
     return check_intervals(resolved, data, rank)

@@ -258,6 +258,8 @@ def _check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, c
         raise ValueError(f"{what} needs whole-number counts: round them, or use noise='quasi'")
     if getattr(options, "learn", ()):
         raise ValueError(f"{what} does not learn priors: leave learn out, or use noise='poisson'")
+    if getattr(options, "algorithm", None) in ("scd", "ccd") and options.priors.loadings.support != "positive":
+        raise ValueError(f"{what} and loadings that are proportions need algorithm='em'; leave algorithm out")
     simplex = options.priors.loadings.support == "simplex"
     if simplex and counts.mask is not None:
         raise ValueError(f"{what} with given totals needs all cells: use model='gamma_poisson', or noise='poisson'")

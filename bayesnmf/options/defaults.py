@@ -12,14 +12,15 @@ from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.closed_form import MAP, VI
 from bayesnmf.options.methods import Options
 from bayesnmf.priors import Priors
+from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.priors.specification import PARAMETER, on_simplex
 
 
 def resolve_options(options: Options, in_memory: bool = True, plain: bool = False) -> Options:
     """Return the options of map or vi with defaults in place of None; their priors must have no None left.
 
-    Counts on disk are fitted by EM or coordinate ascent from the decomposition alone; those with missing cells or
-    negative binomial noise by the same algorithms (`plain`).
+    Counts on disk are fitted by EM or coordinate ascent from the decomposition alone; those with missing cells, or a
+    noise that coordinate descent does not serve, by the same algorithms (`plain`).
     """
     if not isinstance(options, MAP | VI):
         return options
@@ -37,6 +38,13 @@ def resolve_options(options: Options, in_memory: bool = True, plain: bool = Fals
     if options.tol is None:
         chosen["tol"] = algorithm.tol
     return replace(options, **chosen)
+
+
+def allows_regression(noise: Noise, priors: Priors) -> bool:
+    """Return whether coordinate descent is right for this noise: it scales rows of proportions to their counts."""
+    loadings: Any = priors.loadings
+    able = noise.word in ALGORITHMS["scd"].noises
+    return able and not (isinstance(noise, NegativeBinomial) and loadings.support != "positive")
 
 
 def varied_start(options: Any, in_memory: bool = True) -> str:

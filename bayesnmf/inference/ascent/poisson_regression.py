@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Schedule, Steps, update_both_sides
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State
-from bayesnmf.kernels.cpu.allocation import Totals
+from bayesnmf.kernels.cpu.allocation import Totals, turned
 from bayesnmf.kernels.cpu.regression import poisson_regression
 from bayesnmf.kernels.cpu.sums import scale_rows, sum_rows
+from bayesnmf.kernels.cpu.underflow import Spread
 from bayesnmf.kernels.cpu.vectors import is_padded, padded_copy
 from bayesnmf.priors.values import separate_scale
 
@@ -52,20 +54,31 @@ def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:
     plain = replace(schedule, kind="alternating", sweeps=1)
 
     def steps(here: Iterate) -> Iterator[State]:
-        loadings, components = unnormalised_factors(problem, here.state, here.totals)
-        priors = gamma_terms(problem, loadings.shape[1])
+        loadings, components = unnormalised_factors(here.problem, here.state, here.totals)
+        now = here.problem  # whose dispersion may be learned
+        priors, spread = gamma_terms(now, loadings.shape[1]), spread_of_factors(now)
         for side in schedule.sides:
             if side == "loadings":
-                loadings = poisson_regression(by_row, loadings, components, priors[0], **settings)
+                given = by_row, loadings, components, priors[0]
+                loadings = poisson_regression(*given, **settings, spread=spread)
             else:
-                components = poisson_regression(by_feature, components.T, loadings.T, priors[1], **settings).T
-            rescale(problem, priors, loadings, components)
-        yield _state_of_factors(problem, here.state, loadings, components)
-        yield update_both_sides(
-            problem, here.state, allocate(problem, here.state, schedule.threads, plain.visited), plain
-        )
+                given = by_feature, components.T, loadings.T, priors[1]
+                components = poisson_regression(*given, **settings, spread=turned(spread, by_row.shape)).T
+            rescale(now, priors, loadings, components)
+        yield _state_of_factors(now, here.state, loadings, components)
+        yield update_both_sides(now, here.state, allocate(now, here.state, schedule.threads, plain.visited), plain)
 
     return steps
+
+
+def spread_of_factors(problem: Problem) -> Spread | None:
+    """Return the spreads of counts that cluster, for the product of the unnormalised factors; None for others."""
+    counts = problem.counts
+    if not isinstance(counts, ClusteredCounts):
+        return None
+    rows, features = counts.spread(None, None)
+    by_feature = None if features is None else features * counts.feature_factor
+    return rows * _shrinkage(problem)[:, 0], by_feature
 
 
 def gamma_terms(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
@@ -131,9 +144,12 @@ def rescale(problem: Problem, priors: list[tuple[Array, Array]], loadings: Array
 
 
 def scale_loadings(problem: Problem, loadings: Array, ratio: Array) -> None:
-    """Multiply loadings by the scales of their components, in place; then scale rows to their totals, if they may."""
+    """Multiply loadings by the scales of their components, in place; then scale rows to their totals, if they may.
+
+    Where counts cluster, no totals are known that would be those of the best loadings.
+    """
     scale_rows(loadings, ratio)
-    if problem.components_prior.support == "simplex":
+    if problem.components_prior.support == "simplex" and not isinstance(problem.counts, ClusteredCounts):
         totals = problem.counts.row_totals[:, None].astype(loadings.dtype)
         sums = loadings.sum(axis=1, keepdims=True)
         loadings *= np.divide(totals, sums, out=np.ones_like(sums), where=(totals > 0) & (sums > 0))

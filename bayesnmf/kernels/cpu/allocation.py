@@ -170,14 +170,14 @@ def expected_allocations(
     if transposed is None:
         totals = _scatter(matrix, U, V, spread, threads)
         return totals if sides == "both" else Totals(none, totals.components, np.nan)
-    Bt, _ = _gather(transposed, V, U, _turned(spread, matrix.shape), threads, take_log=False)
+    Bt, _ = _gather(transposed, V, U, turned(spread, matrix.shape), threads, take_log=False)
     if sides == "components":
         return Totals(none, Bt.T, np.nan)
     A, loglik = _gather(matrix, U, V, spread, threads)
     return Totals(A, Bt.T, loglik)
 
 
-def _turned(spread: Spread | None, shape: tuple[int, int]) -> Spread | None:
+def turned(spread: Spread | None, shape: tuple[int, int]) -> Spread | None:
     """Return the spreads of a transposed matrix."""
     if spread is None:
         return None

@@ -11,8 +11,10 @@ from scipy.sparse import csr_array
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.regression_row import derivatives, divide_cells, expected_counts, gather_cells, mix_cells
+from bayesnmf.kernels.cpu.rising import cluster_cells, cluster_derivatives
 from bayesnmf.kernels.cpu.sums import sum_rows
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.underflow import Spread, spread_of_cell
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, is_padded, padded_copy, whole_vectors
 
 Array = NDArray[Any]
@@ -33,13 +35,16 @@ def _newton(first: float, second: float, linear: float, less: float, b: float, f
 
 @compiled_on_disk(nogil=True, fastmath=FAST)
 def _regress_row(
-    counts: Array, gathered: Array, mean: Array, expected: Array, b: Array, exposure: Array, less: Array, rate: Array,
-    sweeps: int, newton_steps: int, floor: float, least: float,
+    counts: Array, spreads: Array, gathered: Array, mean: Array, expected: Array, b: Array, exposure: Array,
+    less: Array, rate: Array, sweeps: int, newton_steps: int, floor: float, least: float,
 ) -> None:  # fmt: skip
     """Make one EM step ([C] 38), so that no coefficient is stuck at 0, then sweeps of coordinate descent."""
     cells, rank = len(counts), len(b)
     mix_cells(cells, rank, b, gathered, least, mean)
-    divide_cells(cells, counts, b.dtype.type(0), mean)
+    if len(spreads) == 0:
+        divide_cells(cells, counts, b.dtype.type(0), mean)
+    else:
+        cluster_cells(cells, counts, spreads, b.dtype.type(0), mean)
     expected_counts(cells, gathered, mean, expected)
     for k in range(rank):
         below = rate[k] + exposure[k]
@@ -52,7 +57,11 @@ def _regress_row(
         for k in range(rank):
             for _ in range(newton_steps):
                 old = b[k]
-                first, second = derivatives(cells, before, change, k, counts, gathered, least, mean)
+                if len(spreads) == 0:
+                    first, second = derivatives(cells, before, change, k, counts, gathered, least, mean)
+                else:
+                    given = counts, spreads, gathered, least, mean
+                    first, second = cluster_derivatives(cells, before, change, k, *given)
                 b[k] = _newton(first, second, exposure[k] + rate[k], less[k], old, floor)
                 before, change = k, b[k] - old
                 if abs(change) < 0.5 * old:
@@ -62,7 +71,7 @@ def _regress_row(
 @compiled_on_disk(nogil=True, fastmath=FAST)
 def _regress(
     indptr: Array, indices: Array, values: Array, V: Array, exposure: Array, less: Array, rate: Array,
-    sweeps: int, newton_steps: int, floor: float, start: int, stop: int, out: Array,
+    sweeps: int, newton_steps: int, floor: float, spread: Any, start: int, stop: int, out: Array,
 ) -> None:  # fmt: skip
     step = VECTOR_BYTES // V.itemsize
     longest = 0
@@ -73,21 +82,26 @@ def _regress(
     space = np.empty(V.shape[1] * longest, dtype=V.dtype)
     mean, counts = np.empty(longest, dtype=V.dtype), np.empty(longest, dtype=V.dtype)
     expected = np.empty(V.shape[1], dtype=V.dtype)
+    spreads = np.ones(0 if spread is None else longest)
     for i in range(start, stop):
         first, last = indptr[i], indptr[i + 1]
         cells = (last - first + step - 1) // step * step
         gathered = space[: V.shape[1] * cells].reshape((V.shape[1], cells))
         for p in range(0, cells, step):
             gather_cells(first + p, min(step, last - first - p), p, indices, values, V, counts, gathered)
+        if spread is not None:
+            for p in range(last - first):
+                spreads[p] = spread_of_cell(spread[0][i], spread[1], indices[first + p])
         _regress_row(
-            counts[:cells], gathered, mean, expected, out[i, : len(exposure)], exposure, less[i % len(less)],
-            rate[i % len(rate)], sweeps, newton_steps, floor, least,
+            counts[:cells], spreads[:cells], gathered, mean, expected, out[i, : len(exposure)], exposure,
+            less[i % len(less)], rate[i % len(rate)], sweeps, newton_steps, floor, least,
         )  # fmt: skip
 
 
 def poisson_regression(
     matrix: csr_array, loadings: Array, components: Array, prior: tuple[Array, Array], sweeps: int = 4,
     newton_steps: int = 1, floor: float = 1e-15, threads: int | None = None, *, reuse: bool = False,
+    spread: Spread | None = None,
 ) -> Array:  # fmt: skip
     """Improve the loadings of every row, with components fixed: one EM step, then sweeps of coordinate descent.
 
@@ -112,6 +126,8 @@ def poisson_regression(
         Smallest value of a loading.
     reuse : bool
         Whether the result may overwrite the loadings; it does if they are `padded`.
+    spread : tuple, optional
+        Spreads of rows and features, where counts cluster: L takes the place of x log λ.
 
     Returns
     -------
@@ -124,6 +140,6 @@ def poisson_regression(
     work = matrix.nnz * out.shape[1] * (sweeps * newton_steps + 1)
     threads = threads_or_default(threads, work)
     bounds = row_blocks(matrix.indptr, block_count(threads, work))
-    given = matrix.indptr, matrix.indices, matrix.data, V, exposure, less, rate, sweeps, newton_steps, floor
+    given = matrix.indptr, matrix.indices, matrix.data, V, exposure, less, rate, sweeps, newton_steps, floor, spread
     in_blocks(bounds, lambda _, first, last: _regress(*given, first, last, whole), threads)
     return out

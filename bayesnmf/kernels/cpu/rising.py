@@ -147,30 +147,75 @@ def rising_sums(
     return types.void(types.int64, *arrays), generate
 
 
+class _Cells:
+    """Emits sums of a vector of cells in the dtype of the means; spreads are of float64."""
+
+    def __init__(self, context: Any, builder: Any, dtype: Any) -> None:
+        self.on, self.builder = Vectors(context, builder, dtype), builder
+        self.wide = Vectors(context, builder, types.float64, self.on.lanes)
+
+    def sums(self, x: Any, mean: Any, spreads: Any, at: Any, curvature: bool) -> tuple[Any, Any]:
+        """Return W, and V if asked for."""
+        b, double = self.builder, self.on.bits == 64
+        given = (x, mean) if double else (b.fpext(x, self.wide.type), b.fpext(mean, self.wide.type))
+        found = Rising(self.wide, False, curvature).emit(*given, self.wide.load(spreads, at, self.wide.type))
+        both = found.weight, found.curvature
+        return both if double else tuple(each and b.fptrunc(each, self.on.type) for each in both)
+
+
 @instruction
 def cluster_cells(typing: Any, cells: Any, counts: Any, spreads: Any, least: Any, means: Any) -> Any:
-    """Replace the means by W, or by 0 where mean ≤ `least`; return whether a count is lost that way.
-
-    Spreads are of float64; counts and means of either dtype.
-    """
+    """Replace the means by W, or by 0 where mean ≤ `least`; return whether a count is lost that way."""
     kinds = (counts, spreads, means)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         cells, counts_, spreads_, least, means_ = arguments
         pairs = zip(kinds, [counts_, spreads_, means_], strict=True)
         x, spread, mean = (context.make_array(kind)(context, builder, value=value) for kind, value in pairs)
-        on = Vectors(context, builder, means.dtype)
-        wide = Vectors(context, builder, types.float64, on.lanes)
+        emitted = _Cells(context, builder, means.dtype)
+        on = emitted.on
         floor, nothing = on.splat(least), on.constant(0.0)
         slot = cgutils.alloca_once_value(builder, nothing)
         with cgutils.for_range_slice(builder, LONG(0), cells, LONG(on.lanes), LONG) as (at, _):
             count, value = on.load(x, at), on.load(mean, at)
             low = builder.fcmp_ordered("<=", value, floor)
             builder.store(builder.fadd(builder.load(slot), builder.select(low, count, nothing)), slot)
-            given = builder.select(low, nothing, count), builder.select(low, on.constant(1.0), value)
-            given = given if on.bits == 64 else tuple(builder.fpext(each, wide.type) for each in given)
-            weight = Rising(wide, False, False).emit(*given, wide.load(spread, at, wide.type)).weight
-            on.store(weight if on.bits == 64 else builder.fptrunc(weight, on.type), mean, at)
+            count, value = builder.select(low, nothing, count), builder.select(low, on.constant(1.0), value)
+            on.store(emitted.sums(count, value, spread, at, False)[0], mean, at)
         return builder.fcmp_ordered(">", on.total(builder.load(slot)), on.real(0.0))
 
     return types.boolean(types.int64, counts, spreads, least, means), generate
+
+
+@instruction
+def cluster_derivatives(
+    typing: Any, cells: Any, before: Any, change: Any, k: Any, counts: Any, spreads: Any, gathered: Any, least: Any,
+    means: Any,
+) -> Any:  # fmt: skip
+    """Move the means by change × gathered_before, then return Σ W g and Σ V g² with g = gathered_k."""
+    kinds = (counts, spreads, gathered, means)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        cells, before, change, k, counts_, spreads_, gathered_, least, means_ = arguments
+        pairs = zip(kinds, [counts_, spreads_, gathered_, means_], strict=True)
+        x, spread, factor, mean = (context.make_array(kind)(context, builder, value=value) for kind, value in pairs)
+        emitted = _Cells(context, builder, gathered.dtype)
+        on = emitted.on
+        length = cgutils.unpack_tuple(builder, factor.shape, 2)[1]
+        moved, own = builder.mul(before, length), builder.mul(k, length)
+        change, floor = on.splat(change), on.splat(least)
+        slots = [cgutils.alloca_once_value(builder, on.constant(0.0)) for _ in range(2)]
+        with cgutils.for_range_slice(builder, LONG(0), cells, LONG(on.lanes), LONG) as (at, _):
+            new = on.multiply_add(change, on.load(factor, builder.add(moved, at)), on.load(mean, at))
+            new = builder.select(builder.fcmp_ordered("<", new, floor), floor, new)
+            on.store(new, mean, at)
+            g = on.load(factor, builder.add(own, at))
+            weight, curvature = emitted.sums(on.load(x, at), new, spread, at, True)
+            builder.store(on.multiply_add(weight, g, builder.load(slots[0])), slots[0])
+            builder.store(on.multiply_add(builder.fmul(curvature, g), g, builder.load(slots[1])), slots[1])
+        both = [on.total(builder.load(slot)) for slot in slots]
+        return context.make_tuple(builder, signature.return_type, both)
+
+    dtype = gathered.dtype
+    result = types.UniTuple(dtype, 2)
+    return result(types.int64, types.int64, change, types.int64, counts, spreads, gathered, least, means), generate
