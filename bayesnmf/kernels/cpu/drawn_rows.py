@@ -2,8 +2,9 @@
 
 A row with fewer expected counts than features is drawn count by count: first the number of counts of each component,
 then a feature for each count from an alias table (Walker 1977; Vose 1991), which gives the same distribution
-([P] 16-17, [GP] D.1). Other rows are drawn cell by cell. Every row has its own random stream, and blocks of rows do not
-depend on the number of threads; so the results do not either.
+([P] 16-17, [GP] D.1). Other rows are drawn cell by cell. Counts that cluster (`dispersed_draws`) are drawn cluster by
+cluster in the same way; given the total of a row, from an urn. Every row has its own random stream, and blocks of rows
+do not depend on the number of threads; so the results do not either.
 """
 
 from __future__ import annotations
@@ -15,6 +16,17 @@ from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.dispersed_draws import (
+    LINEAR,
+    PLAIN,
+    POISSON,
+    QUADRATIC,
+    Noise,
+    add_from_rates,
+    dispersed_count,
+    draw_from_urn,
+    grow_clusters,
+)
 from bayesnmf.kernels.cpu.poisson_draws import poisson
 from bayesnmf.kernels.cpu.sampling import add_many, add_multinomial
 from bayesnmf.kernels.cpu.streams import uniform
@@ -114,16 +126,49 @@ def _draw_cells(state: Array, u: Array, Vt: Array, total: float, row: Array, tou
 
 
 @compiled_on_disk(nogil=True)
+def _draw_dispersed_cells(
+    state: Array, u: Array, Vt: Array, total: float, noise: tuple[int, float, Array], row: Array, touched: Array
+) -> int:
+    """Do what `_draw_cells` does, with a noise other than Poisson."""
+    kind, own, features = noise
+    means = np.zeros(len(row))
+    for j in range(len(row)):
+        for k in range(len(u)):
+            means[j] += u[k] * Vt[j, k]
+    if total >= 0:
+        add_from_rates(state, int(total), means, own, row)
+    nonzeros = 0
+    for j in range(len(row)):
+        if total < 0:
+            row[j] = dispersed_count(state, kind, means[j], own * features[j])
+        if row[j] != 0.0:
+            touched[nonzeros] = j
+            nonzeros += 1
+    return nonzeros
+
+
+@compiled_on_disk(nogil=True)
 def draw_row(
-    state: Array, u: Array, Vt: Array, sums: Array, total: float, tables: tuple[Array, Array], numbers: Array,
-    scratch: Array, row: Array, touched: Array,
+    state: Array, i: int, U: Array, Vt: Array, sums: Array, totals: Array, tables: tuple[Array, Array],
+    noise: tuple[int, Array, Array, Array], numbers: Array, scratch: Array, row: Array, touched: Array,
 ) -> int:  # fmt: skip
-    """Draw the counts of a row into the zeros of `row`; list the nonzero cells in `touched` and return their number."""
-    expected = u * sums
-    if (total if total >= 0 else expected.sum()) < len(row):
+    """Draw the counts of row `i` into the zeros of `row`; list nonzero cells in `touched` and return their number."""
+    kind, rows, features, exposures = noise
+    total = totals[i] if len(totals) > 0 else -1.0
+    expected = U[i] * sums
+    if kind == LINEAR and total < 0:
+        expected *= exposures[i]  # of clusters
+    if kind != QUADRATIC and (total if total >= 0 else expected.sum()) < len(row):
+        if kind == LINEAR and total >= 0:
+            return draw_from_urn(state, int(total), expected, rows[i], tables, row, touched)
         _draw_component_totals(state, expected, total, numbers, scratch)
-        return _draw_counts(state, numbers, tables[0], tables[1], row, touched)
-    return _draw_cells(state, u, Vt, total, row, touched)
+        nonzeros = _draw_counts(state, numbers, tables[0], tables[1], row, touched)
+        if kind == LINEAR:
+            grow_clusters(state, row, touched[:nonzeros], rows[i], features)
+        return nonzeros
+    if kind == POISSON:
+        return _draw_cells(state, U[i], Vt, total, row, touched)
+    return _draw_dispersed_cells(state, U[i], Vt, total, (kind, rows[i], features), row, touched)
 
 
 class Prepared(NamedTuple):
@@ -132,27 +177,37 @@ class Prepared(NamedTuple):
     Attributes
     ----------
     inputs : tuple
-        Loadings (n, K), transposed components (m, K) and their sums (K,), row totals (n,) or none, and alias tables.
+        Loadings (n, K), transposed components (m, K), sums of components (K,), row totals (n,) or none, alias tables,
+        and the noise with the exposures of clusters (n,). Sums and tables are those of clusters if counts come in them.
     bounds, cuts : ndarray
         Bounds of the blocks of rows that are drawn side by side, and of shorter pieces.
     work : int
         Number of multiply-adds, about.
     """
 
-    inputs: tuple[Array, Array, Array, Array, tuple[Array, Array]]
+    inputs: tuple[Array, Array, Array, Array, tuple[Array, Array], tuple[int, Array, Array, Array]]
     bounds: Array
     cuts: Array
     work: int
 
 
-def prepare_draws(loadings: Array, components: Array, totals: Array | None) -> Prepared:
+def prepare_draws(loadings: Array, components: Array, totals: Array | None, noise: Noise = PLAIN) -> Prepared:
     """Return what draws of counts need; rows are drawn cell by cell or by components, whichever takes fewer steps."""
     U, Vt, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T), np.ascontiguousarray(components)
+    exposures = np.ones(len(U))
+    if noise.kind == LINEAR and totals is None:
+        if noise.by_feature:
+            V = V * (np.log1p(noise.features) / noise.features)
+        else:
+            exposures = np.log1p(noise.rows) / noise.rows
     sums = V.sum(axis=1)
     tables = np.empty(V.shape), np.empty(V.shape, dtype=np.int32)
     _fill_alias_tables(V, *tables)
-    steps = np.minimum(U @ sums if totals is None else totals, len(Vt))
+    steps = np.minimum((U @ sums) * exposures if totals is None else totals, len(Vt))
+    if noise.kind == QUADRATIC:
+        steps = np.full(len(U), float(len(Vt)))
     work = WORK * len(sums) * steps.sum()
     until = np.concatenate([[0.0], np.cumsum(steps)])
     bounds, cuts = row_blocks(until, BLOCKS if work > SERIAL_WORK else 1), row_blocks(until, piece_count(work))
-    return Prepared((U, Vt, sums, np.empty(0) if totals is None else totals, tables), bounds, cuts, int(work))
+    given = np.empty(0) if totals is None else totals
+    return Prepared((U, Vt, sums, given, tables, (*noise[:3], exposures)), bounds, cuts, int(work))

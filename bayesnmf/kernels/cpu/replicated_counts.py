@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.dispersed_draws import PLAIN, Noise
 from bayesnmf.kernels.cpu.drawn_rows import draw_row, prepare_draws
 from bayesnmf.kernels.cpu.streams import stream
 from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
@@ -18,8 +19,8 @@ Array = NDArray[Any]
 
 @compiled_on_disk(nogil=True)
 def _draw_rows(
-    U: Array, Vt: Array, sums: Array, totals: Array, tables: tuple[Array, Array], seed: Any, first: int, last: int,
-    ends: Array, indices: Array, values: Array,
+    U: Array, Vt: Array, sums: Array, totals: Array, tables: tuple[Array, Array], noise: Any, seed: Any, first: int,
+    last: int, ends: Array, indices: Array, values: Array,
 ) -> None:  # fmt: skip
     """Draw rows, and write their nonzero cells before `ends` (n,); without room, write their numbers there."""
     m, rank = Vt.shape
@@ -28,8 +29,7 @@ def _draw_rows(
     numbers, scratch = np.empty(rank), np.zeros(rank)
     for i in range(first, last):
         state[0] = stream(seed, i)
-        total = totals[i] if len(totals) > 0 else -1.0
-        cells = draw_row(state, U[i], Vt, sums, total, tables, numbers, scratch, row, touched)
+        cells = draw_row(state, i, U, Vt, sums, totals, tables, noise, numbers, scratch, row, touched)
         if len(indices) == 0:
             ends[i] = cells
         else:
@@ -41,9 +41,10 @@ def _draw_rows(
 
 
 def replicated_counts(
-    loadings: Array, components: Array, totals: Array | None, seed: int, threads: int | None = None
-) -> csr_array:
-    """Draw counts X ~ Poisson(loadings @ components), or multinomial given row totals, as a canonical matrix (n, m).
+    loadings: Array, components: Array, totals: Array | None, seed: int, threads: int | None = None,
+    noise: Noise = PLAIN,
+) -> csr_array:  # fmt: skip
+    """Draw counts with means loadings @ components, or shares of them given row totals, as a canonical matrix (n, m).
 
     Rows are drawn twice, first to see how many cells are not 0; their streams give the same counts both times.
 
@@ -52,12 +53,14 @@ def replicated_counts(
     loadings, components : ndarray of shape (n, K) and (K, m)
         Nonnegative factors, in float64.
     totals : ndarray of shape (n,) or None
-        Row totals, whole numbers in float64; None for Poisson counts.
+        Row totals, whole numbers in float64, if counts are multinomial, or Dirichlet-multinomial with linear variance.
     seed : int
         Seed of this draw, below 2**64. The same seed gives the same counts with any number of threads.
+    noise : Noise
+        How counts vary; by default as Poisson counts, or multinomial ones.
     """
     n, m = len(loadings), components.shape[1]
-    made = prepare_draws(loadings, components, totals)
+    made = prepare_draws(loadings, components, totals, noise)
     ends = np.zeros(n, np.int64)
 
     def draw_into(indices: Array, values: Array) -> None:

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.dispersed_draws import PLAIN, Noise
 from bayesnmf.kernels.cpu.drawn_rows import BLOCKS, WORK, draw_row, prepare_draws
 from bayesnmf.kernels.cpu.streams import stream
 from bayesnmf.kernels.cpu.threads import SERIAL_WORK, in_blocks, piece_count, threads_or_default
@@ -74,8 +75,8 @@ def _excess(x: float, u: Array, v: Array) -> float:
 
 @compiled_on_disk(nogil=True)
 def _replicate_rows(
-    U: Array, Vt: Array, sums: Array, totals: Array, tables: tuple[Array, Array], seed: Any, origin: int, first: int,
-    last: int, by_row: Array, by_feature: Array, histogram: Array,
+    U: Array, Vt: Array, sums: Array, totals: Array, tables: tuple[Array, Array], noise: Any, seed: Any, origin: int,
+    first: int, last: int, by_row: Array, by_feature: Array, histogram: Array,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Draw rows: fill their totals and misfits (2, n); add to those of the features (2, m) and to the histogram.
 
@@ -88,8 +89,7 @@ def _replicate_rows(
     largest = squares = nonzeros = 0.0
     for i in range(first, last):
         state[0] = stream(seed, origin + i)
-        total = totals[i] if len(totals) > 0 else -1.0
-        cells = draw_row(state, U[i], Vt, sums, total, tables, numbers, scratch, row, touched)
+        cells = draw_row(state, i, U, Vt, sums, totals, tables, noise, numbers, scratch, row, touched)
         histogram[0] += m - cells
         nonzeros += cells
         for q in range(cells):
@@ -110,25 +110,27 @@ def _replicate_rows(
 
 def replicated_statistics(
     loadings: Array, components: Array, totals: Array | None, bins: int, seed: int, threads: int | None = None,
-    first_row: int = 0,
+    first_row: int = 0, noise: Noise = PLAIN,
 ) -> CountStatistics:  # fmt: skip
-    """Draw counts X ~ Poisson(loadings @ components), or multinomial given row totals, and return their statistics.
+    """Draw counts with means loadings @ components, or shares of them given row totals, and return their statistics.
 
     Parameters
     ----------
     loadings, components : ndarray of shape (n, K) and (K, m)
         Nonnegative factors, in float64.
     totals : ndarray of shape (n,) or None
-        Row totals, whole numbers in float64; None for Poisson counts.
+        Row totals, whole numbers in float64, if counts are multinomial, or Dirichlet-multinomial with linear variance.
     bins : int
         Number of bins of the histogram, which covers the counts below it.
     seed : int
         Seed of this draw, below 2**64. The same seed gives the same statistics with any number of threads.
     first_row : int
         Place of the first row in a larger matrix, of which this draw is a part.
+    noise : Noise
+        How counts vary; by default as Poisson counts, or multinomial ones.
     """
     n, m = len(loadings), components.shape[1]
-    made = prepare_draws(loadings, components, totals)
+    made = prepare_draws(loadings, components, totals, noise)
     blocks = len(made.bounds) - 1
     by_row, by_feature, histogram = np.zeros((2, n)), np.zeros((blocks, 2, m)), np.zeros((blocks, bins), np.int64)
 
