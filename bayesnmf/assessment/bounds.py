@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from bayesnmf.assessment.checks import check_draws_of_bound
 from bayesnmf.checks import check_count, check_method
 from bayesnmf.data.checks import check_complete
+from bayesnmf.data.probabilities import log_likelihood
 from bayesnmf.fitting.problems import point_or_mean_field
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.blocked.passes import Pass, Where, pass_over_rows
@@ -20,6 +22,7 @@ from bayesnmf.inference.starts.states import given_state
 from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.options import VI, methods_with
 from bayesnmf.priors import matrix
+from bayesnmf.priors.noise import NegativeBinomial
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.estimates import VariationalPosterior
@@ -66,7 +69,9 @@ def elbo_marginal(fit: FitRecord, draws: int = 200, seed: int = 0) -> Estimate:
         check_complete(fit.counts, "elbo_marginal given row totals")
     rng = np.random.default_rng(check_count(seed, "seed", minimum=0))
     problem, state = state_of_fit(fit)
-    draw = _loglik_of_draw if problem.counts.in_memory else _loglik_of_draw_on_disk
+    draw: Any = _loglik_of_draw_on_disk
+    if problem.counts.in_memory:
+        draw = partial(_loglik_of_draw, fit)
     logliks = np.empty(draws)
     for s in range(draws):
         logliks[s] = draw(problem, state, rng)
@@ -74,14 +79,13 @@ def elbo_marginal(fit: FitRecord, draws: int = 200, seed: int = 0) -> Estimate:
     return Estimate(float(logliks.mean() + penalty), float(logliks.std(ddof=1) / np.sqrt(draws)))
 
 
-def _loglik_of_draw(problem: Problem, state: State, rng: np.random.Generator) -> float:
+def _loglik_of_draw(fit: FitRecord, problem: Problem, state: State, rng: np.random.Generator) -> float:
     """Return log p(X|θβ) at a draw of loadings and components, drawn in this order."""
     q: Any = state.loadings.conditional
     loadings, components = matrix(q.draw(rng)), _components_drawn(state, rng)
-    means = problem.counts.exposed_loadings(loadings), problem.counts.exposed_components(components)
-    mask = problem.counts.mask
-    gain = 0.0 if mask is None else float(mask.products_by_row(means[0], means[1].T).sum())
-    return poisson_loglik(problem.counts.matrix, *means, problem.counts.log_factorial) + gain
+    counts = fit.counts if isinstance(fit.noise, NegativeBinomial) else problem.counts
+    means = counts.exposed_loadings(loadings), counts.exposed_components(components)
+    return log_likelihood(fit.noise, counts, *means, MODELS[fit.model].given_totals)
 
 
 def _loglik_of_draw_on_disk(problem: Problem, state: State, rng: np.random.Generator) -> float:

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.special import gammaln, xlogy
 
 from bayesnmf.assessment.checks import check_least_draws, check_leave_one_out
 from bayesnmf.checks import check_count, check_names
 from bayesnmf.data.checks import check_complete
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.probabilities import LogProbabilities, log_likelihood
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
-from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cautions_of
-from bayesnmf.results.checks import check_fit, check_poisson
+from bayesnmf.results.checks import check_distribution, check_fit
 from bayesnmf.results.datatree import GIVEN_TOTALS
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.estimates import Draws, take_features
@@ -115,9 +115,9 @@ def loo(
     posterior, and a q that is too narrow scores too well. Compare models and ranks by held-out counts
     (`bayesnmf.select`), which works for any method.
 
-    Under dirichlet_poisson row totals are given, so the cells of a row are not independent. Each is scored as
-    Poisson with mean total × loadings × components, as in ``to_datatree(log_likelihood=True)``. A cell that is left out
-    is then not entirely unseen: it follows from the row's total and the other cells.
+    Under dirichlet_poisson row totals are given, so the cells of a row are not independent. Each is scored by itself,
+    with mean total × loadings × components, as in ``to_datatree(log_likelihood=True)``. A cell that is left out is then
+    not entirely unseen: it follows from the row's total and the other cells.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def loo(
     """
     check_fit(fit)
     check_leave_one_out(fit.method)
-    check_poisson(fit, "leave-one-out scores")
+    check_distribution(fit, "leave-one-out scores")
     check_complete(fit.counts, "loo")
     asked = check_names(rows, fit.row_names, "rows")
     columns_asked = check_names(features, fit.feature_names, "features")
@@ -175,7 +175,7 @@ class _Cells:
     def __init__(self, fit: Fit, features: Array | None) -> None:
         self.fit = fit
         self.counts: csr_array = take_features(fit.counts.matrix.astype(np.float64), features)
-        self.features = take_features(fit.feature_names, features)
+        self.features, self.noise = take_features(fit.feature_names, features), fit.noise.of_features(features)
         self.draws = fit.estimate.take(fit, fit.estimate.held, 0, features)  # type: ignore[arg-type]
         self.loadings = effective_loadings(fit, self.draws.loadings, self.draws.scale, self.draws.components)
         self.components = fit.counts.exposed_components(self.draws.components, features)
@@ -186,7 +186,10 @@ class _Cells:
         means = np.zeros((self.draws.chains, self.draws.draws, len(chosen)))
         for k in range(self.fit.rank):
             means += self.loadings[:, :, i, k] * self.components[:, :, k, j]
-        return log_poisson(self.counts_at(chosen), means)
+        return self._logs(chosen).at(means)
+
+    def _logs(self, chosen: Array) -> LogProbabilities:
+        return LogProbabilities(self.noise, self.counts_at(chosen), np.divmod(chosen, self.counts.shape[1]))
 
     def counts_at(self, chosen: Array) -> Array:
         """Return the counts of some cells."""
@@ -198,13 +201,8 @@ class _Cells:
         i, j = np.divmod(chosen, self.counts.shape[1])
         loadings, components = (side.mean(axis=(0, 1)) for side in (self.loadings, self.components))
         means = np.einsum("ck,kc->c", loadings[i], components[:, j])
-        constant = float(gammaln(self.counts.data + 1).sum())
-        return log_poisson(self.counts_at(chosen), means), poisson_loglik(self.counts, loadings, components, constant)
-
-
-def log_poisson(counts: Array, means: Array) -> Array:
-    """Return log Poisson(counts | means), in nats; counts need not be whole numbers."""
-    return xlogy(counts, means) - means - gammaln(counts + 1)
+        whole = Counts(self.counts, self.fit.row_names, self.features)
+        return self._logs(chosen).at(means), log_likelihood(self.noise, whole, loadings, components, given_totals=False)
 
 
 def relative_efficiency(fit: Fit, draws: Draws) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,15 +14,17 @@ from bayesnmf.assessment.bounds import elbo_augmented, elbo_marginal
 from bayesnmf.assessment.checks import has_response
 from bayesnmf.assessment.linear_response import linear_response
 from bayesnmf.assessment.scoring import Score, background, pit_coverage, score
+from bayesnmf.data.probabilities import log_likelihood
 from bayesnmf.data.splitting import Split
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference import alignment
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.inference.tempering.combining import IN_TWENTY
-from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.options import METHODS
 from bayesnmf.priors import simplex
-from bayesnmf.priors.specification import on_simplex
+from bayesnmf.priors.noise import POISSON
+from bayesnmf.priors.specification import MODELS, on_simplex
 from bayesnmf.results.cautions import cautions_of, mixing_of, with_label
 from bayesnmf.results.relabelling import relabel
 from bayesnmf.results.resampling import is_resampled
@@ -51,17 +54,18 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
     fitted, train = fits[name], split.train
     frequencies = background(train)
     row: dict[str, Any] = {"seconds": fitted.seconds}
-    row["loglik"] = poisson_loglik(
-        train.matrix, fitted.expected_loadings, fitted.exposed_components, train.log_factorial
-    )
+    means, totals = (fitted.expected_loadings, fitted.exposed_components), MODELS[fitted.model].given_totals
+    row["loglik"] = log_likelihood(fitted.noise, train, *means, totals)
     if METHODS[fitted.method].posterior == "mean field":
         marginal = elbo_marginal(fitted, seed=seed)
         row.update(elbo_augmented=elbo_augmented(fitted), elbo_marginal=marginal.mean, elbo_marginal_se=marginal.se)
     row |= evidence_of(fitted)
     scored = {"thinned": score(fitted, split.thinned, frequencies, SCORE_DRAWS, seed, MOST_SCORE_DRAWS)}
-    row["coverage90"] = pit_coverage(fitted, split.thinned, PIT_DRAWS, seed)
+    if fitted.noise == POISSON:
+        row["coverage90"] = pit_coverage(fitted, split.thinned, PIT_DRAWS, seed)
     if split.seen is not None and split.withheld is not None:
-        projected = fitted.project(split.seen, seed=seed)
+        halved = replace(fitted, noise=fitted.noise.thinned(0.5 / split.keep))
+        projected = halved.project(split.seen, seed=seed)
         scored["withheld"] = score(projected, split.withheld, frequencies, SCORE_DRAWS, seed, MOST_SCORE_DRAWS)
     row.update(_scores(scored))
     row.update({name: value for name, value in mixing_of(fitted).items() if name in ("min_ess", "max_r_hat")})
@@ -69,6 +73,23 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
     if other is not None:
         row["cosine_other_start"] = agreement(other, fitted)["cosine"]
     return row
+
+
+def measure_all(
+    fits: Mapping[str, Fit], others: Mapping[str, Fit], split: Split, seed: int, report: ProgressReport
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Measure every fit until interrupted; return all rows, and a caution about fits without measures."""
+    rows: dict[str, dict[str, Any]] = {}
+    try:
+        for done, name in enumerate(fits):
+            report("scoring", done, len(fits), np.nan)
+            rows[name] = measure(fits, name, split, others.get(name), seed)
+        report("scoring", len(fits), len(fits), np.nan)
+    except KeyboardInterrupt:
+        missing = [name for name in fits if name not in rows]
+        rows |= {name: {"seconds": fits[name].seconds} for name in missing}
+        return rows, [f"interrupted: not scored: {', '.join(missing)}" if missing else "interrupted after all scores"]
+    return rows, []
 
 
 def evidence_of(fitted: Fit) -> dict[str, float]:
@@ -135,7 +156,7 @@ def as_table(rows: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
 
 COLUMNS = {
     "seconds": "wall time of the fit, including a closed-form start",
-    "loglik": "in-sample Poisson log-likelihood at Eθ·Eβ, nats",
+    "loglik": "in-sample log-likelihood at Eθ·Eβ, nats",
     "elbo_augmented": "evidence lower bound with allocations in q (closed form), nats",
     "elbo_marginal": "evidence lower bound with allocations summed out (Monte Carlo), nats",
     "elbo_marginal_se": "its standard error",
@@ -147,7 +168,7 @@ COLUMNS = {
     "heldout_withheld": "the same for samples not trained on, given half of their counts",
     "heldout_withheld_error": "its Monte Carlo error",
     "floored_cells": "held-out cells whose probability was below the 1e-6 background",
-    "coverage90": "share of held-out cells in the 90 % predictive interval (randomised PIT)",
+    "coverage90": "share of held-out cells in the 90 % predictive interval (randomised PIT); Poisson noise only",
     "min_ess": "smallest effective sample size of components, the loadings of up to 50 rows, and the log joint",
     "max_r_hat": "largest R-hat of the same quantities",
     "cosine": "mean cosine of matched components with the reference",

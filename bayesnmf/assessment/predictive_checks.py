@@ -17,7 +17,7 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cautions_of
-from bayesnmf.results.checks import check_fit, check_poisson
+from bayesnmf.results.checks import check_distribution, check_fit
 from bayesnmf.results.draws import LIMIT
 from bayesnmf.results.replication import draws_to_replicate, number_to_replicate, replication_rng
 from bayesnmf.text import number, text_table
@@ -166,10 +166,10 @@ def predictive_checks(
 
     Totals and the histogram are compared with one data set for each posterior draw. P-values come from data sets that
     are drawn in the same way and fitted again (`bayesnmf.assessment.refitting`), since counts lie closer to means that
-    were fitted to them: by map for fits by map, else by vi. They ask whether the model could have made the counts. All
-    together have a p-value below 0.05 in about 5 % of data sets that follow the model (docs/reliability.md). The
-    misfit, which compares single cells with their means, shows best that the rank is too small or that counts vary more
-    than Poisson.
+    were fitted to them: by map for fits by map, else by vi, with the noise of the fit and its dispersion. They ask
+    whether the model could have made the counts. All together have a p-value below 0.05 in about 5 % of data sets that
+    follow the model (docs/reliability.md). The misfit, which compares single cells with their means, shows best that
+    the rank is too small or that counts vary more than the noise says.
 
     Results do not depend on the number of threads. The time of a replicate grows with the number of its counts, or of
     its cells if these are fewer; a refit takes up to 12 iterations of a fit.
@@ -208,7 +208,7 @@ def predictive_checks(
     ['total', 'share of zeros', 'largest count', 'dispersion', 'misfit']
     """
     check_fit(fit)
-    check_poisson(fit, "predictive checks")
+    check_distribution(fit, "predictive checks")
     check_complete(fit.counts, "a predictive check")
     draws = number_to_replicate(fit, DRAWS) if draws is None else check_count(draws, "draws")
     refits = check_count(refits, "refits", minimum=LEAST)

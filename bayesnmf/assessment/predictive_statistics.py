@@ -12,8 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from bayesnmf.data.drawing import noise_of_draws
+from bayesnmf.data.probabilities import share_of_zeros, sum_of_squares
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.kernels.cpu.replication import Misfits, misfits, replicated_statistics
+from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import TakeRows
 from bayesnmf.results.record import effective_loadings
@@ -41,12 +44,14 @@ class Measured(NamedTuple):
     misfits: Misfits
 
 
-def measure(matrix: csr_array, loadings: Array, components: Array, threads: int | None) -> Measured:
-    """Return the statistics of counts (n, m) and of their means loadings (n, K) @ components (K, m)."""
+def measure(
+    matrix: csr_array, loadings: Array, components: Array, threads: int | None, noise: Noise = POISSON
+) -> Measured:
+    """Return the statistics of counts (n, m), and of their means, loadings (n, K) @ components (K, m), and noise."""
     n, m = matrix.shape
     data = matrix.data.astype(np.float64, copy=False)
     total = float(loadings.sum(axis=0) @ components.sum(axis=1))
-    squares = float(np.sum((loadings.T @ loadings) * (components @ components.T))) + total
+    squares = sum_of_squares(noise, loadings, components)
     largest = expected_largest = 0.0
     if len(data):
         place = int(data.argmax())
@@ -63,7 +68,7 @@ def measure(matrix: csr_array, loadings: Array, components: Array, threads: int 
         },
         {
             "total": total,
-            "share of zeros": _expected_zeros(loadings, components) / (n * m),
+            "share of zeros": _expected_zeros(noise, loadings, components) / (n * m),
             "largest count": expected_largest,
             "dispersion": _dispersion(total, squares, n * m),
             "misfit": 0.0,
@@ -78,11 +83,11 @@ def _dispersion(total: float, squares: float, cells: int) -> float:
     return (squares / cells - mean**2) / mean if total else 0.0
 
 
-def _expected_zeros(loadings: Array, components: Array) -> float:
-    """Return the sum of exp(−mean) over all cells, some rows at a time."""
+def _expected_zeros(noise: Noise, loadings: Array, components: Array) -> float:
+    """Return the expected number of zeros, some rows at a time."""
     step = max(CELLS // components.shape[1], 1)
-    parts = (loadings[first : first + step] @ components for first in range(0, len(loadings), step))
-    return float(sum(np.exp(-part).sum() for part in parts))
+    parts = (slice(first, first + step) for first in range(0, len(loadings), step))
+    return float(sum(share_of_zeros(noise.of_rows(rows), loadings[rows] @ components).sum() for rows in parts))
 
 
 class Gathered:
@@ -113,8 +118,9 @@ class Gathered:
         for rows, part in self.fit.counts.parts():
             means = effective_loadings(replace(self.fit, counts=part), *take(rows), components)
             totals = None if self.totals is None else self.totals[rows]
-            sides = np.asarray(means, np.float64), exposed
-            found.append(replicated_statistics(*sides, totals, len(self.observed), seed, first_row=rows.start))
+            sides, noise = (np.asarray(means, np.float64), exposed), self.fit.noise.of_rows(rows)
+            drawn = {"first_row": rows.start, "noise": noise_of_draws(noise, (len(means), exposed.shape[1]))}
+            found.append(replicated_statistics(*sides, totals, len(self.observed), seed, **drawn))
         replicated = reduce(add, found)
         self.rows.append(replicated.row_totals)
         self.features.append(replicated.feature_totals)

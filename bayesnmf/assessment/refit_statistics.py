@@ -50,10 +50,10 @@ class RefitStatistics:
         with limit_threads(threads):
             first = Refitted.of(self.fit)
             self.rows = first.rows
-            self.measured.append(measure(first.counts.matrix, *first.factors(), threads))
+            self.measured.append(measure(first.counts.matrix, *first.factors(), threads, first.fit.noise))
             for done, each in enumerate(first.replicates(number, seed)):
                 told(done)
-                self.measured.append(measure(each.counts.matrix, *each.factors(), threads))
+                self.measured.append(measure(each.counts.matrix, *each.factors(), threads, each.fit.noise))
 
     def table(self, interval: float, names: list[str]) -> tuple[pd.DataFrame, dict[str, Array]]:
         """Return the table of `PredictiveChecks`, and the values of its replicates; NaN where there are too few."""

@@ -13,6 +13,7 @@ from bayesnmf.places import check_file_to_write
 
 FAMILIES = ("Gamma", "Dirichlet", "ScaledDirichlet", "HierarchicalGamma")
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+NOISES = ("poisson", "nb1", "nb2")  # that counts can be drawn with
 MOST_RANKS = 1000
 OWN_SETTINGS = {"priors": "--prior-loadings and --prior-components", "start": "--start", "restarts": "--restarts"}
 
@@ -111,6 +112,24 @@ def _value(node: ast.expr) -> Any:
 
 def _reason(error: Exception) -> str:
     return error.msg if isinstance(error, SyntaxError) else str(error)
+
+
+def check_noise_of_simulation(word: str, dispersion: str | None) -> Any:
+    """Return the noise with the dispersion that is given; refuse one without the other."""
+    from bayesnmf.priors.noise import NOISES as CLASSES
+    from bayesnmf.priors.noise import POISSON, NegativeBinomial
+
+    noise = CLASSES[check_choice(word, "--noise", NOISES)]
+    if noise == POISSON and dispersion is not None:
+        raise ValueError("--dispersion needs --noise nb1 or nb2, since Poisson counts have none; leave it out")
+    if not isinstance(noise, NegativeBinomial):
+        return noise
+    if dispersion is None:
+        raise ValueError(f"--noise {word} needs --dispersion, a number of at least 0, such as --dispersion 0.5")
+    try:
+        return noise.with_dispersion(float(dispersion))
+    except ValueError as error:
+        raise ValueError(f"--dispersion must be a number of at least 0: found {shown(dispersion)}") from error
 
 
 def parse_settings(given: Sequence[str], kind: type[Any]) -> dict[str, Any]:

@@ -6,7 +6,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bayesnmf.cli.checks import TABLE_SUFFIXES, check_outputs, check_suffix, check_whole, parse_prior
+from bayesnmf.cli.checks import (
+    NOISES,
+    TABLE_SUFFIXES,
+    check_noise_of_simulation,
+    check_outputs,
+    check_suffix,
+    check_whole,
+    parse_prior,
+)
 from bayesnmf.cli.codes import SUCCESS
 from bayesnmf.cli.names import MODELS, TABLES
 from bayesnmf.cli.shared import add_printing, add_seed
@@ -27,6 +35,10 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("--totals", metavar="N", help="counts of a row, on average (default: 200)")
     for side in ("loadings", "components"):
         group.add_argument(f"--prior-{side}", metavar="PRIOR", help="as for bayesnmf fit")
+    group.add_argument("--noise", default="poisson", metavar="WORD",
+                       help=f"one of {', '.join(NOISES)} (default: %(default)s)")  # fmt: skip
+    group.add_argument("--dispersion", metavar="NUMBER",
+                       help="of nb1, variance over mean, less 1; of nb2, variance less mean, over mean²")  # fmt: skip
     add_seed(group)
     group = command.add_argument_group("output")
     group.add_argument("--out", default="counts.npz", metavar="PATH",
@@ -47,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
     named = {f"--{name}": getattr(options, name) for name in ("out", "loadings", "components")}
     outputs = check_outputs(named, ("--loadings", "--components"), ())
     check_suffix(outputs["--out"], "--out", (".npz", *TABLE_SUFFIXES))
+    noise = check_noise_of_simulation(options.noise, options.dispersion)
     sides = {side: parse_prior(getattr(options, f"prior_{side}"), f"--prior-{side}")
              for side in ("loadings", "components")}  # fmt: skip
 
@@ -55,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     from bayesnmf.priors import Priors
 
     priors = Priors(**{side: prior for side, prior in sides.items() if prior is not None})
-    drawn = simulate(options.model, size, rank, priors=priors, totals=totals, seed=seed)
+    drawn = simulate(options.model, size, rank, priors=priors, noise=noise, totals=totals, seed=seed)
     about = {"model": drawn.model, "rank": rank, "seed": seed, "counts": about_counts(drawn.counts)}
     finish(lambda: write(drawn, outputs), repr(drawn), about, outputs, options.json)
     return SUCCESS

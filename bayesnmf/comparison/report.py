@@ -11,6 +11,7 @@ import numpy as np
 
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS, methods_with
+from bayesnmf.priors.noise import POISSON
 from bayesnmf.results.draws import chains_and_draws, draws_size
 from bayesnmf.results.resampling import is_resampled
 from bayesnmf.results.thinning import STORED_BYTES, components_table, draws_within, loadings_table, thin_fit
@@ -62,8 +63,9 @@ def rich_table(comparison: Comparison) -> Any:
 
     first = next(iter(comparison.fits.values()))
     train = comparison.split.train
+    noise = "" if first.noise == POISSON else f", noise {first.noise.word}"
     table = Table(
-        title=f"{first.model}, rank {first.rank}: {train.shape[0]:,} samples × {train.shape[1]:,} features",
+        title=f"{first.model}, rank {first.rank}{noise}: {train.shape[0]:,} samples × {train.shape[1]:,} features",
         caption=f"in nats; held-out given row totals; reference of the last rows: {reference_of(comparison.fits)}",
     )
     table.add_column("")

@@ -16,7 +16,7 @@ from bayesnmf.assessment.measures import (
     cautions_of_all,
     cautions_of_evidence,
     cautions_of_missing,
-    measure,
+    measure_all,
 )
 from bayesnmf.checks import (
     check_choice,
@@ -29,7 +29,7 @@ from bayesnmf.checks import (
     check_words,
 )
 from bayesnmf.comparison.report import as_text, write
-from bayesnmf.data.checks import check_complete
+from bayesnmf.data.checks import check_complete, check_noise_to_compare
 from bayesnmf.data.conversion import as_counts, check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
@@ -43,11 +43,12 @@ from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.options import METHODS, NUTS, VI, Gibbs, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
-from bayesnmf.options.checks import check_options, check_options_by_method
+from bayesnmf.options.checks import check_options, check_options_by_method, served_options
 from bayesnmf.options.defaults import varied_start
 from bayesnmf.places import check_folder
 from bayesnmf.priors import Priors
-from bayesnmf.priors.checks import check_one_prior_for_all_rows
+from bayesnmf.priors.checks import check_length_of_dispersion, check_noise, check_one_prior_for_all_rows
+from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import EVEN, check_model
 from bayesnmf.results.thinning import thin_fit
 
@@ -155,6 +156,7 @@ def compare(
     rank: int = 8,
     methods: Sequence[str] = ("map", "vi", "gibbs", "nuts"),
     *,
+    noise: str | Noise = "poisson",
     seed: int = 0,
     settings: Settings | None = None,
     row_exposure: Any = None,
@@ -173,6 +175,9 @@ def compare(
         Model, number of components and seed, as for `bayesnmf.fit`.
     methods : sequence of {"map", "vi", "svi", "gibbs", "nuts", "smc", "bld"}
         With "smc", the table has the log evidence of the training counts; if its runs disagree, only a lower limit.
+    noise : {"poisson", "nb1", "nb2"} or NegativeBinomial
+        Noise of every fit; methods other than map, vi and gibbs need Poisson noise. A known dispersion is that of
+        `counts`; thinned counts of linear variance have `keep` times as much. Held-out scores are those of the means.
     settings : Settings, optional
         Priors, held-out fractions, and options of single methods.
     row_exposure, feature_exposure : as for `bayesnmf.fit`
@@ -188,6 +193,7 @@ def compare(
     Comparison
         The comparison; after Ctrl-C, of the finished methods and of what the running method has done so far.
     """
+    noise = check_noise_to_compare(check_noise(noise))
     methods = [check_choice(method, "methods", METHODS) for method in check_words(methods, "methods")]
     check_model(model)
     rank, seed = check_rank(rank), check_count(seed, "seed", minimum=0)
@@ -195,20 +201,23 @@ def compare(
     check_instance(settings, Settings, "settings")
     data = with_exposures(as_counts(counts), row_exposure, feature_exposure)
     check_integer_counts(check_complete(data, "compare"), "compare, which thins them", "round them")
+    check_length_of_dispersion(noise, data.shape)
     split = split_counts(data, settings.keep, settings.withhold, np.random.default_rng(seed))
     settings = replace(settings, priors=resolve_priors(model, split.train, rank, settings.priors, shapes=EVEN))
     if settings.withhold:
         check_one_prior_for_all_rows(settings.priors.loadings)
+    noise = noise.of_rows(split.rows).thinned(settings.keep)
     for method in methods:  # before the first fit, not after hours of fits
         check_combination(model, method, rank, split.train, settings.of(method))
+        served_options(settings.of(method), noise, method, split.train)
     folder = None if out is None else check_folder(out, "out", [f"fits/{method}.nc" for method in methods])
     with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(as_checkpoint(checkpoint)):
         warnings.simplefilter("ignore", FitWarning)  # reported as cautions instead
-        plan = Plan(split.train, model, rank, settings, report)
+        plan = Plan(split.train, model, rank, settings, noise, report)
         found, unsaved = _fit_all(plan, methods, seed, folder)
         fits = align(found)
         others = _from_other_starts(plan, fits, seed + 1) if _all_done(fits, methods) else {}
-        rows, unscored = _score_all(fits, others, split, seed, report)
+        rows, unscored = measure_all(fits, others, split, seed, report)
     cautions = cautions_of_all(fits, rows) + cautions_of_evidence(rows)
     cautions += cautions_of_missing(methods, fits, others if settings.dispersed else fits)
     cautions += unscored + unsaved
@@ -223,6 +232,7 @@ class Plan:
     model: str
     rank: int
     settings: Settings
+    noise: Noise
     report: ProgressReport
 
     def fit(self, method: str, seed: int, options: Options, remark: str = "") -> Fit:
@@ -231,7 +241,8 @@ class Plan:
         def report_with_remark(label: str, done: int, total: int, value: float) -> None:
             self.report(label + remark, done, total, value)
 
-        return fit(self.train, self.model, self.rank, method, seed=seed, options=options, progress=report_with_remark)
+        given: Any = {"options": options, "noise": self.noise, "progress": report_with_remark}
+        return fit(self.train, self.model, self.rank, method, seed=seed, **given)
 
 
 def _all_done(fits: Mapping[str, Fit], methods: Sequence[str]) -> bool:
@@ -262,23 +273,6 @@ def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) ->
         if fits[method].status.reason == INTERRUPTED:
             break
     return fits, unsaved
-
-
-def _score_all(
-    fits: Mapping[str, Fit], others: Mapping[str, Fit], split: Split, seed: int, report: ProgressReport
-) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Measure every fit until interrupted; return all rows, and a caution about fits without measures."""
-    rows: dict[str, dict[str, Any]] = {}
-    try:
-        for done, name in enumerate(fits):
-            report("scoring", done, len(fits), np.nan)
-            rows[name] = measure(fits, name, split, others.get(name), seed)
-        report("scoring", len(fits), len(fits), np.nan)
-    except KeyboardInterrupt:
-        missing = [name for name in fits if name not in rows]
-        rows |= {name: {"seconds": fits[name].seconds} for name in missing}
-        return rows, [f"interrupted: not scored: {', '.join(missing)}" if missing else "interrupted after all scores"]
-    return rows, []
 
 
 def _from_other_starts(plan: Plan, fits: Mapping[str, Fit], seed: int) -> dict[str, Fit]:

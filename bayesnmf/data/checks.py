@@ -8,6 +8,8 @@ import numpy as np
 
 from bayesnmf.checks import as_numbers, check_choice, check_count, check_positive, shown
 from bayesnmf.data.conversion import LARGEST_INTEGER
+from bayesnmf.priors.checks import check_length_of_dispersion
+from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
 
 LIMITS = {"float64": (1e-50, 1e50), "float32": (1e-10, 1e10)}  # of exposures, so that products of two are in range
 LARGEST_TOTAL = {"float64": 1e100, "float32": 1e20}  # of counts: that of the parameters of priors
@@ -41,6 +43,36 @@ def check_totals(totals: Any, n: int, given_totals: bool, by_default: bool, usua
     if not np.all((values >= 0) & (values <= LARGEST_INTEGER)) or not np.all(values == np.rint(values)):
         raise ValueError(f"totals must be whole numbers from 0 to 2**53: found {shown(totals)}; round them")
     return np.broadcast_to(values, n)
+
+
+def check_noise_of_draws(noise: Noise, size: tuple[int, int], given_totals: bool) -> None:
+    """Refuse a noise that counts cannot be drawn with: none of a known distribution, or none in closed form."""
+    if noise == POISSON:
+        return
+    what = f"noise={noise.word!r}"
+    if not isinstance(noise, NegativeBinomial):
+        raise ValueError(f"{what} is no distribution of counts to draw from; use NegativeBinomial(dispersion=...)")
+    if not noise.known:
+        raise ValueError(
+            f"{what} needs a known dispersion to draw counts: give bayesnmf.NegativeBinomial({noise.variance!r}, "
+            "dispersion=0.5)"
+        )
+    if given_totals and (noise.variance == "quadratic" or noise.by == "feature"):
+        raise ValueError(
+            f"{what}{' per feature' if noise.by == 'feature' else ''} has no closed form where the totals of rows are "
+            "given; use NegativeBinomial('linear') with one dispersion or by='row', or model='gamma_poisson'"
+        )
+    check_length_of_dispersion(noise, size)
+
+
+def check_noise_to_compare(noise: Noise) -> Noise:
+    """Return a noise; refuse one by which fits cannot be compared."""
+    if isinstance(noise, Quasi):
+        raise ValueError(
+            f"noise={noise.word!r} is no distribution of counts that fits could be compared by; use noise='nb1' or "
+            "'poisson'"
+        )
+    return noise
 
 
 def check_exposure(values: np.ndarray, argument: str, length: int, dtype: Any) -> np.ndarray:

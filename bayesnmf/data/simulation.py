@@ -10,11 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.checks import check_count, check_instance, check_rank, check_size
-from bayesnmf.data.checks import check_drawable, check_shape, check_totals
+from bayesnmf.data.checks import check_drawable, check_noise_of_draws, check_shape, check_totals
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.drawing import drawn_counts, drawn_given_totals
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.priors import Priors, matrix
-from bayesnmf.priors.checks import check_exposures, check_family, check_proper_components, check_proper_loadings
+from bayesnmf.priors.checks import (
+    check_exposures,
+    check_family,
+    check_noise,
+    check_proper_components,
+    check_proper_loadings,
+)
+from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.pair import with_defaults
 from bayesnmf.priors.specification import MODELS, SPARSE, check_model
 from bayesnmf.priors.values import separate_scale
@@ -39,6 +47,8 @@ class Simulation:
     model : str
     priors : Priors
         Priors that the parameters were drawn from, with defaults filled in.
+    noise : Poisson or NegativeBinomial
+        Noise that the counts were drawn with.
     """
 
     counts: Counts
@@ -47,6 +57,7 @@ class Simulation:
     scale: Array | None
     model: str
     priors: Priors
+    noise: Noise = POISSON
 
     @property
     def rank(self) -> int:
@@ -59,7 +70,8 @@ class Simulation:
         return effective(self) @ self.counts.exposed_components(self.components)
 
     def __repr__(self) -> str:
-        return f"<bayesnmf.Simulation {self.model}, rank {self.rank}: {self.counts!r}>"
+        noise = "" if self.noise == POISSON else f", {self.noise!r}"
+        return f"<bayesnmf.Simulation {self.model}, rank {self.rank}{noise}: {self.counts!r}>"
 
 
 def effective(simulation: Simulation) -> Array:
@@ -77,6 +89,7 @@ def simulate(
     rank: int = 5,
     *,
     priors: Priors | None = None,
+    noise: str | Noise = "poisson",
     totals: ArrayLike | None = None,
     row_exposure: ArrayLike | None = None,
     feature_exposure: ArrayLike | None = None,
@@ -94,6 +107,8 @@ def simulate(
     priors : Priors, optional
         Proper priors. The defaults are those of a fit to counts with these totals. The default prior of `poisson` is
         flat, so it cannot be drawn from.
+    noise : "poisson" or NegativeBinomial
+        Noise with a known dispersion. Under dirichlet_poisson the variance must be linear, and not that of features.
     totals : float or array_like (n,), optional
         Under dirichlet_poisson, the row totals, whole numbers. Otherwise one number, the mean row total for the default
         prior of the loadings; not allowed together with `priors.loadings`, which already sets the scale. The default
@@ -109,7 +124,7 @@ def simulate(
     Raises
     ------
     TypeError, ValueError
-        Invalid arguments, or improper priors.
+        Invalid arguments, improper priors, or a noise without a known distribution.
 
     Examples
     --------
@@ -126,6 +141,7 @@ def simulate(
     check_size(8 * rank * (n + m), LARGEST_DENSE, f"loadings and components of rank {rank}", "lower rank")
     given = Priors() if priors is None else priors
     check_instance(given, Priors, "priors")
+    check_noise_of_draws(noise := check_noise(noise), (n, m), MODELS[model].given_totals)
     row_totals = check_totals(totals, n, MODELS[model].given_totals, given.loadings is None, MEAN_TOTAL)
     exposed = with_exposures(_empty_counts(n, m), row_exposure, feature_exposure)
     mean_total = float(np.mean(row_totals) / exposed.row_factor.mean())
@@ -134,23 +150,23 @@ def simulate(
     check_exposures(exposed, model, filled.components)
     value: Any = filled.loadings.broadcast((n, rank)).draw(rng)  # type: ignore[union-attr]
     components: Any = filled.components.broadcast((rank, m)).draw(rng)  # type: ignore[union-attr]
-    if MODELS[model].given_totals:
-        shares = value @ components
-        drawn = rng.multinomial(row_totals.astype(np.int64), shares / shares.sum(axis=1, keepdims=True))
-    else:
-        drawn = _poisson(exposed.exposed_loadings(matrix(value)) @ exposed.exposed_components(components), rng)
+    means = exposed.exposed_loadings(matrix(value)) @ exposed.exposed_components(components)
+    drawn = _drawn(noise, means, row_totals if MODELS[model].given_totals else None, rng)
     counts = exposed.with_matrix(csr_array(drawn.astype(np.float64)))
     loadings, scale = separate_scale(value)
-    return Simulation(counts, loadings, components, scale, model, filled)
+    return Simulation(counts, loadings, components, scale, model, filled, noise)
 
 
 def _empty_counts(n: int, m: int) -> Counts:
     return Counts(csr_array((n, m)), np.arange(n), np.arange(m))
 
 
-def _poisson(means: Array, rng: np.random.Generator) -> Array:
+def _drawn(noise: Noise, means: Array, totals: Array | None, rng: np.random.Generator) -> Array:
+    """Draw counts with given means, or with given totals and shares that are proportional to the means."""
+    if totals is not None:
+        return drawn_given_totals(noise, totals.astype(np.int64), means / means.sum(axis=1, keepdims=True), rng)
     check_drawable(means, "lower totals, or give priors with smaller means")
-    return rng.poisson(means)
+    return drawn_counts(noise, means, rng)
 
 
 def _check_drawable_priors(model: str, priors: Priors, size: tuple[int, int], rank: int) -> None:

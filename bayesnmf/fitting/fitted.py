@@ -80,7 +80,7 @@ class Fit(FitRecord):
         scale (n,). The means of all draws are `loadings`, `components` and `scale`.
     intervals : Intervals or None
         Draws beside q, from which intervals are read (`with_intervals`): a kind, ``draws``, and R-hat of their chain.
-    noise : Poisson or Quasi
+    noise : Poisson, NegativeBinomial or Quasi
         Distribution of the counts around their means, with the dispersion that was estimated.
     """
 
@@ -138,7 +138,8 @@ class Fit(FitRecord):
     ) -> Array:
         """Return replicated counts, (draws, rows, m), whole numbers, for the rows with the given names (default: all).
 
-        Row totals are drawn too, except under dirichlet_poisson, where they are given.
+        They have the noise of the fit, with its dispersion. Row totals are drawn too, except under dirichlet_poisson,
+        where they are given.
         """
         return replication.sample_posterior_predictive(self, draws, seed, rows)
 

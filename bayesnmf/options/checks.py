@@ -10,7 +10,7 @@ from bayesnmf.checks import check_choice, check_count, check_flag, check_nonnega
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.schedules import SCHEDULES
 from bayesnmf.priors import Priors
-from bayesnmf.priors.checks import check_has_part
+from bayesnmf.priors.checks import check_has_part, check_length_of_dispersion
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
 from bayesnmf.priors.specification import on_simplex
 
@@ -273,12 +273,7 @@ def _check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, c
             f"{what} per feature needs Gamma components, since those on the simplex are exposed equally to all "
             "features; give Priors(components=Gamma(...)), or use dispersion='row'"
         )
-    size = counts.shape[0 if noise.by == "row" else 1]
-    if noise.by is not None and noise.known and len(noise.dispersion) != size:
-        raise ValueError(
-            f"dispersion must have one number for each {noise.by} of the counts: found {len(noise.dispersion):,} for "
-            f"{size:,}; put it in the order of the counts"
-        )
+    check_length_of_dispersion(noise, counts.shape)
 
 
 def check_mask_served(options: Any, method: str) -> None:

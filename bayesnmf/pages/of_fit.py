@@ -20,7 +20,7 @@ from bayesnmf.pages.parts import Card, Figure, Section, Table, drawn
 from bayesnmf.pages.references import SIGNS, references_of
 from bayesnmf.pages.words import INTERVALS, MARKERS, METHODS, MISFITTED, MODELS, P_VALUES
 from bayesnmf.plots.style import colours_of
-from bayesnmf.priors.noise import POISSON
+from bayesnmf.priors.noise import Quasi
 from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.results.cautions import cautions_of, cautions_of_model
 from bayesnmf.results.checks import Groups
@@ -39,7 +39,7 @@ ON_DISK = (
 )
 NO_DISTRIBUTION = (
     "Quasi-Poisson noise has no distribution to draw replicated counts from: it is the Poisson likelihood to a power "
-    "that follows from how much the counts vary. Fit with noise='poisson' for these checks."
+    "that follows from how much the counts vary. Fit with noise='nb1', or 'poisson', for these checks."
 )
 INCOMPLETE = "Cells of these counts are missing, and replicated counts are compared with complete ones only."
 LOAD = """import bayesnmf
@@ -225,7 +225,7 @@ def checks(fit: Fit) -> Section:
     """Return predictive checks; of counts on disk, how to make them."""
     if not fit.counts.in_memory:
         return Section(CHECKED, [ON_DISK])
-    if fit.noise != POISSON:
+    if isinstance(fit.noise, Quasi):
         return Section(CHECKED, [NO_DISTRIBUTION])
     if fit.counts.mask is not None:
         return Section(CHECKED, [INCOMPLETE])

@@ -9,7 +9,7 @@ import numpy as np
 from bayesnmf.checks import as_numbers, check_choice, shown
 from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.families import names_of
-from bayesnmf.priors.noise import NOISES, Noise
+from bayesnmf.priors.noise import NOISES, NegativeBinomial, Noise
 from bayesnmf.priors.optional import OPTIONAL
 from bayesnmf.priors.specification import MODELS, PARAMETER, on_simplex
 
@@ -32,6 +32,18 @@ def check_noise(noise: Any) -> Noise:
     if not isinstance(noise, str):
         raise TypeError(f"noise must be a word, as 'nb1', or bayesnmf.NegativeBinomial(...): found {shown(noise)}")
     return NOISES[check_choice(noise, "noise", NOISES)]
+
+
+def check_length_of_dispersion(noise: Noise, size: tuple[int, int]) -> None:
+    """Refuse dispersions that are not one for each row, or feature, of (n, m) counts."""
+    if not isinstance(noise, NegativeBinomial) or noise.by is None or not noise.known:
+        return
+    length = size[0 if noise.by == "row" else 1]
+    if len(noise.dispersion) != length:
+        raise ValueError(
+            f"dispersion must have one number for each {noise.by} of the counts: found {len(noise.dispersion):,} for "
+            f"{length:,}; put it in the order of the counts"
+        )
 
 
 def check_integrates_out(components: Any, what: str, cure: str) -> None:

@@ -7,7 +7,7 @@ what the variance has beyond that of Poisson counts, so that 0 is Poisson.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,24 @@ from bayesnmf.checks import check_choice, check_dispersion, check_nonnegative
 Array = NDArray[Any]
 
 
+class _Same:
+    """A noise that is the same for all rows and features."""
+
+    def of_rows(self, index: Any) -> Self:
+        """Return the noise of some rows."""
+        return self
+
+    def of_features(self, index: Any) -> Self:
+        """Return the noise of some features, of all if `index` is None."""
+        return self
+
+    def thinned(self, keep: float) -> Self:
+        """Return the noise of counts of which every single one is kept with this probability."""
+        return self
+
+
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(_Same):
     """Poisson noise: the variance of a count is its expected value."""
 
     word: ClassVar[str] = "poisson"
@@ -26,7 +42,7 @@ class Poisson:
 
 
 @dataclass(frozen=True)
-class Quasi:
+class Quasi(_Same):
     """Quasi-Poisson noise: the Poisson likelihood to the power 1 / (1 + dispersion).
 
     Estimates stay as they are but for the priors, which weigh more. Intervals widen by about √(1 + dispersion), which
@@ -145,6 +161,18 @@ class NegativeBinomial:
         if self.by != "row" or self.dispersion is None:
             return self
         return self.with_dispersion(np.asarray(self.dispersion)[index])
+
+    def of_features(self, index: Any) -> NegativeBinomial:
+        """Return the noise of some features, of all if `index` is None."""
+        if self.by != "feature" or self.dispersion is None or index is None:
+            return self
+        return self.with_dispersion(np.asarray(self.dispersion)[index])
+
+    def thinned(self, keep: float) -> NegativeBinomial:
+        """Return the noise of counts of which every single one is kept with this probability."""
+        if self.variance == "quadratic" or self.dispersion is None:
+            return self
+        return self.with_dispersion(keep * np.asarray(self.dispersion)[()])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, NegativeBinomial):

@@ -12,7 +12,7 @@ from bayesnmf.inference.ascent.optimality import cure_of_mode
 from bayesnmf.inference.idle import find_idle
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, FitWarning
 from bayesnmf.options import METHODS
-from bayesnmf.priors.noise import POISSON, Quasi
+from bayesnmf.priors.noise import POISSON, NegativeBinomial, Quasi
 from bayesnmf.priors.simplex import component_sums
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.dispersion import SAMPLED, in_words, overall_dispersion
@@ -34,7 +34,7 @@ def cure_of(result: FitRecord) -> str:
     options: Any = result.options
     by_kkt = hasattr(options, "kkt_tol")
     if by_kkt and result.status.iterations < options.max_iter:  # at rest, but not at an optimum
-        return cure_of_mode(options)
+        return cure_of_mode(options, result.counts.mask is not None or isinstance(result.noise, NegativeBinomial))
     if getattr(options, "draws", None) == "auto":
         return _cure_of_chains(result.status.reason)
     change = METHODS[result.method].cure
@@ -143,7 +143,11 @@ def caution_of_noise(fit: FitRecord) -> str:
     if not (ratio > DISPERSED and ratio > 1 + FAR * error):
         return ""
     told = f"{in_words(ratio, error)} would: components are missing, or intervals are too narrow"
-    return f"{told}; noise={Quasi.word!r} widens them" if fit.method in Quasi.methods else told
+    if fit.method not in Quasi.methods:
+        return told
+    closed = fit.counts.is_integer and not getattr(fit.options, "learn", ())
+    missing = fit.counts.mask is not None and fit.priors.loadings.support == "simplex"  # type: ignore[union-attr]
+    return f"{told}; noise={'' if missing or not closed else "'nb1' or "}{Quasi.word!r} widens them"
 
 
 def _cautions_of_components(fit: FitRecord) -> list[str]:

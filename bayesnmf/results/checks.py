@@ -13,7 +13,7 @@ from bayesnmf.data.labels import Order, in_order, is_missing
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.options import METHODS
-from bayesnmf.priors.noise import POISSON
+from bayesnmf.priors.noise import Quasi
 from bayesnmf.results.record import FitRecord
 
 
@@ -94,12 +94,12 @@ def check_has_dispersion(fit: FitRecord, ratio: float) -> None:
         )
 
 
-def check_poisson(fit: FitRecord, what: str) -> None:
+def check_distribution(fit: FitRecord, what: str) -> None:
     """Refuse what needs a distribution of the counts for a fit with quasi-Poisson noise, which is none."""
-    if fit.noise != POISSON:
+    if isinstance(fit.noise, Quasi):
         raise ValueError(
             f"{what} need a distribution of the counts, which noise={fit.noise.word!r} is not: fit with "
-            "noise='poisson' for it"
+            "noise='nb1', or 'poisson', for it"
         )
 
 

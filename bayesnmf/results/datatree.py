@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from scipy.special import gammaln, xlogy
 
 import bayesnmf
 from bayesnmf.checks import check_count, check_flag, check_keywords, check_names, check_positive, check_size
 from bayesnmf.data.checks import check_complete
+from bayesnmf.data.probabilities import LogProbabilities
 from bayesnmf.options import METHODS
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.results.checks import check_fit, check_poisson
+from bayesnmf.results.checks import check_distribution, check_fit
 from bayesnmf.results.draws import (
     LIMIT,
     chains_and_draws,
@@ -34,8 +34,8 @@ FEWER = "choose some with rows= or features=, ask for fewer draws=, or raise lim
 RESAMPLED = "draws are resampled particles of independent runs, not chains: their R-hat and ESS say nothing"
 INDEPENDENT = "draws are independent: their R-hat and ESS say nothing about the quality of the approximation"
 GIVEN_TOTALS = (
-    "row totals are given, so cells are multinomial and not independent; each is scored as Poisson with mean "
-    "total × loadings × components"
+    "row totals are given, so cells are not independent; each is scored as a count with mean total × "
+    "loadings × components by itself"
 )
 STATISTICS = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}  # NumPyro's names, and ArviZ's
 ALL_DRAWS = "of all draws: split R-hat, effective sample sizes by batch means"
@@ -118,7 +118,7 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
     check_keywords(contents, Contents.__dataclass_fields__, "to_datatree")
     asked = Contents(**contents)
     if asked.log_likelihood or asked.posterior_predictive:
-        check_poisson(fit, "log_likelihood and posterior_predictive")
+        check_distribution(fit, "log_likelihood and posterior_predictive")
         check_complete(fit.counts, "log_likelihood and posterior_predictive")
     rows = check_names(asked.rows, fit.row_names, "rows")
     features = check_names(asked.features, fit.feature_names, "features")
@@ -267,10 +267,10 @@ def _cells(fit: FitRecord, values: Draws, features: Array | None) -> Iterator[tu
 
 def _log_likelihood_group(fit: FitRecord, values: Draws, features: Array | None) -> xr.Dataset:
     counts = take_features(fit.counts.matrix, features).toarray().astype(np.float64)
-    constant = gammaln(counts + 1)
+    logs = LogProbabilities(fit.noise.of_features(features), counts)
     out = np.empty((values.chains, values.draws, *counts.shape))
     for at, means in _cells(fit, values, features):
-        out[at] = xlogy(counts, means) - means - constant
+        out[at] = logs.at(means)
     group = xr.Dataset({"counts": (("chain", "draw", "row", "feature"), out)})
     return group.assign_attrs(note=GIVEN_TOTALS) if MODELS[fit.model].given_totals else group
 
@@ -280,5 +280,5 @@ def _predictive_group(fit: FitRecord, values: Draws, features: Array | None, see
     n, m = fit.counts.shape[0], values.components.shape[-1]
     out = np.empty((values.chains, values.draws, n, m), np.int64)
     for at, means in _cells(fit, values, features):
-        out[at] = replicate(fit, means, rng)
+        out[at] = replicate(fit, means, rng, features)
     return xr.Dataset({"counts": (("chain", "draw", "row", "feature"), out)})

@@ -62,6 +62,7 @@ def restrict_rows[F: FitRecord](fit: F, rows: Array | None) -> F:
     return replace(
         fit,
         counts=fit.counts.rows(rows),
+        noise=fit.noise.of_rows(rows),
         loadings=fit.loadings[rows],
         scale=None if fit.scale is None else fit.scale[rows],
         multipliers=None if fit.multipliers is None else (fit.multipliers[0][rows], fit.multipliers[1]),

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from bayesnmf.checks import check_available, check_count, check_names, check_size
 from bayesnmf.data.checks import check_complete, check_drawable
+from bayesnmf.data.drawing import drawn_counts, drawn_given_totals
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.results.checks import check_poisson
+from bayesnmf.results.checks import check_distribution
 from bayesnmf.results.draws import LIMIT, restrict_rows
 from bayesnmf.results.estimates import TakeRows
 from bayesnmf.results.record import FitRecord, effective_loadings
@@ -25,11 +26,11 @@ def sample_posterior_predictive(
 ) -> Array:
     """Return replicated counts (draws, rows, m), whole numbers, with one set for each posterior draw.
 
-    Counts are Poisson; under dirichlet_poisson they are multinomial with the given row totals, rounded to whole
-    numbers. A point estimate gives counts at its point, without the uncertainty of the parameters. Draws of gibbs and
-    nuts are evenly spaced among all chains.
+    Counts have the noise of the fit, with its dispersion in every draw; under dirichlet_poisson they are multinomial,
+    or Dirichlet-multinomial, with the given row totals, rounded to whole numbers. A point estimate gives counts at its
+    point, without the uncertainty of the parameters. Draws of gibbs and nuts are evenly spaced among all chains.
     """
-    check_poisson(fit, "replicated counts")
+    check_distribution(fit, "replicated counts")
     if MODELS[fit.model].given_totals:
         check_complete(fit.counts, "replicating counts given their totals")
     positions = check_names(rows, fit.row_names, "rows")
@@ -71,11 +72,12 @@ def replication_rng(seed: int) -> np.random.Generator:
     return np.random.default_rng([seed, 1])
 
 
-def replicate(fit: FitRecord, means: Array, rng: np.random.Generator) -> Array:
-    """Draw counts (n, …) with given means; if row totals are given, features left out take the rest of a total."""
+def replicate(fit: FitRecord, means: Array, rng: np.random.Generator, features: Array | None = None) -> Array:
+    """Draw counts of all or some features with given means; of given totals, the other features take the rest."""
     check_drawable(means, "fit smaller counts")
+    noise = fit.noise.of_features(features)
     if not MODELS[fit.model].given_totals:
-        return rng.poisson(means)
+        return drawn_counts(noise, means, rng)
     totals = fit.counts.row_totals[:, None]
     shares = np.divide(means, totals, out=np.zeros(means.shape), where=totals > 0)
     sums = shares.sum(axis=1, keepdims=True)
@@ -84,4 +86,4 @@ def replicate(fit: FitRecord, means: Array, rng: np.random.Generator) -> Array:
     else:
         shares = np.hstack([shares, np.maximum(1 - sums, 0)])
     whole = np.rint(totals[:, 0]).astype(np.int64)
-    return rng.multinomial(whole, shares)[:, : means.shape[1]]
+    return drawn_given_totals(noise, whole, shares, rng)[:, : means.shape[1]]

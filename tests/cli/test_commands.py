@@ -337,6 +337,9 @@ def test_simulate_writes_counts_that_fit_reads(capsys, here):
     done(capsys, "simulate", "--model", "dirichlet_gamma", "--rows", "5", "--features", "4", "--rank", "2", "--out",
          "counts.tsv", "--totals", "100")  # fmt: skip
     assert bayesnmf.read_counts("counts.tsv").shape == (5, 4)
+    done(capsys, "simulate", "--rows", "9", "--noise", "nb1", "--dispersion", "2", "--seed", "4", "--out", "more.npz")
+    noisy = bayesnmf.simulate(size=(9, 50), noise=bayesnmf.NegativeBinomial(dispersion=2), seed=4)
+    np.testing.assert_array_equal(bayesnmf.read_counts("more.npz").matrix.toarray(), noisy.counts.matrix.toarray())
 
 
 @pytest.mark.usefixtures("without_pictures")
@@ -421,6 +424,10 @@ FIT = ("fit", "counts.csv", "--quiet")
         (("modes", "counts.csv", "--starts", "0"), "--starts must be at least 1"),
         (("simulate", "--rows", "0"), "--rows must be at least 1"),
         (("simulate", "--model", "poisson"), "loadings"),
+        (("simulate", "--noise", "nb1"), "--noise nb1 needs --dispersion, a number"),
+        (("simulate", "--noise", "quasi"), "--noise must be one of 'poisson', 'nb1', 'nb2'"),
+        (("simulate", "--dispersion", "2"), "--dispersion needs --noise nb1 or nb2"),
+        (("simulate", "--noise", "nb2", "--dispersion", "-1"), "--dispersion must be a number of at least 0"),
         (("compare", "--html", "page.pdf"), r"--html must end in one of \.html"),
     ],
 )

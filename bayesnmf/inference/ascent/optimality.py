@@ -54,9 +54,12 @@ def checked_status(status: Status, diagnostics: dict[str, float], total: float, 
     return status._replace(converged=False, reason=f"{status.reason}, but {wrong}")
 
 
-def cure_of_mode(options: MAP) -> str:
-    """Return advice, legal with these options and priors, for a mode that settled before it reached an optimum."""
-    if options.algorithm == "em" and _allows_coordinate_descent(options):
+def cure_of_mode(options: MAP, plain: bool = False) -> str:
+    """Return advice, legal with these options and priors, for a mode that settled before it reached an optimum.
+
+    Counts with missing cells or negative binomial noise are fitted by EM alone (`plain`).
+    """
+    if options.algorithm == "em" and not plain and _allows_coordinate_descent(options):
         return "use algorithm='scd', extrapolate=True in bayesnmf.MAP(...)"
     rule = "kkt_tol" if options.tol == 0 else "tol"
     return f"use {'' if options.extrapolate else 'extrapolate=True or '}a lower {rule} in bayesnmf.MAP(...)"
