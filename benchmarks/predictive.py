@@ -6,14 +6,16 @@ Right models, whose p-value of all statistics together should be below 0.05 in 5
 
 - right-small: 60 × 30 counts of rank 3, 300 a row, drawn from the sparse default priors of gamma_poisson;
 - right-even: the same size, drawn from priors with shapes and concentrations of 1, which the fits do not have;
-- right-large: 100 × 96 counts of rank 5, 1,000 a row, drawn from the default priors.
+- right-large: 100 × 96 counts of rank 5, 1,000 a row, drawn from the default priors;
+- right-clusters: as right-small, with a variance of three times the mean, and fitted with noise="nb1".
 
 Wrong models, 60 × 30 counts of rank 3, about 1,000 a row:
 
 - rank: fitted with rank 2;
 - noise, faint: rates of single cells multiplied by Gamma noise with a standard deviation of 20 %, and of 5 %;
 - shuffled, column: every feature permuted over the rows by itself, and one feature alone;
-- dropouts, rare: 5 % of the cells set to 0, and 0.5 %.
+- dropouts, rare: 5 % of the cells set to 0, and 0.5 %;
+- clusters: the counts of right-clusters, fitted with Poisson noise.
 
 The results of a case and a method are a file in benchmarks/predictive/, to which a run adds the sets that are missing;
 --part 0/2 and 1/2 share the cases among two processes. --report prints the table of docs/reliability.md. Seconds are of
@@ -44,19 +46,21 @@ METHODS: dict[str, Any] = {
     "gibbs": Gibbs(chains=1, warmup=100, draws=200, threads=1),
     "map": MAP(threads=1),
 }
-RIGHT = ("right-small", "right-even", "right-large")
-WRONG = ("rank", "noise", "faint", "shuffled", "column", "dropouts", "rare")
+RIGHT = ("right-small", "right-even", "right-large", "right-clusters")
+WRONG = ("rank", "noise", "faint", "shuffled", "column", "dropouts", "rare", "clusters")
 NOISE, DROPPED = {"noise": 0.2, "faint": 0.05}, {"dropouts": 0.05, "rare": 0.005}
 
 
 def simulated(case: str, seed: int) -> tuple[Any, int]:
     """Return counts, and the rank to fit."""
-    if case in RIGHT:
+    if case in (*RIGHT, "clusters"):
         size, rank, total = ((100, 96), 5, 1000.0) if case == "right-large" else ((60, 30), 3, 300.0)
         given: dict[str, Any] = {"totals": total}
         if case == "right-even":
             priors = with_defaults(bayesnmf.Priors(), "gamma_poisson", total, rank, np.ones(size[1]), EVEN)
             given = {"priors": priors}
+        if case.endswith("clusters"):
+            given["noise"] = bayesnmf.NegativeBinomial(dispersion=2.0)
         return bayesnmf.simulate("gamma_poisson", size, rank, seed=seed, **given).counts, rank
     rng = np.random.default_rng([7, seed])
     means = rng.gamma(1.0, 1000 / 3, (60, 3)) @ rng.dirichlet(np.full(30, 0.5), 3)
@@ -75,7 +79,8 @@ def checked(case: str, method: str, seed: int) -> dict[str, Any]:
     """Return what the checks of one fit say, with seconds."""
     counts, rank = simulated(case, seed)
     begun = time.process_time()
-    fit = bayesnmf.fit(counts, rank=rank, method=method, seed=seed, options=METHODS[method])
+    noise = "nb1" if case == "right-clusters" else "poisson"
+    fit = bayesnmf.fit(counts, rank=rank, method=method, seed=seed, options=METHODS[method], noise=noise)
     fitted = time.process_time()
     found = bayesnmf.predictive_checks(fit, seed=seed)
     took = {"fit": fitted - begun, "checks": time.process_time() - fitted}
