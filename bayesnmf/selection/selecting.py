@@ -29,7 +29,7 @@ from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options
 from bayesnmf.options.naming import explains_names
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
-from bayesnmf.priors.noise import POISSON, Noise
+from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import check_model
 from bayesnmf.selection.by_evidence import by_evidence
 from bayesnmf.selection.by_stability import by_stability
@@ -161,7 +161,7 @@ def _by(criterion: str, study: Study, kept: Checkpoint | None) -> Selection:
 
 def _checked(found: Selection, study: Study) -> Selection:
     """Return the selection with predictive checks of the best candidate's fit to all counts."""
-    if found.best is None or found.noise != POISSON:
+    if found.best is None:
         return found
     method, options = study.method, study.options_for(found.best, study.counts)
     if found.criterion == "evidence":
