@@ -1,4 +1,4 @@
-"""The likelihood of every model: independent Poisson counts whose means are a matrix product.
+"""The likelihood of every model: independent counts, Poisson or negative binomial, whose means are a matrix product.
 
     X_ij ~ Poisson(λ_ij),  λ = θβ,        log p(X) = Σ [X log λ − log X!] − (Σ_i θ_i)·(Σ_j β_j)
 
@@ -167,6 +167,86 @@ class PoissonProduct(dist.Distribution):
         return draws.astype(int)
 
 
+class NegativeBinomialProduct(dist.Distribution):
+    """Independent negative binomial counts with mean ``loadings @ components``.
+
+    Parameters
+    ----------
+    loadings : array (..., n, K)
+    components : array (..., K, m)
+    dispersion : array, (1, 1), (n, 1) or (1, m)
+        What the variance has beyond the mean λ, above 0: λ (1 + s), or λ + α λ².
+    variance : {"linear", "quadratic"}
+    """
+
+    arg_constraints = PoissonProduct.arg_constraints
+    support = PoissonProduct.support
+    pytree_data_fields = ("loadings", "components", "dispersion")
+    pytree_aux_fields = ("form",)
+
+    def __init__(
+        self,
+        loadings: ArrayLike,
+        components: ArrayLike,
+        dispersion: ArrayLike,
+        variance: str = "linear",
+        validate_args: bool | None = None,
+    ) -> None:
+        self.loadings, self.components = jnp.asarray(loadings), jnp.asarray(components)
+        self.dispersion, self.form = jnp.asarray(dispersion), variance
+        (*left, n, _), (*right, _, m) = self.loadings.shape, self.components.shape
+        batch = jnp.broadcast_shapes(tuple(left), tuple(right))
+        super().__init__(batch, (n, m), validate_args=validate_args)
+
+    @property
+    def mean(self) -> jax.Array:
+        """Mean λ = θβ, shape (..., n, m)."""
+        return self.loadings @ self.components
+
+    @property
+    def variance(self) -> jax.Array:
+        """Variance of the counts, shape (..., n, m)."""
+        mean = self.mean
+        return mean * (1 + self.dispersion * (1 if self.form == "linear" else mean))
+
+    def log_prob(self, value: Any) -> jax.Array:
+        """Return the log density of counts, dense (..., n, m), SciPy sparse or `Triplets`; shape (...)."""
+        value = as_observation(value)
+        if isinstance(value, Triplets):
+            rate = rates_at(value, self.loadings, self.components).sum(-1)
+            own = jnp.broadcast_to(self.dispersion, self.event_shape)[value.rows, value.columns]
+            seen = self._log_of_seen(value.values, rate, own).sum(-1)
+        else:
+            seen = self._log_of_seen(value, self.mean, self.dispersion).sum((-2, -1))
+        return seen - self._whole()
+
+    def _log_of_seen(self, counts: jax.Array, rate: jax.Array, own: jax.Array) -> jax.Array:
+        """Return what the log density has where X > 0, and 0 elsewhere, even if λ = 0."""
+        rate = jnp.where(counts > 0, rate, 1)
+        size = rate / own if self.form == "linear" else 1 / own
+        odds = own / (1 + own) if self.form == "linear" else own * rate / (1 + own * rate)
+        logs = gammaln(counts + size) - gammaln(size) - gammaln(counts + 1) + counts * jnp.log(odds)
+        return jnp.where(counts > 0, logs, 0)
+
+    def _whole(self) -> jax.Array:
+        """Return minus the log probability that all counts are 0."""
+        s = self.dispersion
+        if self.form == "quadratic":
+            return jnp.sum(jnp.log1p(s * self.mean) / s, (-2, -1))
+        share = jnp.log1p(s) / s
+        if s.shape[-1] > 1:
+            return total_rate(self.loadings, self.components * share)
+        return total_rate(self.loadings * share, self.components)
+
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
+        """Sample dense counts (..., n, m): a Gamma rate for every cell, then Poisson counts."""
+        first, second = jax.random.split(key)
+        mean, s = self.mean, self.dispersion
+        shape = jnp.broadcast_to(mean / s if self.form == "linear" else 1 / s, sample_shape + mean.shape)
+        rates = jax.random.gamma(first, shape) * (s if self.form == "linear" else s * mean)
+        return jax.random.poisson(second, rates)
+
+
 def _log_of_seen(counts: jax.Array, rate: jax.Array) -> jax.Array:
     """Return X log λ − log X!, with value and gradient 0 where X = 0, even if λ = 0."""
     return counts * jnp.log(jnp.where(counts > 0, rate, 1)) - gammaln(counts + 1)
@@ -181,6 +261,8 @@ def poisson_product(factors: Callable[..., tuple[jax.Array, jax.Array]]) -> Call
         totals: ArrayLike | None = None,
         row_exposure: ArrayLike | None = None,
         feature_exposure: ArrayLike | None = None,
+        dispersion: ArrayLike | None = None,
+        variance: str = "linear",
         **given: Any,
     ) -> jax.Array:
         """Sample or observe the counts.
@@ -193,6 +275,8 @@ def poisson_product(factors: Callable[..., tuple[jax.Array, jax.Array]]) -> Call
             Row totals N_i to simulate under; they do not enter the density.
         row_exposure, feature_exposure : array (n,) and (m,), optional
             Exposures of rows and features, by which the means are multiplied.
+        dispersion : array, (1, 1), (n, 1) or (1, m), optional
+            Dispersion of negative binomial counts, of linear or quadratic `variance`; None for Poisson counts.
         **given
             What ``factors`` takes: size, rank, and hyperparameters of loadings and components.
 
@@ -202,6 +286,9 @@ def poisson_product(factors: Callable[..., tuple[jax.Array, jax.Array]]) -> Call
         """
         theta, beta = with_exposures(factors(**given), row_exposure, feature_exposure)
         dims = {"event_dims": ["row", "feature"]}
-        return numpyro.sample("counts", PoissonProduct(theta, beta, totals), obs=counts, infer=dims)
+        noisy: dist.Distribution = PoissonProduct(theta, beta, totals)
+        if dispersion is not None:
+            noisy = NegativeBinomialProduct(theta, beta, dispersion, variance)
+        return numpyro.sample("counts", noisy, obs=counts, infer=dims)
 
     return program
