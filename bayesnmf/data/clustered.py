@@ -14,7 +14,7 @@ x log (λ / N).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,14 +22,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.dispersed import LEAST, DispersedCounts
 from bayesnmf.kernels.cpu.clusters import sums_of_cells
 from bayesnmf.kernels.cpu.underflow import Spread
 from bayesnmf.priors.noise import NegativeBinomial
 
 Array = np.ndarray
-CENTRE, WIDTH = np.log(0.3), 2.0  # of the normal prior of log s
 SMALL = 1e-4  # dispersions below which log(1 + s) / s and its derivatives are series
-LEAST = 1e-10  # dispersion; that of Poisson counts is 0
 
 
 def exposure_of(dispersion: Any) -> Any:
@@ -39,25 +38,8 @@ def exposure_of(dispersion: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ClusteredCounts(Counts):
-    """Counts that cluster.
-
-    Attributes
-    ----------
-    plain : Counts
-        The same counts without the exposure that clusters have.
-    noise : NegativeBinomial
-        Noise with a known dispersion.
-    learned : bool
-        Whether the dispersion changes with a fit.
-    given_totals : bool
-        Whether the model takes the totals of rows as given.
-    """
-
-    plain: Any = None
-    noise: NegativeBinomial = field(default_factory=NegativeBinomial)
-    learned: bool = False
-    given_totals: bool = False
+class ClusteredCounts(DispersedCounts):
+    """Counts that cluster, with the exposure of their clusters."""
 
     @classmethod
     def of(cls, plain: Counts, noise: NegativeBinomial, learned: bool, given_totals: bool) -> ClusteredCounts:
@@ -73,48 +55,10 @@ class ClusteredCounts(Counts):
         more: Any = {"plain": plain, "noise": noise, "learned": learned, "given_totals": given_totals}
         return cls(plain.matrix, *names, *given, plain.mask, **more)
 
-    def _around(self, plain: Counts, noise: NegativeBinomial | None = None) -> ClusteredCounts:
-        made = self.of(plain, noise or self.noise, self.learned, self.given_totals)
-        for name in ("transposed", "dense", "row_totals", "feature_totals"):  # cached values that no noise changes
-            if plain.matrix is self.matrix and name in vars(self):
-                vars(made)[name] = vars(self)[name]
-        return made
-
-    def with_dispersions(self, dispersions: Array) -> ClusteredCounts:
-        """Return the same counts with other dispersions, (n,), (m,) or (1,)."""
-        own = float(dispersions[0]) if self.noise.by is None else dispersions
-        return self._around(self.plain, self.noise.with_dispersion(own))
-
     def of_clusters(self, clusters: csr_array) -> Counts:
         """Return numbers of clusters as Poisson counts, with their exposures."""
         names = self.row_names, self.feature_names
         return Counts(clusters, *names, self.row_exposure, self.feature_exposure, self.mask)
-
-    def rows(self, index: Any) -> ClusteredCounts:
-        """Return the chosen rows, with their names, exposures and dispersions."""
-        chosen = np.atleast_1d(np.arange(self.shape[0])[index])
-        return self._around(self.plain.rows(chosen), self.noise.of_rows(chosen))
-
-    def block(self, first: int, last: int) -> ClusteredCounts:
-        """Return the rows from `first` to `last` (excluded), in memory shared with these counts."""
-        return self._around(self.plain.block(first, last), self.noise.of_rows(slice(first, last)))
-
-    def with_exposure(self, row_exposure: Array | None, feature_exposure: Array | None) -> Counts:
-        """Return the same counts with other exposures, and without noise."""
-        return self.plain.with_exposure(row_exposure, feature_exposure)
-
-    def with_mask(self, mask: Any) -> Counts:
-        """Return the counts with these cells missing, and no others."""
-        return self._around(self.plain.with_mask(mask))
-
-    def with_matrix(self, matrix: csr_array) -> Counts:
-        """Return counts with the same names, exposures and noise, and another canonical matrix of the same shape."""
-        return self._around(self.plain.with_matrix(matrix))
-
-    @cached_property
-    def dispersions(self) -> Array:
-        """Dispersion of each row, or of each feature, or one, (n,), (m,) or (1,)."""
-        return np.maximum(np.atleast_1d(np.asarray(self.noise.dispersion, np.float64)), LEAST)
 
     def spread_of_means(self) -> Spread:
         """Return the spreads of counts whose means are given."""
@@ -141,8 +85,7 @@ class ClusteredCounts(Counts):
     @cached_property
     def log_noise(self) -> float:
         """What the noise adds to the log-likelihood, and to the log prior if the dispersion is learned, in nats."""
-        s = self.dispersions
-        found = -float(((np.log(s) - CENTRE) ** 2).sum() / (2 * WIDTH**2)) if self.learned else 0.0
+        s, found = self.dispersions, self.log_prior
         if self.given_totals:
             totals = self.row_totals
             return found - float(sums_of_cells(totals, np.ones_like(totals), s / np.maximum(totals, 1.0))[:, 0].sum())

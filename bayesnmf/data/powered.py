@@ -13,6 +13,8 @@ import numpy as np
 
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.dispersed import DispersedCounts
+from bayesnmf.data.rated import RatedCounts
 from bayesnmf.priors.noise import NegativeBinomial, Noise, Quasi
 
 
@@ -41,7 +43,8 @@ def working_counts(counts: Counts, noise: Noise, *, given_totals: bool, learned:
     With `given_totals` the model takes the totals of rows as given; a dispersion that is `learned` is a start.
     """
     if isinstance(noise, NegativeBinomial):
-        return ClusteredCounts.of(counts, noise, learned, given_totals)
+        kind: type[DispersedCounts] = ClusteredCounts if noise.variance == "linear" else RatedCounts
+        return kind.of(counts, noise, learned, given_totals)
     if not isinstance(noise, Quasi) or noise.power == 1:
         return counts
     power = noise.power

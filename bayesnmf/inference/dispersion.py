@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.data.clustered import CENTRE, LEAST, SMALL, WIDTH, ClusteredCounts, exposure_of
+from bayesnmf.data.clustered import SMALL, ClusteredCounts, exposure_of
+from bayesnmf.data.dispersed import CENTRE, LEAST, WIDTH
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_cells
 from bayesnmf.kernels.cpu.underflow import Spread

@@ -33,8 +33,11 @@ def imputes_loadings(problem: Problem, components: Side) -> bool:
 
     They do not where the components are all known, and loadings alone raise the bound of the observed cells.
     """
-    if problem.counts.mask is None:
-        return False
+    return problem.counts.mask is not None and raises_one_bound(problem, components)
+
+
+def raises_one_bound(problem: Problem, components: Side) -> bool:
+    """Return whether loadings would receive counts of missing cells, so that both sides raise one bound."""
     if problem.loadings_prior.support != "positive":
         return True
     prior = problem.components_prior
@@ -76,14 +79,15 @@ def with_missing_totals(problem: Problem, state: State, side: str, total: Array)
 def weights(problem: Problem, state: State) -> tuple[Array, Array]:
     """Return factors (n, K) and (m, K) in float64 whose products are the expected counts of missing cells."""
     mask: Any = problem.counts.mask
-    U = _geometric(state.loadings) * mask.seen_rows[:, None]
-    V = _geometric(state.components).T * problem.counts.feature_factor[:, None]
+    U = geometric_of(state.loadings) * mask.seen_rows[:, None]
+    V = geometric_of(state.components).T * problem.counts.feature_factor[:, None]
     if problem.loadings_prior.support == "simplex":
         return U * _row_exposure(problem, U, V)[:, None], V
     return U * problem.counts.row_factor, V
 
 
-def _geometric(side: Side) -> Array:
+def geometric_of(side: Side) -> Array:
+    """Return geometric means, with the factors of rows or features, in float64."""
     found = np.asarray(side.geometric, np.float64)
     return found if side.log_shift is None else found * np.exp(side.log_shift)
 
@@ -107,7 +111,7 @@ def gain_of_missing(problem: Problem, state: State) -> float:
     """Return what the objective gains since missing cells have no exposure, in nats."""
     counts = problem.counts
     if problem.loadings_prior.support == "simplex":
-        U, V = _geometric(state.loadings), _geometric(state.components).T
+        U, V = geometric_of(state.loadings), geometric_of(state.components).T
         return float(-(counts.row_totals * np.log(observed_shares(problem, U, V))).sum())
     mask: Any = counts.mask
     means = counts.exposed_loadings(state.loadings.matrix), counts.exposed_components(state.components.matrix).T

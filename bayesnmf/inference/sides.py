@@ -21,6 +21,7 @@ from bayesnmf.inference.missing import (
     missing_exposure_of_loadings,
     with_missing_totals,
 )
+from bayesnmf.inference.rates import problem_at
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.summaries import Summary
 from bayesnmf.priors import Distribution
@@ -144,6 +145,7 @@ def objective(problem: Problem, state: State, loglik: float) -> float:
     It is ``ℓ − Σ_k (Σ_i r_i Eθ_ik)(Σ_j c_j Eβ_kj) − Σ log X! + penalty(θ) + penalty(β)``, with ℓ = Σ X log(r c UV) and
     UV from the allocation step at `state`. The penalty is the log prior density of a mode or a draw, −KL of a q.
     """
+    problem = problem_at(problem, state)
     counts, (loadings, components) = problem.counts, state
     loglik += shift_of_rows(counts, loadings)
     if components.log_shift is not None:

@@ -56,7 +56,7 @@ class Algorithm:
     why: str = ""
 
 
-ALL = ("poisson", "quasi", "nb1")
+ALL = ("poisson", "quasi", "nb1", "nb2")
 ALGORITHMS: dict[str, Algorithm] = {
     "em": Algorithm(("map",), device=True, masks=True, noises=ALL),
     # Coordinate descent needs only a few more iterations to bring the whole gradient near 0: on newsgroups, K = 10,
@@ -84,7 +84,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         ends_settled=True,
         why="batches settle their loadings, then take one step of the components",
     ),
-    "allocations": Algorithm(("gibbs",), masks=True, noises=("poisson", "nb1")),
+    "allocations": Algorithm(("gibbs",), masks=True, noises=("poisson", "nb1", "nb2")),
     "marginal": Algorithm(("gibbs",), ("entries",), masks=True, noises=ALL, why="allocations are summed out"),
 }
 

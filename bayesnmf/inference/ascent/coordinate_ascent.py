@@ -19,6 +19,7 @@ from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.course import Course
 from bayesnmf.inference.ascent.kkt import kkt_residual
 from bayesnmf.inference.checkpoints.slots import next_slot
+from bayesnmf.inference.rates import problem_at
 from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
 from bayesnmf.inference.status import Status
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
@@ -139,6 +140,7 @@ def update_both_sides(problem: Problem, state: State, totals: Totals, schedule: 
     for place, fresh in moves:
         side: Any = schedule.sides[place]
         if fresh:
+            problem = problem_at(problem, state, schedule.threads)
             totals = allocate(problem, state, schedule.threads, side if rule.one_side else "both")
         state = update_side(problem, state, side, totals)
     return state
@@ -252,6 +254,7 @@ def evaluate_state(
     """Return a state with its totals, of both sides or of one, and its objective."""
     if learn is not None:
         problem, state = learn(problem, state)
+    problem = problem_at(problem, state, threads)
     totals = allocate(problem, state, threads, sides)
     return Iterate(problem, state, totals, objective(problem, state, totals.loglik))
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.data.clustered import LEAST, ClusteredCounts
+from bayesnmf.data.clustered import ClusteredCounts
+from bayesnmf.data.dispersed import LEAST
 from bayesnmf.inference.allocating import spread_at
 from bayesnmf.inference.dispersion import Evidence
 from bayesnmf.inference.sides import Problem, State

@@ -8,6 +8,7 @@ vectors (Halko, Martinsson & Tropp 2011, alg. 4.4) cannot fail on small, empty o
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.alignment import assign_components, cosine
 from bayesnmf.inference.allocating import allocate_at_means
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, Steps, ascend
@@ -37,6 +39,8 @@ RANK_ONE = 10  # iterations that fit rows and features to counts with missing ce
 
 def state_from_word(problem: Problem, word: str, rank: int, rng: np.random.Generator) -> State:
     """Return the start with this name: "svd", "descent", "random" or "random_descent"."""
+    if isinstance(problem.counts, RatedCounts):  # rates would be those of a start that there is not yet
+        problem = replace(problem, counts=problem.counts.plain)
     begin = random_state if word.startswith("random") else data_state
     return _descended_state(problem, begin, rank, rng) if word.endswith("descent") else begin(problem, rank, rng)
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.allocating import spread_at
+from bayesnmf.inference.rates import problem_at
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, exposure_of_components, update_components, update_loadings
 from bayesnmf.inference.summaries import MeanField
@@ -61,6 +62,7 @@ def given_state(problem: Problem, loadings: Given, components: Given) -> State:
     bare = [is_bare(problem.loadings_summary, loadings), is_bare(problem.components_summary, components)]
     if not any(bare):
         return state
+    problem = problem_at(problem, state)
     factors = state.loadings.geometric, state.components.geometric
     totals = expected_allocations(problem.counts.matrix, *factors, spread=spread_at(problem.counts, state))
     if bare[0]:

@@ -1,0 +1,116 @@
+"""Counts with negative binomial noise of quadratic variance, as the routines for Poisson counts see them.
+
+The cell of a row i and a feature j, with mean λ and dispersion α, has a rate ε ~ Gamma(1/α, 1/α), and its count is
+Poisson with mean ελ. So given rates, everything is Poisson with the exposure r_i c_j ε_ij of a cell. This is written as
+the exposure r_i C_i of a row, with a ceiling C_i of its rates, of which the cell lacks the share 1 − ε / C: all of it
+where it is missing. What holds for missing cells (`bayesnmf.inference.missing`) holds for shares of cells, too. The
+probability of the counts is
+
+    log p = ΣL(x, 1, α) + x log λ − (x + 1/α) log(1 + αλ) − log x!          L(x, 1, α) = Σ_{t<x} log(1 + αt)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.dispersed import DispersedCounts
+from bayesnmf.data.mask import Mask
+from bayesnmf.kernels.cpu.clusters import cluster_sums
+from bayesnmf.priors.noise import NegativeBinomial
+
+Array = np.ndarray
+UNRATED = ("transposed", "dense", "row_totals", "feature_totals", "total", "log_factorial", "is_integer", "log_sizes")
+
+
+@dataclass(frozen=True, eq=False)
+class Unexposed(Mask):
+    """The share of its exposure that each cell lacks, from 0 to 1, which is that of a missing cell.
+
+    Attributes
+    ----------
+    lost : ndarray (n, m)
+    """
+
+    lost: Array
+
+    @classmethod
+    def shares(cls, lost: Array) -> Unexposed:
+        """Return the mask of these shares."""
+        return cls(csr_array(lost.shape, dtype=np.float64), True, lost)
+
+    @cached_property
+    def seen_rows(self) -> Array:
+        """Whether each row has an observed cell, (n,)."""
+        return np.asarray(self.lost.min(axis=1, initial=1.0) < 1)
+
+    def sums_by_row(self, factor: Array) -> Array:
+        """Return, for each row, Σ of the rows of a factor (m, K) times the shares of its features, (n, K)."""
+        return (self.lost @ factor.astype(self.lost.dtype, copy=False)).astype(np.float64, copy=False)
+
+    def sums_by_feature(self, factor: Array) -> Array:
+        """Return, for each feature, Σ of the rows of a factor (n, K) times their shares, (m, K)."""
+        return (self.lost.T @ factor.astype(self.lost.dtype, copy=False)).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RatedCounts(DispersedCounts):
+    """Counts whose cells have rates; without any yet, they have the exposures of Poisson counts.
+
+    Attributes
+    ----------
+    state : State or None
+        State that the rates are those of (`bayesnmf.inference.rates`).
+    gain : float
+        What the distribution of the rates adds to the objective, in nats.
+    """
+
+    state: Any = None
+    gain: float = 0.0
+
+    @classmethod
+    def of(cls, plain: Counts, noise: NegativeBinomial, learned: bool, given_totals: bool) -> Self:
+        """Return counts with this noise, without rates."""
+        names, given = (plain.row_names, plain.feature_names), (plain.row_exposure, plain.feature_exposure)
+        return cls(plain.matrix, *names, *given, plain.mask, plain, noise, learned, given_totals)
+
+    def with_rates(self, lost: Array, ceilings: Array, state: Any = None, gain: float = 0.0) -> Self:
+        """Return the same counts with rates: shares (n, m) that cells lack of the ceilings (n,) of their rows."""
+        exposure = ceilings * self.plain.row_factor[:, 0]
+        made = replace(self, row_exposure=exposure, mask=Unexposed.shares(lost), state=state, gain=gain)
+        vars(made).update({name: vars(self)[name] for name in UNRATED if name in vars(self)})
+        return made
+
+    def rows_and_dispersions(self, rows: slice) -> tuple[Array, Array, Array | None]:
+        """Return the counts of some rows as an array, their dispersions, (rows or 1, m or 1), and what is missing."""
+        x: Any = self.dense[rows] if "dense" in vars(self) else self.matrix[rows].toarray()
+        alpha = self.dispersions[None, :] if self.noise.by == "feature" else self.dispersions[:, None]
+        hidden = None if self.plain.mask is None else self.plain.mask.hidden(rows)
+        return x.astype(np.float64, copy=False), alpha[rows] if self.noise.by == "row" else alpha, hidden
+
+    def sums_of_sizes(self, dispersions: Array) -> Array:
+        """Return ΣL, Σ(x − W) and Σ(x − 2W + V) at λ = 1 of each row, or feature if the dispersions are theirs."""
+        by_feature = self.noise.by == "feature"
+        matrix: csr_array = self.transposed if by_feature else self.matrix
+        ones = [np.ones((length, 1)) for length in matrix.shape]
+        return cluster_sums(matrix, ones[0], ones[1].T, (np.broadcast_to(dispersions, len(ones[0])).copy(), None))
+
+    @cached_property
+    def log_sizes(self) -> float:
+        """ΣL(x, 1, α)."""
+        return float(self.sums_of_sizes(self.dispersions)[:, 0].sum())
+
+    @property
+    def log_exposure(self) -> float:  # type: ignore[override]
+        """Σ X log(r c), without rates."""
+        return float(self.plain.log_exposure)
+
+    @property
+    def log_noise(self) -> float:
+        """What the noise adds to the log-likelihood, and to the log prior if the dispersion is learned, in nats."""
+        return self.log_prior + self.log_sizes + self.gain

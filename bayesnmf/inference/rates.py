@@ -1,0 +1,154 @@
+"""The rates of cells whose counts have quadratic variance, at a state: expected ones for modes and mean fields, or drawn.
+
+With q(ε) = Gamma(x + 1/α, ρ + 1/α), whose mean is (1 + αx) / (1 + αρ), the objective of the counts has, in place of
+−E λ for Poisson counts, −ε E λ + ερ + L − (x + 1/α) log(1 + αρ): the expected log-likelihood given the rate, less the
+divergence of q(ε) from the prior of the rate. It is largest at ρ = E λ, where it is L − (x + 1/α) log(1 + αE λ).
+
+Where loadings receive counts of what cells lack of the ceiling C of their row (`bayesnmf.inference.missing`), both
+sides raise a bound that is lower by (C − ε)(E λ − UV), summed over the cells of the row. Rates and ceiling together
+make it largest with ρ = UV, but for cells whose rate would be above C, which have ε = C. Then the derivative by C says
+Σ(ρ − UV) = Σ(E λ − UV), so that with the sums Σ' over cells at the ceiling
+
+    C = Σ'(x + 1/α) / (Σ(E λ − UV) + Σ'(UV + 1/α))
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.data.rated import RatedCounts
+from bayesnmf.inference.missing import geometric_of, raises_one_bound
+from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
+from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+
+if TYPE_CHECKING:
+    from bayesnmf.inference.sides import Problem, State
+
+Array = NDArray[Any]
+CELLS = 2**15  # in a block of rows, which stays in the second-level cache
+WORK = 40  # of a cell, in multiply-adds
+
+
+class Cells(NamedTuple):
+    """Rates of the cells of some rows, (rows, m), the ceilings of these rows, and what the objective gains."""
+
+    rho: Array
+    rates: Array
+    ceilings: Array
+    gain: float
+
+
+def problem_at(problem: Problem, state: State, threads: int | None = None) -> Problem:
+    """Return the problem with the expected rates at a state; the problem itself where counts have no rates."""
+    counts = problem.counts
+    if not isinstance(counts, RatedCounts) or counts.state is state:
+        return problem
+    lost, ceilings, gains = np.empty(counts.shape, counts.dtype), np.empty(counts.shape[0]), []
+
+    def fill(rows: slice, cells: Cells) -> float:
+        lost[rows] = _lacking(cells.rates, cells.ceilings)
+        ceilings[rows] = cells.ceilings
+        return cells.gain
+
+    gains = by_blocks(problem, state, fill, threads)
+    return replace(problem, counts=counts.with_rates(lost, ceilings, state, float(sum(gains))))
+
+
+def with_drawn_rates(problem: Problem, state: State, seed: int, threads: int | None = None) -> Problem:
+    """Return the problem with rates drawn given the values of a state, from Gamma(x + 1/α, λ + 1/α)."""
+    counts: Any = problem.counts
+    lost, ceilings = np.empty(counts.shape, counts.dtype), np.empty(counts.shape[0])
+    means = _Means(problem, state)
+
+    def fill(rows: slice) -> None:
+        x, alpha, hidden = counts.rows_and_dispersions(rows)
+        drawn = gamma_draws(x + 1 / alpha, seed, 1, first_row=rows.start) / (means.of(rows) + 1 / alpha)
+        if hidden is not None:
+            drawn[hidden] = 0.0
+        ceilings[rows] = _highest(drawn)
+        lost[rows] = _lacking(drawn, ceilings[rows])
+
+    _in_row_blocks(counts.shape, fill, threads)
+    return replace(problem, counts=counts.with_rates(lost, ceilings))
+
+
+def by_blocks(problem: Problem, state: State, use: Any, threads: int | None = None) -> list[Any]:
+    """Return what a function of rows and their `Cells` at a state returns for each block of rows."""
+    imputes, means = raises_one_bound(problem, state.components), _Means(problem, state)
+
+    def work(rows: slice) -> Any:
+        return use(rows, _cells(problem.counts, rows, means.of(rows), means.geometric(rows) if imputes else None))
+
+    return _in_row_blocks(problem.counts.shape, work, threads)
+
+
+class _Means:
+    """Means of cells of some rows, with exposures but without rates."""
+
+    def __init__(self, problem: Problem, state: State) -> None:
+        self.plain: Any = problem.counts.plain  # type: ignore[attr-defined]
+        self.state = state
+        self.factors = self._exposed(*(np.asarray(side.matrix, np.float64) for side in state))
+
+    def _exposed(self, loadings: Array, components: Array) -> tuple[Array, Array]:
+        return self.plain.exposed_loadings(loadings), self.plain.exposed_components(components)
+
+    def of(self, rows: slice) -> Array:
+        return np.asarray(self.factors[0][rows] @ self.factors[1])
+
+    def geometric(self, rows: slice) -> Array:
+        if not hasattr(self, "mean_factors"):
+            self.mean_factors = self._exposed(*(geometric_of(side) for side in self.state))
+        return np.asarray(self.mean_factors[0][rows] @ self.mean_factors[1])
+
+
+def _cells(counts: Any, rows: slice, means: Array, geometric: Array | None) -> Cells:
+    """Return the expected rates of some rows; those of the looser bound if there are geometric means."""
+    x, alpha, hidden = counts.rows_and_dispersions(rows)
+    more = x + 1 / alpha
+    if hidden is not None:
+        more[hidden] = 0.0
+    if geometric is None:
+        rho = means
+        rates = more / (rho + 1 / alpha)
+        ceilings = _highest(rates)
+    else:
+        ceilings = _ceilings(more, geometric + 1 / alpha, np.maximum(means - geometric, 0.0).sum(axis=1))
+        rho = np.maximum(geometric, more / ceilings[:, None] - 1 / alpha)
+        rates = more / (rho + 1 / alpha)
+    gain = float((rates * rho - more * np.log1p(alpha * rho)).sum())
+    return Cells(rho, rates, ceilings, gain)
+
+
+def _ceilings(more: Array, less: Array, gap: Array) -> Array:
+    """Return the largest Σ'more / (gap + Σ'less) over sets of cells of each row, by Dinkelbach's method; 1 for 0."""
+    found = (more / (less + gap[:, None])).max(axis=1, initial=0.0)
+    while True:
+        above = more > found[:, None] * less
+        tops = np.where(above, more, 0.0).sum(axis=1)
+        bottoms = gap + np.where(above, less, 0.0).sum(axis=1)
+        better = np.divide(tops, bottoms, out=found.copy(), where=above.any(axis=1))
+        if not (better > found).any():
+            return np.where(found > 0, found, 1.0)
+        found = np.maximum(better, found)
+
+
+def _highest(rates: Array) -> Array:
+    highest = rates.max(axis=1, initial=0.0)
+    return np.where(highest > 0, highest, 1.0)
+
+
+def _lacking(rates: Array, ceilings: Array) -> Array:
+    return np.clip(1.0 - rates / ceilings[:, None], 0.0, 1.0)
+
+
+def _in_row_blocks(shape: tuple[int, int], work: Any, threads: int | None) -> list[Any]:
+    """Return what a function of rows returns for each block of rows; blocks depend on no number of threads."""
+    n, m = shape
+    bounds = np.append(np.arange(0, n, max(CELLS // max(m, 1), 1)), n)
+    threads = threads_or_default(threads, WORK * n * m)
+    return in_blocks(bounds, lambda _, first, last: work(slice(first, last)), threads)
