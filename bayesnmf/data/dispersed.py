@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -62,7 +62,9 @@ class DispersedCounts(Counts):
 
     def block(self, first: int, last: int) -> Self:
         """Return the rows from `first` to `last` (excluded), in memory shared with these counts."""
-        return self._around(self.plain.block(first, last), self.noise.of_rows(slice(first, last)))
+        made = self._around(self.plain.block(first, last), self.noise.of_rows(slice(first, last)))
+        # The prior of a dispersion that all rows share belongs to the first block, as sums over blocks have it once.
+        return made if first == 0 or self.noise.by == "row" else replace(made, learned=False)
 
     def with_exposure(self, row_exposure: Array | None, feature_exposure: Array | None) -> Counts:
         """Return the same counts with other exposures, and without noise."""

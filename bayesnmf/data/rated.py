@@ -42,7 +42,8 @@ class Unexposed(Mask):
     @classmethod
     def shares(cls, lost: Array) -> Unexposed:
         """Return the mask of these shares."""
-        return cls(csr_array(lost.shape, dtype=np.float64), True, lost)
+        nothing: Any = csr_array(lost.shape, dtype=np.float64)
+        return cls(nothing, True, lost)
 
     @cached_property
     def seen_rows(self) -> Array:
@@ -68,10 +69,13 @@ class RatedCounts(DispersedCounts):
         State that the rates are those of (`bayesnmf.inference.rates`).
     gain : float
         What the distribution of the rates adds to the objective, in nats.
+    ceilings : ndarray (n,), or None
+        Largest rate of each row.
     """
 
     state: Any = None
     gain: float = 0.0
+    ceilings: Array | None = None
 
     @classmethod
     def of(cls, plain: Counts, noise: NegativeBinomial, learned: bool, given_totals: bool) -> Self:
@@ -82,16 +86,22 @@ class RatedCounts(DispersedCounts):
     def with_rates(self, lost: Array, ceilings: Array, state: Any = None, gain: float = 0.0) -> Self:
         """Return the same counts with rates: shares (n, m) that cells lack of the ceilings (n,) of their rows."""
         exposure = ceilings * self.plain.row_factor[:, 0]
-        made = replace(self, row_exposure=exposure, mask=Unexposed.shares(lost), state=state, gain=gain)
+        more: Any = {"mask": Unexposed.shares(lost), "state": state, "gain": gain, "ceilings": ceilings}
+        made = replace(self, row_exposure=exposure, **more)
         vars(made).update({name: vars(self)[name] for name in UNRATED if name in vars(self)})
         return made
 
-    def rows_and_dispersions(self, rows: slice) -> tuple[Array, Array, Array | None]:
-        """Return the counts of some rows as an array, their dispersions, (rows or 1, m or 1), and what is missing."""
+    def cells(self, rows: slice) -> tuple[Array, Array | None]:
+        """Return the counts of some rows, (rows, m), and which cells are missing, if any can be."""
         x: Any = self.dense[rows] if "dense" in vars(self) else self.matrix[rows].toarray()
-        alpha = self.dispersions[None, :] if self.noise.by == "feature" else self.dispersions[:, None]
         hidden = None if self.plain.mask is None else self.plain.mask.hidden(rows)
-        return x.astype(np.float64, copy=False), alpha[rows] if self.noise.by == "row" else alpha, hidden
+        return x.astype(np.float64, copy=False), hidden
+
+    def of_cells(self, dispersions: Array, rows: slice) -> Array:
+        """Return dispersions as those of the cells of some rows, (rows or 1, m or 1)."""
+        if self.noise.by == "feature":
+            return dispersions[None, :]
+        return (dispersions[rows] if self.noise.by == "row" else dispersions)[:, None]
 
     def sums_of_sizes(self, dispersions: Array) -> Array:
         """Return ΣL, Σ(x − W) and Σ(x − 2W + V) at λ = 1 of each row, or feature if the dispersions are theirs."""
@@ -106,7 +116,7 @@ class RatedCounts(DispersedCounts):
         return float(self.sums_of_sizes(self.dispersions)[:, 0].sum())
 
     @property
-    def log_exposure(self) -> float:  # type: ignore[override]
+    def log_exposure(self) -> float:
         """Σ X log(r c), without rates."""
         return float(self.plain.log_exposure)
 

@@ -1,4 +1,4 @@
-"""The rates of cells whose counts have quadratic variance, at a state: expected ones for modes and mean fields, or drawn.
+"""The rates of cells whose counts have quadratic variance: expected ones for modes and mean fields, or drawn ones.
 
 With q(ε) = Gamma(x + 1/α, ρ + 1/α), whose mean is (1 + αx) / (1 + αρ), the objective of the counts has, in place of
 −E λ for Poisson counts, −ε E λ + ερ + L − (x + 1/α) log(1 + αρ): the expected log-likelihood given the rate, less the
@@ -14,6 +14,7 @@ make it largest with ρ = UV, but for cells whose rate would be above C, which h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,12 +43,23 @@ class Cells(NamedTuple):
     gain: float
 
 
-def problem_at(problem: Problem, state: State, threads: int | None = None) -> Problem:
-    """Return the problem with the expected rates at a state; the problem itself where counts have no rates."""
+def in_row_blocks[T](shape: tuple[int, int], work: Callable[[slice], T], threads: int | None = None) -> list[T]:
+    """Return what a function of rows returns for each block of rows; blocks depend on no number of threads."""
+    n, m = shape
+    bounds = np.append(np.arange(0, n, max(CELLS // max(m, 1), 1)), n)
+    threads = threads_or_default(threads, WORK * n * m)
+    return in_blocks(bounds, lambda _, first, last: work(slice(first, last)), threads)
+
+
+def problem_at(problem: Problem, state: State, threads: int | None = None, moving: Array | None = None) -> Problem:
+    """Return the problem with the expected rates at a state; the problem itself where counts have no rates.
+
+    With `moving`, booleans (n,), the other rows keep the rates that they have.
+    """
     counts = problem.counts
     if not isinstance(counts, RatedCounts) or counts.state is state:
         return problem
-    lost, ceilings, gains = np.empty(counts.shape, counts.dtype), np.empty(counts.shape[0]), []
+    lost, ceilings = np.empty(counts.shape, counts.dtype), np.empty(counts.shape[0])
 
     def fill(rows: slice, cells: Cells) -> float:
         lost[rows] = _lacking(cells.rates, cells.ceilings)
@@ -55,6 +67,10 @@ def problem_at(problem: Problem, state: State, threads: int | None = None) -> Pr
         return cells.gain
 
     gains = by_blocks(problem, state, fill, threads)
+    if moving is not None:
+        before: Any = counts
+        lost[~moving], ceilings[~moving] = before.mask.lost[~moving], before.ceilings[~moving]
+        return replace(problem, counts=counts.with_rates(lost, ceilings))
     return replace(problem, counts=counts.with_rates(lost, ceilings, state, float(sum(gains))))
 
 
@@ -65,25 +81,27 @@ def with_drawn_rates(problem: Problem, state: State, seed: int, threads: int | N
     means = _Means(problem, state)
 
     def fill(rows: slice) -> None:
-        x, alpha, hidden = counts.rows_and_dispersions(rows)
+        (x, hidden), alpha = counts.cells(rows), counts.of_cells(counts.dispersions, rows)
         drawn = gamma_draws(x + 1 / alpha, seed, 1, first_row=rows.start) / (means.of(rows) + 1 / alpha)
         if hidden is not None:
             drawn[hidden] = 0.0
         ceilings[rows] = _highest(drawn)
         lost[rows] = _lacking(drawn, ceilings[rows])
 
-    _in_row_blocks(counts.shape, fill, threads)
+    in_row_blocks(counts.shape, fill, threads)
     return replace(problem, counts=counts.with_rates(lost, ceilings))
 
 
-def by_blocks(problem: Problem, state: State, use: Any, threads: int | None = None) -> list[Any]:
+def by_blocks[T](
+    problem: Problem, state: State, use: Callable[[slice, Cells], T], threads: int | None = None
+) -> list[T]:
     """Return what a function of rows and their `Cells` at a state returns for each block of rows."""
     imputes, means = raises_one_bound(problem, state.components), _Means(problem, state)
 
-    def work(rows: slice) -> Any:
+    def work(rows: slice) -> T:
         return use(rows, _cells(problem.counts, rows, means.of(rows), means.geometric(rows) if imputes else None))
 
-    return _in_row_blocks(problem.counts.shape, work, threads)
+    return in_row_blocks(problem.counts.shape, work, threads)
 
 
 class _Means:
@@ -108,7 +126,7 @@ class _Means:
 
 def _cells(counts: Any, rows: slice, means: Array, geometric: Array | None) -> Cells:
     """Return the expected rates of some rows; those of the looser bound if there are geometric means."""
-    x, alpha, hidden = counts.rows_and_dispersions(rows)
+    (x, hidden), alpha = counts.cells(rows), counts.of_cells(counts.dispersions, rows)
     more = x + 1 / alpha
     if hidden is not None:
         more[hidden] = 0.0
@@ -120,6 +138,8 @@ def _cells(counts: Any, rows: slice, means: Array, geometric: Array | None) -> C
         ceilings = _ceilings(more, geometric + 1 / alpha, np.maximum(means - geometric, 0.0).sum(axis=1))
         rho = np.maximum(geometric, more / ceilings[:, None] - 1 / alpha)
         rates = more / (rho + 1 / alpha)
+    if hidden is not None:
+        rho[hidden] = 0.0
     gain = float((rates * rho - more * np.log1p(alpha * rho)).sum())
     return Cells(rho, rates, ceilings, gain)
 
@@ -144,11 +164,3 @@ def _highest(rates: Array) -> Array:
 
 def _lacking(rates: Array, ceilings: Array) -> Array:
     return np.clip(1.0 - rates / ceilings[:, None], 0.0, 1.0)
-
-
-def _in_row_blocks(shape: tuple[int, int], work: Any, threads: int | None) -> list[Any]:
-    """Return what a function of rows returns for each block of rows; blocks depend on no number of threads."""
-    n, m = shape
-    bounds = np.append(np.arange(0, n, max(CELLS // max(m, 1), 1)), n)
-    threads = threads_or_default(threads, WORK * n * m)
-    return in_blocks(bounds, lambda _, first, last: work(slice(first, last)), threads)

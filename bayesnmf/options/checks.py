@@ -212,7 +212,21 @@ def served_options(options: Any, noise: Noise, method: str, counts: Any) -> Any:
                 "noise='poisson', since counts of missing cells are drawn beside the others; use method='vi'"
             )
         return replace(options, algorithm="allocations")
+    if isinstance(noise, NegativeBinomial) and noise.variance == "quadratic":
+        return _options_with_rates(options, noise)
     return replace(options, algorithm="marginal") if isinstance(noise, Quasi) else options
+
+
+def _options_with_rates(options: Any, noise: NegativeBinomial) -> Any:
+    """Return options that allocate counts where loadings are proportions, which receive counts beside their own."""
+    if options.priors.loadings.support == "positive":
+        return options
+    if options.algorithm == "marginal":
+        raise ValueError(
+            f"noise={noise.word!r} and loadings that are proportions need Gibbs(algorithm='allocations'), since counts "
+            "are drawn beside the others; leave algorithm out"
+        )
+    return replace(options, algorithm="allocations")
 
 
 def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) -> None:
@@ -238,6 +252,7 @@ def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) ->
         _check_negative_binomial(options, noise, what, counts)
 
 
+MOST_RATES = 100_000_000
 METHODS_OF_NOISE = ("map", "vi", "gibbs")
 
 
@@ -268,12 +283,29 @@ def _check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, c
             f"{what} per feature has no closed form where the totals of rows are given; use dispersion='row', or "
             "model='gamma_poisson'"
         )
-    if noise.by == "feature" and on_simplex(options.priors.components):
+    if noise.variance == "quadratic":
+        _check_quadratic(simplex, what, counts)
+    elif noise.by == "feature" and on_simplex(options.priors.components):
         raise ValueError(
             f"{what} per feature needs Gamma components, since those on the simplex are exposed equally to all "
             "features; give Priors(components=Gamma(...)), or use dispersion='row'"
         )
     check_length_of_dispersion(noise, counts.shape)
+
+
+def _check_quadratic(given_totals: bool, what: str, counts: Any) -> None:
+    """Refuse given totals, which say nothing of rates, and more cells than rates can be kept of."""
+    if given_totals:
+        raise ValueError(
+            f"{what} needs loadings with a scale, since rates of cells change the totals of rows; use "
+            "model='gamma_poisson', or noise='nb1'"
+        )
+    n, m = counts.shape
+    if n * m > MOST_RATES:
+        raise ValueError(
+            f"{what} keeps a rate of every cell, of {MOST_RATES:,} at most: found {n:,} × {m:,} = {n * m:,}; use "
+            "noise='nb1', or fewer rows or features"
+        )
 
 
 def check_mask_served(options: Any, method: str) -> None:

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.allocating import allocate, spread_at
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Schedule, Steps, update_both_sides, update_side
 from bayesnmf.inference.blocked.passes import Where, pass_over_rows, shared_out, totals_of
 from bayesnmf.inference.missing import imputes_loadings
+from bayesnmf.inference.rates import problem_at
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, exposure_of_loadings, objective, update_components, update_loadings
 from bayesnmf.inference.status import Status
@@ -78,6 +80,7 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
         imputes_loadings(problem, state.components),
     )
     able = spread is None or problem.loadings_prior.support == "positive"
+    able = able and not isinstance(problem.counts, RatedCounts)  # whose exposures change with the loadings
     if "settled" in problem.loadings_prior.optional and able and not imputes:
         side, expects = state.loadings, isinstance(problem.loadings_summary, MeanField)
         means, _ = separate_scale(side.value)
@@ -87,7 +90,7 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
             expects=expects, threads=threads, spread=spread,
         )  # fmt: skip
     else:
-        totals, updates, last = _totals_by_updates(problem, state, tol, max_iter, threads)
+        problem, totals, updates, last = _totals_by_updates(problem, state, tol, max_iter, threads)
         state = last if imputes else state  # what a row receives depends on its loadings then
     rows = int(np.count_nonzero(updates > 0))
     status = settled_status(rows, len(totals), tol, int(np.abs(updates).max(initial=0)))
@@ -103,9 +106,13 @@ def in_own_unit(side: Side) -> Side:
 
 def _totals_by_updates(
     problem: Problem, state: State, tol: float, max_iter: int, threads: int | None
-) -> tuple[Array, Array, State]:
-    """Return what `settled_totals` does, and the last state, by updates of all rows where there is no compiled loop."""
+) -> tuple[Problem, Array, Array, State]:
+    """Return what `settled_totals` does, by updates of all rows where there is no compiled loop, with the last state.
+
+    The problem is returned with the rates that cells have at the end, if they have any.
+    """
     means, _ = separate_scale(state.loadings.value)
+    problem = problem_at(problem, state, threads)
     totals = np.array(allocate(problem, state, threads, "loadings").loadings)
     updates = np.zeros(len(totals), np.int64)
     moving = np.ones(len(totals), bool)
@@ -118,8 +125,9 @@ def _totals_by_updates(
         if not moving.any():
             break
         totals[moving] = allocate(problem, state, threads, "loadings").loadings[moving]
+        problem = problem_at(problem, state, threads, moving)
         means = now
-    return totals, updates, state
+    return problem, totals, updates, state
 
 
 def _added_and_rate(problem: Problem, state: State) -> tuple[Array, Array | None]:

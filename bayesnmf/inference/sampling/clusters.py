@@ -1,4 +1,4 @@
-"""Draw the clusters that counts come in, and the dispersion, between sweeps over loadings and components.
+"""Draw the clusters that counts come in, or the rates of cells, and the dispersion, between sweeps over both sides.
 
 Given the clusters, loadings and components are those of Poisson counts, with the clusters as the counts: so every Gibbs
 sampler works as it is. A count that comes in clusters says as much of its mean as x / (1 + s) Poisson counts, and its
@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.data.clustered import ClusteredCounts
-from bayesnmf.data.dispersed import LEAST
+from bayesnmf.data.dispersed import LEAST, DispersedCounts
+from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.allocating import spread_at
-from bayesnmf.inference.dispersion import Evidence
+from bayesnmf.inference.evidence_of_dispersion import evidence_at
+from bayesnmf.inference.rates import with_drawn_rates
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.clusters import cluster_sums, drawn_clusters
 from bayesnmf.kernels.cpu.likelihood import cell_rates
@@ -28,9 +29,11 @@ Array = NDArray[Any]
 REACH, STEPS = 2.4, 2  # lengths of steps in standard deviations, and steps a sweep
 
 
-def with_clusters(problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> Problem:
-    """Return the problem whose counts are drawn clusters; the problem itself if its counts do not cluster."""
+def with_drawn_noise(problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> Problem:
+    """Return the problem with drawn clusters or rates, whose counts are Poisson; the problem itself if it is so."""
     counts = problem.counts
+    if isinstance(counts, RatedCounts):
+        return with_drawn_rates(problem, state, int(rng.integers(2**63)), threads)
     spread = spread_at(counts, state)
     if spread is None:
         return problem
@@ -66,7 +69,7 @@ class DispersionDraws:
     @property
     def active(self) -> bool:
         """Whether there is a dispersion to draw."""
-        return isinstance(self.problem.counts, ClusteredCounts) and self.problem.counts.learned
+        return isinstance(self.problem.counts, DispersedCounts) and self.problem.counts.learned
 
     @property
     def dispersions(self) -> Array | None:
@@ -87,7 +90,7 @@ class DispersionDraws:
         """Draw the dispersion given a state."""
         if not self.active:
             return
-        evidence = Evidence.at(self.problem, state, self.threads)
+        evidence = evidence_at(self.problem, state, self.threads)
         s: Any = self.dispersions
         if self.length is None:
             s = evidence.best(s)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.clustered import ClusteredCounts
+from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
-from bayesnmf.inference.sampling.clusters import DispersionDraws, log_likelihood_at, with_clusters
+from bayesnmf.inference.sampling.clusters import DispersionDraws, log_likelihood_at, with_drawn_noise
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule, record_chain
 from bayesnmf.inference.sampling.marginal_gibbs import Factors, factors_of, state_of
 from bayesnmf.inference.sides import Problem, State, objective
@@ -43,19 +43,19 @@ class Entries:
         if self.factors is None:
             self.factors = factors_of(problem, self.state, self.rng)
             return self.state, np.nan
-        if isinstance(problem.counts, ClusteredCounts):
-            self._draw_clusters(self.factors)
+        if isinstance(problem.counts, DispersedCounts):
+            self._draw_noise(self.factors)
         self.factors.sweep(self.threads)
         if not keep:
             return self.state, np.nan
         state, problem = state_of(self.factors), self.dispersion.problem
         return state, objective(problem, state, log_likelihood_at(problem, state, self.threads))
 
-    def _draw_clusters(self, factors: Factors) -> None:
-        """Draw the dispersion, and the clusters that the next sweep is given."""
+    def _draw_noise(self, factors: Factors) -> None:
+        """Draw the dispersion, and the clusters or rates that the next sweep is given."""
         state = state_of(factors)
         self.dispersion.draw(state)
-        factors.see(with_clusters(self.dispersion.problem, state, self.rng, self.threads))
+        factors.see(with_drawn_noise(self.dispersion.problem, state, self.rng, self.threads))
 
     @property
     def memory(self) -> Any:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
 from bayesnmf.inference.checkpoints.slots import NOWHERE, Slot
-from bayesnmf.inference.sampling.clusters import DispersionDraws, log_likelihood_at, with_clusters
+from bayesnmf.inference.sampling.clusters import DispersionDraws, log_likelihood_at, with_drawn_noise
 from bayesnmf.inference.sampling.draws_on_disk import RunningOnDisk
 from bayesnmf.inference.sampling.gibbs_on_disk import sweep_on_disk
 from bayesnmf.inference.sampling.running_moments import Running
@@ -85,9 +85,9 @@ def choose_chains(lengths: list[int]) -> tuple[list[int], int]:
 def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> tuple[State, float]:
     """Draw allocations, loadings and components once; return the new state and the log joint of the old state.
 
-    Clusters are allocated where the counts come in clusters.
+    Clusters are allocated where the counts come in clusters; where cells have rates, they are exposed to drawn ones.
     """
-    given = with_clusters(problem, state, rng, threads)
+    given = with_drawn_noise(problem, state, rng, threads)
     seed = int(rng.integers(2**63))
     totals = sampled_allocations(
         given.counts.matrix, state.loadings.geometric, state.components.geometric, seed, threads

@@ -1,0 +1,236 @@
+"""What a state says of a dispersion: a log density of its logarithm, with derivatives for Newton's method.
+
+Of counts that cluster, the log-likelihood of a row, a feature or all counts with dispersion s is, but for a constant,
+
+    f(s) = ΣL(x, λ, s) − Σx log(1 + s) − Σλ e(s)        e(s) = log(1 + s) / s
+
+with Σλ over all cells, but L over the nonzeros alone; given row totals, ΣL(x, λ, s) − ΣL(N, N, s). Under vi, L is taken
+at the geometric means and λ in the other term is the expectation, which is the part of the elbo that depends on s.
+
+Of counts whose cells have rates, it is with dispersion α, and the sum over all observed cells,
+
+    f(α) = ΣL(x, 1, α) − Σ(x + 1/α) log(1 + αρ)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.data.clustered import SMALL, ClusteredCounts, exposure_of
+from bayesnmf.data.dispersed import CENTRE, LEAST, WIDTH, DispersedCounts
+from bayesnmf.data.rated import RatedCounts
+from bayesnmf.inference.rates import Cells, by_blocks, in_row_blocks
+from bayesnmf.inference.sides import Problem, State
+from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_cells
+from bayesnmf.kernels.cpu.underflow import Spread
+
+Array = NDArray[Any]
+LARGEST = 1e6  # dispersion
+LONGEST, NEAR, MOST = 1.0, 0.02, 20  # longest step in log s, step at which the first search ends, most of its steps
+SMALL_MEAN = 1e-3  # αρ below which derivatives are series
+
+
+def _pooled(values: Array, counts: DispersedCounts) -> Array:
+    """Return sums over rows or features (…, lines) for each dispersion."""
+    return values.sum(axis=-1, keepdims=True) if counts.noise.by is None else values
+
+
+class Evidence:
+    """What a dispersion is learned from, at the means of a state: its log density, and derivatives in its logarithm."""
+
+    def log_likelihood(self, s: Array) -> Array:
+        """Return f(s), for each dispersion."""
+        raise NotImplementedError
+
+    def derivatives(self, s: Array) -> tuple[Array, Array]:
+        """Return the first and the second derivative of f in log s."""
+        raise NotImplementedError
+
+    def log_density(self, s: Array) -> Array:
+        """Return f(s) + log prior of log s, for each dispersion."""
+        return self.log_likelihood(s) - (np.log(s) - CENTRE) ** 2 / (2 * WIDTH**2)
+
+    def best(self, s: Array, most: int = MOST) -> Array:
+        """Return dispersions after at most so many steps of Newton's method, which ends once steps are short."""
+        for _ in range(most):
+            slope, bend = self._slope_and_bend(s)
+            step = np.where(bend < 0, -slope / np.where(bend < 0, bend, 1.0), np.sign(slope) * LONGEST)
+            step = np.clip(step, -LONGEST, LONGEST)
+            s = np.clip(s * np.exp(step), LEAST, LARGEST)
+            if np.abs(step).max() < NEAR:
+                break
+        return s
+
+    def deviation(self, s: Array) -> Array:
+        """Return about the standard deviation of log s, at most that of its prior."""
+        return np.sqrt(1 / np.maximum(-self._slope_and_bend(s)[1], 1 / WIDTH**2))
+
+    def _slope_and_bend(self, s: Array) -> tuple[Array, Array]:
+        """Return the first and the second derivative of the log density in log s."""
+        slope, bend = self.derivatives(s)
+        return slope - (np.log(s) - CENTRE) / WIDTH**2, bend - 1 / WIDTH**2
+
+
+@dataclass(frozen=True)
+class ClusterEvidence(Evidence):
+    """What the dispersion of counts that cluster is learned from.
+
+    Attributes
+    ----------
+    counts : ClusteredCounts
+    sums : callable
+        Function that returns ΣL, Σ(x − λW) and Σ(x − 2λW + λ²V) for dispersions, of rows or features.
+    totals, means : ndarray
+        Σx and Σλ of each row or feature.
+    """
+
+    counts: ClusteredCounts
+    sums: Callable[[Array], Array]
+    totals: Array
+    means: Array
+
+    @classmethod
+    def at(cls, problem: Problem, state: State, threads: int | None) -> ClusterEvidence:
+        """Return what a state says of the dispersion."""
+        counts: Any = problem.counts
+        U, V = state.loadings.geometric, state.components.geometric
+        by_feature = counts.noise.by == "feature"
+        unit = counts.with_dispersions(np.ones_like(counts.dispersions))
+        shifts = [None if side.log_shift is None else np.exp(np.float64(side.log_shift)).ravel() for side in state]
+        rows, features = unit.spread(*shifts)  # with s = 1, those of clusters are those of their means
+
+        def sums(s: Array) -> Array:
+            spread: Spread
+            if by_feature:
+                assert features is not None
+                spread = features * s, rows
+                return cluster_sums(counts.transposed, V.T, U.T, spread, threads)
+            spread = rows * s, features
+            return cluster_sums(counts.matrix, U, V, spread, threads)
+
+        totals = counts.feature_totals if by_feature else counts.row_totals
+        return cls(counts, sums, totals, _sums_of_means(problem, state) if not counts.given_totals else totals)
+
+    def log_likelihood(self, s: Array) -> Array:
+        """Return f(s), for each dispersion."""
+        found = _pooled(self.sums(s)[:, 0], self.counts)
+        if self.counts.given_totals:
+            found = found - _pooled(self._of_totals(s)[:, 0], self.counts)
+        else:
+            totals, means = (_pooled(each, self.counts) for each in (self.totals, self.means))
+            found = found - totals * np.log1p(s) - means * exposure_of(s)
+        return found
+
+    def _of_totals(self, s: Array) -> Array:
+        """Return L, W and V of the totals of rows, with their own mean."""
+        return sums_of_cells(self.totals, np.maximum(self.totals, 1.0), s)
+
+    def derivatives(self, s: Array) -> tuple[Array, Array]:
+        """Return the first and the second derivative of f in log s."""
+        _, first, second = (_pooled(each, self.counts) for each in self.sums(s).T)
+        if self.counts.given_totals:
+            _, W, V = self._of_totals(s).T
+            N = self.totals
+            slope = first - _pooled(N - N * W, self.counts)
+            bend = slope - second + _pooled(N - 2 * N * W + N * N * V, self.counts)
+        else:
+            totals, means = (_pooled(each, self.counts) for each in (self.totals, self.means))
+            small, share = s < SMALL, s / (1 + s)
+            once = np.where(small, -s / 2 + 2 * s * s / 3, 1 / (1 + s) - exposure_of(s))  # s e′
+            twice = np.where(small, 2 * s * s / 3, -s / (1 + s) ** 2 - 2 * once)  # s² e″
+            slope = first - totals * share - means * once
+            bend = slope - second + totals * share**2 - means * twice
+        return slope, bend
+
+
+def _sums_of_means(problem: Problem, state: State) -> Array:
+    """Return Σλ over the observed cells of each row, or of each feature, without the exposure of clusters."""
+    counts: Any = problem.counts
+    plain = counts.plain
+    loadings, components = (
+        plain.exposed_loadings(_whole(state.loadings)),
+        plain.exposed_components(np.asarray(state.components.matrix, np.float64)),
+    )
+    if counts.noise.by == "feature":
+        sums = loadings.sum(axis=0) @ components
+        return sums if plain.mask is None else sums - (components * plain.mask.sums_by_feature(loadings).T).sum(axis=0)
+    sums = loadings @ components.sum(axis=1)
+    return sums if plain.mask is None else sums - plain.mask.products_by_row(loadings, components.T)
+
+
+def _whole(side: Any) -> Array:
+    return np.asarray(side.matrix, np.float64)
+
+
+@dataclass(frozen=True)
+class RateEvidence(Evidence):
+    """What the dispersion of counts whose cells have rates is learned from.
+
+    Attributes
+    ----------
+    counts : RatedCounts
+    rho : ndarray (n, m)
+        ρ of `bayesnmf.inference.rates`, 0 at missing cells. Where it is not the mean, it is that of the dispersion of
+        the state, as the derivative is that of the bound then.
+    threads : int or None
+    """
+
+    counts: RatedCounts
+    rho: Array
+    threads: int | None = None
+
+    @classmethod
+    def at(cls, problem: Problem, state: State, threads: int | None) -> RateEvidence:
+        """Return what a state says of the dispersion."""
+        counts: Any = problem.counts
+        rho = np.empty(counts.shape, counts.dtype)
+
+        def fill(rows: slice, cells: Cells) -> None:
+            rho[rows] = cells.rho
+
+        by_blocks(problem, state, fill, threads)
+        return cls(counts, rho, threads)
+
+    def _sums(self, s: Array, terms: Callable[[Array, Array, Array], tuple[Array, ...]]) -> Array:
+        """Return sums of terms of x, αρ and ρ / αρ over the cells of each dispersion, (terms, dispersions)."""
+        counts = self.counts
+        axis: Any = {None: (1, 2), "row": 2, "feature": 1}[counts.noise.by]
+
+        def work(rows: slice) -> Array:
+            alpha = counts.of_cells(s, rows)
+            found = np.stack(terms(counts.cells(rows)[0], alpha * self.rho[rows], 1 / alpha))
+            return found.sum(axis=axis).reshape(len(found), -1)
+
+        parts = in_row_blocks(counts.shape, work, self.threads)
+        return np.concatenate(parts, axis=1) if counts.noise.by == "row" else np.sum(parts, axis=0)
+
+    def log_likelihood(self, s: Array) -> Array:
+        """Return f(α), for each dispersion."""
+        sizes = _pooled(self.counts.sums_of_sizes(s)[:, 0], self.counts)
+        return np.asarray(sizes - self._sums(s, lambda x, y, phi: ((x + phi) * np.log1p(y),))[0])
+
+    def derivatives(self, s: Array) -> tuple[Array, Array]:
+        """Return the first and the second derivative of f in log α."""
+        _, first, second = (_pooled(each, self.counts) for each in self.counts.sums_of_sizes(s).T)
+        slope, bend = self._sums(s, _derivatives_of_cells)
+        return first + slope, first - second + bend
+
+
+def _derivatives_of_cells(x: Array, y: Array, phi: Array) -> tuple[Array, Array]:
+    """Return both derivatives of −(x + φ) log(1 + y) in log α, with y = αρ and φ = 1/α, by series for small y."""
+    share, small = y / (1 + y), y < SMALL_MEAN
+    once = np.where(small, y * y * (1 / 2 - y * (2 / 3 - y * 3 / 4)), np.log1p(y) - share)
+    twice = np.where(small, y * y * (1 / 2 - y * (4 / 3 - y * 9 / 4)), share**2 - once)
+    return phi * once - x * share, phi * twice - x * share / (1 + y)
+
+
+def evidence_at(problem: Problem, state: State, threads: int | None) -> Evidence:
+    """Return what a state says of the dispersion of a problem."""
+    kind: Any = RateEvidence if isinstance(problem.counts, RatedCounts) else ClusterEvidence
+    found: Evidence = kind.at(problem, state, threads)
+    return found
