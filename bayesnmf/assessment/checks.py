@@ -149,6 +149,12 @@ def check_can_be_absent(fit: Any) -> None:
         raise ValueError(f"absence needs a fit by {methods}: found {fit.method!r}; fit the same model by vi")
     if fit.rank < 2:
         raise ValueError("absence needs a fit of at least two components: found one, without which no count can be")
+    _check_no_rates(fit, "absence", "noise='nb1'")
+
+
+def _check_no_rates(fit: Any, what: str, cure: str) -> None:
+    if getattr(fit.noise, "variance", None) == "quadratic":
+        raise ValueError(f"{what} needs cells whose exposure is known: found noise='nb2', with rates; use {cure}")
 
 
 def check_component_numbers(numbers: Any, rank: int) -> list[int]:
@@ -174,6 +180,7 @@ def check_response(fit: Any, given_components: bool) -> None:
     check_fit(fit)
     check_method(fit.method, ("vi",), "linear response")
     check_flag(given_components, "given_components")
+    _check_no_rates(fit, "linear response", "fit.with_intervals('sampled')")
     for side in ("loadings", "components"):
         check_has_part(getattr(fit.priors, side), side, "response", "linear response", "method='gibbs'")
     if given_components:

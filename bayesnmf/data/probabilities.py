@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
-from bayesnmf.data.clustered import LEAST, exposure_of
+from bayesnmf.data.clustered import exposure_of
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.dispersed import LEAST
 from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_cells
 from bayesnmf.kernels.cpu.likelihood import cell_rates, poisson_loglik
 from bayesnmf.priors.noise import NegativeBinomial, Noise

@@ -29,6 +29,13 @@ def _factor_of(side: Side) -> Array | None:
     return None if side.log_shift is None else np.exp(np.asarray(side.log_shift, np.float64).ravel())
 
 
+def in_own_unit(side: Side) -> Side:
+    """Return loadings whose geometric means include the factors of rows, which matter where counts cluster."""
+    if side.log_shift is None:
+        return side
+    return Side(side.value, (side.geometric * np.exp(side.log_shift)).astype(side.dtype), None, 0.0)
+
+
 def allocate_at_means(counts: Counts, loadings: Array, components: Array, threads: int | None = None) -> Totals:
     """Return the totals of an allocation step at factors (n, K) and (K, m) whose products are the means."""
     spread = counts.spread_of_means() if isinstance(counts, ClusteredCounts) else None

@@ -10,9 +10,8 @@ from bayesnmf.checks import check_choice, check_count, check_flag, check_nonnega
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.schedules import SCHEDULES
 from bayesnmf.priors import Priors
-from bayesnmf.priors.checks import check_has_part, check_length_of_dispersion
+from bayesnmf.priors.checks import check_has_part, check_negative_binomial
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
-from bayesnmf.priors.specification import on_simplex
 
 STARTS = ("svd", "descent", "random", "random_descent")
 MOST_THREADS = 1024
@@ -249,10 +248,9 @@ def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) ->
         listed = " or ".join(repr(each) for each in able if method in ALGORITHMS[each].methods)
         raise ValueError(f"{what} needs algorithm={listed}: found {options.algorithm!r}; leave algorithm out")
     if isinstance(noise, NegativeBinomial):
-        _check_negative_binomial(options, noise, what, counts)
+        check_negative_binomial(options, noise, what, counts)
 
 
-MOST_RATES = 100_000_000
 METHODS_OF_NOISE = ("map", "vi", "gibbs")
 
 
@@ -265,47 +263,6 @@ def _check_without_allocations(options: Any, what: str) -> None:
         )
     for side in ("loadings", "components"):
         check_has_part(getattr(options.priors, side), side, "entries", f"{what} with method='gibbs'", "method='vi'")
-
-
-def _check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, counts: Any) -> None:
-    """Refuse counts and priors that have no negative binomial likelihood in closed form, and dispersions of others."""
-    if not counts.is_integer:
-        raise ValueError(f"{what} needs whole-number counts: round them, or use noise='quasi'")
-    if getattr(options, "learn", ()):
-        raise ValueError(f"{what} does not learn priors: leave learn out, or use noise='poisson'")
-    if getattr(options, "algorithm", None) in ("scd", "ccd") and options.priors.loadings.support != "positive":
-        raise ValueError(f"{what} and loadings that are proportions need algorithm='em'; leave algorithm out")
-    simplex = options.priors.loadings.support == "simplex"
-    if simplex and counts.mask is not None:
-        raise ValueError(f"{what} with given totals needs all cells: use model='gamma_poisson', or noise='poisson'")
-    if simplex and noise.by == "feature":
-        raise ValueError(
-            f"{what} per feature has no closed form where the totals of rows are given; use dispersion='row', or "
-            "model='gamma_poisson'"
-        )
-    if noise.variance == "quadratic":
-        _check_quadratic(simplex, what, counts)
-    elif noise.by == "feature" and on_simplex(options.priors.components):
-        raise ValueError(
-            f"{what} per feature needs Gamma components, since those on the simplex are exposed equally to all "
-            "features; give Priors(components=Gamma(...)), or use dispersion='row'"
-        )
-    check_length_of_dispersion(noise, counts.shape)
-
-
-def _check_quadratic(given_totals: bool, what: str, counts: Any) -> None:
-    """Refuse given totals, which say nothing of rates, and more cells than rates can be kept of."""
-    if given_totals:
-        raise ValueError(
-            f"{what} needs loadings with a scale, since rates of cells change the totals of rows; use "
-            "model='gamma_poisson', or noise='nb1'"
-        )
-    n, m = counts.shape
-    if n * m > MOST_RATES:
-        raise ValueError(
-            f"{what} keeps a rate of every cell, of {MOST_RATES:,} at most: found {n:,} × {m:,} = {n * m:,}; use "
-            "noise='nb1', or fewer rows or features"
-        )
 
 
 def check_mask_served(options: Any, method: str) -> None:

@@ -13,6 +13,8 @@ from bayesnmf.priors.noise import NOISES, NegativeBinomial, Noise
 from bayesnmf.priors.optional import OPTIONAL
 from bayesnmf.priors.specification import MODELS, PARAMETER, on_simplex
 
+MOST_RATES = 100_000_000
+
 
 def check_has_part(prior: Any, side: str, part: str, what: str, cure: str) -> None:
     """Refuse `what` if the family of a prior lacks an optional part."""
@@ -202,3 +204,44 @@ def check_one_prior_for_all_rows(prior: Any) -> None:
                 f"{' or a parameter of shape (K,)' * shared}, or use neither transform nor withheld samples "
                 "(withhold=0) nor criterion='stability'"
             )
+
+
+def check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, counts: Any) -> None:
+    """Refuse counts and priors that have no negative binomial likelihood in closed form, and dispersions of others."""
+    if not counts.is_integer:
+        raise ValueError(f"{what} needs whole-number counts: round them, or use noise='quasi'")
+    if getattr(options, "learn", ()):
+        raise ValueError(f"{what} does not learn priors: leave learn out, or use noise='poisson'")
+    if getattr(options, "algorithm", None) in ("scd", "ccd") and options.priors.loadings.support != "positive":
+        raise ValueError(f"{what} and loadings that are proportions need algorithm='em'; leave algorithm out")
+    simplex = options.priors.loadings.support == "simplex"
+    if simplex and counts.mask is not None:
+        raise ValueError(f"{what} with given totals needs all cells: use model='gamma_poisson', or noise='poisson'")
+    if simplex and noise.by == "feature":
+        raise ValueError(
+            f"{what} per feature has no closed form where the totals of rows are given; use dispersion='row', or "
+            "model='gamma_poisson'"
+        )
+    if noise.variance == "quadratic":
+        _check_quadratic(simplex, what, counts)
+    elif noise.by == "feature" and on_simplex(options.priors.components):
+        raise ValueError(
+            f"{what} per feature needs Gamma components, since those on the simplex are exposed equally to all "
+            "features; give Priors(components=Gamma(...)), or use dispersion='row'"
+        )
+    check_length_of_dispersion(noise, counts.shape)
+
+
+def _check_quadratic(given_totals: bool, what: str, counts: Any) -> None:
+    """Refuse given totals, which say nothing of rates, and more cells than rates can be kept of."""
+    if given_totals:
+        raise ValueError(
+            f"{what} needs loadings with a scale, since rates of cells change the totals of rows; use "
+            "model='gamma_poisson', or noise='nb1'"
+        )
+    n, m = counts.shape
+    if n * m > MOST_RATES:
+        raise ValueError(
+            f"{what} keeps a rate of every cell, of {MOST_RATES:,} at most: found {n:,} × {m:,} = {n * m:,}; use "
+            "noise='nb1', or fewer rows or features"
+        )

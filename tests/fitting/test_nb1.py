@@ -17,7 +17,7 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.problems import point_or_mean_field
 from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.dispersion import Evidence
+from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.sampling.clusters import log_likelihood_at
 from bayesnmf.inference.sides import objective
 from bayesnmf.inference.starts.states import given_state
@@ -186,7 +186,7 @@ def test_the_bound_is_below_the_evidence_and_reached_by_no_other_dispersion(mode
         fit.trace[-1] + (np.log(fit.noise.dispersion / 0.3)) ** 2 / 8, abs=1e-3
     )
     s = float(fit.noise.dispersion)
-    at = [Evidence.at(problem, state, 1).log_density(np.array([s * factor]))[0] for factor in (0.97, 1.0, 1.03)]
+    at = [evidence_at(problem, state, 1).log_density(np.array([s * factor]))[0] for factor in (0.97, 1.0, 1.03)]
     assert at[1] > max(at[0], at[2])
 
 
@@ -229,7 +229,7 @@ def test_derivatives_of_the_dispersion_are_differences_of_its_density(by, given)
     rng = np.random.default_rng(0)
     theta = rng.dirichlet(np.ones(K), 40) if given else rng.gamma(1, 60, (40, K))
     state = given_state(problem, theta, rng.dirichlet(np.ones(25), K))
-    evidence = Evidence.at(problem, state, 1)
+    evidence = evidence_at(problem, state, 1)
     for s in (3e-5, 0.02, 0.7, 30.0):
         at, step = np.full(40 if by else 1, s), 1e-4
         low, high = (evidence.log_density(at * np.exp(h)) for h in (-step, step))

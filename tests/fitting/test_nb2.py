@@ -322,9 +322,9 @@ def test_both_samplers_draw_from_one_posterior(model, mask):
     assert np.sqrt(np.mean(z**2)) < 1.7
 
 
-def rounds_of_geweke(number, alter=lambda problem: problem):
+def rounds_of_geweke(number, alter=lambda problem: problem, seed=3):
     """Return log α, and means of loadings and log components, of rounds that draw these and counts given the others."""
-    rng, priors = np.random.default_rng(3), Priors(Gamma(2.0, 0.2), Dirichlet(2.0))
+    rng, priors = np.random.default_rng(seed), Priors(Gamma(2.0, 0.2), Dirichlet(2.0))
     loadings, components, alpha, found = rng.gamma(2, 5, (3, 2)), rng.dirichlet(np.full(4, 2.0), 2), 0.3, []
     for _ in range(number):
         means = loadings @ components
@@ -344,7 +344,7 @@ def rounds_of_geweke(number, alter=lambda problem: problem):
 @quietly
 @pytest.mark.long
 def test_draws_of_parameters_and_counts_keep_their_distribution():
-    """Geweke 2004. Sweeps that take the dispersion for half of what it is are POWER standard errors off."""
+    """Geweke 2004. Sweeps that take the dispersion for half of what it is are 4.8 standard errors off."""
     values = rounds_of_geweke(10_000)
     ess = np.asarray(r_hat_and_ess(values[None], 1)[1])
     expected, sd = np.array([np.log(0.3), 10.0, digamma(2) - digamma(8)]), values.std(axis=0)
@@ -403,6 +403,13 @@ def test_a_fit_in_single_precision_is_that_in_double():
 
 
 @quietly
+def test_the_marginal_bound_is_above_the_augmented_one():
+    fit = fitted("gamma_poisson", "vi", noise_of(), True, max_iter=100)
+    marginal = bayesnmf.elbo_marginal(fit, 200)
+    assert 0 < marginal.mean - fit.trace[-1] < 100
+
+
+@quietly
 @pytest.mark.parametrize(
     ("refused", "words"),
     [
@@ -420,12 +427,25 @@ def test_a_fit_in_single_precision_is_that_in_double():
             lambda: bayesnmf.fit(COUNTS, rank=2, noise=NegativeBinomial("quadratic", np.ones(3), "row")),
             "dispersion must have one number for each row",
         ),
+        (
+            lambda: bayesnmf.linear_response(fitted("poisson", "vi", noise_of(), max_iter=5)),
+            "linear response needs cells",
+        ),
+        (lambda: bayesnmf.absence(fitted("poisson", "vi", noise_of(), max_iter=5)), "absence needs cells"),
+        (
+            lambda: bayesnmf.fit(COUNTS, rank=2, noise="nb2", options=bayesnmf.VI(algorithm="settled")),
+            "needs algorithm='coordinate'",
+        ),
         (lambda: refuse_size(20_000, 5_001), "100,020,000"),
     ],
 )
 def test_what_quadratic_variance_does_not_have_is_refused(refused, words):
     with pytest.raises(ValueError, match=words):
         refused()
+
+
+def quick_fit():
+    return fitted("poisson", "vi", noise_of(), max_iter=5)
 
 
 def refuse_size(n, m):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.rated import RatedCounts
-from bayesnmf.inference.allocating import allocate, spread_at
+from bayesnmf.inference.allocating import allocate, in_own_unit, spread_at
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Schedule, Steps, update_both_sides, update_side
 from bayesnmf.inference.blocked.passes import Where, pass_over_rows, shared_out, totals_of
 from bayesnmf.inference.missing import imputes_loadings
@@ -95,13 +95,6 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
     rows = int(np.count_nonzero(updates > 0))
     status = settled_status(rows, len(totals), tol, int(np.abs(updates).max(initial=0)))
     return Settled(update_loadings(problem, state, totals, reuse=True), status, rows)
-
-
-def in_own_unit(side: Side) -> Side:
-    """Return loadings whose geometric means include the factors of rows, which matter where counts cluster."""
-    if side.log_shift is None:
-        return side
-    return Side(side.value, (side.geometric * np.exp(side.log_shift)).astype(side.dtype), None, 0.0)
 
 
 def _totals_by_updates(
