@@ -1,5 +1,6 @@
 """Negative binomial noise of quadratic variance: objectives against SciPy, posteriors against integrals and priors."""
 
+from copy import deepcopy
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -20,7 +21,8 @@ from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.missing import geometric_of
 from bayesnmf.inference.rates import problem_at
 from bayesnmf.inference.sampling.clusters import DispersionDraws
-from bayesnmf.inference.sampling.gibbs import sweep
+from bayesnmf.inference.sampling.entry_sweeps import Entries
+from bayesnmf.inference.sampling.gibbs import Allocating, sweep
 from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, given_totals
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.options.checks import served_options
@@ -320,6 +322,26 @@ def test_both_samplers_draw_from_one_posterior(model, mask):
     z = (one - two) / np.hypot(e1, e2)
     assert np.abs(z).max() < 4.5
     assert np.sqrt(np.mean(z**2)) < 1.7
+
+
+@both_kinds
+@pytest.mark.parametrize("sweeps", [Allocating, Entries])
+def test_chains_go_on_from_their_memory_to_the_bit(model, sweeps):
+    """What a checkpoint keeps is in the unit of the problem, and not in that of the last rates."""
+    whole, part = [], []
+    for found, memory in ((whole, None), (part, "kept")):
+        problem, state = state_at(model, "gibbs", True)
+        running = sweeps(problem, state, problem.loadings_summary.rng, 1)
+        for number in range(9):
+            if number == 5 and memory:
+                kept = deepcopy(running.memory)
+                problem, state = state_at(model, "gibbs", True)
+                running = sweeps(problem, state, problem.loadings_summary.rng, 1)
+                running.memory = kept
+            found.append(running(True)[0])
+    for one, two in zip(whole, part, strict=True):
+        np.testing.assert_array_equal(one.loadings.matrix, two.loadings.matrix)
+        np.testing.assert_array_equal(one.components.matrix, two.components.matrix)
 
 
 def rounds_of_geweke(number, alter=lambda problem: problem, seed=3):

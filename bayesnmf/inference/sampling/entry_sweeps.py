@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.data.dispersed import DispersedCounts
+from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
 from bayesnmf.inference.sampling.clusters import DispersionDraws, log_likelihood_at, with_drawn_noise
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule, record_chain
@@ -46,6 +47,8 @@ class Entries:
         if isinstance(problem.counts, DispersedCounts):
             self._draw_noise(self.factors)
         self.factors.sweep(self.threads)
+        if isinstance(problem.counts, RatedCounts):  # back in the unit of the problem, in which a checkpoint is read
+            self.factors.see(self.dispersion.problem)
         if not keep:
             return self.state, np.nan
         state, problem = state_of(self.factors), self.dispersion.problem
