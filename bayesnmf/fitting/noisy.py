@@ -18,7 +18,7 @@ from bayesnmf.fitting.closed_form import fit_closed_form
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.inference.status import BROKEN
-from bayesnmf.options import METHODS, Options
+from bayesnmf.options import MAP, METHODS, VI, Options
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_has_dispersion
@@ -47,14 +47,13 @@ def run_job(job: Job) -> FitRecord:
 
 
 def _first_fit(job: Job) -> FitRecord | None:
-    """Return the fit that an unknown dispersion begins with, if one is needed: by vi under gibbs."""
-    plain = replace(job, noise=POISSON)
-    if METHODS[job.method].posterior != "draws":
+    """Return the fit that an unknown dispersion begins with, if one is needed, or under nuts and svi has: by vi."""
+    plain, options = replace(job, noise=POISSON), job.options
+    if isinstance(options, MAP | VI):
         return fit_closed_form(plain)
     if not isinstance(job.noise, NegativeBinomial):
         return closed_form_fit(plain)
-    options: Any = job.options
-    if options.start != "fit":
+    if not METHODS[job.method].needs and options.start != "fit":  # which draws the dispersion
         return None
     return run_job(replace(job, method="vi", options=vi_options_of(job), report=lambda *_: None))
 
@@ -62,7 +61,8 @@ def _first_fit(job: Job) -> FitRecord | None:
 def _begun(job: Job, first: FitRecord | None) -> tuple[Noise, Any]:
     """Return a noise whose dispersion is that around a first fit, or where learning begins, and options to go on."""
     noise, options = job.noise, job.options
-    if first is not None and (isinstance(noise, NegativeBinomial) or METHODS[job.method].posterior != "draws"):
+    begins = getattr(options, "start", None) in ("fit", None) or isinstance(options, MAP | VI)
+    if first is not None and begins and (isinstance(noise, NegativeBinomial) or isinstance(options, MAP | VI)):
         restarts = {"restarts": 1} if hasattr(options, "restarts") else {}
         options = with_own_start(replace(options, start=first, **restarts), job.counts)
     if isinstance(noise, NegativeBinomial):

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.dispersed import DispersedCounts
+from bayesnmf.data.probabilities import dispersions_of_cells
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.specification import PARAMETER
@@ -27,16 +29,22 @@ def load_program(model: str) -> Any:
 def program_arguments(counts: Counts, rank: int, priors: Priors, dense: bool | None = None) -> dict[str, Any]:
     """Return the arguments of every program of a model.
 
-    By default counts are dense if that is faster: in XLA on a CPU, a product of small dense matrices is faster than
-    gathers, unless the counts are many and sparse. Augmented programs need the nonzero cells, which compiled code
-    cannot find in traced dense counts, so `dense` must be False for them.
+    Those of counts with negative binomial noise have its dispersion. By default counts are dense if that is faster: in
+    XLA on a CPU, a product of small dense matrices is faster than gathers, unless the counts are many and sparse.
+    Augmented programs need the nonzero cells, which compiled code cannot find in traced dense counts, so `dense` must
+    be False for them.
     """
     from bayesnmf.models.likelihood import as_observation
 
     n, m = counts.shape
+    noise: dict[str, Any] = {}
+    if isinstance(counts, DispersedCounts):
+        noise = {"dispersion": dispersions_of_cells(counts.noise), "variance": counts.noise.variance}
+        counts = counts.plain
     dense = n * m <= DENSE_CELLS if dense is None else dense
     exposures = {name: getattr(counts, name) for name in ("row_exposure", "feature_exposure")}
     return {
+        **noise,
         **{name: values for name, values in exposures.items() if values is not None},
         "counts": as_observation(counts.matrix.toarray() if dense else counts.matrix),
         "size": (n, m),

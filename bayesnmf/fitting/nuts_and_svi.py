@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy.stats import sem
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.dispersed import DispersedCounts
+from bayesnmf.data.probabilities import log_likelihood
 from bayesnmf.fitting.chains import chain_starts, fit_of_draws, resolve_start
 from bayesnmf.fitting.closed_form import fit_of_ascent
 from bayesnmf.fitting.job import Job
@@ -26,9 +28,9 @@ from bayesnmf.inference.ascent.coordinate_ascent import Ascent
 from bayesnmf.inference.sampling.nuts import run_nuts, unconstrain
 from bayesnmf.inference.sampling.svi import run_svi
 from bayesnmf.inference.status import INTERRUPTED, Status
-from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.options import VI
 from bayesnmf.priors import Priors, matrix
+from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.values import attach_scale, separate_scale
 from bayesnmf.results.record import FitRecord
 
@@ -66,12 +68,13 @@ def fit_nuts(job: Job) -> FitRecord:
         "mean_steps": float(run.statistics["num_steps"].mean()),
         "mean_acceptance": float(run.statistics["accept_prob"].mean()),
     }
-    log_joint = log_joints(doubles.counts, priors, loadings, components)
+    log_joint = log_joints(doubles.counts, doubles.noise, priors, loadings, components)
     return fit_of_draws(job, [loadings, components], log_joint, statistics, run.interrupted, run.statistics)
 
 
-def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array) -> Array:
+def log_joints(counts: Counts, noise: Noise, priors: Priors, loadings: Any, components: Array) -> Array:
     """Return the log joint of every draw, (chains, draws), without the Jacobians of the sampler's space."""
+    counts = counts.plain if isinstance(counts, DispersedCounts) else counts
     prior: Any = priors.loadings
     other: Any = priors.components
     shares, scale = separate_scale(loadings)
@@ -80,11 +83,12 @@ def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array)
     for at in np.ndindex(chains, draws):
         value = attach_scale(shares[at], None if scale is None else scale[at])
         out[at] = (
-            poisson_loglik(
-                counts.matrix,
+            log_likelihood(
+                noise,
+                counts,
                 counts.exposed_loadings(matrix(value)),
                 counts.exposed_components(components[at]),
-                counts.log_factorial,
+                False,
             )
             + prior.log_density(value)
             + other.log_density(components[at])

@@ -89,6 +89,8 @@ ALGORITHMS: dict[str, Algorithm] = {
     "marginal": Algorithm(("gibbs",), ("entries",), masks=True, noises=ALL, why="allocations are summed out"),
 }
 
+OF_PROGRAMS = {"nuts": ("nb1", "nb2"), "svi": ("nb1", "nb2")}  # noises beside Poisson of methods with a program
+
 
 def algorithms_of(method: str) -> tuple[str, ...]:
     """Return the names of the algorithms of a method, the plain algorithm first."""

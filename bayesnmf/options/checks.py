@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from bayesnmf.checks import check_choice, check_count, check_flag, check_nonnegative, check_positive, make_plain, shown
-from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
+from bayesnmf.options.algorithms import ALGORITHMS, OF_PROGRAMS, algorithms_of
 from bayesnmf.options.schedules import SCHEDULES
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_has_part, check_negative_binomial
@@ -231,11 +231,10 @@ def _options_with_rates(options: Any, noise: NegativeBinomial) -> Any:
 def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) -> None:
     """Refuse what cannot be fitted with a noise other than Poisson."""
     what, able = f"noise={noise.word!r}", [name for name, each in ALGORITHMS.items() if noise.word in each.noises]
-    methods = {name for each in able for name in ALGORITHMS[each].methods}
-    if method not in methods:
-        listed = " or ".join(f"method={each!r}" for each in METHODS_OF_NOISE if each in methods)
-        why = "draws or scores Poisson counts" if methods else "nothing serves it yet"
-        raise ValueError(f"{what} needs {listed or 'another method'}: found {method!r}, which {why}")
+    if noise.word not in OF_PROGRAMS.get(method, ()) and not any(method in ALGORITHMS[each].methods for each in able):
+        raise ValueError(
+            f"{what} needs method='map', 'vi' or 'gibbs': found {method!r}, which draws or scores Poisson counts"
+        )
     if not counts.in_memory:
         raise ValueError(f"{what} needs counts in memory; read them with bayesnmf.read_counts, or use noise='poisson'")
     if getattr(options, "device", "cpu") != "cpu":
@@ -244,14 +243,11 @@ def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) ->
         _check_without_allocations(options, what)
     elif getattr(options, "collapsed", False):
         raise ValueError(f"{what} needs Gibbs(collapsed=False): single counts are not exchangeable in their clusters")
-    elif options.algorithm is not None and options.algorithm not in able:
+    elif getattr(options, "algorithm", None) is not None and options.algorithm not in able:
         listed = " or ".join(repr(each) for each in able if method in ALGORITHMS[each].methods)
         raise ValueError(f"{what} needs algorithm={listed}: found {options.algorithm!r}; leave algorithm out")
     if isinstance(noise, NegativeBinomial):
         check_negative_binomial(options, noise, what, counts)
-
-
-METHODS_OF_NOISE = ("map", "vi", "gibbs")
 
 
 def _check_without_allocations(options: Any, what: str) -> None:

@@ -214,7 +214,13 @@ def check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, co
         raise ValueError(f"{what} does not learn priors: leave learn out, or use noise='poisson'")
     if getattr(options, "algorithm", None) in ("scd", "ccd") and options.priors.loadings.support != "positive":
         raise ValueError(f"{what} and loadings that are proportions need algorithm='em'; leave algorithm out")
+    if getattr(options, "bound", "marginal") != "marginal":
+        raise ValueError(f"{what} needs SVI(bound='marginal'), since counts of components are not Poisson given it")
     simplex = options.priors.loadings.support == "simplex"
+    if simplex and hasattr(options, "dtype") and not hasattr(options, "algorithm"):
+        raise ValueError(
+            f"{what} with given totals has no program: use method='vi' or 'gibbs', or model='gamma_poisson'"
+        )
     if simplex and counts.mask is not None:
         raise ValueError(f"{what} with given totals needs all cells: use model='gamma_poisson', or noise='poisson'")
     if simplex and noise.by == "feature":

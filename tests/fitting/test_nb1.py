@@ -351,8 +351,7 @@ def test_wide_noise_widens_intervals():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"method": "nuts"}, "noise='nb1' needs method='map'"),
-        ({"method": "smc"}, "noise='nb1' needs method='map'"),
+        ({"method": "smc"}, "noise='nb1' needs method='map', 'vi'"),
         ({"counts": COUNTS + 0.5}, "needs whole-number counts"),
         ({"options": VI(learn=("loadings",))}, "does not learn priors"),
         ({"options": VI(algorithm="minibatch")}, "needs algorithm='coordinate'"),

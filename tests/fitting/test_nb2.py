@@ -436,7 +436,7 @@ def test_the_marginal_bound_is_above_the_augmented_one():
     ("refused", "words"),
     [
         (lambda: bayesnmf.fit(COUNTS, "dirichlet_poisson", 2, noise="nb2"), "needs loadings with a scale"),
-        (lambda: bayesnmf.fit(COUNTS, rank=2, method="nuts", noise="nb2"), "noise='nb2' needs method='map'"),
+        (lambda: bayesnmf.fit(COUNTS, rank=2, method="smc", noise="nb2"), "noise='nb2' needs method='map'"),
         (lambda: bayesnmf.fit(COUNTS / 2, rank=2, noise="nb2"), "needs whole-number counts"),
         (
             lambda: bayesnmf.fit(
