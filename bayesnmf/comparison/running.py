@@ -176,7 +176,7 @@ def compare(
     methods : sequence of {"map", "vi", "svi", "gibbs", "nuts", "smc", "bld"}
         With "smc", the table has the log evidence of the training counts; if its runs disagree, only a lower limit.
     noise : {"poisson", "nb1", "nb2"} or NegativeBinomial
-        Noise of every fit; methods other than map, vi and gibbs need Poisson noise. A known dispersion is that of
+        Noise of every fit; smc and bld need Poisson noise. A known dispersion is that of
         `counts`; thinned counts of linear variance have `keep` times as much. Held-out scores are those of the means.
     settings : Settings, optional
         Priors, held-out fractions, and options of single methods.

@@ -30,7 +30,7 @@ from bayesnmf.inference.sampling.svi import run_svi
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.options import VI
 from bayesnmf.priors import Priors, matrix
-from bayesnmf.priors.noise import Noise
+from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.values import attach_scale, separate_scale
 from bayesnmf.results.record import FitRecord
 
@@ -68,11 +68,11 @@ def fit_nuts(job: Job) -> FitRecord:
         "mean_steps": float(run.statistics["num_steps"].mean()),
         "mean_acceptance": float(run.statistics["accept_prob"].mean()),
     }
-    log_joint = log_joints(doubles.counts, doubles.noise, priors, loadings, components)
+    log_joint = log_joints(doubles.counts, priors, loadings, components, doubles.noise)
     return fit_of_draws(job, [loadings, components], log_joint, statistics, run.interrupted, run.statistics)
 
 
-def log_joints(counts: Counts, noise: Noise, priors: Priors, loadings: Any, components: Array) -> Array:
+def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array, noise: Noise = POISSON) -> Array:
     """Return the log joint of every draw, (chains, draws), without the Jacobians of the sampler's space."""
     counts = counts.plain if isinstance(counts, DispersedCounts) else counts
     prior: Any = priors.loadings
