@@ -42,7 +42,7 @@ def add(command: argparse.ArgumentParser) -> None:
                        help="known components, the first of all K: a fit, a table with one in each row, or one in each "
                        "column if the rows are mutation types")  # fmt: skip
     group.add_argument("--noise", default="poisson", metavar="WORD",
-                       help="distribution of the counts around their means: poisson; nb1 or nb2, negative binomial of "
+                       help="of the counts around their means: poisson; nb1 or nb2, negative binomial with "
                        "linear or quadratic variance; or quasi, for wider intervals (default: %(default)s)")  # fmt: skip
     group.add_argument("--missing", metavar="WORD or FILE",
                        help="missing cells: zeros for all without a count, or a table with 1 at them and 0 elsewhere, "
