@@ -43,7 +43,7 @@ def add(command: argparse.ArgumentParser) -> None:
                        "column if the rows are mutation types")  # fmt: skip
     group.add_argument("--noise", default="poisson", metavar="WORD",
                        help="of the counts around their means: poisson; nb1 or nb2, negative binomial with "
-                       "linear or quadratic variance; or quasi, for wider intervals (default: %(default)s)")  # fmt: skip
+                       "linear or quadratic variance; or quasi, for wide intervals (default: %(default)s)")  # fmt: skip
     group.add_argument("--missing", metavar="WORD or FILE",
                        help="missing cells: zeros for all without a count, or a table with 1 at them and 0 elsewhere, "
                        "with the names of FILE")  # fmt: skip

@@ -73,7 +73,7 @@ class ClusteredCounts(DispersedCounts):
         rows = 1.0 / np.broadcast_to(self.row_factor[:, 0], (n,))
         features = None if self.feature_weights is None else 1.0 / self.feature_weights
         if factor is not None:
-            rows = rows / factor
+            rows = rows / np.where(factor > 0, factor, 1.0)  # 0 for rows without counts, which have no clusters
         if other is not None:
             features = (1.0 if features is None else features) / other
         if self.given_totals:

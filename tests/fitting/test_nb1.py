@@ -339,6 +339,18 @@ def test_missing_cells_add_nothing():
 
 
 @quietly
+@every_model
+@pytest.mark.parametrize("method", ["map", "vi", "gibbs"])
+def test_rows_and_features_without_counts_are_legal(method, model):
+    counts = COUNTS.copy()
+    counts[3], counts[:, 4] = 0, 0
+    options = options_of(method, model) if method == "gibbs" else options_of(method, model, max_iter=15)
+    fit = bayesnmf.fit(counts, model, 2, method, seed=0, noise="nb1", options=options)
+    assert np.isfinite(fit.loadings).all()
+    assert np.isfinite(fit.trace).all()
+
+
+@quietly
 def test_wide_noise_widens_intervals():
     fits = [
         bayesnmf.fit(COUNTS, rank=K, seed=0, options=plain_vi(threads=1), noise=noise) for noise in ("poisson", "nb1")
