@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayesnmf.assessment.measures import MOST_SCORE_DRAWS, SCORE_DRAWS
+from bayesnmf.assessment.measures import MOST_SCORE_DRAWS, SCORE_DRAWS, for_thinned
 from bayesnmf.assessment.scoring import background, score
 from bayesnmf.checks import check_choice
 from bayesnmf.data.annotated import is_annotated
@@ -178,7 +178,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         if not counts.is_integer:
             warn_of_data("X must be whole numbers for a score: parts of counts are never held out; round them")
         seen, held_out = completed(counts)
-        projected = self._projected(seen)
+        projected = self._projected(seen, 0.5)
         return score(projected, held_out, background(self.fit_.counts), SCORE_DRAWS, 0, MOST_SCORE_DRAWS).per_count
 
     def perplexity(self, X: Any) -> float:
@@ -248,8 +248,8 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             self._feature_labels = counts.feature_names
         return in_feature_order(counts, self._feature_labels, "X", "estimator")
 
-    def _projected(self, counts: Counts) -> Fit:
-        return self._stream.result(counts) if "_stream" in self.__dict__ else self.fit_.project(counts)
+    def _projected(self, counts: Counts, keep: float = 1.0) -> Fit:
+        return self._stream.result(counts) if "_stream" in vars(self) else for_thinned(self.fit_, keep).project(counts)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -64,8 +64,7 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
     if fitted.noise == POISSON:
         row["coverage90"] = pit_coverage(fitted, split.thinned, PIT_DRAWS, seed)
     if split.seen is not None and split.withheld is not None:
-        halved = replace(fitted, noise=fitted.noise.thinned(0.5 / split.keep))
-        projected = halved.project(split.seen, seed=seed)
+        projected = for_thinned(fitted, 0.5 / split.keep).project(split.seen, seed=seed)
         scored["withheld"] = score(projected, split.withheld, frequencies, SCORE_DRAWS, seed, MOST_SCORE_DRAWS)
     row.update(_scores(scored))
     row.update({name: value for name, value in mixing_of(fitted).items() if name in ("min_ess", "max_r_hat")})
@@ -209,3 +208,8 @@ def cautions_of_missing(methods: Sequence[str], fits: Iterable[str], others: Ite
     if missing:
         cautions.append(f"interrupted: no run from another start for {', '.join(missing)}")
     return cautions
+
+
+def for_thinned[F: Fit](fitted: F, keep: float) -> F:
+    """Return a fit with the noise of counts of which every single one is kept with this probability."""
+    return replace(fitted, noise=fitted.noise.thinned(keep))

@@ -18,6 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bayesnmf.checks import seed_or_new
 from bayesnmf.data.checks import same_counts
 from bayesnmf.fitting.job import Job
@@ -33,7 +35,7 @@ from bayesnmf.inference.checkpoints.slots import keeping
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options.checkpoint import Checkpoint
 from bayesnmf.places import check_folder
-from bayesnmf.priors.noise import POISSON
+from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.results.record import FitRecord
 from bayesnmf.writing import remove, take_lock, write_text
 
@@ -132,8 +134,14 @@ def _settings_of(job: Job) -> dict[str, str]:
 
     settings = describe_settings(job.counts, job.model, job.rank, job.method, job.seed, job.options)
     if job.noise != POISSON:
-        settings["noise"] = repr(job.noise)
+        settings["noise"] = described_noise(job.noise)
     return {**settings, "bayesnmf": bayesnmf.__version__}  # another version may end with other numbers
+
+
+def described_noise(noise: Noise) -> str:
+    """Return a noise as text, with a digest of dispersions that its own text leaves out."""
+    own: Any = getattr(noise, "dispersion", None)
+    return repr(noise) if np.ndim(own) == 0 else f"{noise!r} {hashlib.sha256(np.ascontiguousarray(own)).hexdigest()}"
 
 
 def _check_settings(folder: Path, settings: dict[str, str]) -> None:

@@ -23,8 +23,9 @@ from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_has_dispersion
 from bayesnmf.results.dispersion import overall_dispersion
-from bayesnmf.results.record import FitRecord
+from bayesnmf.results.record import LEARNED, FitRecord
 
+RESTARTED = ("restarts", "worst_restart")  # diagnostics of the first fit, under Poisson noise
 FIRST = 0.3  # dispersion that learning begins with
 
 
@@ -34,7 +35,7 @@ def run_job(job: Job) -> FitRecord:
     if job.noise == POISSON:
         found: FitRecord = run(job)
         return found
-    noise, options = job.noise, job.options
+    noise, options, first = job.noise, job.options, None
     if not noise.known:
         first = _first_fit(job)
         if first is not None and first.status.reason in BROKEN:
@@ -43,7 +44,10 @@ def run_job(job: Job) -> FitRecord:
     totals, learned = MODELS[job.model].given_totals, isinstance(noise, NegativeBinomial) and not job.noise.known
     counts = working_counts(job.counts, noise, given_totals=totals, learned=learned)
     found = run(replace(job, counts=counts, options=options, noise=noise))
-    return replace(found, counts=job.counts, options=_as_given(found.options, job.options))
+    said = {name: first.diagnostics[name] for name in RESTARTED if first and name in first.diagnostics}
+    said |= {LEARNED: 1.0} if learned else {}
+    options = _as_given(found.options, job.options)
+    return replace(found, counts=job.counts, options=options, diagnostics={**said, **found.diagnostics})
 
 
 def _first_fit(job: Job) -> FitRecord | None:

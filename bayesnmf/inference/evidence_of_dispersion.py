@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from bayesnmf.data.clustered import SMALL, ClusteredCounts, exposure_of
 from bayesnmf.data.dispersed import CENTRE, LEAST, WIDTH, DispersedCounts
 from bayesnmf.data.rated import RatedCounts
+from bayesnmf.inference.missing import geometric_of, imputes_loadings
 from bayesnmf.inference.rates import Cells, by_blocks, in_row_blocks
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_cells
@@ -60,7 +61,7 @@ class Evidence:
         for _ in range(most):
             slope, bend = self._slope_and_bend(s)
             step = np.where(bend < 0, -slope / np.where(bend < 0, bend, 1.0), np.sign(slope) * LONGEST)
-            step = np.clip(step, -LONGEST, LONGEST)
+            step = np.nan_to_num(np.clip(step, -LONGEST, LONGEST))  # without counts nothing says anything
             s = np.clip(s * np.exp(step), LEAST, LARGEST)
             if np.abs(step).max() < NEAR:
                 break
@@ -149,22 +150,26 @@ class ClusterEvidence(Evidence):
 
 
 def _sums_of_means(problem: Problem, state: State) -> Array:
-    """Return Σλ over the observed cells of each row, or of each feature, without the exposure of clusters."""
+    """Return Σλ over the observed cells of each row, or of each feature, without the exposure of clusters.
+
+    Where loadings receive counts of missing cells, the bound that they raise has the means of all cells of rows with an
+    observed one, less the geometric means of those that are missing.
+    """
     counts: Any = problem.counts
     plain = counts.plain
-    loadings, components = (
-        plain.exposed_loadings(_whole(state.loadings)),
-        plain.exposed_components(np.asarray(state.components.matrix, np.float64)),
+    loadings, components = (np.asarray(side.matrix, np.float64) for side in state)
+    lost = loadings, components
+    if plain.mask is not None and imputes_loadings(problem, state.components):
+        loadings = loadings * plain.mask.seen_rows[:, None]
+        lost = geometric_of(state.loadings) * plain.mask.seen_rows[:, None], geometric_of(state.components)
+    (loadings, components), lost = (
+        (plain.exposed_loadings(one), plain.exposed_components(other)) for one, other in ((loadings, components), lost)
     )
     if counts.noise.by == "feature":
         sums = loadings.sum(axis=0) @ components
-        return sums if plain.mask is None else sums - (components * plain.mask.sums_by_feature(loadings).T).sum(axis=0)
+        return sums if plain.mask is None else sums - (lost[1] * plain.mask.sums_by_feature(lost[0]).T).sum(axis=0)
     sums = loadings @ components.sum(axis=1)
-    return sums if plain.mask is None else sums - plain.mask.products_by_row(loadings, components.T)
-
-
-def _whole(side: Any) -> Array:
-    return np.asarray(side.matrix, np.float64)
+    return sums if plain.mask is None else sums - plain.mask.products_by_row(lost[0], lost[1].T)
 
 
 @dataclass(frozen=True)

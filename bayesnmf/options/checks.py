@@ -232,8 +232,9 @@ def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) ->
     """Refuse what cannot be fitted with a noise other than Poisson."""
     what, able = f"noise={noise.word!r}", [name for name, each in ALGORITHMS.items() if noise.word in each.noises]
     if noise.word not in OF_PROGRAMS.get(method, ()) and not any(method in ALGORITHMS[each].methods for each in able):
+        more = "" if isinstance(noise, Quasi) else ", 'nuts', 'svi'"
         raise ValueError(
-            f"{what} needs method='map', 'vi' or 'gibbs': found {method!r}, which draws or scores Poisson counts"
+            f"{what} needs method='map', 'vi'{more} or 'gibbs': found {method!r}, which draws or scores Poisson counts"
         )
     if not counts.in_memory:
         raise ValueError(f"{what} needs counts in memory; read them with bayesnmf.read_counts, or use noise='poisson'")

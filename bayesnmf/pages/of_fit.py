@@ -26,6 +26,7 @@ from bayesnmf.results.cautions import cautions_of, cautions_of_model
 from bayesnmf.results.checks import Groups
 from bayesnmf.results.describing import state_of
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals, told_of_intervals
+from bayesnmf.results.record import LEARNED
 from bayesnmf.results.replication import number_to_replicate
 from bayesnmf.results.resampling import is_resampled
 from bayesnmf.results.topic_model import to_topic_model
@@ -47,7 +48,7 @@ LOAD = """import bayesnmf
 fit = bayesnmf.load("fit.nc")  # the file of this fit: it has the counts, the priors and all settings
 """
 REPEAT = LOAD + (
-    "again = bayesnmf.fit(fit.counts, fit.model, fit.rank, fit.method, seed=fit.seed, noise=fit.noise, "
+    "again = bayesnmf.fit(fit.counts, fit.model, fit.rank, fit.method, seed=fit.seed, noise={noise}, "
     "options=fit.options)"
 )
 PROJECT = (
@@ -244,6 +245,8 @@ def settings(fit: Fit) -> Section:
     """Return what is needed to repeat the fit."""
     # Given components are left out, since all their numbers would be shown.
     own = replace(fit.priors, components=getattr(fit.priors.components, "of_unknown", fit.priors.components))
+    given: Any = fit.noise
+    noise = f"bayesnmf.{given.with_dispersion(None)!r}" if LEARNED in fit.diagnostics else "fit.noise"
     rows = [
         ["model", fit.model],
         ["method", f"{fit.method} (bayesnmf.{RECORDS[fit.method].options.__name__})"],
@@ -255,5 +258,7 @@ def settings(fit: Fit) -> Section:
         ["options", repr(replace(fit.options, priors=own))],
     ]
     return Section(
-        "How to repeat it", tables=[Table(["", ""], rows, numeric=False)], code=PROJECT if fit.is_projected else REPEAT
+        "How to repeat it",
+        tables=[Table(["", ""], rows, numeric=False)],
+        code=PROJECT if fit.is_projected else REPEAT.format(noise=noise),
     )

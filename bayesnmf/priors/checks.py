@@ -217,20 +217,11 @@ def check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, co
     if getattr(options, "bound", "marginal") != "marginal":
         raise ValueError(f"{what} needs SVI(bound='marginal'), since counts of components are not Poisson given it")
     simplex = options.priors.loadings.support == "simplex"
-    if simplex and hasattr(options, "dtype") and not hasattr(options, "algorithm"):
-        raise ValueError(
-            f"{what} with given totals has no program: use method='vi' or 'gibbs', or model='gamma_poisson'"
-        )
-    if simplex and counts.mask is not None:
-        raise ValueError(f"{what} with given totals needs all cells: use model='gamma_poisson', or noise='poisson'")
-    if simplex and noise.by == "feature":
-        raise ValueError(
-            f"{what} per feature has no closed form where the totals of rows are given; use dispersion='row', or "
-            "model='gamma_poisson'"
-        )
     if noise.variance == "quadratic":
-        _check_quadratic(simplex, what, counts)
-    elif noise.by == "feature" and on_simplex(options.priors.components):
+        _check_quadratic(options, simplex, what, counts)
+    if simplex:
+        _check_given_totals(options, noise, what, counts)
+    if noise.variance == "linear" and noise.by == "feature" and on_simplex(options.priors.components):
         raise ValueError(
             f"{what} per feature needs Gamma components, since those on the simplex are exposed equally to all "
             "features; give Priors(components=Gamma(...)), or use dispersion='row'"
@@ -238,8 +229,28 @@ def check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, co
     check_length_of_dispersion(noise, counts.shape)
 
 
-def _check_quadratic(given_totals: bool, what: str, counts: Any) -> None:
-    """Refuse given totals, which say nothing of rates, and more cells than rates can be kept of."""
+def _check_given_totals(options: Any, noise: NegativeBinomial, what: str, counts: Any) -> None:
+    """Refuse what has no Dirichlet-multinomial form, or no program of it."""
+    if hasattr(options, "dtype") and not hasattr(options, "algorithm"):
+        raise ValueError(
+            f"{what} with given totals has no program: use method='vi' or 'gibbs', or model='gamma_poisson'"
+        )
+    if counts.mask is not None:
+        raise ValueError(
+            f"{what} with given totals has no form with missing cells, held-out ones among them: use "
+            "model='gamma_poisson', or noise='poisson'"
+        )
+    if noise.by == "feature":
+        raise ValueError(
+            f"{what} per feature has no closed form where the totals of rows are given; use dispersion='row', or "
+            "model='gamma_poisson'"
+        )
+
+
+def _check_quadratic(options: Any, given_totals: bool, what: str, counts: Any) -> None:
+    """Refuse given totals, flat loadings of a posterior, which may not exist, and more cells than can have rates."""
+    if not hasattr(options, "basis"):
+        check_proper_loadings(options.priors.loadings, f"{what}, whose posterior may not exist otherwise")
     if given_totals:
         raise ValueError(
             f"{what} needs loadings with a scale, since rates of cells change the totals of rows; use "

@@ -134,13 +134,19 @@ class NegativeBinomial:
 
     def __post_init__(self) -> None:
         check_choice(self.variance, "variance", ("linear", "quadratic"))
-        if isinstance(self.dispersion, str):
-            object.__setattr__(self, "by", check_choice(self.dispersion, "dispersion", ("row", "feature")))
-            object.__setattr__(self, "dispersion", None)
         if self.by is not None:
             check_choice(self.by, "by", ("row", "feature"))
+        if isinstance(self.dispersion, str):
+            own = check_choice(self.dispersion, "dispersion", ("row", "feature"))
+            check_choice(self.by or own, "by", (own,))
+            object.__setattr__(self, "by", own)
+            object.__setattr__(self, "dispersion", None)
         if self.dispersion is not None:
             object.__setattr__(self, "dispersion", check_dispersion(self.dispersion, self.by))
+        if isinstance(self.dispersion, np.ndarray):
+            kept = self.dispersion.copy()
+            kept.setflags(write=False)
+            object.__setattr__(self, "dispersion", kept)
 
     @property
     def word(self) -> str:

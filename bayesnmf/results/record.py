@@ -21,6 +21,7 @@ from bayesnmf.results.estimates import Draws, Intervals, Point, VariationalPoste
 
 Array = NDArray[Any]
 HELD = "components_held"  # diagnostic of fits of new rows
+LEARNED = "dispersion_learned"  # diagnostic of fits whose dispersion was not given
 
 
 @dataclass(frozen=True, eq=False, repr=False)

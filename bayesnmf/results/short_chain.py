@@ -22,6 +22,7 @@ from bayesnmf.inference.sides import Problem
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.inference.status import BROKEN
 from bayesnmf.inference.summaries import Draw
+from bayesnmf.priors.noise import NegativeBinomial
 from bayesnmf.priors.optional import OPTIONAL
 from bayesnmf.priors.pair import Priors, components_exchangeable
 from bayesnmf.priors.specification import PARAMETER, stated_components
@@ -49,6 +50,9 @@ def fault_of_sampling(fit: FitRecord, draws: int = DRAWS, part: str = "entries")
         return f"the fit ended early: {fit.status.reason}"
     if fit.is_projected:
         return "its components are held from another fit"
+    loadings: Any = fit.priors.loadings
+    if isinstance(fit.noise, NegativeBinomial) and fit.noise.variance == "quadratic" and loadings.support != "positive":
+        return "its loadings are proportions, and its cells have rates; use method='gibbs'"
     return fault_of_parts(fit.counts, fit.priors, fit.rank, draws, part)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from bayesnmf.checks import check_choice, check_count, check_fraction, shown
@@ -46,8 +47,14 @@ def check_criterion(criterion: Any, method: str | None) -> str:
 
 def check_noises(criterion: str, noise: Any) -> list[Noise]:
     """Return the noises to compare; refuse those that have no distribution, and others than Poisson but with masks."""
+    if not isinstance(noise, str | Noise | Iterable):
+        raise TypeError(f"noise must be a word, a noise or a list of them: found {shown(noise)}")
     given = [noise] if isinstance(noise, str | Noise) else list(noise)
     noises = list(dict.fromkeys(check_noise(each) for each in given))
+    if not noises:
+        raise ValueError("noise must name at least one noise: found none; leave noise out for Poisson counts")
+    if len({word_of(each) for each in noises}) < len(noises):
+        raise ValueError("noises with arrays of dispersions have one name in the table: compare them one after another")
     if any(isinstance(each, Quasi) for each in noises):
         raise ValueError("noise='quasi' is no distribution of counts, so that nothing scores it; use 'nb1' or 'nb2'")
     if noises != [POISSON] and criterion != "masked":

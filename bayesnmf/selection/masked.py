@@ -10,6 +10,7 @@ describes new cells: 1 if it does and if predictions have no error.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.kernels.cpu.pearson import pearson_sums
-from bayesnmf.priors.noise import POISSON, Noise
+from bayesnmf.priors.noise import Noise
 from bayesnmf.results.dispersion import LOW
 from bayesnmf.selection.held_out import pooled
 from bayesnmf.selection.masks import make_masks, tiles
@@ -90,22 +91,11 @@ def score_masked(fitted: Fit, study: Study, mask: Mask) -> Scored:
         log_p = log_probabilities(fitted.noise, counts, means, rows, features)
         logs[rows] += np.where(hidden, log_p, 0).sum(axis=1)
         counted[rows] += np.where(hidden, counts, 0).sum(axis=1)
-        if fitted.noise == POISSON:
-            sums, _ = pearson_sums(csr_array(counts), *factors, LOW, (~hidden).__getitem__, by_column=False)
-            squares += sums[:, [0, 2]].sum(axis=0)
-        else:
-            squares += _squares(counts, means, variances(fitted.noise, means, rows, features), hidden)
+        own = fitted.noise.of_rows(rows).of_features(features)
+        given = csr_array(counts), *factors, LOW, (~hidden).__getitem__, partial(variances, own)
+        sums, _ = pearson_sums(*given, by_column=False)
+        squares += sums[:, [0, 2]].sum(axis=0)
     return Scored(logs, counted, float(squares[0]), float(squares[1]), fitted.status.converged)
-
-
-def _squares(counts: Array, means: Array, spreads: Array, hidden: Array) -> Array:
-    """Return χ² of the hidden cells and their number, with the cells of small means of a tile as one."""
-    low, known = hidden & (means < LOW), hidden & (means >= LOW)
-    off = counts - means
-    squares = float((off[known] ** 2 / spreads[known]).sum())
-    if low.any():
-        squares += float(off[low].sum() ** 2 / spreads[low].sum())
-    return np.array([squares, np.count_nonzero(known) + int(low.any())])
 
 
 def _compared(study: Study, found: list[list[Scored]], interrupted: bool) -> Selection:

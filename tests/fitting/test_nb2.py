@@ -455,7 +455,7 @@ def test_the_marginal_bound_is_above_the_augmented_one():
         ),
         (lambda: bayesnmf.absence(fitted("poisson", "vi", noise_of(), max_iter=5)), "absence needs cells"),
         (
-            lambda: bayesnmf.fit(COUNTS, rank=2, noise="nb2", options=bayesnmf.VI(algorithm="settled")),
+            lambda: bayesnmf.fit(COUNTS, rank=2, noise="nb2", options=VI(algorithm="settled")),
             "needs algorithm='coordinate'",
         ),
         (lambda: refuse_size(20_000, 5_001), "100,020,000"),
@@ -474,3 +474,18 @@ def refuse_size(n, m):
     counts = SimpleNamespace(in_memory=True, mask=None, is_integer=True, shape=(n, m))
     options = replace(plain_vi(), priors=PRIORS["gamma_poisson"])
     served_options(options, NegativeBinomial("quadratic"), "vi", counts)
+
+
+def test_posteriors_that_may_not_exist_are_refused():
+    for method in ("vi", "gibbs"):
+        with pytest.raises(ValueError, match="whose posterior may not exist otherwise"):
+            bayesnmf.fit(COUNTS, "poisson", 2, method, noise="nb2")
+
+
+@quietly
+def test_proportions_with_rates_have_no_sampled_intervals():
+    """The short chain knows no ceilings of rows: deviations of scales were a third of the right ones."""
+    fit = bayesnmf.fit(COUNTS, "dirichlet_gamma", 2, seed=0, noise="nb2", options=bayesnmf.VI(max_iter=5))
+    assert "its cells have rates" in str(fit)
+    with pytest.raises(ValueError, match="its cells have rates"):
+        fit.with_intervals("sampled")

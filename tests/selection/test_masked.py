@@ -170,3 +170,22 @@ def test_noises_without_a_distribution_and_criteria_without_noises_are_refused()
     for criterion in ("heldout", "evidence", "stability"):
         with pytest.raises(ValueError, match="needs noise='poisson'"):
             bayesnmf.select(sample(), ranks=2, noise="nb1", criterion=criterion)
+
+
+@quietly
+def test_squares_of_a_noise_without_dispersion_are_those_of_poisson_counts():
+    counts = np.random.default_rng(0).poisson(0.3, (60, 50))
+    found = bayesnmf.select(
+        counts, ranks=2, noise=("poisson", bayesnmf.NegativeBinomial(dispersion=0.0)), splits=1, seed=0, check=False
+    )
+    one, two = found.table["chi_squared"]
+    assert one == pytest.approx(two, rel=1e-4)
+
+
+def test_noises_must_be_named_and_told_apart():
+    arrays = [bayesnmf.NegativeBinomial("linear", np.full(60, s), "row") for s in (0.0, 1.0)]
+    for noise, words in (([], "at least one noise"), (arrays, "one name in the table")):
+        with pytest.raises(ValueError, match=words):
+            bayesnmf.select(sample(), ranks=2, noise=noise)
+    with pytest.raises(TypeError, match="noise must be a word"):
+        bayesnmf.select(sample(), ranks=2, noise=None)

@@ -23,20 +23,21 @@ VISIT = 4  # cost of a cell, in multiply-adds
 
 
 @compiled_on_disk(nogil=True)
-def _add_rows(counts: Array, means: Array, low: float, sums: Array, first: int, last: int) -> None:
+def _add_rows(counts: Array, means: Array, variances: Array, low: float, sums: Array, first: int, last: int) -> None:
     """Add, for each row, Σ χ², Σ (χ²)² and the number of cells to `sums` (rows, 3)."""
     for i in range(first, last):
-        counted = expected = 0.0
+        counted = expected = spread = 0.0
         for j in range(counts.shape[1]):
             if means[i, j] >= low:
-                square = (counts[i, j] - means[i, j]) ** 2 / means[i, j]
+                square = (counts[i, j] - means[i, j]) ** 2 / variances[i, j]
             else:
                 counted += counts[i, j]
                 expected += means[i, j]
+                spread += variances[i, j]
                 if expected < low:
                     continue
-                square = (counted - expected) ** 2 / expected
-                counted = expected = 0.0
+                square = (counted - expected) ** 2 / spread
+                counted = expected = spread = 0.0
             sums[i, 0] += square
             sums[i, 1] += square * square
             sums[i, 2] += 1
@@ -67,6 +68,7 @@ def pearson_sums(
     components: Array,
     low: float,
     hidden: Hidden | None = None,
+    variances: Callable[[Array, slice], Array] | None = None,
     *,
     by_column: bool = True,
 ) -> tuple[Array, Array]:
@@ -82,6 +84,9 @@ def pearson_sums(
         Least mean of a cell that is not pooled with others.
     hidden : callable, optional
         Function of a slice of rows that returns which of their cells are left out, as booleans (rows, m).
+    variances : callable, optional
+        Function of means (rows, m) and their slice of rows that returns the variances of the counts; by default the
+        means. The sums of columns are of Poisson counts.
     by_column : bool
         Whether to compute the second result too; without, it is zeros.
     """
@@ -96,7 +101,8 @@ def pearson_sums(
         if hidden is not None:
             left_out = hidden(rows)
             counts[left_out], means[left_out] = 0.0, 0.0  # add nothing to a pool
-        _in_pieces(_add_rows, len(means), m, (counts, means, low, of_rows[rows]))
+        spread = means if variances is None else variances(means, rows)
+        _in_pieces(_add_rows, len(means), m, (counts, means, spread, low, of_rows[rows]))
         if by_column:
             _in_pieces(_add_columns, m, len(means), (counts, means, low, open_, of_columns))
     return of_rows, of_columns
