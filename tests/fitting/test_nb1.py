@@ -432,8 +432,9 @@ def test_checkpoints_tell_arrays_of_dispersions_apart(tmp_path):
 
 
 @quietly
+@pytest.mark.long
 def test_a_report_repeats_a_learned_noise(tmp_path):
-    options = VI(max_iter=5, intervals="mean_field", restarts=2, start="random")
+    options = plain_vi(max_iter=3, restarts=2, threads=1)
     fit = bayesnmf.fit(COUNTS, rank=2, seed=0, options=options, noise="nb1")
     assert fit.diagnostics["restarts"] == 2
     assert "noise=bayesnmf.NegativeBinomial(&#39;linear&#39;)" in bayesnmf.report(fit, tmp_path / "a.html").read_text()

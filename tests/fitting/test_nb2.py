@@ -301,8 +301,7 @@ def test_draws_of_a_loading_are_those_of_its_density(algorithm):
 
 @quietly
 @pytest.mark.long
-@both_kinds
-@masked
+@pytest.mark.parametrize(("model", "mask"), [("gamma_poisson", True), ("poisson", False)])
 def test_both_samplers_draw_from_one_posterior(model, mask):
     """Means of the dispersion and of all rates of 2 × 4,000 draws, in standard errors by effective sample sizes."""
     found = []

@@ -28,11 +28,17 @@ def test_the_density_is_that_of_scipy(variance, by):
         product = NegativeBinomialProduct(THETA, BETA, s, variance)
         assert float(product.log_prob(COUNTS)) == pytest.approx(right, rel=1e-10)
         assert float(product.log_prob(sparse.csr_array(COUNTS))) == pytest.approx(right, rel=1e-10)
+        np.testing.assert_allclose(np.asarray(product.variance), nbinom.var(size, size / (size + mean)), rtol=1e-10)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("variance", ["linear", "quadratic"])
+def test_samples_have_the_means_of_the_counts(variance):
+    with jax.enable_x64(True):
+        product = NegativeBinomialProduct(THETA, BETA, S["row"], variance)
         drawn = np.asarray(product.sample(jax.random.PRNGKey(0), (4000,)))
-        spread = np.asarray(product.variance)
-    np.testing.assert_allclose(spread, nbinom.var(size, size / (size + mean)), rtol=1e-10)
-    error = np.sqrt(spread / 4000)
-    assert np.abs((drawn.mean(axis=0) - mean) / error).max() < 5
+        error = np.sqrt(np.asarray(product.variance) / 4000)
+    assert np.abs((drawn.mean(axis=0) - THETA @ BETA) / error).max() < 5
 
 
 @quietly
