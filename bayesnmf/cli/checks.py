@@ -116,20 +116,27 @@ def _reason(error: Exception) -> str:
 
 def check_noise_of_simulation(word: str, dispersion: str | None) -> Any:
     """Return the noise with the dispersion that is given; refuse one without the other."""
-    from bayesnmf.priors.noise import NOISES as CLASSES
-    from bayesnmf.priors.noise import POISSON, NegativeBinomial
-
-    noise = CLASSES[check_choice(word, "--noise", NOISES)]
-    if noise == POISSON and dispersion is not None:
-        raise ValueError("--dispersion needs --noise nb1 or nb2, since Poisson counts have none; leave it out")
-    if not isinstance(noise, NegativeBinomial):
-        return noise
-    if dispersion is None:
+    noise = check_noise_of_fit(word, dispersion, ())
+    if not noise.known:
         raise ValueError(f"--noise {word} needs --dispersion, a number of at least 0, such as --dispersion 0.5")
+    return noise
+
+
+def check_noise_of_fit(word: str, dispersion: str | None, words: Sequence[str] = ("row", "feature")) -> Any:
+    """Return the noise, with a dispersion that is a number or one of some words, if it is given."""
+    from bayesnmf.priors.noise import NOISES as CLASSES
+    from bayesnmf.priors.noise import NegativeBinomial
+
+    noise = CLASSES[check_choice(word, "--noise", tuple(CLASSES) if words else NOISES)]
+    if dispersion is None:
+        return noise
+    if not isinstance(noise, NegativeBinomial):
+        raise ValueError(f"--dispersion needs --noise nb1 or nb2: found --noise {word}; leave it out")
     try:
-        return noise.with_dispersion(float(dispersion))
+        return NegativeBinomial(noise.variance, dispersion if dispersion in words else float(dispersion))
     except ValueError as error:
-        raise ValueError(f"--dispersion must be a number of at least 0: found {shown(dispersion)}") from error
+        more = f", {' or '.join(words)}" if words else ""
+        raise ValueError(f"--dispersion must be a number of at least 0{more}: found {shown(dispersion)}") from error
 
 
 def parse_settings(given: Sequence[str], kind: type[Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from bayesnmf.cli.checks import (
     check_has_option,
     check_markers_of_rank,
+    check_noise_of_fit,
     check_outputs,
     check_suffix,
     check_whole,
@@ -44,6 +45,8 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("--noise", default="poisson", metavar="WORD",
                        help="of the counts around their means: poisson; nb1 or nb2, negative binomial with "
                        "linear or quadratic variance; or quasi, for wide intervals (default: %(default)s)")  # fmt: skip
+    group.add_argument("--dispersion", metavar="NUMBER or WORD",
+                       help="of nb1 and nb2: a number, or row or feature for one of each (learned)")  # fmt: skip
     group.add_argument("--missing", metavar="WORD or FILE",
                        help="missing cells: zeros for all without a count, or a table with 1 at them and 0 elsewhere, "
                        "with the names of FILE")  # fmt: skip
@@ -62,7 +65,6 @@ def add(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Fit, write and print."""
     from bayesnmf.checks import check_choice
-    from bayesnmf.priors.noise import NOISES
 
     method = check_choice(options.method, "--method", METHODS)
     seed = check_whole(options.seed, "--seed", 0)
@@ -75,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     if "--anndata" in outputs:
         check_suffix(outputs["--anndata"], "--anndata", (".h5ad",))
     check_markers_of_rank(outputs, asked)
-    settings, noise = settings_of_method(options, method), check_choice(options.noise, "--noise", NOISES)
+    settings, noise = settings_of_method(options, method), check_noise_of_fit(options.noise, options.dispersion)
 
     from bayesnmf.cli.reading import read_cells, read_counts_of, read_exposures
     from bayesnmf.fitting.fit import fit

@@ -514,6 +514,13 @@ def test_noise_and_missing_cells_of_a_table(here, capsys):
     np.testing.assert_array_equal(fit.counts.mask.hidden(slice(None)), missing)
     assert run(capsys, "fit", "counts.csv", *QUICK, "--missing", "zeros", "--out", "zeros.nc")[0] == 0
     assert bayesnmf.load("zeros.nc").counts.mask.number == (FRAME == 0).to_numpy().sum()
+    for given, own in (("0.5", 0.5), ("row", None)):
+        done(capsys, "fit", "counts.csv", *QUICK, "--noise", "nb1", "--dispersion", given, "--out", "own.nc")
+        noise = bayesnmf.load("own.nc").noise
+        assert noise.by == ("row" if own is None else None)
+        assert own in (None, noise.dispersion if noise.by is None else None)
+    code, _, err = run(capsys, "fit", "counts.csv", *QUICK, "--noise", "quasi", "--dispersion", "1")
+    assert "--dispersion needs --noise nb1 or nb2" in err
     code, _, err = run(capsys, "fit", "counts.csv", *QUICK, "--noise", "nb")
     assert code != 0
     assert "--noise must be one of 'poisson', 'nb1', 'nb2', 'quasi'" in err
