@@ -99,7 +99,31 @@ class _NonnegativeCounts(type(constraints.nonnegative)):  # type: ignore[misc]
     is_discrete = True
 
 
-class PoissonProduct(dist.Distribution):
+class _ProductOfFactors(dist.Distribution):
+    """Independent counts with mean ``loadings @ components``, whatever their noise."""
+
+    arg_constraints = {  # noqa: RUF012 - the name and type that NumPyro reads
+        "loadings": constraints.independent(constraints.nonnegative, 2),
+        "components": constraints.independent(constraints.nonnegative, 2),
+    }
+    support = constraints.independent(_NonnegativeCounts(), 2)
+    pytree_data_fields = ("loadings", "components")
+
+    def __init__(self, loadings: ArrayLike, components: ArrayLike, validate_args: bool | None = None) -> None:
+        self.loadings, self.components = jnp.asarray(loadings), jnp.asarray(components)
+        (*left, n, rank), (*right, other_rank, m) = self.loadings.shape, self.components.shape
+        if rank != other_rank:
+            raise ValueError(f"loadings (n, K) and components (K, m) must share K, got {rank} and {other_rank}")
+        batch = jnp.broadcast_shapes(tuple(left), tuple(right))
+        super().__init__(batch, (n, m), validate_args=validate_args)
+
+    @property
+    def mean(self) -> jax.Array:
+        """Mean λ = θβ, shape (..., n, m)."""
+        return self.loadings @ self.components
+
+
+class PoissonProduct(_ProductOfFactors):
     """Independent Poisson counts with mean ``loadings @ components``.
 
     Parameters
@@ -113,12 +137,7 @@ class PoissonProduct(dist.Distribution):
         Whether to check that both factors are nonnegative.
     """
 
-    arg_constraints = {  # noqa: RUF012 - the name and type that NumPyro reads
-        "loadings": constraints.independent(constraints.nonnegative, 2),
-        "components": constraints.independent(constraints.nonnegative, 2),
-    }
-    support = constraints.independent(_NonnegativeCounts(), 2)
-    pytree_data_fields = ("loadings", "components", "totals")
+    pytree_data_fields = ("totals",)
 
     def __init__(
         self,
@@ -127,18 +146,8 @@ class PoissonProduct(dist.Distribution):
         totals: ArrayLike | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        self.loadings, self.components = jnp.asarray(loadings), jnp.asarray(components)
         self.totals = None if totals is None else jnp.asarray(totals)
-        (*left, n, rank), (*right, other_rank, m) = self.loadings.shape, self.components.shape
-        if rank != other_rank:
-            raise ValueError(f"loadings (n, K) and components (K, m) must share K, got {rank} and {other_rank}")
-        batch = jnp.broadcast_shapes(tuple(left), tuple(right))
-        super().__init__(batch, (n, m), validate_args=validate_args)
-
-    @property
-    def mean(self) -> jax.Array:
-        """Mean λ = θβ, shape (..., n, m)."""
-        return self.loadings @ self.components
+        super().__init__(loadings, components, validate_args)
 
     @property
     def variance(self) -> jax.Array:
@@ -167,7 +176,7 @@ class PoissonProduct(dist.Distribution):
         return draws.astype(int)
 
 
-class NegativeBinomialProduct(dist.Distribution):
+class NegativeBinomialProduct(_ProductOfFactors):
     """Independent negative binomial counts with mean ``loadings @ components``.
 
     Parameters
@@ -179,9 +188,7 @@ class NegativeBinomialProduct(dist.Distribution):
     variance : {"linear", "quadratic"}
     """
 
-    arg_constraints = PoissonProduct.arg_constraints
-    support = PoissonProduct.support
-    pytree_data_fields = ("loadings", "components", "dispersion")
+    pytree_data_fields = ("dispersion",)
     pytree_aux_fields = ("form",)
 
     def __init__(
@@ -192,16 +199,8 @@ class NegativeBinomialProduct(dist.Distribution):
         variance: str = "linear",
         validate_args: bool | None = None,
     ) -> None:
-        self.loadings, self.components = jnp.asarray(loadings), jnp.asarray(components)
         self.dispersion, self.form = jnp.asarray(dispersion), variance
-        (*left, n, _), (*right, _, m) = self.loadings.shape, self.components.shape
-        batch = jnp.broadcast_shapes(tuple(left), tuple(right))
-        super().__init__(batch, (n, m), validate_args=validate_args)
-
-    @property
-    def mean(self) -> jax.Array:
-        """Mean λ = θβ, shape (..., n, m)."""
-        return self.loadings @ self.components
+        super().__init__(loadings, components, validate_args)
 
     @property
     def variance(self) -> jax.Array:

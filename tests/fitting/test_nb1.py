@@ -350,16 +350,6 @@ def test_rows_and_features_without_counts_are_legal(method, model):
     assert np.isfinite(fit.trace).all()
 
 
-@quietly
-def test_wide_noise_widens_intervals():
-    fits = [
-        bayesnmf.fit(COUNTS, rank=K, seed=0, options=plain_vi(threads=1), noise=noise) for noise in ("poisson", "nb1")
-    ]
-    sds = [fit.with_intervals("sampled", draws=100).intervals.draws.components.std(axis=(0, 1)) for fit in fits]
-    large = fits[0].components > 0.03
-    assert np.median(sds[1][large] / sds[0][large]) == pytest.approx(np.sqrt(1 + fits[1].noise.dispersion), rel=0.25)
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

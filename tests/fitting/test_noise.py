@@ -93,10 +93,11 @@ def test_the_dispersion_is_that_of_a_poisson_fit_of_the_same_call():
 
 
 @quietly
-def test_intervals_widen_as_the_counts_vary():
+@pytest.mark.parametrize("noise", ["quasi", "nb1"])
+def test_intervals_widen_as_the_counts_vary(noise):
     """By the root of the dispersion where priors say little; without it, the ratio would be 1."""
     fits = [
-        bayesnmf.fit(COUNTS, rank=K, seed=0, options=plain_vi(threads=1), noise=noise) for noise in ("poisson", "quasi")
+        bayesnmf.fit(COUNTS, rank=K, seed=0, options=plain_vi(threads=1), noise=each) for each in ("poisson", noise)
     ]
     sds = [fit.with_intervals("sampled", draws=100).intervals.draws.components.std(axis=(0, 1)) for fit in fits]
     large = fits[0].components > 0.03

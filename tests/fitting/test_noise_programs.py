@@ -31,6 +31,11 @@ def test_the_density_is_that_of_scipy(variance, by):
         np.testing.assert_allclose(np.asarray(product.variance), nbinom.var(size, size / (size + mean)), rtol=1e-10)
 
 
+def test_factors_of_different_ranks_are_refused():
+    with pytest.raises(ValueError, match=r"must share K, got 2 and 1"):
+        NegativeBinomialProduct(THETA, BETA[:1], S[None])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("variance", ["linear", "quadratic"])
 def test_samples_have_the_means_of_the_counts(variance):
