@@ -107,7 +107,7 @@ class _ProductOfFactors(dist.Distribution):
         "components": constraints.independent(constraints.nonnegative, 2),
     }
     support = constraints.independent(_NonnegativeCounts(), 2)
-    pytree_data_fields = ("loadings", "components")
+    pytree_data_fields: tuple[str, ...] = ("loadings", "components")
 
     def __init__(self, loadings: ArrayLike, components: ArrayLike, validate_args: bool | None = None) -> None:
         self.loadings, self.components = jnp.asarray(loadings), jnp.asarray(components)

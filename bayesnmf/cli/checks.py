@@ -13,7 +13,7 @@ from bayesnmf.places import check_file_to_write
 
 FAMILIES = ("Gamma", "Dirichlet", "ScaledDirichlet", "HierarchicalGamma")
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-NOISES = ("poisson", "nb1", "nb2")  # that counts can be drawn with
+NOISES = ("poisson", "nb1", "nb2")  # that counts can be drawn with, and compared by
 MOST_RANKS = 1000
 OWN_SETTINGS = {"priors": "--prior-loadings and --prior-components", "start": "--start", "restarts": "--restarts"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from bayesnmf.cli.checks import check_list, check_outputs, check_ranks, check_whole
+from bayesnmf.cli.checks import NOISES, check_list, check_outputs, check_ranks, check_whole
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import METHODS, MODELS, TABLES
 from bayesnmf.cli.shared import add_checkpoint, add_counts, add_exposures, add_options, add_printing, add_seed
@@ -46,11 +46,10 @@ def run(options: argparse.Namespace) -> int:
     """Read, select, write and print."""
     from bayesnmf.checks import check_choice
     from bayesnmf.cli.fit import settings_of_method
-    from bayesnmf.priors.noise import NOISES
     from bayesnmf.selection.checks import OWN
 
     models = check_list(options.models, "--models", MODELS)
-    noises = check_list(options.noise, "--noise", [word for word in NOISES if word != "quasi"])
+    noises = check_list(options.noise, "--noise", NOISES)
     ranks, seed = check_ranks(options.ranks), check_whole(options.seed, "--seed", 0)
     given: Any = options.criterion
     criterion: Any = given if given is None else check_choice(given, "--criterion", tuple(OWN))
