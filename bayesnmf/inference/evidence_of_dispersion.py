@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from bayesnmf.data.clustered import SMALL, ClusteredCounts, exposure_of
 from bayesnmf.data.dispersed import CENTRE, LEAST, WIDTH, DispersedCounts
 from bayesnmf.data.rated import RatedCounts
+from bayesnmf.inference.allocating import spread_at
 from bayesnmf.inference.missing import geometric_of, imputes_loadings
 from bayesnmf.inference.rates import Cells, by_blocks, in_row_blocks
 from bayesnmf.inference.sides import Problem, State
@@ -101,9 +102,8 @@ class ClusterEvidence(Evidence):
         counts: Any = problem.counts
         U, V = state.loadings.geometric, state.components.geometric
         by_feature = counts.noise.by == "feature"
-        unit = counts.with_dispersions(np.ones_like(counts.dispersions))
-        shifts = [None if side.log_shift is None else np.exp(np.float64(side.log_shift)).ravel() for side in state]
-        rows, features = unit.spread(*shifts)  # with s = 1, those of clusters are those of their means
+        unit: Any = spread_at(counts.with_dispersions(np.ones_like(counts.dispersions)), state)
+        rows, features = unit  # with s = 1, spreads of clusters are those of their means
 
         def sums(s: Array) -> Array:
             spread: Spread

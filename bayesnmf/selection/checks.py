@@ -57,10 +57,11 @@ def check_noises(criterion: str, noise: Any) -> list[Noise]:
         raise ValueError("noises with arrays of dispersions have one name in the table: compare them one after another")
     if any(isinstance(each, Quasi) for each in noises):
         raise ValueError("noise='quasi' is no distribution of counts, so that nothing scores it; use 'nb1' or 'nb2'")
-    if noises != [POISSON] and criterion != "masked":
+    others = [word_of(each) for each in noises if each != POISSON]
+    if others and criterion != "masked":
         raise ValueError(
-            f"criterion={criterion!r} needs noise='poisson': found {word_of(noises[0] if noises else POISSON)!r}; use "
-            "criterion='masked', which compares noises"
+            f"criterion={criterion!r} needs noise='poisson': found {others[0]!r}; use criterion='masked', which "
+            "compares noises"
         )
     return noises
 

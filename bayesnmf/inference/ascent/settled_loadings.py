@@ -75,10 +75,8 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
         return Settled(state, Status(False, "no updates", 0), 0)
     tol = attainable_tol(tol, problem.counts.dtype)
     begun = in_own_unit(state.loadings) if isinstance(problem.counts, ClusteredCounts) else state.loadings
-    spread, imputes = (
-        spread_at(problem.counts, State(begun, state.components)),
-        imputes_loadings(problem, state.components),
-    )
+    spread = spread_at(problem.counts, State(begun, state.components))
+    imputes = imputes_loadings(problem, state.components)
     able = spread is None or problem.loadings_prior.support == "positive"
     able = able and not isinstance(problem.counts, RatedCounts)  # whose exposures change with the loadings
     if "settled" in problem.loadings_prior.optional and able and not imputes:

@@ -226,12 +226,8 @@ class Allocating:
     """Sweeps that draw allocations; each computes the log joint of the state before it, which is returned with it."""
 
     def __init__(self, problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> None:
-        self.dispersion, self.state, self.rng, self.threads = (
-            DispersionDraws(problem, rng, threads),
-            state,
-            rng,
-            threads,
-        )
+        self.dispersion = DispersionDraws(problem, rng, threads)
+        self.state, self.rng, self.threads = state, rng, threads
         self.progress: Progress | None = None
 
     def __call__(self, keep: bool) -> tuple[State, float]:
