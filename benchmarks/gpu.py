@@ -2,10 +2,10 @@
 
     uv run python -m benchmarks.gpu [--copies 30] [--rank 50] [--device gpu] [--iterations 20]
 
-"host loop" is what a fit runs: the loop of the host, with counts and factors on the device. "compiled loop" is compiled
-as a whole; it is kept only if it is clearly faster. Stacked 30 times, newsgroups has 73 million nonzeros. Iterations
-are timed after the first objective, so that transfer of the counts and compilation do not count; they are reported
-separately. "gap" is the largest relative difference of the objectives from the host's, in the same type.
+The loop is that of the host, with counts and factors on the device. Stacked 30 times, newsgroups has 73 million
+nonzeros. Iterations are timed after the first objective, so that transfer of the counts and compilation do not count;
+they are reported separately. "gap" is the largest relative difference of the objectives from the host's, in the same
+type.
 `--device cpu` runs the same code on JAX's CPU backend, which only shows that it works.
 """
 
@@ -30,7 +30,6 @@ from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
 from bayesnmf.inference.device.checks import find_gpus
-from bayesnmf.inference.device.compiled_loop import ascend_on
 from bayesnmf.inference.device.placing import run_on_devices
 from bayesnmf.inference.sides import Problem, State
 from benchmarks.published.common import real_counts
@@ -62,7 +61,7 @@ def on_host(problem: Problem, state: State, schedule: Schedule, iterations: int)
 
 
 def measured(
-    device: Any, compiled: bool, given: tuple[Problem, State, Schedule], iterations: int
+    device: Any, given: tuple[Problem, State, Schedule], iterations: int
 ) -> tuple[dict[str, Any], list[float]]:
     """Time the iterations on a device after the first objective, which includes transfer and compilation."""
     problem, state, schedule = given
@@ -72,10 +71,7 @@ def measured(
     def tick(*_: Any) -> None:
         times.append(time.perf_counter())
 
-    if compiled:
-        found = ascend_on(device, problem, state, schedule, False, tick)
-    else:
-        found = run_on_devices([device], partial(ascend, schedule=schedule, progress=tick), problem, state)
+    found = run_on_devices([device], partial(ascend, schedule=schedule, progress=tick), problem, state)
     peak = (device.memory_stats() or {}).get("peak_bytes_in_use")
     return {
         "seconds": (times[-1] - times[1]) / iterations,
@@ -110,8 +106,7 @@ def main() -> None:
         for dtype in ("float32", "float64"):
             given = problem_and_start(matrix, method, options.rank, dtype)
             row: dict[str, Any] = {"method": method, "dtype": dtype}
-            row["host loop"], trace = measured(device, False, given, options.iterations)
-            row["compiled loop"], _ = measured(device, True, given, options.iterations)
+            row["device"], trace = measured(device, given, options.iterations)
             if options.host_iterations:
                 row["host"], other = on_host(*given, options.host_iterations)
                 row["gap"] = max(abs(a / b - 1) for a, b in zip(trace, other, strict=False))

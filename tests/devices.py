@@ -12,7 +12,6 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.closed_form import schedule_of, steps_of
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import ascend
-from bayesnmf.inference.device.compiled_loop import ascend_on
 from bayesnmf.inference.device.placing import run_on_devices
 
 OPTIONS = PLAIN
@@ -32,8 +31,8 @@ def by_entry_and_method(entries, default):
     return pytest.mark.parametrize(("entry", "method"), mostly_long(named, places))
 
 
-def ascents(counts, method, priors, device, *, rank=RANK, start="random", dtype="float64", compiled=False, **stated):
-    """One ascent on the host, in float64, and one on the device, from the same start; `compiled` as a whole or not."""
+def ascents(counts, method, priors, device, *, rank=RANK, start="random", dtype="float64", **stated):
+    """One ascent on the host, in float64, and one on the device, from the same start."""
     stated = {"max_iter": 12, "tol": 0, **stated}
     found = []
     for where, kind in (("host", "float64"), ("device", dtype)):
@@ -41,9 +40,6 @@ def ascents(counts, method, priors, device, *, rank=RANK, start="random", dtype=
         problem = point_or_mean_field(as_counts(counts, dtype=kind), options)
         state = start_state(problem, options.start, rank, np.random.default_rng(0))
         schedule = schedule_of(options)
-        if where == "device" and compiled:
-            found.append(ascend_on(device, problem, state, schedule, options.extrapolate, lambda *_: None))
-            continue
         steps = steps_of(problem, options, schedule)
         ascent = partial(ascend, schedule=schedule, steps=steps)
         found.append(ascent(problem, state) if where == "host" else run_on_devices([device], ascent, problem, state))

@@ -5,12 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 
-def check_no_exposures(counts: Any) -> None:
-    """Refuse counts with exposures, which the compiled loop does not know."""
-    if counts.exposed:
-        raise ValueError("the compiled loop does not know exposures; use bayesnmf.inference.device.placing")
-
-
 def find_gpus(device: str) -> list[Any]:
     """Return JAX's first GPU for device="gpu", and all of them for "gpus"; refuse both if JAX has none."""
     import jax
