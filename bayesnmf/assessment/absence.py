@@ -17,7 +17,8 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.projection import components_of
 from bayesnmf.inference.allocating import spread_at
-from bayesnmf.inference.ascent.settled_loadings import even_loadings, row_blocks_of, settle_loadings
+from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
+from bayesnmf.inference.ascent.single_rows import row_blocks_of
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, exposure_of_loadings
 from bayesnmf.inference.summaries import MeanField, Mode

@@ -15,7 +15,8 @@ from bayesnmf.data.checks import check_complete
 from bayesnmf.data.probabilities import log_likelihood
 from bayesnmf.fitting.problems import point_or_mean_field
 from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.blocked.passes import Pass, Where, pass_over_rows
+from bayesnmf.inference.blocked.passes import pass_over_rows
+from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.sides import Problem, State, objective
 from bayesnmf.inference.starts.on_disk import given_state_on_disk
 from bayesnmf.inference.starts.states import given_state

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.stats import binom
 
+from bayesnmf.data.blocks.raw import RowsInFile
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.inference.blocked.files import RowsInFile
 from bayesnmf.kernels.cpu.likelihood import cell_rates
 from bayesnmf.results.record import iterate_draws
 

@@ -80,6 +80,15 @@ class Counts:
         """Number of parts."""
         return 1
 
+    @property
+    def blocks(self) -> list[slice]:
+        """Rows of each block: all of them."""
+        return [slice(0, self.shape[0])]
+
+    def new_rows(self, columns: int, dtype: Any) -> Rows:
+        """Return an array that rows are appended to, block by block."""
+        return Rows(dtype)
+
     @cached_property
     def transposed(self) -> csr_array:
         """The same counts with features in rows, (m, n): a second copy, made on first use.
@@ -235,6 +244,23 @@ class Counts:
         more = f", with exposures of {exposed}" if exposed else ""
         more += "" if self.mask is None else f", {self.mask.number:,} cells missing"
         return f"Counts({n:,} rows × {m:,} features, {self.nnz:,} nonzeros, total {self.total:,.12g}{more})"
+
+
+class Rows:
+    """An array with a row for each sample, given block by block."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._dtype, self._blocks = dtype, list[Any]()
+
+    def append(self, rows: Any) -> None:
+        """Add more rows."""
+        self._blocks.append(np.asarray(rows, self._dtype))
+
+    def array(self, *, changes: bool = False) -> Any:
+        """Return all rows; with `changes`, as an array that nothing else refers to."""
+        if len(self._blocks) > 1:
+            return np.concatenate(self._blocks)
+        return self._blocks[0].copy() if changes else self._blocks[0]
 
 
 def _unless_all_one(exposure: np.ndarray | None) -> np.ndarray | None:

@@ -79,7 +79,7 @@ def _settle_unless_stopped(job: Job, ascent: Ascent) -> Ascent:
     stopped = stopped or imputes_loadings(ascent.problem, ascent.state.components)
     if not _is_mean_field(job) or not job.options.tol or stopped or finished:
         return ascent
-    return with_settled_loadings(ascent, job.options.threads)
+    return with_settled_loadings(ascent)
 
 
 def _is_mean_field(job: Job) -> bool:
@@ -201,8 +201,7 @@ def fit_of_ascent(job: Job, ascent: Ascent, diagnostics: dict[str, float] | None
     value, q = state.loadings.whole()
     loadings, scale = separate_scale(value)
     if q is not None:
-        own = _without_padding(q) if state.loadings.in_memory else q  # rows in files stay there
-        estimate = VariationalPosterior(own, _without_padding(state.components.conditional))
+        estimate = VariationalPosterior(q, state.components.whole()[1])
     return job.record(
         np.ascontiguousarray(loadings),
         np.ascontiguousarray(state.components.matrix),
@@ -215,11 +214,6 @@ def fit_of_ascent(job: Job, ascent: Ascent, diagnostics: dict[str, float] | None
         noise=getattr(ascent.problem.counts, "noise", job.noise),
         estimate=estimate,
     )
-
-
-def _without_padding(q: Any) -> Any:
-    """Return a distribution without the padding columns of its parameters in memory."""
-    return None if q is None else q.mapped(lambda value: np.array(value, order="K"))
 
 
 def _given_or_learned_priors(given: Priors, problem: Problem) -> Priors:

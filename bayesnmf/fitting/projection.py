@@ -22,9 +22,7 @@ from bayesnmf.fitting.closed_form import fit_of_ascent
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.ascent.coordinate_ascent import Ascent
-from bayesnmf.inference.ascent.rows_on_disk import settle_rows
-from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
+from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_rows
 from bayesnmf.inference.sampling.gibbs import sweep
 from bayesnmf.inference.sampling.marginal_gibbs import factors_of
 from bayesnmf.inference.side import Side
@@ -108,13 +106,8 @@ def _project_closed_form(fit: FitRecord, data: Counts) -> FitRecord:
     of_rows = fit.priors.loadings.of_new_rows(fit.loadings)  # type: ignore[union-attr]
     problem = Problem(data, of_rows, prior, loadings_summary, Mode(), fixed_components=True)
     job = Job(data, fit.model, fit.rank, fit.method, fit.seed, fit.options, lambda *_: None)
-    if not data.in_memory:
-        check_room_for_rows(data, fit.rank)
-        return fit_of_ascent(job, settle_rows(problem, components, TOL, MAX_ITER), {HELD: 1.0})
-    state = State(even_loadings(problem, components, fit.rank), components)
-    found = settle_loadings(problem, state, TOL, MAX_ITER, None)
-    trace = [_objective(problem, at) for at in (state, found.state)]
-    return fit_of_ascent(job, Ascent(problem, found.state, trace, [], found.status), {HELD: 1.0})
+    check_room_for_rows(data, fit.rank)
+    return fit_of_ascent(job, settle_rows(problem, components, TOL, MAX_ITER), {HELD: 1.0})
 
 
 def components_of(fit: FitRecord) -> Side:
@@ -124,10 +117,6 @@ def components_of(fit: FitRecord) -> Side:
     if q is not None:
         return MeanField(component_axis=0).of(prior, q)
     return Mode(estimated=fit.priors.components == PARAMETER).at(prior, np.asfortranarray(fit.components))
-
-
-def _objective(problem: Problem, state: State) -> float:
-    return objective(problem, state, allocate(problem, state, None).loglik)
 
 
 def _monte_carlo_errors(loadings: Any) -> dict[str, float]:
@@ -176,7 +165,7 @@ def _project_draws(fit: FitRecord, posterior: Draws, data: Counts, seed: int) ->
         side = summary.at(prior, np.asfortranarray(draw))  # type: ignore[attr-defined]
         state = State(even_loadings(problem, side, fit.rank) if start is None else start, side)
         state = _with_drawn_loadings(problem, state, rng, SWEEPS if s else BURN_IN)
-        log_joint[0, s] = _objective(problem, state)
+        log_joint[0, s] = objective(problem, state, allocate(problem, state, None).loglik)
         start = state.loadings
         kept.append(start.value)
     loadings, scale = separate_scale(stack_values(kept))

@@ -25,13 +25,8 @@ from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.fitting.projection import MAX_ITER, TOL
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
 from bayesnmf.inference.ascent.minibatch import RunningComponents, step_on_batch
-from bayesnmf.inference.ascent.settled_loadings import (
-    FINAL_ITER,
-    FINAL_TOL,
-    copy_of_full_size,
-    even_loadings,
-    settle_blocks,
-)
+from bayesnmf.inference.ascent.settled_loadings import FINAL_ITER, FINAL_TOL, even_loadings
+from bayesnmf.inference.ascent.single_rows import rows_to_change, settle_blocks
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.status import Status
@@ -205,8 +200,7 @@ class MinibatchVI:
         """Settle the loadings of some rows; return their problem, state and elbo, and the number of settled rows."""
         components = self._side(what)
         problem = self._problem(self._checked(counts, row_exposure))
-        size = (problem.counts.shape[0], self.rank)
-        q = copy_of_full_size(even_loadings(problem, components, self.rank).conditional, size)
+        q = rows_to_change(even_loadings(problem, components, self.rank), problem.counts, self.rank)
         bound, rows = settle_blocks(problem, components, q, tol, most, self.options.threads)
         return problem, State(problem.loadings_summary.of(problem.loadings_prior, q), components), bound, rows
 

@@ -53,9 +53,8 @@ def _allocate_on_device(cells: Any, loadings: Any, components: Any, sides: Sides
 
 def allocate(problem: Problem, state: State, threads: int | None, sides: Sides = "both") -> Totals:
     """Return the totals, of both sides or of one, from an allocation step at the geometric means of both sides."""
-    if not state.loadings.in_memory:
-        loadings: Any = state.loadings
-        return loadings.allocate(problem, state.components, sides)
+    if state.loadings.allocate is not None:
+        return state.loadings.allocate(problem, state.components, sides)
     counts, U, V = problem.counts, state.loadings.geometric, state.components.geometric
     if problem.cells is not None:
         return _allocate_on_device(problem.cells, U, V, sides)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.data.counts import Counts
+from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.exact_sums import ExactSums
 from bayesnmf.kernels.cpu.mean_field import Moments
 from bayesnmf.kernels.cpu.sums import sum_rows
 from bayesnmf.priors import Distribution, matrix
 from bayesnmf.priors.arrays import on_host
-from bayesnmf.priors.values import Value
+from bayesnmf.priors.values import Value, parts_of
 
 Array = NDArray[Any]
 
@@ -36,7 +40,7 @@ class Side:
     """
 
     conditional: Distribution | None = None
-    in_memory = True
+    allocate: Callable[..., Totals] | None = None  # the allocation step of these loadings, where it is one of their own
 
     def __init__(self, value: Value, geometric: Array, log_shift: Array | None, penalty: float) -> None:
         self.value, self.geometric, self.log_shift, self.penalty = value, geometric, log_shift, penalty
@@ -48,6 +52,16 @@ class Side:
     def matrix(self) -> Array:
         """The value as one matrix, (n, K) or (K, m)."""
         return matrix(self.value)
+
+    @property
+    def parameters(self) -> tuple[Array, ...]:
+        """The positive arrays that define the side: the parameters of its mean field, or its value."""
+        return parts_of(self.value) if self.conditional is None else tuple(self.conditional.parameters.values())
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of the arrays that define the side."""
+        return [each.shape for each in self.parameters]
 
     def sums(self, component_axis: int) -> Array:
         """Return Σ of the value for each component, (K,), float64; components are in columns (1) or in rows (0)."""
@@ -70,12 +84,46 @@ class Side:
         """Return the exposed sums of loadings, to be added to those of other rows."""
         return self.exposed_sums(1, exposure)
 
+    def shift(self, counts: Counts) -> float:
+        """Return Σ N_i log_shift_i of loadings, the part of ℓ that the allocation step leaves out."""
+        if self.log_shift is None:
+            return 0.0
+        # A matrix product of long vectors would wake NumPy's threads, which then wait busily for more.
+        return float((counts.row_totals * np.where(counts.row_totals > 0, self.log_shift.ravel(), 0)).sum())
+
+    def block(self, number: int) -> Side:
+        """Return the loadings of a block of rows."""
+        return self
+
+    def with_sums(self, sums: Any) -> Side:
+        """Return the same loadings with another term of the objective, as a pass has computed it with their sums."""
+        other = copy(self)
+        other.penalty = sums.penalty
+        return other
+
+    @property
+    def drawn(self) -> Any:
+        """The draw that a chain keeps."""
+        return self.value
+
+    def rescaled(self, times: Array) -> Side:
+        """Return these draws with component k times `times[k]`, whose penalty is not known before a pass."""
+        value = self.matrix * times
+        return type(self)(value, value, None, np.nan)
+
     def forget(self) -> None:
         """Free cached arrays, which can be computed again."""
 
+    def bare(self) -> Side:
+        """Return this side without cached arrays."""
+        other = copy(self)
+        other.forget()
+        return other
+
     def whole(self) -> tuple[Value, Distribution | None]:
-        """Return the value and the mean field of all rows."""
-        return self.value, self.conditional
+        """Return the value and the mean field, whose parameters are without the padding of their columns."""
+        q = self.conditional
+        return self.value, None if q is None else q.mapped(lambda each: np.array(each, order="K"))
 
 
 def empty_side() -> Side:

@@ -87,6 +87,8 @@ def _left(exposure: Array, missing: Array) -> Array:
 
 def given_totals(problem: Problem, state: State, side: str, total: Array) -> Array:
     """Return the totals that the conditional of a side is given, with those of missing cells where it needs them."""
+    if isinstance(total, Updated):
+        return total  # type: ignore[return-value]
     imputes = imputes_components(problem) if side == "components" else imputes_loadings(problem, state.components)
     return with_missing_totals(problem, state, side, total) if imputes else total
 
@@ -131,14 +133,6 @@ def update_components(problem: Problem, state: State, total: Array, *, reuse: bo
     return state._replace(components=problem.components_summary.carry(*given, reuse=reuse))
 
 
-def shift_of_rows(counts: Counts, loadings: Side) -> float:
-    """Return Σ N_i log_shift_i, the part of ℓ that the allocation step leaves out."""
-    if loadings.log_shift is None:
-        return 0.0
-    # A matrix product of long vectors would wake NumPy's threads, which then wait busily for more.
-    return float((counts.row_totals * np.where(counts.row_totals > 0, loadings.log_shift.ravel(), 0)).sum())
-
-
 def objective(problem: Problem, state: State, loglik: float) -> float:
     """Return the objective, the log joint or the elbo, on the Poisson scale, in nats.
 
@@ -147,7 +141,7 @@ def objective(problem: Problem, state: State, loglik: float) -> float:
     """
     problem = problem_at(problem, state)
     counts, (loadings, components) = problem.counts, state
-    loglik += shift_of_rows(counts, loadings)
+    loglik += loadings.shift(counts)
     if components.log_shift is not None:
         loglik += float((counts.feature_totals * components.log_shift.ravel()).sum())
     loglik += counts.log_exposure + counts.log_noise

@@ -84,7 +84,7 @@ class Mode:
             penalty = as_number(xp.where(xp.isfinite(jacobian), penalty + jacobian, -np.inf))
         return _side_of_value(value, penalty)
 
-    def on_rows(self, first: int) -> Mode:
+    def on_rows(self, first: int, beside: bool) -> Mode:
         """Return the same summary: the mode of a row depends on no other row."""
         return self
 
@@ -118,9 +118,9 @@ class MeanField:
         found = given.moments(plain, self.component_axis, self.threads)
         return Field(conditional, self.component_axis, found._replace(divergence=found.divergence + more))
 
-    def on_rows(self, first: int) -> MeanField:
-        """Return the same summary on one thread."""
-        return replace(self, threads=1)
+    def on_rows(self, first: int, beside: bool) -> MeanField:
+        """Return the same summary, on one thread if other rows are worked on `beside`."""
+        return replace(self, threads=1) if beside else self
 
 
 @dataclass(frozen=True)
@@ -147,19 +147,30 @@ class Draw:
         """Return a draw from a given distribution."""
         if self.first is None:
             return self.at(prior, conditional.draw(self.rng, threads=self.threads))
-        return self.at(prior, conditional.draw_rows(self.rng, self.first))
+        return self.at(prior, conditional.draw_rows(self.rng, self.first, self.threads))
 
     def at(self, prior: Distribution, value: Any) -> Side:
         """Return the side of a given value."""
         return _side_of_value(value, prior.log_density(value), Drawn)
 
-    def on_rows(self, first: int) -> Draw:
+    def on_rows(self, first: int, beside: bool) -> Draw:
         """Return the same summary for some rows, with random numbers from the same place, which stays as it is."""
-        return Draw(deepcopy(self.rng), 1, first)
+        return Draw(deepcopy(self.rng), 1 if beside else self.threads, first)
+
+
+def side_like(like: Side, prior: Distribution, summary: Any, parameters: list[Array]) -> Side:
+    """Return a side of the same kind with other parameters; a mode on the simplex is normalised."""
+    found: Side
+    if like.conditional is None:
+        found = summary.at(prior, prior.value_of(parameters))
+    else:
+        named = dict(zip(like.conditional.parameters, parameters, strict=True))
+        found = summary.of(prior, like.conditional.with_parameters(named))
+    return found
 
 
 def skip_rows(summary: Summary, prior: Distribution, rank: int, *, again: bool) -> None:
-    """Take from the random generator of draws what drawing all loadings has taken, for what is drawn next.
+    """Advance the random generator of draws as if all loadings had been drawn.
 
     With `again`, parameters that belong to rows were drawn before, given older loadings.
     """

@@ -114,9 +114,9 @@ class Distribution(Parameters, ABC):
     def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> Any:
         """Return independent draws, (*draws, *factor), never exactly 0; they do not depend on `threads`."""
 
-    def draw_rows(self, rng: np.random.Generator, first: int) -> Any:
+    def draw_rows(self, rng: np.random.Generator, first: int, threads: int | None = 1) -> Any:
         """Return a draw of the rows of a larger factor from row `first` on, by default from a stream of their own."""
-        return self.draw(np.random.default_rng([int(rng.integers(2**63)), first]))
+        return self.draw(np.random.default_rng([int(rng.integers(2**63)), first]), threads=threads)
 
     @abstractmethod
     def draw_features(self, rng: np.random.Generator, draws: tuple[int, ...], features: Array) -> Array:

@@ -145,9 +145,9 @@ class Gamma(Distribution):
         """Return independent draws, (*draws, *factor), never exactly 0; they do not depend on `threads`."""
         return self._drawn(rng, draws, threads, 0)
 
-    def draw_rows(self, rng: np.random.Generator, first: int) -> Array:
+    def draw_rows(self, rng: np.random.Generator, first: int, threads: int | None = 1) -> Array:
         """Return the draw that `draw` of a larger factor has in these rows, the first of which is row `first`."""
-        return self._drawn(rng, (), 1, first)
+        return self._drawn(rng, (), threads, first)
 
     def _drawn(self, rng: np.random.Generator, draws: tuple[int, ...], threads: int | None, first: int) -> Array:
         from bayesnmf.kernels.cpu.gamma_draws import gamma_draws

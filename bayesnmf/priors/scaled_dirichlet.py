@@ -116,9 +116,9 @@ class ScaledDirichlet(Distribution):
         """Return independent draws of proportions (*draws, n, K) and scale (*draws, n, 1)."""
         return ScaledProportions(self.proportions.draw(rng, draws, threads), self.scale.draw(rng, draws, threads))
 
-    def draw_rows(self, rng: np.random.Generator, first: int) -> ScaledProportions:
+    def draw_rows(self, rng: np.random.Generator, first: int, threads: int | None = 1) -> ScaledProportions:
         """Return the draw that `draw` of a larger factor has in these rows, the first of which is row `first`."""
-        return ScaledProportions(self.proportions.draw_rows(rng, first), self.scale.draw_rows(rng, first))
+        return ScaledProportions(*(part.draw_rows(rng, first, threads) for part in (self.proportions, self.scale)))
 
     def log_density(self, value: ScaledProportions) -> float:
         """Return the sum of log densities at `value`, in nats."""

@@ -19,7 +19,7 @@ from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.fitting.problems import draws_problem, point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Progress, ascend
 from bayesnmf.inference.ascent.minibatch import RunningComponents, step_on_batch
-from bayesnmf.inference.ascent.settled_loadings import put_rows, rows_of_problem
+from bayesnmf.inference.ascent.single_rows import put_rows, rows_of_problem
 from bayesnmf.inference.marginal.allocation_model import urn_of
 from bayesnmf.inference.sampling.gibbs import Schedule, gibbs_chain
 from bayesnmf.inference.sides import State, update_components, update_loadings

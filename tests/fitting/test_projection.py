@@ -390,7 +390,7 @@ def test_ctrl_c_is_passed_on(monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bayesnmf.fitting.projection.allocate", stop)
+    monkeypatch.setattr("bayesnmf.inference.ascent.settled_loadings.allocate", stop)
     with pytest.raises(KeyboardInterrupt):
         named_fit().transform(NEW)
 

@@ -12,7 +12,7 @@ from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import VI, Dirichlet, Gamma, MinibatchVI, Priors
-from bayesnmf.inference.ascent.settled_loadings import BLOCK_ROWS
+from bayesnmf.inference.ascent.single_rows import BLOCK_ROWS
 
 RANK, M = 3, 40
 MODELS = ("gamma_poisson", "dirichlet_poisson", "dirichlet_gamma")

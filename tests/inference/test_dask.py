@@ -80,7 +80,7 @@ def test_workers_make_the_numbers_of_this_process(client, blocks, monkeypatch, m
 
 def _die_once(flag, number):
     """On a worker: end the process the next time that this block runs, unless the flag is there."""
-    from bayesnmf.inference.blocked.passes import RowTask
+    from bayesnmf.inference.blocked.tasks import RowTask
 
     plain = RowTask.run
 

@@ -13,7 +13,6 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, evaluate_state
 from bayesnmf.inference.ascent.gradient_ascent import gradient_ascent, gradient_of_logs, logs_of_state, state_of_logs
-from bayesnmf.inference.ascent.parameters import parameters_of
 
 SIZE, RANK = (9, 7), 2
 ENTRIES = having("gradient")
@@ -87,7 +86,7 @@ def test_parameters_are_unpacked_as_they_were(entry, free):
     again = state_of_logs(problem, state, logs_of_state(state))
     for one, two in zip(state, again, strict=True):
         assert type(one.conditional) is type(two.conditional)
-        for a, b in zip(parameters_of(one), parameters_of(two), strict=True):
+        for a, b in zip(one.parameters, two.parameters, strict=True):
             assert (a.shape, a.dtype) == (b.shape, b.dtype)
             np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-300)
     assert np.isclose(evaluate_state(problem, again, 1).value, evaluate_state(problem, state, 1).value, rtol=1e-12)

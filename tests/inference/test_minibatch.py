@@ -20,7 +20,7 @@ from bayesnmf.inference.ascent.minibatch import (
     minibatch_ascent,
     step_on_batch,
 )
-from bayesnmf.inference.ascent.settled_loadings import copy_of_full_size, rows_of_problem
+from bayesnmf.inference.ascent.single_rows import rows_of_problem, rows_to_change
 
 RANK = 3
 COUNTS = plain_counts(size=(24, 15))
@@ -70,7 +70,7 @@ def test_a_fixed_point_of_coordinate_ascent_is_one_of_the_expected_step(entry, f
     schedule = Schedule(max_iter=20_000, tol=1e-15, window=20, threads=1)
     state = ascend(problem, state, schedule, extrapolated_steps(plain_steps(schedule))).state
     n = len(COUNTS)
-    q = copy_of_full_size(state.loadings.conditional, (n, RANK))
+    q = rows_to_change(state.loadings, problem.counts, RANK)
     here = RunningComponents(problem, state.components, n)
     totals, exposures = [], []
     for rows in Batching(size=6).split(np.random.default_rng(1).permutation(n)):
@@ -96,7 +96,7 @@ def test_merging_features_without_counts_changes_nothing(entry):
     counts[:, 9:] = 0
     counts[12:, 10:] = 1  # features 9 to 14 are empty in the first batch, 9 in all
     problem, state = begin(entry, False, counts)
-    rows, q = np.arange(12), copy_of_full_size(state.loadings.conditional, (24, RANK))
+    rows, q = np.arange(12), rows_to_change(state.loadings, problem.counts, RANK)
     part, moved = rows_of_problem(problem, rows), []
     for mergeable in (True, False):
         components = RunningComponents(problem, state.components, 24)
@@ -114,7 +114,7 @@ def test_running_totals_are_the_mean_of_all_batches_at_forgetting_1():
     entry = MODELS_AND_PRIORS[4]
     problem, state = begin(entry, False, COUNTS)
     components, batching = RunningComponents(problem, state.components, 24), Batching(size=8, forgetting=1.0, delay=0.0)
-    q, led = copy_of_full_size(state.loadings.conditional, (24, RANK)), []
+    q, led = rows_to_change(state.loadings, problem.counts, RANK), []
     for step, rows in enumerate(batching.split(np.arange(24)), start=1):
         alone = RunningComponents(problem, components.side(), 24)
         for each, by in ((alone, Batching(**WHOLE)), (components, batching)):

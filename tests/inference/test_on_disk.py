@@ -314,7 +314,7 @@ def test_a_full_disk_is_named_and_nothing_is_left(blocks, monkeypatch):
             raise OSError(28, os.strerror(28))
         return file.write(view)
 
-    monkeypatch.setattr(files, "_write_all", full)
+    monkeypatch.setattr(files, "write_all", full)
     with pytest.raises(OSError, match=r"cannot write loadings to scratch, .*No space left on device; free some space"):
         bayesnmf.fit(blocks, rank=3, seed=0)
     assert not [each for each in blocks.scratch.iterdir() if each.name.startswith("rows-")]

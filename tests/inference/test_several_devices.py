@@ -18,7 +18,7 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import Blocks, Dirichlet, Gamma, Priors
 from bayesnmf.fitting import closed_form
-from bayesnmf.inference.blocked.passes import RowTask
+from bayesnmf.inference.blocked.tasks import RowTask
 from bayesnmf.inference.device.streaming import StreamedCells
 
 OPTIONS = {"map": plain_map, "vi": plain_vi}

@@ -63,6 +63,8 @@ def check_room(folder: Path, source: Any, bytes_of_nonzero: int) -> None:
 
 def check_room_for_rows(counts: Any, rank: int, more: int = 0) -> None:
     """Refuse a fit whose loadings, of up to four states, and what else it writes would not fit on the disk."""
+    if counts.in_memory:
+        return
     needed = 4 * 2 * counts.shape[0] * rank * counts.dtype.itemsize + more
     free = shutil.disk_usage(counts.scratch).free
     if needed > free:

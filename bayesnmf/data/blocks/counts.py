@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.data.blocks.checks import CountsOnDiskError
-from bayesnmf.data.blocks.raw import Buffers
+from bayesnmf.data.blocks.raw import Buffers, RowsInFile
 from bayesnmf.data.blocks.store import Store
 from bayesnmf.data.counts import Counts
 
@@ -110,6 +110,10 @@ class BlockedCounts(Counts):
     def blocks(self) -> list[slice]:
         """Rows of each block."""
         return [slice(first, last) for first, last in pairwise(self.bounds)]
+
+    def new_rows(self, columns: int, dtype: Any) -> Any:
+        """Return an array in a file that rows are appended to, block by block."""
+        return RowsInFile(self.scratch, columns, dtype)
 
     @cached_property
     def row_totals(self) -> Array:

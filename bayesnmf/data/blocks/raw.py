@@ -169,3 +169,33 @@ class NpyWriter:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.close()
+
+
+def write_all(file: Any, view: memoryview) -> None:
+    """Write all bytes into a file without a buffer, which may take some of them at a time."""
+    done = 0
+    while done < len(view):
+        done += file.write(view[done:])
+
+
+class RowsInFile:
+    """An array with a row for each sample, written block by block into a nameless file, then mapped into memory.
+
+    The file is removed with the last reference to the array. Writing through a mapping would count as memory.
+    """
+
+    def __init__(self, folder: Path, columns: int, dtype: Any) -> None:
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (it lives as long as the array)
+        self._columns, self._dtype, self._rows = columns, np.dtype(dtype), 0
+
+    def append(self, rows: Array) -> None:
+        """Write more rows."""
+        write_all(self._file, memoryview(np.ascontiguousarray(rows, self._dtype)).cast("B"))
+        self._rows += len(rows)
+
+    def array(self, *, changes: bool = False) -> Array:
+        """Return all rows; with `changes`, what is written into them goes to the file and not into private memory."""
+        self._file.flush()
+        mapped = np.memmap(self._file, self._dtype, "r+" if changes else "c", shape=(self._rows, self._columns))
+        self._file.close()
+        return mapped

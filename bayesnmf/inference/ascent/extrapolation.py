@@ -13,11 +13,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Steps
-from bayesnmf.inference.ascent.parameters import parameters_of, side_of
-from bayesnmf.inference.blocked.passes import Where, pass_over_rows
+from bayesnmf.inference.blocked.passes import pass_over_rows
+from bayesnmf.inference.blocked.tasks import Where
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State
+from bayesnmf.inference.summaries import side_like
 from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
+from bayesnmf.priors import Distribution
 from bayesnmf.priors.arrays import namespace_of, on_host
 
 Array = NDArray[Any]
@@ -47,20 +49,20 @@ class Extrapolated:
 
     Attributes
     ----------
-    memory : (float, list of tuple of ndarray, or None)
-        The weight, and parameters of both sides.
+    memory : (float, tuple of Side, or None)
+        The weight, and both sides.
     """
 
     def __init__(self, steps: Steps, floor: float | None) -> None:
         self.steps, self.floor = steps, floor
         self.limit = LIMIT["logarithms" if floor is None else "parameters"]
-        self.memory: tuple[float, list[tuple[Array, ...]] | None] = START, None
+        self.memory: tuple[float, tuple[Side, ...] | None] = START, None
 
     def __call__(self, here: Iterate) -> Iterator[State]:
         """Yield the candidates for the next state."""
         candidates = self.steps(here)
         new = next(candidates)
-        now = [parameters_of(side) for side in new]
+        now = tuple(side.bare() for side in new)
         weight, previous = self.memory
         if previous is not None and _shapes(now) == _shapes(previous):
             weight = min(weight * GROWTH, self.limit)
@@ -72,39 +74,27 @@ class Extrapolated:
         yield from candidates
 
 
-def _shapes(parameters: list[tuple[Array, ...]]) -> list[tuple[int, ...]]:
-    return [each.shape for side in parameters for each in side]
+def _shapes(sides: tuple[Side, ...]) -> list[tuple[int, ...]]:
+    return [shape for side in sides for shape in side.shapes]
 
 
 def extrapolated_state(
-    problem: Problem, new: State, before: list[tuple[Array, ...]], weight: float, floor: float | None
+    problem: Problem, new: State, before: tuple[Side, ...], weight: float, floor: float | None
 ) -> State:
     """Return the state at new + weight × (new − before)."""
-    sides = (
-        (problem.loadings_prior, problem.loadings_summary),
-        (problem.components_prior, problem.components_summary),
-    )
-    out = []
-    for (prior, summary), side, old in zip(sides, new, before, strict=True):
-        if not side.in_memory:
-            out.append(extrapolated_on_disk(problem, side, old[0], weight, floor))
-            continue
-        moved = [_extrapolated_array(a, b, weight, floor) for a, b in zip(parameters_of(side), old, strict=True)]
-        out.append(side_of(prior, summary, side, moved))
-    return State(*out)
-
-
-def extrapolated_on_disk(problem: Problem, new: Any, old: Any, weight: float, floor: float | None) -> Side:
-    """Return loadings in files at new + weight × (new − old), block by block."""
-    reader = old.reader
 
     def work(part: Problem, here: State, at: Where) -> tuple[Side, None, float]:
-        before = parameters_of(reader.read(at.number))
-        now = parameters_of(here.loadings)
-        moved = [_extrapolated_array(a, b, weight, floor) for a, b in zip(now, before, strict=True)]
-        return side_of(part.loadings_prior, part.loadings_summary, here.loadings, moved), None, 0.0
+        sides = here.loadings, before[0].block(at.number)
+        return _moved_side(part.loadings_prior, part.loadings_summary, *sides, weight, floor), None, 0.0
 
-    return pass_over_rows(problem, State(new, new), work)[1]
+    _, loadings = pass_over_rows(problem, new, work)
+    sides = new.components, before[1]
+    return State(loadings, _moved_side(problem.components_prior, problem.components_summary, *sides, weight, floor))
+
+
+def _moved_side(prior: Distribution, summary: Any, new: Side, old: Side, weight: float, floor: float | None) -> Side:
+    pairs = zip(new.parameters, old.parameters, strict=True)
+    return side_like(new, prior, summary, [_extrapolated_array(a, b, weight, floor) for a, b in pairs])
 
 
 def _extrapolated_array(new: Array, old: Array, weight: float, floor: float | None) -> Array:

@@ -24,10 +24,10 @@ from bayesnmf.inference.ascent.coordinate_ascent import (
     memory_of_ascent,
     recall_ascent,
 )
-from bayesnmf.inference.ascent.parameters import parameters_of, side_of
 from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, exposure_of_components, exposure_of_loadings
+from bayesnmf.inference.summaries import side_like
 from bayesnmf.priors import Distribution
 
 Array = NDArray[Any]
@@ -92,7 +92,7 @@ def _run_lbfgs(negative: Callable[[Array], Any], start: Array, accept: Callable[
 def logs_of_state(state: State) -> Array:
     """Return the logarithms of all parameters, as one float64 vector."""
     tiny = np.finfo(np.float64).tiny  # entries of components without a prior may be 0; they stay 0
-    parts = [np.log(np.maximum(each, tiny, dtype=np.float64)).ravel() for side in state for each in parameters_of(side)]
+    parts = [np.log(np.maximum(each, tiny, dtype=np.float64)).ravel() for side in state for each in side.parameters]
     return np.concatenate(parts)
 
 
@@ -105,12 +105,12 @@ def state_of_logs(problem: Problem, like: State, logs: Array) -> State:
     tiny = np.log(np.finfo(problem.counts.dtype).tiny)
     for prior, summary, side in zip(priors, summaries, like, strict=True):
         parameters = []
-        for each in parameters_of(side):
+        for each in side.parameters:
             part = logs[first : first + each.size].reshape(each.shape)
             least = tiny if side.conditional is None else -most
             parameters.append(np.exp(np.clip(part, least, most)).astype(each.dtype))
             first += each.size
-        sides.append(side_of(prior, summary, side, parameters))
+        sides.append(side_like(side, prior, summary, parameters))
     return State(*sides)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.blocked.passes import Pass, Where, pass_over_rows, totals_of
+from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
+from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.imbalance import imbalance
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, Updated, exposure_of_components, exposure_of_loadings, given_totals
@@ -48,29 +48,6 @@ def least_gradient(problem: Problem, state: State) -> float:
     the residual, except for an entry wrongly stuck at 0. Components without any loading have no effect, whatever their
     entries are: only their loadings count, which tell whether they should have one.
     """
-    if not state.loadings.in_memory:
-        return _least_gradient_on_disk(problem, state)
-    inside = State(_without_zeros(state.loadings.value, 1), _without_zeros(state.components.value, 0))
-    totals = allocate(problem, inside, None)
-    used = (separate_scale(state.loadings.value)[0] >= separate_scale(inside.loadings.value)[0]).any(axis=0)
-    return _least_of(problem, inside, totals, used)
-
-
-def _least_of(problem: Problem, inside: State, totals: Totals, used: Array) -> float:
-    """Return the least gradient of the sides with totals, given the components that have a loading."""
-    least = np.inf
-    for prior, summary, side, total, exposure in _mode_sides(problem, inside, totals):
-        if isinstance(total, Updated):
-            continue
-        update, _ = separate_scale(summary.carry(prior, total, exposure, side, reuse=True).value)
-        growth = np.divide(update, separate_scale(side.value)[0], out=update)
-        growth = growth[used] if side is inside.components else growth
-        least = min(least, 1.0 - float(growth.max(initial=-np.inf)))
-    return least
-
-
-def _least_gradient_on_disk(problem: Problem, state: State) -> float:
-    """Return the same for counts on disk, in three passes."""
 
     def measure(part: Problem, here: State, _: Where) -> tuple[None, None, float]:
         return None, None, float(separate_scale(here.loadings.value)[0].max(initial=0))
@@ -85,14 +62,26 @@ def _least_gradient_on_disk(problem: Problem, state: State) -> float:
     found, lifted = pass_over_rows(problem, state, lift, Pass(plus=np.logical_or, reads=False))
     inside = State(lifted, _without_zeros(state.components.value, 0))
 
-    def grow(part: Problem, here: State, at: Where) -> tuple[None, None, float]:
-        received, loglik = at.tally.add(part.counts.matrix, here.loadings.geometric)
-        totals = Totals(received, here.components.geometric[:, :0], loglik)
-        return None, None, _least_of(replace(part, fixed_components=True), here, totals, found.more)
+    def grow(part: Problem, here: State, at: Where) -> tuple[None, Totals, float]:
+        totals = at.allocate(part, here)
+        return None, totals, _least_of(replace(part, fixed_components=True), here, totals, found.more)
 
     grown, _ = pass_over_rows(problem, inside, grow, Pass(writes=False, plus=min, tallies="both"))
     totals = Totals(Updated(inside.loadings, inside.components, 0.0), totals_of(problem, grown), 0.0)  # type: ignore[arg-type]
     return min(grown.more, _least_of(problem, inside, totals, found.more))
+
+
+def _least_of(problem: Problem, inside: State, totals: Totals, used: Array) -> float:
+    """Return the least gradient of the sides with totals, given the components that have a loading."""
+    least = np.inf
+    for prior, summary, side, total, exposure in _mode_sides(problem, inside, totals):
+        if isinstance(total, Updated):
+            continue
+        update, _ = separate_scale(summary.carry(prior, total, exposure, side, reuse=True).value)
+        growth = np.divide(update, separate_scale(side.value)[0], out=update)
+        growth = growth[used] if side is inside.components else growth
+        least = min(least, 1.0 - float(growth.max(initial=-np.inf)))
+    return least
 
 
 def _without_zeros(value: Any, component_axis: int, largest: float | None = None) -> Side:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.coordinate_ascent import Learn
-from bayesnmf.inference.blocked.passes import Pass, Where, pass_over_rows
-from bayesnmf.inference.blocked.sides import Part
+from bayesnmf.inference.blocked.passes import pass_over_rows
+from bayesnmf.inference.blocked.sides import RowSums
+from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.sides import Problem, State
 
 Array = NDArray[Any]
@@ -21,37 +23,45 @@ def prior_learner(sides: Sequence[str]) -> Learn:
 
     def learn(problem: Problem, state: State) -> tuple[Problem, State]:
         for side in sides:
-            if not getattr(state, side).in_memory:
-                problem, state = _learn_on_disk(problem, state)
+            if side == "loadings":
+                problem, state = _learn_of_loadings(problem, state)
                 continue
-            q: Any = getattr(state, side).conditional
-            prior = getattr(problem, f"{side}_prior").learned(q)
-            changed: dict[str, Any] = {f"{side}_prior": prior}
-            problem = replace(problem, **changed)
-            state = state._replace(**{side: getattr(problem, f"{side}_summary").of(prior, q)})
+            q: Any = state.components.conditional
+            prior = problem.components_prior.learned(q)
+            problem = replace(problem, components_prior=prior)
+            state = state._replace(components=problem.components_summary.of(prior, q))
         return problem, state
 
     return learn
 
 
-def _learn_on_disk(problem: Problem, state: State) -> tuple[Problem, State]:
-    """Learn the prior of loadings in files: a pass for the means of their statistics, and one for their divergence."""
+def _learn_of_loadings(problem: Problem, state: State) -> tuple[Problem, State]:
+    """Learn the prior of the loadings: a pass for the means of their statistics, and one for their divergence.
+
+    Rows with parameters of their own keep their own statistics.
+    """
+    given, n = problem.loadings_prior.parameters.values(), problem.counts.shape[0]
+    shared = all(len(np.atleast_2d(each)) == 1 for each in given)
 
     def add_up(part: Problem, here: State, _: Where) -> tuple[None, None, list[Array]]:
         q: Any = here.loadings.conditional
-        return None, None, [each.sum(axis=0, keepdims=True) for each in part.loadings_prior.statistics(q)]
+        found = part.loadings_prior.statistics(q)
+        return None, None, [each.sum(axis=0, keepdims=True) / n for each in found] if shared else found
 
-    def measure(part: Problem, here: State, _: Where) -> tuple[None, None, Part]:
+    def measure(part: Problem, here: State, _: Where) -> tuple[None, None, RowSums]:
         q: Any = here.loadings.conditional
-        return None, None, Part.of(part.counts, part.loadings_summary.of(part.loadings_prior, q))
+        return None, None, RowSums.of(part.counts, part.loadings_summary.of(part.loadings_prior, q))
 
-    found, _ = pass_over_rows(problem, state, add_up, Pass(writes=False, reads=False, plus=_add_each))
-    prior = problem.loadings_prior.learned_from([each / problem.counts.shape[0] for each in found.more])
-    problem = replace(problem, loadings_prior=prior)
+    kind = Pass(writes=False, reads=False, plus=_add_each if shared else _join_each)
+    found, _ = pass_over_rows(problem, state, add_up, kind)
+    problem = replace(problem, loadings_prior=problem.loadings_prior.learned_from(found.more))
     found, _ = pass_over_rows(problem, state, measure, Pass(writes=False, reads=False))
-    loadings: Any = state.loadings
-    return problem, State(loadings.with_part(found.more), state.components)
+    return problem, state._replace(loadings=state.loadings.with_sums(found.more))
 
 
 def _add_each(one: list[Array], two: list[Array]) -> list[Array]:
     return [mine + its for mine, its in zip(one, two, strict=True)]
+
+
+def _join_each(one: list[Array], two: list[Array]) -> list[Array]:
+    return [np.concatenate(both) for both in zip(one, two, strict=True)]

@@ -26,16 +26,13 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
 from bayesnmf.inference.ascent.course import WINDOW
-from bayesnmf.inference.ascent.rows_on_disk import loadings_at, rows_to_change
-from bayesnmf.inference.ascent.settled_loadings import (
-    FINAL_ITER,
-    FINAL_TOL,
-    copy_of_full_size,
-    even_loadings,
+from bayesnmf.inference.ascent.settled_loadings import FINAL_ITER, FINAL_TOL, even_loadings, settle_loadings
+from bayesnmf.inference.ascent.single_rows import (
+    loadings_at,
     put_rows,
     rows_of_problem,
+    rows_to_change,
     settle_blocks,
-    settle_loadings,
 )
 from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.side import Side
@@ -244,12 +241,7 @@ def minibatch_ascent(
     """
     n = problem.counts.shape[0]
     components = RunningComponents(problem, state.components, n)
-    size = n, len(state.components.matrix)
-    q: Any = (
-        copy_of_full_size(state.loadings.conditional, size)
-        if state.loadings.in_memory
-        else rows_to_change(state.loadings, problem.counts, size[1])
-    )
+    q: Any = rows_to_change(state.loadings, problem.counts, len(state.components.geometric))
     course = replace(schedule, window=WINDOW).course(report, at_rest=best_settled, words=WORDS)
     steps, moved, slot = 0, False, next_slot("minibatch", problem.counts)
     ended = slot.result()

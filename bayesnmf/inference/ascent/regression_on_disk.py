@@ -32,8 +32,9 @@ from bayesnmf.inference.ascent.poisson_regression import (
     unnormalised_rows,
 )
 from bayesnmf.inference.blocked.engine import run_pass
-from bayesnmf.inference.blocked.passes import Pass, Where, pass_over_rows
+from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.sides import RowReader
+from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.regression import poisson_regression

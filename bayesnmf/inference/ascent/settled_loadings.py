@@ -8,27 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.clustered import ClusteredCounts
-from bayesnmf.data.counts import Counts
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.allocating import allocate, in_own_unit, spread_at
-from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Schedule, Steps, update_both_sides, update_side
-from bayesnmf.inference.blocked.passes import Where, pass_over_rows, shared_out, totals_of
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Schedule, Steps, update_both_sides
+from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
+from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.rates import problem_at
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, exposure_of_loadings, objective, update_components, update_loadings
 from bayesnmf.inference.status import Status
 from bayesnmf.inference.summaries import MeanField, Mode
-from bayesnmf.kernels.cpu.allocation import Totals, row_blocks
+from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.settling import settled_totals
-from bayesnmf.priors import Distribution
 from bayesnmf.priors.values import separate_scale
 
 Array = NDArray[Any]
@@ -153,143 +151,88 @@ def settling_steps(schedule: Schedule) -> Steps:
     """
 
     def steps(here: Iterate) -> Iterator[State]:
-        if not here.state.loadings.in_memory:
-            yield _resettled_on_disk(here)
-            yield update_both_sides(here.problem, here.state, here.totals, schedule)
-            return
-        fixed, components = replace(here.problem, fixed_components=True), here.state.components
-        state = State(even_loadings(fixed, components, len(components.geometric)), components)
-        state = settle_loadings(fixed, state, SETTLED_TOL, SETTLED_ITER, schedule.threads).state
-        totals = allocate(here.problem, state, schedule.threads, "components")
-        yield update_side(here.problem, state, "components", totals)
+        yield _resettled(here)
         yield update_both_sides(here.problem, here.state, here.totals, schedule)
 
     return steps
 
 
-def settle_blocks(
-    problem: Problem, components: Side, q: Distribution, tol: float, max_iter: int, threads: int | None
-) -> tuple[float, int]:
-    """Settle the loadings given the components, block by block, and compute the elbo of all rows.
-
-    Parameters
-    ----------
-    problem : Problem
-    components : Side
-        Components, which stay fixed.
-    q : Distribution
-        Mean field of the loadings to start from, with arrays of full size; the result overwrites them.
-    tol : float
-        Tolerance of a row, relative to its largest loading.
-    max_iter : int
-        Largest number of updates of a row; 0 computes the elbo at `q`.
-    threads : int or None
-        Number of row blocks processed at once.
-
-    Returns
-    -------
-    float
-        Objective of both sides and all rows, in nats.
-    int
-        Number of rows that settled.
-    """
-    bound, rows = components.penalty - problem.counts.log_factorial, 0
-    for block, counts in row_blocks_of(problem.counts):
-        part = replace(
-            problem,
-            counts=counts,
-            loadings_prior=problem.loadings_prior.rows(block),
-            fixed_components=True,
-            constant=False,
-        )
-        state = State(part.loadings_summary.of(part.loadings_prior, q.rows(block)), components)
-        settled = settle_loadings(part, state, tol, max_iter, threads)
-        loglik = allocate(part, settled.state, threads, "loadings").loglik
-        bound += objective(part, settled.state, loglik) - components.penalty
-        rows += settled.rows
-        put_rows(q, block, settled.state.loadings.conditional)
-    return bound, rows
-
-
-def with_settled_loadings(ascent: Ascent, threads: int | None) -> Ascent:
+def with_settled_loadings(ascent: Ascent) -> Ascent:
     """Return an ascent with the loadings of every row settled given its components, and with their elbo.
 
     An ascent stops when its objective settles, but some rows may not have settled by then. Parameters of the prior that
     rows share keep their q meanwhile, so that rows settle by themselves.
     """
-    problem, (loadings, components) = ascent.problem, ascent.state
-    if not loadings.in_memory:
-        return _settled_on_disk(ascent)
-    prior, summary = problem.loadings_prior, problem.loadings_summary
-    q = copy_of_full_size(loadings.conditional, (problem.counts.shape[0], len(components.matrix)))
-    plain, _ = prior.averaged(loadings.conditional)
-    bound, _ = settle_blocks(replace(problem, loadings_prior=plain), components, q, FINAL_TOL, FINAL_ITER, threads)
-    settled = summary.of(prior, q)
-    if plain is not prior:
-        bound += settled.penalty - summary.of(plain, q).penalty
+    problem, state = ascent.problem, ascent.state
+
+    def work(part: Problem, here: State, at: Where) -> tuple[Side, Totals, float]:
+        q: Any = here.loadings.conditional
+        prior, summary = part.loadings_prior, part.loadings_summary
+        plain, _ = prior.averaged(q)
+        part = replace(part, loadings_prior=plain, fixed_components=True)
+        settled = settle_loadings(part, here, FINAL_TOL, FINAL_ITER, at.threads).state
+        if plain is not prior:
+            settled = settled._replace(loadings=summary.of(prior, settled.loadings.conditional))  # type: ignore[arg-type]
+        return settled.loadings, at.allocate(part, settled, "loadings"), 0.0
+
+    found, settled = pass_over_rows(problem, state, work)
+    state = state._replace(loadings=settled)
+    bound = objective(problem, state, found.loglik)
     if not bound >= ascent.trace[-1]:  # the rows had settled except for rounding
         return ascent
-    return ascent._replace(state=State(settled, components), trace=[*ascent.trace[:-1], bound])
+    return ascent._replace(state=state, trace=[*ascent.trace[:-1], bound])
 
 
-def _resettled_on_disk(here: Iterate) -> State:
+def _resettled(here: Iterate) -> State:
     """Return the state with loadings settled from equal ones, then an update of the components, in one pass."""
     problem = here.problem
 
-    def work(part: Problem, at: State, _: Where) -> tuple[Side, Totals, float]:
-        fixed, components = replace(part, fixed_components=True), at.components
+    def work(part: Problem, here: State, at: Where) -> tuple[Side, Totals, float]:
+        fixed, components = replace(part, fixed_components=True), here.components
         even = State(even_loadings(fixed, components, len(components.geometric)), components)
-        settled = settle_loadings(fixed, even, SETTLED_TOL, SETTLED_ITER, 1).state
-        return settled.loadings, shared_out(part, settled), 0.0
+        settled = settle_loadings(fixed, even, SETTLED_TOL, SETTLED_ITER, at.threads).state
+        return settled.loadings, at.allocate(part, settled, "components"), 0.0
 
     found, settled = pass_over_rows(problem, here.state, work)
     return update_components(problem, here.state._replace(loadings=settled), totals_of(problem, found), reuse=True)
 
 
-def _settled_on_disk(ascent: Ascent) -> Ascent:
-    """Return the same for counts on disk."""
-    problem, state = ascent.problem, ascent.state
+def settle_rows(problem: Problem, components: Side, tol: float, max_iter: int) -> Ascent:
+    """Return the ascent from equal loadings to settled ones, with the objective at its start and end.
 
-    def work(part: Problem, here: State, __: Where) -> tuple[Side, Totals, float]:
-        prior, summary = part.loadings_prior, part.loadings_summary
-        plain, _ = prior.averaged(here.loadings.conditional)
-        part = replace(part, loadings_prior=plain, fixed_components=True)
-        settled = settle_loadings(part, here, FINAL_TOL, FINAL_ITER, 1).state
-        if plain is not prior:
-            settled = settled._replace(loadings=summary.of(prior, settled.loadings.conditional))  # type: ignore[arg-type]
-        return settled.loadings, shared_out(part, settled, "loadings"), 0.0
+    Parameters
+    ----------
+    problem : Problem
+        Problem with fixed components.
+    components : Side
+    tol : float
+        Tolerance of a row, relative to its largest loading.
+    max_iter : int
+        Largest number of updates of a row.
+    """
+    rank = len(components.geometric)
 
-    found, settled = pass_over_rows(problem, state, work)
-    state = state._replace(loadings=settled)
-    bound = objective(problem, state, found.loglik + settled.part.shift)
-    return ascent._replace(state=state, trace=[*ascent.trace[:-1], bound]) if bound >= ascent.trace[-1] else ascent
+    def work(part: Problem, _: object, at: Where) -> tuple[Side, None, tuple[float, float, int, int]]:
+        even = State(even_loadings(part, components, rank), components)
+        found = settle_loadings(part, even, tol, max_iter, at.threads)
+        start, end = (_without_components(part, each, at.threads) for each in (even, found.state))
+        return found.state.loadings, None, (start, end, found.rows, found.status.iterations)
 
-
-# --- some of the rows --------------------------------------------------------------------------------
-
-
-def row_blocks_of(counts: Counts, nonzeros: int | None = None) -> Iterator[tuple[slice, Counts]]:
-    """Yield blocks of 4,096 rows, or of about `nonzeros` nonzeros, with counts in shared memory."""
-    for rows, part in counts.parts():
-        n = part.shape[0]
-        bounds = [*range(0, n, BLOCK_ROWS), n]
-        if nonzeros is not None:
-            bounds = row_blocks(part.matrix.indptr, -(-part.nnz // nonzeros) or 1).tolist()
-        for first, last in pairwise(bounds):
-            yield slice(rows.start + first, rows.start + last), part.block(first, last)
+    found, loadings = pass_over_rows(problem, None, work, Pass(plus=_add_progress))
+    start, end, rows, updates = found.more
+    fixed = components.penalty - problem.counts.log_factorial
+    status = settled_status(rows, problem.counts.shape[0], attainable_tol(tol, problem.counts.dtype), updates)
+    return Ascent(problem, State(loadings, components), [start + fixed, end + fixed], [], status)
 
 
-def copy_of_full_size(q: Any, size: tuple[int, int]) -> Any:
-    """Return a copy with parameters of full size, (n, K) or (n, 1), so that single rows can be written."""
-    return q.broadcast(size).mapped(np.array)
+def _without_components(part: Problem, state: State, threads: int | None) -> float:
+    """Return what the rows of a block add to the objective."""
+    return objective(part, state, allocate(part, state, threads, "loadings").loglik) - state.components.penalty
 
 
-def put_rows(distribution: Any, rows: Any, new: Any) -> None:
-    """Write the parameters of the chosen rows into the arrays of a distribution of full size."""
-    for name, value in distribution.parameters.items():
-        value[rows] = new.parameters[name]
+type Progress = tuple[float, float, int, int]  # objectives at start and end, settled rows, most updates
 
 
-def rows_of_problem(problem: Problem, rows: Any) -> Problem:
-    """Return the problem of the chosen rows."""
-    return replace(problem, counts=problem.counts.rows(rows), loadings_prior=problem.loadings_prior.rows(rows))
+def _add_progress(one: Progress, two: Progress) -> Progress:
+    sums = np.add(one[:2], two[:2]).tolist()
+    return sums[0], sums[1], one[2] + two[2], max(one[3], two[3])

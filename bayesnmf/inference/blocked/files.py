@@ -7,7 +7,6 @@ complete or absent: it is written under another name first. It ends with a check
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from io import BufferedReader, BytesIO
 from pathlib import Path
@@ -17,6 +16,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.data.blocks.raw import write_all
 from bayesnmf.kernels.cpu.vectors import padded, whole_vectors
 
 Array = NDArray[Any]
@@ -40,9 +40,9 @@ def write_rows(path: Path, arrays: Sequence[Array]) -> None:
                 header = BytesIO()
                 np.lib.format.write_array_header_1_0(header, about)
                 for part in (header.getbuffer(), memoryview(whole).cast("B")):
-                    _write_all(file, part)
+                    write_all(file, part)
                     checksum = crc32(part, checksum)
-            _write_all(file, memoryview(checksum.to_bytes(CHECKSUM, "little")))
+            write_all(file, memoryview(checksum.to_bytes(CHECKSUM, "little")))
         os.replace(temporary, path)
     except OSError as error:
         raise OSError(f"cannot write loadings to scratch, {path.parent}: {error}; free some space there") from error
@@ -76,12 +76,6 @@ def checksums(folder: Path) -> dict[str, int]:
     return found
 
 
-def _write_all(file: Any, view: memoryview) -> None:
-    done = 0
-    while done < len(view):
-        done += file.write(view[done:])
-
-
 def _read_array(file: BufferedReader, rank: int, checksum: int) -> tuple[Array, int]:
     begin = file.tell()
     assert np.lib.format.read_magic(file) == (1, 0)
@@ -98,26 +92,3 @@ def _read_array(file: BufferedReader, rank: int, checksum: int) -> tuple[Array, 
             raise EOFError
         done += got
     return out, crc32(view, checksum)
-
-
-class RowsInFile:
-    """An array with a row for each sample, written block by block into a nameless file, then mapped into memory.
-
-    The file is removed with the last reference to the array. Writing through a mapping would count as memory.
-    """
-
-    def __init__(self, folder: Path, columns: int, dtype: Any) -> None:
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (it lives as long as the array)
-        self._columns, self._dtype, self._rows = columns, np.dtype(dtype), 0
-
-    def append(self, rows: Array) -> None:
-        """Write more rows."""
-        _write_all(self._file, memoryview(np.ascontiguousarray(rows, self._dtype)).cast("B"))
-        self._rows += len(rows)
-
-    def array(self, *, changes: bool = False) -> Array:
-        """Return all rows; with `changes`, what is written into them goes to the file and not into private memory."""
-        self._file.flush()
-        mapped = np.memmap(self._file, self._dtype, "r+" if changes else "c", shape=(self._rows, self._columns))
-        self._file.close()
-        return mapped

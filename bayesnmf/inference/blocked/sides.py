@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.counts import Counts
-from bayesnmf.inference.blocked.files import RowsInFile, of_block, read_rows, write_rows
+from bayesnmf.inference.blocked.files import of_block, read_rows, write_rows
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import shift_of_rows
 from bayesnmf.kernels.cpu.exact_sums import ExactSums
 from bayesnmf.priors import Distribution, ScaledProportions
 from bayesnmf.priors.values import Value, parts_of
@@ -21,8 +20,8 @@ from bayesnmf.priors.values import Value, parts_of
 Array = NDArray[Any]
 
 
-class Part(NamedTuple):
-    """What one block of rows adds to the loadings.
+class RowSums(NamedTuple):
+    """Sums over the rows of one block of loadings, or of several.
 
     Attributes
     ----------
@@ -40,16 +39,16 @@ class Part(NamedTuple):
     shift: float
 
     @classmethod
-    def of(cls, counts: Counts, side: Side) -> Part:
-        """Return what the rows of a side add."""
+    def of(cls, counts: Counts, side: Side) -> RowSums:
+        """Return the sums over the rows of a side."""
         weights, sums = counts.row_weights, side.row_sums(None)
-        return cls(sums, sums if weights is None else side.row_sums(weights), side.penalty, shift_of_rows(counts, side))
+        return cls(sums, sums if weights is None else side.row_sums(weights), side.penalty, side.shift(counts))
 
-    def __add__(self, other: Part) -> Part:  # type: ignore[override]
+    def __add__(self, other: RowSums) -> RowSums:  # type: ignore[override]
         one: tuple[Any, ...] = self
-        return Part(*(mine + its for mine, its in zip(one, other, strict=True)))
+        return RowSums(*(mine + its for mine, its in zip(one, other, strict=True)))
 
-    def rounded(self) -> Part:
+    def rounded(self) -> RowSums:
         """Return the same with all sums as numbers in float64."""
         sums, exposed = (each.rounded() if isinstance(each, ExactSums) else each for each in self[:2])
         return self._replace(sums=sums, exposed_sums=exposed)
@@ -70,8 +69,8 @@ class RowsRead(Side):
 
 
 @dataclass(frozen=True)
-class Form:
-    """How the rows of a block are written: which arrays, and what all rows share.
+class RowLayout:
+    """The arrays in the file of a block, and what all rows share.
 
     Attributes
     ----------
@@ -91,14 +90,14 @@ class Form:
     times: Array | None = None
 
     @classmethod
-    def like(cls, side: Side) -> Form:
-        """Return the form of the rows of a side in memory, which has at least two rows or is the only block."""
+    def like(cls, side: Side) -> RowLayout:
+        """Return the layout of the rows of a side in memory, which has at least two rows or is the only block."""
         if side.conditional is None:
             return cls(None, (), tuple(part.shape[1] for part in parts_of(side.value)))
         named = {name: np.atleast_2d(value) for name, value in side.conditional.parameters.items()}
         rows = len(side.geometric)
         own = tuple(name for name, value in named.items() if len(value) == rows)
-        empty = {name: named[name][:0].copy() for name in own}  # a form refers to no rows
+        empty = {name: named[name][:0].copy() for name in own}  # a layout refers to no rows
         shared = side.conditional.with_parameters({**side.conditional.parameters, **empty})
         return cls(shared, own, (*(named[name].shape[1] for name in own), side.geometric.shape[1]))
 
@@ -124,28 +123,28 @@ class RowReader:
     """Reads the loadings of blocks from a folder."""
 
     folder: Path
-    form: Form
+    layout: RowLayout
 
     def read(self, number: int) -> Side:
         """Return the loadings of a block."""
-        return self.form.side(read_rows(of_block(self.folder, number), self.form.ranks))
+        return self.layout.side(read_rows(of_block(self.folder, number), self.layout.ranks))
 
     def collect(self, counts: BlockedCounts) -> tuple[Value, Distribution | None]:
         """Return the value and the mean field of all rows, as arrays in files that are mapped into memory."""
-        form = self.form
-        files: list[RowsInFile] = []
+        layout = self.layout
+        files: list[Any] = []
         for number in range(len(counts.blocks)):
             side = self.read(number)
             given = {} if side.conditional is None else side.conditional.parameters
-            arrays = [*(given[name] for name in form.names), *parts_of(side.value)]
+            arrays = [*(given[name] for name in layout.names), *parts_of(side.value)]
             if not files:
-                files = [RowsInFile(counts.scratch, each.shape[1], each.dtype) for each in arrays]
+                files = [counts.new_rows(each.shape[1], each.dtype) for each in arrays]
             for file, rows in zip(files, arrays, strict=True):
                 file.append(rows)
         whole = [file.array() for file in files]
-        own, parts = dict(zip(form.names, whole, strict=False)), whole[len(form.names) :]
+        own, parts = dict(zip(layout.names, whole, strict=False)), whole[len(layout.names) :]
         value: Value = parts[0] if len(parts) == 1 else ScaledProportions(*parts)
-        return value, None if form.of is None else form.of.with_parameters({**form.of.parameters, **own})
+        return value, None if layout.of is None else layout.of.with_parameters({**layout.of.parameters, **own})
 
 
 @dataclass(frozen=True)
@@ -154,8 +153,8 @@ class RowWriter:
 
     folder: Path
 
-    def write(self, number: int, counts: Counts, side: Side) -> tuple[Part, Form]:
-        """Write the rows of a block; return what they add, and their form."""
-        form = Form.like(side)
-        write_rows(of_block(self.folder, number), form.arrays(side))
-        return Part.of(counts, side), form
+    def write(self, number: int, counts: Counts, side: Side) -> tuple[RowSums, RowLayout]:
+        """Write the rows of a block; return their sums and their layout."""
+        layout = RowLayout.like(side)
+        write_rows(of_block(self.folder, number), layout.arrays(side))
+        return RowSums.of(counts, side), layout

@@ -22,7 +22,7 @@ from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.blocked.files import checksums, of_block, read_rows
 from bayesnmf.inference.blocked.passes import BlockedLoadings
-from bayesnmf.inference.blocked.sides import Form, Part
+from bayesnmf.inference.blocked.sides import RowLayout, RowSums
 from bayesnmf.inference.checkpoints.checks import check_can_be_kept, check_is_known, check_same_files
 from bayesnmf.inference.side import Drawn, Field, Side
 from bayesnmf.kernels.cpu.urn import Tokens
@@ -31,7 +31,8 @@ from bayesnmf.priors import ScaledProportions
 from bayesnmf.priors.families import FAMILIES
 
 NUMBERS = "biufc"  # kinds of arrays
-CLASSES: dict[str, type] = {each.__name__: each for each in (Side, Drawn, Field, Form, Part, ScaledProportions, Tokens)}
+KEPT = (Side, Drawn, Field, RowLayout, RowSums, ScaledProportions, Tokens)
+CLASSES: dict[str, type] = {each.__name__: each for each in KEPT}
 SEQUENCES: dict[str, Callable[[Any], Any]] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
 
@@ -101,8 +102,8 @@ class _Writer:
         if thing is self.counts:
             return ["counts"]
         if isinstance(thing, BlockedLoadings):
-            folder, form = thing.reader.folder, thing.reader.form
-            return ["rows", self.keep(folder), checksums(folder), self.node(form), self.node(thing.part)]
+            folder, layout = thing.reader.folder, thing.reader.layout
+            return ["rows", self.keep(folder), checksums(folder), self.node(layout), self.node(thing.over)]
         if isinstance(thing, np.ndarray | np.generic):
             return self._array(thing)
         if isinstance(thing, np.dtype):
@@ -184,14 +185,14 @@ class _Reader:
         state = {name: self.thing(value) for name, value in parts[1:]}
         return _object(_classes()[parts[0]], state)
 
-    def _rows(self, name: str, written: dict[str, int], form: Form, part: Part) -> BlockedLoadings:
+    def _rows(self, name: str, written: dict[str, int], layout: RowLayout, over: RowSums) -> BlockedLoadings:
         counts: Any = self.counts
         folder = TemporaryFolder(counts.scratch, "rows-")
         link_files(self.kept(name), folder.path)
         for number in range(len(counts.blocks)):
-            read_rows(of_block(folder.path, number), form.ranks)  # an OSError if they are damaged
+            read_rows(of_block(folder.path, number), layout.ranks)  # an OSError if they are damaged
         check_same_files(checksums(folder.path), written, self.kept(name))
-        return BlockedLoadings(folder, form, part, counts)
+        return BlockedLoadings(folder, layout, over, counts)
 
     def _array(self, kind: str, shape: Sequence[int], form: Any, first: int) -> Any:
         order: Literal["C", "F"] = "F" if form == "F" else "C"

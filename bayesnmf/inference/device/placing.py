@@ -55,6 +55,10 @@ class Compiled:
         """Return the side of a given value."""
         return self._side(prior, _compiled_at(self.summary, type(prior), prior.parameters, value))
 
+    def on_rows(self, first: int, beside: bool) -> Compiled:
+        """Return the same summary: counts on a device are one block."""
+        return self
+
     @property
     def basis(self) -> Basis | None:
         """Basis of a mode; None for a mean field."""

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.blocks.counts import BlockedCounts
-from bayesnmf.inference.blocked.files import RowsInFile
-from bayesnmf.inference.blocked.passes import BlockedLoadings, Pass, Where, pass_over_rows
+from bayesnmf.data.blocks.raw import RowsInFile
+from bayesnmf.inference.blocked.passes import BlockedLoadings, pass_over_rows
+from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.sampling.running_moments import Entries, Part, Running, Summary, orders_of, summarise_side
 from bayesnmf.inference.side import Side, empty_side
 from bayesnmf.inference.sides import Problem, State

@@ -13,13 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
+from bayesnmf.inference.blocked.passes import pass_over_rows
+from bayesnmf.inference.blocked.sides import RowSums
+from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.checkpoints.slots import NOWHERE, Slot
 from bayesnmf.inference.sampling.clusters import DispersionDraws, log_likelihood_at, with_drawn_noise
 from bayesnmf.inference.sampling.draws_on_disk import RunningOnDisk
-from bayesnmf.inference.sampling.gibbs_on_disk import sweep_on_disk
 from bayesnmf.inference.sampling.running_moments import Running
 from bayesnmf.inference.sampling.scales import moves_scales, with_scale_moves
+from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
+from bayesnmf.inference.summaries import skip_rows
+from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.sampling import sampled_allocations
 from bayesnmf.priors.values import Value
 
@@ -86,20 +91,34 @@ def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int
     """Draw allocations, loadings and components once; return the new state and the log joint of the old state.
 
     Clusters are allocated where the counts come in clusters; where cells have rates, they are exposed to drawn ones.
+    Random numbers belong to rows, so draws do not depend on how the rows are cut into blocks.
     """
     given = with_drawn_noise(problem, state, rng, threads)
-    seed = int(rng.integers(2**63))
-    totals = sampled_allocations(
-        given.counts.matrix, state.loadings.geometric, state.components.geometric, seed, threads
-    )
+    seed, unknown = int(rng.integers(2**63)), np.isnan(state.loadings.penalty)  # after a move of their scale
+
+    def update(part: Problem, here: State, at: Where) -> tuple[Side, Totals, RowSums | None]:
+        summary: Any = part.loadings_summary
+        now = summary.at(part.loadings_prior, here.loadings.value) if unknown else None
+        factors = here.loadings.geometric, here.components.geometric
+        totals = sampled_allocations(part.counts.matrix, *factors, seed, threads or at.threads, at.rows.start)
+        drawn = update_loadings(part, here, totals.loadings).loadings
+        return drawn, totals, None if now is None else RowSums.of(part.counts, now)
+
+    found, loadings = pass_over_rows(given, state, update, Pass(plus=_plus))
+    skip_rows(problem.loadings_summary, problem.loadings_prior, len(state.components.geometric), again=True)
+    before = state if found.more is None else state._replace(loadings=state.loadings.with_sums(found.more))
     log_joint = objective(
-        problem, state, totals.loglik if given is problem else log_likelihood_at(problem, state, threads)
+        problem, before, found.loglik if given is problem else log_likelihood_at(problem, before, threads)
     )
-    state = update_loadings(given, state, totals.loadings)
-    state = update_components(given, state, totals.components)
+    assert found.components is not None
+    state = update_components(given, State(loadings, state.components), found.components.T)
     if not problem.fixed_components and moves_scales(problem):
         state = with_scale_moves(problem, state, rng)
     return state, log_joint
+
+
+def _plus(one: RowSums | None, two: RowSums | None) -> RowSums | None:
+    return None if one is None or two is None else one + two
 
 
 class Sweeps(Protocol):
@@ -203,7 +222,7 @@ class Recording:
     def _record(self, state: State, every: int) -> None:
         """Keep the next draw if it is to be kept, and add it to the moments."""
         loadings: Any = state.loadings
-        draw: Any = loadings.value if loadings.in_memory else loadings, state.components.value
+        draw: Any = loadings.drawn, state.components.value
         if len(self.log_joint) % every == 0:
             self.kept.append(draw)
             self.slot.add(draw)
@@ -233,11 +252,7 @@ class Allocating:
     def __call__(self, keep: bool) -> tuple[State, float]:
         before = self.state
         self.dispersion.draw(before)
-        problem = self.dispersion.problem
-        if problem.counts.in_memory:
-            self.state, log_joint = sweep(problem, before, self.rng, self.threads)
-        else:
-            self.state, log_joint = sweep_on_disk(problem, before, self.rng)
+        self.state, log_joint = sweep(self.dispersion.problem, before, self.rng, self.threads)
         return before, log_joint
 
     @property

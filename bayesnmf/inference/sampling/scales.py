@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.inference.blocked.passes import pass_over_rows
+from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.exact_sums import ExactSums
 from bayesnmf.kernels.cpu.orbits import log_scales
@@ -78,17 +80,21 @@ def draw_scales(problem: Problem, sums: Callable[[], SumsOfRows], beta: Array, r
 
 def with_scale_moves(problem: Problem, state: State, rng: np.random.Generator) -> State:
     """Return the state with a new scale for every component that is not known; shared rates are drawn before."""
-    theta, beta = state.loadings.matrix, state.components.matrix
-    v = draw_scales(problem, lambda: sums_of_rows(problem.loadings_prior, theta, rng), beta, rng)
+
+    def measure(part: Problem, here: State, at: Where) -> tuple[None, None, SumsOfRows]:
+        own: Any = part.loadings_summary
+        return None, None, sums_of_rows(part.loadings_prior, here.loadings.matrix, own.rng, at.rows.start)
+
+    def sums() -> SumsOfRows:
+        found, _ = pass_over_rows(problem, state, measure, Pass(writes=False, reads=False))
+        problem.loadings_prior.rows(slice(0, 1)).drawn(np.ones((1, len(beta))), rng)  # takes what all rows take
+        more: SumsOfRows = found.more
+        return more
+
+    summary: Any = problem.components_summary
+    beta = state.components.matrix
+    v = draw_scales(problem, sums, beta, rng)
     if not v.any():
         return state
-    summaries: Any = problem.loadings_summary, problem.components_summary
-    return State(
-        summaries[0].at(problem.loadings_prior, theta * np.exp(-v)),
-        summaries[1].at(problem.components_prior, moved_components(beta, v)),
-    )
-
-
-def moved_components(beta: Array, v: Array) -> Array:
-    """Return the components times their new scales."""
-    return np.asfortranarray(beta * np.exp(v)[:, None])
+    moved = np.asfortranarray(beta * np.exp(v)[:, None])
+    return State(state.loadings.rescaled(np.exp(-v)), summary.at(problem.components_prior, moved))

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.blocked.passes import Pass, Where, pass_over_rows, totals_of
+from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
+from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.side import Side, empty_side
 from bayesnmf.inference.sides import Problem, State, exposure_of_components, update_components, update_loadings
 from bayesnmf.inference.starts.from_data import FLOOR, OVERSAMPLING, POWER_ITERATIONS
