@@ -88,7 +88,7 @@ def _left(exposure: Array, missing: Array) -> Array:
 def given_totals(problem: Problem, state: State, side: str, total: Array) -> Array:
     """Return the totals that the conditional of a side is given, with those of missing cells where it needs them."""
     if isinstance(total, Updated):
-        return total  # type: ignore[return-value]
+        return total
     imputes = imputes_components(problem) if side == "components" else imputes_loadings(problem, state.components)
     return with_missing_totals(problem, state, side, total) if imputes else total
 
