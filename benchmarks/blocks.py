@@ -33,7 +33,7 @@ THREADS = 2
 LEAST = 0.005  # seconds of calls timed together
 LOOPS = (0.0, 1e-4, 1e-3)  # seconds of a whole call
 WHEN = 5e-5, 3.5e-4  # seconds after the first call has begun, about when a thread is being started
-SIZES = (THREADS, block_count(THREADS, 0))
+SIZES = (THREADS, block_count(1e9))
 
 
 @cache

@@ -55,7 +55,7 @@ def row(name: str, times: int, dtype: str, rank: int, threads: int) -> str:
         )
         for way in ways
     ]
-    chosen = "gather" if gathers_columns(counts.matrix, rank, threads) else "scatter"
+    chosen = "gather" if gathers_columns(counts.matrix, rank) else "scatter"
     milliseconds = ", ".join(f"{each * 1e3:.1f}" for each in seconds)
     return f"{milliseconds}, {seconds[1] / seconds[0]:.2f} | {U.nbytes / 1e6:.1f} | {chosen}"
 

@@ -128,7 +128,7 @@ def compare(matrix: csr_array, rank: int, repeats: int, rng: np.random.Generator
     limit, transposed = Limit(matrix, U, V), matrix.T.tocsr()
 
     def ours(threads: int) -> None:
-        apart = gathers_columns(matrix, rank, threads)
+        apart = gathers_columns(matrix, rank)
         expected_allocations(matrix, U, V, threads, transposed=transposed if apart else None)
 
     totals = np.zeros((n, rank)), np.zeros((rank, m))  # of no consequence for the time

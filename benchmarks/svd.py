@@ -4,7 +4,7 @@
 
 prints seconds of each, taken in turn on the square roots of the counts; how much less of their squares the subspace
 found holds than the best one does; and where `bayesnmf.fit` by maximum likelihood ends from the start made of it.
-"ours" is `truncated_svd`; "scikit-learn" is `randomized_svd` as it is by default, and with as many iterations as ours;
+"ours" is `decompose`; "scikit-learn" is `randomized_svd` as it is by default, and with as many iterations as ours;
 "SciPy" is `svds`, by ARPACK. Before the table stand the seconds that importing scikit-learn's takes where a fit has
 imported all else, and whether each way returns the same twice on counts of several equal blocks.
 """
@@ -26,15 +26,26 @@ from sklearn.utils.extmath import randomized_svd
 
 import bayesnmf
 from bayesnmf import MAP
+from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
-from bayesnmf.inference.starts import from_data
-from bayesnmf.inference.starts.from_data import POWER_ITERATIONS, truncated_svd
+from bayesnmf.inference.side import Side
+from bayesnmf.inference.sides import Problem
+from bayesnmf.inference.starts import decomposition
+from bayesnmf.inference.starts.decomposition import POWER_ITERATIONS, Decomposition, decompose
+from bayesnmf.inference.starts.from_data import flat_problem
+from bayesnmf.kernels.cpu.blas import one_blas_thread
 from benchmarks.data import read
 from benchmarks.limit import seconds_of
 
 Array = NDArray[np.float64]
 Triplets = tuple[Array, Array, Array]
 TOLERANCE = 1e-2  # of ARPACK: a start needs no more
+
+
+def _ours(matrix: csr_array, rank: int, rng: np.random.Generator) -> Triplets:
+    with one_blas_thread():
+        found = decompose(flat_problem(as_counts(matrix.power(2))), rank, rng)
+    return found.rows.matrix @ found.to_left, found.singular, found.right
 
 
 def _scikit_learn(matrix: csr_array, rank: int, rng: np.random.Generator) -> Triplets:
@@ -52,7 +63,7 @@ def _scipy(matrix: csr_array, rank: int, rng: np.random.Generator) -> Triplets:
 
 
 WAYS: dict[str, Callable[[csr_array, int, np.random.Generator], Triplets]] = {
-    "ours": truncated_svd,
+    "ours": _ours,
     "scikit-learn": _scikit_learn,
     f"scikit-learn, {POWER_ITERATIONS} iterations": _scikit_learn_as_long,
     "SciPy": _scipy,
@@ -83,7 +94,14 @@ def optima(counts: Counts, rank: int, seeds: int, start: str) -> Array:
     """Return the log-likelihoods (seeds, ways) that fits end with."""
 
     def ends(way: Callable[..., Triplets], seed: int) -> float:
-        with patch.object(from_data, "truncated_svd", way), warnings.catch_warnings():
+        def decomposed(problem: Problem, rank: int, rng: np.random.Generator) -> Decomposition:
+            matrix = problem.counts.matrix.sqrt()
+            left, singular, right = way(matrix, rank, rng)
+            return Decomposition(
+                Side(left, left, None, 0.0), np.eye(len(singular)), singular, right, matrix.mean(), rank
+            )
+
+        with patch.object(decomposition, "decompose", decomposed), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of fits that end before they converge
             return bayesnmf.fit(counts, "poisson", rank, "map", options=MAP(start=start), seed=seed).trace[-1]
 
@@ -93,7 +111,7 @@ def optima(counts: Counts, rank: int, seeds: int, start: str) -> Array:
 def seconds_of_import() -> float:
     """Return how long scikit-learn takes to be imported where our start stands ready."""
     code = (
-        "import time, bayesnmf.inference.starts.from_data; began = time.perf_counter()\n"
+        "import time, bayesnmf.inference.starts.decomposition; began = time.perf_counter()\n"
         "import sklearn.utils.extmath; print(time.perf_counter() - began)"
     )
     command = [sys.executable, "-W", "ignore", "-c", code]

@@ -44,7 +44,7 @@ def perturbed(given):
 def perturb_starts():
     """Replace what random starts, starts from the data and given starts are made from."""
     from bayesnmf.fitting import problems
-    from bayesnmf.inference.starts import from_data, states
+    from bayesnmf.inference.starts import decomposition, from_data, states
 
     def moved(function):
         def changed(*args, **kwargs):
@@ -54,7 +54,8 @@ def perturb_starts():
         return changed
 
     states.shared_out = moved(states.shared_out)
-    from_data.positive_factors = moved(from_data.positive_factors)
+    decomposition._rows_of = moved(decomposition._rows_of)
+    from_data.positive_factors = moved(from_data.positive_factors)  # the components alone
     problems.given_start = moved(problems.given_start)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,9 +17,7 @@ from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.sides import Problem, State, objective
-from bayesnmf.inference.starts.on_disk import given_state_on_disk
 from bayesnmf.inference.starts.states import given_state
-from bayesnmf.kernels.cpu.likelihood import poisson_loglik
 from bayesnmf.options import VI, methods_with
 from bayesnmf.priors import matrix
 from bayesnmf.priors.noise import NegativeBinomial
@@ -45,8 +42,7 @@ def state_of_fit(fit: FitRecord) -> tuple[Problem, State]:
     check_method(fit.method, methods_with("mean field"), "an evidence lower bound")
     q: VariationalPosterior = fit.posterior  # type: ignore[assignment]
     problem = point_or_mean_field(fit.working_counts.as_type(np.float64), VI(priors=fit.priors))
-    given = given_state if fit.counts.in_memory else given_state_on_disk
-    return problem, given(problem, q.loadings, fit.components if q.components is None else q.components)
+    return problem, given_state(problem, q.loadings, fit.components if q.components is None else q.components)
 
 
 def elbo_augmented(fit: FitRecord) -> float:
@@ -70,43 +66,24 @@ def elbo_marginal(fit: FitRecord, draws: int = 200, seed: int = 0) -> Estimate:
         check_complete(fit.counts, "elbo_marginal given row totals")
     rng = np.random.default_rng(check_count(seed, "seed", minimum=0))
     problem, state = state_of_fit(fit)
-    draw: Any = _loglik_of_draw_on_disk
-    if problem.counts.in_memory:
-        draw = partial(_loglik_of_draw, fit)
-    logliks = np.empty(draws)
-    for s in range(draws):
-        logliks[s] = draw(problem, state, rng)
+    logliks = np.array([_loglik_of_draw(fit, problem, state, rng) for _ in range(draws)])
     penalty = state.loadings.penalty + state.components.penalty
     return Estimate(float(logliks.mean() + penalty), float(logliks.std(ddof=1) / np.sqrt(draws)))
 
 
 def _loglik_of_draw(fit: FitRecord, problem: Problem, state: State, rng: np.random.Generator) -> float:
-    """Return log p(X|θβ) at a draw of loadings and components, drawn in this order."""
-    q: Any = state.loadings.conditional
-    loadings, components = matrix(q.draw(rng)), _components_drawn(state, rng)
-    counts = fit.counts if isinstance(fit.noise, NegativeBinomial) else problem.counts
-    means = counts.exposed_loadings(loadings), counts.exposed_components(components)
-    return log_likelihood(fit.noise, counts, *means, MODELS[fit.model].given_totals)
-
-
-def _loglik_of_draw_on_disk(problem: Problem, state: State, rng: np.random.Generator) -> float:
-    """Return the same for counts on disk, in a pass that draws the loadings of each block by their place."""
-    whole: Any = state.loadings
-    at_rows = deepcopy(rng)
-    whole.reader.read(0).conditional.rows(slice(0, 1)).draw(rng)  # takes from `rng` what all rows together take
-    components = _components_drawn(state, rng)
+    """Return log p(X|θβ) at a draw of loadings and components, drawn in this order; loadings belong to their rows."""
+    at_rows, given_totals = deepcopy(rng), MODELS[fit.model].given_totals
+    first: Any = state.loadings.block(0).conditional
+    first.rows(slice(0, 1)).draw(rng)  # takes from `rng` what all rows together take
+    q = state.components.conditional
+    components = state.components.matrix if q is None else matrix(q.draw(rng))
 
     def add(part: Problem, here: State, at: Where) -> tuple[None, None, float]:
         q: Any = here.loadings.conditional
         loadings = matrix(q.draw_rows(deepcopy(at_rows), at.rows.start))
-        means = part.counts.exposed_loadings(loadings), part.counts.exposed_components(components)
-        return None, None, poisson_loglik(part.counts.matrix, *means, 0.0, threads=1)
+        counts = fit.counts if isinstance(fit.noise, NegativeBinomial) else part.counts
+        means = counts.exposed_loadings(loadings), counts.exposed_components(components)
+        return None, None, log_likelihood(fit.noise, counts, *means, given_totals)
 
-    found, _ = pass_over_rows(problem, state, add, Pass(writes=False))
-    return float(found.more) - problem.counts.log_factorial
-
-
-def _components_drawn(state: State, rng: np.random.Generator) -> Array:
-    """Return a draw of the components, or the components themselves if they are parameters."""
-    q = state.components.conditional
-    return state.components.matrix if q is None else matrix(q.draw(rng))
+    return float(pass_over_rows(problem, state, add, Pass(writes=False))[0].more)

@@ -30,6 +30,7 @@ from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.starts.exchanging import exchange_components
 from bayesnmf.inference.status import BROKEN
+from bayesnmf.kernels.cpu.blas import one_blas_thread
 from bayesnmf.options import MAP, METHODS, VI
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Priors
@@ -88,15 +89,10 @@ def _is_mean_field(job: Job) -> bool:
 
 @contextmanager
 def limit_threads(threads: int | None) -> Iterator[None]:
-    """Limit the threads of matrix products of dense counts, and the blocks of counts on disk at once."""
-    if threads is None:
-        yield
-        return
-    from threadpoolctl import threadpool_limits
-
-    token = THREADS.set(int(threads))
+    """Work on at most so many blocks of rows at once, each with matrix products on one thread."""
+    token = THREADS.set(None if threads is None else int(threads))
     try:
-        with threadpool_limits(int(threads)):  # it does not accept NumPy integers
+        with one_blas_thread():
             yield
     finally:
         THREADS.reset(token)

@@ -17,7 +17,6 @@ from bayesnmf.fitting.checks import (
 )
 from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.starts.from_data import state_from_word
-from bayesnmf.inference.starts.on_disk import given_state_on_disk, state_on_disk
 from bayesnmf.inference.starts.states import Given, given_state
 from bayesnmf.inference.summaries import Draw, MeanField, Mode, Summary
 from bayesnmf.options import BLD, MAP, SMC, VI, Options, Start
@@ -57,15 +56,13 @@ def draws_problem(counts: Counts, priors: Priors, rng: np.random.Generator, thre
 
 def start_state(problem: Problem, start: Any, rank: int, rng: np.random.Generator) -> State:
     """Return the state that the `start` option describes."""
-    in_memory = problem.counts.in_memory
     if isinstance(start, str):
-        return (state_from_word if in_memory else state_on_disk)(problem, start, rank, rng)
+        return state_from_word(problem, start, rank, rng)
     n, m = problem.counts.shape
     loadings, components = given_start(start, problem.counts, problem.loadings_prior, problem.components_prior)
     loadings = _check_given(loadings, problem.loadings_prior, "loadings", (n, rank))
     components = _check_given(components, problem.components_prior, "components", (rank, m))
-    given = given_state if in_memory else given_state_on_disk
-    return given(problem, loadings, problem.components_prior.with_known(components))
+    return given_state(problem, loadings, problem.components_prior.with_known(components))
 
 
 def with_own_start(options: Options, counts: Counts) -> Options:

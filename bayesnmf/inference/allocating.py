@@ -60,10 +60,10 @@ def allocate(problem: Problem, state: State, threads: int | None, sides: Sides =
         return _allocate_on_device(problem.cells, U, V, sides)
     spread = spread_at(counts, state)
     if is_dense(counts.matrix):
-        totals = dense_allocations(counts.dense, U, V, sides, spread)
+        totals = dense_allocations(counts.dense, U, V, sides, spread, threads)
         if totals is not None:
             return totals
-    apart = sides != "loadings" and gathers_columns(counts.matrix, U.shape[1], threads, spread)
+    apart = sides != "loadings" and gathers_columns(counts.matrix, U.shape[1], spread)
     return expected_allocations(
         counts.matrix, U, V, threads, transposed=counts.transposed if apart else None, sides=sides, spread=spread
     )

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.missing import geometric_of, raises_one_bound
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
+from bayesnmf.kernels.cpu.blas import one_blas_thread
 from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def in_row_blocks[T](shape: tuple[int, int], work: Callable[[slice], T], threads
     n, m = shape
     bounds = np.append(np.arange(0, n, max(CELLS // max(m, 1), 1)), n)
     threads = threads_or_default(threads, WORK * n * m)
-    return in_blocks(bounds, lambda _, first, last: work(slice(first, last)), threads)
+    with one_blas_thread():
+        return in_blocks(bounds, lambda _, first, last: work(slice(first, last)), threads)
 
 
 def problem_at(problem: Problem, state: State, threads: int | None = None, moving: Array | None = None) -> Problem:

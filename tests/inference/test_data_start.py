@@ -7,7 +7,6 @@ import pytest
 from plain import PLAIN, plain_map
 from realdata import real_counts
 from registry import MODELS_AND_PRIORS, RANK, SIZE
-from scipy.sparse import csr_array
 from suites import mostly_long
 from turns import DTYPES, in_turn
 
@@ -15,7 +14,7 @@ import bayesnmf
 from bayesnmf import MAP, VI
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import point_or_mean_field
-from bayesnmf.inference.starts import from_data
+from bayesnmf.inference.starts import decomposition, from_data
 
 quietly = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")
 
@@ -29,6 +28,19 @@ def state_of(counts, options, rank, seed=0):
     return from_data.data_state(point_or_mean_field(data, options), rank, np.random.default_rng(seed))
 
 
+def decomposed(matrix, rank, rng):
+    """The triplets of a matrix, of whose squares counts are made."""
+    found = decomposition.decompose(from_data.flat_problem(as_counts(np.square(matrix))), rank, rng)
+    return found.rows.matrix @ found.to_left, found.singular, found.right
+
+
+def factors_of(matrix, rank, rng):
+    loadings, components = decomposition.positive_factors(
+        from_data.flat_problem(as_counts(np.square(matrix))), rank, rng
+    )
+    return loadings.matrix, components
+
+
 def blocks(rng, rank=4, rows=15, features=12):
     """Counts whose groups of rows and of features belong together, over a background."""
     means = np.kron(np.eye(rank), np.full((rows, features), 5.0)) + 0.5
@@ -39,22 +51,22 @@ def test_the_decomposition_is_that_of_numpy():
     """With a clear gap after the asked rank; and exactly, where the subspace is everything."""
     rng = np.random.default_rng(1)
     matrix = np.sqrt(blocks(rng))
-    left, singular, right = from_data.truncated_svd(csr_array(matrix), 4, rng)
+    left, singular, right = decomposed(matrix, 4, rng)
     expected = np.linalg.svd(matrix)
     # Errors shrink by the ratio of singular values, here a half, to the power 16 and more.
     np.testing.assert_allclose(singular, expected[1][:4], rtol=1e-6)
     np.testing.assert_allclose(np.abs(np.diagonal(left.T @ expected[0][:, :4])), 1, atol=1e-6)
     small = rng.poisson(3, (5, 8)).astype(float)
-    left, singular, right = from_data.truncated_svd(csr_array(small), 9, rng)
+    left, singular, right = decomposed(small, 9, rng)
     np.testing.assert_allclose((left * singular) @ right, small, atol=1e-13)
 
 
 def test_factors_are_the_nndsvd_of_its_definition(monkeypatch):
     """Boutsidis & Gallopoulos: of each singular pair the larger of its two nonnegative parts, and no floor."""
-    monkeypatch.setattr(from_data, "FLOOR", 0.0)
+    monkeypatch.setattr(decomposition, "FLOOR", 0.0)
     rng = np.random.default_rng(2)
     matrix = rng.poisson(3, (8, 11)).astype(float)
-    loadings, components = from_data.positive_factors(csr_array(matrix), 5, rng)
+    loadings, components = factors_of(matrix, 5, rng)
     u, s, v = np.linalg.svd(matrix, full_matrices=False)
     for k in range(5):
         parts = [np.outer(np.maximum(sign * u[:, k], 0), np.maximum(sign * v[k], 0)) for sign in (1, -1)]
@@ -92,8 +104,8 @@ def test_loadings_of_the_poisson_model_are_allocated_counts():
                          ids=["small", "zero", "rank one", "identity", "one cell"])  # fmt: skip
 @pytest.mark.parametrize("rank", [1, 3, 12])
 def test_components_beyond_the_rank_of_the_counts_are_random_and_positive(counts, rank):
-    matrix = csr_array(np.asarray(counts, dtype=float))
-    factors = from_data.positive_factors(matrix, rank, np.random.default_rng(3))
+    matrix = np.asarray(counts, dtype=float)
+    factors = factors_of(matrix, rank, np.random.default_rng(3))
     for factor, size in zip(factors, matrix.shape, strict=True):
         assert sorted(factor.shape) == sorted((rank, size))
         assert np.all((factor > 0) & np.isfinite(factor))

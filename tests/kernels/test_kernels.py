@@ -83,21 +83,16 @@ def test_any_memory_order_and_read_only_arrays():
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_threads_and_stored_zeros_change_nothing_but_rounding(dtype):
+def test_stored_zeros_change_nothing_but_rounding(dtype):
     rng = np.random.default_rng(2)
     X = nasty_counts(size=(40, 13))
     U, V = factors(X.shape, 5, rng, dtype)
     full = csr_array(np.ones_like(X))
     full.data = X.ravel().astype(dtype)  # every cell stored, zeros too
-    one, two, dense = (
-        expected_allocations(csr(X, dtype), U, V, 1),
-        expected_allocations(csr(X, dtype), U, V, 2),
-        expected_allocations(full, U, V, 1),
-    )
+    one, dense = expected_allocations(csr(X, dtype), U, V, 1), expected_allocations(full, U, V, 1)
     tolerance = EXACT if dtype == np.float64 else SINGLE
-    for other in (two, dense):
-        for got, wanted in zip(other, one, strict=True):
-            np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance)
+    for got, wanted in zip(dense, one, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance)
     assert one.loadings.dtype == one.components.dtype == dtype
 
 

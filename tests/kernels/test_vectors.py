@@ -179,18 +179,19 @@ def test_dense_counts_whose_means_underflow_are_left_to_the_other_step():
 
 def test_wide_rows_are_gathered_and_narrow_ones_scattered():
     matrix = csr_array(np.ones((50, 40)))
-    assert not gathers_columns(matrix, 8, 1)
-    assert gathers_columns(matrix, 9, 1)
-    assert not gathers_columns(matrix.astype("float32"), 16, 1)
-    assert gathers_columns(matrix, 8, 1000)  # a copy of the totals for each thread would be larger than the counts
+    assert not gathers_columns(matrix, 8)
+    assert gathers_columns(matrix, 9)
+    assert not gathers_columns(matrix.astype("float32"), 16)
+    wide = csr_array((np.ones(300_000), np.arange(300_000) % 200_000, [0, 150_000, 300_000]), shape=(2, 200_000))
+    assert gathers_columns(wide, 8)  # a copy of the totals for each shard would be larger than the counts
 
 
 def test_loadings_beyond_a_cache_are_not_read_in_the_order_of_the_features():
     rows = 40_000
     matrix = csr_array((np.ones(rows), np.zeros(rows, np.int32), np.arange(rows + 1, dtype=np.int32)), shape=(rows, 30))
-    assert gathers_columns(matrix, 39, 1)  # 12.48 MB of loadings
-    assert not gathers_columns(matrix, 40, 1)
-    assert gathers_columns(matrix.astype("float32"), 40, 1)
+    assert gathers_columns(matrix, 39)  # 12.48 MB of loadings
+    assert not gathers_columns(matrix, 40)
+    assert gathers_columns(matrix.astype("float32"), 40)
 
 
 @pytest.mark.parametrize("dtype", mostly_long(["float64", "float32"]))

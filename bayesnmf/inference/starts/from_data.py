@@ -1,9 +1,4 @@
-"""Make a start from the data: the nonnegative parts of a truncated singular value decomposition.
-
-This is NNDSVD (Boutsidis & Gallopoulos 2008, *SVD based initialization: a head start for nonnegative matrix
-factorization*) of the square roots of the counts, which have nearly constant variance. Subspace iteration from random
-vectors (Halko, Martinsson & Tropp 2011, alg. 4.4) cannot fail on small, empty or degenerate counts.
-"""
+"""Make a start by its name: random, or from a decomposition of the data, with or without a descent after it."""
 
 from __future__ import annotations
 
@@ -21,18 +16,21 @@ from bayesnmf.inference.alignment import assign_components, cosine
 from bayesnmf.inference.allocating import allocate_at_means
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, Steps, ascend
 from bayesnmf.inference.ascent.poisson_regression import regression_steps
+from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
+from bayesnmf.inference.blocked.tasks import Where
+from bayesnmf.inference.side import Side, empty_side
 from bayesnmf.inference.sides import Problem, State
-from bayesnmf.inference.starts.states import random_state, state_from_totals
+from bayesnmf.inference.starts.decomposition import positive_factors
+from bayesnmf.inference.starts.states import loadings_of_totals, random_state, with_components
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.inference.summaries import Mode
+from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Dirichlet, Gamma
 from bayesnmf.priors.simplex import rows_to_shares
 
 Array = NDArray[Any]
 type Begin = Callable[[Problem, int, np.random.Generator], State]
-FLOOR = 1.0  # smallest entry, in factor means: small values change only after very many updates, and zeros never
-POWER_ITERATIONS, OVERSAMPLING = 4, 10
 DESCENT = 50  # iterations without priors
 RANK_ONE = 10  # iterations that fit rows and features to counts with missing cells
 
@@ -50,8 +48,8 @@ def data_state(problem: Problem, rank: int, rng: np.random.Generator) -> State:
 
     Priors and summaries do not affect these factors. Components beyond the rank of the counts are random.
     """
-    factors = positive_factors(completed(problem.counts).matrix.astype(np.float64).sqrt(), rank, rng)
-    return _state_at(problem, *factors, threads=1)
+    filled = replace(problem, counts=completed(problem.counts))
+    return _state_at(problem, *positive_factors(filled, rank, rng))
 
 
 def _descended_state(problem: Problem, begin: Begin, rank: int, rng: np.random.Generator) -> State:
@@ -63,7 +61,7 @@ def _descended_state(problem: Problem, begin: Begin, rank: int, rng: np.random.G
     flat = flat_problem(completed(problem.counts))
     schedule = Schedule("alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=DESCENT)
     fitted = state_after_steps(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"))
-    return _state_at(problem, fitted.loadings.geometric, fitted.components.geometric, None)
+    return _state_at(problem, fitted.loadings, fitted.components.geometric)
 
 
 def flat_problem(counts: Counts) -> Problem:
@@ -96,29 +94,35 @@ def means_of_rank_one(counts: Counts) -> tuple[Array, Array]:
     return rows[:, 0], features[:, 0]
 
 
-def _state_at(problem: Problem, loadings: Array, components: Array, threads: int | None) -> State:
+def _state_at(problem: Problem, loadings: Side, components: Array) -> State:
     """Return the state of the conditionals given the allocations at factors, with known components in their places."""
     dtype = problem.counts.dtype
-    loadings, components = _with_known(problem, loadings.astype(dtype), components.astype(dtype))
-    totals = allocate_at_means(problem.counts, loadings, components, threads)
-    return state_from_totals(problem, totals.loadings, totals.components)
+    order, components = _with_known(problem, components.astype(dtype))
+
+    def work(part: Problem, here: State, at: Where) -> tuple[Side, Totals, float]:
+        rows = here.loadings.matrix.astype(dtype)
+        totals = allocate_at_means(part.counts, rows if order is None else rows[:, order], components, at.threads)
+        return loadings_of_totals(part, totals.loadings), totals, 0.0
+
+    found, loadings = pass_over_rows(problem, State(loadings, empty_side()), work)
+    return with_components(problem, loadings, totals_of(problem, found))
 
 
-def _with_known(problem: Problem, loadings: Array, components: Array) -> tuple[Array, Array]:
-    """Return factors with each known component in place of the one most like it, so that the others are what is left.
+def _with_known(problem: Problem, components: Array) -> tuple[Array | None, Array]:
+    """Return components with each known one in place of the one most like it, and the order of the loadings then.
 
-    The known one gets the sum of the other, as the loadings stay.
+    The others are then what is left. The known one gets the sum of the other, as the loadings stay.
     """
     constants = problem.components_prior.constants
     if "known" not in constants:
-        return loadings, components
+        return None, components
     at, known = constants["at"], constants["known"] * problem.counts.feature_factor
     alike = np.zeros((len(components), len(components)))
     alike[:, at] = cosine(components, known)
     order = assign_components(alike)
-    loadings, components = loadings[:, order], components[order]
+    components = components[order]
     components[at] = rows_to_shares(known, known.sum(axis=1)) * components[at].sum(axis=1, keepdims=True)
-    return loadings, np.maximum(components, np.finfo(components.dtype).tiny)
+    return order, np.maximum(components, np.finfo(components.dtype).tiny)
 
 
 def state_after_steps(problem: Problem, state: State, schedule: Schedule, steps: Steps) -> State:
@@ -133,34 +137,3 @@ def state_after_steps(problem: Problem, state: State, schedule: Schedule, steps:
     if ascent.status.reason == INTERRUPTED:
         raise KeyboardInterrupt
     return ascent.state
-
-
-def positive_factors(matrix: csr_array, rank: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return positive loadings (n, K) and components (K, m) with a product near a nonnegative matrix."""
-    left, singular, right = truncated_svd(matrix, rank, rng)
-    n, m = matrix.shape
-    level = np.sqrt(matrix.mean() / rank) or 1.0
-    loadings, components = level * rng.exponential(size=(n, rank)), level * rng.exponential(size=(rank, m))
-    for k in range(np.count_nonzero(singular > 1e-10 * singular.max(initial=0))):
-        pairs = [(np.maximum(s * left[:, k], 0), np.maximum(s * right[k], 0)) for s in (1, -1)]
-        sizes = [np.linalg.norm(one) * np.linalg.norm(two) for one, two in pairs]
-        chosen = int(np.argmax(sizes))
-        loading, component = pairs[chosen]
-        if sizes[chosen] > 0:
-            weight = np.sqrt(singular[k] * sizes[chosen])
-            loadings[:, k] = weight / np.linalg.norm(loading) * loading
-            components[k] = weight / np.linalg.norm(component) * component
-    floors = FLOOR * loadings.mean(axis=0), FLOOR * components.mean(axis=1)[:, None]
-    return np.maximum(loadings, floors[0]), np.maximum(components, floors[1])
-
-
-def truncated_svd(matrix: csr_array, rank: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Return the leading `rank` singular triplets, or all if there are fewer: (n, r), (r,), (r, m)."""
-    n, m = matrix.shape
-    transposed = matrix.T.tocsr()
-    basis = rng.standard_normal((m, min(rank + OVERSAMPLING, n, m)))
-    for _ in range(POWER_ITERATIONS):
-        basis = np.linalg.qr(matrix @ basis)[0]
-        basis = np.linalg.qr(transposed @ basis)[0]
-    left, singular, inner = np.linalg.svd(matrix @ basis, full_matrices=False)
-    return left[:, :rank], singular[:rank], (inner @ basis.T)[:rank]

@@ -23,7 +23,7 @@ from bayesnmf.inference.ascent.poisson_regression import regression_steps
 from bayesnmf.inference.ascent.single_rows import row_blocks_of
 from bayesnmf.inference.sides import Problem, State, objective
 from bayesnmf.inference.starts.from_data import data_state, flat_problem, state_after_steps
-from bayesnmf.inference.starts.states import state_from_totals
+from bayesnmf.inference.starts.states import state_of_totals
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.decomposition import cell_allocations
 from bayesnmf.options.algorithms import ALGORITHMS
@@ -94,7 +94,7 @@ class Exchanges:
             totals[a] += totals[b]
             totals[b] = share * totals[exchange.split]
             totals[exchange.split] -= totals[b]
-        return state_from_totals(self.problem, loadings, np.asfortranarray(components))
+        return state_of_totals(self.problem, loadings, np.asfortranarray(components))
 
 
 class Shares(NamedTuple):

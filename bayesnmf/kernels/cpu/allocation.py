@@ -6,9 +6,9 @@ the components in proportion to U_ik V_kj (mathematics.md section 2; [P] 16-17, 
     R = X / (UV) on the nonzeros        A = U * (R Vᵀ)        B = V * (Uᵀ R)        ℓ = Σ X log(UV)
 
 Time is O(nnz K): neither the (n, m) product nor the (nnz, K) responsibilities are ever formed. A is gathered row by
-row. B is either scattered in the same pass, into a separate copy for each thread, or gathered in a second pass over
-the transposed counts, where that is faster (`gathers_columns`). This is the only allocation step of the package; every
-algorithm calls it or its sampled version.
+row. B is either scattered in the same pass, into a separate copy for each shard of rows, or gathered in a second pass
+over the transposed counts, where that is faster (`gathers_columns`). This is the only allocation step of the package;
+every algorithm calls it or its sampled version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk, with_globals
 from bayesnmf.kernels.cpu.share_block import share_block
-from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, piece_count, threads_or_default
+from bayesnmf.kernels.cpu.threads import (
+    SERIAL_WORK,
+    block_count,
+    even_bounds,
+    in_blocks,
+    piece_count,
+    threads_or_default,
+)
 from bayesnmf.kernels.cpu.underflow import Spread, least_mean, share_out_underflowed, weigh_block
 from bayesnmf.kernels.cpu.vectors import LINE_BYTES, VECTOR_BYTES, aligned, padded, whole_vectors
 
@@ -113,17 +120,32 @@ def _add_underflowed(given: tuple[Any, ...], rank: int, A: Array, Bt: Array) -> 
     return float(np.sum(in_blocks(bounds, lambda _, *rows: share_out_underflowed(*given, *rows, rank, A, Bt), 1)))
 
 
-def gathers_columns(matrix: csr_array, rank: int, threads: int | None = None, spread: Spread | None = None) -> bool:
+MOST_SHARDS, COLUMN_CELLS = 8, 32  # shards, and nonzeros a column for each of them
+
+
+def shard_count(matrix: csr_array, rank: int) -> int:
+    """Return the number of shards of rows, each with totals of the components of its own.
+
+    It depends on shape and nonzeros alone, so that sums are the same numbers with any number of threads. With 4 shards
+    in place of 2, a step on newsgroups with two threads took 1.13 times as long, with 8 shards 1.4; on nips and
+    pbmc_facs 1.0 and 1.1.
+    """
+    if matrix.nnz * rank < SERIAL_WORK:
+        return 1
+    return int(np.clip(matrix.nnz // (COLUMN_CELLS * matrix.shape[1]), 2, MOST_SHARDS))
+
+
+def gathers_columns(matrix: csr_array, rank: int, spread: Spread | None = None) -> bool:
     """Return whether a pass over the transposed counts, which gathers the totals of columns, is faster than scattering.
 
-    Scattering reads and writes a second row of K numbers for each nonzero, and each thread needs its own totals.
+    Scattering reads and writes a second row of K numbers for each nonzero, and each shard needs its own totals.
     Gathering allocates the counts again, and needs them twice; it reads the loadings in the order of the features,
     which is slow once they do not fit a cache. Up to 64 bytes a row of K numbers, scattering is faster. Above,
     gathering took 0.5 to 1.1 of the time in most cases with loadings of up to 12 MB, and 1.4 to 1.8 with 20 MB and more
     (newsgroups, pbmc_facs and nips, once and repeated, K = 20 and 50, one thread and two; `benchmarks/gathering.py`).
     Where counts cluster, their weights take longer than scattering up to K = 20 (pbmc_facs, nips).
     """
-    copies = threads_or_default(threads, matrix.nnz * rank) * matrix.shape[1] * rank
+    copies = shard_count(matrix, rank) * matrix.shape[1] * rank
     if copies > 4 * matrix.nnz:
         return True
     line = LINE_BYTES if spread is None else 4 * LINE_BYTES
@@ -147,7 +169,7 @@ def expected_allocations(
         Positive geometric means. Components in Fortran order are fastest.
     threads : int, optional
         Number of row blocks to work on at once; by default one for each of Numba's threads, or 1 for little work.
-        It changes the result only by rounding.
+        It does not change the result.
     transposed : csr_array of shape (m, n), optional
         The same counts by column, possibly as unsigned integers. If given, the components' totals are gathered from
         them; otherwise they are scattered.
@@ -191,7 +213,7 @@ def _gather(
     """Return A (n, K) = U * (R V), V (m, K), and ℓ."""
     work = matrix.nnz * U.shape[1]
     threads = threads_or_default(threads, work)
-    bounds = row_blocks(matrix.indptr, block_count(threads, work))
+    bounds = row_blocks(matrix.indptr, block_count(work))
     A = padded(U.shape, U.dtype)
     whole, nothing = whole_vectors(A), np.empty((0, 0), dtype=V.dtype)
     share_out = _GATHER if take_log else _GATHER_ONLY
@@ -207,7 +229,8 @@ def _gather(
 def _scatter(matrix: csr_array, U: Array, V: Array, spread: Spread | None, threads: int | None) -> Totals:
     """Return A, B and ℓ from one pass."""
     work = matrix.nnz * U.shape[1]
-    bounds = row_blocks(matrix.indptr, threads_or_default(threads, work))
+    threads = threads_or_default(threads, work)
+    bounds = row_blocks(matrix.indptr, shard_count(matrix, U.shape[1]))
     A, Bt = (padded(each.shape, each.dtype) for each in (U, V))
     factors, totals = (whole_vectors(U), whole_vectors(V)), (whole_vectors(A), whole_vectors(Bt))
     m, width = factors[1].shape
@@ -220,10 +243,9 @@ def _scatter(matrix: csr_array, U: Array, V: Array, spread: Spread | None, threa
         found: tuple[float, int] = _SCATTER(*given, first, last, totals[0], partial[block])
         return found
 
-    parts = in_blocks(bounds, share_out, cuts=row_blocks(matrix.indptr, piece_count(work)))
+    parts = in_blocks(bounds, share_out, threads, row_blocks(matrix.indptr, piece_count(work)))
     loglik, underflows = zip(*parts, strict=True)
-    blocks = len(bounds) - 1 if partial.size > LEAST_SUMS else 1
-    of_columns = even_bounds(m, blocks)
+    of_columns = even_bounds(m, threads if partial.size > LEAST_SUMS else 1)
     in_blocks(of_columns, lambda _, *columns: _fill_component_totals(partial, factors[1], *columns, totals[1]))
     total = float(np.sum(loglik))
     if any(underflows):

@@ -106,7 +106,7 @@ def cluster_sums(
     U, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     out, work = np.empty((matrix.shape[0], 3)), matrix.nnz * (U.shape[1] + DRAWN)
     threads = threads_or_default(threads, work)
-    bounds = row_blocks(matrix.indptr, block_count(threads, work))
+    bounds = row_blocks(matrix.indptr, block_count(work))
     given = matrix.indptr, matrix.indices, matrix.data, U, V, spread
     in_blocks(bounds, lambda _, first, last: _sum_rows(*given, first, last, out), threads)
     return out
@@ -135,7 +135,7 @@ def expected_clusters(
     U, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     clusters, bends, work = np.empty(matrix.nnz), np.empty(matrix.nnz), matrix.nnz * (U.shape[1] + DRAWN)
     threads = threads_or_default(threads, work)
-    bounds = row_blocks(matrix.indptr, block_count(threads, work))
+    bounds = row_blocks(matrix.indptr, block_count(work))
     given = matrix.indptr, matrix.indices, matrix.data, U, V, spread
     in_blocks(bounds, lambda _, first, last: _expect(*given, first, last, clusters, bends), threads)
     return csr_array((clusters, matrix.indices, matrix.indptr), shape=matrix.shape), bends
@@ -156,7 +156,7 @@ def sums_of_cells(counts: Array, means: Array, spreads: Array | float) -> Array:
     """Return L, W and V of single cells, (cells, 3)."""
     given = [np.array(np.broadcast_to(each, np.shape(counts)), np.float64).ravel() for each in (counts, means, spreads)]
     out, cells = np.empty((len(given[0]), 3)), len(given[0])
-    bounds = even_bounds(cells, min(block_count(1, DRAWN * cells), max(cells, 1)))
+    bounds = even_bounds(cells, min(block_count(DRAWN * cells), max(cells, 1)))
     in_blocks(bounds, lambda _, first, last: _sum_cells(*(each[first:last] for each in given), out[first:last]), 1)
     return out
 
@@ -179,9 +179,8 @@ def _weigh(counts: Array, means: Array, spread: Any, first: int, start: int, sto
 
 def weigh_block(counts: Array, means: Array, spread: Spread, first: int) -> float:
     """Replace the means of dense counts by W, for rows from row `first` of the spreads on; return ΣL."""
-    threads = threads_or_default(None, DRAWN * counts.size)
-    bounds = even_bounds(len(counts), min(block_count(threads, DRAWN * counts.size), max(len(counts), 1)))
-    return float(sum(in_blocks(bounds, lambda _, *rows: _weigh(counts, means, spread, first, *rows))))
+    bounds = even_bounds(len(counts), min(block_count(DRAWN * counts.size), max(len(counts), 1)))
+    return float(sum(in_blocks(bounds, lambda _, *rows: _weigh(counts, means, spread, first, *rows), 1)))
 
 
 @compiled_on_disk(nogil=True)
@@ -269,7 +268,7 @@ def drawn_clusters(
     U, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     out, work = np.empty(matrix.nnz), matrix.nnz * (U.shape[1] + DRAWN)
     threads = threads_or_default(threads, work)
-    bounds = row_blocks(matrix.indptr, block_count(threads, work))
+    bounds = row_blocks(matrix.indptr, block_count(work))
     given = matrix.indptr, matrix.indices, matrix.data, U, V, spread, np.uint64(seed)
     in_blocks(bounds, lambda _, first, last: _draw_clusters(*given, first, last, out), threads)
     return csr_array((out, matrix.indices, matrix.indptr), shape=matrix.shape)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import row_blocks
+from bayesnmf.kernels.cpu.allocation import row_blocks, shard_count
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.threads import in_blocks, piece_count, threads_or_default
 from bayesnmf.kernels.cpu.underflow import least_mean
@@ -172,19 +172,20 @@ def decomposition_gradients(
     of_columns : ndarray of shape (2, m, K)
         Positive and negative parts of ψ(η + Σ_i S_ikj) − ψ(Ση + Σ_ij S_ikj), with each digamma split on its own.
     threads : int, optional
-        Number of row blocks to work on at once; by default one for each of Numba's threads. It changes the result
-        only by rounding.
+        Number of row blocks to work on at once; by default one for each of Numba's threads. It does not change the
+        result.
     """
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     work = WORK * matrix.nnz * U.shape[1]
-    bounds = row_blocks(matrix.indptr, threads_or_default(threads, work))
+    bounds = row_blocks(matrix.indptr, shard_count(matrix, WORK * U.shape[1]))
     up, down = np.zeros_like(U), np.zeros_like(U)
     partial = np.zeros((len(bounds) - 1, 2, *Vt.shape))
     given = matrix.indptr, matrix.indices, matrix.data, U, Vt, of_rows, of_columns
     log_factorials = in_blocks(
         bounds,
         lambda block, first, last: _gradients(*given, first, last, up, down, partial[block]),
-        cuts=row_blocks(matrix.indptr, piece_count(work)),
+        threads_or_default(threads, work),
+        row_blocks(matrix.indptr, piece_count(work)),
     )
     gain, loss = partial.sum(axis=0)
     return Gradients(up, down, gain.T, loss.T, float(np.sum(log_factorials)))

@@ -267,10 +267,10 @@ def draw_entries(
     cuts = row_blocks(matrix.indptr, piece_count(work / len(states)))
     if len(states) == 1:
         threads = 1 if tied is not None else threads_or_default(threads, work)
-        bounds = np.array([0, rows]) if tied is not None else row_blocks(matrix.indptr, block_count(threads, work))
+        bounds = np.array([0, rows]) if tied is not None else row_blocks(matrix.indptr, block_count(work))
     else:
         threads = threads_or_default(threads, work)
-        bounds = even_bounds(len(states), min(block_count(threads, work), len(states))) * rows
+        bounds = even_bounds(len(states), min(block_count(work), len(states))) * rows
         cuts = (np.arange(len(states))[:, None] * rows + cuts[:-1]).ravel()
 
     def draw(_: int, first: int, last: int) -> None:

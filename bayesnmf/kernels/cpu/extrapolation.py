@@ -78,6 +78,6 @@ def _in_blocks(new: Array, old: Array, threads: int | None, cost: int, move: Cal
     out = padded(rows[0].shape, new.dtype)
     whole = [whole_vectors(each) for each in (*rows, out)]
     threads = threads_or_default(threads, cost * new.size)
-    bounds = even_bounds(len(out), block_count(threads, cost * new.size))
+    bounds = even_bounds(len(out), block_count(cost * new.size))
     in_blocks(bounds, lambda _, first, last: move(out.shape[1], *(each[first:last] for each in whole)), threads)
     return out.T if turned else out.reshape(new.shape)

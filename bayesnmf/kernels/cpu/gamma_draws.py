@@ -107,7 +107,7 @@ def gamma_draws(
     rows = np.require(shape.T if turned else shape.reshape(-1, columns), np.float64, ["C", "W"])
     out = np.empty_like(rows)
     threads = threads_or_default(threads, WORK * rows.size)
-    blocks = min(block_count(threads, WORK * rows.size), len(rows), rows.size // LEAST_DRAWS) or 1
+    blocks = min(block_count(WORK * rows.size), len(rows), rows.size // LEAST_DRAWS) or 1
     bounds = np.arange(blocks + 1) * len(rows) // blocks
     given = rows, np.uint64(seed), (first_row * columns, *steps)
     in_blocks(bounds, lambda _, first, last: _draw_gammas(*given, first, last, logarithms, out), threads)

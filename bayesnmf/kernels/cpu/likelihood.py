@@ -35,7 +35,7 @@ def cell_rates(pattern: csr_array, loadings: Array, components: Array, threads: 
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     out = np.empty(len(pattern.indices), dtype=U.dtype)
     threads = threads_or_default(threads, len(out) * U.shape[1])
-    bounds = row_blocks(pattern.indptr, block_count(threads, len(out) * U.shape[1]))
+    bounds = row_blocks(pattern.indptr, block_count(len(out) * U.shape[1]))
     given = pattern.indptr, pattern.indices, U, Vt
     in_blocks(bounds, lambda _, first, last: _cell_rates(*given, first, last, out), threads)
     return out
@@ -80,7 +80,7 @@ def log_likelihoods(matrix: csr_array, loadings: Array, components: Array, threa
     out = np.empty(len(U))
     work = matrix.nnz * U.shape[2] * len(U)
     threads = threads_or_default(threads, work)
-    bounds = even_bounds(len(U), min(block_count(threads, work), len(U)))
+    bounds = even_bounds(len(U), min(block_count(work), len(U)))
     given = matrix.indptr, matrix.indices, matrix.data, U, Vt
     in_blocks(bounds, lambda _, first, last: _log_likelihoods(*given, first, last, out), threads)
     return out

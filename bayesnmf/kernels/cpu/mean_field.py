@@ -132,11 +132,11 @@ def mean_field_moments(
     weight : ndarray, (1 or r, 1 or K)
         b0 / b for Gammas (b0 itself without log_scale), 0 for Dirichlets.
     threads : int, optional
-        Number of row blocks to work on at once; it changes only the rounding of the divergence.
+        Number of row blocks to work on at once; it does not change the result.
     """
     rows, rank = shape.shape
     threads = threads_or_default(threads, COST * shape.size)
-    blocks = max(min(block_count(threads, COST * shape.size), rows), 1)
+    blocks = max(min(block_count(COST * shape.size), rows), 1)
     bounds = even_bounds(rows, blocks)
     geometric, sums = padded(shape.shape, shape.dtype), np.zeros((blocks, rank))
     shift = np.empty((rows, 1), shape.dtype)

@@ -167,7 +167,7 @@ def shear_components(
     states, moves = len(loadings), rounds * len(free)
     threads = threads_or_default(threads, rounds * loadings.size)
     work = COST * moves * (loadings.shape[2] + components.shape[2])  # of one state
-    bounds = even_bounds(states, min(block_count(threads, work * states), states))
+    bounds = even_bounds(states, min(block_count(work * states), states))
     streams, sums = np.empty(states, np.uint64), np.empty((states, loadings.shape[1]))
     at_once = max(moves // piece_count(work * int(np.diff(bounds).max())), 1)
     for begun in range(0, moves, at_once):

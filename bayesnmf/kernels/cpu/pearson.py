@@ -112,5 +112,5 @@ def _in_pieces(loop: Any, lines: int, length: int, given: tuple[Any, ...]) -> No
     """Run a loop over lines of `length` cells in blocks on free threads."""
     work = VISIT * lines * length
     threads = threads_or_default(None, work)
-    bounds = even_bounds(lines, min(block_count(threads, work), lines))
+    bounds = even_bounds(lines, min(block_count(work), lines))
     in_blocks(bounds, lambda _, first, last: loop(*given, first, last), threads)

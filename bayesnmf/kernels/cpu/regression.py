@@ -139,7 +139,7 @@ def poisson_regression(
     less, rate = (np.ascontiguousarray(value, dtype=V.dtype) for value in prior)
     work = matrix.nnz * out.shape[1] * (sweeps * newton_steps + 1)
     threads = threads_or_default(threads, work)
-    bounds = row_blocks(matrix.indptr, block_count(threads, work))
+    bounds = row_blocks(matrix.indptr, block_count(work))
     given = matrix.indptr, matrix.indices, matrix.data, V, exposure, less, rate, sweeps, newton_steps, floor, spread
     in_blocks(bounds, lambda _, first, last: _regress(*given, first, last, whole), threads)
     return out

@@ -233,7 +233,7 @@ def sampled_allocations(
     U, Vt = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     work = WORK * matrix.nnz * U.shape[1]
     threads = threads_or_default(threads, work)
-    bounds = row_blocks(matrix.indptr, block_count(threads, work))
+    bounds = row_blocks(matrix.indptr, block_count(work))
     A = np.zeros_like(U)
     at_once = min(threads, len(bounds) - 1)
     partial, unused = np.zeros((at_once, *Vt.shape)), iter(range(at_once))

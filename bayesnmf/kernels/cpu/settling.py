@@ -196,7 +196,7 @@ def settled_totals(
     scale = _scales(np.ones((1, start.shape[1])) if rate is None else rate)
     work = matrix.nnz * start.shape[1]
     threads = threads_or_default(threads, UPDATES * work)
-    bounds = row_blocks(matrix.indptr, max(block_count(threads, UPDATES * work), -(-work // PIECE)))
+    bounds = row_blocks(matrix.indptr, max(block_count(UPDATES * work), -(-work // PIECE)))
     given = (
         matrix.indptr, matrix.indices, matrix.data, V, np.ascontiguousarray(start), np.ascontiguousarray(means),
         np.ascontiguousarray(prior, dtype=np.float64), scale, expects, simplex, tol, most,

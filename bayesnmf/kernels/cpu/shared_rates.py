@@ -69,7 +69,7 @@ def solve_shared_rates(peak: Array, exposure: Array, target: Array, d: Array, th
     """
     rows, length = peak.shape
     threads = threads_or_default(threads, COST * peak.size)
-    bounds = even_bounds(rows, max(min(block_count(threads, COST * peak.size), rows), 1))
+    bounds = even_bounds(rows, max(min(block_count(COST * peak.size), rows), 1))
     whole, rates = rows_in_memory(peak), np.empty(rows)
     given = [np.ascontiguousarray(each, dtype=np.float64) for each in (exposure, target, d)]
     in_blocks(bounds, lambda _, first, last: _solve_rows(whole, length, *given, first, last, rates), threads)
@@ -90,7 +90,7 @@ def sum_ratios(shape: Array, rate: Array, threads: int | None = None) -> Array:
     """Return Σ_k shape / rate of every row (r,), in float64; rates are (1 or r, 1 or L)."""
     rows, length = shape.shape
     threads = threads_or_default(threads, COST * shape.size)
-    bounds = even_bounds(rows, max(min(block_count(threads, COST * shape.size), rows), 1))
+    bounds = even_bounds(rows, max(min(block_count(COST * shape.size), rows), 1))
     whole, sums = rows_in_memory(shape), np.empty(rows)
     given = np.ascontiguousarray(rate) if 1 in rate.shape else rows_in_memory(rate)
     in_blocks(bounds, lambda _, first, last: _sum_ratios(whole, length, given, first, last, sums), threads)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import row_blocks
+from bayesnmf.kernels.cpu.allocation import row_blocks, shard_count
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.tangent_block import answer_cells, weigh_cells
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, piece_count, threads_or_default
@@ -129,7 +129,7 @@ class Tangent:
         out = np.empty((len(self.U), rank, rank))
         work = self.matrix.nnz * rank**2
         threads = threads_or_default(threads, work)
-        bounds = row_blocks(self.matrix.indptr, block_count(threads, work))
+        bounds = row_blocks(self.matrix.indptr, block_count(work))
         in_blocks(bounds, lambda _, *rows: _curve(*self.of_counts, self.U, self.V, *rows, out), threads)
         return out
 
@@ -160,7 +160,7 @@ class Tangent:
         W = padded(self.V.shape, np.float64)
         np.multiply(self.V, dv.T, out=W)
         factors = [whole_vectors(each) for each in (self.U, self.V, W)]
-        bounds = row_blocks(self.matrix.indptr, threads_or_default(threads, self.matrix.nnz * rank))
+        bounds = row_blocks(self.matrix.indptr, shard_count(self.matrix, rank))
         du, blocks = np.empty((n, rank)), len(bounds) - 1
         m, width = factors[1].shape if len(inverse) else (0, factors[1].shape[1])
         received = aligned(blocks * m, width, np.float64).reshape(blocks, m, width)
@@ -168,6 +168,7 @@ class Tangent:
         in_blocks(
             bounds,
             lambda block, *rows: _respond(*self.of_counts, *factors, given, inverse, *rows, du, received[block]),
-            cuts=row_blocks(self.matrix.indptr, piece_count(self.matrix.nnz * rank + n * rank**2)),
+            threads_or_default(threads, self.matrix.nnz * rank),
+            row_blocks(self.matrix.indptr, piece_count(self.matrix.nnz * rank + n * rank**2)),
         )
         return du, received.sum(axis=0)[:, :rank] if blocks > 1 else received[0][:, :rank]

@@ -26,9 +26,9 @@ type Block = tuple[int, int, int]  # its number, its first row, and the row afte
 # Multiply-adds below which waking a second thread costs more than it saves.
 SERIAL_WORK = 2_000_000
 
-# Blocks for each thread where blocks need no memory of their own: cores are rarely equally free, so a free one takes
-# more.
-PIECES = 8
+# Most blocks where these need no memory of their own, unless Ctrl-C asks for more, and the least work of each: cores
+# are rarely equally free, so a free one takes more.
+PIECES, PIECE_WORK = 32, 2**17
 
 # Multiply-adds of a piece. Python handles signals between pieces only, so one takes less than a second: 0.05 to 0.4 s.
 LONGEST = 2**25
@@ -61,9 +61,12 @@ def piece_count(work: float) -> int:
     return max(int(-(-work // LONGEST)), 1)
 
 
-def block_count(threads: int, work: float) -> int:
-    """Return the number of blocks to cut the work into, where blocks need no memory of their own."""
-    return max(1 if threads == 1 else PIECES * threads, piece_count(work))
+def block_count(work: float) -> int:
+    """Return the number of blocks to cut the work into, where blocks need no memory of their own.
+
+    It depends on the work alone, so that sums over blocks are the same numbers with any number of threads.
+    """
+    return max(1 if work < SERIAL_WORK else min(PIECES, int(work / PIECE_WORK)), piece_count(work))
 
 
 def heed() -> None:
