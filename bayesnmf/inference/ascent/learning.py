@@ -40,13 +40,14 @@ def _learn_of_loadings(problem: Problem, state: State) -> tuple[Problem, State]:
 
     Rows with parameters of their own keep their own statistics.
     """
-    given, n = problem.loadings_prior.parameters.values(), problem.counts.shape[0]
-    shared = all(len(np.atleast_2d(each)) == 1 for each in given)
+    shared = all(len(np.atleast_2d(each)) == 1 for each in problem.loadings_prior.parameters.values())
 
     def add_up(part: Problem, here: State, _: Where) -> tuple[None, None, list[Array]]:
         q: Any = here.loadings.conditional
         found = part.loadings_prior.statistics(q)
-        return None, None, [each.sum(axis=0, keepdims=True) / n for each in found] if shared else found
+        if not shared:
+            return None, None, found
+        return None, None, [np.array(len(found[0])), *(each.sum(axis=0, keepdims=True) for each in found)]
 
     def measure(part: Problem, here: State, _: Where) -> tuple[None, None, RowSums]:
         q: Any = here.loadings.conditional
@@ -54,7 +55,8 @@ def _learn_of_loadings(problem: Problem, state: State) -> tuple[Problem, State]:
 
     kind = Pass(writes=False, reads=False, plus=_add_each if shared else _join_each)
     found, _ = pass_over_rows(problem, state, add_up, kind)
-    problem = replace(problem, loadings_prior=problem.loadings_prior.learned_from(found.more))
+    statistics = [each / found.more[0] for each in found.more[1:]] if shared else found.more
+    problem = replace(problem, loadings_prior=problem.loadings_prior.learned_from(statistics))
     found, _ = pass_over_rows(problem, state, measure, Pass(writes=False, reads=False))
     return problem, state._replace(loadings=state.loadings.with_sums(found.more))
 
