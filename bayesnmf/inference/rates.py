@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.missing import geometric_of, raises_one_bound
-from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.blas import one_blas_thread
+from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
 
 if TYPE_CHECKING:
