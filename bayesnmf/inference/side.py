@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.kernels.cpu.allocation import Totals
-from bayesnmf.kernels.cpu.exact_sums import ExactSums
 from bayesnmf.kernels.cpu.mean_field import Moments
 from bayesnmf.kernels.cpu.sums import sum_rows
 from bayesnmf.priors import Distribution, matrix
@@ -80,10 +79,6 @@ class Side:
             self._exposed_sums[component_axis] = exposure, sum_rows(rows) if on_host(rows) else rows.sum(axis=0)
         return self._exposed_sums[component_axis][1]
 
-    def row_sums(self, exposure: Array | None) -> Array | ExactSums:
-        """Return the exposed sums of loadings, to be added to those of other rows."""
-        return self.exposed_sums(1, exposure)
-
     def shift(self, counts: Counts) -> float:
         """Return Σ N_i log_shift_i of loadings, the part of ℓ that the allocation step leaves out."""
         if self.log_shift is None:
@@ -109,7 +104,7 @@ class Side:
     def rescaled(self, times: Array) -> Side:
         """Return these draws with component k times `times[k]`, whose penalty is not known before a pass."""
         value = self.matrix * times
-        return type(self)(value, value, None, np.nan)
+        return Side(value, value, None, np.nan)
 
     def forget(self) -> None:
         """Free cached arrays, which can be computed again."""
@@ -129,28 +124,6 @@ class Side:
 def empty_side() -> Side:
     """Return a side without entries, in place of one that is not needed."""
     return Side(np.empty((0, 0)), np.empty((0, 0)), None, 0.0)
-
-
-class Drawn(Side):
-    """A side that is a draw; sums of loadings do not depend on how rows are cut into blocks, not even in a bit."""
-
-    def sums(self, component_axis: int) -> Array:
-        """Return Σ of the value for each component, (K,), float64."""
-        if component_axis == 0:
-            return super().sums(component_axis)
-        return self.exposed_sums(component_axis, None)
-
-    def exposed_sums(self, component_axis: int, exposure: Array | None) -> Array:
-        """Return Σ of the value times the exposure of its rows or features, for each component, (K,), float64."""
-        if component_axis == 0:
-            return super().exposed_sums(component_axis, exposure)
-        if component_axis not in self._exposed_sums or self._exposed_sums[component_axis][0] is not exposure:
-            self._exposed_sums[component_axis] = exposure, self.row_sums(exposure).rounded()  # type: ignore[assignment]
-        return self._exposed_sums[component_axis][1]
-
-    def row_sums(self, exposure: Array | None) -> ExactSums:
-        """Return the exposed sums of loadings, to be added to those of other rows."""
-        return ExactSums(self.matrix if exposure is None else self.matrix * exposure[:, None])
 
 
 class Field(Side):

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.inference.side import Drawn, Field, Side
+from bayesnmf.inference.side import Field, Side
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.arrays import as_number, float64_on_device, namespace_of
 from bayesnmf.priors.values import Value, separate_scale
@@ -41,13 +41,13 @@ class Summary(Protocol):
         """Return the summary of a given distribution."""
 
 
-def _side_of_value(value: Value, penalty: float, kind: type[Side] = Side) -> Side:
+def _side_of_value(value: Value, penalty: float) -> Side:
     """Return the side of a single value; a scale cancels from the responsibilities, and enters ℓ as a shift."""
     shares, scale = separate_scale(value)
     if scale is None:
-        return kind(value, shares, None, penalty)
+        return Side(value, shares, None, penalty)
     with np.errstate(divide="ignore"):  # the scale of an empty row may be 0; its logarithm is not used
-        return kind(value, shares, namespace_of(scale).xp.log(float64_on_device(scale[:, None])), penalty)
+        return Side(value, shares, namespace_of(scale).xp.log(float64_on_device(scale[:, None])), penalty)
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Draw:
 
     def at(self, prior: Distribution, value: Any) -> Side:
         """Return the side of a given value."""
-        return _side_of_value(value, prior.log_density(value), Drawn)
+        return _side_of_value(value, prior.log_density(value))
 
     def on_rows(self, first: int, beside: bool) -> Draw:
         """Return the same summary for some rows, with random numbers from the same place, which stays as it is."""

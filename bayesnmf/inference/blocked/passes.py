@@ -46,7 +46,7 @@ class BlockedLoadings(Side):
 
     def with_sums(self, sums: RowSums) -> BlockedLoadings:
         """Return these loadings, with the sums that a pass has computed."""
-        return BlockedLoadings(self._folder, self.reader.layout, sums.rounded(), self._counts)
+        return BlockedLoadings(self._folder, self.reader.layout, sums, self._counts)
 
     def shift(self, counts: Any) -> float:
         """Return Σ N_i log_shift_i of the loadings before they were written without the shifts of rows."""
@@ -107,7 +107,7 @@ def pass_over_rows(problem: Problem, state: State | None, work: Work, kind: Pass
         return found, None
     assert found.rows is not None
     assert found.layout is not None
-    return found, BlockedLoadings(folder, found.layout, found.rows.rounded(), counts)
+    return found, BlockedLoadings(folder, found.layout, found.rows, counts)
 
 
 def _work_at_once(problem: Problem, state: State | None, work: Work) -> tuple[Found, Any]:

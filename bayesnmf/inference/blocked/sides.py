@@ -13,7 +13,6 @@ from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.blocked.files import of_block, read_rows, write_rows
 from bayesnmf.inference.side import Side
-from bayesnmf.kernels.cpu.exact_sums import ExactSums
 from bayesnmf.priors import Distribution, ScaledProportions
 from bayesnmf.priors.values import Value, parts_of
 
@@ -25,7 +24,7 @@ class RowSums(NamedTuple):
 
     Attributes
     ----------
-    sums, exposed_sums : ndarray (K,) or ExactSums
+    sums, exposed_sums : ndarray (K,)
         Sums of the loadings, and of the loadings times the exposures of their rows, in float64.
     penalty : float
         Term of the objective.
@@ -33,25 +32,19 @@ class RowSums(NamedTuple):
         Σ N_i log_shift_i, the part of the log-likelihood that the allocation step does not see.
     """
 
-    sums: Any
-    exposed_sums: Any
+    sums: Array
+    exposed_sums: Array
     penalty: float
     shift: float
 
     @classmethod
     def of(cls, counts: Counts, side: Side) -> RowSums:
         """Return the sums over the rows of a side."""
-        weights, sums = counts.row_weights, side.row_sums(None)
-        return cls(sums, sums if weights is None else side.row_sums(weights), side.penalty, side.shift(counts))
+        return cls(side.sums(1), side.exposed_sums(1, counts.row_weights), side.penalty, side.shift(counts))
 
     def __add__(self, other: RowSums) -> RowSums:  # type: ignore[override]
         one: tuple[Any, ...] = self
         return RowSums(*(mine + its for mine, its in zip(one, other, strict=True)))
-
-    def rounded(self) -> RowSums:
-        """Return the same with all sums as numbers in float64."""
-        sums, exposed = (each.rounded() if isinstance(each, ExactSums) else each for each in self[:2])
-        return self._replace(sums=sums, exposed_sums=exposed)
 
 
 class RowsRead(Side):

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.sides import Problem, State
-from bayesnmf.kernels.cpu.exact_sums import ExactSums
 from bayesnmf.kernels.cpu.orbits import log_scales
 from bayesnmf.priors.values import others
 
@@ -52,8 +51,8 @@ def moves_scales(problem: Problem) -> bool:
 class SumsOfRows(NamedTuple):
     """Σ_i a_ik and Σ_i b_ik θ_ik for priors Gamma(a, b) of the loadings θ of some rows."""
 
-    shapes: ExactSums
-    rates: ExactSums
+    shapes: Array
+    rates: Array
 
     def __add__(self, other: SumsOfRows) -> SumsOfRows:  # type: ignore[override]
         return SumsOfRows(self.shapes + other.shapes, self.rates + other.rates)
@@ -62,7 +61,7 @@ class SumsOfRows(NamedTuple):
 def sums_of_rows(prior: Any, theta: Array, rng: np.random.Generator, first: int = 0) -> SumsOfRows:
     """Return the sums over rows from row `first` on; their own rates are drawn before, if they have any."""
     a, b = terms_of(prior.drawn(theta, rng, first))
-    return SumsOfRows(ExactSums(np.broadcast_to(a, theta.shape)), ExactSums(b * theta))
+    return SumsOfRows(np.broadcast_to(a, theta.shape).sum(axis=0), (b * theta).sum(axis=0))
 
 
 def draw_scales(problem: Problem, sums: Callable[[], SumsOfRows], beta: Array, rng: np.random.Generator) -> Array:
@@ -73,8 +72,8 @@ def draw_scales(problem: Problem, sums: Callable[[], SumsOfRows], beta: Array, r
     of_rows = sums()
     c, d = (each.T for each in terms_of(problem.components_prior.drawn(beta, rng)))
     of_free = beta[free].T
-    power = np.broadcast_to(c, of_free.shape).sum(axis=0) - of_rows.shapes.rounded()[free]
-    v[free] = log_scales(power, (d * of_free).sum(axis=0), of_rows.rates.rounded()[free], int(rng.integers(2**63)))
+    power = np.broadcast_to(c, of_free.shape).sum(axis=0) - of_rows.shapes[free]
+    v[free] = log_scales(power, (d * of_free).sum(axis=0), of_rows.rates[free], int(rng.integers(2**63)))
     return v
 
 
