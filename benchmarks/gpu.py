@@ -31,7 +31,7 @@ from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
 from bayesnmf.inference.device.checks import find_gpus
 from bayesnmf.inference.device.placing import run_on_devices
-from bayesnmf.inference.sides import Problem, State
+from bayesnmf.inference.problem import Problem, State
 from benchmarks.published.common import real_counts
 
 METHODS: dict[str, tuple[str, type[MAP | VI]]] = {"map": ("poisson", MAP), "vi": ("gamma_poisson", VI)}

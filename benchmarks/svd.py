@@ -28,8 +28,8 @@ import bayesnmf
 from bayesnmf import MAP
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
+from bayesnmf.inference.problem import Problem
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Problem
 from bayesnmf.inference.starts import decomposition
 from bayesnmf.inference.starts.decomposition import POWER_ITERATIONS, Decomposition, decompose
 from bayesnmf.inference.starts.from_data import flat_problem

@@ -11,8 +11,8 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.closed_form import schedule_of
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import ascend
+from bayesnmf.inference.problem import State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import State
 
 
 class Point(NamedTuple):

@@ -14,7 +14,7 @@ import pytest
 from suites import mostly_long
 
 from bayesnmf import Dirichlet, Gamma, HierarchicalGamma, Priors, ScaledDirichlet
-from bayesnmf.inference.sides import State
+from bayesnmf.inference.problem import State
 from bayesnmf.inference.summaries import Draw
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.priors.partly_known import PartlyKnown

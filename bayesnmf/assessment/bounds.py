@@ -16,7 +16,8 @@ from bayesnmf.fitting.problems import point_or_mean_field
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.tasks import Pass, Where
-from bayesnmf.inference.sides import Problem, State, objective
+from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.sides import objective
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.options import VI, methods_with
 from bayesnmf.priors import matrix

@@ -23,7 +23,7 @@ from bayesnmf.data.drawing import noise_of_draws
 from bayesnmf.fitting.closed_form import schedule_of, steps_of
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import ascend
-from bayesnmf.inference.sides import Problem, State
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.kernels.cpu.replicated_counts import replicated_counts
 from bayesnmf.options import MAP, VI

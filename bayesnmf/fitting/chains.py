@@ -13,9 +13,9 @@ from bayesnmf.fitting.closed_form import fit_closed_form
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem, start_state
 from bayesnmf.inference import alignment
+from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.draws_on_disk import DrawsOnDisk
 from bayesnmf.inference.sampling.scales import free_components
-from bayesnmf.inference.sides import State
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.options import VI
 from bayesnmf.options.defaults import resolve_options

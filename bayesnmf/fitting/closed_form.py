@@ -27,7 +27,7 @@ from bayesnmf.inference.blocked.engine import THREADS
 from bayesnmf.inference.device.checks import find_gpus
 from bayesnmf.inference.dispersion import DispersionLearner
 from bayesnmf.inference.missing import imputes_loadings
-from bayesnmf.inference.sides import Problem, State
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.starts.exchanging import exchange_components
 from bayesnmf.inference.status import BROKEN
 from bayesnmf.kernels.cpu.blas import one_blas_thread

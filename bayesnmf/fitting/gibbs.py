@@ -20,6 +20,7 @@ from bayesnmf.fitting.keeping import THINNED, keeps_moments, size_of_draws
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
 from bayesnmf.inference.checkpoints.slots import next_slot
+from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.collapsed_gibbs import collapsed_gibbs_chain
 from bayesnmf.inference.sampling.draws_on_disk import DrawsOnDisk, RunningOnDisk
 from bayesnmf.inference.sampling.entry_sweeps import marginal_gibbs_chain
@@ -27,7 +28,6 @@ from bayesnmf.inference.sampling.gibbs import Chain, Schedule, choose_chains, gi
 from bayesnmf.inference.sampling.running_moments import Running
 from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.inference.side_by_side import side_by_side
-from bayesnmf.inference.sides import State
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import Gibbs
 from bayesnmf.priors.pair import components_exchangeable

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.data.probabilities import dispersions_of_cells
-from bayesnmf.inference.sides import Problem, State
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.specification import PARAMETER
 from bayesnmf.priors.values import separate_scale

@@ -11,7 +11,8 @@ from scipy.special import logsumexp
 from bayesnmf.fitting.chains import matched_draws, means_of_draws
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem
-from bayesnmf.inference.sides import State, objective
+from bayesnmf.inference.problem import State
+from bayesnmf.inference.sides import objective
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.inference.tempering.annealing import Run, systematic
 from bayesnmf.inference.tempering.combining import agree, log_of_mean, spread_of

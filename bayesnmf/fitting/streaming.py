@@ -27,8 +27,8 @@ from bayesnmf.inference.ascent.coordinate_ascent import Ascent
 from bayesnmf.inference.ascent.minibatch import RunningComponents, step_on_batch
 from bayesnmf.inference.ascent.settled_loadings import FINAL_ITER, FINAL_TOL, even_loadings
 from bayesnmf.inference.ascent.single_rows import rows_to_change, settle_blocks
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.status import Status
 from bayesnmf.options import VI
 from bayesnmf.options.checks import check_options

@@ -18,10 +18,10 @@ from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.keeping import draws_to_keep
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.checkpoints.slots import next_slot
+from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.collapsed_gibbs import Reassigning
 from bayesnmf.inference.sampling.entry_sweeps import Entries
 from bayesnmf.inference.sampling.gibbs import Allocating, Chain, Recording, Schedule, choose_chains
-from bayesnmf.inference.sides import State
 from bayesnmf.inference.status import BROKEN, Status
 from bayesnmf.options import Gibbs
 from bayesnmf.priors.values import stack_values

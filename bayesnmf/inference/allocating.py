@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.counts import Counts
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.allocation import Sides, Totals, expected_allocations, gathers_columns
 from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
 from bayesnmf.kernels.cpu.underflow import Spread

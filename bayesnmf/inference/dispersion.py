@@ -9,8 +9,9 @@ import numpy as np
 
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.evidence_of_dispersion import MOST, NEAR, evidence_at
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import problem_at
-from bayesnmf.inference.sides import Problem, State, objective
+from bayesnmf.inference.sides import objective
 
 REST = 8  # most iterations between two steps once steps are short
 

@@ -26,8 +26,8 @@ from bayesnmf.data.dispersed import CENTRE, LEAST, WIDTH, DispersedCounts
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.allocating import spread_at
 from bayesnmf.inference.missing import geometric_of, imputes_loadings
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import Cells, by_blocks, in_row_blocks
-from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_cells
 from bayesnmf.kernels.cpu.underflow import Spread
 

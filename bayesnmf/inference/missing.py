@@ -14,16 +14,14 @@ they have no exposure at all, which is equal for all entries.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.side import Side
 from bayesnmf.inference.summaries import Draw, MeanField
-
-if TYPE_CHECKING:
-    from bayesnmf.inference.side import Side
-    from bayesnmf.inference.sides import Problem, State
 
 Array = NDArray[Any]
 

@@ -16,19 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.missing import geometric_of, raises_one_bound
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.kernels.cpu.blas import one_blas_thread
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
-
-if TYPE_CHECKING:
-    from bayesnmf.inference.sides import Problem, State
 
 Array = NDArray[Any]
 CELLS = 2**15  # in a block of rows, which stays in the second-level cache

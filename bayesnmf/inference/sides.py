@@ -1,4 +1,4 @@
-"""The problem of a fit, its state of two sides, their updates, and the objective.
+"""The updates of both sides of a problem, and its objective.
 
 Given allocations, the loadings and the components are independent, and each has a conjugate conditional,
 ``prior.conditional(total, exposure)``, which a summary turns into the side (`bayesnmf.inference.summaries`).
@@ -6,13 +6,11 @@ Given allocations, the loadings and the components are independent, and each has
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.data.counts import Counts
 from bayesnmf.inference.missing import (
     gain_of_missing,
     imputes_components,
@@ -21,39 +19,12 @@ from bayesnmf.inference.missing import (
     missing_exposure_of_loadings,
     with_missing_totals,
 )
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import problem_at
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.summaries import Summary
-from bayesnmf.priors import Distribution
 
 Array = NDArray[Any]
 ROUNDING = 1e-12  # share of a whole exposure that a difference of sums may be off by
-
-
-class State(NamedTuple):
-    """Both sides: loadings (n, K) and components (K, m)."""
-
-    loadings: Side
-    components: Side
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Counts, and the prior and summary of each side.
-
-    With `fixed_components` the components are never updated, as for `transform` of new samples. Without `constant` the
-    objective leaves out Σ log X!, which needs a pass over the counts and depends on no parameter. `cells` are the
-    counts on a device; the factors are then on the device too.
-    """
-
-    counts: Counts
-    loadings_prior: Distribution
-    components_prior: Distribution
-    loadings_summary: Summary
-    components_summary: Summary
-    fixed_components: bool = False
-    constant: bool = True
-    cells: Any = None
 
 
 def exposure_of_loadings(problem: Problem, components: Side) -> Array:

@@ -30,7 +30,6 @@ from bayesnmf.priors.optional import OPTIONAL
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
-    from bayesnmf.priors.fisher import Fisher
 
 
 Array = NDArray[Any]
@@ -200,12 +199,6 @@ class Dirichlet(Distribution):
         off = np.asarray(best.concentration) - alpha
         shared = polygamma(1, alpha.sum(axis=-1, keepdims=True)) * off.sum(axis=-1, keepdims=True)
         return [alpha * (polygamma(1, alpha) * off - shared)]
-
-    def fisher(self) -> Fisher:
-        """Return the Fisher information."""
-        from bayesnmf.priors.fisher import DirichletFisher
-
-        return DirichletFisher(self)
 
     def settled_terms(self, exposure: Array) -> tuple[Array, Array | None]:
         """Return the concentration, which is added to the totals; None, since rows are then normalised."""

@@ -21,7 +21,6 @@ from bayesnmf.priors.values import Value
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
-    from bayesnmf.priors.fisher import Fisher
 
 Array = NDArray[Any]
 Support = Literal["positive", "simplex", "scaled simplex"]
@@ -222,10 +221,6 @@ class Distribution(Parameters, ABC):
         return None
 
     # --- methods of the parts that `optional` names -----------------------------------------------------
-
-    def fisher(self) -> Fisher:
-        """Return the Fisher information of the entries, or of the proportions if there is a scale."""
-        raise NotImplementedError
 
     def learned(self, q: Self) -> Self:
         """Return the member of the family that maximises E_q log p, with parameters of the shapes of `self`."""

@@ -28,7 +28,6 @@ from bayesnmf.priors.optional import OPTIONAL
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
-    from bayesnmf.priors.fisher import Fisher
 
 
 Array = NDArray[Any]
@@ -242,12 +241,6 @@ class Gamma(Distribution):
         by_shape = shape * (shape_off * polygamma(1, shape) - rate_off / rate)
         by_rate = -shape_off + rate_off * shape / rate
         return [sum_to_shape(by_shape, shape.shape), sum_to_shape(by_rate, rate.shape)]
-
-    def fisher(self) -> Fisher:
-        """Return the Fisher information."""
-        from bayesnmf.priors.fisher import GammaFisher
-
-        return GammaFisher(self)
 
     def settled_terms(self, exposure: Array) -> tuple[Array, Array | None]:
         """Return the shape, which is added to totals, and the rate of the conditional."""

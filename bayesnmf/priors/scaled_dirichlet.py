@@ -17,7 +17,6 @@ from bayesnmf.priors.values import ScaledProportions
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
-    from bayesnmf.priors.fisher import Fisher
 
 
 Array = NDArray[Any]
@@ -168,10 +167,6 @@ class ScaledDirichlet(Distribution):
     def gradient(self, best: ScaledDirichlet) -> list[Array]:
         """Return the derivatives of the ELBO by log concentration, log shape and log rate, given the conditional."""
         return [*self.proportions.gradient(best.proportions), *self.scale.gradient(best.scale)]
-
-    def fisher(self) -> Fisher:
-        """Return the Fisher information of the proportions."""
-        return self.proportions.fisher()
 
     def settled_terms(self, exposure: Array) -> tuple[Array, Array | None]:
         """Return the terms of the proportions, since the scale cancels from the allocations."""

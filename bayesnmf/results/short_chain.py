@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference import alignment
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
+from bayesnmf.inference.problem import Problem
 from bayesnmf.inference.sampling.entry_sweeps import marginal_gibbs_chain
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule
 from bayesnmf.inference.sampling.scales import free_components
-from bayesnmf.inference.sides import Problem
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.inference.status import BROKEN
 from bayesnmf.inference.summaries import Draw

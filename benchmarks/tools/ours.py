@@ -21,8 +21,9 @@ from bayesnmf.inference.ascent.coordinate_ascent import Progress, ascend
 from bayesnmf.inference.ascent.minibatch import RunningComponents, step_on_batch
 from bayesnmf.inference.ascent.single_rows import put_rows, rows_of_problem
 from bayesnmf.inference.marginal.allocation_model import urn_of
+from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.gibbs import Schedule, gibbs_chain
-from bayesnmf.inference.sides import State, update_components, update_loadings
+from bayesnmf.inference.sides import update_components, update_loadings
 from bayesnmf.kernels.cpu.urn import assign_tokens, reassign_tokens
 from bayesnmf.options.defaults import resolve_options
 from benchmarks.worker import Clock, Job

@@ -21,8 +21,8 @@ from bayesnmf import Dirichlet, Gamma, HierarchicalGamma, Priors, ScaledDirichle
 from bayesnmf.calibration.quantities import QUANTITIES, Points, names_for, true_point
 from bayesnmf.calibration.running import rank_among
 from bayesnmf.fitting.problems import draws_problem
+from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling import marginal_gibbs, scales
-from bayesnmf.inference.sides import State
 from bayesnmf.kernels.cpu import entries, orbits
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.priors.specification import MODELS

@@ -14,15 +14,15 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import VI, Dirichlet, Gamma, HierarchicalGamma, Priors
 from bayesnmf.assessment.bounds import state_of_fit
+from bayesnmf.inference.problem import State
 from bayesnmf.inference.response.continuing import GRADIENT, continue_to_optimum, gradient
 from bayesnmf.inference.response.coupled import Coupled, Tilt
+from bayesnmf.inference.response.fisher import GammaFisher
 from bayesnmf.inference.response.solving import Inverse, draw, solve
 from bayesnmf.inference.response.spread import Responses, Weights
-from bayesnmf.inference.sides import State
 from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.kernels.cpu.tangent import Tangent
 from bayesnmf.kernels.cpu.vectors import padded_copy
-from bayesnmf.priors.fisher import GammaFisher
 
 RANK = 3
 made = np.random.default_rng(0)

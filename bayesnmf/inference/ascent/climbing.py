@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
-from bayesnmf.inference.sides import Problem, State
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, NO_CHANCE
 
 Show = Callable[..., None]

@@ -19,8 +19,9 @@ from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.course import Course
 from bayesnmf.inference.ascent.kkt import kkt_residual
 from bayesnmf.inference.checkpoints.slots import next_slot
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import problem_at
-from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
+from bayesnmf.inference.sides import objective, update_components, update_loadings
 from bayesnmf.inference.status import Status
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
 from bayesnmf.options.schedules import SCHEDULES

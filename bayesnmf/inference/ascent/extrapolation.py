@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Steps
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.tasks import Where
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.summaries import side_like
 from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
 from bayesnmf.priors import Distribution

@@ -25,8 +25,9 @@ from bayesnmf.inference.ascent.coordinate_ascent import (
     recall_ascent,
 )
 from bayesnmf.inference.checkpoints.slots import next_slot
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Problem, State, exposure_of_components, exposure_of_loadings
+from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings
 from bayesnmf.inference.summaries import side_like
 from bayesnmf.priors import Distribution
 

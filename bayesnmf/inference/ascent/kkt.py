@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
 from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.imbalance import imbalance
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Problem, State, Updated, exposure_of_components, exposure_of_loadings, given_totals
+from bayesnmf.inference.sides import Updated, exposure_of_components, exposure_of_loadings, given_totals
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.vectors import padded_copy
 from bayesnmf.priors.values import attach_scale, separate_scale

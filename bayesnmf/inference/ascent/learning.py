@@ -13,7 +13,7 @@ from bayesnmf.inference.ascent.coordinate_ascent import Learn
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.sides import RowSums
 from bayesnmf.inference.blocked.tasks import Pass, Where
-from bayesnmf.inference.sides import Problem, State
+from bayesnmf.inference.problem import Problem, State
 
 Array = NDArray[Any]
 

@@ -35,8 +35,9 @@ from bayesnmf.inference.ascent.single_rows import (
     settle_blocks,
 )
 from bayesnmf.inference.checkpoints.slots import next_slot
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Problem, State, exposure_of_components, update_loadings
+from bayesnmf.inference.sides import exposure_of_components, update_loadings
 from bayesnmf.inference.summaries import MeanField
 from bayesnmf.priors import Distribution
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Schedule, Steps, update_both_sides
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.allocation import Totals, turned
 from bayesnmf.kernels.cpu.regression import poisson_regression
 from bayesnmf.kernels.cpu.sums import scale_rows, sum_rows

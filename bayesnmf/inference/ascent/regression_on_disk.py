@@ -35,8 +35,8 @@ from bayesnmf.inference.blocked.engine import run_pass
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.sides import RowReader
 from bayesnmf.inference.blocked.tasks import Pass, Where
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.regression import poisson_regression
 from bayesnmf.kernels.cpu.sums import scale_rows
 from bayesnmf.kernels.cpu.vectors import padded, padded_copy

@@ -20,9 +20,10 @@ from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Schedul
 from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
 from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.missing import imputes_loadings
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import problem_at
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Problem, State, exposure_of_loadings, objective, update_components, update_loadings
+from bayesnmf.inference.sides import exposure_of_loadings, objective, update_components, update_loadings
 from bayesnmf.inference.status import Status
 from bayesnmf.inference.summaries import MeanField, Mode
 from bayesnmf.kernels.cpu.allocation import Totals

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from bayesnmf.data.blocks.raw import Buffers
 from bayesnmf.inference.allocating import allocate, spread_at
 from bayesnmf.inference.blocked.sides import RowLayout, RowReader, RowSums, RowWriter
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.allocation import ComponentTotals, Sides, Totals, expected_allocations
 
 Array = NDArray[Any]

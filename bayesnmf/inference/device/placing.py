@@ -23,8 +23,8 @@ from scipy.sparse import csr_array
 
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
 from bayesnmf.inference.device.streaming import StreamedCells
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Field, Side
-from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.summaries import Basis, MeanField, Mode
 from bayesnmf.kernels.cpu.mean_field import Moments
 from bayesnmf.kernels.gpu.allocation import place_cells

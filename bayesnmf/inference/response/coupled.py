@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.allocating import allocate, spread_at
-from bayesnmf.inference.sides import Problem, State, exposure_of_components, exposure_of_loadings
+from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.response.fisher import Fisher, Step, fisher_of
+from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings
 from bayesnmf.kernels.cpu.clusters import expected_clusters
 from bayesnmf.kernels.cpu.tangent import Tangent
-from bayesnmf.priors.fisher import Fisher, Step
 from bayesnmf.priors.gamma import sum_to_shape
 from bayesnmf.priors.values import others
 
@@ -66,8 +67,8 @@ class Coupled:
         held = q is None or problem.fixed_components or (both[1].shape[1] == 1 and q.support == "simplex")
         known = np.arange(self.rank) if held else q.constants.get("at", np.zeros(0, np.int64))  # type: ignore[union-attr]
         self.free = others(known, self.rank)
-        self.loadings: Fisher = state.loadings.conditional.fisher()  # type: ignore[union-attr]
-        self.components: Fisher | None = q.of_unknown.fisher() if q is not None and len(self.free) else None
+        self.loadings: Fisher = fisher_of(state.loadings.conditional)
+        self.components: Fisher | None = fisher_of(q.of_unknown) if q is not None and len(self.free) else None
         self.rates = _shared(problem.loadings_prior, self.loadings), _shared(problem.components_prior, self.components)
         self.sizes = [each.shape for each in self._arrays()]
         self.length = sum(int(np.prod(each)) for each in self.sizes)

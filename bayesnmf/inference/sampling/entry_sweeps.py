@@ -9,10 +9,11 @@ import numpy as np
 from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.clusters import DispersionDraws, log_likelihood_at, with_drawn_noise
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule, record_chain
 from bayesnmf.inference.sampling.marginal_gibbs import Factors, factors_of, state_of
-from bayesnmf.inference.sides import Problem, State, objective
+from bayesnmf.inference.sides import objective
 
 
 def marginal_gibbs_chain(

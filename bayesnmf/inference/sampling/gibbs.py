@@ -17,12 +17,13 @@ from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.sides import RowSums
 from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.checkpoints.slots import NOWHERE, Slot
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.clusters import DispersionDraws, log_likelihood_at, with_drawn_noise
 from bayesnmf.inference.sampling.draws_on_disk import RunningOnDisk
 from bayesnmf.inference.sampling.running_moments import Running
 from bayesnmf.inference.sampling.scales import moves_scales, with_scale_moves
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Problem, State, objective, update_components, update_loadings
+from bayesnmf.inference.sides import objective, update_components, update_loadings
 from bayesnmf.inference.summaries import skip_rows
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.sampling import sampled_allocations

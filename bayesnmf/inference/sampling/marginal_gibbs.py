@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.scales import Terms, free_components, log_scales_of, terms_of
-from bayesnmf.inference.sides import ROUNDING, Problem, State
+from bayesnmf.inference.sides import ROUNDING
 from bayesnmf.kernels.cpu.entries import LEAST, draw_entries
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.orbits import shear_components

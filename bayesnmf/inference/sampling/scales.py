@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.tasks import Pass, Where
-from bayesnmf.inference.sides import Problem, State
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.kernels.cpu.orbits import log_scales
 from bayesnmf.priors.values import others
 

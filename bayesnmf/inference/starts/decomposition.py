@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.tasks import Pass, Where
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side, empty_side
-from bayesnmf.inference.sides import Problem, State
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.blas import one_blas_thread
 

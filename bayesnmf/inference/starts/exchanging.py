@@ -25,7 +25,7 @@ from bayesnmf.inference.ascent.climbing import (
 )
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
 from bayesnmf.inference.idle import find_idle
-from bayesnmf.inference.sides import Problem, State
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.starts.split_merge import Exchange, Exchanges
 from bayesnmf.inference.status import INTERRUPTED
 

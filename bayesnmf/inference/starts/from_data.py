@@ -18,8 +18,8 @@ from bayesnmf.inference.ascent.coordinate_ascent import Schedule, Steps, ascend
 from bayesnmf.inference.ascent.poisson_regression import regression_steps
 from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
 from bayesnmf.inference.blocked.tasks import Where
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side, empty_side
-from bayesnmf.inference.sides import Problem, State
 from bayesnmf.inference.starts.decomposition import positive_factors
 from bayesnmf.inference.starts.states import loadings_of_totals, random_state, with_components
 from bayesnmf.inference.status import INTERRUPTED

@@ -21,7 +21,8 @@ from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule
 from bayesnmf.inference.ascent.poisson_regression import regression_steps
 from bayesnmf.inference.ascent.single_rows import row_blocks_of
-from bayesnmf.inference.sides import Problem, State, objective
+from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.sides import objective
 from bayesnmf.inference.starts.from_data import data_state, flat_problem, state_after_steps
 from bayesnmf.inference.starts.states import state_of_totals
 from bayesnmf.kernels.cpu.allocation import Totals

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.tasks import Pass, Where
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import problem_at
 from bayesnmf.inference.side import Side, empty_side
-from bayesnmf.inference.sides import Problem, State, exposure_of_components, update_components, update_loadings
+from bayesnmf.inference.sides import exposure_of_components, update_components, update_loadings
 from bayesnmf.inference.summaries import MeanField, skip_rows
 from bayesnmf.priors import Distribution, ScaledProportions, matrix
 from bayesnmf.priors.values import as_scaled_proportions

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.inference.problem import Problem
 from bayesnmf.inference.sampling.marginal_gibbs import Factors
-from bayesnmf.inference.sides import Problem
 from bayesnmf.inference.summaries import Draw
 from bayesnmf.kernels.cpu.likelihood import log_likelihoods
 from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet

@@ -12,15 +12,13 @@ Steps and changes are tuples of arrays of the size of the factor, one for each n
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import polygamma
 
-if TYPE_CHECKING:
-    from bayesnmf.priors.dirichlet import Dirichlet
-    from bayesnmf.priors.gamma import Gamma
+from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet
 
 Array = NDArray[Any]
 Step = tuple[Array, ...]
@@ -233,7 +231,7 @@ class DirichletFisher(Fisher):
         return (self._solve(self._slope_of_mean(np.broadcast_to(weights, self.size))),)
 
     def lost(self, weights: Array) -> Array:
-        """Return what the projection of the proportions on their logarithms loses."""
+        """Return the error of projecting the proportions on their logarithms."""
         weights = np.broadcast_to(weights, self.size)
         under_q = self.mean * (weights - (weights * self.mean).sum(axis=1, keepdims=True)) / (self.total + 1)
         return np.asarray(under_q - self.mean_change(self.slope(weights)))
@@ -278,3 +276,10 @@ class DirichletFisher(Fisher):
             (slope,) = self.slope(weights)
             out[:, k] += np.einsum("ik,ikl,il->i", slope, response, slope)
         return out
+
+
+def fisher_of(q: Any) -> Fisher:
+    """Return the Fisher information of a mean field, or that of its proportions if it has a scale."""
+    if isinstance(q, ScaledDirichlet):
+        q = q.proportions
+    return GammaFisher(q) if isinstance(q, Gamma) else DirichletFisher(q)
