@@ -30,7 +30,7 @@ from bayesnmf.data.mask import Mask
 from bayesnmf.data.probabilities import log_probabilities
 from bayesnmf.selection.masked import score_masked
 from bayesnmf.selection.masks import make_masks
-from bayesnmf.selection.result import Candidate
+from bayesnmf.selection.record import Candidate
 from bayesnmf.selection.study import Study
 from benchmarks.data import read
 

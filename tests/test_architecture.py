@@ -52,19 +52,11 @@ def room(name: str) -> str:
     return max(inside, key=len) if inside else min((each for each in ROOMS if each.startswith(name)), key=ROOMS.index)
 
 
-def for_type_checking(tree: ast.Module) -> set[int]:
-    guarded = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
-    return {id(node) for each in guarded for node in ast.walk(each)}
-
-
 @cache
 def imports_of(path: Path) -> frozenset[str]:
-    """Modules of the package that a file imports at its top or inside functions; not for type checking alone."""
-    tree = tree_of(path)
-    guarded, found = for_type_checking(tree), set()
-    for node in ast.walk(tree):
-        if id(node) in guarded:
-            continue
+    """Modules of the package that a file imports, at its top, inside functions or for type checking."""
+    found = set()
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found |= {
                 alias.name.removeprefix("bayesnmf.") for alias in node.names if alias.name.startswith("bayesnmf.")

@@ -6,19 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bayesnmf.assessment.measures import reference_of
-
 if TYPE_CHECKING:
     import pandas as pd
-
-    from bayesnmf.comparison.running import Comparison
 
 SAME, NARROW, WIDE = 0.95, 0.85, 0.95  # a cosine of the same component; shares held by an interval of 90 %
 
 
-def finding(comparison: Comparison) -> list[str]:
+def finding(table: pd.DataFrame, reference: str) -> list[str]:
     """Return what the table says about components, intervals and other starts, a sentence each."""
-    table, reference = comparison.table, reference_of(comparison.fits)
     others = table.drop(index=reference)
     sentences = [_components(others, reference), _intervals(others, reference), _starts(table)]
     return [sentence for sentence in sentences if sentence]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from bayesnmf.assessment.measures import reference_of
+from bayesnmf.comparison.finding import finding
+from bayesnmf.data.splitting import Split
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS, methods_with
 from bayesnmf.priors.noise import POISSON
@@ -19,7 +23,7 @@ from bayesnmf.text import as_lines
 from bayesnmf.writing import write_text
 
 if TYPE_CHECKING:
-    from bayesnmf.comparison.running import Comparison
+    import pandas as pd
 
 
 SHOWN_ROWS = 4
@@ -28,6 +32,45 @@ NOTE_OF_PARTICLES = "draws of independent runs from the prior, resampled by thei
 UNKNOWN = "unknown"
 TREE, TABLE, REPORT = "compare.nc", "table.csv", "report.txt"
 FIGURES = ("components", "objectives", "agreement", "loadings_intervals")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Fits of one model by several methods, and their measures.
+
+    Attributes
+    ----------
+    fits : dict of str to Fit
+        Fits by method, with components in the order of the reference: the first posterior fit, else the first fit.
+    table : DataFrame
+        One row for each method; `bayesnmf.assessment.measures.COLUMNS` explains the columns.
+    split : Split
+        Training counts and held-out counts.
+    cautions : list of str
+        Reasons to doubt the numbers.
+    draws : {"thinned", "all"}
+        Draws that `save` writes, as in `Settings`.
+    """
+
+    fits: dict[str, Fit]
+    table: pd.DataFrame
+    split: Split
+    cautions: list[str]
+    draws: Literal["thinned", "all"] = "thinned"
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C stopped a method, or prevented one or the runs from other starts."""
+        return any("interrupted" in caution for caution in self.cautions)
+
+    def save(self, out: str | Path, image_shape: tuple[int, int] | None = None) -> list[Path]:
+        """Write `compare.nc`, `table.csv` and the figures into a folder; return their paths."""
+        return write(self, Path(out), image_shape)
+
+    def __repr__(self) -> str:
+        return as_text(self)
+
+
 # Heading and format of each measure, in the order of the table.
 MEASURES = {
     "seconds": ("seconds", "{:.1f}"),
@@ -58,8 +101,6 @@ MEASURES = {
 def rich_table(comparison: Comparison) -> Any:
     """Return the table for rich: a column for each method, a row for each measure."""
     from rich.table import Table
-
-    from bayesnmf.assessment.measures import reference_of
 
     first = next(iter(comparison.fits.values()))
     train = comparison.split.train
@@ -94,8 +135,6 @@ def _cell(value: Any, form: str, missing: str) -> str:
 
 def notes(comparison: Comparison) -> list[str]:
     """Return the notes that are needed to read the table; the last ones say what it shows."""
-    from bayesnmf.comparison.finding import finding
-
     split = comparison.split
     chains = [name for name, fitted in comparison.fits.items() if _is_chains(fitted)]
     lines = [f"{' and '.join(chains)}: {NOTE}"] if chains else []
@@ -110,7 +149,7 @@ def notes(comparison: Comparison) -> list[str]:
             f"{split.withheld.total:,.0f} predicted"
         )
     lines += [f"CAUTION {caution}" for caution in comparison.cautions]
-    return [*lines, *finding(comparison)]
+    return [*lines, *finding(comparison.table, reference_of(comparison.fits))]
 
 
 def as_text(comparison: Comparison) -> str:
@@ -192,7 +231,6 @@ def figures(comparison: Comparison, out: Path, image_shape: tuple[int, int] | No
 def figures_of(comparison: Comparison, image_shape: tuple[int, int] | None) -> dict[str, Callable[[], Any]]:
     """Return functions that draw components, objectives, agreement, intervals of loadings, and chains, by name."""
     from bayesnmf import plots
-    from bayesnmf.assessment.measures import reference_of
 
     fits = comparison.fits
     with_posterior = {name: fitted for name, fitted in fits.items() if fitted.estimate.kind != "point"}

@@ -28,12 +28,12 @@ from bayesnmf.checks import (
     check_rank,
     check_words,
 )
-from bayesnmf.comparison.report import as_text, write
+from bayesnmf.comparison.report import Comparison
 from bayesnmf.data.checks import check_complete, check_noise_to_compare
 from bayesnmf.data.conversion import as_counts, check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
-from bayesnmf.data.splitting import Split, split_counts
+from bayesnmf.data.splitting import split_counts
 from bayesnmf.fitting.checkpointing import keep_each_fit
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
@@ -53,7 +53,7 @@ from bayesnmf.priors.specification import EVEN, check_model
 from bayesnmf.results.thinning import thin_fit
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 # Enough for R-hat ≤ 1.05 and ESS ≥ 100 on the default data; dispersed runs only show where other starts lead.
 DEFAULTS: dict[str, Options] = {
@@ -111,43 +111,6 @@ class Settings:
         """Return the options of a method."""
         chosen = (self.options or {}).get(method) or DEFAULTS.get(method) or METHODS[method].options()
         return with_own_posterior(replace(chosen, priors=self.priors))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
-    """Fits of one model by several methods, and their measures.
-
-    Attributes
-    ----------
-    fits : dict of str to Fit
-        Fits by method, with components in the order of the reference: the first posterior fit, else the first fit.
-    table : DataFrame
-        One row for each method; `bayesnmf.assessment.measures.COLUMNS` explains the columns.
-    split : Split
-        Training counts and held-out counts.
-    cautions : list of str
-        Reasons to doubt the numbers.
-    draws : {"thinned", "all"}
-        Draws that `save` writes, as in `Settings`.
-    """
-
-    fits: dict[str, Fit]
-    table: pd.DataFrame
-    split: Split
-    cautions: list[str]
-    draws: Literal["thinned", "all"] = "thinned"
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether Ctrl-C stopped a method, or prevented one or the runs from other starts."""
-        return any("interrupted" in caution for caution in self.cautions)
-
-    def save(self, out: str | Path, image_shape: tuple[int, int] | None = None) -> list[Path]:
-        """Write `compare.nc`, `table.csv` and the figures into a folder; return their paths."""
-        return write(self, Path(out), image_shape)
-
-    def __repr__(self) -> str:
-        return as_text(self)
 
 
 def compare(

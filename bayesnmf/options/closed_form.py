@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from bayesnmf.checks import check_choice
 from bayesnmf.options.checks import (
@@ -13,11 +13,8 @@ from bayesnmf.options.checks import (
     check_map_algorithm,
     check_vi_algorithm,
 )
-from bayesnmf.options.start import Start
+from bayesnmf.options.start import FitToStartFrom, Start
 from bayesnmf.priors.pair import Priors
-
-if TYPE_CHECKING:
-    from bayesnmf.results.record import FitRecord
 
 INTERVALS = ("auto", "sampled", "response", "mean_field")
 
@@ -87,7 +84,7 @@ class MAP:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | FitRecord | Literal["svd", "descent", "random", "random_descent"] | None = None
+    start: Start | FitToStartFrom | Literal["svd", "descent", "random", "random_descent"] | None = None
     basis: Literal["natural", "log"] | None = None
     algorithm: Literal["em", "scd", "ccd"] | None = None
     schedule: Literal["joint", "alternating"] | None = None
@@ -155,7 +152,7 @@ class VI:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | FitRecord | Literal["svd", "descent", "random", "random_descent"] | None = None
+    start: Start | FitToStartFrom | Literal["svd", "descent", "random", "random_descent"] | None = None
     algorithm: Literal["coordinate", "settled", "gradient", "minibatch"] | None = None
     batch_size: int | None = None
     forgetting: float | None = None
@@ -205,7 +202,7 @@ class BLD:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | FitRecord | Literal["fit", "map", "vi", "random"] = "fit"
+    start: Start | FitToStartFrom | Literal["fit", "map", "vi", "random"] = "fit"
     restarts: int = 1
     max_iter: int = 5000
     tol: float = 1e-7

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from bayesnmf.checks import check_choice, check_count, check_flag, check_fraction, check_positive
 from bayesnmf.options.algorithms import algorithms_of
@@ -15,11 +15,8 @@ from bayesnmf.options.checks import (
     check_start,
     check_threads,
 )
-from bayesnmf.options.start import Start
+from bayesnmf.options.start import FitToStartFrom, Start
 from bayesnmf.priors.pair import Priors
-
-if TYPE_CHECKING:
-    from bayesnmf.results.record import FitRecord
 
 MOST_RUNS = 100_000
 MOST_REFINEMENT = 10_000
@@ -80,7 +77,7 @@ class Gibbs:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | FitRecord | Literal["fit", "random"] = "fit"
+    start: Start | FitToStartFrom | Literal["fit", "random"] = "fit"
     chains: int = 4
     draws: int | Literal["auto"] = "auto"
     budget: float = BUDGET
@@ -127,7 +124,7 @@ class NUTS:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | FitRecord | Literal["fit", "random"] = "fit"
+    start: Start | FitToStartFrom | Literal["fit", "random"] = "fit"
     chains: int = 2
     draws: int = 500
     warmup: int = 300
@@ -231,7 +228,7 @@ class SVI:
     """
 
     priors: Priors = field(default_factory=Priors)
-    start: Start | FitRecord | Literal["fit", "random"] = "fit"
+    start: Start | FitToStartFrom | Literal["fit", "random"] = "fit"
     bound: Literal["marginal", "augmented"] = "marginal"
     max_iter: int = 2000
     learning_rate: float = 0.01

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
@@ -11,6 +11,22 @@ from bayesnmf.priors import Distribution, ScaledProportions
 from bayesnmf.priors.pair import copy_sides
 
 Array = NDArray[Any]
+
+
+class FitToStartFrom(Protocol):
+    """A fit, from whose estimates another one starts."""
+
+    @property
+    def loadings(self) -> Array:
+        """Loadings, (n, K)."""
+
+    @property
+    def components(self) -> Array:
+        """Components, (K, m)."""
+
+    @property
+    def estimate(self) -> Any:
+        """The mean field or the draws that these come from."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.comparison.report import figures_of, measured, notes
-from bayesnmf.comparison.running import Comparison
+from bayesnmf.comparison.report import Comparison, figures_of, measured, notes
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.pages.parts import Section, Table, drawn
 from bayesnmf.pages.references import references_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import bayesnmf
-from bayesnmf.comparison.running import Comparison
+from bayesnmf.comparison.report import Comparison
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.pages.checks import check_page, check_source, check_title

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,23 @@ from numpy.typing import NDArray
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.values import separate_scale
 
-if TYPE_CHECKING:
-    from bayesnmf.results.record import FitRecord
-
 Array = NDArray[Any]
 Kind = Literal["point", "mean field", "draws"]
 TakeRows = Callable[[slice], tuple[Array, Array | None]]
 Drawn = tuple[Array, Array | None, Array]  # loadings (n, K), scale (n,) or None, components (K, m)
+
+
+class PointSummaries(Protocol):
+    """The point summaries of a fit: loadings (n, K), scale (n,) or None, components (K, m)."""
+
+    @property
+    def loadings(self) -> Array: ...
+
+    @property
+    def scale(self) -> Array | None: ...
+
+    @property
+    def components(self) -> Array: ...
 
 
 class Estimate(ABC):
@@ -39,14 +49,14 @@ class Estimate(ABC):
         """Numbers of chains and of draws in each; None if any number can be drawn."""
 
     @abstractmethod
-    def take(self, fit: FitRecord, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
+    def take(self, fit: PointSummaries, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
         """Return draws (chains, draws, …) of all rows and of the features at some positions; None means all."""
 
     @abstractmethod
-    def iterate(self, fit: FitRecord, draws: int, seed: int) -> Iterator[Drawn]:
+    def iterate(self, fit: PointSummaries, draws: int, seed: int) -> Iterator[Drawn]:
         """Yield up to `draws` draws one at a time, evenly spaced among all chains."""
 
-    def iterate_by_rows(self, fit: FitRecord, draws: int, seed: int) -> Iterator[tuple[TakeRows, Array]]:
+    def iterate_by_rows(self, fit: PointSummaries, draws: int, seed: int) -> Iterator[tuple[TakeRows, Array]]:
         """Yield the same draws, with a function that returns loadings and scale of a slice of rows."""
         for loadings, scale, components in self.iterate(fit, draws, seed):
             yield partial(_rows_of, loadings, scale), components
@@ -60,7 +70,7 @@ class Estimate(ABC):
         """Return the estimate with component `order[k]` as component k."""
 
     @abstractmethod
-    def sd(self, fit: FitRecord, side: str) -> Array | None:
+    def sd(self, fit: PointSummaries, side: str) -> Array | None:
         """Return standard deviations of "loadings", "components" or "scale"; None if there is no posterior."""
 
     @abstractmethod
@@ -97,12 +107,12 @@ class Point(Estimate):
     kind = "point"
     held = (1, 1)
 
-    def take(self, fit: FitRecord, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
+    def take(self, fit: PointSummaries, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
         """Return the point as one draw."""
         scale = None if fit.scale is None else fit.scale[None, None]
         return Draws(fit.loadings[None, None], take_features(fit.components[None, None], features), scale)
 
-    def iterate(self, fit: FitRecord, draws: int, seed: int) -> Iterator[Drawn]:
+    def iterate(self, fit: PointSummaries, draws: int, seed: int) -> Iterator[Drawn]:
         """Yield the point."""
         yield fit.loadings, fit.scale, fit.components
 
@@ -114,7 +124,7 @@ class Point(Estimate):
         """Return itself."""
         return self
 
-    def sd(self, fit: FitRecord, side: str) -> None:
+    def sd(self, fit: PointSummaries, side: str) -> None:
         """Return None."""
         return
 
@@ -142,7 +152,7 @@ class VariationalPosterior(Estimate):
     kind = "mean field"
     held = None
 
-    def take(self, fit: FitRecord, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
+    def take(self, fit: PointSummaries, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
         """Return independent draws from q."""
         rng = np.random.default_rng(seed)
         loadings, scale = separate_scale(self.loadings.draw(rng, number))
@@ -152,14 +162,14 @@ class VariationalPosterior(Estimate):
         components = q.draw(rng, number) if features is None else q.draw_features(rng, number, features)
         return Draws(loadings, components, scale)
 
-    def iterate(self, fit: FitRecord, draws: int, seed: int) -> Iterator[Drawn]:
+    def iterate(self, fit: PointSummaries, draws: int, seed: int) -> Iterator[Drawn]:
         """Yield independent draws from q."""
         rng = np.random.default_rng(seed)
         for _ in range(draws):
             loadings, scale = separate_scale(self.loadings.draw(rng))
             yield loadings, scale, fit.components if self.components is None else self.components.draw(rng)
 
-    def iterate_by_rows(self, fit: FitRecord, draws: int, seed: int) -> Iterator[tuple[TakeRows, Array]]:
+    def iterate_by_rows(self, fit: PointSummaries, draws: int, seed: int) -> Iterator[tuple[TakeRows, Array]]:
         """Yield the same draws; those of rows are drawn where they are asked for, so that all are never in memory."""
         rng = np.random.default_rng(seed)
         for _ in range(draws):
@@ -176,7 +186,7 @@ class VariationalPosterior(Estimate):
         components = None if self.components is None else self.components.reordered(order, -2)
         return VariationalPosterior(self.loadings.reordered(order, -1), components)
 
-    def sd(self, fit: FitRecord, side: str) -> Array | None:
+    def sd(self, fit: PointSummaries, side: str) -> Array | None:
         """Return the standard deviations of q."""
         q = self.components if side == "components" else self.loadings
         if q is None:
@@ -226,13 +236,13 @@ class Draws(Estimate):
         """Numbers of chains and of draws in each."""
         return self.chains, self.draws
 
-    def take(self, fit: FitRecord, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
+    def take(self, fit: PointSummaries, number: tuple[int, int], seed: int, features: Array | None) -> Draws:
         """Return evenly thinned draws of the first chains."""
         chains, kept = number[0], evenly_spaced(number[1], self.draws)
         scale = None if self.scale is None else self.scale[:chains, kept]
         return Draws(self.loadings[:chains, kept], take_features(self.components[:chains, kept], features), scale)
 
-    def iterate(self, fit: FitRecord, draws: int, seed: int) -> Iterator[Drawn]:
+    def iterate(self, fit: PointSummaries, draws: int, seed: int) -> Iterator[Drawn]:
         """Yield draws that are evenly spaced among all chains."""
         total = self.chains * self.draws
         for index in np.unique(np.linspace(0, total - 1, min(draws, total)).astype(int)):
@@ -248,7 +258,7 @@ class Draws(Estimate):
         """Return the draws with their components reordered."""
         return Draws(self.loadings[..., order], self.components[..., order, :], self.scale)
 
-    def sd(self, fit: FitRecord, side: str) -> Array:
+    def sd(self, fit: PointSummaries, side: str) -> Array:
         """Return standard deviations of all draws."""
         values = getattr(self, side)
         return np.asarray(values.std(axis=(0, 1), ddof=int(self.chains * self.draws > 1)))

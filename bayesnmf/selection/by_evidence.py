@@ -22,7 +22,8 @@ from bayesnmf.fitting.job import Job
 from bayesnmf.inference.tempering.combining import IN_TWENTY, agree, log_of_mean, spread_of
 from bayesnmf.inference.tempering.running import TemperedRuns
 from bayesnmf.inference.tempering.target import Target, target_of
-from bayesnmf.selection.result import Candidate, Selection
+from bayesnmf.selection.record import Candidate
+from bayesnmf.selection.result import Selection
 from bayesnmf.selection.study import Study
 
 if TYPE_CHECKING:

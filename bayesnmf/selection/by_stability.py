@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.priors.simplex import component_sums, rows_to_shares
-from bayesnmf.selection.result import Candidate, Selection
+from bayesnmf.selection.record import Candidate
+from bayesnmf.selection.result import Selection
 from bayesnmf.selection.rules import CLOSE, COMES_BACK
 from bayesnmf.selection.study import Study
 from bayesnmf.stability.grouping import Found, match_found, movable_components

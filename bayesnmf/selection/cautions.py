@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bayesnmf.selection.record import SelectionRecord
 from bayesnmf.selection.rules import CLEAR, COMES_BACK, MISFIT
 
-if TYPE_CHECKING:
-    from bayesnmf.selection.result import Selection
 
-
-def cautions_of(found: Selection) -> list[str]:
+def cautions_of(found: SelectionRecord) -> list[str]:
     """Return why there is no best candidate, or what speaks against it."""
     if found.best is None:
         return [_why_none(found)]
     return [*_edge(found), *_unconverged(found), *_misfit(found), *_other_rows(found), *_unstable_between(found)]
 
 
-def _why_none(found: Selection) -> str:
+def _why_none(found: SelectionRecord) -> str:
     if found.criterion in ("heldout", "masked"):
         return "no candidate is best: no count was held out; lower keep, or raise splits"
     if found.criterion == "stability":
@@ -34,7 +32,7 @@ def _why_none(found: Selection) -> str:
     )
 
 
-def _edge(found: Selection) -> list[str]:
+def _edge(found: SelectionRecord) -> list[str]:
     tried, best = found.table.index.get_level_values("rank"), _best(found)
     if tried.min() == tried.max():
         return []
@@ -47,7 +45,7 @@ def _edge(found: Selection) -> list[str]:
     return []
 
 
-def _unconverged(found: Selection) -> list[str]:
+def _unconverged(found: SelectionRecord) -> list[str]:
     if "converged" not in found.table:
         return []
     line: Any = found.table.loc[found.place(found.best)]
@@ -57,7 +55,7 @@ def _unconverged(found: Selection) -> list[str]:
     return [f"{failed} of {int(line['fits'])} fits of the best candidate did not converge: raise max_iter in options"]
 
 
-def _misfit(found: Selection) -> list[str]:
+def _misfit(found: SelectionRecord) -> list[str]:
     if found.checks is None:
         return []
     p = found.checks.p_value
@@ -71,7 +69,7 @@ def _misfit(found: Selection) -> list[str]:
     ]
 
 
-def _other_rows(found: Selection) -> list[str]:
+def _other_rows(found: SelectionRecord) -> list[str]:
     rows, best = found.best_for_rows, _best(found)
     if found.criterion != "heldout" or rows is None or rows.rank >= best:
         return []
@@ -86,7 +84,7 @@ def _other_rows(found: Selection) -> list[str]:
     ]
 
 
-def _unstable_between(found: Selection) -> list[str]:
+def _unstable_between(found: SelectionRecord) -> list[str]:
     if found.criterion != "stability":
         return []
     best: Any = found.best
@@ -113,6 +111,6 @@ def _listed(ranks: Any) -> str:
     return ", ".join(str(rank) for rank in ranks)
 
 
-def _best(found: Selection) -> int:
+def _best(found: SelectionRecord) -> int:
     best: Any = found.best
     return int(best.rank)

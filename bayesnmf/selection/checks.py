@@ -13,7 +13,7 @@ from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.noise import POISSON, Noise, Quasi
 from bayesnmf.selection.masks import FOLDS
-from bayesnmf.selection.result import word_of
+from bayesnmf.selection.record import word_of
 from bayesnmf.selection.rules import FEWEST_HALVES, FEWEST_RUNS
 from bayesnmf.stability.checks import check_has_objective
 

@@ -25,7 +25,8 @@ from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.selection.new_rows import hidden_features, predict_hidden
-from bayesnmf.selection.result import Candidate, Selection
+from bayesnmf.selection.record import Candidate
+from bayesnmf.selection.result import Selection
 from bayesnmf.selection.study import Study
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from bayesnmf.priors.noise import Noise
 from bayesnmf.results.dispersion import LOW
 from bayesnmf.selection.held_out import pooled
 from bayesnmf.selection.masks import make_masks, tiles
-from bayesnmf.selection.result import Candidate, Selection, word_of
+from bayesnmf.selection.record import Candidate, word_of
+from bayesnmf.selection.result import Selection
 from bayesnmf.selection.study import Study
 
 Array = NDArray[Any]

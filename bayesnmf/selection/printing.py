@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bayesnmf.selection.record import SelectionRecord
 from bayesnmf.text import plus_minus
-
-if TYPE_CHECKING:
-    from bayesnmf.selection.result import Selection
 
 Line = list[str]
 
 
-def headings_and_lines(found: Selection) -> tuple[str, Line, list[Line]]:
+def headings_and_lines(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
     """Return title, headings and lines of the table."""
     make = {"heldout": _held_out, "masked": _masked, "evidence": _evidence, "stability": _stability}[found.criterion]
     title, headings, cells = make(found)
@@ -24,7 +22,7 @@ def headings_and_lines(found: Selection) -> tuple[str, Line, list[Line]]:
     return title, [*map(str, found.table.index.names), *headings, ""], lines
 
 
-def _marks(found: Selection, here: tuple[Any, ...]) -> list[str]:
+def _marks(found: SelectionRecord, here: tuple[Any, ...]) -> list[str]:
     if found.best is None:
         return []
     best, frugal = found.place(found.best), found.one_standard_error
@@ -35,7 +33,7 @@ def _marks(found: Selection, here: tuple[Any, ...]) -> list[str]:
     return marks
 
 
-def _held_out(found: Selection) -> tuple[str, Line, list[Line]]:
+def _held_out(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
     splits, table, cells = int(found.table["fits"].iloc[0]), found.table, []
     rows = found.best_for_rows is not None
     each: Any
@@ -51,7 +49,7 @@ def _held_out(found: Selection) -> tuple[str, Line, list[Line]]:
     return title, [*headings, "converged"], cells
 
 
-def _masked(found: Selection) -> tuple[str, Line, list[Line]]:
+def _masked(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
     splits, cells = int(found.table["fits"].iloc[0]), []
     each: Any
     for each in found.table.itertuples():
@@ -62,7 +60,7 @@ def _masked(found: Selection) -> tuple[str, Line, list[Line]]:
     return title, ["nats per held-out count", "minus the best", "χ²", "converged"], cells
 
 
-def _evidence(found: Selection) -> tuple[str, Line, list[Line]]:
+def _evidence(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
     cells = []
     each: Any
     for each in found.table.itertuples():
@@ -76,7 +74,7 @@ def _evidence(found: Selection) -> tuple[str, Line, list[Line]]:
     )
 
 
-def _stability(found: Selection) -> tuple[str, Line, list[Line]]:
+def _stability(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
     cells, halves = [], len(found.scores)
     each: Any
     for each in found.table.itertuples():

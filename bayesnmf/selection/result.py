@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
-
-from bayesnmf.assessment.predictive_checks import PredictiveChecks
 from bayesnmf.inference.tempering.combining import WIDEST_SPREAD
-from bayesnmf.priors.noise import NOISES, POISSON, Noise
 from bayesnmf.selection.cautions import cautions_of
 from bayesnmf.selection.printing import headings_and_lines
+from bayesnmf.selection.record import SCORED, SelectionRecord
 from bayesnmf.selection.rules import CLOSE, COMES_BACK
 from bayesnmf.text import text_table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 NOTES = {
     "heldout": [
@@ -45,94 +36,8 @@ NOTES = {
 }
 
 
-SCORED = ("heldout", "masked")  # criteria whose scores have a standard error over rows
-
-
-def word_of(noise: Noise) -> str:
-    """Return the name of a noise in tables: its word, if it is the one that the word stands for."""
-    return noise.word if NOISES[noise.word] == noise else repr(noise)
-
-
-class Candidate(NamedTuple):
-    """A model and a rank; ``bayesnmf.fit(counts, *candidate)`` fits it."""
-
-    model: str
-    rank: int
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Selection:
-    """Models and ranks, ranked by a criterion.
-
-    Attributes
-    ----------
-    table : DataFrame
-        By model and rank, and before by noise if several are compared. With "heldout": mean (held-out log-likelihood
-        for each count, in nats, without the multinomial coefficient) and its se over rows; difference from the best,
-        and the se of the paired differences; the same for withheld rows (`rows_mean`, …); number of fits, and number of
-        those that converged. With "masked": the same of held-out cells, with all terms of the log-probability, and
-        chi_squared. With "evidence": log_evidence, se (infinite if unknown), known, at_least, spread, rungs, could_win,
-        difference, difference_se, probability. With "stability": least (share of the halves in which the least
-        recurrent component comes back), closeness, empty, fits, converged.
-    scores : DataFrame
-        Scores by split and candidate with "heldout" and "masked", estimates by run and candidate with "evidence", least
-        cosines by half of the rows with "stability".
-    best : Candidate or None
-        Candidate that the criterion prefers; None while one that could win is unknown, or if none qualifies.
-    method : str
-        Method of the fits.
-    keep : float
-        Probability with which a count was in the training counts, with "heldout".
-    interrupted : bool
-        Whether Ctrl-C stopped the selection: with "heldout" and "masked", only candidates that were scored in every
-        split are compared; with the others, those that are done. Or it stopped the checks, which are then None.
-    criterion : {"heldout", "masked", "evidence", "stability"}
-    noise : Noise
-        Noise of the best candidate: ``bayesnmf.fit(counts, *best, noise=noise)`` fits it.
-    checks : PredictiveChecks or None
-        Predictive checks of the best candidate's fit to all counts.
-    """
-
-    table: pd.DataFrame
-    scores: pd.DataFrame
-    best: Candidate | None
-    method: str
-    keep: float
-    interrupted: bool
-    criterion: str = "heldout"
-    noise: Noise = POISSON
-    checks: PredictiveChecks | None = None
-
-    def place(self, candidate: Any) -> tuple[Any, ...]:
-        """Return where a candidate with the best noise is in the table."""
-        return candidate if self.table.index.nlevels == 2 else (word_of(self.noise), *candidate)
-
-    @property
-    def one_standard_error(self) -> Candidate | None:
-        """The smallest rank with the best noise whose score is within one standard error of the best, and its model.
-
-        The standard error is that of the differences from the best, paired by row, so the variation that all scores
-        share does not enter. With a single row, and with the other criteria, there is none, and the best is returned.
-        """
-        if self.best is None or self.criterion not in SCORED:
-            return self.best
-        table: Any = self.table if self.table.index.nlevels == 2 else self.table.xs(word_of(self.noise), level="noise")
-        return _frugal(table, "mean", "difference", "difference_se")
-
-    @property
-    def best_for_rows(self) -> Candidate | None:
-        """Candidate that predicts withheld rows best; None without them."""
-        if "rows_mean" not in self.table or self.table["rows_mean"].isna().all():
-            return None
-        first: Any = self.table["rows_mean"].idxmax()
-        return Candidate(str(first[0]), int(first[1]))
-
-    @property
-    def one_standard_error_for_rows(self) -> Candidate | None:
-        """The smallest rank whose score for withheld rows is within one standard error of the best."""
-        if self.best_for_rows is None:
-            return None
-        return _frugal(self.table, "rows_mean", "rows_difference", "rows_difference_se")
+class Selection(SelectionRecord):
+    __doc__ = SelectionRecord.__doc__
 
     @property
     def cautions(self) -> list[str]:
@@ -147,10 +52,3 @@ class Selection:
         notes += ["interrupted: other candidates or the checks are missing"] if self.interrupted else []
         notes += [f"CAUTION {caution}" for caution in self.cautions]
         return text_table(title, headings, lines, notes)
-
-
-def _frugal(table: pd.DataFrame, mean: str, difference: str, se: str) -> Candidate:
-    flat = table.reset_index()
-    good = flat[-flat[difference] <= np.nan_to_num(flat[se])]
-    first: Any = good.sort_values(["rank", mean], ascending=[True, False]).iloc[0]
-    return Candidate(str(first["model"]), int(first["rank"]))

@@ -43,7 +43,8 @@ from bayesnmf.selection.checks import (
 )
 from bayesnmf.selection.held_out import by_held_out_counts
 from bayesnmf.selection.masked import by_masked_cells
-from bayesnmf.selection.result import Candidate, Selection
+from bayesnmf.selection.record import Candidate
+from bayesnmf.selection.result import Selection
 from bayesnmf.selection.study import Study
 
 

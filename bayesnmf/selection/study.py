@@ -10,7 +10,7 @@ from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.options import Options
 from bayesnmf.priors.noise import POISSON, Noise
-from bayesnmf.selection.result import Candidate
+from bayesnmf.selection.record import Candidate
 
 
 @dataclass(frozen=True, eq=False)

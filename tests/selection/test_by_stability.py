@@ -17,7 +17,7 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.inference.alignment import cosine
 from bayesnmf.selection import by_stability
 from bayesnmf.selection.by_stability import split_rows
-from bayesnmf.selection.result import Candidate
+from bayesnmf.selection.record import Candidate
 from bayesnmf.selection.study import Study
 from bayesnmf.stability.running import seed_of
 

@@ -18,7 +18,7 @@ from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.selection import by_evidence, held_out
 from bayesnmf.selection.held_out import HIDDEN
 from bayesnmf.selection.new_rows import hidden_features, predict_hidden
-from bayesnmf.selection.result import Candidate
+from bayesnmf.selection.record import Candidate
 
 RANKS, MODELS = (2, 3, 4), ("gamma_poisson", "dirichlet_poisson")
 OPTIONS = VI(max_iter=300, threads=1, tol=1e-5)
