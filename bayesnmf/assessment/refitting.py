@@ -77,7 +77,7 @@ class Refitted:
     def settled(self, steps: int) -> Self:
         """Return the same counts after up to `steps` steps of ascent."""
         schedule = replace(schedule_of(self.options), max_iter=steps, kkt_tol=None)
-        found = ascend(self.problem, self.state, schedule, steps_of(self.problem, self.options, schedule))
+        found = ascend(self.problem, self.state, schedule, steps=steps_of(self.problem, self.options, schedule))
         if found.status.reason == INTERRUPTED:
             raise KeyboardInterrupt
         return replace(self, state=found.state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.fitting.restarts import best_of_restarts, from_counts
-from bayesnmf.inference.ascent.climbing import Climb, Show, as_interrupted, make_climb, told_of_no_chance
+from bayesnmf.inference.ascent.climbing import Climb, as_interrupted, told_of_no_chance
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule, Steps, ascend, plain_steps
 from bayesnmf.inference.ascent.course import WINDOW
 from bayesnmf.inference.ascent.extrapolation import extrapolated_steps
@@ -109,7 +109,7 @@ def run_from_start(
         job.report(label, iteration, options.max_iter, value)
 
     def climber(problem: Problem, state: State) -> Climb:
-        return make_climb(_ascent_of_options(job, problem, devices, rng), problem, state)
+        return Climb(_ascent_of_options(job, problem, devices, rng), problem, state)
 
     def search(done: int, total: int, value: float) -> None:
         job.report(f"{label}, exchanges of components", done, total, value)
@@ -122,35 +122,25 @@ def run_from_start(
     return told_of_no_chance(found)
 
 
-def _ascent_of_options(
-    job: Job, problem: Problem, devices: list[Any], rng: np.random.Generator
-) -> Callable[[Problem, list[State], Schedule, Any], Ascent]:
-    """Return the chosen algorithm as a function that takes the state out of its list, as `make_climb` requires."""
+def _ascent_of_options(job: Job, problem: Problem, devices: list[Any], rng: np.random.Generator) -> Any:
+    """Return the chosen algorithm, as a function of a problem, a state, a schedule and what shows progress."""
     options: MAP | VI = job.options
     if options.algorithm == "gradient":
         from bayesnmf.inference.ascent.gradient_ascent import gradient_ascent
 
-        return lambda problem, held, schedule, show: gradient_ascent(problem, held.pop(), schedule, show)
+        return gradient_ascent
     if options.algorithm == "minibatch":
-        batching = batching_of(options)
-        return lambda problem, held, schedule, show: minibatch_ascent(
-            problem, held.pop(), schedule, batching, rng, show
-        )
-    steps, learned = steps_of(problem, options, schedule_of(options)), getattr(options, "learn", ())
-    learn = prior_learner(learned) if learned else None
+        return partial(minibatch_ascent, batching=batching_of(options), rng=rng)
+    learned = getattr(options, "learn", ())
+    learn: Any = prior_learner(learned) if learned else None
     if getattr(problem.counts, "learned", False):
         learn = DispersionLearner(options.threads)
-
-    def climb(schedule: Schedule, show: Show, problem: Problem, state: State) -> Ascent:
-        return ascend(problem, state, schedule, steps, learn, show)
-
+    climb = partial(ascend, steps=steps_of(problem, options, schedule_of(options)), learn=learn)
     if not devices:
-        return lambda problem, held, schedule, show: climb(schedule, show, problem, held.pop())
+        return climb
     from bayesnmf.inference.device.placing import run_on_devices
 
-    return lambda problem, held, schedule, show: run_on_devices(
-        devices, partial(climb, schedule, show), problem, held.pop()
-    )
+    return partial(run_on_devices, devices, climb)
 
 
 def schedule_of(options: MAP | VI) -> Schedule:

@@ -139,7 +139,7 @@ def run(counts: Counts, options: Any, job: Job, show: Progress | None, ready: Ca
     schedule = schedule_of(options)
     if ready is not None:
         ready()
-    ascend(problem, states.pop(), schedule, steps_of(problem, options, schedule), progress=show)
+    ascend(problem, states.pop(), schedule, show, steps_of(problem, options, schedule))
 
 
 def gibbs(job: Job, clock: Clock) -> None:

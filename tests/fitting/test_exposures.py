@@ -456,7 +456,7 @@ def test_exposures_pass_through_the_device(method):
     state = start_state(problem, "random", K, np.random.default_rng(0))
 
     def climb(problem, state):
-        return ascend(problem, state, schedule, plain_steps(schedule))
+        return ascend(problem, state, schedule, steps=plain_steps(schedule))
 
     host = climb(problem, state)
     device = run_on_devices(jax.devices("cpu")[:1], climb, problem, state)

@@ -145,7 +145,7 @@ def test_where_every_bold_step_is_rejected_the_iterates_are_plain(monkeypatch):
         return state
 
     monkeypatch.setattr(extrapolation, "extrapolated_state", bad)
-    bold = ascend(problem, state, schedule, extrapolated_steps(plain_steps(schedule)))
+    bold = ascend(problem, state, schedule, steps=extrapolated_steps(plain_steps(schedule)))
     np.testing.assert_array_equal(bold.trace, plain.trace)
     np.testing.assert_allclose(weights, START * GROWTH * (CUT * GROWTH) ** np.arange(11), rtol=1e-12)
 
@@ -161,7 +161,7 @@ def test_the_weight_grows_to_its_limit_while_bold_steps_are_accepted(monkeypatch
 
     monkeypatch.setattr(extrapolation, "extrapolated_state", good)
     schedule = Schedule(max_iter=20, tol=0)
-    ascend(problem, state, schedule, extrapolated_steps(plain_steps(schedule), floor))
+    ascend(problem, state, schedule, steps=extrapolated_steps(plain_steps(schedule), floor))
     limit = LIMIT["parameters" if floor else "logarithms"]
     assert weights[-1] == limit
     np.testing.assert_allclose(weights, np.minimum(START * GROWTH ** np.arange(1, 20), limit), rtol=1e-12)
@@ -297,11 +297,11 @@ def test_of_candidates_the_first_that_does_not_lower_the_objective_is_taken():
             tried.append(index)
             yield states[index]
 
-    taken = ascend(problem, states[1], Schedule(max_iter=1, tol=0), candidates)
+    taken = ascend(problem, states[1], Schedule(max_iter=1, tol=0), steps=candidates)
     assert tried == [0, 2]
     assert taken.trace == better.trace[1:3]
     tried.clear()
-    taken = ascend(problem, better.state, Schedule(max_iter=1, tol=0), candidates)
+    taken = ascend(problem, better.state, Schedule(max_iter=1, tol=0), steps=candidates)
     assert tried == [0, 2, 1]
     assert taken.trace == [better.trace[3], better.trace[1]]
 

@@ -40,7 +40,7 @@ def begin(entry, free, counts, dtype="float64", seed=3):
 
 def epochs(problem, state, batching, max_iter, tol=0.0):
     schedule = Schedule(max_iter=max_iter, tol=tol, threads=1)
-    return minibatch_ascent(problem, state, schedule, batching, np.random.default_rng(0), lambda *_: None)
+    return minibatch_ascent(problem, state, schedule, lambda *_: None, batching, np.random.default_rng(0))
 
 
 # --- theorems ---------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def test_a_fixed_point_of_coordinate_ascent_is_one_of_the_expected_step(entry, f
     """The mean over equal batches of where steps of length 1 go is where they start."""
     problem, state = begin(entry, free, COUNTS)
     schedule = Schedule(max_iter=20_000, tol=1e-15, window=20, threads=1)
-    state = ascend(problem, state, schedule, extrapolated_steps(plain_steps(schedule))).state
+    state = ascend(problem, state, schedule, steps=extrapolated_steps(plain_steps(schedule))).state
     n = len(COUNTS)
     q = rows_to_change(state.loadings, problem.counts, RANK)
     here = RunningComponents(problem, state.components, n)

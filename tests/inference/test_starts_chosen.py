@@ -83,8 +83,8 @@ def test_restarts_after_a_start_from_the_counts_are_random(algorithm):
 def test_ctrl_c_while_a_start_is_led_up_to_is_heard(monkeypatch):
     """It was taken for the end of the way there, and the fit went on."""
 
-    def interrupted(*arguments):
-        ascent = ascend(*arguments)
+    def interrupted(*given, **named):
+        ascent = ascend(*given, **named)
         return ascent._replace(status=ascent.status._replace(reason=INTERRUPTED))
 
     monkeypatch.setattr("bayesnmf.inference.starts.from_data.ascend", interrupted)

@@ -12,28 +12,30 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, NO_CHANCE
 
 Show = Callable[..., None]
-Climb = Callable[[Schedule, Show], Ascent]
 
 
-def make_climb(
-    ascent: Callable[[Problem, list[State], Schedule, Show], Ascent], problem: Problem, state: State
-) -> Climb:
-    """Return a function that runs an ascent from a state and, if called again, continues from its end.
+class Climb:
+    """An ascent that goes on from its end when it is called again.
+
+    It gives its state away while it runs: no other reference keeps the state in memory, which is as large as the
+    factors.
 
     Parameters
     ----------
     ascent : callable
-        Function that runs the ascent. It takes the state out of a list, so that no other reference keeps the state in
-        memory: a state is as large as the factors.
+        Function of a problem, a state, a schedule and what shows progress.
+    problem, state : Problem, State
+        Where to begin.
     """
-    now, held = [problem], [state]
 
-    def climb(schedule: Schedule, show: Show) -> Ascent:
-        found = ascent(now[0], held, schedule, show)
-        now[0], held[:] = found.problem, [found.state]
+    def __init__(self, ascent: Callable[[Problem, State, Schedule, Show], Ascent], problem: Problem, state: State):
+        self._ascent, self._problem, self._held = ascent, problem, [state]
+
+    def __call__(self, schedule: Schedule, show: Show) -> Ascent:
+        """Run the ascent by a schedule."""
+        found = self._ascent(self._problem, self._held.pop(), schedule, show)
+        self._problem, self._held = found.problem, [found.state]
         return found
-
-    return climb
 
 
 def continue_climb(climb: Climb, sofar: Ascent, schedule: Schedule, show: Show) -> Ascent:

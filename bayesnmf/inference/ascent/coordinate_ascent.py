@@ -160,9 +160,9 @@ def ascend(
     problem: Problem,
     state: State,
     schedule: Schedule,
+    progress: Progress | None = None,
     steps: Steps | None = None,
     learn: Learn | None = None,
-    progress: Progress | None = None,
 ) -> Ascent:
     """Iterate from `state` until the objective settles, `max_iter` is reached or Ctrl-C is pressed.
 
@@ -173,12 +173,12 @@ def ascend(
         State to start from.
     schedule : Schedule
         Order of the updates and stopping rules.
+    progress : callable, optional
+        Function called with the iteration, the objective and the state.
     steps : callable, optional
         Generator of candidates for the next state; by default the step of EM or variational inference.
     learn : callable, optional
         Function that improves the priors at a state, before the objective is computed.
-    progress : callable, optional
-        Function called with the iteration, the objective and the state.
     """
     steps = steps or plain_steps(schedule)
     slot = next_slot("ascent", problem.counts)

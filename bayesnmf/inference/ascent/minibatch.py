@@ -230,9 +230,9 @@ def minibatch_ascent(
     problem: Problem,
     state: State,
     schedule: Schedule,
+    report: Callable[[int, float], None],
     batching: Batching,
     rng: np.random.Generator,
-    report: Callable[[int, float], None],
 ) -> Ascent:
     """Run epochs over all rows in random batches until the elbo settles, `max_iter` is reached or Ctrl-C is pressed.
 

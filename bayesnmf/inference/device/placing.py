@@ -96,7 +96,7 @@ def _compiled_at(summary: Any, family: Any, parameters: Any, value: Any) -> Carr
 
 
 def run_on_devices(
-    devices: Sequence[Any], ascent: Callable[[Problem, State], Ascent], problem: Problem, state: State
+    devices: Sequence[Any], ascent: Callable[..., Ascent], problem: Problem, state: State, *more: Any
 ) -> Ascent:
     """Run an ascent of `bayesnmf.inference.ascent` with its counts and factors on devices.
 
@@ -105,9 +105,11 @@ def run_on_devices(
     devices : sequence of jax.Device
         Devices to run on; they may be CPUs.
     ascent : callable
-        Function of a problem and a state that returns an `Ascent`.
+        Function of a problem, a state and `more` that returns an `Ascent`.
     problem, state : Problem, State
         Problem and start, on the host.
+    *more : object
+        What else the ascent is told.
 
     Returns
     -------
@@ -116,10 +118,10 @@ def run_on_devices(
     """
     if not problem.counts.in_memory:
         cells = StreamedCells.of(problem.counts, devices)  # type: ignore[arg-type]
-        found = ascent(replace(problem, cells=cells), state)
+        found = ascent(replace(problem, cells=cells), state, *more)
         return found._replace(problem=replace(found.problem, cells=None))
     with jax.enable_x64(True), jax.default_device(devices[0]):
-        found = ascent(*_to_devices(devices, problem, state))
+        found = ascent(*_to_devices(devices, problem, state), *more)
         sides = [_side_to_host(problem, found.problem, name, getattr(found.state, name)) for name in State._fields]
     priors = {f"{name}_prior": getattr(found.problem, f"{name}_prior") for name in State._fields}
     return found._replace(problem=replace(problem, **priors), state=State(*sides))

@@ -122,4 +122,4 @@ def _begun(problem: Problem, state: State, threads: int | None) -> State:
 def _updated(problem: Problem, state: State, updates: int, threads: int | None) -> State:
     """Return the state after extrapolated updates of both sides."""
     schedule = Schedule(max_iter=updates, tol=0.0, threads=threads)
-    return ascend(problem, state, schedule, extrapolated_steps(plain_steps(schedule), None)).state
+    return ascend(problem, state, schedule, steps=extrapolated_steps(plain_steps(schedule), None)).state

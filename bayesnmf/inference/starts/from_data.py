@@ -133,7 +133,7 @@ def state_after_steps(problem: Problem, state: State, schedule: Schedule, steps:
     KeyboardInterrupt
         Ctrl-C was pressed; an unfinished start is not kept.
     """
-    ascent = ascend(problem, state, schedule, steps)
+    ascent = ascend(problem, state, schedule, steps=steps)
     if ascent.status.reason == INTERRUPTED:
         raise KeyboardInterrupt
     return ascent.state
