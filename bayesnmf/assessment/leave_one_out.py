@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from bayesnmf.assessment.checks import check_least_draws, check_leave_one_out
 from bayesnmf.checks import check_count, check_names
-from bayesnmf.data.checks import check_complete
+from bayesnmf.data.checks import check_some_observed
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.probabilities import LogProbabilities, log_likelihood
 from bayesnmf.fitting.fitted import Fit
@@ -117,7 +117,7 @@ def loo(
 
     Under dirichlet_poisson row totals are given, so the cells of a row are not independent. Each is scored by itself,
     with mean total × loadings × components, as in ``to_datatree(log_likelihood=True)``. A cell that is left out is then
-    not entirely unseen: it follows from the row's total and the other cells.
+    not entirely unseen: it follows from the row's total and the other cells. Missing cells are not scored.
 
     Parameters
     ----------
@@ -141,7 +141,8 @@ def loo(
     Raises
     ------
     TypeError, ValueError
-        A fit by another method, unknown names, or fewer than 25 draws, or than 8 in a chain of gibbs or nuts.
+        A fit by another method, unknown names, only missing cells, or fewer than 25 draws, or than 8 in a chain of
+        gibbs or nuts.
 
     References
     ----------
@@ -153,7 +154,6 @@ def loo(
     check_fit(fit)
     check_leave_one_out(fit.method)
     check_distribution(fit, "leave-one-out scores")
-    check_complete(fit.counts, "loo")
     asked = check_names(rows, fit.row_names, "rows")
     columns_asked = check_names(features, fit.feature_names, "features")
     most = check_count(most, "most")
@@ -162,9 +162,9 @@ def loo(
     fewest = 1 if is_resampled(fit) else FEWEST_DRAWS
     check_least_draws(posterior.chains, posterior.draws, (fewest, FEWEST_IN_ALL), "loo")
     part = restrict_rows(fit, asked)
-    n, m = part.counts.shape[0], fit.counts.shape[1] if columns_asked is None else len(columns_asked)
-    chosen = np.arange(n * m) if n * m <= most else np.sort(rng.choice(n * m, most, replace=False))
     cells = _Cells(part, columns_asked)
+    total = check_some_observed(cells.number)
+    chosen = cells.places(np.arange(total) if total <= most else np.sort(rng.choice(total, most, replace=False)))
     with progress_context(progress) as report:
         return _result(cells, chosen, _score_cells(cells, chosen, report))
 
@@ -176,9 +176,24 @@ class _Cells:
         self.fit = fit
         self.counts: csr_array = take_features(fit.counts.matrix.astype(np.float64), features)
         self.features, self.noise = take_features(fit.feature_names, features), fit.noise.of_features(features)
-        self.draws = fit.estimate.take(fit, fit.estimate.held, 0, features)  # type: ignore[arg-type]
+        self.mask = None if fit.counts.mask is None else fit.counts.mask.as_cells
+        needed = features if self.mask is None else None  # given totals of observed cells need all features
+        self.draws = fit.estimate.take(fit, fit.estimate.held, 0, needed)  # type: ignore[arg-type]
         self.loadings = effective_loadings(fit, self.draws.loadings, self.draws.scale, self.draws.components)
+        if self.mask is not None and features is not None:
+            self.mask = self.mask.features(features)
+            self.draws = replace(self.draws, components=take_features(self.draws.components, features))
         self.components = fit.counts.exposed_components(self.draws.components, features)
+
+    @property
+    def number(self) -> int:
+        """Number of observed cells."""
+        n, m = self.counts.shape
+        return n * m - (0 if self.mask is None else self.mask.number)
+
+    def places(self, numbers: Array) -> Array:
+        """Return the cells that are the observed ones with these numbers."""
+        return numbers if self.mask is None else self.mask.places_of_observed(numbers)
 
     def log_likelihood(self, chosen: Array) -> Array:
         """Return log p(count | draw) of some cells, (chains, draws, cells)."""
@@ -201,7 +216,7 @@ class _Cells:
         i, j = np.divmod(chosen, self.counts.shape[1])
         loadings, components = (side.mean(axis=(0, 1)) for side in (self.loadings, self.components))
         means = np.einsum("ck,kc->c", loadings[i], components[:, j])
-        whole = Counts(self.counts, self.fit.row_names, self.features)
+        whole = Counts(self.counts, self.fit.row_names, self.features, mask=self.mask)
         return self._logs(chosen).at(means), log_likelihood(self.noise, whole, loadings, components, given_totals=False)
 
 
@@ -252,7 +267,7 @@ def _result(cells: _Cells, chosen: Array, found: tuple[Array, Array, float, floa
     import pandas as pd
 
     elpd_i, k_hat, p_loo, good_k = found
-    number_of_cells, looked = cells.counts.shape[0] * cells.counts.shape[1], len(chosen)
+    number_of_cells, looked = cells.number, len(chosen)
     elpd, sampling_se = float(elpd_i.sum()), 0.0
     if looked < number_of_cells:
         plug_in, everywhere = cells.plug_in(chosen)

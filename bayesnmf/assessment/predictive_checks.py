@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from bayesnmf.assessment.predictive_statistics import Gathered, with_replicates
 from bayesnmf.assessment.refit_statistics import LEAST, RefitStatistics
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_size
-from bayesnmf.data.checks import check_complete
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.priors.specification import MODELS
@@ -44,6 +43,7 @@ FEW = f"fewer than {LEAST} replicates were fitted, so there are no p-values"
 POINT = "a point estimate: replicated totals lack the uncertainty of the parameters, so their intervals are too narrow"
 SAMPLED = "p-values and statistics are those of {rows:,} of {all:,} rows, evenly spaced"
 GIVEN = "the model is given the row totals, so they and the total are equal in every replicate and not checked"
+MISSING = "of the observed cells alone: {:,} are missing, in replicates as in the counts"
 ROUNDED = "not all counts are whole, but all replicated ones are: do not compare shares of zeros and small counts"
 
 
@@ -172,7 +172,8 @@ def predictive_checks(
     the rank is too small or that counts vary more than the noise says.
 
     Results do not depend on the number of threads. The time of a replicate grows with the number of its counts, or of
-    its cells if these are fewer; a refit takes up to 12 iterations of a fit.
+    its cells if these are fewer; a refit takes up to 12 iterations of a fit. Missing cells are missing in replicates,
+    too, and are in no statistic.
 
     Parameters
     ----------
@@ -209,7 +210,6 @@ def predictive_checks(
     """
     check_fit(fit)
     check_distribution(fit, "predictive checks")
-    check_complete(fit.counts, "a predictive check")
     draws = number_to_replicate(fit, DRAWS) if draws is None else check_count(draws, "draws")
     refits = check_count(refits, "refits", minimum=LEAST)
     interval = check_fraction(interval, "interval")
@@ -268,6 +268,8 @@ def _notes(fit: Fit, refits: RefitStatistics) -> list[str]:
         notes.append(POINT)
     if MODELS[fit.model].given_totals:
         notes.append(GIVEN)
+    if fit.counts.mask is not None:
+        notes.append(MISSING.format(fit.counts.mask.number))
     if not fit.counts.is_integer:
         notes.append(ROUNDED)
     return notes + [f"CAUTION {caution}" for caution in cautions_of(fit)]

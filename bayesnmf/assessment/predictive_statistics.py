@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from bayesnmf.assessment.replicates import replicate_of, totals_to_replicate
 from bayesnmf.data.drawing import noise_of_draws
-from bayesnmf.data.probabilities import share_of_zeros, sum_of_squares
+from bayesnmf.data.mask import Mask
+from bayesnmf.data.probabilities import share_of_zeros, sum_of_squares, variances
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.kernels.cpu.replication import Misfits, misfits, replicated_statistics
 from bayesnmf.priors.noise import POISSON, Noise
-from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import TakeRows
 from bayesnmf.results.record import effective_loadings
 
@@ -45,36 +46,54 @@ class Measured(NamedTuple):
 
 
 def measure(
-    matrix: csr_array, loadings: Array, components: Array, threads: int | None, noise: Noise = POISSON
-) -> Measured:
-    """Return the statistics of counts (n, m), and of their means, loadings (n, K) @ components (K, m), and noise."""
+    matrix: csr_array, loadings: Array, components: Array, threads: int | None, noise: Noise = POISSON,
+    mask: Mask | None = None,
+) -> Measured:  # fmt: skip
+    """Return the statistics of counts (n, m), and of their means, loadings (n, K) @ components (K, m), and noise.
+
+    They are those of the observed cells if some are missing.
+    """
     n, m = matrix.shape
+    cells = max(n * m - (0 if mask is None else mask.number), 1)
     data = matrix.data.astype(np.float64, copy=False)
-    total = float(loadings.sum(axis=0) @ components.sum(axis=1))
-    squares = sum_of_squares(noise, loadings, components)
+    zeros, squares = _expected_zeros_and_squares(noise, loadings, components, mask)
     largest = expected_largest = 0.0
     if len(data):
         place = int(data.argmax())
         row = int(np.searchsorted(matrix.indptr, place, side="right")) - 1
         largest, expected_largest = float(data[place]), float(loadings[row] @ components[:, matrix.indices[place]])
     found = misfits(matrix, loadings, components, threads)
+    total = float(loadings.sum(axis=0) @ components.sum(axis=1))
+    if mask is not None:
+        found, missing = _of_observed(found, mask, loadings, components)
+        total -= missing
     return Measured(
         {
             "total": float(data.sum()),
-            "share of zeros": 1 - len(data) / (n * m),
+            "share of zeros": 1 - len(data) / cells,
             "largest count": largest,
-            "dispersion": _dispersion(float(data.sum()), float(data @ data), n * m),
+            "dispersion": _dispersion(float(data.sum()), float(data @ data), cells),
             "misfit": float(found.rows.sum()),
         },
         {
             "total": total,
-            "share of zeros": _expected_zeros(noise, loadings, components) / (n * m),
+            "share of zeros": zeros / cells,
             "largest count": expected_largest,
-            "dispersion": _dispersion(total, squares, n * m),
+            "dispersion": _dispersion(total, squares, cells),
             "misfit": 0.0,
         },
         found,
     )
+
+
+def _of_observed(found: Misfits, mask: Mask, loadings: Array, components: Array) -> tuple[Misfits, float]:
+    """Return misfits of counts without those of missing cells, which are their means, and the sum of these means."""
+    rows, features = mask.products_by_row(loadings, components.T), mask.sums_by_feature(loadings).T * components
+    left = Misfits(
+        np.where(mask.seen_rows, found.rows - rows, 0.0),
+        np.where(mask.seen_features, found.features - features.sum(axis=0), 0.0),
+    )
+    return left, float(rows.sum())
 
 
 def _dispersion(total: float, squares: float, cells: int) -> float:
@@ -83,11 +102,21 @@ def _dispersion(total: float, squares: float, cells: int) -> float:
     return (squares / cells - mean**2) / mean if total else 0.0
 
 
-def _expected_zeros(noise: Noise, loadings: Array, components: Array) -> float:
-    """Return the expected number of zeros, some rows at a time."""
-    step = max(CELLS // components.shape[1], 1)
-    parts = (slice(first, first + step) for first in range(0, len(loadings), step))
-    return float(sum(share_of_zeros(noise.of_rows(rows), loadings[rows] @ components).sum() for rows in parts))
+def _expected_zeros_and_squares(
+    noise: Noise, loadings: Array, components: Array, mask: Mask | None
+) -> tuple[float, float]:
+    """Return the expected number of zeros, and the sum of expected squares, of observed cells, some rows at a time."""
+    step, zeros, squares = max(CELLS // components.shape[1], 1), 0.0, 0.0
+    for first in range(0, len(loadings), step):
+        rows = slice(first, first + step)
+        means, own = loadings[rows] @ components, noise.of_rows(rows)
+        if mask is None:
+            zeros += float(share_of_zeros(own, means).sum())
+            continue
+        seen = ~mask.hidden(rows)
+        zeros += float(share_of_zeros(own, means)[seen].sum())
+        squares += float((variances(own, means) + means**2)[seen].sum())
+    return zeros, sum_of_squares(noise, loadings, components) if mask is None else squares
 
 
 class Gathered:
@@ -95,8 +124,10 @@ class Gathered:
 
     def __init__(self, fit: Fit) -> None:
         self.fit = fit
-        self.totals = np.rint(fit.counts.row_totals).astype(np.float64) if MODELS[fit.model].given_totals else None
-        parts = [(_small_counts(part.matrix), part.matrix.data.max(initial=0)) for _, part in fit.counts.parts()]
+        self.totals = totals_to_replicate(fit)
+        parts = [
+            (_small_counts(part.matrix, part.mask), part.matrix.data.max(initial=0)) for _, part in fit.counts.parts()
+        ]
         bins = int(min(max(largest for _, largest in parts), MOST_BINS - 1)) + 1
         self.observed = np.sum([histogram for histogram, _ in parts], axis=0)[:bins]
         self.rows: list[Array] = []
@@ -115,6 +146,11 @@ class Gathered:
         """Draw one replicate at the means of this draw, part by part."""
         exposed = np.asarray(self.fit.counts.exposed_components(components), np.float64)
         seed, found = int(rng.integers(2**63)), []
+        if (mask := self.fit.counts.mask) is not None:
+            means = effective_loadings(self.fit, *take(slice(0, self.fit.counts.shape[0])), components)
+            matrix = replicate_of(self.fit, (np.asarray(means, np.float64), exposed), seed)
+            self._keep(matrix.sum(axis=1), matrix.sum(axis=0), _small_counts(matrix, mask)[: len(self.observed)])
+            return
         for rows, part in self.fit.counts.parts():
             means = effective_loadings(replace(self.fit, counts=part), *take(rows), components)
             totals = None if self.totals is None else self.totals[rows]
@@ -122,17 +158,20 @@ class Gathered:
             drawn = {"first_row": rows.start, "noise": noise_of_draws(noise, (len(means), exposed.shape[1]))}
             found.append(replicated_statistics(*sides, totals, len(self.observed), seed, **drawn))
         replicated = reduce(add, found)
-        self.rows.append(replicated.row_totals)
-        self.features.append(replicated.feature_totals)
-        self.histograms.append(replicated.histogram)
+        self._keep(replicated.row_totals, replicated.feature_totals, replicated.histogram)
+
+    def _keep(self, rows: Array, features: Array, histogram: Array) -> None:
+        self.rows.append(rows)
+        self.features.append(features)
+        self.histograms.append(histogram)
 
 
-def _small_counts(matrix: csr_array) -> Array:
-    """Return the number of cells that hold 0, 1, 2, …, up to `MOST_BINS` of them."""
+def _small_counts(matrix: csr_array, mask: Mask | None) -> Array:
+    """Return the number of observed cells that hold 0, 1, 2, …, up to `MOST_BINS` of them."""
     n, m = matrix.shape
     small = np.rint(matrix.data[matrix.data < MOST_BINS - 0.5]).astype(np.int64)
     histogram = np.bincount(small, minlength=MOST_BINS)
-    histogram[0] += n * m - matrix.nnz
+    histogram[0] += n * m - matrix.nnz - (0 if mask is None else mask.number)
     return histogram
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.assessment.calibrated_p_values import tails_of_all, upper_tails
-from bayesnmf.assessment.predictive_statistics import Measured, measure, with_replicates
+from bayesnmf.assessment.predictive_statistics import Measured, with_replicates
 from bayesnmf.assessment.refitting import Refitted
 from bayesnmf.fitting.closed_form import limit_threads
 from bayesnmf.fitting.fitted import Fit
@@ -50,10 +50,10 @@ class RefitStatistics:
         with limit_threads(threads):
             first = Refitted.of(self.fit)
             self.rows = first.rows
-            self.measured.append(measure(first.counts.matrix, *first.factors(), threads, first.fit.noise))
+            self.measured.append(first.measured(threads))
             for done, each in enumerate(first.replicates(number, seed)):
                 told(done)
-                self.measured.append(measure(each.counts.matrix, *each.factors(), threads, each.fit.noise))
+                self.measured.append(each.measured(threads))
 
     def table(self, interval: float, names: list[str]) -> tuple[pd.DataFrame, dict[str, Array]]:
         """Return the table of `PredictiveChecks`, and the values of its replicates; NaN where there are too few."""

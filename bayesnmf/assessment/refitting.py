@@ -18,18 +18,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.assessment.predictive_statistics import Measured, measure
+from bayesnmf.assessment.replicates import replicate_of
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.drawing import noise_of_draws
 from bayesnmf.fitting.closed_form import schedule_of, steps_of
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import ascend
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.status import INTERRUPTED
-from bayesnmf.kernels.cpu.replicated_counts import replicated_counts
 from bayesnmf.options import MAP, VI
 from bayesnmf.options.defaults import resolve_options
 from bayesnmf.priors.noise import POISSON
-from bayesnmf.priors.specification import MODELS
 from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.record import FitRecord, effective_loadings
@@ -95,17 +94,19 @@ class Refitted:
         components = self.fit.counts.exposed_components(self.state.components.matrix)
         return np.asarray(loadings, np.float64), np.asarray(components, np.float64)
 
+    def measured(self, threads: int | None) -> Measured:
+        """Return the statistics of the counts and of their means."""
+        return measure(self.counts.matrix, *self.factors(), threads, self.fit.noise, self.fit.counts.mask)
+
     def replicates(self, number: int, seed: int) -> Iterator[Refitted]:
         """Yield replicates of the counts at draws of the fit, each fitted from these means."""
         counts, rng = self.fit.counts, np.random.default_rng([seed, 2])
-        noise = noise_of_draws(self.fit.noise, counts.shape)
-        totals = np.rint(counts.row_totals) if MODELS[self.fit.model].given_totals else None
         draws = number_to_replicate(self.fit, number)  # if a sampler kept fewer, each makes several replicates
         drawn = chain.from_iterable(draws_to_replicate(self.fit, draws, seed) for _ in range(-(-number // draws)))
         for take, components in islice(drawn, number):
             loadings = effective_loadings(self.fit, *take(slice(0, counts.shape[0])), components)
             means = np.asarray(loadings, np.float64), np.asarray(counts.exposed_components(components), np.float64)
-            matrix = replicated_counts(*means, totals, int(rng.integers(2**63)), self.options.threads, noise)
+            matrix = replicate_of(self.fit, means, int(rng.integers(2**63)), self.options.threads)
             replicated = self.counts.with_matrix(matrix.astype(counts.dtype, copy=False))
             yield replace(self, problem=replace(self.problem, counts=replicated)).settled(STEPS)
 
@@ -127,5 +128,5 @@ def _options(fit: FitRecord) -> MAP | VI:
     """Return options of an ascent near the fit, by map if the fit is one, else by vi."""
     given: dict[str, Any] = {"priors": fit.priors, "threads": getattr(fit.options, "threads", None)}
     options: MAP | VI = MAP(basis=fit.options.basis, **given) if isinstance(fit.options, MAP) else VI(**given)
-    resolved: Any = resolve_options(options, plain=fit.noise != POISSON)
+    resolved: Any = resolve_options(options, plain=fit.noise != POISSON or fit.counts.mask is not None)
     return resolved

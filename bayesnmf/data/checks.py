@@ -197,6 +197,13 @@ def check_mask_in_memory(counts: Any) -> None:
         raise ValueError("missing cells need counts in memory; read the counts with bayesnmf.read_counts")
 
 
+def check_some_observed(cells: int) -> int:
+    """Return the number of observed cells that were chosen; refuse none."""
+    if not cells:
+        raise ValueError("rows and features must have an observed cell: found only missing ones; choose others")
+    return cells
+
+
 def check_complete(counts: Any, what: str) -> Any:
     """Return the counts; refuse missing cells where all are needed."""
     if counts.mask is not None:

@@ -82,6 +82,14 @@ class Mask:
         # The rest of a sum may be off by rounding, but not negative.
         return sums if self.of_missing else np.maximum(factor.sum(axis=0, dtype=np.float64) - sums, 0.0)
 
+    def places_of_observed(self, numbers: Array) -> Array:
+        """Return the places i m + j of the observed cells with these numbers, which are counted row by row."""
+        stored: Any = self.pattern.tocoo()
+        places = stored.row.astype(np.int64) * self.pattern.shape[1] + stored.col
+        if not self.of_missing:
+            return np.asarray(places[numbers])
+        return np.asarray(numbers + np.searchsorted(places - np.arange(len(places)), numbers, side="right"))
+
     def rows(self, index: Any) -> Mask:
         """Return the mask of some rows."""
         return replace(self, pattern=csr_array(self.pattern[index]))

@@ -42,7 +42,6 @@ NO_DISTRIBUTION = (
     "Quasi-Poisson noise has no distribution to draw replicated counts from: it is the Poisson likelihood to a power "
     "that follows from how much the counts vary. Fit with noise='nb1', or 'poisson', for these checks."
 )
-INCOMPLETE = "Cells of these counts are missing, and replicated counts are compared with complete ones only."
 LOAD = """import bayesnmf
 
 fit = bayesnmf.load("fit.nc")  # the file of this fit: it has the counts, the priors and all settings
@@ -228,8 +227,6 @@ def checks(fit: Fit) -> Section:
         return Section(CHECKED, [ON_DISK])
     if isinstance(fit.noise, Quasi):
         return Section(CHECKED, [NO_DISTRIBUTION])
-    if fit.counts.mask is not None:
-        return Section(CHECKED, [INCOMPLETE])
     found = predictive_checks(fit, number_to_replicate(fit, REPLICATES), seed=fit.seed)
     figure = drawn(lambda: plots.predictive_checks(found), "Statistics of replicated counts beside those observed.")
     text = [verdict_of(found), MISFITTED, P_VALUES] if found.failed else [verdict_of(found), P_VALUES]

@@ -298,7 +298,6 @@ def test_what_cannot_be_is_refused_by_name(words, kind, says):
 def test_what_needs_all_cells_says_so():
     fit = bayesnmf.fit(COUNTS, rank=K, seed=0, observed=OBSERVED, options=options_of("vi", max_iter=10))
     for call in (
-        lambda: bayesnmf.predictive_checks(fit),
         lambda: bayesnmf.linear_response(fit),
         lambda: bayesnmf.select(fit.counts, ranks=[1, 2]),
         lambda: bayesnmf.compare(fit.counts, rank=K),
@@ -437,7 +436,7 @@ def test_readers_see_missing_cells(tmp_path):
         COUNTS, rank=K, seed=0, observed=OBSERVED, options=replace(options_of("vi"), intervals="mean_field")
     )
     page = bayesnmf.report(fit, tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "Cells of these counts are missing" in page
+    assert "Of the observed cells alone" in page
     assert f"{(~OBSERVED).sum()} cells missing" in repr(fit)
     tree = fit.to_datatree(draws=5, chains=1)
     np.testing.assert_array_equal(np.isnan(tree["observed_data"]["counts"]), ~OBSERVED)

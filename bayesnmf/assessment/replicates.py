@@ -1,0 +1,49 @@
+"""Draw a replicate of the counts of a fit, with the same cells missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
+
+from bayesnmf.data.drawing import drawn_given_totals, noise_of_draws
+from bayesnmf.data.mask import Mask
+from bayesnmf.kernels.cpu.replicated_counts import replicated_counts
+from bayesnmf.priors.noise import POISSON
+from bayesnmf.priors.specification import MODELS
+from bayesnmf.results.record import FitRecord
+
+Array = NDArray[Any]
+CELLS = 2**18  # cells at a time
+
+
+def totals_to_replicate(fit: FitRecord) -> Array | None:
+    """Return the totals of rows that replicates have, as whole numbers in float64; None if totals are not given."""
+    return np.rint(fit.counts.row_totals).astype(np.float64) if MODELS[fit.model].given_totals else None
+
+
+def replicate_of(fit: FitRecord, means: tuple[Array, Array], seed: int, threads: int | None = None) -> csr_array:
+    """Return counts (n, m) around the means, the product of two factors, with the noise of the fit.
+
+    Missing cells have none. Given totals are those of the observed cells, whose counts are multinomial.
+    """
+    counts, totals = fit.counts, totals_to_replicate(fit)
+    if counts.mask is not None and totals is not None:
+        return _of_observed_cells(counts.mask, means, totals, np.random.default_rng(seed))
+    drawn = replicated_counts(*means, totals, seed, threads, noise_of_draws(fit.noise, counts.shape))
+    return drawn if counts.mask is None else counts.mask.apply(drawn)
+
+
+def _of_observed_cells(mask: Mask, means: tuple[Array, Array], totals: Array, rng: np.random.Generator) -> csr_array:
+    """Return multinomial counts of the observed cells of each row, some rows at a time."""
+    loadings, components = means
+    parts, step = [], max(CELLS // components.shape[1], 1)
+    for first in range(0, len(loadings), step):
+        rows = slice(first, first + step)
+        shares = np.where(mask.hidden(rows), 0.0, loadings[rows] @ components)
+        sums = shares.sum(axis=1, keepdims=True)
+        np.divide(shares, sums, out=shares, where=sums > 0)
+        parts.append(csr_array(drawn_given_totals(POISSON, totals[rows].astype(np.int64), shares, rng)))
+    return csr_array(vstack(parts, format="csr").astype(np.float64))
