@@ -13,7 +13,6 @@ from bayesnmf.assessment.checks import check_response
 from bayesnmf.assessment.response_cautions import NOT_OPTIMAL, warn
 from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.data.blocks.checks import check_read
-from bayesnmf.data.checks import check_complete
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference import alignment
@@ -22,6 +21,7 @@ from bayesnmf.inference.response.spread import Responses
 from bayesnmf.inference.status import Status
 from bayesnmf.options.checks import check_threads
 from bayesnmf.priors.values import separate_scale
+from bayesnmf.results.checks import check_no_scale_beside_missing
 from bayesnmf.results.estimates import VariationalPosterior
 from bayesnmf.results.record import FitRecord
 
@@ -76,7 +76,7 @@ def linear_response(
     check_response(fit, given_components)
     check_threads(threads)
     check_read(fit.counts, "linear response couples all rows")
-    check_complete(fit.counts, "linear response")
+    check_no_scale_beside_missing(fit, "linear response")
     problem, state = state_of_fit(fit)
     problem = replace(problem, fixed_components=given_components)
     with progress_context(progress) as report:

@@ -14,10 +14,12 @@ from bayesnmf.assessment.response_cautions import NOT_OPTIMAL, NOT_STRICT, TOO_W
 from bayesnmf.assessment.response_quantities import Quantities, Quantity
 from bayesnmf.assessment.response_shapes import SHAPES, copula_draws
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_names
+from bayesnmf.data.checks import check_complete
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.response.continuing import GRADIENT
 from bayesnmf.inference.response.spread import Responses
+from bayesnmf.priors.specification import MODELS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,6 +103,8 @@ class LinearResponse:
         None stands for all of them; every cell is one solution.
         """
         at = self._places(rows, "rows"), self._places(features, "features")
+        if MODELS[self.fit.model].given_totals:
+            check_complete(self.fit.counts, "rates of linear response given row totals")
         make = Quantities(self.fit)
         return self._table([make.rate(i, j) for i in at[0] for j in at[1]], interval)
 

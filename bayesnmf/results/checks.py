@@ -103,6 +103,15 @@ def check_distribution(fit: FitRecord, what: str) -> None:
         )
 
 
+def check_no_scale_beside_missing(fit: FitRecord, what: str) -> None:
+    """Refuse loadings whose scale q would have to move together with the rest, as cells are missing."""
+    if fit.counts.mask is not None and fit.scale is not None:
+        raise ValueError(
+            f"{what} of a scaled Dirichlet needs counts without missing cells: found {fit.counts.mask.number:,}; fit "
+            "with model='gamma_poisson', or by method='gibbs'"
+        )
+
+
 def check_components_to_compare(rank: int) -> None:
     """Refuse a single component, which has no others."""
     if rank < 2:

@@ -65,8 +65,10 @@ def fault_of_parts(counts: Counts, priors: Priors, rank: int, draws: int = DRAWS
     if not counts.is_integer and part == "entries":
         return "not all its counts are whole numbers"
     loadings: Any = priors.loadings
-    if counts.mask is not None and (part != "entries" or loadings.support != "positive" or not loadings.proper):
-        return "cells of its counts are missing"
+    if counts.mask is not None:
+        drawn = loadings.support == "positive" and loadings.proper
+        if not (drawn if part == "entries" else loadings.support != "scaled simplex"):
+            return "cells of its counts are missing"
     sides: Any = priors.loadings, priors.components
     if lacking := [type(prior).__name__ for prior in sides if part not in prior.optional]:
         return f"{lacking[0]} has no {OPTIONAL[part]}"

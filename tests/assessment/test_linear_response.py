@@ -111,20 +111,24 @@ def test_draws_have_the_moments_of_the_table(response: Any) -> None:
     assert (drawn > 0).all(axis=None)
 
 
-@pytest.mark.parametrize("case", mostly_long(["gamma", "topics", "scaled"]))
+@pytest.mark.filterwarnings("ignore:gibbs did not converge")  # a few loadings, by an R-hat of 1.06
+@pytest.mark.parametrize("case", mostly_long(["gamma", "topics", "scaled", "gamma, missing", "topics, missing"]))
 def test_sds_are_those_of_chains(case: str) -> None:
     """Where the posterior is well determined: a factor of 1.25 in the median sd of a side would be found."""
     rng = np.random.default_rng(4)
     components = np.array([[8, 6, 4, 2, 0, 0, 2, 0], [0, 0, 2, 0, 6, 8, 4, 0], [0, 2, 0, 8, 2, 0, 0, 6]], float)
     components /= components.sum(axis=1, keepdims=True)
     counts = rng.poisson(rng.gamma(2, 100, (30, 3)) @ components)
-    model = {"gamma": "gamma_poisson", "topics": "dirichlet_poisson", "scaled": "dirichlet_gamma"}[case]
+    kind, missing = case.split(", ")[0], case.endswith("missing")
+    model = {"gamma": "gamma_poisson", "topics": "dirichlet_poisson", "scaled": "dirichlet_gamma"}[kind]
+    given: Any = {"seed": 0, "observed": rng.random(counts.shape) > 0.2 * missing}
     options = plain_vi(threads=1, priors=even_priors(counts, model))
-    response = bayesnmf.linear_response(bayesnmf.fit(counts, model, 3, "vi", seed=0, options=options))
+    response = bayesnmf.linear_response(bayesnmf.fit(counts, model, 3, "vi", options=options, **given))
+    algorithm, draws = ("allocations" if case == "topics, missing" else "marginal"), 4000 if missing else 500
     options = Gibbs(
-        priors=options.priors, algorithm="marginal", chains=2, warmup=50, draws=500, start=response.fit, threads=1
+        priors=options.priors, algorithm=algorithm, chains=2, warmup=50, draws=draws, start=response.fit, threads=1
     )
-    chains = bayesnmf.fit(counts, model, 3, "gibbs", seed=0, options=options)
+    chains = bayesnmf.fit(counts, model, 3, "gibbs", options=options, **given)
     order = match_components(chains.components, response.fit.components)
     found = {side: response.spread(side) for side in ("loadings", "components")}
     posterior: Any = chains.posterior
@@ -135,6 +139,21 @@ def test_sds_are_those_of_chains(case: str) -> None:
     for side, spread in found.items():
         assert 0.8 < np.median(spread.sd / theirs[side]) < 1.25
         assert np.median(spread.mean_field_sd / theirs[side]) < 0.8
+
+
+@pytest.mark.filterwarnings("ignore:vi did not converge")
+def test_what_missing_cells_leave_unknown_is_refused() -> None:
+    observed = np.random.default_rng(0).random(COUNTS.shape) > 0.2
+    given: Any = {"rank": 2, "seed": 0, "observed": observed, "options": plain_vi(threads=1)}
+    with pytest.raises(ValueError, match="linear response of a scaled Dirichlet needs counts without missing cells"):
+        bayesnmf.linear_response(bayesnmf.fit(COUNTS, "dirichlet_gamma", **given))
+    response = bayesnmf.linear_response(bayesnmf.fit(COUNTS, "dirichlet_poisson", **given))
+    with pytest.raises(ValueError, match="rates of linear response given row totals needs counts without missing"):
+        response.rates(rows=[0], features=[0])
+    fit = bayesnmf.fit(COUNTS, "gamma_poisson", **given, method="vi")
+    table = bayesnmf.linear_response(fit).rates(rows=[0, 1], features=None)
+    assert (table["sd"] > table["mean_field_sd"]).mean() > 0.7
+    assert fit.with_intervals("response", draws=20).intervals.kind == "linear response"
 
 
 def test_what_has_no_linear_response_is_refused(fit: Any, response: Any) -> None:

@@ -298,7 +298,6 @@ def test_what_cannot_be_is_refused_by_name(words, kind, says):
 def test_what_needs_all_cells_says_so():
     fit = bayesnmf.fit(COUNTS, rank=K, seed=0, observed=OBSERVED, options=options_of("vi", max_iter=10))
     for call in (
-        lambda: bayesnmf.linear_response(fit),
         lambda: bayesnmf.select(fit.counts, ranks=[1, 2]),
         lambda: bayesnmf.compare(fit.counts, rank=K),
         lambda: bayesnmf.log_evidence(fit.counts, rank=K),

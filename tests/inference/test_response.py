@@ -29,6 +29,10 @@ made = np.random.default_rng(0)
 COUNTS = made.poisson(made.gamma(0.5, 1, (9, RANK)) @ made.dirichlet(np.full(7, 0.5), RANK) * 40).astype(float)
 KNOWN = made.gamma(1, 1, (RANK, 7))
 EXPOSED = {"row_exposure": made.gamma(5, 0.2, 9), "feature_exposure": made.gamma(5, 0.2, 7)}
+ROWS = {"row_exposure": EXPOSED["row_exposure"]}
+MISSING = {"observed": made.random((9, 7)) > 0.3}
+MISSING["observed"][4], MISSING["observed"][:, 2] = False, False
+QUASI = bayesnmf.Quasi(0.5)
 SHARED = Gamma(2.0, 1.0)
 GAMMAS = Priors(Gamma(0.8, 0.1), Gamma(0.6, 0.4))
 CLUSTERS = bayesnmf.NegativeBinomial("linear", made.gamma(2, 0.5, 9), "row")
@@ -39,7 +43,7 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "scaled dirichlet": ("dirichlet_gamma", Priors(), {}),
     "flat": ("poisson", Priors(), {}),
     "exposures": ("gamma_poisson", GAMMAS, EXPOSED),
-    "row exposures": ("gamma_poisson", Priors(), {"row_exposure": EXPOSED["row_exposure"]}),
+    "row exposures": ("gamma_poisson", Priors(), ROWS),
     "one known": ("gamma_poisson", GAMMAS, {"fixed_components": KNOWN[:1]}),
     "one known, dirichlet": ("gamma_poisson", Priors(), {"fixed_components": (KNOWN.T / KNOWN.sum(1)).T[:1]}),
     "all known": ("gamma_poisson", GAMMAS, {"fixed_components": KNOWN}),
@@ -52,6 +56,15 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "clusters, given totals": ("dirichlet_poisson", Priors(Dirichlet(0.6), Dirichlet(0.7)), {"noise": CLUSTERS}),
     "clusters, scaled dirichlet": ("dirichlet_gamma", Priors(), {"noise": CLUSTERS}),
     "one topic": ("dirichlet_poisson", Priors(), {"rank": 1}),
+    "missing, gamma": ("gamma_poisson", GAMMAS, {**EXPOSED, **MISSING}),
+    "missing, dirichlet": ("gamma_poisson", Priors(Gamma(1.0, 0.1), Dirichlet(0.7)), {**ROWS, **MISSING}),
+    "missing, given totals": ("dirichlet_poisson", Priors(Dirichlet(0.6), Dirichlet(0.7)), MISSING),
+    "missing, one known": ("gamma_poisson", GAMMAS, {"fixed_components": KNOWN[:1], **MISSING}),
+    "missing, all known": ("gamma_poisson", GAMMAS, {"fixed_components": KNOWN, **MISSING}),
+    "missing, rates": ("hierarchical_poisson", Priors(), MISSING),
+    "missing, clusters": ("gamma_poisson", GAMMAS, {**MISSING, "noise": CLUSTERS}),
+    "missing, clusters and dirichlet": ("gamma_poisson", Priors(), {**MISSING, "noise": CLUSTERS}),
+    "missing, power": ("dirichlet_poisson", Priors(Dirichlet(0.6), Dirichlet(0.7)), {**MISSING, "noise": QUASI}),
 }
 
 

@@ -12,6 +12,7 @@ from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend, plain_
 from bayesnmf.inference.ascent.extrapolation import extrapolated_steps
 from bayesnmf.inference.ascent.settled_loadings import settle_loadings
 from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.response.coupled import Coupled, Tilt
 from bayesnmf.inference.response.solving import solve
 from bayesnmf.inference.sides import objective
@@ -114,7 +115,8 @@ def _begun(problem: Problem, state: State, threads: int | None) -> State:
 
     Under sparse priors a few rows settle many times slower than the others, and all would wait for them.
     """
-    if problem.fixed_components and "settled" in problem.loadings_prior.optional:
+    alone = problem.fixed_components and not imputes_loadings(problem, state.components)
+    if alone and "settled" in problem.loadings_prior.optional:
         return settle_loadings(problem, state, SETTLED, MOST_UPDATES, threads).state
     return _updated(problem, state, 1, threads)
 

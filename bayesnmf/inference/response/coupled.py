@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from bayesnmf.inference.allocating import allocate, spread_at
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.response.fisher import Fisher, Step, fisher_of
-from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings
+from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, given_totals
+from bayesnmf.inference.response.missing_cells import Received, unexposed_of_components, unexposed_of_loadings
 from bayesnmf.kernels.cpu.clusters import expected_clusters
 from bayesnmf.kernels.cpu.tangent import Tangent
 from bayesnmf.priors.gamma import sum_to_shape
@@ -63,6 +64,7 @@ class Coupled:
         if spread is not None:
             matrix, bends = expected_clusters(matrix, *factors, spread, threads)
         self.tangent = Tangent(matrix, *factors, both, bends)
+        self.received = Received.of(problem, state)
         self.rank = both[0].shape[1]
         held = q is None or problem.fixed_components or (both[1].shape[1] == 1 and q.support == "simplex")
         known = np.arange(self.rank) if held else q.constants.get("at", np.zeros(0, np.int64))  # type: ignore[union-attr]
@@ -80,6 +82,8 @@ class Coupled:
         for first in range(0, len(rows), BLOCK_ROWS):  # in blocks, for memory
             at = slice(first, first + BLOCK_ROWS)
             slope = totals[at, :, None] * np.eye(self.rank) - rows[at]
+            if self.received is not None:
+                slope += self.received.slope(at)
             fisher = self.loadings.log_covariance(at)
             solved = np.linalg.solve(np.eye(self.rank) - fisher @ slope, fisher)
             rows[at] = (solved + solved.transpose(0, 2, 1)) / 2
@@ -130,11 +134,13 @@ class Coupled:
         problem, (loadings, components) = self.problem, self.state
         one, two = (side.conditional for side in self.state)
         prior = problem.loadings_prior.averaged(one)[0].of_unknown
-        best: Any = prior.conditional(np.array(self.totals.loadings), exposure_of_loadings(problem, components))
+        total = np.array(given_totals(problem, self.state, "loadings", self.totals.loadings))
+        best: Any = prior.conditional(total, exposure_of_loadings(problem, components))
         steps = self.loadings.towards(best.broadcast(self.loadings.size))
         if self.components is None:
             return Tilt(steps, ())
-        given = np.array(self.totals.components), exposure_of_components(problem, loadings)
+        total = np.array(given_totals(problem, self.state, "components", self.totals.components))
+        given = total, exposure_of_components(problem, loadings)
         updated: Any = problem.components_prior.averaged(two)[0].conditional(*given)
         return Tilt(steps, self.components.towards(updated.of_unknown.broadcast(self.components.size)))
 
@@ -162,7 +168,11 @@ class Coupled:
         log_change = np.zeros(tangent.totals[1].shape)
         if changes:
             log_change[self.free] = changes[0]
+        if self.received is not None:
+            added = added + self.received.row_changes(log_change)
         moved, totals = tangent.row_responses(log_change, np.ascontiguousarray(added), self.rows, self.threads)
+        if self.received is not None:
+            totals = totals + self.received.component_changes(moved, log_change)
         response = self.loadings.step_of(moved, given)
         return response, self._answer(response, totals, changes, rates[1])
 
@@ -175,6 +185,7 @@ class Coupled:
         counts = self.problem.counts
         if len(changes) > 1:
             by_rate[:, self.free] -= counts.row_factor * (counts.feature_factor * changes[1]).sum(axis=1)
+            by_rate[:, self.free] += unexposed_of_loadings(self.problem, changes[1])
         if rates is not None:
             by_rate -= rates * self.rates[0].variance()
         return out[0], by_rate
@@ -188,6 +199,7 @@ class Coupled:
             if self.components.parts > 1:
                 sums = (counts.row_factor * mean).sum(axis=0)[self.free]
                 by_rate = -sums[:, None] * np.broadcast_to(counts.feature_factor, self.components.size[1:])
+                by_rate += unexposed_of_components(self.problem, mean[:, self.free])
                 steps.append(by_rate if rates is None else by_rate - rates * self.rates[1].variance())
         means = mean, changes[1] if len(changes) > 1 else None
         shared = [
