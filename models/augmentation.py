@@ -19,8 +19,9 @@ from jax.scipy.special import gammaln, xlogy
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
+from .cells import Triplets, as_triplets, rates_at, row_totals, total_exposed
 from .factors import Prior, free, mean_log
-from .likelihood import Triplets, as_triplets, rates_at, total_rate, with_exposures
+from .likelihood import with_exposures
 
 Factors = Callable[..., tuple[jax.Array, jax.Array]]
 Program = Callable[..., Any]
@@ -85,17 +86,20 @@ def mean_field(factors: Factors) -> Program:
     return guide
 
 
-def with_allocations(factors: Factors) -> Program:
+def with_allocations(factors: Factors, given_totals: bool = False) -> Program:
     """Return the model with the allocations of the nonzero cells as a site of shape (nnz, K)."""
 
-    def augmented(counts: Any, *, row_exposure: Any = None, feature_exposure: Any = None, **given: Any) -> None:
+    def augmented(
+        counts: Any, *, row_exposure: Any = None, feature_exposure: Any = None, observed: Any = None, **given: Any
+    ) -> None:
         """Sample S_ijk ~ Poisson(r_i c_j θ_ik β_kj) with X_ij = Σ_k S_ijk; arguments are those of `program`."""
         cells = as_triplets(counts)
         theta, beta = with_exposures(factors(**given), row_exposure, feature_exposure)
         rates = rates_at(cells, theta, beta)
         allocations = numpyro.sample("allocations", dist.Poisson(rates).to_event(2))
         numpyro.sample("counts", dist.Delta(allocations.sum(-1), event_dim=1), obs=cells.values)
-        numpyro.factor("zeros", rates.sum() - total_rate(theta, beta))
+        totals = row_totals(cells, len(theta)) if given_totals else None
+        numpyro.factor("zeros", rates.sum() - total_exposed(theta, beta, observed, totals))
 
     return augmented
 
@@ -119,7 +123,7 @@ def mean_field_with_allocations(factors: Factors) -> Program:
     return augmented_guide
 
 
-def with_expected_allocations(factors: Factors) -> Program:
+def with_expected_allocations(factors: Factors, given_totals: bool = False) -> Program:
     """Return the augmented model with its allocations integrated over their optimal distribution.
 
     Given θ and β, the allocations contribute  Σ X_ij Σ_k φ_ijk log(θ_ik β_kj / φ_ijk) − Σ λ − Σ log X!.  It has the
@@ -127,7 +131,9 @@ def with_expected_allocations(factors: Factors) -> Program:
     program reads the guide's parameters by name.
     """
 
-    def augmented_bound(counts: Any, *, row_exposure: Any = None, feature_exposure: Any = None, **given: Any) -> None:
+    def augmented_bound(
+        counts: Any, *, row_exposure: Any = None, feature_exposure: Any = None, observed: Any = None, **given: Any
+    ) -> None:
         """Compute a lower bound of the program for every θ and β; for use with `guide`."""
         cells = as_triplets(counts)
         drawn = factors(**given)
@@ -138,7 +144,8 @@ def with_expected_allocations(factors: Factors) -> Program:
         log_rates = _log_rates(cells, _log(theta), _log(beta))
         gain = jnp.exp(log_chances) * (log_rates - jnp.where(jnp.isfinite(log_chances), log_chances, 0))
         seen = cells.values @ gain.sum(-1) - gammaln(cells.values + 1).sum()
-        numpyro.factor("counts", seen - total_rate(theta, beta))
+        totals = row_totals(cells, len(theta)) if given_totals else None
+        numpyro.factor("counts", seen - total_exposed(theta, beta, observed, totals))
 
     return augmented_bound
 

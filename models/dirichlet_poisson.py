@@ -5,7 +5,8 @@
     X_ij ~ Poisson((θβ)_ij)
 
 Rows of θβ sum to 1, so the density of a row is Poisson(N_i; 1) times Multinomial(X_i; N_i, (θβ)_i)
-([GP] D.1–D.3). N_i is given, so the Poisson factor is a constant of the data: simulate with `totals`.
+([GP] D.1–D.3). N_i is given, so the Poisson factor is a constant of the data: simulate with `totals`. Where cells are
+missing, N_i is the total of the observed ones, whose probabilities are divided by their sum.
 With free components the closed-form fit is the VI-EM of [GP] alg. 5, with bound [GP] 17.
 """
 
@@ -35,8 +36,8 @@ def factors(*, size: tuple[int, int], rank: int, loadings: Prior, components: Pr
     return theta, beta
 
 
-program = poisson_product(factors)
+program = poisson_product(factors, given_totals=True)
 guide = mean_field(factors)
-augmented = with_allocations(factors)
+augmented = with_allocations(factors, given_totals=True)
 augmented_guide = mean_field_with_allocations(factors)
-augmented_bound = with_expected_allocations(factors)
+augmented_bound = with_expected_allocations(factors, given_totals=True)

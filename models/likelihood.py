@@ -3,84 +3,23 @@
     X_ij ~ Poisson(λ_ij),  λ = θβ,        log p(X) = Σ [X log λ − log X!] − (Σ_i θ_i)·(Σ_j β_j)
 
 The last term sums λ over all cells without forming λ, so zero counts cost nothing. With exposures r of rows and c of
-features, λ_ij = r_i c_j (θβ)_ij: the factors of the product are then rθ and βc.
+features, λ_ij = r_i c_j (θβ)_ij: the factors of the product are then rθ and βc. Where cells are missing, all sums are
+over the observed ones; given the totals N_i of these, log p(X) loses Σ N_i log(Σ_j λ_ij) over the observed cells, as
+their counts are multinomial.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro  # whole, before its parts: ArviZ leaves a lazy stand-in that they would tear
 import numpyro.distributions as dist
 from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from scipy import sparse
 
-
-class Triplets(NamedTuple):
-    """Counts as their nonzero cells: ``values[c]`` at ``(rows[c], columns[c])``, and zero elsewhere.
-
-    It is a pytree, so it can pass through ``jit`` and ``vmap``, and be ``obs`` of ``numpyro.sample``.
-    """
-
-    rows: jax.Array
-    columns: jax.Array
-    values: jax.Array
-
-    # NumPyro checks that the shape of an observation broadcasts to the shape of its distribution; this shape
-    # broadcasts to any (n, m).
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape that broadcasts to (n, m)."""
-        return (1, 1)
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions, 2 as for a matrix."""
-        return 2
-
-
-def as_observation(counts: Any) -> jax.Array | Triplets:
-    """Return counts in a form that `PoissonProduct` can observe.
-
-    Parameters
-    ----------
-    counts : scipy sparse matrix or array, dense array (n, m), or Triplets
-
-    Returns
-    -------
-    Triplets or jax.Array
-        `Triplets` for sparse counts, a floating array of shape (n, m) for dense ones.
-    """
-    if isinstance(counts, Triplets) or sparse.issparse(counts):
-        return as_triplets(counts)
-    return jnp.asarray(counts, dtype=float)
-
-
-def as_triplets(counts: Any) -> Triplets:
-    """Return the nonzero cells of concrete counts, dense or sparse."""
-    if isinstance(counts, Triplets):
-        return counts
-    matrix: Any = counts if sparse.issparse(counts) else np.asarray(counts)
-    matrix = sparse.csr_array(matrix, copy=True)
-    matrix.sum_duplicates()
-    cells = matrix.tocoo()
-    seen = cells.data != 0
-    rows, columns = (jnp.asarray(index[seen]) for index in cells.coords)
-    return Triplets(rows, columns, jnp.asarray(cells.data[seen], dtype=float))
-
-
-def rates_at(cells: Triplets, loadings: jax.Array, components: jax.Array) -> jax.Array:
-    """Return the terms θ_ik β_kj of the rate at each nonzero cell, shape (..., nnz, K)."""
-    return loadings[..., cells.rows, :] * jnp.swapaxes(components[..., :, cells.columns], -1, -2)
-
-
-def total_rate(loadings: jax.Array, components: jax.Array) -> jax.Array:
-    """Return Σ_ij λ_ij, in O((n + m) K)."""
-    return jnp.sum(loadings.sum(-2) * components.sum(-1), -1)
+from .cells import Observed, Triplets, as_observation, rates_at, row_totals, total_exposed
 
 
 def with_exposures(
@@ -133,20 +72,28 @@ class PoissonProduct(_ProductOfFactors):
     totals : array (n,), optional
         Row totals N_i for simulation: `sample` draws row i from Multinomial(N_i, λ_i / Σ_j λ_ij).
         They do not enter `log_prob`.
+    observed : Observed, optional
+        Which cells the density is of; by default all.
+    given_totals : bool
+        Whether the density is that of the observed cells given the totals of their rows.
     validate_args : bool, optional
         Whether to check that both factors are nonnegative.
     """
 
-    pytree_data_fields = ("totals",)
+    pytree_data_fields = ("totals", "observed")
+    pytree_aux_fields = ("given_totals",)
 
     def __init__(
         self,
         loadings: ArrayLike,
         components: ArrayLike,
         totals: ArrayLike | None = None,
+        observed: Observed | None = None,
+        given_totals: bool = False,
         validate_args: bool | None = None,
     ) -> None:
         self.totals = None if totals is None else jnp.asarray(totals)
+        self.observed, self.given_totals = observed, given_totals
         super().__init__(loadings, components, validate_args)
 
     @property
@@ -162,7 +109,8 @@ class PoissonProduct(_ProductOfFactors):
             seen = _log_of_seen(value.values, rate).sum(-1)
         else:
             seen = _log_of_seen(value, self.mean).sum((-2, -1))
-        return seen - total_rate(self.loadings, self.components)
+        totals = row_totals(value, self.event_shape[0]) if self.given_totals else None
+        return seen - total_exposed(self.loadings, self.components, self.observed, totals)
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
         """Sample dense counts (..., n, m), given the row totals if there are any."""
@@ -186,9 +134,11 @@ class NegativeBinomialProduct(_ProductOfFactors):
     dispersion : array, (1, 1), (n, 1) or (1, m)
         What the variance has beyond the mean λ, above 0: λ (1 + s), or λ + α λ².
     variance : {"linear", "quadratic"}
+    observed : Observed, optional
+        Which cells the density is of; by default all.
     """
 
-    pytree_data_fields = ("dispersion",)
+    pytree_data_fields = ("dispersion", "observed")
     pytree_aux_fields = ("form",)
 
     def __init__(
@@ -197,9 +147,10 @@ class NegativeBinomialProduct(_ProductOfFactors):
         components: ArrayLike,
         dispersion: ArrayLike,
         variance: str = "linear",
+        observed: Observed | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        self.dispersion, self.form = jnp.asarray(dispersion), variance
+        self.dispersion, self.form, self.observed = jnp.asarray(dispersion), variance, observed
         super().__init__(loadings, components, validate_args)
 
     @property
@@ -228,14 +179,18 @@ class NegativeBinomialProduct(_ProductOfFactors):
         return jnp.where(counts > 0, logs, 0)
 
     def _whole(self) -> jax.Array:
-        """Return minus the log probability that all counts are 0."""
-        s = self.dispersion
+        """Return minus the log probability that all observed counts are 0."""
+        s, observed = self.dispersion, self.observed
         if self.form == "quadratic":
-            return jnp.sum(jnp.log1p(s * self.mean) / s, (-2, -1))
+            every = jnp.log1p(s * self.mean) / s
+            if observed is None:
+                return jnp.sum(every, (-2, -1))
+            some = every[..., observed.cells.rows, observed.cells.columns]
+            return observed.whole * jnp.sum(every, (-2, -1)) + (observed.cells.values * some).sum(-1)
         share = jnp.log1p(s) / s
         if s.shape[-1] > 1:
-            return total_rate(self.loadings, self.components * share)
-        return total_rate(self.loadings * share, self.components)
+            return total_exposed(self.loadings, self.components * share, observed)
+        return total_exposed(self.loadings * share, self.components, observed)
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
         """Sample dense counts (..., n, m): a Gamma rate for every cell, then Poisson counts."""
@@ -251,8 +206,13 @@ def _log_of_seen(counts: jax.Array, rate: jax.Array) -> jax.Array:
     return counts * jnp.log(jnp.where(counts > 0, rate, 1)) - gammaln(counts + 1)
 
 
-def poisson_product(factors: Callable[..., tuple[jax.Array, jax.Array]]) -> Callable[..., jax.Array]:
-    """Return the program of a model, whose ``factors`` sample θ and β from their priors."""
+def poisson_product(
+    factors: Callable[..., tuple[jax.Array, jax.Array]], given_totals: bool = False
+) -> Callable[..., jax.Array]:
+    """Return the program of a model, whose ``factors`` sample θ and β from their priors.
+
+    With `given_totals`, counts of rows with missing cells are multinomial given their totals.
+    """
 
     def program(
         counts: Any = None,
@@ -262,6 +222,7 @@ def poisson_product(factors: Callable[..., tuple[jax.Array, jax.Array]]) -> Call
         feature_exposure: ArrayLike | None = None,
         dispersion: ArrayLike | None = None,
         variance: str = "linear",
+        observed: Observed | None = None,
         **given: Any,
     ) -> jax.Array:
         """Sample or observe the counts.
@@ -276,6 +237,8 @@ def poisson_product(factors: Callable[..., tuple[jax.Array, jax.Array]]) -> Call
             Exposures of rows and features, by which the means are multiplied.
         dispersion : array, (1, 1), (n, 1) or (1, m), optional
             Dispersion of negative binomial counts, of linear or quadratic `variance`; None for Poisson counts.
+        observed : Observed, optional
+            Which cells are observed; `counts` are 0 at the others.
         **given
             What ``factors`` takes: size, rank, and hyperparameters of loadings and components.
 
@@ -285,9 +248,9 @@ def poisson_product(factors: Callable[..., tuple[jax.Array, jax.Array]]) -> Call
         """
         theta, beta = with_exposures(factors(**given), row_exposure, feature_exposure)
         dims = {"event_dims": ["row", "feature"]}
-        noisy: dist.Distribution = PoissonProduct(theta, beta, totals)
+        noisy: dist.Distribution = PoissonProduct(theta, beta, totals, observed, given_totals)
         if dispersion is not None:
-            noisy = NegativeBinomialProduct(theta, beta, dispersion, variance)
+            noisy = NegativeBinomialProduct(theta, beta, dispersion, variance, observed)
         return numpyro.sample("counts", noisy, obs=counts, infer=dims)
 
     return program

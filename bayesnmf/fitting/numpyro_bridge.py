@@ -29,12 +29,13 @@ def load_program(model: str) -> Any:
 def program_arguments(counts: Counts, rank: int, priors: Priors, dense: bool | None = None) -> dict[str, Any]:
     """Return the arguments of every program of a model.
 
-    Those of counts with negative binomial noise have its dispersion. By default counts are dense if that is faster: in
-    XLA on a CPU, a product of small dense matrices is faster than gathers, unless the counts are many and sparse.
+    Those of counts with negative binomial noise have its dispersion, those with missing cells say which. By default
+    counts are dense if that is faster: in XLA on a CPU, a product of small dense matrices is faster than gathers,
+    unless the counts are many and sparse.
     Augmented programs need the nonzero cells, which compiled code cannot find in traced dense counts, so `dense` must
     be False for them.
     """
-    from bayesnmf.models.likelihood import as_observation
+    from bayesnmf.models.cells import Observed, as_observation, as_triplets
 
     n, m = counts.shape
     noise: dict[str, Any] = {}
@@ -42,10 +43,13 @@ def program_arguments(counts: Counts, rank: int, priors: Priors, dense: bool | N
         noise = {"dispersion": dispersions_of_cells(counts.noise), "variance": counts.noise.variance}
         counts = counts.plain
     dense = n * m <= DENSE_CELLS if dense is None else dense
-    exposures = {name: getattr(counts, name) for name in ("row_exposure", "feature_exposure")}
+    exposed: dict[str, Any] = {name: getattr(counts, name) for name in ("row_exposure", "feature_exposure")}
+    if (mask := counts.mask) is not None:
+        sign = -1.0 if mask.of_missing else 1.0
+        exposed["observed"] = Observed(np.asarray(float(mask.of_missing)), as_triplets(sign * mask.pattern))
     return {
         **noise,
-        **{name: values for name, values in exposures.items() if values is not None},
+        **{name: values for name, values in exposed.items() if values is not None},
         "counts": as_observation(counts.matrix.toarray() if dense else counts.matrix),
         "size": (n, m),
         "rank": rank,

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import xlogy
 from scipy.stats import sem
 
 from bayesnmf.data.counts import Counts
@@ -82,17 +83,15 @@ def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array,
     out = np.empty((chains, draws))
     for at in np.ndindex(chains, draws):
         value = attach_scale(shares[at], None if scale is None else scale[at])
-        out[at] = (
-            log_likelihood(
-                noise,
-                counts,
-                counts.exposed_loadings(matrix(value)),
-                counts.exposed_components(components[at]),
-                False,
+        factors = counts.exposed_loadings(matrix(value)), counts.exposed_components(components[at])
+        if counts.mask is not None and prior.support == "simplex":
+            seen = 1.0 - counts.mask.products_by_row(factors[0], factors[1].T)
+            out[at] = (
+                log_likelihood(noise, counts.with_mask(None), *factors, False) - xlogy(counts.row_totals, seen).sum()
             )
-            + prior.log_density(value)
-            + other.log_density(components[at])
-        )
+        else:
+            out[at] = log_likelihood(noise, counts, *factors, False)
+        out[at] += prior.log_density(value) + other.log_density(components[at])
     return out
 
 

@@ -264,11 +264,13 @@ def _check_without_allocations(options: Any, what: str) -> None:
 
 def check_mask_served(options: Any, method: str) -> None:
     """Refuse what cannot be fitted to counts with missing cells."""
-    able = {name for each in ALGORITHMS.values() if each.masks for name in each.methods}
+    able = {name for each in ALGORITHMS.values() if each.masks for name in each.methods} | OF_PROGRAMS.keys()
     if method not in able or getattr(options, "collapsed", False):
         found = "collapsed=True" if method in able else f"method={method!r}"
-        raise ValueError(f"missing cells need method='vi', 'map' or 'gibbs': found {found}, which needs all cells")
-    if options.algorithm and not ALGORITHMS[options.algorithm].masks:
+        raise ValueError(
+            f"missing cells need method='vi', 'map', 'gibbs', 'nuts' or 'svi': found {found}, which needs all cells"
+        )
+    if getattr(options, "algorithm", None) and not ALGORITHMS[options.algorithm].masks:
         listed = " or ".join(repr(name) for name in algorithms_of(method) if ALGORITHMS[name].masks)
         raise ValueError(
             f"missing cells need algorithm={listed}: found {options.algorithm!r}, which needs all cells; leave "

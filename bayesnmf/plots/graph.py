@@ -113,7 +113,7 @@ def model_graph(
 def read_program(model: str, priors: Priors, augmented: bool) -> dict[str, Node]:
     """Return the sites of a program in its own order, without factors, which are only terms of the density."""
     from bayesnmf.fitting.numpyro_bridge import hyperparameters, load_program
-    from bayesnmf.models.likelihood import as_observation  # first: ArviZ may leave a partly loaded NumPyro
+    from bayesnmf.models.cells import as_observation  # first: ArviZ may leave a partly loaded NumPyro
 
     module, observation = load_program(model), as_observation(STAND_IN)
     program = module.augmented if augmented else module.program

@@ -13,8 +13,8 @@ import numpy as np
 import numpyro
 import pytest
 from bayesnmf.models import dirichlet_gamma, dirichlet_poisson, gamma_poisson, poisson
+from bayesnmf.models.cells import as_observation
 from bayesnmf.models.factors import free
-from bayesnmf.models.likelihood import as_observation
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer import NUTS, SVI, TraceMeanField_ELBO
 from numpyro.infer.util import log_density

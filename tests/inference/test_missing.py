@@ -274,7 +274,7 @@ def test_every_way_to_say_what_is_missing_says_the_same():
     [
         ({"observed": np.ones((3, 2), bool)}, ValueError, "observed must have the shape of the counts"),
         ({"observed": np.ones((8, 6))}, TypeError, "observed must be an array of booleans"),
-        ({"observed": OBSERVED, "method": "nuts"}, ValueError, "missing cells need method="),
+        ({"observed": OBSERVED, "method": "smc"}, ValueError, "missing cells need method="),
         ({"observed": OBSERVED, "options": VI(algorithm="minibatch")}, ValueError, "missing cells need algorithm="),
         (
             {"observed": OBSERVED, "method": "gibbs", "options": Gibbs(collapsed=True)},

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from bayesnmf.models.likelihood import as_observation
+from bayesnmf.models.cells import as_observation
 from numpyro.infer import TraceMeanField_ELBO
 from numpyro.infer.util import log_density
 from plain import plain_vi
@@ -32,6 +32,7 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import HierarchicalGamma, Start
 from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.mask import Mask, as_pattern
 from bayesnmf.fitting.numpyro_bridge import (
     guide_parameters,
     hyperparameters,
@@ -47,6 +48,8 @@ from bayesnmf.kernels.cpu.allocation import expected_allocations
 from bayesnmf.priors import ScaledProportions
 
 N, M = SIZE
+HIDDEN = np.random.default_rng(8).random(SIZE) < 0.3
+HIDDEN[1], HIDDEN[:, 2] = True, True
 FLAT = {"shape": 1.0, "rate": 0.0}
 # Most of the time goes into compiling the samplers; without optimisation they compile faster.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -93,7 +96,9 @@ def shared_density(state, priors):
 def test_log_joint_is_that_of_the_program(entry):
     rng = np.random.default_rng(0)
     priors = entry.priors()
-    for counts in (as_counts(plain_counts()), as_counts(nasty_counts())):
+    missing = [Mask(as_pattern(of_missing == HIDDEN), of_missing) for of_missing in (True, False)]
+    complete = [as_counts(plain_counts()), as_counts(nasty_counts())]
+    for counts in (*complete, *(complete[0].with_mask(mask) for mask in missing)):
         arguments = program_arguments(counts, RANK, priors)
         problem = draws_problem(counts, priors, rng)
         state = interior_state(priors, SIZE, RANK, rng)
