@@ -64,7 +64,7 @@ def log_evidence(
     Parameters
     ----------
     counts : array-like, (n, m)
-        Whole-number counts.
+        Whole-number counts; those of a fit with missing cells (``fit.counts``) with "tempered" and Gamma loadings.
     model, rank
         As for `bayesnmf.fit`. "poisson" has no evidence under its flat default.
     method : {"tempered", "tokens", "exact"}, optional
@@ -102,7 +102,7 @@ def log_evidence(
     seed = check_seed(seed)
     if method is not None:
         check_choice(method, "method", tuple(PARTICLES))
-    data = check_complete(as_counts(counts), "log_evidence")
+    data = as_counts(counts)
     check_integer_counts(data, "the evidence", "round them")
     given = truth.priors if priors is None and isinstance(truth, Simulation) else priors
     job = _job(data, model, check_rank(rank), given, lambda *_: None)
@@ -129,7 +129,7 @@ def _job(data: Counts, model: str, rank: int, priors: Priors | None, report: Any
 def _by_allocations(job: Job, method: str, particles: int, runs: int, seed: int | None) -> Evidence:
     """Sum over all allocations, or estimate the sum one single count after another."""
     what, data, rank, priors = f"method={method!r}", job.counts, job.rank, job.options.priors
-    check_unexposed(data, what, "method='tempered'")
+    check_unexposed(check_complete(data, what), what, "method='tempered'")
     check_collapsible(priors.loadings, priors.components, what, "method='tempered'")
     sides: Any = priors.loadings, priors.components
     if method == "exact":
@@ -157,7 +157,7 @@ def _default_method(job: Job, particles: int | None) -> str:
 def _is_collapsible(job: Job) -> bool:
     """Return whether single counts can be added one after another."""
     priors = job.options.priors
-    dirichlet = isinstance(priors.components, Dirichlet) and not job.counts.exposed
+    dirichlet = isinstance(priors.components, Dirichlet) and not job.counts.exposed and job.counts.mask is None
     return dirichlet and all("marginal" in side.optional for side in (priors.loadings, priors.components))
 
 

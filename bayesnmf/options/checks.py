@@ -264,11 +264,13 @@ def _check_without_allocations(options: Any, what: str) -> None:
 
 def check_mask_served(options: Any, method: str) -> None:
     """Refuse what cannot be fitted to counts with missing cells."""
-    able = {name for each in ALGORITHMS.values() if each.masks for name in each.methods} | OF_PROGRAMS.keys()
-    if method not in able or getattr(options, "collapsed", False):
-        found = "collapsed=True" if method in able else f"method={method!r}"
+    if method == "bld" or getattr(options, "collapsed", False):
+        found = "collapsed=True" if method != "bld" else "method='bld'"
+        raise ValueError(f"missing cells cannot be allocated count by count: found {found}; use method='vi' or 'gibbs'")
+    if method == "smc" and options.priors.loadings.support != "positive":
         raise ValueError(
-            f"missing cells need method='vi', 'map', 'gibbs', 'nuts' or 'svi': found {found}, which needs all cells"
+            "missing cells and method='smc' need Gamma loadings, as proportions need counts of missing cells beside "
+            f"their own: found {type(options.priors.loadings).__name__}; use method='nuts' or 'gibbs'"
         )
     if getattr(options, "algorithm", None) and not ALGORITHMS[options.algorithm].masks:
         listed = " or ".join(repr(name) for name in algorithms_of(method) if ALGORITHMS[name].masks)

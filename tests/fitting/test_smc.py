@@ -5,6 +5,7 @@ import pytest
 from plain import even_priors
 from registry import MODELS_AND_PRIORS, over
 from scipy import stats
+from scipy.special import gammaln
 from smallfits import plain_bounds
 
 import bayesnmf
@@ -46,6 +47,33 @@ def test_every_proper_model_is_fitted(entry, tmp_path):
     assert again.options.particles == 4
     if "asymmetric" not in entry.id or entry.id in ("gamma_poisson-asymmetric", "dirichlet_poisson-asymmetric"):
         assert fit.transform(counts[:2]).shape == (2, 2)  # others have priors of their own for each row
+
+
+@spread
+def test_the_evidence_of_observed_cells_is_that_of_quadrature():
+    """One component of two features: loadings are integrated in closed form, with the exposure of observed cells."""
+    rng, (a, b, eta) = np.random.default_rng(1), (1.5, 0.2, 0.8)
+    observed = rng.random((8, 2)) > 0.4
+    observed[3], observed[4] = False, [True, False]
+    counts = rng.poisson(rng.gamma(2, 5, (8, 1)) * np.array([0.3, 0.7]))
+    share, seen = np.linspace(1e-6, 1 - 1e-6, 20_001), np.where(observed, counts, 0)
+    exposure, totals = np.stack([share, 1 - share], axis=1) @ observed.T, seen.sum(axis=1)
+    logs = stats.beta(eta, eta).logpdf(share) + np.log(share) * seen[:, 0].sum() + np.log(1 - share) * seen[:, 1].sum()
+    logs += (stats.gamma(a, scale=1 / b).logpdf(1) + b + gammaln(a + totals) - (a + totals) * np.log(b + exposure)).sum(
+        1
+    )
+    logs -= gammaln(seen + 1.0).sum()
+    exact, density = np.log(np.trapezoid(np.exp(logs), share)), np.exp(logs) / np.exp(logs).sum()
+    options = SMC(priors=Priors(Gamma(a, b), Dirichlet(eta)), runs=8, particles=64)
+    fit = bayesnmf.fit(counts, rank=1, method="smc", seed=0, observed=observed, options=options)
+    assert fit.diagnostics["log_p"] == pytest.approx(exact, abs=3 * fit.diagnostics["log_p_se"])
+    assert fit.diagnostics["log_p_se"] < 0.15
+    assert fit.components[0, 0] == pytest.approx(density @ share, abs=0.02)
+    found = bayesnmf.log_evidence(fit.counts, rank=1, priors=options.priors, seed=0)
+    assert found.method == "tempered"
+    assert found.log_evidence == pytest.approx(exact, abs=3 * found.se)
+    with pytest.raises(ValueError, match="method='exact' needs counts without missing cells"):
+        bayesnmf.log_evidence(fit.counts, rank=1, method="exact")
 
 
 @spread

@@ -274,7 +274,12 @@ def test_every_way_to_say_what_is_missing_says_the_same():
     [
         ({"observed": np.ones((3, 2), bool)}, ValueError, "observed must have the shape of the counts"),
         ({"observed": np.ones((8, 6))}, TypeError, "observed must be an array of booleans"),
-        ({"observed": OBSERVED, "method": "smc"}, ValueError, "missing cells need method="),
+        ({"observed": OBSERVED, "method": "bld"}, ValueError, "missing cells cannot be allocated count by count"),
+        (
+            {"observed": OBSERVED, "method": "smc", "model": "dirichlet_poisson"},
+            ValueError,
+            "missing cells and method='smc' need Gamma loadings",
+        ),
         ({"observed": OBSERVED, "options": VI(algorithm="minibatch")}, ValueError, "missing cells need algorithm="),
         (
             {"observed": OBSERVED, "method": "gibbs", "options": Gibbs(collapsed=True)},
@@ -300,7 +305,7 @@ def test_what_needs_all_cells_says_so():
     for call in (
         lambda: bayesnmf.select(fit.counts, ranks=[1, 2]),
         lambda: bayesnmf.compare(fit.counts, rank=K),
-        lambda: bayesnmf.log_evidence(fit.counts, rank=K),
+        lambda: bayesnmf.log_evidence(fit.counts, rank=K, method="tokens"),
         lambda: bayesnmf.MinibatchVI(rank=K).partial_fit(fit.counts),
         lambda: fit.to_datatree(log_likelihood=True),
     ):

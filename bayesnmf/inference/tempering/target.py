@@ -4,7 +4,8 @@ Where the loadings of a row are proportions times a scale that is independent of
 about proportions and components. The multinomial of the counts given N_i is then tempered instead of the Poisson, and
 log p(N) is added in closed form: one run serves all models that share proportions and components, and its estimates
 vary less (mathematics.md section 9). This holds for dirichlet_poisson, for dirichlet_gamma, and for Gamma loadings with
-one rate for each row if the components sum to 1.
+one rate for each row if the components sum to 1. Where cells are missing, the totals of the observed ones do say
+something, and the Poisson is tempered.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ class Target:
         logs = log_likelihoods(self.counts.matrix, theta, beta, threads)
         if self.of_shares:
             return np.asarray(logs - np.log(theta.sum(axis=2)) @ self.counts.row_totals)
-        return np.asarray(logs - np.einsum("sk,sk->s", theta.sum(axis=1), beta.sum(axis=1)))
+        logs -= np.einsum("sk,sk->s", theta.sum(axis=1), beta.sum(axis=1))
+        if self.counts.mask is not None:
+            logs += [self.counts.mask.products_by_row(*each).sum() for each in zip(theta, beta, strict=True)]
+        return np.asarray(logs)
 
     def value(self, factors: Factors, place: int) -> tuple[Any, Array]:
         """Return loadings and components of a state as values of the model's sides; a scale is drawn."""
@@ -85,7 +89,8 @@ def target_of(counts: Counts, priors: Any, rank: int) -> Target:
     n, m = counts.shape
     loadings: Distribution = priors.loadings.broadcast((n, rank))
     components: Distribution = priors.components.broadcast((rank, m))
-    scaled = _with_scale(loadings) if components.support == "simplex" else None
+    apart = components.support == "simplex" and counts.mask is None
+    scaled = _with_scale(loadings) if apart else None
     chosen = loadings if scaled is None else scaled
     constant = -counts.log_factorial
     if chosen.support != "positive":
