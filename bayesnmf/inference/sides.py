@@ -37,7 +37,7 @@ def exposure_of_loadings(problem: Problem, components: Side) -> Array:
     if mask is not None and imputes_loadings(problem, components):
         exposure = exposure * mask.seen_rows[:, None]
     elif mask is not None:
-        exposure = _left(exposure, missing_exposure_of_loadings(problem, components))
+        exposure = exposure_left(exposure, missing_exposure_of_loadings(problem, components))
     return exposure.astype(components.dtype)
 
 
@@ -46,11 +46,11 @@ def exposure_of_components(problem: Problem, loadings: Side) -> Array:
     sums = loadings.exposed_sums(1, problem.counts.row_weights)[:, None]
     exposure = sums * problem.counts.feature_factor
     if problem.counts.mask is not None and not imputes_components(problem):
-        exposure = _left(exposure, missing_exposure_of_components(problem, loadings))
+        exposure = exposure_left(exposure, missing_exposure_of_components(problem, loadings))
     return exposure.astype(loadings.dtype)
 
 
-def _left(exposure: Array, missing: Array) -> Array:
+def exposure_left(exposure: Array, missing: Array) -> Array:
     """Return exposures less those of missing cells; what is nothing but rounding is 0."""
     left = exposure - missing
     return np.where(left > ROUNDING * exposure, left, 0.0)

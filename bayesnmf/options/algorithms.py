@@ -62,8 +62,8 @@ ALGORITHMS: dict[str, Algorithm] = {
     "em": Algorithm(("map",), device=True, masks=True, noises=ALL),
     # Coordinate descent needs only a few more iterations to bring the whole gradient near 0: on newsgroups, K = 10,
     # the distance was 0.02 at tol 1e-8 after 112 iterations, and 0.0004 at 1e-9 after 28 more.
-    "scd": Algorithm(("map",), ("regression",), tol=1e-9, sweeps=3, alternates=True, noises=FIXED),
-    "ccd": Algorithm(("map",), ("regression",), tol=1e-9, alternates=True, noises=FIXED),
+    "scd": Algorithm(("map",), ("regression",), tol=1e-9, sweeps=3, alternates=True, masks=True, noises=FIXED),
+    "ccd": Algorithm(("map",), ("regression",), tol=1e-9, alternates=True, masks=True, noises=FIXED),
     "coordinate": Algorithm(("vi",), device=True, masks=True, noises=ALL),
     "settled": Algorithm(
         ("vi",), alternates=True, uneven=True, noises=FIXED, why="loadings settle, then the components move"

@@ -278,5 +278,11 @@ def check_mask_served(options: Any, method: str) -> None:
             f"missing cells need algorithm={listed}: found {options.algorithm!r}, which needs all cells; leave "
             "algorithm out"
         )
+    sides = options.priors.loadings, options.priors.components
+    if getattr(options, "algorithm", None) in ("scd", "ccd") and any(side.support != "positive" for side in sides):
+        raise ValueError(
+            f"missing cells and algorithm={options.algorithm!r} need Gamma priors on both sides, as others are scaled "
+            "to the totals of rows; use algorithm='em'"
+        )
     if getattr(options, "device", "cpu") != "cpu":
         raise ValueError(f"missing cells need device='cpu': found {options.device!r}; leave device out")

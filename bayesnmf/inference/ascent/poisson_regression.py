@@ -4,7 +4,8 @@ Each side is regressed on the other. Coordinate descent gets stuck less often th
 without the constraint and then normalised ([C] lemma 1, cor. 2): if the prior of the loadings is flat, the scale of a
 component may move between the sides. A rate τ shared by all loadings of a row only divides them by r + τ, with the
 exposure r of the row ([GP] lemma 6.1), so these loadings are fitted with a flat prior and divided at the end. In
-between, both sides are times their exposures, and rates are divided by them.
+between, both sides are times their exposures, and rates are divided by them. Where cells are missing, each line has the
+exposure of its observed cells, and both sides must be Gamma: totals of rows would be those of the observed cells.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Schedule, Steps, update_both_sides
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
+from bayesnmf.inference.sides import Problem, State, exposure_left
 from bayesnmf.kernels.cpu.allocation import Totals, turned
 from bayesnmf.kernels.cpu.regression import poisson_regression
 from bayesnmf.kernels.cpu.sums import scale_rows, sum_rows
@@ -59,16 +61,25 @@ def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:
         priors, spread = gamma_terms(now, loadings.shape[1]), spread_of_factors(now)
         for side in schedule.sides:
             if side == "loadings":
-                given = by_row, loadings, components, priors[0]
-                loadings = poisson_regression(*given, **settings, spread=spread)
+                given, own = (by_row, loadings, components, priors[0]), spread
             else:
-                given = by_feature, components.T, loadings.T, priors[1]
-                components = poisson_regression(*given, **settings, spread=turned(spread, by_row.shape)).T
+                given, own = (by_feature, components.T, loadings.T, priors[1]), turned(spread, by_row.shape)
+            found = poisson_regression(*given, **settings, spread=own, exposure=_observed(now, side, given[2]))
+            loadings, components = (found, components) if side == "loadings" else (loadings, found.T)
             rescale(now, priors, loadings, components)
         yield _state_of_factors(now, here.state, loadings, components)
         yield update_both_sides(now, here.state, allocate(now, here.state, schedule.threads, plain.visited), plain)
 
     return steps
+
+
+def _observed(problem: Problem, side: str, other: Array) -> Array | None:
+    """Return sums of the other factor over the observed cells of each line of a side; None if none are missing."""
+    mask = problem.counts.mask
+    if mask is None:
+        return None
+    missing = mask.sums_by_row(other.T) if side == "loadings" else mask.sums_by_feature(other.T)
+    return exposure_left(sum_rows(other.T)[None], missing)
 
 
 def spread_of_factors(problem: Problem) -> Spread | None:

@@ -93,15 +93,15 @@ def _regress(
             for p in range(last - first):
                 spreads[p] = spread_of_cell(spread[0][i], spread[1], indices[first + p])
         _regress_row(
-            counts[:cells], spreads[:cells], gathered, mean, expected, out[i, : len(exposure)], exposure,
-            less[i % len(less)], rate[i % len(rate)], sweeps, newton_steps, floor, least,
+            counts[:cells], spreads[:cells], gathered, mean, expected, out[i, : exposure.shape[1]],
+            exposure[i % len(exposure)], less[i % len(less)], rate[i % len(rate)], sweeps, newton_steps, floor, least,
         )  # fmt: skip
 
 
 def poisson_regression(
     matrix: csr_array, loadings: Array, components: Array, prior: tuple[Array, Array], sweeps: int = 4,
     newton_steps: int = 1, floor: float = 1e-15, threads: int | None = None, *, reuse: bool = False,
-    spread: Spread | None = None,
+    spread: Spread | None = None, exposure: Array | None = None,
 ) -> Array:  # fmt: skip
     """Improve the loadings of every row, with components fixed: one EM step, then sweeps of coordinate descent.
 
@@ -128,6 +128,8 @@ def poisson_regression(
         Whether the result may overwrite the loadings; it does if they are `padded`.
     spread : tuple, optional
         Spreads of rows and features, where counts cluster: L takes the place of x log λ.
+    exposure : ndarray (n, K), optional
+        Sums of the components over the observed features of each row, if some are missing.
 
     Returns
     -------
@@ -135,11 +137,11 @@ def poisson_regression(
     """
     V = whole_vectors(components.T)
     out = loadings if reuse and is_padded(loadings) else padded_copy(loadings)
-    exposure, whole = sum_rows(components.T).astype(V.dtype), whole_vectors(out)
-    less, rate = (np.ascontiguousarray(value, dtype=V.dtype) for value in prior)
+    whole, sums = whole_vectors(out), sum_rows(components.T)[None] if exposure is None else exposure
+    less, rate, exposed = (np.ascontiguousarray(value, dtype=V.dtype) for value in (*prior, sums))
     work = matrix.nnz * out.shape[1] * (sweeps * newton_steps + 1)
     threads = threads_or_default(threads, work)
     bounds = row_blocks(matrix.indptr, block_count(work))
-    given = matrix.indptr, matrix.indices, matrix.data, V, exposure, less, rate, sweeps, newton_steps, floor, spread
+    given = matrix.indptr, matrix.indices, matrix.data, V, exposed, less, rate, sweeps, newton_steps, floor, spread
     in_blocks(bounds, lambda _, first, last: _regress(*given, first, last, whole), threads)
     return out
