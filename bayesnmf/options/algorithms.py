@@ -71,6 +71,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "gradient": Algorithm(
         ("vi",),
         ("gradient",),
+        masks=True,
         uneven=True,
         exchanges=False,
         extrapolates=False,
@@ -79,6 +80,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "minibatch": Algorithm(
         ("vi",),
         ("merged",),
+        masks=True,
         tol=1e-4,  # its elbo fluctuates
         exchanges=False,
         extrapolates=False,

@@ -13,6 +13,7 @@ from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_has_part, check_negative_binomial
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
 
+TO_TOTALS, OF_BATCHES = "as others are scaled to the totals of rows", "as others receive counts of missing cells"
 STARTS = ("svd", "descent", "random", "random_descent")
 MOST_THREADS = 1024
 
@@ -279,10 +280,13 @@ def check_mask_served(options: Any, method: str) -> None:
             "algorithm out"
         )
     sides = options.priors.loadings, options.priors.components
-    if getattr(options, "algorithm", None) in ("scd", "ccd") and any(side.support != "positive" for side in sides):
+    reasons = {**dict.fromkeys(("scd", "ccd"), TO_TOTALS), "minibatch": OF_BATCHES}
+    reason = reasons.get(getattr(options, "algorithm", None) or "")
+    if reason and any(getattr(side, "support", "") != "positive" for side in sides):
+        plain = algorithms_of(method)[0]
         raise ValueError(
-            f"missing cells and algorithm={options.algorithm!r} need Gamma priors on both sides, as others are scaled "
-            "to the totals of rows; use algorithm='em'"
+            f"missing cells and algorithm={options.algorithm!r} need Gamma priors on both sides, {reason}; use "
+            f"algorithm={plain!r}"
         )
     if getattr(options, "device", "cpu") != "cpu":
         raise ValueError(f"missing cells need device='cpu': found {options.device!r}; leave device out")

@@ -27,7 +27,7 @@ from bayesnmf.inference.ascent.coordinate_ascent import (
 from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings
+from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, Problem, State, given_totals
 from bayesnmf.inference.summaries import side_like
 from bayesnmf.priors import Distribution
 
@@ -120,8 +120,9 @@ def gradient_of_logs(here: Iterate) -> Array:
     problem, state, totals, _ = here
     exposures = exposure_of_loadings(problem, state.components), exposure_of_components(problem, state.loadings)
     priors = (problem.loadings_prior, problem.components_prior)
+    received = [given_totals(problem, state, side, getattr(totals, side)) for side in State._fields]
     parts: list[Array] = []
-    for side, prior, total, exposure in zip(state, priors, totals[:2], exposures, strict=True):
+    for side, prior, total, exposure in zip(state, priors, received, exposures, strict=True):
         parts += _side_gradient(side, prior, total, exposure)
     return np.concatenate([part.ravel() for part in parts]).astype(np.float64)
 
