@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.assessment.checks import check_draws_of_bound
 from bayesnmf.checks import check_count, check_method
-from bayesnmf.data.checks import check_complete
-from bayesnmf.data.probabilities import log_likelihood
+from bayesnmf.data.probabilities import log_likelihood, log_likelihood_of_shares
 from bayesnmf.fitting.problems import point_or_mean_field
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.blocked.passes import pass_over_rows
@@ -63,8 +62,6 @@ def elbo_marginal(fit: FitRecord, draws: int = 200, seed: int = 0) -> Estimate:
     """
     draws = check_draws_of_bound(draws)
     check_fit(fit)
-    if MODELS[fit.model].given_totals:
-        check_complete(fit.counts, "elbo_marginal given row totals")
     rng = np.random.default_rng(check_count(seed, "seed", minimum=0))
     problem, state = state_of_fit(fit)
     logliks = np.array([_loglik_of_draw(fit, problem, state, rng) for _ in range(draws)])
@@ -85,6 +82,8 @@ def _loglik_of_draw(fit: FitRecord, problem: Problem, state: State, rng: np.rand
         loadings = matrix(q.draw_rows(deepcopy(at_rows), at.rows.start))
         counts = fit.counts if isinstance(fit.noise, NegativeBinomial) else part.counts
         means = counts.exposed_loadings(loadings), counts.exposed_components(components)
-        return None, None, log_likelihood(fit.noise, counts, *means, given_totals)
+        if given_totals:
+            return None, None, log_likelihood_of_shares(fit.noise, counts, *means)
+        return None, None, log_likelihood(fit.noise, counts, *means, given_totals=False)
 
     return float(pass_over_rows(problem, state, add, Pass(writes=False))[0].more)

@@ -172,6 +172,7 @@ def has_response(fit: Any) -> bool:
     """Return whether `bayesnmf.linear_response` works for a fit as it is."""
     priors = fit.priors.loadings, fit.priors.components
     with_q = fit.method == "vi" and fit.posterior.components is not None and not fit.is_projected
+    with_q &= fit.counts.mask is None or fit.scale is None
     return with_q and all("response" in prior.optional for prior in priors)
 
 

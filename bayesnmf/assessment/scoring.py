@@ -4,7 +4,8 @@ There are two kinds. *Thinned*: every count is kept for training with probabilit
 λ(1 − p)/p. *Withheld*: whole samples are set aside; `transform` is given half of their counts, and predicts the others.
 
 Scores are conditional on the held-out row totals: the prediction is then multinomial with probabilities
-λ_ij / Σ_j λ_ij. The factor (1 − p)/p and the scale of a row cancel, so all models are comparable.
+λ_ij / Σ_j λ_ij, with sums over observed cells. The factor (1 − p)/p and the scale of a row cancel, so all models are
+comparable.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from scipy.stats import binom
 
 from bayesnmf.data.blocks.raw import RowsInFile
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.mask import Mask
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.kernels.cpu.likelihood import cell_rates
 from bayesnmf.results.record import iterate_draws
@@ -103,7 +105,7 @@ def score(fit: Fit, held_out: Counts, frequencies: Array, draws: int, seed: int,
     for take, components in fit.estimate.iterate_by_rows(fit, most, seed):
         exposed = fit.counts.exposed_components(components)
         for part in _cells(held_out, frequencies):
-            probability = cell_probabilities(part.matrix, part.places, take(part.rows)[0], exposed)
+            probability = cell_probabilities(part.matrix, part.places, take(part.rows)[0], exposed, part.mask)
             sums[part.cells] += probability
             weights = part.matrix.data * np.log((1 - MIXED) * probability + part.mixed_in)
             logs[part.rows] = np.bincount(part.places, weights=weights, minlength=part.matrix.shape[0])
@@ -122,13 +124,14 @@ def score(fit: Fit, held_out: Counts, frequencies: Array, draws: int, seed: int,
 
 
 class _Cells(NamedTuple):
-    """Nonzeros of some rows: rows and nonzeros among all, the matrix, rows within it, and what is mixed in."""
+    """Nonzeros of some rows: rows and nonzeros among all, matrix, rows within it, what is mixed in, and the mask."""
 
     rows: slice
     cells: slice
     matrix: csr_array
     places: Array
     mixed_in: Array
+    mask: Mask | None
 
 
 def _cells(held_out: Counts, frequencies: Array) -> Iterator[_Cells]:
@@ -136,7 +139,8 @@ def _cells(held_out: Counts, frequencies: Array) -> Iterator[_Cells]:
     for rows, part in held_out.parts():
         matrix = part.matrix
         places = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        yield _Cells(rows, slice(first, first + matrix.nnz), matrix, places, MIXED * frequencies[matrix.indices])
+        mixed_in = MIXED * frequencies[matrix.indices]
+        yield _Cells(rows, slice(first, first + matrix.nnz), matrix, places, mixed_in, part.mask)
         first += matrix.nnz
 
 
@@ -187,11 +191,19 @@ class _LogMeans:
         return np.logaddexp.reduce(self.batches, axis=0) - np.log(self.used)
 
 
-def cell_probabilities(matrix: csr_array, rows: Array, loadings: Array, components: Array) -> Array:
-    """Return λ_ij / Σ_j λ_ij at the nonzeros of `matrix`, and 0 in rows whose means are all 0."""
+def cell_probabilities(
+    matrix: csr_array, rows: Array, loadings: Array, components: Array, mask: Mask | None = None
+) -> Array:
+    """Return λ_ij / Σ_j λ_ij at the nonzeros of `matrix`, and 0 in rows whose means are all 0; j is not missing."""
     rates = cell_rates(matrix, loadings, np.asfortranarray(components))
-    totals = (loadings @ components.sum(axis=1))[rows]
+    totals = _observed_sums(loadings, components, mask)[rows]
     return np.divide(rates, totals, out=np.zeros_like(rates), where=totals > 0)
+
+
+def _observed_sums(loadings: Array, components: Array, mask: Mask | None) -> Array:
+    """Return the sums of the means of each row over its observed cells, (n,)."""
+    sums = loadings @ components.sum(axis=1)
+    return np.asarray(sums if mask is None else np.maximum(sums - mask.products_by_row(loadings, components.T), 0.0))
 
 
 def pit_coverage(fit: Fit, held_out: Counts, draws: int, seed: int, interval: float = 0.9) -> float:
@@ -203,14 +215,17 @@ def pit_coverage(fit: Fit, held_out: Counts, draws: int, seed: int, interval: fl
     """
     rng = np.random.default_rng(seed)
     n, m = held_out.shape
-    cells = rng.choice(n * m, size=min(n * m, PIT_CELLS), replace=False)
+    mask = held_out.mask
+    number = n * m - (0 if mask is None else mask.number)
+    cells = rng.choice(number, size=min(number, PIT_CELLS), replace=False)
+    cells = cells if mask is None else mask.places_of_observed(cells)
     i, j = np.divmod(cells, m)
     y = held_out.matrix[i, j]
     y = np.asarray(y.todense() if hasattr(y, "todense") else y).ravel()
     totals = held_out.row_totals[i]
     below, at, used = np.zeros(len(cells)), np.zeros(len(cells)), 0
     for loadings, components in iterate_draws(fit, draws, seed, shares=True):
-        rate_totals = (loadings @ components.sum(axis=1))[i]
+        rate_totals = _observed_sums(loadings, components, mask)[i]
         rates = np.einsum("ck,kc->c", loadings[i], components[:, j])
         p = np.divide(rates, rate_totals, out=np.full_like(rates, 1 / m), where=rate_totals > 0)
         p = p.clip(SMALLEST, 1)  # SciPy's binomial overflows for smaller ones

@@ -28,12 +28,13 @@ from bayesnmf.checks import (
     check_rank,
     check_words,
 )
-from bayesnmf.comparison.report import Comparison
+from bayesnmf.comparison.report import Comparison, as_text, write
 from bayesnmf.data.checks import check_complete, check_noise_to_compare
 from bayesnmf.data.conversion import as_counts, check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
-from bayesnmf.data.splitting import split_counts
+from bayesnmf.data.splitting import split_counts, Split
+from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.fitting.checkpointing import keep_each_fit
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
@@ -122,6 +123,8 @@ def compare(
     noise: str | Noise = "poisson",
     seed: int = 0,
     settings: Settings | None = None,
+    observed: Any = None,
+    missing: Any = None,
     row_exposure: Any = None,
     feature_exposure: Any = None,
     out: str | Path | None = None,
@@ -143,7 +146,7 @@ def compare(
         `counts`; thinned counts of linear variance have `keep` times as much. Held-out scores are those of the means.
     settings : Settings, optional
         Priors, held-out fractions, and options of single methods.
-    row_exposure, feature_exposure : as for `bayesnmf.fit`
+    observed, missing, row_exposure, feature_exposure : as for `bayesnmf.fit`
     out : path, optional
         Folder in which each fit is saved as soon as it is done (`fits/METHOD.nc`, or `.zarr` above 1 GiB). A folder
         that cannot be written to is refused before the first fit; later failures to save are reported as cautions.
@@ -162,8 +165,9 @@ def compare(
     rank, seed = check_rank(rank), check_count(seed, "seed", minimum=0)
     settings = Settings() if settings is None else settings
     check_instance(settings, Settings, "settings")
-    data = with_exposures(as_counts(counts), row_exposure, feature_exposure)
-    check_integer_counts(check_complete(data, "compare"), "compare, which thins them", "round them")
+    counts, own = without_missing(counts, missing)
+    data = with_missing(with_exposures(as_counts(counts), row_exposure, feature_exposure), own, observed, missing)
+    check_integer_counts(data, "compare, which thins them", "round them")
     check_length_of_dispersion(noise, data.shape)
     split = split_counts(data, settings.keep, settings.withhold, np.random.default_rng(seed))
     settings = replace(settings, priors=resolve_priors(model, split.train, rank, settings.priors, shapes=EVEN))

@@ -104,6 +104,15 @@ def log_likelihood(noise: Noise, counts: Counts, loadings: Array, components: Ar
     return logs - counts.log_factorial
 
 
+def log_likelihood_of_shares(noise: Noise, counts: Counts, shares: Array, components: Array) -> float:
+    """Return the same for loadings that are proportions given the totals of rows, times Poisson(totals; 1)."""
+    if counts.mask is None:
+        return log_likelihood(noise, counts, shares, components, given_totals=True)
+    seen = 1.0 - counts.mask.products_by_row(shares, components.T)
+    whole = log_likelihood(noise, counts.with_mask(None), shares, components, given_totals=True)
+    return whole - float(xlogy(counts.row_totals, seen).sum())
+
+
 def _clustered(noise: NegativeBinomial, counts: Counts, loadings: Array, components: Array) -> float:
     """Return ΣL − Σx log(1 + s) − Σλ e(s)."""
     s, mask = dispersions_of_cells(noise), counts.mask

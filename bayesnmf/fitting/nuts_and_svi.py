@@ -8,12 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
 from scipy.stats import sem
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import DispersedCounts
-from bayesnmf.data.probabilities import log_likelihood
+from bayesnmf.data.probabilities import log_likelihood, log_likelihood_of_shares
 from bayesnmf.fitting.chains import chain_starts, fit_of_draws, resolve_start
 from bayesnmf.fitting.closed_form import fit_of_ascent
 from bayesnmf.fitting.job import Job
@@ -84,11 +83,8 @@ def log_joints(counts: Counts, priors: Priors, loadings: Any, components: Array,
     for at in np.ndindex(chains, draws):
         value = attach_scale(shares[at], None if scale is None else scale[at])
         factors = counts.exposed_loadings(matrix(value)), counts.exposed_components(components[at])
-        if counts.mask is not None and prior.support == "simplex":
-            seen = 1.0 - counts.mask.products_by_row(factors[0], factors[1].T)
-            out[at] = (
-                log_likelihood(noise, counts.with_mask(None), *factors, False) - xlogy(counts.row_totals, seen).sum()
-            )
+        if prior.support == "simplex":
+            out[at] = log_likelihood_of_shares(noise, counts, *factors)
         else:
             out[at] = log_likelihood(noise, counts, *factors, False)
         out[at] += prior.log_density(value) + other.log_density(components[at])

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesnmf.checks import check_count, check_fraction
-from bayesnmf.data.checks import check_complete
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
+from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import check_combination, resolve_priors
 from bayesnmf.fitting.known import rank_and_known
@@ -59,6 +59,8 @@ def modes(
     starts: int = 20,
     options: Options | None = None,
     fixed_components: Any = None,
+    observed: Any = None,
+    missing: Any = None,
     row_exposure: Any = None,
     feature_exposure: Any = None,
     threshold: float = 0.95,
@@ -82,7 +84,7 @@ def modes(
         Number of runs. A run depends on `seed` and its own number alone, so more starts add runs.
     options : MAP, VI or BLD, optional
         Options of the fits, by default with a random start and one thread (see `bayesnmf.stability.modes`).
-    fixed_components, row_exposure, feature_exposure
+    fixed_components, observed, missing, row_exposure, feature_exposure
         As for `bayesnmf.fit`, and so is the default of `rank`.
     threshold : float
         Cosine that all matched components of two runs of one mode exceed.
@@ -117,10 +119,10 @@ def modes(
     """
     model, method = check_model(model), check_has_objective(method)
     starts, seed = check_count(starts, "starts", most=MOST_STARTS), check_count(seed, "seed", minimum=0)
-    rank, known = rank_and_known(rank, fixed_components)
-    options = varied_options(options, method)
-    kind = getattr(options, "dtype", "float64")
-    data = with_exposures(check_complete(as_counts(counts, dtype=kind), "modes"), row_exposure, feature_exposure)
+    (rank, known), options = rank_and_known(rank, fixed_components), varied_options(options, method)
+    counts, own = without_missing(counts, missing)
+    data = as_counts(counts, dtype=getattr(options, "dtype", "float64"))
+    data = with_missing(with_exposures(data, row_exposure, feature_exposure), own, observed, missing)
     settings = check_fraction(threshold, "threshold"), check_fraction(keep, "keep"), check_scored(scored, data)
     options = _completed(options, data, model, rank, method, known)
     study = Study(data, model, rank, method, options, seed, number_of_jobs(jobs, starts, options))
@@ -134,7 +136,7 @@ def modes(
 def _completed(options: Any, data: Counts, model: str, rank: int, method: str, known: Any) -> Any:
     """Return the options with priors and defaults filled in; refuse combinations that cannot be fitted."""
     priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
-    options = resolve_options(replace(options, priors=priors))
+    options = resolve_options(replace(options, priors=priors), plain=data.mask is not None)
     check_combination(model, method, rank, data, options)
     return options
 

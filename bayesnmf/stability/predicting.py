@@ -111,7 +111,7 @@ def probabilities_of(fit: Fit, held_out: Counts, frequencies: Array, seed: int) 
         factors = iterate_draws(fit, SCORE_DRAWS, seed, shares=True)  # type: ignore[assignment]
     total, used = np.zeros(matrix.nnz), 0
     for loadings, components in factors:
-        total += cell_probabilities(matrix, rows, loadings, components)
+        total += cell_probabilities(matrix, rows, loadings, components, held_out.mask)
         used += 1
     return (1 - MIXED) * total / used + MIXED * frequencies[matrix.indices]
 
@@ -122,7 +122,7 @@ def _is_product_of_means(fit: Fit) -> bool:
         return True
     if fit.estimate.kind != "mean field" or not on_simplex(fit.priors.components):
         return False
-    if fit.counts.feature_weights is not None:
+    if fit.counts.feature_weights is not None or fit.counts.mask is not None:
         return False
     q: Any = fit.posterior.loadings
     if q.support == "simplex" or q.support == "scaled simplex":

@@ -7,19 +7,23 @@ import arviz as az
 import numpy as np
 import pytest
 import xarray as xr
-from plain import plain_vi
+from plain import plain_map, plain_vi
 from scipy.sparse import csr_array
 from scipy.stats import nbinom, poisson
 from smallfits import quietly
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, NegativeBinomial, Priors
+from bayesnmf.assessment import measures
 from bayesnmf.assessment.leave_one_out import loo, relative_efficiency
 from bayesnmf.assessment.predictive_statistics import measure
 from bayesnmf.assessment.refitting import Refitted
 from bayesnmf.assessment.replicates import replicate_of
+from bayesnmf.assessment.scoring import MIXED, background, pit_coverage, score
+from bayesnmf.comparison.running import Settings
 from bayesnmf.data.mask import Mask, as_pattern
 from bayesnmf.priors.noise import POISSON
+from bayesnmf.stability.predicting import probabilities_of
 
 pytestmark = quietly
 K = 3
@@ -185,3 +189,60 @@ def test_a_right_model_fails_as_often_as_it_says():
     """5 % of 100 sets of 60 × 30 counts, with 30 % of the cells missing; the binomial standard error is 2.2 %."""
     failed = [bool(bayesnmf.predictive_checks(fitted(*sample(seed=seed)), 1, refits=12).failed) for seed in range(100)]
     assert abs(np.mean(failed) - 0.05) <= 0.06
+
+
+# --- held-out counts, comparisons and modes -------------------------------------------------------------
+
+
+def test_held_out_counts_are_predicted_among_the_observed_cells():
+    """Log-probabilities of multinomials over the observed cells of each row, beside 1e-6 of the background."""
+    options = plain_map(priors=PRIORS, max_iter=50, threads=1)
+    fit = bayesnmf.fit(COUNTS, rank=K, method="map", seed=0, observed=OBSERVED, options=options)
+    means, frequencies = fit.expected_loadings @ fit.components, background(fit.counts)
+    shares = means / np.maximum(np.where(OBSERVED, means, 0).sum(axis=1, keepdims=True), 1e-300)
+    logs = np.where(OBSERVED, COUNTS, 0) * np.log((1 - MIXED) * shares + MIXED * frequencies)
+    found = score(fit, fit.counts, frequencies, 1, 0)
+    np.testing.assert_allclose(found.rows, logs.sum(axis=1), rtol=1e-9)
+    assert pit_coverage(fit, fit.counts, 1, 0) == pytest.approx(0.9, abs=0.05)
+    np.testing.assert_allclose(
+        probabilities_of(fit, fit.counts, frequencies, 0),
+        ((1 - MIXED) * shares + MIXED * frequencies)[fit.counts.matrix.nonzero()],
+        rtol=1e-9,
+    )
+
+
+@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson"])
+def test_comparisons_leave_missing_cells_out(model, monkeypatch):
+    """NaN says the same, and taking missing cells for zeros predicts held-out counts of the others worse."""
+    monkeypatch.setattr(measures, "MOST_SCORE_DRAWS", 200)
+    options = {"map": plain_map(max_iter=60, threads=1), "vi": plain_vi(max_iter=60, threads=1)}
+    settings = Settings(options=options, dispersed=False)
+    floats = np.where(OBSERVED, COUNTS, np.nan)
+    found, nan, zeros = (
+        bayesnmf.compare(counts, model, K, methods, settings=settings, **more)
+        for counts, methods, more in (
+            (COUNTS, ("map", "vi"), {"observed": OBSERVED}), (floats, ("map",), {"missing": "nan"}),
+            (np.where(OBSERVED, COUNTS, 0), ("map",), {}),
+        )
+    )  # fmt: skip
+    assert found.table.loc["map", "heldout_thinned"] == nan.table.loc["map", "heldout_thinned"]
+    assert found.split.train.mask.number == (~OBSERVED[found.split.rows]).sum()
+    fit, seen = found.fits["map"], OBSERVED[found.split.rows]
+    wanted = poisson.logpmf(fit.counts.matrix.toarray(), fit.expected_loadings @ fit.components)[seen].sum()
+    assert found.table.loc["map", "loglik"] == pytest.approx(wanted, rel=1e-9)
+    for column in ("heldout_thinned", "heldout_withheld"):
+        assert (found.table[column] > zeros.table.loc["map", column] + 0.2).all()
+    assert found.table.loc["vi", "elbo_augmented"] < found.table.loc["vi", "elbo_marginal"] + 1
+
+
+@pytest.mark.parametrize("method", ["map", "vi"])
+def test_modes_of_observed_cells(method):
+    make = plain_map if method == "map" else plain_vi
+    options = make(priors=PRIORS, max_iter=40, threads=1)
+    given = {"rank": K, "method": method, "starts": 3, "options": options}
+    found, zeros = (bayesnmf.modes(COUNTS, observed=seen, **given) for seen in (OBSERVED, None))
+    assert all(fit.counts.mask.number == (~OBSERVED).sum() for fit in found.fits)
+    default = bayesnmf.modes(COUNTS, observed=OBSERVED, rank=K, method=method, starts=2, scored=0)
+    assert default.fits[0].options.algorithm == ("em" if method == "map" else "coordinate")
+    assert np.isfinite(found.table["held_out"]).all()
+    assert not np.isclose(found.table["held_out"].iloc[0], zeros.table["held_out"].iloc[0])
