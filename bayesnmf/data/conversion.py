@@ -99,8 +99,8 @@ def check_unmasked(x: Any, name: str) -> None:
     """Refuse masked arrays, and lists of masked rows."""
     if has_mask(x):
         raise TypeError(
-            f"{name} must not be a masked array: only bayesnmf.fit, project and transform take missing cells; leave "
-            "out the rows or features that have some, or use .filled(0) if what is masked was counted as 0"
+            f"{name} must not be a masked array: only fit, compare, modes, project and transform take missing cells; "
+            "leave out the rows or features that have some, or use .filled(0) if what is masked was counted as 0"
         )
 
 

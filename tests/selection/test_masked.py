@@ -120,8 +120,8 @@ def test_settings_of_other_criteria_are_refused():
         bayesnmf.select(sample(), ranks=2, criterion="masked", splits=11)
     with pytest.raises(ValueError, match="needs at least two rows"):
         bayesnmf.select([[3, 4, 5]], ranks=1, criterion="masked")
-    with pytest.raises(ValueError, match="missing cells need method="):
-        bayesnmf.select(sample(), ranks=2, criterion="masked", method="nuts")
+    with pytest.raises(ValueError, match="missing cells cannot be allocated count by count"):
+        bayesnmf.select(sample(), "dirichlet_gamma", ranks=2, criterion="masked", method="bld")
 
 
 @quietly
