@@ -28,13 +28,13 @@ from bayesnmf.checks import (
     check_rank,
     check_words,
 )
-from bayesnmf.comparison.report import Comparison, as_text, write
-from bayesnmf.data.checks import check_complete, check_noise_to_compare
+from bayesnmf.comparison.report import Comparison
+from bayesnmf.data.checks import check_noise_to_compare
 from bayesnmf.data.conversion import as_counts, check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
-from bayesnmf.data.splitting import split_counts, Split
 from bayesnmf.data.missing import with_missing, without_missing
+from bayesnmf.data.splitting import split_counts
 from bayesnmf.fitting.checkpointing import keep_each_fit
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit

@@ -19,7 +19,8 @@ from bayesnmf.inference.ascent.coordinate_ascent import evaluate_state
 from bayesnmf.inference.ascent.gradient_ascent import gradient_of_logs, logs_of_state, state_of_logs
 from bayesnmf.inference.ascent.minibatch import Batching, RunningComponents, step_on_batch
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
-from bayesnmf.inference.sides import State, objective, update_components, update_loadings
+from bayesnmf.inference.problem import State
+from bayesnmf.inference.sides import objective, update_components, update_loadings
 from bayesnmf.kernels.cpu.regression import poisson_regression
 
 pytestmark = quietly

@@ -27,7 +27,7 @@ from bayesnmf.inference.ascent.coordinate_ascent import (
 from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, Problem, State, given_totals
+from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, given_totals
 from bayesnmf.inference.summaries import side_like
 from bayesnmf.priors import Distribution
 

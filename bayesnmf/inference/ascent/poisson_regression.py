@@ -22,7 +22,7 @@ from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Schedule, Steps, update_both_sides
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Problem, State, exposure_left
+from bayesnmf.inference.sides import exposure_left
 from bayesnmf.kernels.cpu.allocation import Totals, turned
 from bayesnmf.kernels.cpu.regression import poisson_regression
 from bayesnmf.kernels.cpu.sums import scale_rows, sum_rows

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend, plain_steps
 from bayesnmf.inference.ascent.extrapolation import extrapolated_steps
 from bayesnmf.inference.ascent.settled_loadings import settle_loadings
-from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.missing import imputes_loadings
+from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.response.coupled import Coupled, Tilt
 from bayesnmf.inference.response.solving import solve
 from bayesnmf.inference.sides import objective

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.data.mask import Mask
 from bayesnmf.inference.missing import imputes_loadings, weights
-from bayesnmf.inference.sides import Problem, State
+from bayesnmf.inference.problem import Problem, State
 
 Array = NDArray[Any]
 
