@@ -25,7 +25,7 @@ from bayesnmf.priors.values import Value, separate_scale
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.label_switching import label_switching
 from bayesnmf.results.mixing import UNJUDGED, judged_parts, mixing, mixing_verdict
-from bayesnmf.results.record import FitRecord
+from bayesnmf.results.record import DISPERSION, FitRecord
 from bayesnmf.results.relabelling import match_all_draws
 
 Array = NDArray[Any]
@@ -69,8 +69,9 @@ def fit_of_draws(
 ) -> FitRecord:
     """Return the fit of draws of loadings and components (chains, draws, …), with matched components.
 
-    The list `draws` is emptied. `statistics` are the sampler's statistics of every draw, (chains, draws) each. Ctrl-C
-    while chains are judged ends the fit with all of its draws, with the status not converged.
+    The list `draws` is emptied. `statistics` are the sampler's statistics of every draw, (chains, draws) each, and
+    dispersions, whose means are those of the fit's noise. Ctrl-C while chains are judged ends the fit with all of its
+    draws, with the status not converged.
     """
     value, components = draws
     draws.clear()  # matched draws are copies, so the memory of these can be freed
@@ -84,12 +85,13 @@ def fit_of_draws(
     del value
     found = UNJUDGED
     try:
-        found = mixing(judged_parts(posterior, job.seed), log_joint, getattr(job.options, "threads", None))
+        parts = judged_parts(posterior, job.seed, statistics)
+        found = mixing(parts, log_joint, getattr(job.options, "threads", None))
     except KeyboardInterrupt:
         interrupted = True
     mixed, figures = mixing_verdict(found)
     reason = INTERRUPTED if interrupted else f"{log_joint.size} draws; {figures}"
-    return job.record(
+    fit = job.record(
         means(posterior.loadings),
         means_of_draws(posterior.components),
         None if posterior.scale is None else means(posterior.scale),
@@ -99,17 +101,19 @@ def fit_of_draws(
         statistics=statistics,
         estimate=posterior,
     )
-
-
-def with_dispersions(fit: FitRecord, counts: Counts, dispersions: Array) -> FitRecord:
-    """Return a fit with the means of drawn dispersions (chains, draws, lines), if there are any; one has statistics."""
-    if not dispersions.size:
+    if DISPERSION not in (statistics or {}):
         return fit
+    counts: Any = job.counts
+    mean = np.atleast_1d(means_of_draws(statistics[DISPERSION]))  # type: ignore[index]
+    return replace(fit, noise=counts.with_dispersions(mean).noise)
+
+
+def statistics_of(dispersions: Array, counts: Counts) -> dict[str, Array] | None:
+    """Return drawn dispersions (chains, draws, lines) as statistics, (chains, draws) if all counts share one."""
+    if not dispersions.size:
+        return None
     clustered: Any = counts
-    found = replace(fit, noise=clustered.with_dispersions(dispersions.mean(axis=(0, 1))).noise)
-    if dispersions.shape[2] > 1:
-        return found
-    return replace(found, statistics={**(fit.statistics or {}), "dispersion": dispersions[:, :, 0]})
+    return {DISPERSION: dispersions[:, :, 0] if clustered.noise.by is None else dispersions}
 
 
 def means_of_draws(draws: Array) -> Array:

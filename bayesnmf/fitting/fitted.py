@@ -61,7 +61,7 @@ class Fit(FitRecord):
     seconds : float
         Wall time, including a closed-form start.
     diagnostics : dict
-        Further results. Gibbs and nuts: R-hat and ESS of the entries and the log joint (`bayesnmf.results.mixing`);
+        Further results. Gibbs and nuts: R-hat and ESS of entries, dispersions, log joint (`bayesnmf.results.mixing`);
         with Gibbs(draws="auto"), the smallest ESS of the components' shares of the counts, the number of sweeps and of
         sweeps per draw; divergences; label switches within chains, which matching undoes, and the share of draws with
         components too similar to be matched (`bayesnmf.results.label_switching`). Map: the final KKT residual, in
@@ -73,7 +73,8 @@ class Fit(FitRecord):
         Multipliers μ and ν of the decomposition, S_ikj = X_ij μ_ik ν_kj / Σ_c μ_ic ν_cj, under bld; rows of both sum
         to 1.
     statistics : dict of ndarray (chains, draws), or None
-        Statistics of every draw under nuts: divergences, steps, acceptance.
+        Statistics of every draw: under nuts divergences, steps, acceptance; under gibbs a drawn ``dispersion``,
+        (chains, draws, n) or (chains, draws, m) if each row or feature has its own.
     moments : dict of ndarray, or None
         Moments of all draws if `posterior` contains only every `diagnostics["kept_every"]`-th draw: ``loadings_sd``,
         ``loadings_r_hat`` (split) and ``loadings_ess`` (by batch means), (n, K), and the same for components (K, m) and

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numba
 import numpy as np
 
-from bayesnmf.fitting.chains import chain_starts, fit_of_draws, with_dispersions
+from bayesnmf.fitting.chains import chain_starts, fit_of_draws, statistics_of
 from bayesnmf.fitting.closed_form import limit_threads
 from bayesnmf.fitting.job import LARGEST_DRAWS, Job
 from bayesnmf.fitting.keeping import THINNED, keeps_moments, size_of_draws
@@ -57,8 +57,8 @@ def fit_gibbs(job: Job) -> FitRecord:
     every = schedules[0].every
     drawn = _stack_draws(job, [chains[c].draws for c in kept], -(-length // every))
     log_joint = np.array([chains[c].log_joint[:length] for c in kept])
-    found = fit_of_draws(job, drawn, log_joint, {}, interrupted)
-    found = with_dispersions(found, job.counts, np.array([chains[c].dispersions[:length] for c in kept]))
+    statistics = statistics_of(np.array([chains[c].dispersions[:length] for c in kept]), job.counts)
+    found = fit_of_draws(job, drawn, log_joint, {}, interrupted, statistics)
     running = [schedules[c].running for c in kept]
     if running[0] is None:
         return found

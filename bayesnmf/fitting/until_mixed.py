@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.fitting.chains import chain_starts, fit_of_draws, matched_draws, with_dispersions
+from bayesnmf.fitting.chains import chain_starts, fit_of_draws, matched_draws, statistics_of
 from bayesnmf.fitting.closed_form import limit_threads
 from bayesnmf.fitting.gibbs import chains_at_once, fit_gibbs, run_side_by_side, sampler_of, seconds_of_a_sweep
 from bayesnmf.fitting.job import Job
@@ -25,6 +25,7 @@ from bayesnmf.inference.sampling.gibbs import Allocating, Chain, Recording, Sche
 from bayesnmf.inference.status import BROKEN, Status
 from bayesnmf.options import Gibbs
 from bayesnmf.priors.values import stack_values
+from bayesnmf.results.mixing import judged_parts
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.settled import (
     difference_of_modes,
@@ -46,7 +47,7 @@ class Drawn(NamedTuple):
 
     sides: list[Any]
     log_joint: Array
-    dispersions: Array
+    statistics: dict[str, Array] | None
 
 
 def run_gibbs(job: Job) -> FitRecord:
@@ -63,13 +64,13 @@ def fit_until_mixed(job: Job) -> FitRecord:
         reason = course.run()
     drawn, interrupted = course.drawn(), course.stop.is_set()
     schedule = {"sweeps": float(course.schedule.sweeps), "sweeps_per_draw": float(course.schedule.thin)}
-    found = fit_of_draws(job, list(drawn.sides), drawn.log_joint, schedule, interrupted)
-    found = with_dispersions(found, job.counts, drawn.dispersions)
+    found = fit_of_draws(job, list(drawn.sides), drawn.log_joint, schedule, interrupted, drawn.statistics)
     if found.status.reason in BROKEN:
         return found
     posterior: Any = found.estimate
     shares = shares_of(job, posterior)
-    figures = figures_of(job, posterior, drawn.log_joint, shares, job.options.threads)
+    parts = judged_parts(posterior, job.seed, drawn.statistics)
+    figures = figures_of(parts, drawn.log_joint, shares, job.options.threads)
     texts = [f"{drawn.log_joint.size} draws", reason, in_words(figures)]
     status = Status(not reason and is_settled(figures), "; ".join(filter(None, texts)), drawn.log_joint.size)
     return replace(found, status=status, diagnostics={**found.diagnostics, **figures})
@@ -137,7 +138,8 @@ class Course:
             for side in (0, 1)
         ]
         log_joint = np.array([chain.log_joint[first:length] for chain in chosen])
-        return Drawn(sides, log_joint, np.array([chain.dispersions[first:length] for chain in chosen]))
+        dispersions = np.array([chain.dispersions[first:length] for chain in chosen])
+        return Drawn(sides, log_joint, statistics_of(dispersions, self.job.counts))
 
     def _schedules(self) -> Iterator[Schedule]:
         """Yield the schedules of the blocks, from that in which a checkpoint was left."""
@@ -191,7 +193,8 @@ class Course:
         shares = shares_of(self.job, posterior)
         if not whole_is_settled(shares, drawn.log_joint, threads):
             return False, ""
-        return is_settled(figures_of(self.job, posterior, drawn.log_joint, shares, threads)), ""
+        parts = judged_parts(posterior, self.job.seed, drawn.statistics)
+        return is_settled(figures_of(parts, drawn.log_joint, shares, threads)), ""
 
     def _end(self, reason: str) -> str:
         """Say that all chains have ended, and return the reason."""

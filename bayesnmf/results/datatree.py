@@ -17,15 +17,10 @@ from bayesnmf.data.probabilities import LogProbabilities
 from bayesnmf.options import METHODS
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_distribution, check_fit
-from bayesnmf.results.draws import (
-    LIMIT,
-    chains_and_draws,
-    draws_size,
-    restrict_rows,
-)
+from bayesnmf.results.draws import LIMIT, chains_and_draws, drawn_dispersions, draws_size, restrict_rows
 from bayesnmf.results.estimates import Draws, evenly_spaced, take_features
 from bayesnmf.results.intervals import for_draws, source_of_intervals
-from bayesnmf.results.record import FitRecord, effective_loadings, trace_of_kept
+from bayesnmf.results.record import DISPERSION, FitRecord, effective_loadings, trace_of_kept
 from bayesnmf.results.replication import replicate, replication_rng, selected_size
 from bayesnmf.results.resampling import is_resampled
 
@@ -82,11 +77,12 @@ class Contents:
 def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = None, **contents: Any) -> xr.DataTree:
     """Convert a fit to an ArviZ `DataTree`.
 
-    Groups: `posterior` (loadings, components and scale by chain and draw), `observed_data`, `constant_data` with any
-    exposures; `sample_stats` with the log joint `lp` of draws, the statistics of NUTS by ArviZ's names, and under smc
-    each draw's run and ancestor; `optimization` with the objective under the other methods, and the KKT residual under
-    map; `all_draws` with means, standard deviations and, of chains, R-hat and effective sample sizes, if the posterior
-    contains only some of the draws; on request `log_likelihood` and `posterior_predictive`.
+    Groups: `posterior` (loadings, components, scale and drawn dispersions by chain and draw), `observed_data`,
+    `constant_data` with any exposures; `sample_stats` with the log joint `lp` of draws, the statistics of NUTS by
+    ArviZ's names, and under smc each draw's run and ancestor; `optimization` with the objective under the other
+    methods, and the KKT residual under map; `all_draws` with means, standard deviations and, of chains, R-hat and
+    effective sample sizes, if the posterior contains only some of the draws; on request `log_likelihood` and
+    `posterior_predictive`.
 
     Parameters
     ----------
@@ -136,7 +132,7 @@ def to_datatree(fit: FitRecord, draws: int | None = None, chains: int | None = N
         "feature": _labels(take_features(part.feature_names, features)),
         "component": _labels(fit.component_labels),
     }
-    groups = {"posterior": _posterior_group(fit, values), **_trace_group(traced, number)}
+    groups = {"posterior": _posterior_group(part, values, features), **_trace_group(traced, number)}
     tree = _tree(fit, {**groups, **_groups_of_part(part, values, features, asked, coords)}, coords)
     return tree.map_over_datasets(_by_cell) if asked.cells else tree
 
@@ -190,13 +186,16 @@ def _labels(names: Array) -> Array:
     return np.array([str(name) for name in names]) if names.dtype.kind == "O" else names
 
 
-def _posterior_group(fit: FitRecord, values: Draws) -> xr.Dataset:
+def _posterior_group(fit: FitRecord, values: Draws, features: Array | None) -> xr.Dataset:
     group: dict[str, Any] = {
         "loadings": (("chain", "draw", "row", "component"), values.loadings),
         "components": (("chain", "draw", "component", "feature"), values.components),
     }
     if values.scale is not None:
         group["scale"] = (("chain", "draw", "row"), values.scale)
+    dispersions = drawn_dispersions(fit, (values.chains, values.draws), features)
+    if dispersions is not None:
+        group[DISPERSION] = (("chain", "draw", *filter(None, [getattr(fit.noise, "by", None)])), dispersions)
     if fit.estimate.kind == "mean field" and fit.estimate.components is None:
         group["components"] += ({"point_estimate": 1},)
     return xr.Dataset(group)
@@ -217,6 +216,7 @@ def _trace_group(fit: FitRecord, number: tuple[int, int]) -> dict[str, xr.Datase
     kept = {
         STATISTICS.get(name, name): (("chain", "draw"), values[: number[0], spaced])
         for name, values in statistics.items()
+        if name != DISPERSION
     }
     return {"sample_stats": xr.Dataset(kept)}
 

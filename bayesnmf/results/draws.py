@@ -8,8 +8,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bayesnmf.checks import check_available, check_count, check_size
-from bayesnmf.results.estimates import Draws
-from bayesnmf.results.record import FitRecord
+from bayesnmf.results.estimates import Draws, evenly_spaced, take_features
+from bayesnmf.results.record import DISPERSION, FitRecord
 
 Array = NDArray[Any]
 LIMIT = 2 * 2**30
@@ -63,6 +63,7 @@ def restrict_rows[F: FitRecord](fit: F, rows: Array | None) -> F:
         fit,
         counts=fit.counts.rows(rows),
         noise=fit.noise.of_rows(rows),
+        statistics=_statistics_of_rows(fit, rows),
         loadings=fit.loadings[rows],
         scale=None if fit.scale is None else fit.scale[rows],
         multipliers=None if fit.multipliers is None else (fit.multipliers[0][rows], fit.multipliers[1]),
@@ -72,6 +73,25 @@ def restrict_rows[F: FitRecord](fit: F, rows: Array | None) -> F:
         intervals=None if fit.intervals is None else fit.intervals.rows(rows, fit.loadings.shape),
         estimate=fit.estimate.rows(rows, fit.loadings.shape),
     )
+
+
+def _statistics_of_rows(fit: FitRecord, rows: Array) -> dict[str, Array] | None:
+    """Return the statistics of draws, with the dispersions of some rows if each row has its own."""
+    if fit.statistics is None or DISPERSION not in fit.statistics or getattr(fit.noise, "by", None) != "row":
+        return fit.statistics
+    return {**fit.statistics, DISPERSION: fit.statistics[DISPERSION][:, :, rows]}
+
+
+def drawn_dispersions(fit: FitRecord, number: tuple[int, int], features: Array | None) -> Array | None:
+    """Return dispersions of as many chains and draws as `Draws.take` returns, of some features; None if none are drawn.
+
+    They have one more axis, that of rows or features, if each has its own dispersion.
+    """
+    drawn = (fit.statistics or {}).get(DISPERSION)
+    if drawn is None or drawn.shape[:2] != fit.estimate.held:
+        return None
+    chosen = drawn[: number[0], evenly_spaced(number[1], drawn.shape[1])]
+    return take_features(chosen, features) if getattr(fit.noise, "by", None) == "feature" else chosen
 
 
 def moments_of_rows(name: str, values: Array, rows: Array) -> Array:

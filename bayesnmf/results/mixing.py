@@ -6,7 +6,7 @@ The tests compare with ArviZ, which handles the entries one by one and takes fiv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from threading import Event
 from typing import Any
@@ -19,6 +19,7 @@ from scipy.special import ndtri
 
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.results.estimates import Draws
+from bayesnmf.results.record import DISPERSION
 
 Array = NDArray[Any]
 R_HAT_LIMIT, ESS_LIMIT = 1.05, 100
@@ -36,15 +37,22 @@ UNJUDGED = {
 }
 
 
-def judged_parts(posterior: Draws, seed: int) -> list[Array]:
+def judged_parts(posterior: Draws, seed: int, statistics: Mapping[str, Array] | None = None) -> list[Array]:
     """Return the draws that `mixing` judges: all components, and the loadings, with their scale, of up to 50 rows.
+
+    Dispersions are judged too, if they are among the statistics of the draws.
 
     If there are more rows, `numpy.random.default_rng(seed).choice(n, 50, replace=False)` chooses 50, with the fit's
     seed.
     """
     rows = judged_rows(posterior.loadings.shape[2], seed)
     scale = [] if posterior.scale is None else [posterior.scale[:, :, rows]]
-    return [posterior.components, posterior.loadings[:, :, rows], *scale]
+    return [posterior.components, posterior.loadings[:, :, rows], *scale, *dispersions_of(statistics)]
+
+
+def dispersions_of(statistics: Mapping[str, Array] | None) -> list[Array]:
+    """Return the drawn dispersions, (chains, draws, …), if they are among the statistics of the draws."""
+    return [] if statistics is None or DISPERSION not in statistics else [statistics[DISPERSION]]
 
 
 def judged_rows(n: int, seed: int) -> Array:
@@ -58,7 +66,7 @@ def mixing(parts: Iterable[Array], log_joint: Array, threads: int | None = None)
     Parameters
     ----------
     parts : iterable of ndarray (chains, draws, …)
-        Draws of components and loadings, matched to one order; numbers of draws may differ.
+        Draws of components and loadings, matched to one order, and of dispersions; numbers of draws may differ.
     log_joint : ndarray (chains, draws)
         Log joint of each draw, in nats.
     threads : int or None

@@ -22,6 +22,7 @@ from bayesnmf.results.estimates import Draws, Intervals, Point, VariationalPoste
 Array = NDArray[Any]
 HELD = "components_held"  # diagnostic of fits of new rows
 LEARNED = "dispersion_learned"  # diagnostic of fits whose dispersion was not given
+DISPERSION = "dispersion"  # statistic of fits whose dispersion was drawn
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -15,7 +15,6 @@ from bayesnmf.results.mixing import (
     SETTLED_ESS,
     SETTLED_R_HAT,
     SETTLED_SHARE,
-    judged_parts,
     mixing,
     r_hat_and_ess,
 )
@@ -49,9 +48,9 @@ def ess_of_shares(shares: Array, threads: int | None) -> float:
     return float(np.nan_to_num(r_hat_and_ess(shares, threads)[1]).min())
 
 
-def figures_of(fit: Any, posterior: Draws, log_joint: Array, shares: Array, threads: int | None) -> dict[str, float]:
+def figures_of(parts: list[Array], log_joint: Array, shares: Array, threads: int | None) -> dict[str, float]:
     """Return the diagnostics of `mixing`, and the smallest effective sample size of the shares."""
-    found = mixing(judged_parts(posterior, fit.seed), log_joint, threads)
+    found = mixing(parts, log_joint, threads)
     return {**found, "ess_shares": ess_of_shares(shares, threads)}
 
 

@@ -14,10 +14,10 @@ from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.options import METHODS
 from bayesnmf.results.cautions import cautions_of, cautions_of_model, with_label
 from bayesnmf.results.checks import check_components_have_posterior
-from bayesnmf.results.draws import LIMIT, chains_and_draws, draws_size, restrict_rows
+from bayesnmf.results.draws import LIMIT, chains_and_draws, drawn_dispersions, draws_size, restrict_rows
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
-from bayesnmf.results.record import FitRecord
+from bayesnmf.results.record import DISPERSION, FitRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,8 +50,8 @@ def summary(
     Returns
     -------
     DataFrame
-        One row per parameter, as ``loadings[row, component]``, ``components[component, feature]``. Columns: median, mad
-        (median absolute deviation), the ends of the interval, and for chains ess_median, ess_tail, r_hat, mcse_median.
+        One row per parameter, as ``loadings[row, component]``, ``components[component, feature]``, ``dispersion``, with
+        median, mad (median absolute deviation) and interval, and for chains ess_median, ess_tail, r_hat, mcse_median.
 
     Raises
     ------
@@ -106,7 +106,18 @@ def _draws_to_summarise(fit: FitRecord, rows: Array | None, entries: tuple[Array
         names = [f"{labels[k]}, {fit.feature_names[j]}" for k, j in zip(*entries, strict=True)]
         values = drawn.components[:, :, entries[0], np.searchsorted(chosen, entries[1])]
         group["components"] = _entries("weight", values, names)
-    return group
+    return group | _dispersions(part, number, rows is not None, None if entries is None else chosen)
+
+
+def _dispersions(part: FitRecord, number: tuple[int, int], rows: bool, features: Array | None) -> dict[str, Any]:
+    """Return drawn dispersions: one, or those of the rows or features to summarise."""
+    drawn, by = drawn_dispersions(part, number, features), getattr(part.noise, "by", None)
+    if drawn is None or (by == "row" and not rows) or (by == "feature" and features is None):
+        return {}
+    if by is None:
+        return {DISPERSION: (("chain", "draw"), drawn)}
+    names = part.row_names if by == "row" else part.feature_names[features]
+    return {DISPERSION: _entries(f"dispersed_{by}", drawn, list(map(str, names)))}
 
 
 def _top_entries(fit: FitRecord) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.intervals import for_intervals
-from bayesnmf.results.mixing import judged_rows, mixing_verdict, r_hat_and_ess, worst_figures
+from bayesnmf.results.mixing import dispersions_of, judged_rows, mixing_verdict, r_hat_and_ess, worst_figures
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.resampling import is_resampled
 
@@ -53,10 +53,15 @@ def thin_fit[F: FitRecord](fit: F, most: int = STORED_BYTES) -> F:
     else:  # the moments of all draws were computed during sampling
         before = fit.diagnostics["kept_every"]
         whole = replace(fit, diagnostics={**fit.diagnostics, "kept_every": before * every})
+        whole = replace(whole, statistics=_thinned(fit.statistics, every))
     scale = None if draws.scale is None else draws.scale[:, ::every]
-    statistics = None if fit.statistics is None else {k: value[:, ::every] for k, value in fit.statistics.items()}
     few = Draws(draws.loadings[:, ::every], draws.components[:, ::every], scale)
-    return replace(whole, statistics=statistics, estimate=few)
+    return replace(whole, estimate=few)
+
+
+def _thinned(statistics: dict[str, Array] | None, every: int) -> dict[str, Array] | None:
+    """Return the statistics of every so many draws."""
+    return None if statistics is None else {name: values[:, ::every] for name, values in statistics.items()}
 
 
 def _running_of_chain(draws: Draws, chain: int) -> Running:
@@ -104,7 +109,8 @@ def _sd(fit: FitRecord, side: str) -> Array | None:
 def with_moments[F: FitRecord](fit: F, running: list[Running] | list[RunningOnDisk], every: int) -> F:
     """Return a fit of thinned draws with the means and other moments of all draws of its chains.
 
-    Mixing is judged by split R-hat and batch means of all draws, not by the kept draws. Resampled draws are no chains:
+    Statistics, which are given of all draws, are thinned as the draws were. Mixing is judged by split R-hat and batch
+    means of all draws, not by the kept draws. Resampled draws are no chains:
     they have standard deviations alone. Their status stays as it is, and that of chains that ran until they had mixed,
     which were judged more strictly.
     """
@@ -116,17 +122,18 @@ def with_moments[F: FitRecord](fit: F, running: list[Running] | list[RunningOnDi
         for side in Entries._fields
         if getattr(value, side) is not None and (name == "sd" or not is_resampled(fit))
     }
+    few = replace(fit, **found.mean._asdict(), statistics=_thinned(fit.statistics, every))
     if is_resampled(fit) or getattr(fit.options, "draws", None) == "auto":
         diagnostics = {**fit.diagnostics, "kept_every": float(every)}
-        return replace(fit, **found.mean._asdict(), moments=moments, diagnostics=diagnostics)
+        return replace(few, moments=moments, diagnostics=diagnostics)
     rows = judged_rows(len(found.mean.loadings), fit.seed)
     judged = [(found.r_hat.components, found.ess.components), (found.r_hat.loadings[rows], found.ess.loadings[rows])]
     if found.r_hat.scale is not None and found.ess.scale is not None:
         judged.append((found.r_hat.scale[rows], found.ess.scale[rows]))
-    judged.append(r_hat_and_ess(fit.trace))
+    judged += [r_hat_and_ess(part) for part in (*dispersions_of(fit.statistics), fit.trace)]
     diagnostics = {**fit.diagnostics, **worst_figures(judged), "kept_every": float(every)}
     mixed, figures = mixing_verdict(diagnostics)
     status = fit.status
     if status.reason != INTERRUPTED:
         status = Status(mixed, f"{fit.trace.size} draws; {figures} (by halves and batches)", fit.trace.size)
-    return replace(fit, **found.mean._asdict(), moments=moments, diagnostics=diagnostics, status=status)
+    return replace(few, moments=moments, diagnostics=diagnostics, status=status)

@@ -299,8 +299,8 @@ def test_chains_resume_and_thin_with_their_dispersions(tmp_path):
     rows = bayesnmf.fit(
         COUNTS, rank=2, method="gibbs", seed=0, options=options, noise=NegativeBinomial(dispersion="row")
     )
-    assert rows.statistics is None
-    assert rows.noise.dispersion.shape == (40,)
+    assert rows.statistics["dispersion"].shape == (2, 30, 40)
+    np.testing.assert_array_equal(rows.noise.dispersion, rows.statistics["dispersion"].mean(axis=(0, 1)))
 
 
 # --- views, files, refusals -----------------------------------------------------------------------------

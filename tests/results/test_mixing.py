@@ -8,15 +8,18 @@ import pytest
 from realdata import real_counts
 
 import bayesnmf
-from bayesnmf import Gibbs
+from bayesnmf import Gibbs, NegativeBinomial
 from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.chains import fit_of_draws
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import Job, resolve_priors
 from bayesnmf.inference.status import ConvergenceWarning
+from bayesnmf.priors.noise import POISSON
 from bayesnmf.results.cautions import cautions_of, mixing_of
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import JUDGED_ROWS, judged_parts, mixing, r_hat_and_ess
+from bayesnmf.results.thinning import thin_fit
 
 
 def awkward(chains, draws, seed=0):
@@ -90,7 +93,7 @@ def test_the_rows_that_are_judged_follow_from_the_seed():
 COUNTS = np.random.default_rng(0).poisson(3.0, (6, 5)).astype(float)
 
 
-def of_draws(apart):
+def of_draws(apart, noise=POISSON, statistics=None):
     """A fit of two chains whose log joint has mixed, and whose components lie `apart`."""
     rng = np.random.default_rng(5)
     components = rng.dirichlet([20, 1, 1, 1, 1], (2, 400, 2))
@@ -100,8 +103,11 @@ def of_draws(apart):
     counts = as_counts(COUNTS)
     options = Gibbs(chains=2)
     options = replace(options, priors=resolve_priors("gamma_poisson", counts, 2, options.priors))
-    job = Job(counts, "gamma_poisson", 2, "gibbs", 3, options, lambda *_: None)
-    return Fit.of(fit_of_draws(job, [loadings, components], rng.normal(size=(2, 400)), {}, False))
+    job = Job(
+        working_counts(counts, noise, given_totals=False), "gamma_poisson", 2, "gibbs", 3, options, lambda *_: None
+    )
+    found = fit_of_draws(job, [loadings, components], rng.normal(size=(2, 400)), {}, False, statistics)
+    return Fit.of(replace(found, counts=counts))
 
 
 def test_a_log_joint_that_has_mixed_is_not_enough():
@@ -118,6 +124,41 @@ def test_a_log_joint_that_has_mixed_is_not_enough():
     assert any("CAUTION R-hat" in note for note in bayesnmf.predictive_checks(bad, 5).notes)
     with pytest.warns(ConvergenceWarning, match="R-hat"), pytest.warns(ConvergenceWarning, match="ESS"):
         assert bad.summary().attrs["cautions"] == cautions_of(bad)
+
+
+def test_a_dispersion_that_has_not_mixed_is_told():
+    rng = np.random.default_rng(1)
+    good, slow = rng.gamma(9.0, size=(2, 2, 400))
+    slow[1] += 20
+    judged = [of_draws(0, noise=NegativeBinomial(dispersion=1.0), statistics={"dispersion": s}) for s in (good, slow)]
+    assert [fit.status.converged for fit in judged] == [True, False]
+    assert judged[1].diagnostics["max_r_hat"] > 1.5
+    assert judged[1].noise.dispersion == pytest.approx(slow.mean())
+    assert judged[1].diagnostics["r_hat_log_joint"] < 1.02
+    few = thin_fit(judged[1], 2**16)
+    assert few.diagnostics["kept_every"] > 1
+    assert not few.status.converged
+    np.testing.assert_array_equal(few.statistics["dispersion"], slow[:, :: int(few.diagnostics["kept_every"])])
+
+
+@pytest.mark.parametrize(("by", "lines"), [(None, ()), ("row", (6,)), ("feature", (5,))])
+def test_drawn_dispersions_are_in_trees_and_summaries(by, lines):
+    s = np.random.default_rng(2).gamma(9.0, size=(2, 400, *lines))
+    noise = NegativeBinomial(dispersion=np.ones(lines) if lines else 1.0, by=by)
+    fit = of_draws(0, noise=noise, statistics={"dispersion": s})
+    rows, features = [4, 1], [3, 0]
+    chosen = s if by is None else s[:, :, rows if by == "row" else features]
+    drawn = fit.to_datatree(rows=rows, features=features, draws=100)["posterior"]["dispersion"]
+    assert drawn.dims == ("chain", "draw", *filter(None, [by]))
+    np.testing.assert_array_equal(drawn, chosen[:, ::4])
+    assert "dispersion" not in fit.to_datatree()["sample_stats"]
+    table = fit.summary(rows=rows, features=features)
+    names = ["dispersion"] if by is None else [f"dispersion[{name}]" for name in (rows if by == "row" else features)]
+    medians = np.median(chosen.reshape(800, -1), axis=0)
+    if by == "feature":  # a table has features in the order of the counts
+        names, medians = names[::-1], medians[::-1]
+    assert [name for name in table.index if "dispersion" in name] == names
+    np.testing.assert_allclose(table.loc[names, "median"].astype(float), medians, rtol=0.05)
 
 
 def test_a_fit_saved_before_parameters_were_judged_is_judged_when_read():
