@@ -18,12 +18,10 @@ from bayesnmf.checks import (
     shown,
 )
 from bayesnmf.data.checks import same_counts
-from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import split_labels
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.fitting.known import catalogue_of, in_order_of
 from bayesnmf.options import methods_with
-from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_has_part, same_priors
 from bayesnmf.priors.specification import on_simplex
 from bayesnmf.results.checks import check_fit, read_groups, warn_of_ungrouped
@@ -90,17 +88,18 @@ def check_untempered(method: str, settings: dict[str, Any]) -> None:
             raise ValueError(f"{name} needs method='tempered': found method={method!r}; leave {name} out")
 
 
-def check_truth(truth: Any, counts: Counts, model: str, rank: int, priors: Priors) -> None:
-    """Refuse a simulation that is not an exact draw from the posterior of these counts."""
+def check_truth(truth: Any, job: Any) -> None:
+    """Refuse a simulation that is not an exact draw from the posterior of the counts of a job."""
     if truth is None:
         return
     if not isinstance(truth, Simulation):
         raise TypeError(f"truth must be what bayesnmf.simulate returned: found {type(truth).__name__}")
     faults = {
-        "its own counts": same_counts(truth.counts, counts) and truth.counts.exposed_like(counts),
-        f"model={truth.model!r}": truth.model == model,
-        f"rank={truth.rank}": truth.rank == rank,
-        "priors=truth.priors": same_priors(truth.priors, priors),
+        "its own counts": same_counts(truth.counts, job.counts) and truth.counts.exposed_like(job.counts),
+        f"model={truth.model!r}": truth.model == job.model,
+        f"rank={truth.rank}": truth.rank == job.rank,
+        "priors=truth.priors": same_priors(truth.priors, job.options.priors),
+        "noise=truth.noise": truth.noise == job.noise,
     }
     for needed, met in faults.items():
         if not met:

@@ -18,18 +18,21 @@ from bayesnmf.data.checks import check_complete
 from bayesnmf.data.conversion import as_counts, check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.simulation import Simulation
-from bayesnmf.fitting.chains import closed_form_fit
+from bayesnmf.fitting.chains import closed_form_fit, vi_options_of
 from bayesnmf.fitting.checks import check_unexposed
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
+from bayesnmf.fitting.noisy import counts_to_temper, run_job
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.marginal.evidence import count_allocations, enumerated_log_evidence, estimated_log_evidence
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.tempering.annealing import descend_ladder
+from bayesnmf.inference.tempering.clusters import tempered_target
 from bayesnmf.inference.tempering.running import tempered_runs
-from bayesnmf.inference.tempering.target import target_of
 from bayesnmf.options import SMC, VI
+from bayesnmf.options.checks import served_options
 from bayesnmf.priors import Dirichlet, Priors
-from bayesnmf.priors.checks import check_collapsible, check_family
+from bayesnmf.priors.checks import check_collapsible, check_family, check_noise
+from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise
 from bayesnmf.priors.specification import check_model
 
 MOST_ALLOCATIONS = 100_000
@@ -53,6 +56,7 @@ def log_evidence(
     efficiency: float | None = None,
     refinement: int | None = None,
     truth: Simulation | None = None,
+    noise: Literal["poisson", "nb1"] | NegativeBinomial = "poisson",
     seed: int | None = None,
     progress: ProgressReport | bool = False,
 ) -> Evidence:
@@ -65,8 +69,7 @@ def log_evidence(
     ----------
     counts : array-like, (n, m)
         Whole-number counts; those of a fit with missing cells (``fit.counts``) with "tempered" and Gamma loadings.
-    model, rank
-        As for `bayesnmf.fit`. "poisson" has no evidence under its flat default.
+    model, rank : as for `bayesnmf.fit`; "poisson" has no evidence under its flat default
     method : {"tempered", "tokens", "exact"}, optional
         "tempered": sequential Monte Carlo through powers of the likelihood (`bayesnmf.SMC`), for all models. "tokens":
         through the Pólya urn, one single count after another; it needs Dirichlet components and time O(ΣX · K) for each
@@ -83,8 +86,9 @@ def log_evidence(
     efficiency, refinement : float and int, optional
         As in `bayesnmf.SMC`, with "tempered".
     truth : Simulation, optional
-        Simulation that made the counts, for an upper estimate (`Evidence.upper`) with "tempered". The priors are its
-        own.
+        Simulation that made the counts, for an upper estimate (`Evidence.upper`) with "tempered", from its own priors.
+    noise : {"poisson", "nb1"} or NegativeBinomial
+        Noise of the counts; "nb1" needs "tempered". A dispersion that is not given is integrated out with its prior.
     seed : int, optional
     progress : bool or callable
         Progress report, as for `bayesnmf.fit`.
@@ -105,25 +109,25 @@ def log_evidence(
     data = as_counts(counts)
     check_integer_counts(data, "the evidence", "round them")
     given = truth.priors if priors is None and isinstance(truth, Simulation) else priors
-    job = _job(data, model, check_rank(rank), given, lambda *_: None)
+    job = _job(data, model, check_rank(rank), given, check_noise(noise))
     chosen = method or _default_method(job, particles)
     number = PARTICLES[chosen] if particles is None else check_count(particles, "particles")
     runs = check_count(runs, "runs", most=MOST_RUNS)
     of_ladder = {"efficiency": efficiency, "refinement": refinement}
     if chosen != "tempered":
-        check_untempered(chosen, {**of_ladder, "truth": truth})
+        check_untempered(chosen, {**of_ladder, "truth": truth, "noise": None if job.noise == POISSON else job.noise})
         return _by_allocations(job, chosen, number, runs, seed)
     options = replace(SMC(priors=job.options.priors, particles=number, runs=runs), **_given(of_ladder))
     with progress_context(progress) as report:
         return _tempered(replace(job, method="smc", options=options, report=report), seed, truth)
 
 
-def _job(data: Counts, model: str, rank: int, priors: Priors | None, report: Any) -> Job:
+def _job(data: Counts, model: str, rank: int, priors: Priors | None, noise: Noise) -> Job:
     """Return a closed-form variational fit of the counts as a job, with priors of the model's families."""
     resolved = resolve_priors(model, data, rank, Priors() if priors is None else priors)
     check_family(model, "loadings", resolved.loadings, (data.shape[0], rank))
     check_family(model, "components", resolved.components, (rank, data.shape[1]))
-    return Job(data, model, rank, "vi", 0, VI(priors=resolved), report)
+    return Job(data, model, rank, "vi", 0, VI(priors=resolved), lambda *_: None, noise)
 
 
 def _by_allocations(job: Job, method: str, particles: int, runs: int, seed: int | None) -> Evidence:
@@ -147,7 +151,7 @@ def _given(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _default_method(job: Job, particles: int | None) -> str:
     """Return the method that is used unless another is named."""
-    if not _is_collapsible(job):
+    if job.noise != POISSON or not _is_collapsible(job):
         return "tempered"
     if job.rank == 1 and particles is None:
         return "exact"
@@ -164,8 +168,9 @@ def _is_collapsible(job: Job) -> bool:
 def _tempered(job: Job, seed: int | None, truth: Simulation | None) -> Evidence:
     """Estimate the evidence by tempered runs, and with a simulation by chains down from its parameters, too."""
     check_combination(job.model, "smc", job.rank, job.counts, job.options)
-    check_truth(truth, job.counts, job.model, job.rank, job.options.priors)
-    target = target_of(job.counts, job.options.priors, job.rank)
+    served_options(job.options, job.noise, "smc", job.counts)
+    check_truth(truth, job)
+    target = tempered_target(counts_to_temper(job), job.options.priors, job.rank)
     bound, upper = variational_bound(job), np.inf
 
     def report(label: str, done: int, total: int, power: float) -> None:
@@ -184,9 +189,15 @@ def _report_descent(report: Any, ladder: Any, done: int, power: float) -> None:
 
 
 def variational_bound(job: Job) -> float:
-    """Return `elbo_marginal` of a closed-form fit, minus four standard errors and its rounding error."""
+    """Return `elbo_marginal` of a closed-form fit, minus four standard errors and its rounding error.
+
+    The bound of a fit that learns a dispersion is none of the evidence, which integrates the dispersion out.
+    """
+    if job.noise != POISSON and not job.noise.known:
+        return -np.inf
     vi = replace(job, method="vi", options=VI(priors=job.options.priors), report=lambda *_: None)
-    marginal = elbo_marginal(closed_form_fit(vi))
+    plain = job.noise == POISSON
+    marginal = elbo_marginal(closed_form_fit(vi) if plain else run_job(replace(vi, options=vi_options_of(vi))))
     return marginal.mean - 4 * marginal.se - ROUNDING * abs(marginal.mean)
 
 

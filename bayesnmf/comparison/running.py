@@ -51,6 +51,7 @@ from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_length_of_dispersion, check_noise, check_one_prior_for_all_rows
 from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import EVEN, check_model
+from bayesnmf.results.record import LEARNED
 from bayesnmf.results.thinning import thin_fit
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def compare(
     methods : sequence of {"map", "vi", "svi", "gibbs", "nuts", "smc", "bld"}
         With "smc", the table has the log evidence of the training counts; if its runs disagree, only a lower limit.
     noise : {"poisson", "nb1", "nb2"} or NegativeBinomial
-        Noise of every fit; smc and bld need Poisson noise. A known dispersion is that of
+        Noise of every fit; bld needs Poisson noise, and smc linear variance. A known dispersion is that of
         `counts`; thinned counts of linear variance have `keep` times as much. Held-out scores are those of the means.
     settings : Settings, optional
         Priors, held-out fractions, and options of single methods.
@@ -185,7 +186,8 @@ def compare(
         fits = align(found)
         others = _from_other_starts(plan, fits, seed + 1) if _all_done(fits, methods) else {}
         rows, unscored = measure_all(fits, others, split, seed, report)
-    cautions = cautions_of_all(fits, rows) + cautions_of_evidence(rows)
+    of_one_model = {name: row for name, row in rows.items() if LEARNED not in fits[name].diagnostics}
+    cautions = cautions_of_all(fits, rows) + cautions_of_evidence(of_one_model)  # bounds hold a learned dispersion
     cautions += cautions_of_missing(methods, fits, others if settings.dispersed else fits)
     cautions += unscored + unsaved
     return Comparison(fits, as_table(rows), split, cautions, settings.draws)

@@ -101,11 +101,16 @@ def fit_of_draws(
         statistics=statistics,
         estimate=posterior,
     )
-    if DISPERSION not in (statistics or {}):
+    return with_mean_dispersion(fit, job.counts)
+
+
+def with_mean_dispersion(fit: FitRecord, counts: Counts) -> FitRecord:
+    """Return a fit whose noise has the means of drawn dispersions, if there are any."""
+    if fit.statistics is None or DISPERSION not in fit.statistics:
         return fit
-    counts: Any = job.counts
-    mean = np.atleast_1d(means_of_draws(statistics[DISPERSION]))  # type: ignore[index]
-    return replace(fit, noise=counts.with_dispersions(mean).noise)
+    dispersed: Any = counts
+    mean = np.atleast_1d(means_of_draws(fit.statistics[DISPERSION]))
+    return replace(fit, noise=dispersed.with_dispersions(mean).noise)
 
 
 def statistics_of(dispersions: Array, counts: Counts) -> dict[str, Array] | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.data.counts import Counts
 from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.chains import closed_form_fit, vi_options_of
 from bayesnmf.fitting.closed_form import fit_closed_form
@@ -41,8 +42,8 @@ def run_job(job: Job) -> FitRecord:
         if first is not None and first.status.reason in BROKEN:
             return first
         noise, options = _begun(job, first)
-    totals, learned = MODELS[job.model].given_totals, isinstance(noise, NegativeBinomial) and not job.noise.known
-    counts = working_counts(job.counts, noise, given_totals=totals, learned=learned)
+    learned = isinstance(noise, NegativeBinomial) and not job.noise.known
+    counts = working_counts(job.counts, noise, given_totals=MODELS[job.model].given_totals, learned=learned)
     found = run(replace(job, counts=counts, options=options, noise=noise))
     said = {name: first.diagnostics[name] for name in RESTARTED if first and name in first.diagnostics}
     said |= {LEARNED: 1.0} if learned else {}
@@ -59,6 +60,8 @@ def _first_fit(job: Job) -> FitRecord | None:
         return closed_form_fit(plain)
     if not METHODS[job.method].needs and options.start != "fit":  # which draws the dispersion
         return None
+    if METHODS[job.method].resampled:  # which draws it from its prior
+        return None
     return run_job(replace(job, method="vi", options=vi_options_of(job), report=lambda *_: None))
 
 
@@ -72,17 +75,29 @@ def _begun(job: Job, first: FitRecord | None) -> tuple[Noise, Any]:
     if isinstance(noise, NegativeBinomial):
         if first is not None and first.noise.known and first.noise != POISSON:
             return first.noise, options
-        n, m = job.counts.shape
-        return noise.with_dispersion(
-            FIRST if noise.by is None else np.full(n if noise.by == "row" else m, FIRST)
-        ), options
+        return _with_first_dispersion(noise, job), options
     assert first is not None
     ratio, _ = overall_dispersion(first)
     check_has_dispersion(first, ratio)
     return Quasi(max(ratio - 1.0, 0.0)), options
 
 
+def _with_first_dispersion(noise: NegativeBinomial, job: Job) -> NegativeBinomial:
+    n, m = job.counts.shape
+    return noise.with_dispersion(FIRST if noise.by is None else np.full(n if noise.by == "row" else m, FIRST))
+
+
+def counts_to_temper(job: Job) -> Counts:
+    """Return the counts that tempering is given for a job; unknown dispersions are drawn from their prior."""
+    noise: Any = job.noise
+    if noise == POISSON:
+        return job.counts
+    known = noise if noise.known else _with_first_dispersion(noise, job)
+    totals = MODELS[job.model].given_totals
+    return working_counts(job.counts, known, given_totals=totals, learned=not noise.known)
+
+
 def _as_given(resolved: Any, given: Any) -> Options:
     """Return resolved options with the start and the restarts that were given."""
-    names = ("start", "restarts") if hasattr(given, "restarts") else ("start",)
+    names = [name for name in ("start", "restarts") if hasattr(given, name)]
     return replace(resolved, **{name: getattr(given, name) for name in names})

@@ -8,16 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from bayesnmf.fitting.chains import matched_draws, means_of_draws
+from bayesnmf.data.clustered import ClusteredCounts
+from bayesnmf.fitting.chains import matched_draws, means_of_draws, statistics_of, with_mean_dispersion
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem
-from bayesnmf.inference.problem import State
+from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.sampling.clusters import log_likelihood_at
 from bayesnmf.inference.sides import objective
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.inference.tempering.annealing import Run, systematic
+from bayesnmf.inference.tempering.clusters import tempered_target
 from bayesnmf.inference.tempering.combining import agree, log_of_mean, spread_of
 from bayesnmf.inference.tempering.running import tempered_runs
-from bayesnmf.inference.tempering.target import Target, target_of
+from bayesnmf.inference.tempering.target import Target
 from bayesnmf.kernels.cpu.likelihood import cell_rates
 from bayesnmf.priors.values import stack_values
 from bayesnmf.results.record import FitRecord
@@ -30,7 +33,7 @@ FEWEST_ANCESTORS = 6.25
 
 def fit_smc(job: Job) -> FitRecord:
     """Run the samplers and return a fit with draws of all of them."""
-    target = target_of(job.counts, job.options.priors, job.rank)
+    target = tempered_target(job.counts, job.options.priors, job.rank)
 
     def report(label: str, done: int, total: int, power: float) -> None:
         job.report(f"smc {job.model}, {label}", done, total, power)
@@ -43,7 +46,14 @@ def fit_smc(job: Job) -> FitRecord:
     ambiguous = {name: value for name, value in switching.items() if name == "ambiguous_draws"}  # draws are no chains
     figures, reason, enough = _judged(runs, places, particles)
     status = Status(enough and not interrupted, INTERRUPTED if interrupted else reason, len(found.ladder) - 1)
-    return job.record(
+    dispersions = None
+    if isinstance(job.counts, ClusteredCounts) and job.counts.learned:
+        drawn = [
+            [runs[at].factors.dispersions[state] for at, state in zip(*each, strict=True)]
+            for each in zip(places, particles, strict=True)
+        ]
+        dispersions = statistics_of(np.array(drawn), job.counts)
+    fit = job.record(
         means_of_draws(posterior.loadings),
         means_of_draws(posterior.components),
         None if posterior.scale is None else means_of_draws(posterior.scale),
@@ -54,9 +64,11 @@ def fit_smc(job: Job) -> FitRecord:
             "log_estimate": np.broadcast_to(found.logs[:, None], places.shape).copy(),
             "run": places.astype(np.float64),
             "ancestor": _ancestors(runs, places, particles).astype(np.float64),
+            **(dispersions or {}),
         },
         estimate=posterior,
     )
+    return with_mean_dispersion(fit, job.counts)
 
 
 def _resampled(runs: list[Run], rng: np.random.Generator) -> tuple[Array, Array]:
@@ -82,11 +94,19 @@ def _values(job: Job, target: Target, runs: list[Run], places: Array, particles:
         for draw, (place, particle) in enumerate(zip(places[chain], particles[chain], strict=True)):
             value = target.value(runs[place].factors, particle)
             state = State(*(summaries[side].at(priors[side], value[side]) for side in (0, 1)))
-            rates = cell_rates(job.counts.matrix, state.loadings.geometric, value[1])
-            log_joint[chain, draw] = objective(problem, state, float(job.counts.matrix.data @ np.log(rates)))
+            at = target.at(problem, runs[place].factors, particle)
+            log_joint[chain, draw] = objective(at, state, _log_likelihood(at, state))
             drawn.append(value)
         chains.append([stack_values([value[side] for value in drawn]) for side in (0, 1)])
     return [stack_values([chain[side] for chain in chains]) for side in (0, 1)], log_joint
+
+
+def _log_likelihood(problem: Problem, state: State) -> float:
+    """Return ℓ of `bayesnmf.inference.sides.objective`."""
+    if isinstance(problem.counts, ClusteredCounts):
+        return log_likelihood_at(problem, state, 1)
+    matrix = problem.counts.matrix
+    return float(matrix.data @ np.log(cell_rates(matrix, state.loadings.geometric, state.components.geometric)))
 
 
 def _ancestors(runs: list[Run], places: Array, particles: Array) -> Array:

@@ -91,7 +91,8 @@ ALGORITHMS: dict[str, Algorithm] = {
     "marginal": Algorithm(("gibbs",), ("entries",), masks=True, noises=ALL, why="allocations are summed out"),
 }
 
-OF_PROGRAMS = {"nuts": ("nb1", "nb2"), "svi": ("nb1", "nb2")}  # noises beside Poisson of methods with a program
+# Noises beside Poisson of methods without algorithms.
+OF_METHODS = {"nuts": ("nb1", "nb2"), "svi": ("nb1", "nb2"), "smc": ("nb1",)}
 
 
 def algorithms_of(method: str) -> tuple[str, ...]:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from bayesnmf.checks import check_choice, check_count, check_flag, check_nonnegative, check_positive, make_plain, shown
-from bayesnmf.options.algorithms import ALGORITHMS, OF_PROGRAMS, algorithms_of
+from bayesnmf.options.algorithms import ALGORITHMS, OF_METHODS, algorithms_of
 from bayesnmf.options.schedules import SCHEDULES
 from bayesnmf.priors import Priors
-from bayesnmf.priors.checks import check_has_part, check_negative_binomial
+from bayesnmf.priors.checks import check_has_part, check_negative_binomial, check_tempered
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
 
 TO_TOTALS, OF_BATCHES = "as others are scaled to the totals of rows", "as others receive counts of missing cells"
@@ -232,11 +232,13 @@ def _options_with_rates(options: Any, noise: NegativeBinomial) -> Any:
 def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) -> None:
     """Refuse what cannot be fitted with a noise other than Poisson."""
     what, able = f"noise={noise.word!r}", [name for name, each in ALGORITHMS.items() if noise.word in each.noises]
-    if noise.word not in OF_PROGRAMS.get(method, ()) and not any(method in ALGORITHMS[each].methods for each in able):
-        more = "" if isinstance(noise, Quasi) else ", 'nuts', 'svi'"
+    if noise.word not in OF_METHODS.get(method, ()) and not any(method in ALGORITHMS[each].methods for each in able):
+        more = "".join(f", {each!r}" for each, words in OF_METHODS.items() if noise.word in words)
         raise ValueError(
             f"{what} needs method='map', 'vi'{more} or 'gibbs': found {method!r}, which draws or scores Poisson counts"
         )
+    if method == "smc":
+        check_tempered(options.priors, what, counts)
     if not counts.in_memory:
         raise ValueError(f"{what} needs counts in memory; read them with bayesnmf.read_counts, or use noise='poisson'")
     if getattr(options, "device", "cpu") != "cpu":

@@ -229,6 +229,17 @@ def check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, co
     check_length_of_dispersion(noise, counts.shape)
 
 
+def check_tempered(priors: Any, what: str, counts: Any) -> None:
+    """Refuse what cannot be tempered with negative binomial noise."""
+    if priors.loadings.support == "scaled simplex":
+        raise ValueError(
+            f"{what} with method='smc' needs loadings without a scale of their own, which numbers of clusters depend "
+            "on: use model='gamma_poisson', or method='gibbs'"
+        )
+    if counts.mask is not None:
+        raise ValueError(f"{what} with method='smc' needs all cells: found missing ones; use method='gibbs'")
+
+
 def _check_given_totals(options: Any, noise: NegativeBinomial, what: str, counts: Any) -> None:
     """Refuse what has no Dirichlet-multinomial form, or no program of it."""
     if hasattr(options, "dtype") and not hasattr(options, "algorithm"):

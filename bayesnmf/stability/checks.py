@@ -95,6 +95,8 @@ def check_particles(fit: Any, best: Fit, options: Any) -> None:
         raise ValueError(
             "fit must be of the counts and exposures of the modes: found others; give found.best.counts to bayesnmf.fit"
         )
+    if fit.noise != best.noise:
+        raise ValueError(f"fit must have the noise of the modes, {best.noise!r}: found {fit.noise!r}; leave noise out")
     if getattr(options, "learn", ()):
         raise ValueError(
             "the evidence of modes needs one prior for all of them: found options.learn, with which every run has "

@@ -353,7 +353,10 @@ def test_rows_and_features_without_counts_are_legal(method, model):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"method": "smc"}, "noise='nb1' needs method='map', 'vi', 'nuts', 'svi' or 'gibbs'"),
+        (
+            {"method": "bld", "model": "dirichlet_gamma"},
+            "noise='nb1' needs method='map', 'vi', 'nuts', 'svi', 'smc' or 'gibbs'",
+        ),
         ({"counts": COUNTS + 0.5}, "needs whole-number counts"),
         ({"options": VI(learn=("loadings",))}, "does not learn priors"),
         ({"options": VI(algorithm="minibatch")}, "needs algorithm='coordinate'"),

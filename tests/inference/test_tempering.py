@@ -24,7 +24,7 @@ from bayesnmf.inference.tempering.annealing import (
 )
 from bayesnmf.inference.tempering.combining import spread_of
 from bayesnmf.inference.tempering.running import AIM, STAGE, TemperedRuns
-from bayesnmf.inference.tempering.target import log_p_totals, target_of
+from bayesnmf.inference.tempering.target import Straight, log_p_totals, target_of
 from bayesnmf.priors import matrix
 from bayesnmf.priors.specification import MODELS
 
@@ -205,11 +205,11 @@ def test_systematic_draws_are_in_proportion_and_in_order():
 def test_the_next_power_keeps_the_share_effective():
     rng = np.random.default_rng(0)
     logs, weights = rng.normal(0, 300, 40), np.full(40, -np.log(40))
-    step = next_power(0.2, logs, weights, 0.9) - 0.2
+    step = next_power(0.2, Straight(logs), weights, 0.9) - 0.2
     ratios = np.exp(step * (logs - logs.max()))
     assert ratios.mean() ** 2 / np.mean(ratios**2) == pytest.approx(0.9, abs=3e-4)
-    assert next_power(0.2, np.zeros(40), weights, 0.9) == 1.0
-    assert next_power(0.2, 1e18 * logs, weights, 0.9) > 0.2
+    assert next_power(0.2, Straight(np.zeros(40)), weights, 0.9) == 1.0
+    assert next_power(0.2, Straight(1e18 * logs), weights, 0.9) > 0.2
 
 
 def test_a_finer_ladder_divides_every_step():

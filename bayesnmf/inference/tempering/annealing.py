@@ -18,7 +18,7 @@ from scipy.special import logsumexp
 
 from bayesnmf.inference.checkpoints.slots import NOWHERE, Slot, next_slot
 from bayesnmf.inference.sampling.marginal_gibbs import Factors
-from bayesnmf.inference.tempering.target import Target
+from bayesnmf.inference.tempering.target import Change, Target
 
 Array = NDArray[Any]
 Report = Callable[[int, float], None]  # rungs done, and the power
@@ -78,13 +78,13 @@ class Particles:
         own, self.factors.memory, self.rng.bit_generator.state = kept
         self.power, self.log_weights, self.ancestors, self.log_ratio = own
 
-    def log_likelihoods(self) -> Array:
-        """Return the log-likelihood of each particle, (S,)."""
-        return self.target.log_likelihoods(self.factors, self.threads)
+    def change(self) -> Change:
+        """Return how the log-likelihoods of the particles change with the power."""
+        return self.target.change(self.factors, self.power, self.threads)
 
-    def move_to(self, power: float, log_likelihoods: Array) -> None:
+    def move_to(self, power: float, change: Change) -> None:
         """Weight the particles for another power, resample them if necessary, and move them."""
-        raised = self.log_weights + (power - self.power) * log_likelihoods
+        raised = self.log_weights + change.by(power - self.power)
         total = float(logsumexp(raised))
         self.log_ratio += total
         self.log_weights, self.power = raised - total, power
@@ -116,21 +116,22 @@ def pilot_ladder(target: Target, options: Any, rng: np.random.Generator, report:
     while at.power < 1.0:
         if slot.due():
             slot.save((at.memory, ladder))
-        logs = at.log_likelihoods()
-        at.move_to(next_power(at.power, logs, at.log_weights, options.efficiency), logs)
+        change = at.change()
+        at.move_to(next_power(at.power, change, at.log_weights, options.efficiency), change)
         ladder.append(at.power)
         report(len(ladder) - 1, at.power)
     slot.end(np.array(ladder))
     return np.array(ladder)
 
 
-def next_power(power: float, log_likelihoods: Array, log_weights: Array, efficiency: float) -> float:
+def next_power(power: float, change: Change, log_weights: Array, efficiency: float) -> float:
     """Return the next power at which the conditional effective share of the particles is `efficiency`, at most 1."""
-    spread, weights = log_likelihoods - log_likelihoods.max(), np.exp(log_weights)
+    weights = np.exp(log_weights)
 
     def share(step: float) -> float:
-        raised = weights * np.exp(step * spread)
-        return float(raised.sum() ** 2 / (raised @ np.exp(step * spread)))
+        ratios = np.exp(change.spread(step))
+        raised = weights * ratios
+        return float(raised.sum() ** 2 / (raised @ ratios))
 
     low, high = 0.0, 1.0 - power
     if share(high) >= efficiency:
@@ -168,7 +169,7 @@ def climb_ladder(target: Target, way: Way, rng: np.random.Generator, threads: in
     for rung in range(first, len(way.ladder)):
         if slot.due():
             slot.save((at.memory, rung))
-        at.move_to(way.ladder[rung], at.log_likelihoods())
+        at.move_to(way.ladder[rung], at.change())
         report(rung, way.ladder[rung])
     if ended is None:
         slot.end((at.memory, len(way.ladder)))
@@ -193,6 +194,6 @@ def descend_ladder(
     at = Particles(target, target.factors(loadings, components, rng), 1.0, rng, None)
     at.factors.sweep(None)
     for rung, power in enumerate(ladder[-2::-1], start=1):
-        at.move_to(power, at.log_likelihoods())
+        at.move_to(power, at.change())
         report(rung, power)
     return target.constant - at.log_ratio

@@ -11,7 +11,7 @@ something, and the Poisson is tempered.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,31 @@ from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet
 from bayesnmf.priors.values import ScaledProportions, separate_scale
 
 Array = NDArray[Any]
+
+
+class Change(Protocol):
+    """How the log-likelihoods of some states change with the power, from a given one on."""
+
+    def by(self, step: float) -> Array:
+        """Return the change of each log-likelihood for a step of the power, (S,), in nats."""
+
+    def spread(self, step: float) -> Array:
+        """Return the same less the largest."""
+
+
+@dataclass(frozen=True)
+class Straight:
+    """The change of likelihoods that are raised to the power: in proportion to their logarithms."""
+
+    logs: Array
+
+    def by(self, step: float) -> Array:
+        """Return the change of each log-likelihood for a step of the power, (S,), in nats."""
+        return step * self.logs
+
+    def spread(self, step: float) -> Array:
+        """Return the same less the largest."""
+        return step * (self.logs - self.logs.max())
 
 
 @dataclass(frozen=True)
@@ -75,6 +100,14 @@ class Target:
         if self.counts.mask is not None:
             logs += [self.counts.mask.products_by_row(*each).sum() for each in zip(theta, beta, strict=True)]
         return np.asarray(logs)
+
+    def change(self, factors: Factors, power: float, threads: int | None = None) -> Change:
+        """Return how the log-likelihoods of some states change with the power, from a given one on."""
+        return Straight(self.log_likelihoods(factors, threads))
+
+    def at(self, problem: Problem, factors: Factors, place: int) -> Problem:
+        """Return the problem at a state, whose counts may have a dispersion of its own."""
+        return problem
 
     def value(self, factors: Factors, place: int) -> tuple[Any, Array]:
         """Return loadings and components of a state as values of the model's sides; a scale is drawn."""

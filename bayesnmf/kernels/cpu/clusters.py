@@ -244,6 +244,21 @@ def _kept(state: Array, begun: int, size: int, tried: int, ratio: float, top: fl
 
 
 @compiled_on_disk(nogil=True)
+def _draw_cells(counts: Array, ratios: Array, seed: Any, out: Array) -> None:
+    state = np.empty(1, dtype=np.uint64)
+    state[0] = stream(seed, 0)
+    for p in range(len(counts)):
+        out[p] = _clusters(state, int(counts[p]), ratios[p])
+
+
+def drawn_clusters_of_cells(counts: Array, ratios: Array, seed: int) -> Array:
+    """Draw the number of clusters of single counts above 0, whose means are `ratios` times their spreads, (cells,)."""
+    out = np.empty(len(counts))
+    _draw_cells(counts, np.maximum(ratios, LEAST), np.uint64(seed), out)
+    return out
+
+
+@compiled_on_disk(nogil=True)
 def _draw_clusters(
     indptr: Array, indices: Array, values: Array, U: Array, V: Array, spread: Any, seed: Any, start: int, stop: int,
     out: Array,
