@@ -233,6 +233,10 @@ class Counts:
         """Return counts with the same names and exposures, and another canonical matrix of the same shape."""
         return replace(self, matrix=matrix)
 
+    def with_features(self, matrix: csr_array, names: np.ndarray) -> Counts:
+        """Return the same rows with other features, which have no exposures, and a canonical matrix of them."""
+        return replace(self, matrix=matrix, feature_names=names)
+
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without cached values, which can be computed again."""
         return {each.name: getattr(self, each.name) for each in fields(self)}

@@ -78,6 +78,10 @@ class DispersedCounts(Counts):
         """Return counts with the same names, exposures and noise, and another canonical matrix of the same shape."""
         return self._around(self.plain.with_matrix(matrix))
 
+    def with_features(self, matrix: csr_array, names: Array) -> Counts:
+        """Return the same rows with other features, which have no exposures, and a canonical matrix of them."""
+        return self._around(self.plain.with_features(matrix, names))
+
     @cached_property
     def dispersions(self) -> Array:
         """Dispersion of each row, or of each feature, or one, (n,), (m,) or (1,)."""

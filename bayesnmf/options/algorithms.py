@@ -85,6 +85,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         exchanges=False,
         extrapolates=False,
         ends_settled=True,
+        noises=FIXED,
         why="batches settle their loadings, then take one step of the components",
     ),
     "allocations": Algorithm(("gibbs",), masks=True, noises=("poisson", "nb1", "nb2")),

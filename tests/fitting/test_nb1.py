@@ -15,8 +15,12 @@ from bayesnmf.assessment.bounds import state_of_fit
 from bayesnmf.data.clustered import exposure_of
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.powered import working_counts
-from bayesnmf.fitting.problems import point_or_mean_field
+from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.allocating import allocate
+from bayesnmf.inference.ascent import minibatch
+from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend, plain_steps
+from bayesnmf.inference.ascent.minibatch import Batching, minibatch_ascent
+from bayesnmf.inference.dispersion import DispersionLearner
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.sampling.clusters import log_likelihood_at
 from bayesnmf.inference.sides import objective
@@ -359,7 +363,7 @@ def test_rows_and_features_without_counts_are_legal(method, model):
         ),
         ({"counts": COUNTS + 0.5}, "needs whole-number counts"),
         ({"options": VI(learn=("loadings",))}, "does not learn priors"),
-        ({"options": VI(algorithm="minibatch")}, "needs algorithm='coordinate'"),
+        ({"options": VI(algorithm="gradient")}, "needs algorithm='coordinate' or 'settled' or 'minibatch'"),
         (
             {"method": "map", "model": "dirichlet_poisson", "options": plain_map(algorithm="scd")},
             "proportions need algorithm='em'",
@@ -432,3 +436,55 @@ def test_a_report_repeats_a_learned_noise(tmp_path):
     assert fit.diagnostics["restarts"] == 2
     assert "noise=bayesnmf.NegativeBinomial(&#39;linear&#39;)" in bayesnmf.report(fit, tmp_path / "a.html").read_text()
     assert len(bayesnmf.predictive_checks(fit.project(COUNTS[:3]), draws=10, refits=20).table) == 5
+
+
+# --- batches --------------------------------------------------------------------------------------------
+
+MOST_ROWS = clustered(150, 20)
+MOST_ROWS[7], MOST_ROWS[:, 5] = 0, 0
+
+
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("by", [None, "row", "feature"])
+@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "poisson"])
+def test_whole_steps_of_all_rows_are_coordinate_ascent(model, by, learned, monkeypatch):
+    """Features without counts are merged; a dispersion is learned after each step, as in coordinate ascent."""
+    if by == "feature" and model != "poisson":
+        pytest.skip("refused")
+    monkeypatch.setattr(minibatch, "FINAL_ITER", 0)
+    size = {None: (), "row": (150,), "feature": (20,)}[by]
+    noise = NegativeBinomial(dispersion=np.full(size, S) if size else S, by=by)
+    counts = working_counts(as_counts(MOST_ROWS), noise, given_totals=MODELS[model].given_totals, learned=learned)
+    priors = even_priors(MOST_ROWS, model, 2) if model != "poisson" else GAMMA
+    problem = point_or_mean_field(counts, plain_vi(priors=priors, threads=1))
+    state = start_state(problem, "random", 2, np.random.default_rng(3))
+    learn = DispersionLearner(1) if learned else None
+    steps = plain_steps(Schedule(threads=1, max_iter=4, tol=0))
+    theirs = ascend(problem, state, Schedule(max_iter=4, tol=0, threads=1), steps, learn)
+    ours = minibatch_ascent(
+        problem, state, Schedule(max_iter=4, tol=0, threads=1), Batching(size=150, forgetting=0.0, delay=0.0, sweeps=1),
+        np.random.default_rng(0), lambda *_: None,
+    )  # fmt: skip
+    np.testing.assert_allclose(ours.problem.counts.dispersions, theirs.problem.counts.dispersions, rtol=1e-6)
+    np.testing.assert_allclose(ours.trace, theirs.trace, rtol=1e-9)
+    np.testing.assert_allclose(ours.state.components.matrix, theirs.state.components.matrix, rtol=1e-6, atol=1e-12)
+
+
+@quietly
+@pytest.mark.long
+def test_batches_of_rows_end_near_all_rows():
+    options = VI(algorithm="minibatch", batch_size=40, threads=1, tol=1e-6)
+    whole, fit = (
+        bayesnmf.fit(MOST_ROWS, rank=3, seed=0, noise="nb1", options=each) for each in (VI(threads=1), options)
+    )
+    assert fit.trace[-1] == pytest.approx(whole.trace[-1], rel=5e-4)
+    assert fit.noise.dispersion == pytest.approx(whole.noise.dispersion, rel=0.01)
+
+
+@quietly
+def test_batches_resume_with_their_dispersion(tmp_path):
+    options = VI(algorithm="minibatch", batch_size=80, threads=1, max_iter=2, start="random")
+    given = {"counts": MOST_ROWS, "rank": 2, "seed": 0, "noise": "nb1", "options": options}
+    one, two = (bayesnmf.fit(**given, checkpoint=place) for place in (None, tmp_path))
+    assert one.noise == two.noise
+    np.testing.assert_array_equal(one.components, two.components)

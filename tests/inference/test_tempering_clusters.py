@@ -87,7 +87,7 @@ def test_estimates_up_a_crude_ladder_are_unbiased(case, runs):
 def test_sweeps_leave_the_tempered_posterior_as_it_is(name, priors, by, learned):
     """Means of draws that are weighted by the likelihood, resampled, and moved."""
     target, rng, power = target_of_case(priors, by, learned), np.random.default_rng(2), 0.4
-    factors = target.draw(20_000, rng)
+    factors = target.draw(4_000, rng)
     logs = Curved(factors, 0.0).by(power)
     weights = np.exp(logs - logs.max())
 
@@ -99,12 +99,12 @@ def test_sweeps_leave_the_tempered_posterior_as_it_is(name, priors, by, learned)
     before = features()
     expected = weights @ before / weights.sum()
     error = np.sqrt((weights[:, None] ** 2 * (before - expected) ** 2).sum(axis=0)) / weights.sum()
-    factors.take(rng.choice(20_000, 20_000, p=weights / weights.sum()))
+    factors.take(rng.choice(4_000, 4_000, p=weights / weights.sum()))
     factors.raise_to(power)
     for _ in range(3):
         factors.sweep(1)
     after = features()
-    own = after.std(axis=0) / np.sqrt(20_000)
+    own = after.std(axis=0) / np.sqrt(4_000)
     assert np.all(np.abs(after.mean(axis=0) - expected) <= STANDARD_ERRORS * np.hypot(error, own) + 1e-9)
 
 

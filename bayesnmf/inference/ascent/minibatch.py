@@ -37,6 +37,7 @@ from bayesnmf.inference.ascent.single_rows import (
     settle_blocks,
 )
 from bayesnmf.inference.checkpoints.slots import next_slot
+from bayesnmf.inference.dispersion import DispersionLearner
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import exposure_of_components, update_loadings
@@ -183,7 +184,7 @@ def merge_empty_features(counts: Counts, mergeable: bool) -> tuple[Counts, Array
     arrays = (matrix.data, places[matrix.indices], matrix.indptr)
     merged = csr_array(arrays, shape=(counts.shape[0], len(features) + 1))
     names = np.append(counts.feature_names[features], "others")
-    return replace(counts, matrix=merged, feature_names=names), features
+    return counts.with_features(merged, names), features
 
 
 def step_on_batch(
@@ -240,21 +241,28 @@ def minibatch_ascent(
 
     A batch's loadings start from their values in the previous epoch. The trace contains the elbo of all rows after each
     epoch; after the last epoch all rows are settled first. The elbo may fall between epochs, so the ascent is converged
-    when the best elbo of the last epochs exceeds the best before by less than `tol`.
+    when the best elbo of the last epochs exceeds the best before by less than `tol`. A dispersion that is to be learned
+    is, after each epoch.
     """
     n = problem.counts.shape[0]
     components = RunningComponents(problem, state.components, n)
     q: Any = rows_to_change(state.loadings, problem.counts, len(state.components.geometric))
     course = replace(schedule, window=WINDOW).course(report, at_rest=best_settled, words=WORDS)
     steps, moved, slot = 0, False, next_slot("minibatch", problem.counts)
+    learn = DispersionLearner(schedule.threads) if getattr(problem.counts, "learned", False) else None
     ended = slot.result()
     begun = slot.snapshot() if ended is None else ended
 
     def memory() -> Any:
-        return components.memory, q, steps, rng.bit_generator.state, course.memory
+        counts: Any = problem.counts
+        learned = None if learn is None else (learn.memory, counts.dispersions)
+        return components.memory, q, steps, rng.bit_generator.state, course.memory, learned
 
     if begun is not None:
-        components.memory, q, steps, rng.bit_generator.state, course.memory = begun
+        components.memory, q, steps, rng.bit_generator.state, course.memory, learned = begun
+        if learn is not None:
+            learn.memory, counts = learned[0], problem.counts.with_dispersions(learned[1])  # type: ignore[attr-defined]
+            problem = replace(problem, counts=counts)
 
     def bound(tol: float = 0.0, max_iter: int = 0) -> float:
         return settle_blocks(problem, components.side(), q, tol, max_iter, schedule.threads)[0]
@@ -269,6 +277,8 @@ def minibatch_ascent(
                 part = rows_of_problem(problem, rows)
                 at = step_on_batch(components, part, q.rows(rows), batching, steps, schedule.threads)
                 put_rows(q, rows, at)
+            if learn is not None:
+                problem, _ = learn(problem, State(loadings_at(problem, q), components.side()))
             value = bound()
             moved = False
             going = course.reach(value)
