@@ -23,7 +23,7 @@ from bayesnmf.data.simulation import Simulation
 from bayesnmf.fitting.known import catalogue_of, in_order_of
 from bayesnmf.options import methods_with
 from bayesnmf.priors.checks import check_has_part, same_priors
-from bayesnmf.priors.specification import on_simplex
+from bayesnmf.priors.specification import on_simplex, uniformises
 from bayesnmf.results.checks import check_fit, read_groups, warn_of_ungrouped
 from bayesnmf.results.record import FitRecord
 
@@ -152,8 +152,9 @@ def check_can_be_absent(fit: Any) -> None:
 
 
 def _check_no_rates(fit: Any, what: str, cure: str) -> None:
-    if getattr(fit.noise, "variance", None) == "quadratic":
-        raise ValueError(f"{what} needs cells whose exposure is known: found noise='nb2', with rates; use {cure}")
+    found = "noise='nb2', with rates" if getattr(fit.noise, "variance", None) == "quadratic" else ""
+    if found := found or "dispersions of features" * uniformises(fit.noise, fit.priors.components):
+        raise ValueError(f"{what} needs cells whose exposure is known: found {found}; use {cure}")
 
 
 def check_component_numbers(numbers: Any, rank: int) -> list[int]:

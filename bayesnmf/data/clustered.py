@@ -79,8 +79,13 @@ class ClusteredCounts(DispersedCounts):
         if self.given_totals:
             return rows * s / np.maximum(self.row_totals, 1.0), features
         if self.noise.by == "feature":
-            return rows, np.log1p(s) * (1.0 if features is None else features)
-        return rows * np.log1p(s), features
+            return rows, self.spreads_of_clusters * (1.0 if features is None else features)
+        return rows * self.spreads_of_clusters, features
+
+    @property
+    def spreads_of_clusters(self) -> Array:
+        """Spreads of the numbers of clusters, (n,), (m,) or (1,)."""
+        return np.log1p(self.dispersions)
 
     @cached_property
     def log_noise(self) -> float:

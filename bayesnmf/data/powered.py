@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,9 @@ from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.data.rated import RatedCounts
+from bayesnmf.data.uniformised import UniformisedCounts
 from bayesnmf.priors.noise import NegativeBinomial, Noise, Quasi
+from bayesnmf.priors.specification import uniformises
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,13 +40,18 @@ class PoweredCounts(Counts):
         return self.power * counts.log_factorial + self.total * float(np.log(self.power))
 
 
-def working_counts(counts: Counts, noise: Noise, *, given_totals: bool, learned: bool = False) -> Counts:
+def working_counts(
+    counts: Counts, noise: Noise, *, given_totals: bool, learned: bool = False, components: Any = None
+) -> Counts:
     """Return the counts that routines for Poisson counts are given, so that they fit counts with this noise.
 
-    With `given_totals` the model takes the totals of rows as given; a dispersion that is `learned` is a start.
+    With `given_totals` the model takes the totals of rows as given; a dispersion that is `learned` is a start. The
+    prior of the components says whether features may have exposures of their own.
     """
     if isinstance(noise, NegativeBinomial):
         kind: type[DispersedCounts] = ClusteredCounts if noise.variance == "linear" else RatedCounts
+        if components is not None and uniformises(noise, components):
+            kind = UniformisedCounts
         return kind.of(counts, noise, learned, given_totals)
     if not isinstance(noise, Quasi) or noise.power == 1:
         return counts

@@ -25,7 +25,7 @@ from bayesnmf.inference.ascent.regression_on_disk import regression_steps_on_dis
 from bayesnmf.inference.ascent.settled_loadings import settling_steps, with_settled_loadings
 from bayesnmf.inference.blocked.engine import THREADS
 from bayesnmf.inference.device.checks import find_gpus
-from bayesnmf.inference.dispersion import DispersionLearner
+from bayesnmf.inference.dispersion import learner_of
 from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.starts.exchanging import exchange_components
@@ -132,9 +132,7 @@ def _ascent_of_options(job: Job, problem: Problem, devices: list[Any], rng: np.r
     if options.algorithm == "minibatch":
         return partial(minibatch_ascent, batching=batching_of(options), rng=rng)
     learned = getattr(options, "learn", ())
-    learn: Any = prior_learner(learned) if learned else None
-    if getattr(problem.counts, "learned", False):
-        learn = DispersionLearner(options.threads)
+    learn: Any = learner_of(problem, options.threads) or (prior_learner(learned) if learned else None)
     climb = partial(ascend, steps=steps_of(problem, options, schedule_of(options)), learn=learn)
     if not devices:
         return climb

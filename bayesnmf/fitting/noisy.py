@@ -43,7 +43,7 @@ def run_job(job: Job) -> FitRecord:
             return first
         noise, options = _begun(job, first)
     learned = isinstance(noise, NegativeBinomial) and not job.noise.known
-    counts = working_counts(job.counts, noise, given_totals=MODELS[job.model].given_totals, learned=learned)
+    counts = _working_counts(job, noise, learned)
     found = run(replace(job, counts=counts, options=options, noise=noise))
     said = {name: first.diagnostics[name] for name in RESTARTED if first and name in first.diagnostics}
     said |= {LEARNED: 1.0} if learned else {}
@@ -93,8 +93,12 @@ def counts_to_temper(job: Job) -> Counts:
     if noise == POISSON:
         return job.counts
     known = noise if noise.known else _with_first_dispersion(noise, job)
-    totals = MODELS[job.model].given_totals
-    return working_counts(job.counts, known, given_totals=totals, learned=not noise.known)
+    return _working_counts(job, known, not noise.known)
+
+
+def _working_counts(job: Job, noise: Noise, learned: bool) -> Counts:
+    totals, components = MODELS[job.model].given_totals, job.options.priors.components
+    return working_counts(job.counts, noise, given_totals=totals, learned=learned, components=components)
 
 
 def _as_given(resolved: Any, given: Any) -> Options:

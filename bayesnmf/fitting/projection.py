@@ -80,7 +80,8 @@ def project(
     data = data.with_exposure(data.row_exposure, fit.counts.feature_exposure)
     check_exposures(data, fit.model, fit.priors.components)
     check_one_prior_for_all_rows(fit.priors.loadings)
-    working = working_counts(data, noise := noise_of_new_rows(fit, data), given_totals=MODELS[fit.model].given_totals)
+    noise, totals = noise_of_new_rows(fit, data), MODELS[fit.model].given_totals
+    working = working_counts(data, noise, given_totals=totals, components=fit.priors.components)
     if fit.estimate.kind == "draws":
         check_read(data, "draws of their loadings are kept in memory")
         check_integer_counts(data, "transform with posterior draws", "round them, or use a fit by method='vi'")

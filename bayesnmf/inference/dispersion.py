@@ -37,6 +37,17 @@ class DispersionLearner:
     def memory(self, kept: tuple[int, int, int]) -> None:
         self.begun, self.waits, self.rest = kept
 
+    def kept_with(self, problem: Problem) -> Any:
+        """Return what a checkpoint keeps of the learner and the dispersion of a problem."""
+        counts: Any = problem.counts
+        return self.memory, counts.dispersions
+
+    def gone_on(self, problem: Problem, kept: Any) -> Problem:
+        """Return a problem with the dispersion that a checkpoint kept, and go on from there."""
+        self.memory, dispersions = kept
+        counts: Any = problem.counts
+        return replace(problem, counts=counts.with_dispersions(dispersions))
+
     def __call__(self, problem: Problem, state: State) -> tuple[Problem, State]:
         """Return the problem with a new dispersion."""
         if self.waits > 0:
@@ -52,6 +63,11 @@ class DispersionLearner:
         self.rest = min(max(2 * self.rest, 1), REST) if short else 0
         self.begun, self.waits = 1, self.rest
         return found, state
+
+
+def learner_of(problem: Problem, threads: int | None) -> DispersionLearner | None:
+    """Return what learns the dispersion of a problem; None if there is none to learn."""
+    return DispersionLearner(threads) if getattr(problem.counts, "learned", False) else None
 
 
 def _without_fall(problem: Problem, found: Problem, state: State, threads: int | None) -> Problem:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from bayesnmf.data.clustered import SMALL, ClusteredCounts, exposure_of
 from bayesnmf.data.dispersed import CENTRE, LEAST, WIDTH, DispersedCounts
 from bayesnmf.data.rated import RatedCounts
+from bayesnmf.data.uniformised import UniformisedCounts
 from bayesnmf.inference.allocating import spread_at
 from bayesnmf.inference.missing import geometric_of, imputes_loadings
 from bayesnmf.inference.problem import Problem, State
@@ -153,10 +154,14 @@ def _sums_of_means(problem: Problem, state: State) -> Array:
     """Return Σλ over the observed cells of each row, or of each feature, without the exposure of clusters.
 
     Where loadings receive counts of missing cells, the bound that they raise has the means of all cells of rows with an
-    observed one, less the geometric means of those that are missing.
+    observed one, less the geometric means of those that are missing. Where all cells miss shares of theirs, which
+    depend on the dispersion, only these geometric means do.
     """
     counts: Any = problem.counts
     plain = counts.plain
+    if isinstance(counts, UniformisedCounts) and imputes_loadings(problem, state.components):
+        rows = plain.exposed_loadings(geometric_of(state.loadings)).sum(axis=0)
+        return np.asarray(rows @ plain.exposed_components(geometric_of(state.components)))
     loadings, components = (np.asarray(side.matrix, np.float64) for side in state)
     lost = loadings, components
     if plain.mask is not None and imputes_loadings(problem, state.components):

@@ -13,7 +13,7 @@ from bayesnmf.options.closed_form import MAP, VI
 from bayesnmf.options.methods import Options
 from bayesnmf.priors import Priors
 from bayesnmf.priors.noise import NegativeBinomial, Noise
-from bayesnmf.priors.specification import PARAMETER, on_simplex
+from bayesnmf.priors.specification import PARAMETER, on_simplex, uniformises
 
 
 def resolve_options(options: Options, in_memory: bool = True, plain: bool = False) -> Options:
@@ -44,7 +44,8 @@ def allows_regression(noise: Noise, priors: Priors) -> bool:
     """Return whether coordinate descent is right for this noise: it scales rows of proportions to their counts."""
     loadings: Any = priors.loadings
     able = noise.word in ALGORITHMS["scd"].noises
-    return able and not (isinstance(noise, NegativeBinomial) and loadings.support != "positive")
+    proportions = isinstance(noise, NegativeBinomial) and loadings.support != "positive"
+    return able and not proportions and not uniformises(noise, priors.components)
 
 
 def varied_start(options: Any, in_memory: bool = True) -> str:

@@ -11,7 +11,7 @@ from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.families import names_of
 from bayesnmf.priors.noise import NOISES, NegativeBinomial, Noise
 from bayesnmf.priors.optional import OPTIONAL
-from bayesnmf.priors.specification import MODELS, PARAMETER, on_simplex
+from bayesnmf.priors.specification import MODELS, PARAMETER, on_simplex, uniformises
 
 MOST_RATES = 100_000_000
 
@@ -221,12 +221,25 @@ def check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, co
         _check_quadratic(options, simplex, what, counts)
     if simplex:
         _check_given_totals(options, noise, what, counts)
-    if noise.variance == "linear" and noise.by == "feature" and on_simplex(options.priors.components):
-        raise ValueError(
-            f"{what} per feature needs Gamma components, since those on the simplex are exposed equally to all "
-            "features; give Priors(components=Gamma(...)), or use dispersion='row'"
-        )
+    if uniformises(noise, options.priors.components):
+        _check_uniformised(options, f"{what} per feature and components on the simplex", counts)
     check_length_of_dispersion(noise, counts.shape)
+
+
+def _check_uniformised(options: Any, what: str, counts: Any) -> None:
+    """Refuse what does not draw or expect the clusters of missing shares."""
+    if counts.mask is not None:
+        raise ValueError(f"{what} need all cells: give Priors(components=Gamma(...)), or use dispersion='row'")
+    if hasattr(options, "collapsed") and options.priors.loadings.support != "positive":
+        raise ValueError(f"{what} need loadings without a scale of their own for draws; use model='gamma_poisson'")
+    if hasattr(options, "particles") and hasattr(options, "efficiency"):
+        raise ValueError(f"{what} are not tempered; give Priors(components=Gamma(...)), or use method='gibbs'")
+    algorithm = getattr(options, "algorithm", None)
+    if algorithm not in (None, "em", "coordinate", "allocations", "marginal"):
+        raise ValueError(
+            f"{what} need algorithm='em', 'coordinate', 'allocations' or 'marginal': found {algorithm!r}; leave "
+            "algorithm out, or give Priors(components=Gamma(...))"
+        )
 
 
 def check_tempered(priors: Any, what: str, counts: Any) -> None:

@@ -35,6 +35,7 @@ from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import Distribution, Support
 from bayesnmf.priors.gamma import Gamma
 from bayesnmf.priors.hierarchical_gamma import HierarchicalGamma
+from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet
 
 Array = NDArray[Any]
@@ -154,6 +155,12 @@ def _prior_sum(components: Distribution, exposure: Array) -> float:
     if np.all(exposure == exposure[0]):
         return float(len(exposure) * np.mean(typical) * exposure[0])
     return float((typical * exposure).sum(axis=-1).mean())
+
+
+def uniformises(noise: Noise, components: Any) -> bool:
+    """Return whether clusters of features have exposures of their own, and components lie on the simplex."""
+    linear = isinstance(noise, NegativeBinomial) and noise.variance == "linear" and noise.by == "feature"
+    return linear and on_simplex(components)
 
 
 def on_simplex(components: Any) -> bool:

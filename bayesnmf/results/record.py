@@ -72,7 +72,8 @@ class FitRecord:
     @property
     def working_counts(self) -> Counts:
         """The counts that routines for Poisson counts are given, so that they see the likelihood of this fit."""
-        return working_counts(self.counts, self.noise, given_totals=MODELS[self.model].given_totals)
+        totals, components = MODELS[self.model].given_totals, self.priors.components
+        return working_counts(self.counts, self.noise, given_totals=totals, components=components)
 
     @property
     def row_names(self) -> Array:

@@ -369,7 +369,15 @@ def test_rows_and_features_without_counts_are_legal(method, model):
             "proportions need algorithm='em'",
         ),
         ({"method": "gibbs", "options": Gibbs(collapsed=True), "model": "dirichlet_poisson"}, "collapsed=False"),
-        ({"noise": NegativeBinomial(dispersion="feature")}, "needs Gamma components"),
+        (
+            {"noise": NegativeBinomial(dispersion="feature"), "options": VI(algorithm="minibatch")},
+            "per feature and components on the simplex need algorithm='em'",
+        ),
+        ({"noise": NegativeBinomial(dispersion="feature"), "observed": COUNTS > 1}, "simplex need all cells"),
+        (
+            {"noise": NegativeBinomial(dispersion="feature"), "method": "gibbs", "model": "dirichlet_gamma"},
+            "need loadings without a scale of their own for draws",
+        ),
         ({"noise": NegativeBinomial(dispersion="feature"), "model": "dirichlet_poisson"}, "no closed form"),
         ({"noise": NegativeBinomial("linear", np.ones(3), "row")}, "one number for each row"),
         ({"model": "dirichlet_poisson", "observed": COUNTS > 1}, "has no form with missing cells"),

@@ -84,7 +84,6 @@ def test_steps_of_svi_begin_at_the_closed_form_fit_and_hold_its_dispersion(varia
     [
         ({"method": "svi", "options": SVI(bound="augmented")}, "bound='marginal'"),
         ({"method": "nuts", "model": "dirichlet_poisson"}, "has no program"),
-        ({"method": "smc"}, "needs method='map', 'vi', 'nuts', 'svi' or 'gibbs'"),
     ],
 )
 def test_what_has_no_program_is_refused(arguments, words):

@@ -161,7 +161,7 @@ def test_the_evidence_of_a_simulation_is_between_its_bounds():
         ("noise='nb2' needs method='map', 'vi', 'nuts', 'svi' or 'gibbs': found 'smc'", {"noise": "nb2"}),
         ("noise='quasi' needs method='map', 'vi' or 'gibbs'", {"noise": "quasi"}),
         ("needs loadings without a scale of their own", {"model": "dirichlet_gamma"}),
-        ("per feature needs Gamma components", {"noise": NegativeBinomial(dispersion="feature")}),
+        ("components on the simplex are not tempered", {"noise": NegativeBinomial(dispersion="feature")}),
     ],
 )
 def test_what_cannot_be_tempered_is_refused(message, given):

@@ -37,7 +37,7 @@ from bayesnmf.inference.ascent.single_rows import (
     settle_blocks,
 )
 from bayesnmf.inference.checkpoints.slots import next_slot
-from bayesnmf.inference.dispersion import DispersionLearner
+from bayesnmf.inference.dispersion import learner_of
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import exposure_of_components, update_loadings
@@ -249,20 +249,17 @@ def minibatch_ascent(
     q: Any = rows_to_change(state.loadings, problem.counts, len(state.components.geometric))
     course = replace(schedule, window=WINDOW).course(report, at_rest=best_settled, words=WORDS)
     steps, moved, slot = 0, False, next_slot("minibatch", problem.counts)
-    learn = DispersionLearner(schedule.threads) if getattr(problem.counts, "learned", False) else None
+    learn = learner_of(problem, schedule.threads)
     ended = slot.result()
     begun = slot.snapshot() if ended is None else ended
 
     def memory() -> Any:
-        counts: Any = problem.counts
-        learned = None if learn is None else (learn.memory, counts.dispersions)
+        learned = learn and learn.kept_with(problem)
         return components.memory, q, steps, rng.bit_generator.state, course.memory, learned
 
     if begun is not None:
         components.memory, q, steps, rng.bit_generator.state, course.memory, learned = begun
-        if learn is not None:
-            learn.memory, counts = learned[0], problem.counts.with_dispersions(learned[1])  # type: ignore[attr-defined]
-            problem = replace(problem, counts=counts)
+        problem = problem if learn is None else learn.gone_on(problem, learned)
 
     def bound(tol: float = 0.0, max_iter: int = 0) -> float:
         return settle_blocks(problem, components.side(), q, tol, max_iter, schedule.threads)[0]
@@ -279,8 +276,7 @@ def minibatch_ascent(
                 put_rows(q, rows, at)
             if learn is not None:
                 problem, _ = learn(problem, State(loadings_at(problem, q), components.side()))
-            value = bound()
-            moved = False
+            value, moved = bound(), False
             going = course.reach(value)
         if ended is None and schedule.max_iter and not np.isnan(course.trace[-1]):
             course.trace[-1] = bound(FINAL_TOL, FINAL_ITER)
