@@ -180,6 +180,7 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
         "cluster_sums": lambda: clusters.cluster_sums(X, U, V, spread, 1),
         "expected_clusters": lambda: clusters.expected_clusters(X, U, V, spread, 1)[1],
         "drawn_clusters": lambda: clusters.drawn_clusters(X, U, V, spread, 0, 1).data,
+        "drawn_clusters_of_cells": lambda: clusters.drawn_clusters_of_cells(X.data, np.ones(X.nnz), 0),
         "sums_of_cells": lambda: clusters.sums_of_cells(X.data, np.ones(X.nnz), 0.5),
         "weigh_block": lambda: clusters.weigh_block(X[:64].toarray(), np.ones((min(n, 64), m)), spread, 0),
         "move_logarithms": lambda: extrapolation.move_logarithms(U, U + 1, 0.5, **given),

@@ -213,7 +213,7 @@ def test_comparisons_thin_the_dispersion_of_each_row(monkeypatch):
     ("refused", "words"),
     [
         (lambda: bayesnmf.compare(COUNTS, rank=2, noise="quasi"), "noise='quasi' is no distribution of counts that"),
-        (lambda: bayesnmf.compare(COUNTS, rank=2, methods=["vi", "smc"], noise="nb1"), "found 'smc'"),
+        (lambda: bayesnmf.compare(COUNTS, rank=2, methods=["vi", "smc"], noise="nb2"), "found 'smc'"),
         (
             lambda: bayesnmf.compare(COUNTS, rank=2, noise=NegativeBinomial(dispersion=[1.0], by="row")),
             "dispersion must have one number for each row",

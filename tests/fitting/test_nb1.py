@@ -468,10 +468,10 @@ def test_whole_steps_of_all_rows_are_coordinate_ascent(model, by, learned, monke
     state = start_state(problem, "random", 2, np.random.default_rng(3))
     learn = DispersionLearner(1) if learned else None
     steps = plain_steps(Schedule(threads=1, max_iter=4, tol=0))
-    theirs = ascend(problem, state, Schedule(max_iter=4, tol=0, threads=1), steps, learn)
+    theirs = ascend(problem, state, Schedule(max_iter=4, tol=0, threads=1), steps=steps, learn=learn)
     ours = minibatch_ascent(
-        problem, state, Schedule(max_iter=4, tol=0, threads=1), Batching(size=150, forgetting=0.0, delay=0.0, sweeps=1),
-        np.random.default_rng(0), lambda *_: None,
+        problem, state, Schedule(max_iter=4, tol=0, threads=1), lambda *_: None,
+        Batching(size=150, forgetting=0.0, delay=0.0, sweeps=1), np.random.default_rng(0),
     )  # fmt: skip
     np.testing.assert_allclose(ours.problem.counts.dispersions, theirs.problem.counts.dispersions, rtol=1e-6)
     np.testing.assert_allclose(ours.trace, theirs.trace, rtol=1e-9)

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from bayesnmf.models.likelihood import PoissonProduct, Triplets, as_observation, as_triplets
+from bayesnmf.models.cells import Triplets, as_triplets
+from bayesnmf.models.likelihood import PoissonProduct, as_observation
 from scipy import sparse, stats
 
 N, K, M = 7, 3, 5

@@ -244,17 +244,18 @@ def _kept(state: Array, begun: int, size: int, tried: int, ratio: float, top: fl
 
 
 @compiled_on_disk(nogil=True)
-def _draw_cells(counts: Array, ratios: Array, seed: Any, out: Array) -> None:
+def _draw_cells(counts: Array, ratios: Array, seed: Any, start: int, stop: int, out: Array) -> None:
     state = np.empty(1, dtype=np.uint64)
-    state[0] = stream(seed, 0)
-    for p in range(len(counts)):
+    for p in range(start, stop):
+        state[0] = stream(seed, p)
         out[p] = _clusters(state, int(counts[p]), ratios[p])
 
 
 def drawn_clusters_of_cells(counts: Array, ratios: Array, seed: int) -> Array:
     """Draw the number of clusters of single counts above 0, whose means are `ratios` times their spreads, (cells,)."""
-    out = np.empty(len(counts))
-    _draw_cells(counts, np.maximum(ratios, LEAST), np.uint64(seed), out)
+    out, given = np.empty(len(counts)), (counts, np.maximum(ratios, LEAST), np.uint64(seed))
+    bounds = even_bounds(len(counts), min(block_count(DRAWN * counts.size), max(len(counts), 1)))
+    in_blocks(bounds, lambda _, *cells: _draw_cells(*given, *cells, out), 1)
     return out
 
 
