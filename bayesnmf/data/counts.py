@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from bayesnmf.data.mask import Mask
+from bayesnmf.data.one_block import Columns, Rows
 
 BLOCK = 2**18  # nonzeros processed at once
 
@@ -84,6 +85,14 @@ class Counts:
     def blocks(self) -> list[slice]:
         """Rows of each block: all of them."""
         return [slice(0, self.shape[0])]
+
+    def without_names(self) -> Counts:
+        """Return the same counts: they are sent nowhere."""
+        return self
+
+    def by_feature(self) -> Columns:
+        """Return the counts by features, in one block."""
+        return Columns(self.transposed)
 
     def new_rows(self, columns: int, dtype: Any) -> Rows:
         """Return an array that rows are appended to, block by block."""
@@ -248,23 +257,6 @@ class Counts:
         more = f", with exposures of {exposed}" if exposed else ""
         more += "" if self.mask is None else f", {self.mask.number:,} cells missing"
         return f"Counts({n:,} rows × {m:,} features, {self.nnz:,} nonzeros, total {self.total:,.12g}{more})"
-
-
-class Rows:
-    """An array with a row for each sample, given block by block."""
-
-    def __init__(self, dtype: Any) -> None:
-        self._dtype, self._blocks = dtype, list[Any]()
-
-    def append(self, rows: Any) -> None:
-        """Add more rows."""
-        self._blocks.append(np.asarray(rows, self._dtype))
-
-    def array(self, *, changes: bool = False) -> Any:
-        """Return all rows; with `changes`, as an array that nothing else refers to."""
-        if len(self._blocks) > 1:
-            return np.concatenate(self._blocks)
-        return self._blocks[0].copy() if changes else self._blocks[0]
 
 
 def _unless_all_one(exposure: np.ndarray | None) -> np.ndarray | None:

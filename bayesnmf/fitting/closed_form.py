@@ -21,7 +21,6 @@ from bayesnmf.inference.ascent.learning import prior_learner
 from bayesnmf.inference.ascent.minibatch import Batching, minibatch_ascent
 from bayesnmf.inference.ascent.optimality import checked_status
 from bayesnmf.inference.ascent.poisson_regression import FLOOR, NEWTON_STEPS, regression_steps
-from bayesnmf.inference.ascent.regression_on_disk import regression_steps_on_disk
 from bayesnmf.inference.ascent.settled_loadings import settling_steps, with_settled_loadings
 from bayesnmf.inference.blocked.engine import THREADS
 from bayesnmf.inference.device.checks import find_gpus
@@ -167,8 +166,7 @@ def steps_of(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:
     """Return the steps of the chosen algorithm."""
     steps, floor = plain_steps(schedule), None
     if options.algorithm in NEWTON_STEPS:
-        make = regression_steps if problem.counts.in_memory else regression_steps_on_disk
-        steps, floor = make(problem, schedule, options.algorithm), FLOOR
+        steps, floor = regression_steps(problem, schedule, options.algorithm), FLOOR
     if options.algorithm == "settled":
         steps = settling_steps(schedule)
     if options.extrapolate:

@@ -86,6 +86,11 @@ class Side:
         # A matrix product of long vectors would wake NumPy's threads, which then wait busily for more.
         return float((counts.row_totals * np.where(counts.row_totals > 0, self.log_shift.ravel(), 0)).sum())
 
+    @property
+    def reader(self) -> Any:
+        """What has the loadings of blocks of rows, and can be sent to where these are worked on."""
+        return self
+
     def block(self, number: int) -> Side:
         """Return the loadings of a block of rows."""
         return self

@@ -289,7 +289,7 @@ def test_a_saved_fit_of_the_version_before_is_compared_by_sums(stored, tmp_path,
 def test_counts_by_features_are_the_transposed_counts(blocks, folder, nonzeros):
     store = bayesnmf.fit(blocks, rank=1, options=VI(max_iter=0, start="random")).counts
     transposed = TransposedStore(store.store, store.blocks, nonzeros, folder / "scratch")
-    found = transposed.by_feature
+    found = transposed.columns
     parts = [found.read(block, np.float64) for block in range(len(found.blocks))]
     np.testing.assert_array_equal(np.vstack([part.toarray() for part in parts]), X.T)
     assert all(part.has_canonical_format for part in parts)
@@ -488,7 +488,7 @@ def test_a_damaged_bit_of_loadings_on_disk_is_found(tmp_path):
 def test_a_damaged_bit_of_counts_by_features_is_found(blocks, folder):
     store = bayesnmf.fit(blocks, rank=1, options=VI(max_iter=0, start="random")).counts
     transposed = TransposedStore(store.store, store.blocks, 700, folder / "scratch")
-    found = transposed.by_feature
+    found = transposed.columns
     path = found.folder / "0.rows"
     content = bytearray(path.read_bytes())
     content[3] ^= 0x40

@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 from bayesnmf.data.blocks.checks import CountsOnDiskError
 from bayesnmf.data.blocks.raw import Buffers, RowsInFile
 from bayesnmf.data.blocks.store import Store
+from bayesnmf.data.blocks.transposed import TransposedStore
 from bayesnmf.data.counts import Counts
 
 Array = NDArray[Any]
@@ -110,6 +111,10 @@ class BlockedCounts(Counts):
     def blocks(self) -> list[slice]:
         """Rows of each block."""
         return [slice(first, last) for first, last in pairwise(self.bounds)]
+
+    def by_feature(self) -> Any:
+        """Return the counts by features, written once more by blocks of features, into files that go with it."""
+        return TransposedStore(self.store, self.blocks, self.matrix.nonzeros, self.scratch)
 
     def new_rows(self, columns: int, dtype: Any) -> Any:
         """Return an array in a file that rows are appended to, block by block."""

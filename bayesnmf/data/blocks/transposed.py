@@ -40,11 +40,13 @@ class TransposedStore:
 
     def __init__(self, store: Store, blocks: Sequence[slice], nonzeros: int, scratch: Path) -> None:
         self._folder = TemporaryFolder(scratch, "columns-")
-        self.by_feature = _ByFeature(self._folder.path, store, blocks, nonzeros)
+        self.columns = _ByFeature(self._folder.path, store, blocks, nonzeros)
 
 
 class _ByFeature:
     """The files of a `TransposedStore`, which can be sent to other processes."""
+
+    beside = True  # blocks are worked on beside each other
 
     def __init__(self, folder: Path, store: Store, blocks: Sequence[slice], nonzeros: int) -> None:
         self.folder, self.rows = folder, store.shape[0]

@@ -35,9 +35,14 @@ class BlockedLoadings(Side):
     """Loadings in files, one for each block of rows, as a pass has written them."""
 
     def __init__(self, folder: TemporaryFolder, layout: RowLayout, over: RowSums, counts: BlockedCounts) -> None:
-        self.reader, self.over, self._folder, self._counts = RowReader(folder.path, layout), over, folder, counts
+        self._reader, self.over, self._folder, self._counts = RowReader(folder.path, layout), over, folder, counts
         self.penalty, self.log_shift, self.dtype = over.penalty, None, counts.dtype
         self.shape = counts.shape[0], len(over.sums)
+
+    @property
+    def reader(self) -> RowReader:
+        """What reads the loadings of blocks of rows, and can be sent to where these are worked on."""
+        return self._reader
 
     def rescaled(self, times: Array) -> BlockedLoadings:
         """Return these draws with component k times `times[k]`, whose penalty and sums are not known before a pass."""
@@ -55,7 +60,7 @@ class BlockedLoadings(Side):
 
     def block(self, number: int) -> Side:
         """Return the loadings of a block of rows, read from its file."""
-        return self.reader.read(number)
+        return self.reader.block(number)
 
     @property
     def drawn(self) -> BlockedLoadings:

@@ -118,7 +118,7 @@ class RowReader:
     folder: Path
     layout: RowLayout
 
-    def read(self, number: int) -> Side:
+    def block(self, number: int) -> Side:
         """Return the loadings of a block."""
         return self.layout.side(read_rows(of_block(self.folder, number), self.layout.ranks))
 
@@ -127,7 +127,7 @@ class RowReader:
         layout = self.layout
         files: list[Any] = []
         for number in range(len(counts.blocks)):
-            side = self.read(number)
+            side = self.block(number)
             given = {} if side.conditional is None else side.conditional.parameters
             arrays = [*(given[name] for name in layout.names), *parts_of(side.value)]
             if not files:

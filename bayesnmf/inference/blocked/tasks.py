@@ -176,7 +176,7 @@ class RowTask:
             loadings_summary=summary.on_rows(rows.start, beside=True),
             constant=False,
         )
-        state: Any = None if self.reader is None else State(self.reader.read(number), self.components)  # type: ignore[arg-type]
+        state: Any = None if self.reader is None else State(self.reader.block(number), self.components)  # type: ignore[arg-type]
         side, totals, more = self.work(part, state, Where(number, rows, 1, True, tally))
         added, layout = None, None
         if side is not None and self.writer is not None:

@@ -42,7 +42,7 @@ class DrawsOnDisk:
             for number, draw in enumerate(chain):
                 order = None if orders is None else orders[place, number]
                 for block in range(len(self.counts.blocks)):
-                    shares, *scale = parts_of(draw.reader.read(block).value)
+                    shares, *scale = parts_of(draw.reader.block(block).value)
                     _append(files, [shares if order is None else shares[:, order], *scale], self.counts)
         size = len(self.chains), len(self.chains[0]), self.counts.shape[0]
         loadings, *scale = (file.array().reshape(*size, -1) for file in files)
@@ -96,10 +96,10 @@ class RunningOnDisk:
 
         def work(_: Problem, here: State, at: Where) -> tuple[Side, None, float]:
             difference = _columns(here.loadings, order)
-            difference -= _columns(first.read(at.number), None)
+            difference -= _columns(first.block(at.number), None)
             squares, sums = np.zeros_like(difference), np.zeros_like(difference)
             if before is not None:
-                squares, earlier = np.split(before.read(at.number).matrix, 2, axis=1)
+                squares, earlier = np.split(before.block(at.number).matrix, 2, axis=1)
                 sums = sums if begins else earlier
             both = np.hstack([squares + np.square(difference), sums + difference])
             return Side(both, both, None, 0.0), None, 0.0
@@ -120,8 +120,8 @@ class RunningOnDisk:
         """Return the sums of the loadings and, if there is one, of the scale of a block of rows."""
         assert self.first is not None
         rank = len(order)
-        first = _columns(self.first.reader.read(block), None)
-        found = [np.split(batch.reader.read(block).matrix, 2, axis=1) for batch in self.batches]
+        first = _columns(self.first.reader.block(block), None)
+        found = [np.split(batch.reader.block(block).matrix, 2, axis=1) for batch in self.batches]
         places: list[Any] = [order] if first.shape[1] == rank else [order, [rank]]
         return [
             Part(
