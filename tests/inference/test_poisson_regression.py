@@ -333,6 +333,7 @@ def test_the_scale_of_a_component_is_the_best_of_its_priors(loadings, components
     problem = point_or_mean_field(as_counts(NASTY), plain_map(priors=Priors(loadings, components)))
     given = State(*(Side(np.maximum(each, module.FLOOR), each, None, 0.0) for each in (theta, beta)))
     scaled = module.Factors(problem, given, {}, 1)
+    scaled.rows, scaled.sums = scaled._make_rows(lambda part, here, at, _: scaled.read(part, here, at))
     scaled.rescale()
     moved = scaled.state().loadings.matrix, scaled.components
     np.testing.assert_allclose(moved[0] @ moved[1], theta @ beta, rtol=1e-12)

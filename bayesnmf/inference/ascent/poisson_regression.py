@@ -100,7 +100,8 @@ class Factors:
         self.components = padded_copy(np.maximum(unnormalised_components(problem, state), FLOOR), 0)
         self.of_components = gamma_terms(problem, len(self.components))[1]
         self.scales: list[Array] = []
-        self.rows, self.sums = self._make_rows(_floored_rows)
+        self.rows: Any = None  # until rows or features are regressed, the loadings are those of the state
+        self.sums = np.empty(0)
 
     def _make_rows(self, work: Any) -> tuple[Side, Array]:
         """Return new loadings, as a function of a block makes them, and their `sums_of_rows`."""
@@ -113,8 +114,10 @@ class Factors:
         found, rows = pass_over_rows(self.problem, self.begun, make)
         return rows, found.more
 
-    def read(self, part: Problem, at: Where) -> Array:
+    def read(self, part: Problem, here: State, at: Where) -> Array:
         """Return the loadings of a block, which may be overwritten, with their scales."""
+        if self.rows is None:
+            return padded_copy(np.maximum(unnormalised_rows(part, here.loadings), FLOOR))
         loadings = _scaled(part, self.rows.block(at.number).matrix, self.scales)
         if not at.beside:  # the loadings of all rows, and no copy of them
             self.scales = []
@@ -123,10 +126,10 @@ class Factors:
     def regress_rows(self) -> None:
         """Regress the loadings of every row on the components."""
 
-        def work(part: Problem, _: State, at: Where, terms: tuple[Array, Array]) -> Array:
+        def work(part: Problem, here: State, at: Where, terms: tuple[Array, Array]) -> Array:
             exposure = exposure_of_observed(part, "loadings", self.components)
             return poisson_regression(
-                part.counts.matrix, self.read(part, at), self.components, terms, **self.settings,
+                part.counts.matrix, self.read(part, here, at), self.components, terms, **self.settings,
                 threads=1 if at.beside else self.threads, spread=spread_of_factors(part), exposure=exposure,
             )  # fmt: skip
 
@@ -135,6 +138,8 @@ class Factors:
 
     def regress_features(self, columns: Any) -> None:
         """Regress the components of every feature on the loadings."""
+        if self.rows is None:
+            self.rows, self.sums = self._make_rows(lambda part, here, at, _: self.read(part, here, at))
         settings = {**self.settings, "threads": 1 if columns.beside else self.threads}
         given = self.components, self.of_components, columns, settings
         task, number = ColumnTask(self.problem, self.rows.reader, self.scales, *given), len(columns.blocks)
@@ -159,14 +164,10 @@ class Factors:
         """Return the state with the modes that these factors stand for."""
 
         def finish(part: Problem, here: State, at: Where) -> tuple[Side, None, float]:
-            return modes_of_rows(part, here.loadings, self.read(part, at)), None, 0.0
+            return modes_of_rows(part, here.loadings, self.read(part, here, at)), None, 0.0
 
         _, loadings = pass_over_rows(self.problem, self.begun, finish, Pass(reads=False))
         return State(loadings, modes_of_components(self.problem, self.components))
-
-
-def _floored_rows(part: Problem, here: State, _: Where, __: Any) -> Array:
-    return padded_copy(np.maximum(unnormalised_rows(part, here.loadings), FLOOR))
 
 
 def _scaled(part: Problem, loadings: Array, scales: list[Array]) -> Array:
