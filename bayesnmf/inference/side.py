@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,11 +56,6 @@ class Side:
     def parameters(self) -> tuple[Array, ...]:
         """The positive arrays that define the side: the parameters of its mean field, or its value."""
         return parts_of(self.value) if self.conditional is None else tuple(self.conditional.parameters.values())
-
-    @property
-    def shapes(self) -> list[tuple[int, ...]]:
-        """Shapes of the arrays that define the side."""
-        return [each.shape for each in self.parameters]
 
     def sums(self, component_axis: int) -> Array:
         """Return Σ of the value for each component, (K,), float64; components are in columns (1) or in rows (0)."""
@@ -114,16 +109,29 @@ class Side:
     def forget(self) -> None:
         """Free cached arrays, which can be computed again."""
 
-    def bare(self) -> Side:
-        """Return this side without cached arrays."""
-        other = copy(self)
-        other.forget()
-        return other
+    def bare(self) -> Any:
+        """Return the arrays that define this side, without all others."""
+        return Bare(self.parameters)
 
     def whole(self) -> tuple[Value, Distribution | None]:
         """Return the value and the mean field, whose parameters are without the padding of their columns."""
         q = self.conditional
         return self.value, None if q is None else q.mapped(lambda each: np.array(each, order="K"))
+
+
+class Bare(NamedTuple):
+    """The arrays that define a side."""
+
+    parameters: tuple[Array, ...]
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of the arrays."""
+        return [each.shape for each in self.parameters]
+
+    def block(self, number: int) -> Bare:
+        """Return the arrays of a block of rows."""
+        return self
 
 
 def empty_side() -> Side:

@@ -200,7 +200,7 @@ def test_what_is_extrapolated_is_a_state(entry):
     ):
         problem, state = begin(options)
         here = evaluate_state(problem, state, 1)
-        before = tuple(state)
+        before = tuple(side.bare() for side in state)
         again = extrapolation.extrapolated_state(problem, state, before, 1.0, None)
         assert np.isclose(evaluate_state(problem, again, 1).value, here.value, rtol=1e-13)
 

@@ -49,14 +49,14 @@ class Extrapolated:
 
     Attributes
     ----------
-    memory : (float, tuple of Side, or None)
-        The weight, and both sides.
+    memory : (float, tuple, or None)
+        The weight, and what defines both sides.
     """
 
     def __init__(self, steps: Steps, floor: float | None) -> None:
         self.steps, self.floor = steps, floor
         self.limit = LIMIT["logarithms" if floor is None else "parameters"]
-        self.memory: tuple[float, tuple[Side, ...] | None] = START, None
+        self.memory: tuple[float, tuple[Any, ...] | None] = START, None
 
     def __call__(self, here: Iterate) -> Iterator[State]:
         """Yield the candidates for the next state."""
@@ -74,12 +74,12 @@ class Extrapolated:
         yield from candidates
 
 
-def _shapes(sides: tuple[Side, ...]) -> list[tuple[int, ...]]:
+def _shapes(sides: tuple[Any, ...]) -> list[tuple[int, ...]]:
     return [shape for side in sides for shape in side.shapes]
 
 
 def extrapolated_state(
-    problem: Problem, new: State, before: tuple[Side, ...], weight: float, floor: float | None
+    problem: Problem, new: State, before: tuple[Any, ...], weight: float, floor: float | None
 ) -> State:
     """Return the state at new + weight × (new − before)."""
 
@@ -92,7 +92,7 @@ def extrapolated_state(
     return State(loadings, _moved_side(problem.components_prior, problem.components_summary, *sides, weight, floor))
 
 
-def _moved_side(prior: Distribution, summary: Any, new: Side, old: Side, weight: float, floor: float | None) -> Side:
+def _moved_side(prior: Distribution, summary: Any, new: Side, old: Any, weight: float, floor: float | None) -> Side:
     pairs = zip(new.parameters, old.parameters, strict=True)
     return side_like(new, prior, summary, [_extrapolated_array(a, b, weight, floor) for a, b in pairs])
 

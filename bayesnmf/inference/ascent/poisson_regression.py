@@ -98,7 +98,7 @@ class Factors:
         self.problem = replace(problem, counts=problem.counts.without_names())
         self.begun, self.settings, self.threads = state, settings, threads
         self.components = padded_copy(np.maximum(unnormalised_components(problem, state), FLOOR), 0)
-        self.of_components = gamma_terms(problem, len(self.components))[1]
+        self.terms = gamma_terms(problem, len(self.components))
         self.scales: list[Array] = []
         self.rows: Any = None  # until rows or features are regressed, the loadings are those of the state
         self.sums = np.empty(0)
@@ -107,7 +107,7 @@ class Factors:
         """Return new loadings, as a function of a block makes them, and their `sums_of_rows`."""
 
         def make(part: Problem, here: State, at: Where) -> tuple[Side, None, Array]:
-            terms = gamma_terms(part, len(self.components))[0]
+            terms = (gamma_terms(part, len(self.components)) if at.beside else self.terms)[0]
             loadings = work(part, here, at, terms)
             return Side(loadings, loadings, None, 0.0), None, sums_of_rows(part, terms, loadings)
 
@@ -141,7 +141,7 @@ class Factors:
         if self.rows is None:
             self.rows, self.sums = self._make_rows(lambda part, here, at, _: self.read(part, here, at))
         settings = {**self.settings, "threads": 1 if columns.beside else self.threads}
-        given = self.components, self.of_components, columns, settings
+        given = self.components, self.terms[1], columns, settings
         task, number = ColumnTask(self.problem, self.rows.reader, self.scales, *given), len(columns.blocks)
         found = run_pass(task, number) if columns.beside else task.run(range(number))
         self.scales = self.scales if columns.beside else []
@@ -155,7 +155,7 @@ class Factors:
         of their loadings and of their entries are equal ([C] B.2). Otherwise each component gets the scale with the
         highest prior density; coordinate descent alone would be slow along this direction.
         """
-        ratio = scale_of(self.problem, self.of_components, self.sums, self.components)
+        ratio = scale_of(self.problem, self.terms[1], self.sums, self.components)
         scale_rows(self.components.T, 1 / ratio)
         self.scales.append(ratio)
         self.sums = self.sums * [np.ones_like(ratio), ratio]

@@ -228,7 +228,8 @@ def settle_rows(problem: Problem, components: Side, tol: float, max_iter: int) -
 
 def _without_components(part: Problem, state: State, threads: int | None) -> float:
     """Return what the rows of a block add to the objective."""
-    return objective(part, state, allocate(part, state, threads, "loadings").loglik) - state.components.penalty
+    alone = replace(part, constant=False)
+    return objective(alone, state, allocate(part, state, threads, "loadings").loglik) - state.components.penalty
 
 
 type Progress = tuple[float, float, int, int]  # objectives at start and end, settled rows, most updates

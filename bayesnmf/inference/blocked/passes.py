@@ -67,6 +67,10 @@ class BlockedLoadings(Side):
         """The loadings themselves, whose rows are in files."""
         return self
 
+    def bare(self) -> BlockedLoadings:
+        """Return these loadings, whose arrays are in files."""
+        return self
+
     @property
     def shapes(self) -> list[tuple[int, ...]]:
         """Shape of the loadings."""
@@ -120,7 +124,8 @@ def _work_at_once(problem: Problem, state: State | None, work: Work) -> tuple[Fo
     """Do some work on all rows in memory."""
     at = Where(0, slice(0, problem.counts.shape[0]), THREADS.get())
     summary: Any = problem.loadings_summary
-    part = replace(problem, loadings_summary=summary.on_rows(0, beside=False), constant=False)
+    of_rows = summary.on_rows(0, beside=False)
+    part = problem if of_rows is summary else replace(problem, loadings_summary=of_rows)
     side, totals, more = work(part, state, at)
     none = totals is None or not totals.components.shape[1]
     components = None if none else totals.components.T  # type: ignore[union-attr]

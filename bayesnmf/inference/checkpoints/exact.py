@@ -24,14 +24,14 @@ from bayesnmf.inference.blocked.files import checksums, of_block, read_rows
 from bayesnmf.inference.blocked.passes import BlockedLoadings
 from bayesnmf.inference.blocked.sides import RowLayout, RowSums
 from bayesnmf.inference.checkpoints.checks import check_can_be_kept, check_is_known, check_same_files
-from bayesnmf.inference.side import Field, Side
+from bayesnmf.inference.side import Bare, Field, Side
 from bayesnmf.kernels.cpu.urn import Tokens
 from bayesnmf.kernels.cpu.vectors import is_padded, padded_copy
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.priors.families import FAMILIES
 
 NUMBERS = "biufc"  # kinds of arrays
-KEPT = (Side, Field, RowLayout, RowSums, ScaledProportions, Tokens)
+KEPT = (Bare, Side, Field, RowLayout, RowSums, ScaledProportions, Tokens)
 CLASSES: dict[str, type] = {each.__name__: each for each in KEPT}
 SEQUENCES: dict[str, Callable[[Any], Any]] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 

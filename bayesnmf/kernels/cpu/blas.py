@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from threading import Lock
 from typing import Any
-
-_ENTERING = Lock()
-_inside: list[Any] = []  # the limit, once for each block of code that it holds for
 
 
 @cache
@@ -19,18 +14,28 @@ def _libraries() -> Any:
     return ThreadpoolController()
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Give matrix products of NumPy one thread each inside the block, which several threads may be in at once.
+class _OneThread:
+    """Context in which matrix products of NumPy have one thread each; several threads may be in it at once."""
 
-    Their rounding is then the same everywhere.
-    """
-    with _ENTERING:
-        _inside.append(_inside[-1] if _inside else _libraries().limit(limits=1, user_api="blas"))
-    try:
-        yield
-    finally:
-        with _ENTERING:
-            limit = _inside.pop()
-            if not _inside:
-                limit.restore_original_limits()
+    def __init__(self) -> None:
+        self._entering, self._inside, self._limit = Lock(), 0, None
+
+    def __enter__(self) -> None:
+        with self._entering:
+            if not self._inside:
+                self._limit = _libraries().limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._entering:
+            self._inside -= 1
+            if not self._inside:
+                self._limit.restore_original_limits()  # type: ignore[attr-defined]
+
+
+_CONTEXT = _OneThread()
+
+
+def one_blas_thread() -> _OneThread:
+    """Return a context in which matrix products have one thread each, so that their rounding is the same everywhere."""
+    return _CONTEXT

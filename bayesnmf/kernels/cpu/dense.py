@@ -70,7 +70,10 @@ def dense_allocations(
         return B, loglik
 
     with one_blas_thread():
-        parts = in_blocks(even_bounds(n, shards), share_out, threads_or_default(threads, work))
+        if shards == 1:
+            parts = [share_out(0, 0, n)]
+        else:
+            parts = in_blocks(even_bounds(n, shards), share_out, threads_or_default(threads, work))
     found = [part for part in parts if part is not None]
     if len(found) < len(parts):
         return None
