@@ -74,13 +74,13 @@ def dense_allocations(
             parts = [share_out(0, 0, n)]
         else:
             parts = in_blocks(even_bounds(n, shards), share_out, threads_or_default(threads, work))
-    found = [part for part in parts if part is not None]
-    if len(found) < len(parts):
+    if any(part is None for part in parts):
         return None
-    B = found[0][0]
-    for other, _ in found[1:]:
+    (B, loglik), *others = parts  # type: ignore[misc]
+    for other, more in others:  # type: ignore[misc]
         B += other
-    loglik = np.nan if sides == "components" else float(sum(part for _, part in found))
+        loglik += more
+    loglik = np.nan if sides == "components" else loglik
     return Totals(A, components * B if B.size else B, loglik)
 
 

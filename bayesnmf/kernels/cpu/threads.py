@@ -107,10 +107,10 @@ def in_blocks[T](
         running any more at that point.
     """
     edges = bounds.tolist()
+    if len(edges) == 2 and (cuts is None or len(cuts) < 3):
+        return [work(0, *edges)]
     blocks = list(zip(range(len(edges) - 1), edges[:-1], edges[1:], strict=True))
     inner = [] if cuts is None else cuts.tolist()
-    if len(blocks) == 1 and len(inner) < 3:
-        return [work(*blocks[0])]
     call = _Call(blocks[1:], work, inner)
     try:
         if len(blocks) > 1:
