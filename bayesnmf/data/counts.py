@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from bayesnmf.data.mask import Mask
-from bayesnmf.data.one_block import Columns, Rows
+from bayesnmf.data.one_block import Lines, Rows
 
 BLOCK = 2**18  # nonzeros processed at once
 
@@ -90,9 +90,13 @@ class Counts:
         """Return the same counts: they are sent nowhere."""
         return self
 
-    def by_feature(self) -> Columns:
+    def by_row(self) -> Lines:
+        """Return the counts by rows, in one block."""
+        return Lines(self.matrix)
+
+    def by_feature(self) -> Lines:
         """Return the counts by features, in one block."""
-        return Columns(self.transposed)
+        return Lines(self.transposed)
 
     def new_rows(self, columns: int, dtype: Any) -> Rows:
         """Return an array that rows are appended to, block by block."""

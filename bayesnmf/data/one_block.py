@@ -10,24 +10,19 @@ from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
-    """Counts by features, in one block of all features."""
+class Lines:
+    """Counts by rows or by features, in one block of all."""
 
     matrix: csr_array
     beside: ClassVar[bool] = False
 
     @property
-    def columns(self) -> Columns:
-        """The counts themselves."""
-        return self
-
-    @property
     def blocks(self) -> list[slice]:
-        """Features of each block."""
+        """Lines of each block."""
         return [slice(0, self.matrix.shape[0])]
 
     def read(self, block: int, dtype: Any) -> csr_array:
-        """Return the counts of a block of features, (features, n)."""
+        """Return the counts of a block of lines."""
         return self.matrix
 
 

@@ -158,7 +158,7 @@ def seconds_of_a_sweep(job: Job, state: State) -> float:
     rng = np.random.default_rng(0)
     problem = draws_problem(job.counts, options.priors, rng, 1)
     run_chain = chain_function(options)
-    blocks = options.threads if options.chains == 1 else 1
+    blocks = options.threads if chains_at_once(job) == 1 else 1
     seconds = []
     for _ in range(2):
         started = time.perf_counter()
@@ -186,7 +186,7 @@ def run_chains(
     """
     options: Gibbs = job.options
     states, streams = starts
-    blocks = options.threads if options.chains == 1 else 1
+    blocks = options.threads if chains_at_once(job) == 1 else 1
 
     def run(number: int, show: Progress) -> Chain:
         problem = draws_problem(job.counts, options.priors, streams[number], blocks)

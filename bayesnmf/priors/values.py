@@ -49,6 +49,11 @@ def parts_of(value: Value) -> tuple[Array, ...]:
     return tuple(value) if isinstance(value, ScaledProportions) else (value,)
 
 
+def rows_of_value(value: Any, rows: Any) -> Any:
+    """Return some rows of a value."""
+    return ScaledProportions(*(part[rows] for part in value)) if isinstance(value, ScaledProportions) else value[rows]
+
+
 def as_scaled_proportions(loadings: Array) -> ScaledProportions:
     """Return loadings as proportions and a scale; a row of zeros gets equal proportions."""
     scale = loadings.sum(axis=-1, keepdims=True)

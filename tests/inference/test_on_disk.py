@@ -289,7 +289,7 @@ def test_a_saved_fit_of_the_version_before_is_compared_by_sums(stored, tmp_path,
 def test_counts_by_features_are_the_transposed_counts(blocks, folder, nonzeros):
     store = bayesnmf.fit(blocks, rank=1, options=VI(max_iter=0, start="random")).counts
     transposed = TransposedStore(store.store, store.blocks, nonzeros, folder / "scratch")
-    found = transposed.columns
+    found = transposed
     parts = [found.read(block, np.float64) for block in range(len(found.blocks))]
     np.testing.assert_array_equal(np.vstack([part.toarray() for part in parts]), X.T)
     assert all(part.has_canonical_format for part in parts)
@@ -383,6 +383,26 @@ def test_chains_are_those_in_memory(blocks, folder, model, priors, keep, nonzero
     assert (one.moments is None) == (keep == "draws")
 
 
+@pytest.mark.parametrize(
+    ("model", "priors"),
+    mostly_long(
+        [
+            ("gamma_poisson", None),
+            ("hierarchical_poisson", RATES),
+            ("dirichlet_gamma", None),
+            ("dirichlet_poisson", None),
+        ],
+        2,
+    ),
+)
+def test_chains_of_the_marginal_sampler_are_those_in_memory(blocks, folder, model, priors):
+    """Entries of rows and of features are drawn block by block: with streams of their places, and sums carried on."""
+    options = Gibbs(start="random", keep="draws", priors=priors or Priors(), **CHAINS | {"algorithm": "marginal"})
+    given = Blocks(folder / "cells.h5ad", nonzeros=700, scratch=folder / "scratch")
+    one, two = (bayesnmf.fit(counts, model, 4, "gibbs", options=options, seed=2) for counts in (given, X))
+    same_chains(one, two)
+
+
 def same_chains(one, two, rtol=1e-11):
     for name in ("loadings", "components", "scale"):
         for ours, theirs in ((one, two), (one.estimate, two.estimate)):
@@ -432,8 +452,8 @@ def on_disk_start(blocks):
     [
         ({"method": "nuts"}, "counts on disk need method='map', 'vi' or 'gibbs', or counts in memory: .*found 'nuts'"),
         (
-            {"method": "gibbs", "options": Gibbs(algorithm="marginal")},
-            "need algorithm='allocations'.*found algorithm='marginal'",
+            {"method": "gibbs", "options": Gibbs(collapsed=True)},
+            "need collapsed=False.*found collapsed=True",
         ),
         (
             {"method": "gibbs", "model": "dirichlet_poisson", "options": Gibbs(collapsed=True)},
@@ -488,7 +508,7 @@ def test_a_damaged_bit_of_loadings_on_disk_is_found(tmp_path):
 def test_a_damaged_bit_of_counts_by_features_is_found(blocks, folder):
     store = bayesnmf.fit(blocks, rank=1, options=VI(max_iter=0, start="random")).counts
     transposed = TransposedStore(store.store, store.blocks, 700, folder / "scratch")
-    found = transposed.columns
+    found = transposed
     path = found.folder / "0.rows"
     content = bytearray(path.read_bytes())
     content[3] ^= 0x40

@@ -168,7 +168,7 @@ def check_on_disk(method: str, options: Any) -> None:
         "order": ("loadings",), "collapsed": (False,),
     }  # fmt: skip
     if method == "gibbs":
-        wanted |= {"algorithm": ("allocations", None), "start": ("fit", "random")}
+        wanted |= {"algorithm": ("allocations", "marginal", None), "start": ("fit", "random")}
     for name, allowed in wanted.items():
         found = getattr(options, name, allowed[0])
         if (isinstance(found, str) or name != "start") and found not in allowed:

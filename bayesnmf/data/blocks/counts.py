@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,8 +112,12 @@ class BlockedCounts(Counts):
         """Rows of each block."""
         return [slice(first, last) for first, last in pairwise(self.bounds)]
 
+    def by_row(self) -> Any:
+        """Return the counts by blocks of rows."""
+        return StoredRows(self.store, self.blocks)
+
     def by_feature(self) -> Any:
-        """Return the counts by features, written once more by blocks of features, into files that go with it."""
+        """Return the counts by blocks of features, written once more, into files that go with it."""
         return TransposedStore(self.store, self.blocks, self.matrix.nonzeros, self.scratch)
 
     def new_rows(self, columns: int, dtype: Any) -> Any:
@@ -211,6 +215,20 @@ class BlockedCounts(Counts):
         totals = self.row_totals[rows] if whole else self.store.row_totals(rows.start, rows.stop)
         vars(counts)["row_totals"] = totals  # where the cached property stores its value
         return counts
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Counts of a store by blocks of rows."""
+
+    store: Store
+    blocks: list[slice]
+    beside: ClassVar[bool] = True
+
+    def read(self, block: int, dtype: Any) -> csr_array:
+        """Return the counts of a block of rows."""
+        rows = self.blocks[block]
+        return _as_type(self.store.read(rows.start, rows.stop), dtype)
 
 
 def _as_type(matrix: csr_array, dtype: Any) -> csr_array:

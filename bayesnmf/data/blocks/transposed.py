@@ -38,18 +38,11 @@ class TransposedStore:
     scratch : Path
     """
 
-    def __init__(self, store: Store, blocks: Sequence[slice], nonzeros: int, scratch: Path) -> None:
-        self._folder = TemporaryFolder(scratch, "columns-")
-        self.columns = _ByFeature(self._folder.path, store, blocks, nonzeros)
-
-
-class _ByFeature:
-    """The files of a `TransposedStore`, which can be sent to other processes."""
-
     beside = True  # blocks are worked on beside each other
 
-    def __init__(self, folder: Path, store: Store, blocks: Sequence[slice], nonzeros: int) -> None:
-        self.folder, self.rows = folder, store.shape[0]
+    def __init__(self, store: Store, blocks: Sequence[slice], nonzeros: int, scratch: Path) -> None:
+        self._kept = TemporaryFolder(scratch, "columns-")
+        self.folder, self.rows = self._kept.path, store.shape[0]
         number = np.zeros(store.shape[1], np.int64)
         for rows in blocks:
             number += np.bincount(store.read(rows.start, rows.stop).indices, minlength=len(number))
@@ -63,6 +56,10 @@ class _ByFeature:
         for block in range(len(self.bounds) - 1):
             first, last = self.bounds[block : block + 2]
             self._put_in_order(block, np.stack([each[first:last] for each in segments]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what reads the files in other processes, which must not remove them."""
+        return {name: value for name, value in vars(self).items() if name != "_kept"}
 
     @property
     def blocks(self) -> list[slice]:

@@ -59,7 +59,7 @@ def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:
         Sequential descent takes one Newton step per coordinate; cyclic descent takes a second one if the first was
         large.
     """
-    stored = problem.counts.by_feature()
+    columns = problem.counts.by_feature()
     settings = {"sweeps": schedule.sweeps, "newton_steps": NEWTON_STEPS[kind], "floor": FLOOR, "reuse": True}
     plain = replace(schedule, kind="alternating", sweeps=1)
 
@@ -70,7 +70,7 @@ def regression_steps(problem: Problem, schedule: Schedule, kind: str) -> Steps:
             if side == "loadings":
                 factors.regress_rows()
             else:
-                factors.regress_features(stored.columns)
+                factors.regress_features(columns)
             factors.rescale()
         yield factors.state()
         yield update_both_sides(now, here.state, allocate(now, here.state, schedule.threads, plain.visited), plain)

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from bayesnmf.data.dispersed import LEAST, DispersedCounts
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.allocating import spread_at
+from bayesnmf.inference.blocked.passes import pass_over_rows
+from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import with_drawn_rates
@@ -44,11 +46,15 @@ def with_drawn_noise(problem: Problem, state: State, rng: np.random.Generator, t
 
 def log_likelihood_at(problem: Problem, state: State, threads: int | None) -> float:
     """Return ΣX log UV over the nonzeros, or ΣL of counts that cluster: ℓ of `bayesnmf.inference.sides.objective`."""
-    matrix, factors = problem.counts.matrix, (state.loadings.geometric, state.components.geometric)
-    spread = spread_at(problem.counts, state)
-    if spread is not None:
-        return float(cluster_sums(matrix, *factors, spread, threads)[:, 0].sum())
-    return float((matrix.data * np.log(cell_rates(matrix, *factors, threads))).sum())
+
+    def add(part: Problem, here: State, at: Where) -> tuple[None, None, float]:
+        matrix, factors = part.counts.matrix, (here.loadings.geometric, here.components.geometric)
+        spread, own = spread_at(part.counts, here), 1 if at.beside else threads
+        if spread is not None:
+            return None, None, float(cluster_sums(matrix, *factors, spread, own)[:, 0].sum())
+        return None, None, float((matrix.data * np.log(cell_rates(matrix, *factors, own))).sum())
+
+    return float(pass_over_rows(problem, state, add, Pass(writes=False))[0].more)
 
 
 class DispersionDraws:

@@ -101,7 +101,7 @@ def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int
         summary: Any = part.loadings_summary
         now = summary.at(part.loadings_prior, here.loadings.value) if unknown else None
         factors = here.loadings.geometric, here.components.geometric
-        totals = sampled_allocations(part.counts.matrix, *factors, seed, threads or at.threads, at.rows.start)
+        totals = sampled_allocations(part.counts.matrix, *factors, seed, 1 if at.beside else threads, at.rows.start)
         drawn = update_loadings(part, here, totals.loadings).loadings
         return drawn, totals, None if now is None else RowSums.of(part.counts, now)
 

@@ -25,13 +25,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.one_block import Lines
+from bayesnmf.inference.blocked.passes import pass_over_rows
+from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.scales import Terms, free_components, log_scales_of, terms_of
+from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import ROUNDING
 from bayesnmf.kernels.cpu.entries import LEAST, draw_entries
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.orbits import shear_components
-from bayesnmf.priors.values import ScaledProportions, separate_scale
+from bayesnmf.priors.values import ScaledProportions, rows_of_value, separate_scale
 
 Array = NDArray[Any]
 SHEARED = 0.3  # least shape for which shears pay: below it, entries near 0 leave them no room
@@ -71,7 +76,11 @@ class Factors:
         self.shears = int(np.clip(counts.nnz // sum(counts.shape), 1, MOST_SHEARS))
         self.simplex = problem.components_prior.support == "simplex"
         self.power, self.problem = 1.0, problem
-        self.matrix, self.transposed, self.totals = counts.matrix, counts.transposed, counts.row_totals[:, None]
+        self._take(counts)
+
+    def _take(self, counts: Counts) -> None:
+        self.by_row, self.by_feature = counts.by_row(), counts.by_feature()
+        self.totals = counts.row_totals[:, None]
 
     def see(self, problem: Problem) -> None:
         """Take the counts of a problem, and their exposures, as those that are given from now on."""
@@ -81,13 +90,13 @@ class Factors:
             self.rows = counts.row_factor
         self.beta *= counts.feature_factor[:, None] / self.features
         self.features = counts.feature_factor[:, None]
-        self.matrix, self.transposed, self.totals = counts.matrix, counts.transposed, counts.row_totals[:, None]
+        self._take(counts)
 
     def raise_to(self, power: float) -> None:
         """Raise the likelihood to a power from now on."""
         counts = self.problem.counts
         self.power, self.totals = power, power * counts.row_totals[:, None]
-        self.matrix, self.transposed = scaled(counts.matrix, power), scaled(counts.transposed, power)
+        self.by_row, self.by_feature = (Lines(scaled(each, power)) for each in (counts.matrix, counts.transposed))
 
     @property
     def memory(self) -> tuple[Array, Array, float]:
@@ -169,13 +178,24 @@ class Factors:
     def _draw_loadings(self, terms: Terms, threads: int | None) -> None:
         exposure = self._observed(self.power * self.beta.sum(axis=1, keepdims=True), self.beta, "row")
         given = terms[0], terms[1] + exposure
-        draw_entries(self.matrix, self.theta, self.beta, given, self.seed(), threads=threads)
+        self._draw_lines(self.by_row, (self.theta, self.beta), given, None, threads)
+
+    def _draw_lines(
+        self, lines: Any, factors: tuple[Array, Array], terms: Terms, tied: Any, threads: int | None
+    ) -> None:
+        """Draw the entries of all rows or features of a factor given the other one, in place, block by block."""
+        (own, other), seed = factors, self.seed()
+        free = None if lines is self.by_row else self.is_free
+        for number, block in enumerate(lines.blocks):
+            given: Any = tuple(each[:, block] if each.shape[1] > 1 else each for each in terms)
+            matrix = lines.read(number, np.float64)
+            draw_entries(matrix, own[:, block], other, given, seed, tied, free, threads, block.start)
 
     def _draw_components(self, loadings: Terms, components: Terms, threads: int | None) -> None:
         """Draw components with Gamma priors, then shears and scales."""
         exposure = self._observed(self.power * self.theta.sum(axis=1, keepdims=True), self.theta, "feature")
         given = components[0], components[1] + exposure
-        draw_entries(self.transposed, self.beta, self.theta, given, self.seed(), free=self.is_free, threads=threads)
+        self._draw_lines(self.by_feature, (self.beta, self.theta), given, None, threads)
         self._shear(self.theta, self.beta, loadings, components, None, threads)
         log_scale = log_scales_of(self.theta, self.beta, loadings, components, self.seed())[:, None]
         self.theta *= np.exp(-np.where(self.is_free, log_scale, 0.0))
@@ -196,7 +216,7 @@ class Factors:
         if len(b) == 1 and self.power * self.problem.counts.total >= UNTIED * power.sum():
             pseudo, rate = untied(b[0], power[0], self.free, self.rng)
             shape, linear, tied = shape + pseudo, linear + rate, None
-        draw_entries(self.transposed, b, t, (shape, linear), self.seed(), tied, self.is_free, threads)
+        self._draw_lines(self.by_feature, (b, t), (shape, linear), tied, threads)
         self._shear(t, b, loadings, (components[0], np.ones((1, 1, 1))), power, threads)
         sums = np.where(self.is_free, b.sum(axis=1, keepdims=True), sums)
         self.beta, self.theta = np.maximum(b / sums, LEAST), np.maximum(t * sums, LEAST)
@@ -249,15 +269,18 @@ def scaled(matrix: csr_array, by: float) -> csr_array:
 
 def factors_of(problem: Problem, state: State, rng: np.random.Generator) -> Factors:
     """Return the factors of one state."""
-    loadings, _ = separate_scale(state.loadings.value)
+    loadings, _ = separate_scale(state.loadings.whole()[0])
     return Factors(problem, loadings[None], np.asarray(state.components.matrix)[None], rng)
 
 
 def state_of(factors: Factors, place: int = 0) -> State:
     """Return the current draw of one of the states, as a `State`."""
-    problem = factors.problem
-    summaries: Any = problem.loadings_summary, problem.components_summary
-    loadings, components = factors.value(place)
-    return State(
-        summaries[0].at(problem.loadings_prior, loadings), summaries[1].at(problem.components_prior, components)
-    )
+    problem, (loadings, components) = factors.problem, factors.value(place)
+    summary: Any = problem.components_summary
+
+    def work(part: Problem, _: Any, at: Where) -> tuple[Side, None, float]:
+        of_rows: Any = part.loadings_summary
+        return of_rows.at(part.loadings_prior, rows_of_value(loadings, at.rows)), None, 0.0
+
+    _, side = pass_over_rows(problem, None, work, Pass(pure=False, reads=False))  # the rows are sent nowhere
+    return State(side, summary.at(problem.components_prior, components))

@@ -16,7 +16,7 @@ from bayesnmf.inference.side import Side, empty_side
 from bayesnmf.inference.sides import exposure_of_components, update_components, update_loadings
 from bayesnmf.inference.summaries import MeanField, skip_rows
 from bayesnmf.priors import Distribution, ScaledProportions, matrix
-from bayesnmf.priors.values import as_scaled_proportions
+from bayesnmf.priors.values import as_scaled_proportions, rows_of_value
 
 Array = NDArray[Any]
 Given = Array | ScaledProportions | Distribution
@@ -94,7 +94,7 @@ def given_state(problem: Problem, loadings: Given, components: Given) -> State:
 def _rows_of(given: Given, rows: slice) -> Given:
     if isinstance(given, Distribution):
         return given.rows(rows)
-    return ScaledProportions(*(part[rows] for part in given)) if isinstance(given, ScaledProportions) else given[rows]
+    return rows_of_value(given, rows)
 
 
 def is_bare(summary: Any, given: Given) -> bool:

@@ -49,7 +49,7 @@ class ClusteredFactors(Factors):
     ) -> None:
         counts: Any = problem.counts
         super().__init__(replace(problem, counts=counts.plain), *values, rng)
-        self.counts = counts
+        self.counts, self.matrix = counts, counts.matrix
         self.dispersions = dispersions
         rows: Array = np.repeat(np.arange(counts.shape[0]), np.diff(self.matrix.indptr))
         lines = {None: np.zeros_like(rows), "row": rows, "feature": self.matrix.indices}

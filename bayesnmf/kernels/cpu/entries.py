@@ -186,7 +186,7 @@ def _draw_entry(
 @compiled_on_disk(nogil=True, fastmath=FAST)
 def _draw_rows(
     indptr: Array, indices: Array, values: Array, V: Array, shape: Array, linear: Array, power: Array, free: Array,
-    seed: Any, start: int, stop: int, whole: Array, out: Array,
+    seed: Any, origin: int, start: int, stop: int, whole: Array, out: Array,
 ) -> None:  # fmt: skip
     step, rows = VECTOR_BYTES // 8, out.shape[1]
     longest = 0
@@ -213,7 +213,7 @@ def _draw_rows(
             for k in range(rank):
                 gathered[k, p] = 0.0
         _fill_means(out[s, i, :rank], gathered, means[:cells])
-        state[0] = stream(seed, at)
+        state[0] = stream(seed, origin + at)
         for k in range(rank):
             if free[k]:
                 old = out[s, i, k]
@@ -233,7 +233,7 @@ def _stacked(values: Array) -> Array:
 
 def draw_entries(
     matrix: csr_array, factor: Array, other: Array, terms: tuple[Array, Array], seed: int,
-    tied: tuple[Array, Array] | None = None, free: Array | None = None, threads: int | None = None,
+    tied: tuple[Array, Array] | None = None, free: Array | None = None, threads: int | None = None, first_row: int = 0,
 ) -> None:  # fmt: skip
     """Draw every entry of a factor once, in place, given the counts and the other factor, for one state or several.
 
@@ -255,6 +255,8 @@ def draw_entries(
         Which components to draw; by default all.
     threads : int, optional
         Number of blocks, of states or else of rows, to work on at once.
+    first_row : int
+        Place of the first row in a larger factor, of whose draw this one is a part.
     """
     rank, states = factor.shape[-1], _stacked(factor)
     shape, linear = (np.ascontiguousarray(_stacked(each), dtype=np.float64) for each in terms)
@@ -274,6 +276,6 @@ def draw_entries(
         cuts = (np.arange(len(states))[:, None] * rows + cuts[:-1]).ravel()
 
     def draw(_: int, first: int, last: int) -> None:
-        _draw_rows(*given, np.uint64(seed), first, last, whole if tied is not None else whole.copy(), states)
+        _draw_rows(*given, np.uint64(seed), first_row, first, last, whole if tied is not None else whole.copy(), states)
 
     in_blocks(bounds, draw, threads, cuts)
