@@ -413,7 +413,9 @@ def same_chains(one, two, rtol=1e-11):
         np.testing.assert_allclose(values, two.moments[name], rtol=1e4 * rtol)  # R-hat ranks draws
     # R-hat ranks distances from the median, two of which differ by rounding alone: each fit has that of its own trace.
     own = {"r_hat_log_joint": float(r_hat_and_ess(one.trace)[0])}
-    assert one.diagnostics == pytest.approx({**two.diagnostics, **own}, abs=0.01)  # shares, of 440 entries
+    assert one.diagnostics == pytest.approx(
+        {**two.diagnostics, **own}, rel=0.03, abs=0.01
+    )  # of 440 entries, by ranks of ten draws
 
 
 @pytest.mark.parametrize("of_q", [True, False])
@@ -451,10 +453,6 @@ def on_disk_start(blocks):
     ("settings", "rule"),
     [
         ({"method": "nuts"}, "counts on disk need method='map', 'vi' or 'gibbs', or counts in memory: .*found 'nuts'"),
-        (
-            {"method": "gibbs", "options": Gibbs(collapsed=True)},
-            "need collapsed=False.*found collapsed=True",
-        ),
         (
             {"method": "gibbs", "model": "dirichlet_poisson", "options": Gibbs(collapsed=True)},
             "need collapsed=False.*found collapsed=True",
