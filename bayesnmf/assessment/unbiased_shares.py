@@ -25,7 +25,8 @@ def unbiased_shares(fit: FitRecord, groups: list[str], members: list[Array]) -> 
     seen = counts.feature_totals > 0
     scaled = profiles[:, seen] / counts.feature_totals[seen]
     inverse = np.linalg.pinv(scaled @ profiles[:, seen].T, hermitian=True)
-    found = np.asarray(counts.matrix[:, seen] @ (inverse @ scaled).T, dtype=np.float64)
+    weights = (inverse @ scaled).T
+    found = np.concatenate([np.asarray(part.matrix[:, seen] @ weights, np.float64) for _, part in counts.parts()])
     totals = counts.row_totals[:, None]
     shares = np.divide(found, totals, out=np.full_like(found, np.nan), where=totals > 0)
     _warn_of_shares(shares, groups, members, fit.component_titles)

@@ -167,7 +167,7 @@ class Fit(FitRecord):
 
         There is one value for all cells, with a standard error, and tables of rows and features. Around the means of a
         fit with quasi-Poisson noise, whose priors weigh more, it is larger. Raises ValueError if there are as many
-        parameters as cells, and for counts on disk.
+        parameters as cells.
         """
         return dispersion(self)
 

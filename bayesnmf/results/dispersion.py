@@ -70,20 +70,20 @@ def dispersion(fit: FitRecord) -> Dispersion:
 def overall_dispersion(fit: FitRecord, cells: float = np.inf) -> tuple[float, float]:
     """Return the dispersion over all cells, or about `cells` of them in evenly spaced rows, and its standard error.
 
-    Both are NaN for counts on disk, and where no degrees of freedom are left.
+    Both are NaN where no degrees of freedom are left.
     """
     n, m = fit.counts.shape
-    if not fit.counts.in_memory:
-        return np.nan, np.nan
     step = max(int(n * m / cells), 1)
     of_rows, _ = _sums(fit, slice(step // 2, None, step), by_column=False)
     return _overall(of_rows, fit.rank, _free_components(fit), m, n)
 
 
 def _sums(fit: FitRecord, rows: slice, by_column: bool) -> tuple[Array, Array]:
-    mask = None if fit.counts.mask is None else fit.counts.mask.rows(rows)
-    given = fit.counts.matrix[rows], fit.expected_loadings[rows], fit.exposed_components
-    return pearson_sums(*given, LOW, None if mask is None else mask.hidden, by_column=by_column)
+    counts = fit.counts if rows == slice(None) else fit.counts.rows(rows)
+    hidden = None if counts.mask is None else counts.mask.hidden
+    return pearson_sums(
+        counts.matrix, fit.expected_loadings[rows], fit.exposed_components, LOW, hidden, by_column=by_column
+    )
 
 
 def _free_components(fit: FitRecord) -> int:

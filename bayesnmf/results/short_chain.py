@@ -19,6 +19,7 @@ from bayesnmf.inference.problem import Problem
 from bayesnmf.inference.sampling.entry_sweeps import marginal_gibbs_chain
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule
 from bayesnmf.inference.sampling.scales import free_components
+from bayesnmf.inference.side import Side
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.inference.status import BROKEN
 from bayesnmf.inference.summaries import Draw
@@ -60,7 +61,7 @@ def fault_of_parts(counts: Counts, priors: Priors, rank: int, draws: int = DRAWS
     """Return why no chain can be made with these counts and priors, whose families need an optional part."""
     if priors.components == PARAMETER:
         return "its components are parameters, without a posterior"
-    if not counts.in_memory:
+    if not counts.in_memory and part != "entries":
         return "its counts are on disk"
     if not counts.is_integer and part == "entries":
         return "not all its counts are whole numbers"
@@ -133,7 +134,7 @@ def _matched(fit: FitRecord, chain: Chain) -> Draws:
         value, drawn = chain.draws.pop()
         assert isinstance(drawn, np.ndarray)  # for mypy
         order = alignment.match_components(drawn, fit.components, free) if exchangeable else np.arange(rank)
-        own, of_scale = separate_scale(value)
+        own, of_scale = separate_scale(value.whole()[0] if isinstance(value, Side) else value)
         loadings[0, place], components[0, place] = own[:, order], drawn[order]
         if scale is not None:
             scale[0, place] = of_scale

@@ -352,13 +352,15 @@ def test_fits_without_a_chain_keep_their_mean_field_and_say_why(why):
         made.with_intervals("sampled")
 
 
-def test_counts_on_disk_have_none(tmp_path):
+def test_counts_on_disk_have_them_too(tmp_path):
     blocks = Blocks(COUNTS.to_numpy(), scratch=tmp_path)
     options = VI(start="random", max_iter=3, tol=0, threads=1)
-    made = bayesnmf.fit(blocks, rank=K, seed=0, options=options)
-    assert "not sampled, since its counts are on disk" in made.summary(rows=[0]).attrs["note"]
+    made = [bayesnmf.fit(given, rank=K, seed=0, options=options) for given in (blocks, COUNTS.to_numpy())]
+    one, two = (each.with_intervals("sampled", warmup=2, draws=8) for each in made)
+    np.testing.assert_allclose(one.intervals.draws.loadings, two.intervals.draws.loadings, rtol=1e-5)
+    np.testing.assert_allclose(one.intervals.draws.components, two.intervals.draws.components, rtol=1e-5)
     with pytest.raises(ValueError, match="its counts are on disk; read the intervals that the fit has"):
-        bayesnmf.fit(blocks, rank=K, options=replace(options, intervals="sampled"))
+        made[0].with_intervals("response")
 
 
 def test_names_are_refused_before_the_fit():

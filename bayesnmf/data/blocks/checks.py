@@ -164,7 +164,8 @@ def check_on_disk(method: str, options: Any) -> None:
     if method not in ("map", "vi", "gibbs"):
         raise ValueError(f"counts on disk need method='map', 'vi' or 'gibbs', {needs}: found {method!r}")
     wanted: dict[str, tuple[Any, ...]] = {
-        "algorithm": ("em", "scd", "ccd", "coordinate", "settled", "minibatch"), "start": ("svd", "random"),
+        "algorithm": ("em", "scd", "ccd", "coordinate", "settled", "minibatch", None),
+        "start": ("svd", "descent", "random", "random_descent"),
         "order": ("loadings",), "collapsed": (False,),
     }  # fmt: skip
     if method == "gibbs":
@@ -172,7 +173,7 @@ def check_on_disk(method: str, options: Any) -> None:
     for name, allowed in wanted.items():
         found = getattr(options, name, allowed[0])
         if (isinstance(found, str) or name != "start") and found not in allowed:
-            listed = " or ".join(repr(each) for each in allowed)
+            listed = " or ".join(repr(each) for each in allowed if each is not None)
             raise ValueError(f"counts on disk need {name}={listed}, {needs}: found {name}={found!r}")
     shared = getattr(options.priors.loadings, "over", "row")
     if shared != "row":
