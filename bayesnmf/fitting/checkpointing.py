@@ -39,7 +39,7 @@ from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.results.record import FitRecord
 from bayesnmf.writing import remove, take_lock, write_text
 
-SETTINGS, FORMAT, VERSION = "fit.json", "bayesnmf.checkpoint", 2
+SETTINGS, FORMAT, VERSION = "fit.json", "bayesnmf.checkpoint", 3
 UNFINISHED = re.compile(r"\.(fit|journal|snapshot|rows)-.*[0-9a-f]{8}(\..+)?")  # of a write that was killed
 _EACH: ContextVar[Checkpoint | None] = ContextVar("each", default=None)
 
