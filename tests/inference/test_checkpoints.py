@@ -434,8 +434,8 @@ def test_damaged_settings_and_older_folders_are_refused(tmp_path):
     for seed in (None, 5, 6):
         with pytest.raises(ValueError, match=r"the settings in .*run are damaged"):
             bayesnmf.fit(X, "gamma_poisson", 3, "map", seed=seed, options=CASES["em"][2], checkpoint=tmp_path / "run")
-    path.write_text(text.replace('"format_version": 2', '"format_version": 1'))
-    with pytest.raises(ValueError, match=r"must be of format 2.*has format 1; end that fit with the version that"):
+    path.write_text(text.replace('"format_version": 3', '"format_version": 1'))
+    with pytest.raises(ValueError, match=r"must be of format 3.*has format 1; end that fit with the version that"):
         run("em", tmp_path / "run")
 
 
