@@ -50,7 +50,7 @@ def fit_gibbs(job: Job) -> FitRecord:
     if job.options.keep == "auto" and schedules[0].running is not None:
         _warn_of_thinning(job, states[0], schedules[0])
     stop = threading.Event()
-    with limit_threads(None if job.counts.in_memory else job.options.threads):
+    with limit_threads(job.options.threads):
         chains = run_chains(job, (states, streams), schedules, stop)
     interrupted = stop.is_set() or any(chain.interrupted for chain in chains)
     kept, length = choose_chains([len(chain.log_joint) for chain in chains])

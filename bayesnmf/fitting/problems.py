@@ -43,8 +43,7 @@ def point_or_mean_field(counts: Counts, options: MAP | VI) -> Problem:
     if isinstance(options, MAP):
         mode = Mode(basis_of_mode(options))
         return build_problem(counts, options.priors, mode, mode)
-    threads = options.threads if counts.in_memory else 1  # on disk, numbers depend on no number of threads
-    sides = (MeanField(component_axis=axis, threads=threads) for axis in (1, 0))
+    sides = (MeanField(component_axis=axis, threads=options.threads) for axis in (1, 0))
     return build_problem(counts, options.priors, *sides)
 
 
