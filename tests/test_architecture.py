@@ -114,6 +114,17 @@ def test_no_file_imports_itself_by_way_of_others() -> None:
         list(TopologicalSorter(graph).static_order())
 
 
+def test_algorithms_do_not_ask_where_counts_lie() -> None:
+    """They are stated once, as work on a block of rows (`bayesnmf.inference.blocked.passes`)."""
+    asking = [name for name, path in NAMES.items() if re.search(r"\bin_memory\b", text_of(path))]
+    assert {name for name in asking if room(name).startswith("inference")} == {
+        "inference.blocked.passes",  # the one place that decides
+        "inference.device.placing",
+    }
+    assert len(asking) <= 25  # lower it with every file fewer
+    assert [name for name in NAMES if name.endswith("on_disk")] == ["inference.sampling.draws_on_disk"]
+
+
 def test_rooms_are_few() -> None:
     folders = {path.parent.name for path in (ROOT / "bayesnmf").glob("*/__init__.py")}
     assert len(folders) <= 16

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.stats import binom
 
-from bayesnmf.data.blocks.raw import RowsInFile
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask
 from bayesnmf.fitting.fitted import Fit
@@ -146,13 +145,10 @@ def _cells(held_out: Counts, frequencies: Array) -> Iterator[_Cells]:
 
 def _zeros(held_out: Counts) -> Array:
     """Return a zero for each nonzero; of counts on disk, in a file mapped into memory."""
-    if held_out.in_memory:
-        return np.zeros(held_out.nnz)
-    on_disk: Any = held_out
-    file = RowsInFile(on_disk.scratch, 1, np.float64)
+    file = held_out.new_rows(1, np.float64)
     for _, part in held_out.parts():
         file.append(np.zeros((part.nnz, 1)))
-    return file.array(changes=True)[:, 0]
+    return np.asarray(file.array(changes=True)[:, 0])
 
 
 class _LogMeans:
