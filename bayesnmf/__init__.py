@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from bayesnmf.assessment.predictive_checks import PredictiveChecks as PredictiveChecks
     from bayesnmf.assessment.predictive_checks import predictive_checks as predictive_checks
     from bayesnmf.assessment.response_tables import LinearResponse as LinearResponse
-    from bayesnmf.calibration import Calibration as Calibration
-    from bayesnmf.calibration import calibrate as calibrate
-    from bayesnmf.comparison.running import Settings as Settings
-    from bayesnmf.comparison.running import compare as compare
     from bayesnmf.data.blocks.opening import Blocks as Blocks
     from bayesnmf.data.conversion import as_counts as as_counts
     from bayesnmf.data.counts import Counts as Counts
@@ -70,12 +66,16 @@ if TYPE_CHECKING:
     from bayesnmf.results.topic_model import TopicModel as TopicModel
     from bayesnmf.results.topic_model import from_topic_model as from_topic_model
     from bayesnmf.results.topic_model import to_topic_model as to_topic_model
-    from bayesnmf.selection.result import Selection as Selection
-    from bayesnmf.selection.selecting import select as select
-    from bayesnmf.stability.consensus import Consensus as Consensus
-    from bayesnmf.stability.evidence import ModeEvidence as ModeEvidence
-    from bayesnmf.stability.modes import modes as modes
-    from bayesnmf.stability.result import Modes as Modes
+    from bayesnmf.studies.calibration import Calibration as Calibration
+    from bayesnmf.studies.calibration import calibrate as calibrate
+    from bayesnmf.studies.comparison.running import Settings as Settings
+    from bayesnmf.studies.comparison.running import compare as compare
+    from bayesnmf.studies.selection.result import Selection as Selection
+    from bayesnmf.studies.selection.selecting import select as select
+    from bayesnmf.studies.stability.consensus import Consensus as Consensus
+    from bayesnmf.studies.stability.evidence import ModeEvidence as ModeEvidence
+    from bayesnmf.studies.stability.modes import modes as modes
+    from bayesnmf.studies.stability.result import Modes as Modes
     from bayesnmf.theorems.statements import equivalences as equivalences
     from bayesnmf.theorems.study import Effort as Effort
     from bayesnmf.theorems.table import Equivalences as Equivalences
@@ -89,8 +89,8 @@ _HOMES = {
     "BayesNMF": "estimators",
     "Blocks": "data.blocks.opening",
     "Checkpoint": "options.checkpoint",
-    "Calibration": "calibration",
-    "Consensus": "stability.consensus",
+    "Calibration": "studies.calibration",
+    "Consensus": "studies.stability.consensus",
     "ConvergenceWarning": "inference.status",
     "Counts": "data.counts",
     "DataWarning": "data.counts",
@@ -106,8 +106,8 @@ _HOMES = {
     "MAP": "options",
     "Match": "assessment.matching",
     "MinibatchVI": "fitting.streaming",
-    "ModeEvidence": "stability.evidence",
-    "Modes": "stability.result",
+    "ModeEvidence": "studies.stability.evidence",
+    "Modes": "studies.stability.result",
     "NUTS": "options",
     "PredictiveChecks": "assessment.predictive_checks",
     "Priors": "priors",
@@ -116,17 +116,17 @@ _HOMES = {
     "SMC": "options",
     "SVI": "options",
     "ScaledDirichlet": "priors",
-    "Selection": "selection.result",
-    "Settings": "comparison.running",
+    "Selection": "studies.selection.result",
+    "Settings": "studies.comparison.running",
     "Simulation": "data.simulation",
     "Start": "options",
     "TopicModel": "results.topic_model",
     "VI": "options",
     "absence": "assessment.absence",
     "as_counts": "data.conversion",
-    "calibrate": "calibration",
+    "calibrate": "studies.calibration",
     "coherence": "assessment.coherence",
-    "compare": "comparison.running",
+    "compare": "studies.comparison.running",
     "elbo_augmented": "assessment.bounds",
     "elbo_marginal": "assessment.bounds",
     "equivalences": "theorems.statements",
@@ -140,12 +140,12 @@ _HOMES = {
     "loo": "assessment.leave_one_out",
     "markers": "assessment.markers",
     "match": "assessment.matching",
-    "modes": "stability.modes",
+    "modes": "studies.stability.modes",
     "posterior_agreement": "assessment.agreement",
     "predictive_checks": "assessment.predictive_checks",
     "read_counts": "data.reading",
     "report": "pages.report",
-    "select": "selection.selecting",
+    "select": "studies.selection.selecting",
     "simulate": "data.simulation",
     "to_topic_model": "results.topic_model",
 }

@@ -28,10 +28,10 @@ from bayesnmf import VI
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.mask import Mask
 from bayesnmf.data.probabilities import log_probabilities
-from bayesnmf.selection.masked import score_masked
-from bayesnmf.selection.masks import make_masks
-from bayesnmf.selection.record import Candidate
-from bayesnmf.selection.study import Study
+from bayesnmf.studies.selection.masked import score_masked
+from bayesnmf.studies.selection.masks import make_masks
+from bayesnmf.studies.selection.record import Candidate
+from bayesnmf.studies.selection.study import Study
 from benchmarks.data import read
 
 Array = NDArray[Any]

@@ -38,12 +38,12 @@ PASSING = ("*on_disk.py", "assessment/absence.py")
 
 # Faults that change nothing, by what `Fault.name` prints of them.
 EQUIVALENT = {
-    "swallowed argument: bayesnmf/stability/folder.py:57 `json.dumps(about, indent=1)` → `(json.dumps(about))`":
+    "swallowed argument: bayesnmf/studies/stability/folder.py:57 `json.dumps(about, indent=1)` → `(json.dumps(about))`":
         "the file is read by the program alone, which takes any layout of JSON",
     "operator: bayesnmf/data/simulation.py:132 `exposed.feature_factor * np.ones(m)` → "
     "`(exposed.feature_factor / np.ones(m))`":
         "what is divided by 1 is what is multiplied by it",
-    'swallowed argument: bayesnmf/calibration/running.py:172 `NUTS(start="random", chains=1, warmup=300, '
+    'swallowed argument: bayesnmf/studies/calibration/running.py:172 `NUTS(start="random", chains=1, warmup=300, '
     "draws=4 * draws)` → `(NUTS(start='random', chains=1, draws=4 * draws))`":
         "300 is the default of NUTS",
     'swallowed argument: bayesnmf/inference/marginal/best_decomposition.py:196 `np.asarray(scaled, order="C")` → '

@@ -19,8 +19,9 @@ ROOMS = [
     "models", "checks", "writing", "text", "places", "kernels.cpu", "kernels.gpu", "priors", "options", "data",
     "data.blocks", "datasets", "inference", "inference.blocked", "inference.checkpoints", "inference.ascent",
     "inference.response", "inference.marginal", "inference.starts", "inference.device", "inference.sampling",
-    "inference.tempering", "results", "fitting", "tl", "assessment", "stability",
-    "estimators", "selection", "calibration", "theorems", "plots", "comparison", "pages", "cli", "__main__",
+    "inference.tempering", "results", "fitting", "tl", "assessment",
+    "theorems", "studies", "studies.stability", "studies.selection", "studies.calibration", "estimators", "plots",
+    "studies.comparison", "pages", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -10,10 +10,10 @@ from smallfits import quietly
 
 import bayesnmf
 from bayesnmf import Calibration, cli, places, writing
-from bayesnmf.comparison import report, running
-from bayesnmf.comparison.running import Settings, compare
 from bayesnmf.options import MAP
 from bayesnmf.results import storage
+from bayesnmf.studies.comparison import report, running
+from bayesnmf.studies.comparison.running import Settings, compare
 from bayesnmf.theorems.table import Equivalences
 
 pytestmark = quietly

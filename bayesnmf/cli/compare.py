@@ -53,8 +53,8 @@ def run(options: argparse.Namespace) -> int:
     counts, image_shape = read_counts_of(options)
 
     from bayesnmf.cli.writing import about_counts, attempt, records_of, tell
-    from bayesnmf.comparison.report import file_names, write
-    from bayesnmf.comparison.running import Settings, compare
+    from bayesnmf.studies.comparison.report import file_names, write
+    from bayesnmf.studies.comparison.running import Settings, compare
 
     out = check_folder(options.out, "--out", file_names())
     check_plots_can_be_drawn()
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 def show(result: Any, written: list[Any]) -> None:
     """Print the table, the notes and the files."""
     from bayesnmf.cli.writing import console_of
-    from bayesnmf.comparison.report import notes, rich_table
+    from bayesnmf.studies.comparison.report import notes, rich_table
 
     console = console_of()
     console.print(rich_table(result))

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
     from bayesnmf.cli.reading import read_counts_of, read_exposures
     from bayesnmf.cli.writing import about_counts, finish, records_of, write_table
-    from bayesnmf.stability.modes import modes
+    from bayesnmf.studies.stability.modes import modes
 
     counts, _ = read_counts_of(options)
     found = modes(counts, options.model, rank, method, starts=starts, seed=seed, jobs=jobs, options=settings,

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     """Read, select, write and print."""
     from bayesnmf.checks import check_choice
     from bayesnmf.cli.fit import settings_of_method
-    from bayesnmf.selection.checks import OWN
+    from bayesnmf.studies.selection.checks import OWN
 
     models = check_list(options.models, "--models", MODELS)
     noises = check_list(options.noise, "--noise", NOISES)
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
     from bayesnmf.cli.reading import read_counts_of, read_exposures
     from bayesnmf.cli.writing import about_counts, finish, records_of, write_table
-    from bayesnmf.selection.selecting import select
+    from bayesnmf.studies.selection.selecting import select
 
     counts, _ = read_counts_of(options)
     found = select(counts, models, ranks, chosen, noise=noises, criterion=criterion, seed=seed, options=settings,

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.comparison.report import Comparison, figures_of, measured, notes
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.pages.parts import Section, Table, drawn
 from bayesnmf.pages.references import references_of
 from bayesnmf.pages.words import METHODS, MODELS
+from bayesnmf.studies.comparison.report import Comparison, figures_of, measured, notes
 
 DESCRIPTIONS = {
     "components": "The components of every method, matched.",

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import bayesnmf
-from bayesnmf.comparison.report import Comparison
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.pages.checks import check_page, check_source, check_title
@@ -17,6 +16,7 @@ from bayesnmf.pages.of_comparison import sections_of_comparison
 from bayesnmf.pages.of_fit import sections_of_fit
 from bayesnmf.pages.parts import Section
 from bayesnmf.results.checks import check_groups
+from bayesnmf.studies.comparison.report import Comparison
 from bayesnmf.writing import write_text
 
 CONTROLS = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(code) not in "\t\n\r"}

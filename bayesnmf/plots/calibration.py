@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from bayesnmf.calibration import Calibration
 from bayesnmf.checks import check_choice, check_count, check_words
 from bayesnmf.plots.checks import check_calibrations
 from bayesnmf.plots.style import QUIET, SMALL, Look, grid_shape, hide_frame, looks_of_fits, make_panels, share_legend
+from bayesnmf.studies.calibration import Calibration
 
 Array = NDArray[Any]
 BAND, SIMULATED_BANDS = 0.99, 2000

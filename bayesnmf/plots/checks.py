@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.assessment.response_tables import LinearResponse
-from bayesnmf.calibration import Calibration
 from bayesnmf.checks import check_choice, check_method, shown
 from bayesnmf.data.checks import same_counts
 from bayesnmf.data.mutations import read_types
@@ -17,6 +16,7 @@ from bayesnmf.options import METHODS, methods_with
 from bayesnmf.priors.checks import same_priors
 from bayesnmf.results.checks import found_in
 from bayesnmf.results.resampling import is_resampled
+from bayesnmf.studies.calibration import Calibration
 
 
 def check_fits(fits: Any) -> Mapping[str, Fit]:

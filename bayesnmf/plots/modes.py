@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from bayesnmf.plots.checks import check_result
 from bayesnmf.plots.style import MARKERS, PALETTE, QUIET, SMALL, colours_of, hide_frame, make_panels
-from bayesnmf.stability.consensus import Consensus
-from bayesnmf.stability.result import Modes
+from bayesnmf.studies.stability.consensus import Consensus
+from bayesnmf.studies.stability.result import Modes
 
 Array = NDArray[Any]
 FARTHEST = np.sqrt(2)  # distance of components of length 1 that share no feature

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 
 from bayesnmf.plots.checks import check_selection
 from bayesnmf.plots.style import MARKERS, SMALL, colours_of, hide_frame, make_panels
-from bayesnmf.selection.record import SCORED
-from bayesnmf.selection.result import Selection
+from bayesnmf.studies.selection.record import SCORED
+from bayesnmf.studies.selection.result import Selection
 
 COLUMNS = {
     "heldout": ("mean", "se", "held-out log-likelihood\nfor each count (nats)"),

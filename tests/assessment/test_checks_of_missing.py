@@ -20,10 +20,10 @@ from bayesnmf.assessment.predictive_statistics import measure
 from bayesnmf.assessment.refitting import Refitted
 from bayesnmf.assessment.replicates import replicate_of
 from bayesnmf.assessment.scoring import MIXED, background, pit_coverage, score
-from bayesnmf.comparison.running import Settings
 from bayesnmf.data.mask import Mask, as_pattern
 from bayesnmf.priors.noise import POISSON
-from bayesnmf.stability.predicting import probabilities_of
+from bayesnmf.studies.comparison.running import Settings
+from bayesnmf.studies.stability.predicting import probabilities_of
 
 pytestmark = quietly
 K = 3

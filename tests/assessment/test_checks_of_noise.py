@@ -14,10 +14,10 @@ from bayesnmf.assessment import bounds, measures
 from bayesnmf.assessment.leave_one_out import loo
 from bayesnmf.assessment.predictive_statistics import measure
 from bayesnmf.assessment.refitting import Refitted
-from bayesnmf.comparison.running import Settings
 from bayesnmf.priors.noise import POISSON
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cure_of
+from bayesnmf.studies.comparison.running import Settings
 
 pytestmark = quietly
 K, S = 3, 2.0

@@ -19,10 +19,10 @@ import bayesnmf
 from bayesnmf import MAP, VI, cli
 from bayesnmf.assessment import measures
 from bayesnmf.cli import parser
-from bayesnmf.comparison import report, running
-from bayesnmf.comparison.running import Settings
 from bayesnmf.options import METHODS, Gibbs
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.studies.comparison import report, running
+from bayesnmf.studies.comparison.running import Settings
 from bayesnmf.theorems import likelihoods, statements, updates
 
 COUNTS = np.random.default_rng(0).poisson(3, (20, 6))
@@ -262,7 +262,7 @@ def test_whatever_fails_while_files_are_written_the_table_is_printed(capsys, goo
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("bayesnmf.comparison.report.write", fail)
+    monkeypatch.setattr("bayesnmf.studies.comparison.report.write", fail)
     words = (good, "--rank", "1", "--methods", "map", "--out", tmp_path / "out", "--quiet")
     code, out, err = run(capsys, *words)
     assert "log-likelihood at" in out

@@ -20,11 +20,11 @@ import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, HierarchicalGamma, Priors, ScaledDirichlet, cli
 from bayesnmf.assessment import measures
 from bayesnmf.cli import checks, names, parser
-from bayesnmf.comparison import report, running
 from bayesnmf.data.mutations import sbs96_types
 from bayesnmf.options import METHODS
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.thinning import components_table, loadings_table
+from bayesnmf.studies.comparison import report, running
 
 pytestmark = pytest.mark.filterwarnings(  # anndata under pandas 3
     "ignore:The 'future.infer_string' option is deprecated:DeprecationWarning"
@@ -289,7 +289,7 @@ def test_select_ranks_models_by_stability(capsys, here):
 
 
 def test_without_options_candidates_are_ranked_as_by_the_library(capsys, here, monkeypatch):
-    from bayesnmf.selection import selecting
+    from bayesnmf.studies.selection import selecting
 
     asked = {}
 

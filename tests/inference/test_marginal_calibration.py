@@ -18,8 +18,6 @@ from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, HierarchicalGamma, Priors, ScaledDirichlet
-from bayesnmf.calibration.quantities import QUANTITIES, Points, names_for, true_point
-from bayesnmf.calibration.running import rank_among
 from bayesnmf.fitting.problems import draws_problem
 from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling import marginal_gibbs, scales
@@ -27,6 +25,8 @@ from bayesnmf.kernels.cpu import entries, orbits
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.priors.values import separate_scale
+from bayesnmf.studies.calibration.quantities import QUANTITIES, Points, names_for, true_point
+from bayesnmf.studies.calibration.running import rank_among
 
 SIZE, RANK, TOTAL = (6, 5), 2, 500
 L, WARMUP, THIN = 19, 30, 8

@@ -14,9 +14,9 @@ from plain import plain_map
 
 import bayesnmf
 from bayesnmf import cli
-from bayesnmf.comparison import running
 from bayesnmf.results import storage
 from bayesnmf.results.estimates import Draws
+from bayesnmf.studies.comparison import running
 
 pytestmark = smallfits.quietly
 

@@ -1,0 +1,171 @@
+"""Rank models and ranks by the evidence, which tempered runs estimate.
+
+Models that share proportions and components (see `bayesnmf.inference.tempering.target`) share the runs of one rank:
+only log p(N) of the row totals differs.
+
+A candidate whose runs disagree by more than 1 nat has no known evidence. The logs of unbiased estimates that are nearly
+normal with standard deviation σ are too low by σ²/2 on average, and seldom by more than 5 σ beyond this; so such a
+candidate could win unless log p̂ + σ²/2 + 5 σ is below the best known evidence. One whose runs agree on less than a
+variational bound has no such limit: they all miss most of p(X). While one could win, none is called best.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from bayesnmf.assessment.evidence import variational_bound
+from bayesnmf.fitting.job import Job
+from bayesnmf.inference.tempering.combining import IN_TWENTY, agree, log_of_mean, spread_of
+from bayesnmf.inference.tempering.running import TemperedRuns
+from bayesnmf.inference.tempering.target import Target, target_of
+from bayesnmf.studies.selection.record import Candidate
+from bayesnmf.studies.selection.result import Selection
+from bayesnmf.studies.selection.study import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[Any]
+REACH = 5.0  # standard deviations of the runs' logs by which an estimate is hardly ever too low
+
+
+class Estimated(NamedTuple):
+    """Runs of a candidate, which may be shared with others, and what they do not know.
+
+    Attributes
+    ----------
+    runs : TemperedRuns
+    shift : float
+        Log-probability of the row totals, minus that of the candidate for which the runs were made.
+    bound : float
+        Lower bound from a variational fit.
+    """
+
+    runs: TemperedRuns
+    shift: float
+    bound: float
+
+    @property
+    def logs(self) -> Array:
+        """Log estimates of p(X) of the runs, in nats."""
+        return np.asarray(self.runs.logs + self.shift)
+
+
+def by_evidence(study: Study) -> Selection:
+    """Estimate the evidence of every candidate; after Ctrl-C, compare those that are done.
+
+    All candidates have runs up a first ladder. Then the candidate with the largest estimate of those that are unknown
+    and could win is refined, again and again, until none is left or one cannot be made known within the limit. The
+    others are then left as they are, since none would be called best beside it.
+    """
+    found: dict[Candidate, Estimated] = {}
+    interrupted = False
+    try:
+        _run_all(study, found)
+        table = _table(found)
+        while table["could_win"].any():
+            first: Any = table["log_evidence"].where(table["could_win"]).idxmax()
+            if not found[Candidate(*first)].runs.refine():
+                break
+            table = _table(found)
+        study.report("select", len(found), len(study.candidates), np.nan)
+    except KeyboardInterrupt:
+        interrupted = True
+        if not found:
+            raise
+    interrupted |= any(each.runs.interrupted for each in found.values())
+    return _compared(study, found, interrupted)
+
+
+def _run_all(study: Study, found: dict[Candidate, Estimated]) -> None:
+    """Make the runs of every candidate up a first ladder; candidates with one tempered target share them."""
+    shared: dict[tuple[Any, ...], TemperedRuns] = {}
+
+    def tick(*_: Any) -> None:  # a report that raises Ctrl-C ends the runs
+        study.report("select", len(found), len(study.candidates), np.nan)
+
+    for candidate in study.candidates:
+        tick()
+        job = _job(study, candidate)
+        target = target_of(study.counts, job.options.priors, candidate.rank)
+        key = (candidate.rank, *shared_part(target))
+        if key not in shared:
+            runs = TemperedRuns(target, job.options, study.seed, tick)
+            if runs.interrupted:
+                raise KeyboardInterrupt
+            shared[key] = runs
+        found[candidate] = Estimated(shared[key], target.constant - shared[key].target.constant, variational_bound(job))
+
+
+def _job(study: Study, candidate: Candidate) -> Job:
+    options = study.options_for(candidate, study.counts)
+    return Job(study.counts, candidate.model, candidate.rank, "smc", study.seed, options, lambda *_: None)
+
+
+def shared_part(target: Target) -> tuple[Any, ...]:
+    """Return what the tempered part of a target depends on besides the counts: equal parts share their runs."""
+    loadings: Any = target.loadings
+    if not target.of_shares:
+        return (type(loadings).__name__, *_values(loadings), *_values(target.components))
+    proportions = getattr(loadings, "proportions", loadings)
+    return ("shares", *_values(proportions), *_values(target.components))
+
+
+def _values(distribution: Any) -> list[bytes]:
+    parts = {**distribution.constants, **distribution.parameters}
+    return [np.ascontiguousarray(np.asarray(parts[name], np.float64)).tobytes() for name in sorted(parts)]
+
+
+def _table(found: dict[Candidate, Estimated]) -> pd.DataFrame:
+    """Return a row for each candidate."""
+    import pandas as pd
+
+    index = pd.MultiIndex.from_tuples(list(found), names=["model", "rank"])
+    table = pd.DataFrame([_line(each) for each in found.values()], index=index)
+    table["could_win"] = could_win(table)
+    return table
+
+
+def _line(found: Estimated) -> dict[str, float]:
+    mean, error = log_of_mean(found.logs)
+    spread = spread_of(found.logs)
+    known = agree(found.logs) and mean >= found.bound
+    return {
+        "log_evidence": mean,
+        "se": error if known else np.inf,
+        "known": known,
+        "at_least": max(found.bound, mean - IN_TWENTY),
+        "spread": spread,
+        "rungs": len(found.runs.ladder) - 1,
+    }
+
+
+def could_win(table: pd.DataFrame) -> Array:
+    """Return which unknown candidates could have a larger evidence than the best known one."""
+    known, spread = table["known"].to_numpy(bool), np.nan_to_num(table["spread"].to_numpy(), nan=np.inf)
+    best = table["log_evidence"].to_numpy()[known].max() if known.any() else -np.inf
+    with np.errstate(invalid="ignore"):
+        highest = table["log_evidence"] + spread**2 / 2 + REACH * spread
+    astray = (table["at_least"] > table["log_evidence"]).to_numpy()  # below the bound: the runs miss most of p(X)
+    return np.asarray(~known & (astray | (highest.to_numpy() >= best)))
+
+
+def _compared(study: Study, found: dict[Candidate, Estimated], interrupted: bool) -> Selection:
+    import pandas as pd
+
+    table = _table(found)
+    logs, known = table["log_evidence"].to_numpy(), table["known"].to_numpy(bool)
+    best = int(np.argmax(np.where(known, logs, -np.inf)))
+    table["difference"] = logs - logs[best] if known.any() else np.nan
+    errors = np.hypot(table["se"], table["se"].iloc[best])
+    table["difference_se"] = np.where(known.any() & (np.arange(len(logs)) == best), 0.0, errors)
+    clear = bool(known.any() and not table["could_win"].any())
+    table["probability"] = np.exp(logs - logsumexp(logs)) if clear else np.nan
+    scores = pd.concat([pd.Series(each.logs) for each in found.values()], axis=1)
+    scores.columns, scores.index.name = table.index, "run"
+    named = Candidate(*list(found)[best]) if clear else None
+    return Selection(table, scores, named, study.method, study.keep, interrupted, criterion="evidence")

@@ -1,0 +1,166 @@
+"""Rank numbers of components by stability: which components come back in other rows.
+
+The rows are split at random in halves, again and again, and each half is fitted by itself. What sets a component apart
+is its deviation β_k − f from the frequencies f of the features in all counts. Components of a half are matched one to
+one to those of the fit to all counts, with the largest sum of cosines of their deviations. A component comes back in a
+half if this cosine is above 0.75. The best rank is the largest at which every component has counts, and comes back in
+at least four of five halves. A single component has no deviation, and counts as stable.
+
+With too many components, some describe single rows or noise, which other rows do not share. Each half starts as the fit
+to all counts does, from its own counts: from random starts, components that are in the counts are missed, too, as the
+fit ends in another mode. An excess in the variance of single cells is not shared by two halves of the rows either,
+unlike by two parts of one cell's counts. Cosines of the components themselves have no chance level: components that
+have most of their profile in common come back whatever they are.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from threading import Event
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.fitted import Fit
+from bayesnmf.priors.simplex import component_sums, rows_to_shares
+from bayesnmf.studies.selection.record import Candidate
+from bayesnmf.studies.selection.result import Selection
+from bayesnmf.studies.selection.rules import CLOSE, COMES_BACK
+from bayesnmf.studies.selection.study import Study
+from bayesnmf.studies.stability.grouping import Found, match_found, movable_components
+from bayesnmf.studies.stability.running import Report, number_of_jobs, run_tasks, seed_of, with_one_thread
+from bayesnmf.studies.stability.running import Study as Fitting
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[Any]
+SPLITS = 2**31 + 1  # seed beside those of the fits
+
+
+class Recurrence(NamedTuple):
+    """How the components of one candidate come back.
+
+    Attributes
+    ----------
+    cosines : ndarray (halves, K)
+        Cosine of the deviation of each component with that of the component matched to it in each half.
+    empty : int
+        Number of components without counts.
+    fits, converged : int
+        Number of fits, to all counts and to the halves, and number of those that converged.
+    """
+
+    cosines: Array
+    empty: int
+    fits: int
+    converged: int
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """The line of the table."""
+        return {
+            "least": float((self.cosines > CLOSE).mean(axis=0).min()),
+            "closeness": float(self.cosines.mean(axis=0).min()),
+            "empty": self.empty,
+            "fits": self.fits,
+            "converged": self.converged,
+        }
+
+
+def by_stability(study: Study) -> Selection:
+    """Fit every candidate to all rows and to halves of them; after Ctrl-C, compare those that are done."""
+    import pandas as pd
+
+    found: dict[Candidate, Recurrence] = {}
+    parts = split_rows(study.counts, study.halves, study.seed)
+    try:
+        for candidate in study.candidates:
+            study.report("select", len(found), len(study.candidates), np.nan)
+            found[candidate] = _recurrence(study, candidate, parts, len(found))
+        study.report("select", len(found), len(study.candidates), np.nan)
+    except KeyboardInterrupt:
+        if not found:
+            raise
+    index = pd.MultiIndex.from_tuples(list(found), names=["model", "rank"])
+    table = pd.DataFrame([each.line for each in found.values()], index=index)
+    scores = pd.DataFrame(np.stack([each.cosines.min(axis=1) for each in found.values()], axis=1), columns=index)
+    return Selection(
+        table, scores.rename_axis("half"), largest_stable(table), study.method, study.keep,
+        len(found) < len(study.candidates), criterion="stability",
+    )  # fmt: skip
+
+
+def split_rows(counts: Counts, halves: int, seed: int) -> list[Counts]:
+    """Return halves of the rows: two and two from one random order, so that they have no row in common."""
+    n, parts = counts.shape[0], list[Counts]()
+    for number in range(-(-halves // 2)):
+        order = np.random.default_rng([seed, SPLITS, number]).permutation(n)
+        parts += [counts.rows(np.sort(order[: n // 2])), counts.rows(np.sort(order[n // 2 :]))]
+    return parts[:halves]
+
+
+def _recurrence(study: Study, candidate: Candidate, parts: list[Counts], done: int) -> Recurrence:
+    """Fit a candidate to all counts and to the halves.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C before the last fit has ended.
+    """
+
+    def tick(*_: Any) -> None:
+        study.report("select", done, len(study.candidates), np.nan)
+
+    fits, stop = dict[int, Fit](), Event()
+    stated = study.options_for(candidate, study.counts)
+    options = with_one_thread(stated)
+    told = Report(tick, "select", len(parts), stop)
+    jobs = number_of_jobs(None, len(parts), options)
+    fitting = Fitting(study.counts, *candidate, study.method, options, study.seed, jobs)
+
+    def run(number: int) -> None:
+        found = None if stop.is_set() else fitting.fit(parts[number], seed_of(study.seed, number), options, stop)
+        if found is not None:
+            fits[number] = found
+            told.one_more()
+
+    whole = fitting.fit(study.counts, study.seed, stated, stop)
+    run_tasks([partial(run, number) for number in range(len(parts))], jobs, stop)
+    if stop.is_set() or whole is None:
+        raise KeyboardInterrupt
+    return recurrence_in(whole, [fits[number] for number in range(len(parts))])
+
+
+def recurrence_in(whole: Fit, halves: list[Fit]) -> Recurrence:
+    """Match the components of fits to halves of the rows to those of the fit to all counts."""
+    frequencies = whole.counts.feature_totals / whole.counts.total
+    wanted, movable = deviations_in(whole, frequencies), movable_components(whole.priors, whole.rank)
+    if whole.rank == 1:
+        cosines = np.ones((len(halves), 1))
+    else:
+        cosines = np.stack([match_found(deviations_in(half, frequencies), wanted, movable)[1] for half in halves])
+    fits = [whole, *halves]
+    return Recurrence(cosines, int(wanted.empty.sum()), len(fits), sum(fit.status.converged for fit in fits))
+
+
+def deviations_in(fit: Fit, frequencies: Array) -> Found:
+    """Return the deviation of each component, as expected shares of counts, from the frequencies of the features."""
+    expected = np.asarray(fit.exposed_components, np.float64)
+    return Found(rows_to_shares(expected, component_sums(expected)) - frequencies, fit.expected_sizes)
+
+
+def is_stable(table: pd.DataFrame) -> pd.Series:
+    """Return whether all components of each candidate have counts and come back in enough halves."""
+    return (table["empty"] == 0) & (table["least"] >= COMES_BACK)
+
+
+def largest_stable(table: pd.DataFrame) -> Candidate | None:
+    """Return the largest rank that is stable, and of several models the one whose components are closest."""
+    good = table[is_stable(table)]
+    if not len(good):
+        return None
+    first = good.reset_index().sort_values(["rank", "closeness"], ascending=False).iloc[0]
+    return Candidate(str(first["model"]), int(first["rank"]))

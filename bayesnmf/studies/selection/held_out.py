@@ -1,0 +1,147 @@
+"""Rank models and ranks by the log-likelihood of held-out counts, of the training rows and of withheld rows.
+
+In each split, some rows are withheld, and every count of the others is kept for training with some probability. Two
+scores follow: of the thinned counts of the training rows, and of half of the features of the withheld rows given the
+other half (`bayesnmf.studies.selection.new_rows`). Where the rates of single cells vary more than the model allows,
+both parts of a thinned cell share its excess, so that components which describe single rows predict thinned counts;
+counts of other rows and features they do not.
+
+Scores are pooled over splits by row: standard errors are those of ratios of sums over rows, and differences are paired.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.assessment.measures import MOST_SCORE_DRAWS, SCORE_DRAWS
+from bayesnmf.assessment.scoring import background, ratio_of_sums, score
+from bayesnmf.data.blocks.splitting import split_on_disk
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.splitting import Split, split_counts
+from bayesnmf.fitting.fit import fit
+from bayesnmf.fitting.fitted import Fit
+from bayesnmf.inference.status import INTERRUPTED
+from bayesnmf.studies.selection.new_rows import hidden_features, predict_hidden
+from bayesnmf.studies.selection.record import Candidate
+from bayesnmf.studies.selection.result import Selection
+from bayesnmf.studies.selection.study import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[Any]
+HIDDEN = 2**31  # seed beside that of the fits
+
+
+class Scored(NamedTuple):
+    """One fit's predictions in one split: logs and held-out counts of each row of the whole data, (n,)."""
+
+    thinned: tuple[Array, Array]
+    withheld: tuple[Array, Array]
+    converged: bool
+
+    @property
+    def per_count(self) -> float:
+        """Score of the thinned counts for each count."""
+        logs, counted = self.thinned
+        return float(logs.sum() / counted.sum()) if counted.sum() else np.nan
+
+
+def by_held_out_counts(study: Study) -> Selection:
+    """Score every candidate in every split; after Ctrl-C, compare the complete splits, or the unfinished first one."""
+    found: list[list[Scored]] = []
+    for number in range(study.splits):
+        found.append(_score_all(study, number))
+        if len(found[-1]) < len(study.candidates):
+            break
+    done, total = sum(map(len, found)), study.splits * len(study.candidates)
+    interrupted = done < total
+    try:
+        if not interrupted:
+            study.report("select", done, total, np.nan)
+    except KeyboardInterrupt:
+        interrupted = True
+    return _compared(study, found, interrupted)
+
+
+def _score_all(study: Study, number: int) -> list[Scored]:
+    """Return each candidate's scores in one split; after Ctrl-C, of those fitted."""
+    rng = np.random.default_rng([study.seed, number])
+    given: Any = study.counts
+    split = (split_counts if given.in_memory else split_on_disk)(given, study.keep, study.withhold, rng)
+    found: list[Scored] = []
+    for place, candidate in enumerate(study.candidates):
+        try:
+            before = number * len(study.candidates) + place
+            study.report("select", before, study.splits * len(study.candidates), np.nan)
+            one = _score(study, split, candidate, study.seed + number)
+        except KeyboardInterrupt:
+            one = None
+        if one is None:
+            if number == 0 and not found:
+                raise KeyboardInterrupt
+            return found
+        found.append(one)
+    return found
+
+
+def _score(study: Study, split: Split, candidate: Candidate, seed: int) -> Scored | None:
+    """Fit and score a candidate; return None if Ctrl-C stopped the fit early."""
+    options = study.options_for(candidate, split.train)
+    fitted = fit(split.train, *candidate, study.method, seed=seed, options=options)
+    if fitted.status.reason == INTERRUPTED:
+        return None
+    frequencies, n = background(split.train), study.counts.shape[0]
+    thinned = _logs_of(fitted, split.thinned, split.rows, frequencies, seed, n)
+    withheld = np.zeros(n), np.zeros(n)
+    if len(split.withheld_rows):
+        hidden = hidden_features(study.counts.shape[1], np.random.default_rng([seed, HIDDEN]))
+        first = 0
+        for rows in np.array_split(split.withheld_rows, study.counts.number_of_parts):
+            found = predict_hidden(fitted, study.counts.rows(rows), hidden, frequencies, seed, first)
+            for whole, part in zip(withheld, found, strict=True):
+                whole[rows] = part
+            first += len(rows)
+    return Scored(thinned, withheld, fitted.status.converged)
+
+
+def _logs_of(fitted: Fit, held_out: Counts, rows: Array, frequencies: Array, seed: int, n: int) -> tuple[Array, Array]:
+    """Return the log-probability of held-out counts, and their number, by row of the whole data."""
+    scored = score(fitted, held_out, frequencies, SCORE_DRAWS, seed, MOST_SCORE_DRAWS)
+    logs, counted = np.zeros(n), np.zeros(n)
+    logs[rows], counted[rows] = scored.rows, held_out.row_totals
+    return logs, counted
+
+
+def _compared(study: Study, found: list[list[Scored]], interrupted: bool) -> Selection:
+    """Compare the candidates on the complete splits, or on the unfinished first one."""
+    import pandas as pd
+
+    complete = [row for row in found if len(row) == len(study.candidates)] or found[:1]
+    done = study.candidates[: len(complete[0])]
+    index = pd.MultiIndex.from_tuples(done, names=["model", "rank"])
+    scores = pd.DataFrame([[one.per_count for one in row] for row in complete], columns=index).rename_axis("split")
+    table = pooled([[one.thinned for one in row] for row in complete], index)
+    rows = pooled([[one.withheld for one in row] for row in complete], index)
+    table = table.join(rows.add_prefix("rows_"))
+    table["fits"] = len(complete)
+    table["converged"] = np.sum([[one.converged for one in row] for row in complete], axis=0)
+    means = table["mean"].to_numpy()
+    best = None if np.isnan(means).all() else Candidate(*done[int(np.nanargmax(means))])
+    return Selection(table, scores, best, study.method, study.keep, interrupted)
+
+
+def pooled(found: list[list[tuple[Array, Array]]], index: pd.MultiIndex) -> pd.DataFrame:
+    """Return means, differences from the best, and standard errors, of logs pooled over splits by row."""
+    import pandas as pd
+
+    logs = np.sum([[logs for logs, _ in row] for row in found], axis=0)
+    counted = np.sum([row[0][1] for row in found], axis=0)
+    means = np.array([ratio_of_sums(each, counted) for each in logs])
+    best = 0 if np.isnan(means[:, 0]).all() else int(np.nanargmax(means[:, 0]))
+    gaps = np.array([ratio_of_sums(each - logs[best], counted) for each in logs])
+    columns = {"mean": means[:, 0], "se": means[:, 1], "difference": gaps[:, 0], "difference_se": gaps[:, 1]}
+    return pd.DataFrame(columns, index=index)

@@ -1,0 +1,180 @@
+"""`select`: which model, and how many components."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from bayesnmf.assessment.checks import check_ranks
+from bayesnmf.assessment.predictive_checks import predictive_checks
+from bayesnmf.checks import check_count, check_flag, check_words
+from bayesnmf.data.blocks.opening import open_counts
+from bayesnmf.data.checks import check_complete
+from bayesnmf.data.conversion import check_integer_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.exposures import with_exposures
+from bayesnmf.fitting.checkpointing import keep_each_fit, keep_loops
+from bayesnmf.fitting.fit import fit
+from bayesnmf.fitting.job import check_combination, resolve_priors
+from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.fitting.settings import describe_options, digest_of_counts
+from bayesnmf.inference.status import INTERRUPTED, FitWarning
+from bayesnmf.options import VI, Options, options_of
+from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
+from bayesnmf.options.checks import served_options
+from bayesnmf.options.naming import explains_names
+from bayesnmf.priors.checks import check_one_prior_for_all_rows
+from bayesnmf.priors.noise import Noise
+from bayesnmf.priors.specification import check_model
+from bayesnmf.studies.selection.by_evidence import by_evidence
+from bayesnmf.studies.selection.by_stability import by_stability
+from bayesnmf.studies.selection.checks import (
+    check_criterion,
+    check_data,
+    check_noises,
+    check_settings_of,
+    default_criterion,
+    share_withheld,
+)
+from bayesnmf.studies.selection.held_out import by_held_out_counts
+from bayesnmf.studies.selection.masked import by_masked_cells
+from bayesnmf.studies.selection.record import Candidate
+from bayesnmf.studies.selection.result import Selection
+from bayesnmf.studies.selection.study import Study
+
+
+@explains_names
+def select(
+    counts: Any,
+    models: Iterable[str] | str = ("gamma_poisson",),
+    ranks: Iterable[int] | int = (2, 3, 4, 5, 6, 8, 10),
+    method: str | None = None,
+    *,
+    noise: Any = "poisson",
+    criterion: Literal["masked", "heldout", "evidence", "stability"] | None = None,
+    splits: int | None = None,
+    keep: float | None = None,
+    withhold: float | None = None,
+    halves: int | None = None,
+    check: bool = True,
+    seed: int = 0,
+    options: Options | None = None,
+    row_exposure: Any = None,
+    feature_exposure: Any = None,
+    checkpoint: str | Path | Checkpoint | None = None,
+    progress: ProgressReport | bool = False,
+) -> Selection:
+    """Rank models, numbers of components and noises by held-out cells or counts, evidence or stability.
+
+    Parameters
+    ----------
+    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
+        Whole-number counts; on disk for "heldout".
+    models : iterable of str
+        Names of models, as for `bayesnmf.fit`.
+    ranks : iterable of int
+        Numbers of components, by default 2, 3, 4, 5, 6, 8 and 10.
+    method : str, optional
+        Method of the fits: "vi" by default, and "smc" with "evidence".
+    noise : str, Noise or an iterable of them
+        Noise of the fits, as for `bayesnmf.fit`, or several to compare, with "masked" alone.
+    criterion : {"masked", "heldout", "evidence", "stability"}, optional
+        Modules of `bayesnmf.studies.selection` describe each. "masked", the default in memory: log-likelihood of cells
+        held out as missing (`masked`). "heldout": that of held-out counts (`held_out`). "evidence": probability of the
+        counts, for small data (`by_evidence`). "stability": the largest rank whose components come back in other rows
+        (`by_stability`).
+    splits : int, optional
+        With "masked" and "heldout", the number of masks (splits), each with its own fits: 5 (large counts: 2), and 3.
+    keep, withhold : float, optional
+        With "heldout": probability that a count is a training count, 0.8; share of the rows that are withheld, 0.2.
+    halves : int, optional
+        With "stability", the number of random halves of the rows, by default 10; each candidate is fitted to each.
+    check : bool
+        Whether to fit the best candidate to all counts and to warn if the model is misfitted (`Selection.checks`).
+    seed : int
+    options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
+        Options of the fits; priors left open have shapes of 1. Local optima make scores jump; `restarts` helps.
+    row_exposure, feature_exposure, checkpoint, progress : as for `bayesnmf.fit`
+        A checkpoint keeps every fit, so that the same call goes on; Ctrl-C keeps what can be compared.
+
+    Returns
+    -------
+    Selection
+
+    Raises
+    ------
+    TypeError, ValueError
+        Invalid arguments, before the first fit.
+    """
+    names = [check_model(model, "models") for model in check_words(models, "models")]
+    candidates = [Candidate(model, rank) for model in names for rank in check_ranks(ranks)]
+    check_flag(check, "check")
+    kept, given = as_checkpoint(checkpoint), {"splits": splits, "keep": keep, "withhold": withhold, "halves": halves}
+    seed = check_count(seed, "seed", minimum=0)
+    with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(kept):
+        data = with_exposures(open_counts(counts, "float64", told=report), row_exposure, feature_exposure)
+        by = criterion or default_criterion(data, method, given)
+        method, noises = check_criterion(by, method), check_noises(by, noise)
+        settings, options = check_settings_of(by, given), options_of(method, options)
+        check_integer_counts(check_complete(data, "select"), "select", "round them")
+        check_data(by, data, options)
+        settings["withhold"] = share_withheld(by, settings["withhold"], withhold is not None, data)
+        _check_candidates(candidates, noises, data, (method, options, by == "stability" or settings["withhold"] > 0))
+        warnings.simplefilter("ignore", FitWarning)  # the table reports it
+        study = Study(data, candidates, method, options, seed, report, noises=noises, **settings)
+        found = _by(by, study, kept)
+        return _checked(found, study) if check and not found.interrupted else found
+
+
+def _check_candidates(
+    candidates: list[Candidate], noises: list[Noise], data: Counts, given: tuple[str, Any, bool]
+) -> None:
+    """Refuse candidates that cannot be fitted, before the first fit and not after hours of fits.
+
+    Given are the method, its options, and whether new rows are fitted.
+    """
+    method, options, new_rows = given
+    for model, rank in candidates:
+        priors = resolve_priors(model, data, rank, options.priors)
+        filled = replace(options, priors=priors)
+        check_combination(model, method, rank, data, filled)
+        for noise in noises:
+            served_options(filled, noise, method, data)
+        if new_rows:
+            check_one_prior_for_all_rows(filled.priors.loadings)
+
+
+BY = {"masked": by_masked_cells, "heldout": by_held_out_counts, "stability": by_stability}
+
+
+def _by(criterion: str, study: Study, kept: Checkpoint | None) -> Selection:
+    if criterion in BY:
+        return BY[criterion](study)
+    settings = describe_options(study.options) | {"counts": digest_of_counts(study.counts), "seed": str(study.seed)}
+    with keep_loops(kept, "evidence", {**settings, "candidates": repr(study.candidates)}):
+        return by_evidence(study)
+
+
+def _checked(found: Selection, study: Study) -> Selection:
+    """Return the selection with predictive checks of the best candidate's fit to all counts."""
+    if found.best is None:
+        return found
+    method, options = study.method, study.options_for(found.best, study.counts)
+    if found.criterion == "evidence":
+        method, options = "vi", VI(priors=options.priors)
+    done = "select", len(study.candidates), len(study.candidates), np.nan
+    try:
+        fitted = fit(
+            study.counts, *found.best, method, seed=study.seed, options=options, noise=found.noise,
+            progress=lambda *_: study.report(*done),
+        )  # fmt: skip
+        if fitted.status.reason == INTERRUPTED:
+            return replace(found, interrupted=True)
+        return replace(found, checks=predictive_checks(fitted, seed=study.seed))
+    except KeyboardInterrupt:
+        return replace(found, interrupted=True)

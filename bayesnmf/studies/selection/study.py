@@ -1,0 +1,58 @@
+"""What `select` compares, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.job import resolve_priors
+from bayesnmf.fitting.progress import ProgressReport
+from bayesnmf.options import Options
+from bayesnmf.priors.noise import POISSON, Noise
+from bayesnmf.studies.selection.record import Candidate
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Settings shared by all fits.
+
+    Attributes
+    ----------
+    counts : Counts
+    candidates : list of Candidate
+    method : str
+    options : object
+    seed : int
+    report : callable
+    splits : int
+        Number of random splits; 0 for as many masks as the size of the counts asks for.
+    keep, withhold : float
+        Probability with which a count is a training count, and share of the rows to withhold.
+    halves : int
+        Number of halves of the rows.
+    noises : list of Noise
+        Noises that every candidate is fitted with.
+    """
+
+    counts: Counts
+    candidates: list[Candidate]
+    method: str
+    options: Options
+    seed: int
+    report: ProgressReport
+    splits: int
+    keep: float
+    withhold: float
+    halves: int
+    noises: list[Noise] = field(default_factory=lambda: [POISSON])
+
+    def options_for(self, candidate: Candidate, counts: Counts) -> Any:
+        """Return the options of a candidate's fit to these counts, whose priors have no None left.
+
+        Shapes and concentrations that are left open are 1, for vi too. The sparse ones that `bayesnmf.fit` takes for
+        its predictions find fewer of the ranks that made simulated counts (benchmarks/README.md, "Ranks").
+        """
+        priors = resolve_priors(candidate.model, counts, candidate.rank, self.options.priors)
+        unread: Any = {"intervals": "mean_field"} if hasattr(self.options, "intervals") else {}  # by every criterion
+        return replace(self.options, priors=priors, **unread)

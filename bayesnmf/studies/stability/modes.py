@@ -1,0 +1,198 @@
+"""`modes`: which of the many factorisations, how good each is, and what they have in common.
+
+A factorisation has many modes: fits from other starts end in other optima of one objective. `modes` fits from many
+starts, groups the fits (`bayesnmf.studies.stability.grouping`), counts how often each component comes back (`tables`),
+scores the best modes by held-out counts (`predicting`) and stacks their predictions (`stacking`).
+
+By default every run starts at random (``start="random"``; for vi ``"random_descent"``, without which it ends in poor
+modes of its own where priors are sparse), while `bayesnmf.fit` by default starts from the counts, which avoids poor
+modes and hides that there are many. So the shares of modes say how rugged the objective is.
+
+The share of a mode is not its posterior probability: it depends on how many starts lead to the mode, not on the mass
+around it. Distances between objectives are not log-ratios of masses either, as the bound of vi is loose by an amount
+that differs from mode to mode; `elbo_marginal` is tighter. Stacking weights say which modes to use for predictions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayesnmf.checks import check_count, check_fraction
+from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.exposures import with_exposures
+from bayesnmf.data.missing import with_missing, without_missing
+from bayesnmf.fitting.fitted import Fit
+from bayesnmf.fitting.job import check_combination, resolve_priors
+from bayesnmf.fitting.known import rank_and_known
+from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.fitting.settings import describe_settings
+from bayesnmf.options import METHODS, Options
+from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
+from bayesnmf.options.defaults import resolve_options
+from bayesnmf.options.naming import explains_names
+from bayesnmf.priors.specification import check_model
+from bayesnmf.studies.stability.checks import check_has_objective, check_scored
+from bayesnmf.studies.stability.folder import Folder
+from bayesnmf.studies.stability.grouping import found_in, group_fits, least_cosine, movable_components
+from bayesnmf.studies.stability.predicting import bounds_of, predict_held_out, scores_of
+from bayesnmf.studies.stability.result import Modes
+from bayesnmf.studies.stability.running import MOST_STARTS, Runs, Study, fit_from_starts, number_of_jobs, varied_options
+from bayesnmf.studies.stability.stacking import Stacking, stack
+from bayesnmf.studies.stability.tables import mode_table, recurrence_table, run_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@explains_names
+def modes(
+    counts: Any,
+    model: str = "gamma_poisson",
+    rank: int | None = None,
+    method: str = "vi",
+    *,
+    starts: int = 20,
+    options: Options | None = None,
+    fixed_components: Any = None,
+    observed: Any = None,
+    missing: Any = None,
+    row_exposure: Any = None,
+    feature_exposure: Any = None,
+    threshold: float = 0.95,
+    scored: int | None = None,
+    keep: float = 0.9,
+    seed: int = 0,
+    jobs: int | None = None,
+    checkpoint: str | Path | Checkpoint | None = None,
+    progress: ProgressReport | bool = False,
+) -> Modes:
+    """Fit from many random starts; return the different factorisations, how good each is, and what comes back in all.
+
+    Parameters
+    ----------
+    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
+        Counts, as for `bayesnmf.fit`; whole numbers for held-out scores.
+    model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"}
+    rank : int, optional
+    method : {"map", "vi", "bld"}
+    starts : int
+        Number of runs. A run depends on `seed` and its own number alone, so more starts add runs.
+    options : MAP, VI or BLD, optional
+        Options of the fits, by default with a random start and one thread (see `bayesnmf.studies.stability.modes`).
+    fixed_components, observed, missing, row_exposure, feature_exposure
+        As for `bayesnmf.fit`, and so is the default of `rank`.
+    threshold : float
+        Cosine that all matched components of two runs of one mode exceed.
+    scored : int, optional
+        Largest number of modes to score by held-out counts; by default 10, or 0 if counts are not whole numbers.
+    keep : float
+        Probability with which a count is a training count for these scores.
+    seed : int
+    jobs : int, optional
+        Number of fits that run side by side, by default one for each core; results do not depend on it.
+    checkpoint : str, path or Checkpoint, optional
+        Folder that keeps the fits. A call with the same counts and settings makes only those that are missing;
+        `starts`, `threshold`, `scored`, `keep` and `jobs` may differ.
+    progress : bool or callable
+        Progress report, as for `bayesnmf.fit`. Ctrl-C returns the modes of the runs that have ended, if any.
+
+    Returns
+    -------
+    Modes
+
+    Raises
+    ------
+    TypeError, ValueError
+        Invalid arguments, before the first fit; a folder with fits of other counts or settings.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> drawn = bayesnmf.simulate(size=(60, 12), rank=2, seed=0)
+    >>> bayesnmf.modes(drawn.counts, rank=2, starts=3).table["runs"].tolist()
+    [3]
+    """
+    model, method = check_model(model), check_has_objective(method)
+    starts, seed = check_count(starts, "starts", most=MOST_STARTS), check_count(seed, "seed", minimum=0)
+    (rank, known), options = rank_and_known(rank, fixed_components), varied_options(options, method)
+    counts, own = without_missing(counts, missing)
+    data = as_counts(counts, dtype=getattr(options, "dtype", "float64"))
+    data = with_missing(with_exposures(data, row_exposure, feature_exposure), own, observed, missing)
+    settings = check_fraction(threshold, "threshold"), check_fraction(keep, "keep"), check_scored(scored, data)
+    options = _completed(options, data, model, rank, method, known)
+    study = Study(data, model, rank, method, options, seed, number_of_jobs(jobs, starts, options))
+    if (kept := as_checkpoint(checkpoint)) is not None:
+        described = describe_settings(data, model, rank, method, seed, options)
+        study = replace(study, folder=Folder(kept.folder, described), seconds=kept.seconds)
+    with progress_context(progress) as report:
+        return _modes_of_runs(study, fit_from_starts(study, starts, report), settings, report)
+
+
+def _completed(options: Any, data: Counts, model: str, rank: int, method: str, known: Any) -> Any:
+    """Return the options with priors and defaults filled in; refuse combinations that cannot be fitted."""
+    priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
+    options = resolve_options(replace(options, priors=priors), plain=data.mask is not None)
+    check_combination(model, method, rank, data, options)
+    return options
+
+
+def _modes_of_runs(study: Study, runs: Runs, settings: tuple[float, float, int], report: ProgressReport) -> Modes:
+    """Group the runs into modes, and score the best of these."""
+    threshold, keep, scored = settings
+    starts = sorted(runs.fits)
+    fits = [runs.fits.pop(start) for start in starts]
+    found, movable = [found_in(each) for each in fits], movable_components(fits[0].priors, study.rank)
+    groups = group_fits(found, [each.trace[-1] for each in fits], movable, threshold)
+    cosines = [
+        least_cosine(each, found[groups.leaders[mode]], movable) for each, mode in zip(found, groups.mode, strict=True)
+    ]
+    by_run = run_table(starts, fits, groups, cosines)
+    leaders = [fits[leader] for leader in groups.leaders]
+    fits.clear()  # keeps only the best fit of each mode
+    by_mode, stacked, interrupted = mode_table(by_run), None, runs.interrupted
+    if scored and not interrupted:
+        scores, stacked, interrupted = _score(study, leaders[:scored], keep, report)
+        by_mode = by_mode.join(scores)
+    return Modes(
+        table=by_mode,
+        runs=by_run,
+        components=recurrence_table(found, groups, movable, threshold),
+        fits=leaders,
+        stack=stacked,
+        run_components=np.stack([each.components for each in found]),
+        run_sizes=np.stack([each.size for each in found]),
+        options=study.options,
+        threshold=threshold,
+        keep=keep,
+        seed=study.seed,
+        damaged=tuple(sorted(runs.damaged)),
+        interrupted=interrupted,
+    )
+
+
+def _score(
+    study: Study, fits: list[Fit], keep: float, report: ProgressReport
+) -> tuple[pd.DataFrame, Stacking | None, bool]:
+    """Return columns of the table of modes, the stacking of those that were scored, and whether Ctrl-C came."""
+    import pandas as pd
+
+    columns: dict[str, Any] = {}
+    stacked, interrupted = None, False
+    try:
+        predictions, interrupted = predict_held_out(study, fits, keep, report)
+        if predictions is not None:
+            stacked = stack(predictions, study.seed)
+            movable = movable_components(fits[0].priors, study.rank)
+            pairs = zip(predictions.refits, fits, strict=False)
+            columns = scores_of(predictions)
+            columns["refit_cosine"] = [least_cosine(found_in(one), found_in(mode), movable) for one, mode in pairs]
+            columns["weight"] = stacked.weights.tolist()
+            columns |= bounds_of(fits[: len(predictions.refits)], study.seed)
+    except KeyboardInterrupt:
+        interrupted = True
+    return pd.DataFrame(columns), stacked, interrupted

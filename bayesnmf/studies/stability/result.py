@@ -1,0 +1,287 @@
+"""The result of `bayesnmf.modes`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesnmf.fitting.fitted import Fit
+from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.inference.sampling.scales import free_components
+from bayesnmf.options import Options
+from bayesnmf.priors.specification import stated_components
+from bayesnmf.results.cautions import cure_of
+from bayesnmf.results.record import FitRecord
+from bayesnmf.studies.stability.checks import check_consensus, check_factorisation, check_mode, check_particles
+from bayesnmf.studies.stability.consensus import Consensus, form_consensus, pool_components
+from bayesnmf.studies.stability.evidence import ModeEvidence, evidence_of_modes
+from bayesnmf.studies.stability.grouping import Found, found_in, mode_of, movable_components
+from bayesnmf.studies.stability.running import Study, number_of_jobs
+from bayesnmf.studies.stability.stacking import Stacking
+from bayesnmf.studies.stability.tables import matched_cosines
+from bayesnmf.text import plus_minus, text_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[Any]
+SELDOM = 0.5  # share of the runs below which a component of the best mode comes back seldom
+LARGE = 1e6  # objective from which on estimates of bounds are shown without decimals
+NAMED = 5  # components or starts that a caution names
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Modes:
+    """Modes of a model on given counts: the different factorisations that fits from many starts end in.
+
+    Attributes
+    ----------
+    table : DataFrame
+        Row for each mode, the best objective first: ``objective`` of its best run; ``behind`` the best mode, in nats;
+        ``runs`` that ended in it, and their ``share``. If modes were scored, with NaN for those that were not:
+        ``held_out``, the log-probability of held-out counts, in nats for each count, with standard error;
+        ``difference`` from the first mode, with its standard error; ``refit_cosine``, the smallest matched cosine of
+        the fit to the training counts with the mode; stacking ``weight``; under vi, ``elbo_marginal`` with its standard
+        error, from 20 draws.
+    runs : DataFrame
+        Row for each start: ``mode``, ``objective``, ``behind`` the best run, ``cosine`` (the smallest matched cosine
+        with the best run of its mode), ``converged``, ``iterations``, ``seconds`` and ``seed``.
+    components : DataFrame
+        Row for each component of each mode: share of the counts; number of ``runs`` in which it comes back,
+        ``recurrence``, ``closeness`` and ``least`` (`bayesnmf.studies.stability.tables` has the formulas); the
+        component of the best mode that is matched to it, and their cosine.
+    fits : list of Fit
+        Best fit of each mode.
+    stack : Stacking or None
+        Weights of the modes, and score of their stacked predictions (`bayesnmf.studies.stability.stacking`); None if no
+        modes were scored.
+    run_components : ndarray (R, K, m)
+        Components of every run, in the order of `runs`.
+    run_sizes : ndarray (R, K)
+        Expected counts of every component of every run.
+    options : MAP, VI or BLD
+        Options of the runs: ``bayesnmf.fit(counts, model, rank, method, seed=s, options=options)`` repeats the run
+        whose seed s is in `runs`.
+    threshold : float
+        Cosine that all matched components of two fits of one mode exceed.
+    keep : float
+        Probability with which a count was a training count for the held-out scores.
+    seed : int
+    damaged : tuple of int
+        Starts that were fitted again, as their files were damaged.
+    interrupted : bool
+        Whether Ctrl-C ended the call before all fits were done.
+    """
+
+    table: pd.DataFrame
+    runs: pd.DataFrame
+    components: pd.DataFrame
+    fits: list[Fit]
+    stack: Stacking | None
+    run_components: Array
+    run_sizes: Array
+    options: Options
+    threshold: float
+    keep: float
+    seed: int
+    damaged: tuple[int, ...]
+    interrupted: bool
+
+    @property
+    def best(self) -> Fit:
+        """Fit with the highest objective."""
+        return self.fits[0]
+
+    def assign(self, components: Any) -> int | None:
+        """Return the number of the mode that components belong to; None if they belong to none.
+
+        They belong to the first mode with whose best fit every matched cosine exceeds `threshold`.
+
+        Parameters
+        ----------
+        components : Fit, array or DataFrame (K, m)
+            Fit of this rank, or its components in any order. Features with names are matched by name.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Components of another rank or with other features, negative or not finite, or 0 everywhere.
+        """
+        values = check_factorisation(components, self.best)
+        of_fit = isinstance(components, FitRecord)  # of components without a fit, none is empty
+        given = Found(values, found_in(components).size if of_fit else np.full(len(values), np.inf))
+        leaders = [found_in(each) for each in self.fits]
+        return mode_of(given, leaders, movable_components(self.best.priors, self.best.rank), self.threshold)
+
+    def cosines(self, mode: int = 0) -> pd.DataFrame:
+        """Return the cosine of each component of a mode with its match in each run: runs × components.
+
+        `bayesnmf.studies.stability.tables` explains how components are matched; the table `components` summarises the
+        cosines.
+
+        Parameters
+        ----------
+        mode : int
+            Number of the mode, whose best fit has the components.
+        """
+        import pandas as pd
+
+        leader = found_in(self.fits[check_mode(mode, len(self.fits))])
+        runs = [Found(*pair) for pair in zip(self.run_components, self.run_sizes, strict=True)]
+        found = matched_cosines(leader, runs, movable_components(self.best.priors, self.best.rank))
+        return pd.DataFrame(found, index=self.runs.index, columns=pd.RangeIndex(self.best.rank, name="component"))
+
+    def consensus(self, density: float = 0.5, neighbourhood: float = 0.3) -> Consensus:
+        """Return consensus components over all runs, with outliers filtered out, as cNMF forms them.
+
+        Parameters
+        ----------
+        density : float
+            Mean Euclidean distance to the nearest neighbours, from 0 to √2 for components of length 1, from which on a
+            component is an outlier (``density_threshold`` in cNMF); 2 keeps all.
+        neighbourhood : float
+            Share of the runs that are neighbours (``local_neighborhood_size`` in cNMF).
+
+        Returns
+        -------
+        Consensus
+            Components, members of each cluster, silhouette, and a fit with these components known.
+
+        Raises
+        ------
+        TypeError, ValueError
+            A single run; priors that differ from component to component; fewer components below `density` than there
+            are clusters.
+        """
+        best = self.best
+        free = free_components(stated_components(best.priors.components), best.rank)
+        movable = movable_components(best.priors, best.rank)
+        check_consensus(density, neighbourhood, len(self.runs), len(movable), len(free))
+        pool = pool_components(self.run_components, self.run_sizes, self.runs.index.to_numpy(), free)
+        return form_consensus(best, pool, len(self.runs), density, neighbourhood, self.seed)
+
+    def evidence(self, fit: Fit, *, jobs: int | None = None, progress: ProgressReport | bool = False) -> ModeEvidence:
+        """Return the evidence of each mode, and of modes that no start found, from a fit by ``method="smc"``.
+
+        A run by the options of the modes starts from each draw and ends in the draw's mode
+        (`bayesnmf.studies.stability.evidence` has the reasons and the formulas).
+
+        Parameters
+        ----------
+        fit : Fit
+            Fit by smc of the same counts, model and rank, with ``options=SMC(priors=found.best.priors)``. What it
+            estimates is printed as unknown if it has not converged.
+        jobs : int, optional
+            Number of runs side by side, by default one for each core; results do not depend on it.
+        progress : bool or callable
+            Progress report, as for `bayesnmf.fit`.
+
+        Returns
+        -------
+        ModeEvidence
+
+        Raises
+        ------
+        TypeError, ValueError
+            A fit by another method, or of other counts, another model, rank or priors; priors learned by each run.
+        """
+        best, options = self.best, self.options
+        check_particles(fit, best, options)
+        jobs = number_of_jobs(jobs, fit.trace.size, options)
+        study = Study(best.counts, best.model, best.rank, best.method, options, self.seed, jobs)
+        with progress_context(progress) as report:
+            return evidence_of_modes(study, self.fits, self.threshold, fit, report)
+
+    @property
+    def cautions(self) -> list[str]:
+        """Reasons to doubt the modes or their shares."""
+        return [*self._cautions_of_runs(), *self._cautions_of_modes()]
+
+    def _cautions_of_runs(self) -> list[str]:
+        cautions, runs = [], self.runs
+        if self.interrupted:
+            cautions.append("interrupted: some starts or held-out scores are missing")
+        if self.damaged:
+            cautions.append(f"fitted again, as the file was damaged: {_listed('start', self.damaged)}")
+        if failed := int((~runs["converged"]).sum()):
+            cautions.append(f"{failed} of {len(runs)} fits did not converge; {_cure(self.fits, self.options)}")
+        return cautions
+
+    def _cautions_of_modes(self) -> list[str]:
+        cautions, table, number = [], self.table, len(self.runs)
+        if number == 1:
+            return ["a single start cannot show how many modes there are: raise starts"]
+        if len(table) == number:
+            cautions.append(
+                "every run ended in a mode of its own, so there may be many more: raise starts, lower rank, or rely on "
+                "the components that come back"
+            )
+        elif table["runs"].iloc[0] == 1:
+            cautions.append("the best mode was found by one run only, so there may be better ones: raise starts")
+        seldom = self.components.loc[0].query("recurrence < @SELDOM", local_dict={"SELDOM": SELDOM}).index
+        if len(table) > 1 and len(seldom):
+            cautions.append(
+                f"of the best mode, {_listed('component', seldom)} came back in fewer than half of the runs: do not "
+                "interpret without the other modes"
+            )
+        left: Any = table.index[table["refit_cosine"] <= self.threshold] if "refit_cosine" in table else []
+        if len(left):
+            cautions.append(f"{_listed('mode', left)} changed when fitted to the training counts alone; raise keep")
+        return cautions
+
+    def __repr__(self) -> str:
+        best, runs = self.best, self.runs
+        scored, bounded = "held_out" in self.table, "elbo_marginal" in self.table
+        headings = ["mode", best.objective, "behind", "runs"]
+        headings += ["elbo_marginal"] * bounded
+        headings += ["held-out/count", "minus the first", "weight"] * scored
+        rows: Any = self.table.reset_index().itertuples()
+        lines = []
+        digits = 1 if abs(best.trace[-1]) < LARGE else 0
+        for row in rows:
+            line = [str(row.mode), f"{row.objective:,.1f}", f"{row.behind:,.1f}", f"{row.runs} ({row.share:.0%})"]
+            line += [plus_minus(row.elbo_marginal, row.elbo_marginal_se, digits)] if bounded else []
+            if scored:
+                line += [plus_minus(row.held_out, row.held_out_se)]
+                line += ["" if not row.mode else plus_minus(row.difference, row.difference_se)]
+                line += ["–" if np.isnan(row.weight) else f"{row.weight:.3f}"]
+            lines.append(line)
+        title = (
+            f"{best.model} by {best.method}, rank {best.rank}: {len(self.table)} "
+            f"mode{'s' if len(self.table) > 1 else ''} in {len(runs)} runs"
+        )
+        return text_table(title, headings, lines, self._notes())
+
+    def _notes(self) -> list[str]:
+        """Return what is written below the table."""
+        of_best = self.components.loc[0]
+        back = ", ".join(f"{count}" for count in of_best["runs"])
+        notes = [
+            f"one mode: every matched cosine above {self.threshold:g}",
+            f"runs in which components 0 … {len(of_best) - 1} of mode 0 come back: {back} (of {len(self.runs)})",
+        ]
+        if self.stack is not None:
+            notes.append(f"held-out: {1 - self.keep:.0%} of the counts, in nats; ± is the standard error over rows")
+            if len(self.stack.weights) > 1:
+                gain = plus_minus(self.stack.difference, self.stack.difference_se)
+                notes.append(
+                    f"stacked modes minus the best single one: {gain} "
+                    "(weights from one half of the held-out counts, scored on the other)"
+                )
+        return [*notes, *(f"CAUTION {caution}" for caution in self.cautions)]
+
+
+def _listed(what: str, numbers: Any) -> str:
+    """Return "start 3" or "starts 3, 4 and 7 more"."""
+    listed = [str(each) for each in numbers]
+    named = ", ".join(listed[:NAMED]) + (f" and {len(listed) - NAMED} more" if len(listed) > NAMED else "")
+    return f"{what}{'s' if len(listed) > 1 else ''} {named}"
+
+
+def _cure(fits: list[Fit], options: Options) -> str:
+    """Return advice for fits that have not converged."""
+    failed = [each for each in fits if not each.status.converged]
+    return cure_of(failed[0]) if failed else f"raise max_iter or tol in bayesnmf.{type(options).__name__}(...)"

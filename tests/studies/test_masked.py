@@ -1,0 +1,191 @@
+"""Ranks by cells that are held out as missing."""
+
+import numpy as np
+import pytest
+from scipy.stats import poisson
+from smallfits import quietly
+
+import bayesnmf
+from bayesnmf import VI
+from bayesnmf.data.mask import GroupMask, Mask
+from bayesnmf.studies.selection import masks
+from bayesnmf.studies.selection.masked import score_masked
+from bayesnmf.studies.selection.masks import FOLDS, make_masks, tiles
+from bayesnmf.studies.selection.study import Study
+
+QUICK = VI(tol=1e-5, threads=1)
+
+
+def sample(noise=0.0, seed=0, n=30, m=20):
+    rng = np.random.default_rng(seed)
+    means = rng.gamma(0.7, 150, (n, 3)) @ rng.dirichlet(np.full(m, 0.3), 3)
+    return rng.poisson(means * rng.gamma(1 / noise, noise, means.shape) if noise else means)
+
+
+def study_of(counts):
+    return Study(bayesnmf.as_counts(counts), [], "vi", QUICK, 0, lambda *_: None, 0, 0.8, 0.2, 10)
+
+
+def test_masks_are_folds_that_do_not_look_at_counts():
+    one, two = (bayesnmf.as_counts(each) for each in (sample(), sample(seed=1)))
+    folds = [mask.hidden(slice(None)) for mask in make_masks(one, FOLDS, 0)]
+    np.testing.assert_array_equal(np.sum(folds, axis=0), 1)
+    for mask, other in zip(folds, make_masks(two, FOLDS, 0), strict=True):
+        np.testing.assert_array_equal(mask, other.hidden(slice(None)))
+    assert not np.array_equal(folds[0], make_masks(one, 1, 1)[0].hidden(slice(None)))
+    assert len(make_masks(one, 0, 0)) == masks.MANY
+
+
+def test_groups_of_large_matrices_hold_out_no_more_cells_than_counts(monkeypatch):
+    monkeypatch.setattr(masks, "SMALL", 100)
+    counts = bayesnmf.as_counts(np.minimum(sample(n=60, m=90), 1) * (np.random.default_rng(0).random((60, 90)) < 0.05))
+    found = make_masks(counts, 3, 0)
+    assert all(isinstance(mask, GroupMask) and mask.number <= 1.3 * counts.nnz for mask in found)
+    hidden = np.sum([mask.hidden(slice(None)) for mask in found], axis=0)
+    assert hidden.max() == 1
+    assert hidden.sum(axis=1).min() >= 2
+    assert len(make_masks(counts, 0, 0)) == masks.FEW
+
+
+def test_groups_are_the_same_cells_one_by_one():
+    rng = np.random.default_rng(0)
+    groups = GroupMask.of_groups(rng.permutation(30) % 4, rng.permutation(20) % 4, 4)
+    cells = groups.as_cells
+    assert type(cells) is Mask
+    assert groups.number == cells.number
+    for factor, name in ((rng.random((20, 2)), "sums_by_row"), (rng.random((30, 2)), "sums_by_feature")):
+        np.testing.assert_allclose(getattr(groups, name)(factor), getattr(cells, name)(factor))
+    counts = bayesnmf.as_counts(sample())
+    for one, two in ((groups, cells), (groups.rows(slice(3, 9)), cells.rows(slice(3, 9))),
+                     (groups.features([4, 1, 2]), cells.features([4, 1, 2]))):  # fmt: skip
+        np.testing.assert_array_equal(one.hidden(slice(None)), two.hidden(slice(None)))
+    fits = [
+        bayesnmf.fit(counts.with_mask(mask), rank=2, seed=0, options=VI(tol=0, max_iter=20, threads=1))
+        for mask in (groups, cells)
+    ]
+    np.testing.assert_allclose(fits[0].loadings, fits[1].loadings, rtol=1e-6)
+    assert groups.seen_rows.all()
+    assert groups.seen_features.all()
+
+
+@quietly
+@pytest.mark.parametrize("grouped", [False, True])
+def test_scores_are_those_of_the_held_out_cells(grouped, monkeypatch):
+    if grouped:
+        monkeypatch.setattr(masks, "SMALL", 1)
+    counts = sample()
+    study = study_of(counts)
+    mask = make_masks(study.counts, 1, 0)[0]
+    fit = bayesnmf.fit(study.counts.with_mask(mask), rank=3, seed=0, options=QUICK)
+    found, hidden = score_masked(fit, study, mask), mask.hidden(slice(None))
+    means = fit.expected_loadings @ fit.components
+    np.testing.assert_allclose(found.logs, (poisson.logpmf(counts, means) * hidden).sum(axis=1))
+    np.testing.assert_array_equal(found.counted, (counts * hidden).sum(axis=1))
+    cells = []
+    for rows, features, _, _ in tiles(mask, study.counts.matrix):
+        for i in rows:
+            pool = np.zeros(2)
+            for j in features[hidden[i, features]]:
+                pair = np.array([counts[i, j], means[i, j]])
+                pool = pool if means[i, j] >= 0.1 else pool + pair
+                if means[i, j] >= 0.1:
+                    cells.append(pair)
+                elif pool[1] >= 0.1:
+                    cells.append(pool)
+                    pool = np.zeros(2)
+    squares = sum((x - mean) ** 2 / mean for x, mean in cells)
+    assert (found.squares, found.cells) == (pytest.approx(squares), len(cells))
+
+
+@quietly
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+def test_the_rank_is_found_whether_or_not_cells_vary_more(noise):
+    """Where thinned counts run to the largest rank, as cells vary by 45 % in addition."""
+    found = bayesnmf.select(sample(noise), ranks=(2, 3, 5), criterion="masked", check=False, seed=0, options=QUICK)
+    assert found.best.rank == 3
+    assert found.one_standard_error.rank in (2, 3)
+    ratio = found.table.loc[found.best, "chi_squared"]
+    assert (ratio < 2) if noise == 0 else (ratio > 2.5)
+    assert "χ²" in repr(found)
+    assert "5 masks of cells" in repr(found)
+
+
+@quietly
+def test_settings_of_other_criteria_are_refused():
+    with pytest.raises(ValueError, match="keep needs criterion='heldout'"):
+        bayesnmf.select(sample(), ranks=2, criterion="masked", keep=0.5)
+    with pytest.raises(ValueError, match="splits needs criterion='masked' or criterion='heldout'"):
+        bayesnmf.select(sample(), ranks=2, criterion="stability", splits=2)
+    with pytest.raises(ValueError, match="splits must be at most 10"):
+        bayesnmf.select(sample(), ranks=2, criterion="masked", splits=11)
+    with pytest.raises(ValueError, match="needs at least two rows"):
+        bayesnmf.select([[3, 4, 5]], ranks=1, criterion="masked")
+    with pytest.raises(ValueError, match="missing cells cannot be allocated count by count"):
+        bayesnmf.select(sample(), "dirichlet_gamma", ranks=2, criterion="masked", method="bld")
+
+
+@quietly
+def test_ctrl_c_keeps_whole_masks():
+    calls = []
+
+    def stop(label, done, total, value):
+        calls.append(done)
+        if len(calls) > 1 and label == "select" and done == 3:
+            raise KeyboardInterrupt
+
+    found = bayesnmf.select(
+        sample(), ranks=(2, 3), criterion="masked", check=False, seed=0, options=QUICK, progress=stop
+    )
+    assert found.interrupted
+    assert found.table["fits"].tolist() == [1, 1]
+
+
+@quietly
+def test_noises_are_crossed_with_ranks():
+    """Counts of linear variance prefer it, by more nats than a wrong sign or a missing term would leave."""
+    rng = np.random.default_rng(2)
+    means = rng.gamma(1, 1, (60, 3)) @ rng.dirichlet(np.full(30, 0.3), 3) * 300
+    counts = rng.poisson(rng.gamma(means / 3, 3))
+    found = bayesnmf.select(
+        counts, ranks=(1, 3), noise=("poisson", "nb1"), splits=2, seed=0, options=VI(start="random", tol=1e-5)
+    )
+    assert found.table.index.names == ["noise", "model", "rank"]
+    assert (found.best, found.noise.word) == (("gamma_poisson", 3), "nb1")
+    line = found.table.loc[("poisson", "gamma_poisson", 3)]
+    assert -line["difference"] > 5 * line["difference_se"]
+    squares = found.table["chi_squared"]
+    assert squares[("nb1", "gamma_poisson", 3)] < 1.3 < 3 < squares[("poisson", "gamma_poisson", 3)]
+    assert found.one_standard_error == found.best
+    assert "nb1" in repr(found)
+    one = bayesnmf.select(counts, ranks=3, noise="nb1", splits=2, seed=0, options=VI(start="random", tol=1e-5))
+    assert one.table["mean"].item() == found.table["mean"][("nb1", "gamma_poisson", 3)]
+    ax = bayesnmf.plots.selection(found)
+    texts = {text.get_text() for text in ax.get_legend().get_texts()}
+    assert {"poisson, gamma_poisson", "nb1, gamma_poisson", "best"} <= texts
+
+
+def test_noises_without_a_distribution_and_criteria_without_noises_are_refused():
+    with pytest.raises(ValueError, match="noise='quasi' is no distribution"):
+        bayesnmf.select(sample(), ranks=2, noise=("poisson", "quasi"))
+    for criterion in ("heldout", "evidence", "stability"):
+        with pytest.raises(ValueError, match="needs noise='poisson': found 'nb1'"):
+            bayesnmf.select(sample(), ranks=2, noise=("poisson", "nb1"), criterion=criterion)
+
+
+@quietly
+def test_squares_of_a_noise_without_dispersion_are_those_of_poisson_counts():
+    counts = np.random.default_rng(0).poisson(0.3, (60, 50))
+    found = bayesnmf.select(
+        counts, ranks=2, noise=("poisson", bayesnmf.NegativeBinomial(dispersion=0.0)), splits=1, seed=0, check=False
+    )
+    one, two = found.table["chi_squared"]
+    assert one == pytest.approx(two, rel=1e-4)
+
+
+def test_noises_must_be_named_and_told_apart():
+    arrays = [bayesnmf.NegativeBinomial("linear", np.full(60, s), "row") for s in (0.0, 1.0)]
+    for noise, words in (([], "at least one noise"), (arrays, "one name in the table")):
+        with pytest.raises(ValueError, match=words):
+            bayesnmf.select(sample(), ranks=2, noise=noise)
+    with pytest.raises(TypeError, match="noise must be a word"):
+        bayesnmf.select(sample(), ranks=2, noise=None)
