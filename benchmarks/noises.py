@@ -30,8 +30,8 @@ from bayesnmf.data.mask import Mask
 from bayesnmf.data.probabilities import log_probabilities
 from bayesnmf.studies.selection.masked import score_masked
 from bayesnmf.studies.selection.masks import make_masks
+from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import Candidate
-from bayesnmf.studies.selection.study import Study
 from benchmarks.data import read
 
 Array = NDArray[Any]
@@ -64,7 +64,7 @@ def zeros_off(fit: bayesnmf.Fit, mask: Mask) -> float:
 def measured(counts: Any, noise: str, rank: int, number: int) -> dict[str, Any]:
     """Fit the cells outside one mask, and return what the masked cells say."""
     mask = make_masks(counts, number + 1, 0)[number]
-    study = Study(counts, [Candidate(MODEL, rank)], "vi", VI(), 0, lambda *_: None, 1, 0.8, 0.2, 10)
+    study = SelectionPlan(counts, [Candidate(MODEL, rank)], "vi", VI(), 0, lambda *_: None, 1, 0.8, 0.2, 10)
     part, began = counts.with_mask(mask), time.perf_counter()
     options = study.options_for(study.candidates[0], part)
     fit = bayesnmf.fit(part, MODEL, rank, "vi", seed=number, options=options, noise=noise)

@@ -38,8 +38,6 @@ PASSING = ("*on_disk.py", "assessment/absence.py")
 
 # Faults that change nothing, by what `Fault.name` prints of them.
 EQUIVALENT = {
-    "swallowed argument: bayesnmf/studies/stability/folder.py:57 `json.dumps(about, indent=1)` → `(json.dumps(about))`":
-        "the file is read by the program alone, which takes any layout of JSON",
     "operator: bayesnmf/data/simulation.py:132 `exposed.feature_factor * np.ones(m)` → "
     "`(exposed.feature_factor / np.ones(m))`":
         "what is divided by 1 is what is multiplied by it",

@@ -182,9 +182,8 @@ def _ended_fit(keeper: Keeper, job: Job) -> FitRecord | None:
     """Return the fit that had ended; None without one, or if its file is not the one that was written."""
     from bayesnmf.results.storage import read_fit
 
-    ended = _read_about(keeper.folder / SETTINGS).get("ended")
-    for path in (keeper.folder / "fit.nc", keeper.folder / "fit.zarr"):
-        if path.exists() and isinstance(ended, dict) and ended.get(path.name) == _digest_of(path):
+    for path, whole in _ended_files(keeper.folder):
+        if whole:
             try:
                 found = read_fit(path)
             except ValueError:  # such as counts on disk that are elsewhere now
@@ -192,6 +191,22 @@ def _ended_fit(keeper: Keeper, job: Job) -> FitRecord | None:
             if found.seed == job.seed and _same(found.counts, job.counts):
                 return replace(found, counts=job.counts, options=job.options)
     return None
+
+
+def has_damaged_fit(checkpoint: Checkpoint | None) -> bool:
+    """Return whether the folder has the file of a fit, but not as it was written."""
+    return checkpoint is not None and any(not whole for _, whole in _ended_files(Path(checkpoint.folder)))
+
+
+def _ended_files(folder: Path) -> list[tuple[Path, bool]]:
+    """Return the files of fits that have ended, and whether each is the one that was written."""
+    ended = _read_about(folder / SETTINGS).get("ended")
+    digests = ended if isinstance(ended, dict) else {}
+    return [(path, digests.get(path.name) == _digest_of(path)) for path in _places(folder) if path.exists()]
+
+
+def _places(folder: Path) -> tuple[Path, Path]:
+    return folder / "fit.nc", folder / "fit.zarr"
 
 
 def _digest_of(path: Path) -> str:
@@ -217,8 +232,8 @@ def _write_fit(found: FitRecord, keeper: Keeper, settings: dict[str, str]) -> bo
 
     try:
         save_by_size(found, keeper.folder / "fit.nc")
-        places = (keeper.folder / "fit.nc", keeper.folder / "fit.zarr")
-        _write_settings(keeper.folder, settings, {path.name: _digest_of(path) for path in places if path.exists()})
+        written = {path.name: _digest_of(path) for path in _places(keeper.folder) if path.exists()}
+        _write_settings(keeper.folder, settings, written)
     except (ImportError, OSError) as error:
         warnings.warn(
             f"the fit has ended, but was not written to the checkpoint: {error}; call fit.save",

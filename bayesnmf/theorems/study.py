@@ -16,7 +16,8 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import resolve_priors
-from bayesnmf.inference.status import INTERRUPTED, FitWarning
+from bayesnmf.fitting.many import uninterrupted
+from bayesnmf.inference.status import FitWarning
 from bayesnmf.options import MAP, METHODS, VI, Options
 from bayesnmf.priors.specification import EVEN
 from bayesnmf.results.draws import restrict_rows
@@ -156,9 +157,7 @@ class Study:
         options = replace(options, priors=resolve_priors(model, counts, self.rank, options.priors, shapes=EVEN))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # the result is judged, not how it stopped
-            result = fit(counts, model, self.rank, method, seed=self.seed + stream, options=options)
-        if result.status.reason == INTERRUPTED:
-            raise KeyboardInterrupt
+            result = uninterrupted(fit(counts, model, self.rank, method, seed=self.seed + stream, options=options))
         if METHODS[method].posterior != "draws" and not METHODS[method].estimated:
             self.traces.append((f"{method} {model}", result.trace, rounding_of_bound(counts, self.rank)))
         return result

@@ -322,7 +322,7 @@ def test_modes_goes_on_from_a_folder(capsys, here):
     for starts in (1, 2):
         found = json.loads(done(capsys, *words, "--starts", starts))
         assert found["modes"][0]["runs"] == starts
-    assert len(list(Path("runs").glob("start-*.nc"))) == 2
+    assert len(list(Path("runs").glob("start-*/fit.nc"))) == 2
 
 
 def test_simulate_writes_counts_that_fit_reads(capsys, here):

@@ -17,8 +17,8 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.inference.alignment import cosine
 from bayesnmf.studies.selection import by_stability
 from bayesnmf.studies.selection.by_stability import split_rows
+from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import Candidate
-from bayesnmf.studies.selection.study import Study
 from bayesnmf.studies.stability.running import seed_of
 
 POINTS = {"method": "map", "options": MAP(tol=1e-5)}
@@ -118,7 +118,7 @@ def test_priors_that_are_left_open_are_even():
 
 
 def test_no_intervals_are_made_that_nothing_reads():
-    study = Study(drawn(), [], "vi", VI(intervals="sampled"), 0, lambda *_: None, 1, 0.8, 0.0, 5)
+    study = SelectionPlan(drawn(), [], "vi", VI(intervals="sampled"), 0, lambda *_: None, 1, 0.8, 0.0, 5)
     assert study.options_for(Candidate("gamma_poisson", 3), drawn()).intervals == "mean_field"
 
 

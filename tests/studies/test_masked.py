@@ -11,7 +11,7 @@ from bayesnmf.data.mask import GroupMask, Mask
 from bayesnmf.studies.selection import masks
 from bayesnmf.studies.selection.masked import score_masked
 from bayesnmf.studies.selection.masks import FOLDS, make_masks, tiles
-from bayesnmf.studies.selection.study import Study
+from bayesnmf.studies.selection.plan import SelectionPlan
 
 QUICK = VI(tol=1e-5, threads=1)
 
@@ -23,7 +23,7 @@ def sample(noise=0.0, seed=0, n=30, m=20):
 
 
 def study_of(counts):
-    return Study(bayesnmf.as_counts(counts), [], "vi", QUICK, 0, lambda *_: None, 0, 0.8, 0.2, 10)
+    return SelectionPlan(bayesnmf.as_counts(counts), [], "vi", QUICK, 0, lambda *_: None, 0, 0.8, 0.2, 10)
 
 
 def test_masks_are_folds_that_do_not_look_at_counts():

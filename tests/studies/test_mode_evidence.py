@@ -14,7 +14,7 @@ from bayesnmf import BLD, MAP, SMC, VI, Dirichlet, Gamma, Gibbs, Priors, Start
 from bayesnmf.studies.stability import running
 from bayesnmf.studies.stability.evidence import evidence_table, run_from_draws
 from bayesnmf.studies.stability.grouping import found_in, least_cosine, movable_components
-from bayesnmf.studies.stability.running import Study
+from bayesnmf.studies.stability.running import Runs
 
 OF_FEATURE = np.repeat([0, 1, 2], 2)
 PRIORS = Priors(Gamma(1, 0.25), Dirichlet(1))
@@ -90,7 +90,7 @@ def test_shares_are_those_of_chains_that_change_between_the_modes(found, many):
     evidence = found.evidence(many)
     options = Gibbs(priors=PRIORS, start="random", chains=4, draws=80, thin=50, algorithm="marginal")
     chains = bayesnmf.fit(kinds(*COUNTED), rank=2, method="gibbs", seed=1, options=options)
-    ends, which = run_from_draws(Study(found.best.counts, *_of(found), 1, 2), chains, lambda *_: None)
+    ends, which = run_from_draws(Runs(found.best.counts, *_of(found), 1, 2), chains, lambda *_: None)
     theirs = np.array([found.assign(each) for each in ends])[which].reshape(4, -1)
     shares, errors = shares_and_errors(evidence.mode, many.statistics["run"].astype(int), 3)
     by_chain = np.array([np.bincount(each, minlength=3) / each.size for each in theirs])

@@ -19,11 +19,12 @@ from bayesnmf.fitting.checkpointing import kept_in
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import check_combination
+from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.settings import describe_options, describe_value
 from bayesnmf.inference.checkpoints.keeper import Keeper
 from bayesnmf.inference.checkpoints.slots import NOWHERE, slot_of
-from bayesnmf.inference.status import INTERRUPTED, FitWarning
+from bayesnmf.inference.status import FitWarning
 from bayesnmf.options import METHODS, NUTS, SMC, SVI, VI, Gibbs, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import check_options
@@ -42,7 +43,7 @@ MOST_SIMULATIONS = 10**6
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class CalibrationPlan:
     """Settings of the simulations and the fits, checked and with defaults filled in."""
 
     model: str
@@ -120,44 +121,44 @@ def calibrate(
     """
     given = Priors() if priors is None else priors
     check_instance(given, Priors, "priors")
-    study = _check(Study(model, method, size, rank, totals, draws, options, given))
+    plan = _check(CalibrationPlan(model, method, size, rank, totals, draws, options, given))
     simulations = check_count(simulations, "simulations", most=MOST_SIMULATIONS)
     seed = check_count(seed, "seed", minimum=0)
-    with progress_context(progress) as report, _kept(study, seed, as_checkpoint(checkpoint)) as keeper:
-        return _run(study, simulations, seed, report, keeper)
+    with progress_context(progress) as report, _kept(plan, seed, as_checkpoint(checkpoint)) as keeper:
+        return _run(plan, simulations, seed, report, keeper)
 
 
 @contextmanager
-def _kept(study: Study, seed: int, checkpoint: Checkpoint | None) -> Iterator[Keeper | None]:
-    """Yield the keeper of a folder, if there is a checkpoint; refuse the folder of another study."""
+def _kept(plan: CalibrationPlan, seed: int, checkpoint: Checkpoint | None) -> Iterator[Keeper | None]:
+    """Yield the keeper of a folder, if there is a checkpoint; refuse the folder of another plan."""
     if checkpoint is None:
         yield None
         return
-    settings = describe_options(study.options) | {"seed": str(seed)}
-    settings |= {name: describe_value(getattr(study, name)) for name in ("model", "method", "rank", "draws", "totals")}
-    settings |= {f"simulated {name}": describe_value(prior) for name, prior in vars(study.priors).items()}
-    with kept_in(checkpoint, {**settings, "size": repr(tuple(study.size))}) as keeper:
+    settings = describe_options(plan.options) | {"seed": str(seed)}
+    settings |= {name: describe_value(getattr(plan, name)) for name in ("model", "method", "rank", "draws", "totals")}
+    settings |= {f"simulated {name}": describe_value(prior) for name, prior in vars(plan.priors).items()}
+    with kept_in(checkpoint, {**settings, "size": repr(tuple(plan.size))}) as keeper:
         yield keeper
 
 
-def _check(study: Study) -> Study:
-    """Return the study with its defaults filled in; refuse invalid settings."""
-    check_calibrated_method(study.method)
-    draws = check_count(study.draws, "draws")
-    options: Any = defaults(study.method, draws) if study.options is None else study.options
-    check_options(options, study.method, METHODS[study.method].options)
-    if METHODS[study.method].posterior == "draws":
+def _check(plan: CalibrationPlan) -> CalibrationPlan:
+    """Return the plan with its defaults filled in; refuse invalid settings."""
+    check_calibrated_method(plan.method)
+    draws = check_count(plan.draws, "draws")
+    options: Any = defaults(plan.method, draws) if plan.options is None else plan.options
+    check_options(options, plan.method, METHODS[plan.method].options)
+    if METHODS[plan.method].posterior == "draws":
         check_enough_draws(draws, options.chains, options.draws)
-    totals = TOTALS if study.totals is None and study.priors.loadings is None else study.totals
-    first = simulate(study.model, study.size, study.rank, priors=study.priors, totals=totals)
-    given_totals = MODELS[study.model].given_totals
+    totals = TOTALS if plan.totals is None and plan.priors.loadings is None else plan.totals
+    first = simulate(plan.model, plan.size, plan.rank, priors=plan.priors, totals=totals)
+    given_totals = MODELS[plan.model].given_totals
     row_totals = first.counts.row_totals if given_totals else None  # otherwise the priors contain them
     sides = (options.priors.loadings, options.priors.components)
     fitted = Priors(*(own or drawn for own, drawn in zip(sides, vars(first.priors).values(), strict=True)))
     check_draws_of_components(fitted.components)
-    check_combination(study.model, study.method, study.rank, first.counts, replace(options, priors=fitted))
+    check_combination(plan.model, plan.method, plan.rank, first.counts, replace(options, priors=fitted))
     return replace(
-        study,
+        plan,
         size=first.counts.shape,
         rank=first.rank,
         draws=draws,
@@ -179,10 +180,12 @@ def defaults(method: str, draws: int) -> Options:
     return chosen.get(method) or METHODS[method].options()
 
 
-def _run(study: Study, simulations: int, seed: int, report: ProgressReport, keeper: Keeper | None) -> Calibration:
+def _run(
+    plan: CalibrationPlan, simulations: int, seed: int, report: ProgressReport, keeper: Keeper | None
+) -> Calibration:
     """Simulate and fit until all is done, or until Ctrl-C if at least one simulation is done."""
-    names = names_for(study.model, study.rank, study.priors)
-    label = f"{study.method} {study.model}"
+    names = names_for(plan.model, plan.rank, plan.priors)
+    label = f"{plan.method} {plan.model}"
     started = time.perf_counter()
     ranks: list[Array] = []
     sizes: list[Array] = []
@@ -191,7 +194,7 @@ def _run(study: Study, simulations: int, seed: int, report: ProgressReport, keep
             report(label, done, simulations, np.nan)
             slot = NOWHERE if keeper is None else slot_of(keeper, "simulation", None)
             kept = slot.result()
-            found, ess = kept or _one(study, names, [int(word) for word in stream.generate_state(3)])
+            found, ess = kept or _one(plan, names, [int(word) for word in stream.generate_state(3)])
             if kept is None:
                 slot.end((found, ess))
             ranks.append(found)
@@ -201,28 +204,28 @@ def _run(study: Study, simulations: int, seed: int, report: ProgressReport, keep
         if not ranks:
             raise
     return Calibration(
-        model=study.model,
-        method=study.method,
-        size=study.size,
-        rank=study.rank,
+        model=plan.model,
+        method=plan.method,
+        size=plan.size,
+        rank=plan.rank,
         quantities=names,
         ranks=np.array(ranks),
-        draws=study.draws,
+        draws=plan.draws,
         ess=np.median(sizes, axis=0),
-        priors=_one_line(study.priors),
-        settings=_in_words(study.options, study.priors),
+        priors=_one_line(plan.priors),
+        settings=_in_words(plan.options, plan.priors),
         seed=seed,
         seconds=time.perf_counter() - started,
     )
 
 
-def _one(study: Study, names: tuple[str, ...], seeds: list[int]) -> tuple[Array, Array]:
+def _one(plan: CalibrationPlan, names: tuple[str, ...], seeds: list[int]) -> tuple[Array, Array]:
     """Simulate once, fit, and return the ranks of all quantities and the ESS of their draws."""
-    simulation = simulate(study.model, study.size, study.rank, priors=study.priors, totals=study.totals, seed=seeds[0])
-    drawn, fitted, chosen = _posterior_draws(study, simulation, seeds[1])
+    simulation = simulate(plan.model, plan.size, plan.rank, priors=plan.priors, totals=plan.totals, seed=seeds[0])
+    drawn, fitted, chosen = _posterior_draws(plan, simulation, seeds[1])
     values = evaluate(names, drawn)
     true = evaluate(names, true_point(simulation))[0]
-    ess = np.full(len(names), float(study.draws))
+    ess = np.full(len(names), float(plan.draws))
     if is_resampled(fitted):
         ess = effective_numbers(values, runs_of_draws(fitted)[chosen], len(fitted.trace))
     elif fitted.estimate.kind == "draws":
@@ -230,16 +233,16 @@ def _one(study: Study, names: tuple[str, ...], seeds: list[int]) -> tuple[Array,
     return rank_among(true, values, np.random.default_rng(seeds[2])), ess
 
 
-def _posterior_draws(study: Study, simulation: Simulation, seed: int) -> tuple[Points, Fit, Array]:
-    """Fit one simulation; return `study.draws` posterior draws, the fit, and the positions of the draws in it."""
+def _posterior_draws(plan: CalibrationPlan, simulation: Simulation, seed: int) -> tuple[Points, Fit, Array]:
+    """Fit one simulation; return `plan.draws` posterior draws, the fit, and the positions of the draws in it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # all simulations are judged together, by ranks and ESS
-        fitted = fit(simulation.counts, study.model, study.rank, study.method, seed=seed, options=study.options)
-    if fitted.status.reason == INTERRUPTED:
-        raise KeyboardInterrupt
+        fitted = uninterrupted(
+            fit(simulation.counts, plan.model, plan.rank, plan.method, seed=seed, options=plan.options)
+        )
     independent = fitted.estimate.kind == "mean field"
-    kept: Any = fitted.sample_posterior(study.draws, chains=1, seed=seed) if independent else fitted.posterior
-    chosen = evenly_spaced(study.draws, kept.chains * kept.draws)
+    kept: Any = fitted.sample_posterior(plan.draws, chains=1, seed=seed) if independent else fitted.posterior
+    chosen = evenly_spaced(plan.draws, kept.chains * kept.draws)
     return draws_as_points(kept, simulation, chosen), fitted, chosen
 
 

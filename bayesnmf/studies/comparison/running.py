@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,7 +31,6 @@ from bayesnmf.checks import (
 )
 from bayesnmf.data.checks import check_noise_to_compare
 from bayesnmf.data.conversion import as_counts, check_integer_counts
-from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.splitting import split_counts
@@ -39,6 +39,7 @@ from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.intervals import with_own_posterior
 from bayesnmf.fitting.job import check_combination, resolve_priors
+from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.options import METHODS, NUTS, VI, Gibbs, Options
@@ -53,9 +54,6 @@ from bayesnmf.priors.specification import EVEN, check_model
 from bayesnmf.results.record import LEARNED
 from bayesnmf.results.thinning import thin_fit
 from bayesnmf.studies.comparison.report import Comparison
-
-if TYPE_CHECKING:
-    pass
 
 # Enough for R-hat ≤ 1.05 and ESS ≥ 100 on the default data; dispersed runs only show where other starts lead.
 DEFAULTS: dict[str, Options] = {
@@ -181,10 +179,11 @@ def compare(
     folder = None if out is None else check_folder(out, "out", [f"fits/{method}.nc" for method in methods])
     with progress_context(progress) as report, warnings.catch_warnings(), keep_each_fit(as_checkpoint(checkpoint)):
         warnings.simplefilter("ignore", FitWarning)  # reported as cautions instead
-        plan = Plan(split.train, model, rank, settings, noise, report)
-        found, unsaved = _fit_all(plan, methods, seed, folder)
+        fit_by = partial(fit, split.train, model, rank, noise=noise, progress=report)
+        found, unsaved = _fit_all(fit_by, settings, methods, seed, folder)
         fits = align(found)
-        others = _from_other_starts(plan, fits, seed + 1) if _all_done(fits, methods) else {}
+        remarked: Any = partial(fit_by, progress=lambda label, *more: report(f"{label}, other start", *more))
+        others = _from_other_starts(remarked, settings, fits, seed + 1) if _all_done(fits, methods) else {}
         rows, unscored = measure_all(fits, others, split, seed, report)
     of_one_model = {name: row for name, row in rows.items() if LEARNED not in fits[name].diagnostics}
     cautions = cautions_of_all(fits, rows) + cautions_of_evidence(of_one_model)  # bounds hold a learned dispersion
@@ -193,49 +192,30 @@ def compare(
     return Comparison(fits, as_table(rows), split, cautions, settings.draws)
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """Settings shared by all fits of a comparison."""
-
-    train: Counts
-    model: str
-    rank: int
-    settings: Settings
-    noise: Noise
-    report: ProgressReport
-
-    def fit(self, method: str, seed: int, options: Options, remark: str = "") -> Fit:
-        """Fit by one method; the remark follows the label of the progress line."""
-
-        def report_with_remark(label: str, done: int, total: int, value: float) -> None:
-            self.report(label + remark, done, total, value)
-
-        given: Any = {"options": options, "noise": self.noise, "progress": report_with_remark}
-        return fit(self.train, self.model, self.rank, method, seed=seed, **given)
-
-
 def _all_done(fits: Mapping[str, Fit], methods: Sequence[str]) -> bool:
     return len(fits) == len(methods) and all(done.status.reason != INTERRUPTED for done in fits.values())
 
 
-def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) -> tuple[dict[str, Fit], list[str]]:
+def _fit_all(
+    fit_by: Callable[..., Fit], settings: Settings, methods: Sequence[str], seed: int, out: Path | None
+) -> tuple[dict[str, Fit], list[str]]:
     """Fit by every method until one is interrupted; save each fit at once, or list it with the reason if that fails."""
     from bayesnmf.results.storage import save_by_size
 
     fits, unsaved = dict[str, Fit](), list[str]()
     for method in methods:
-        options: Any = plan.settings.of(method)
+        options: Any = settings.of(method)
         if "vi" in fits and getattr(options, "start", None) == "fit":  # that of the table
             options = replace(options, start=fits["vi"])
         try:
-            fits[method] = plan.fit(method, seed, options)
+            fits[method] = fit_by(method, seed=seed, options=options)
         except KeyboardInterrupt:  # before the method had a result
             if not fits:
                 raise
             break
         if out is not None:
             try:
-                kept = fits[method] if plan.settings.draws == "all" else thin_fit(fits[method])
+                kept = fits[method] if settings.draws == "all" else thin_fit(fits[method])
                 save_by_size(kept, out / "fits" / f"{method}.nc")
             except (OSError, ImportError) as error:
                 unsaved.append(f"the fit by {method} could not be saved: {error}")
@@ -244,18 +224,17 @@ def _fit_all(plan: Plan, methods: Sequence[str], seed: int, out: Path | None) ->
     return fits, unsaved
 
 
-def _from_other_starts(plan: Plan, fits: Mapping[str, Fit], seed: int) -> dict[str, Fit]:
+def _from_other_starts(
+    fit_by: Callable[..., Fit], settings: Settings, fits: Mapping[str, Fit], seed: int
+) -> dict[str, Fit]:
     """Fit by every method again from another random start, until interrupted; MCMC, SMC and SVI with short runs."""
     others = dict[str, Fit]()
-    for method in fits if plan.settings.dispersed else ():
-        options: Any = plan.settings.of(method)
+    for method in fits if settings.dispersed else ():
+        options: Any = settings.of(method)
         start = {"start": varied_start(options)} if hasattr(options, "start") else {}  # smc draws from the prior
         short = start | DISPERSED.get(method, {})
         try:
-            other = plan.fit(method, seed, replace(options, **short), remark=", other start")
+            others[method] = uninterrupted(fit_by(method, seed=seed, options=replace(options, **short)))
         except KeyboardInterrupt:
             break
-        if other.status.reason == INTERRUPTED:
-            break
-        others[method] = other
     return others

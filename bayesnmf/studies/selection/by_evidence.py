@@ -22,9 +22,9 @@ from bayesnmf.fitting.job import Job
 from bayesnmf.inference.tempering.combining import IN_TWENTY, agree, log_of_mean, spread_of
 from bayesnmf.inference.tempering.running import TemperedRuns
 from bayesnmf.inference.tempering.target import Target, target_of
+from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import Candidate
 from bayesnmf.studies.selection.result import Selection
-from bayesnmf.studies.selection.study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,7 @@ class Estimated(NamedTuple):
         return np.asarray(self.runs.logs + self.shift)
 
 
-def by_evidence(study: Study) -> Selection:
+def by_evidence(plan: SelectionPlan) -> Selection:
     """Estimate the evidence of every candidate; after Ctrl-C, compare those that are done.
 
     All candidates have runs up a first ladder. Then the candidate with the largest estimate of those that are unknown
@@ -65,45 +65,45 @@ def by_evidence(study: Study) -> Selection:
     found: dict[Candidate, Estimated] = {}
     interrupted = False
     try:
-        _run_all(study, found)
+        _run_all(plan, found)
         table = _table(found)
         while table["could_win"].any():
             first: Any = table["log_evidence"].where(table["could_win"]).idxmax()
             if not found[Candidate(*first)].runs.refine():
                 break
             table = _table(found)
-        study.report("select", len(found), len(study.candidates), np.nan)
+        plan.report("select", len(found), len(plan.candidates), np.nan)
     except KeyboardInterrupt:
         interrupted = True
         if not found:
             raise
     interrupted |= any(each.runs.interrupted for each in found.values())
-    return _compared(study, found, interrupted)
+    return _compared(plan, found, interrupted)
 
 
-def _run_all(study: Study, found: dict[Candidate, Estimated]) -> None:
+def _run_all(plan: SelectionPlan, found: dict[Candidate, Estimated]) -> None:
     """Make the runs of every candidate up a first ladder; candidates with one tempered target share them."""
     shared: dict[tuple[Any, ...], TemperedRuns] = {}
 
     def tick(*_: Any) -> None:  # a report that raises Ctrl-C ends the runs
-        study.report("select", len(found), len(study.candidates), np.nan)
+        plan.report("select", len(found), len(plan.candidates), np.nan)
 
-    for candidate in study.candidates:
+    for candidate in plan.candidates:
         tick()
-        job = _job(study, candidate)
-        target = target_of(study.counts, job.options.priors, candidate.rank)
+        job = _job(plan, candidate)
+        target = target_of(plan.counts, job.options.priors, candidate.rank)
         key = (candidate.rank, *shared_part(target))
         if key not in shared:
-            runs = TemperedRuns(target, job.options, study.seed, tick)
+            runs = TemperedRuns(target, job.options, plan.seed, tick)
             if runs.interrupted:
                 raise KeyboardInterrupt
             shared[key] = runs
         found[candidate] = Estimated(shared[key], target.constant - shared[key].target.constant, variational_bound(job))
 
 
-def _job(study: Study, candidate: Candidate) -> Job:
-    options = study.options_for(candidate, study.counts)
-    return Job(study.counts, candidate.model, candidate.rank, "smc", study.seed, options, lambda *_: None)
+def _job(plan: SelectionPlan, candidate: Candidate) -> Job:
+    options = plan.options_for(candidate, plan.counts)
+    return Job(plan.counts, candidate.model, candidate.rank, "smc", plan.seed, options, lambda *_: None)
 
 
 def shared_part(target: Target) -> tuple[Any, ...]:
@@ -154,7 +154,7 @@ def could_win(table: pd.DataFrame) -> Array:
     return np.asarray(~known & (astray | (highest.to_numpy() >= best)))
 
 
-def _compared(study: Study, found: dict[Candidate, Estimated], interrupted: bool) -> Selection:
+def _compared(plan: SelectionPlan, found: dict[Candidate, Estimated], interrupted: bool) -> Selection:
     import pandas as pd
 
     table = _table(found)
@@ -168,4 +168,4 @@ def _compared(study: Study, found: dict[Candidate, Estimated], interrupted: bool
     scores = pd.concat([pd.Series(each.logs) for each in found.values()], axis=1)
     scores.columns, scores.index.name = table.index, "run"
     named = Candidate(*list(found)[best]) if clear else None
-    return Selection(table, scores, named, study.method, study.keep, interrupted, criterion="evidence")
+    return Selection(table, scores, named, plan.method, plan.keep, interrupted, criterion="evidence")

@@ -15,23 +15,23 @@ have most of their profile in common come back whatever they are.
 
 from __future__ import annotations
 
-from functools import partial
-from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.fitting.many import fit_side_by_side, number_of_jobs, uninterrupted
+from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.priors.simplex import component_sums, rows_to_shares
+from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import Candidate
 from bayesnmf.studies.selection.result import Selection
 from bayesnmf.studies.selection.rules import CLOSE, COMES_BACK
-from bayesnmf.studies.selection.study import Study
 from bayesnmf.studies.stability.grouping import Found, match_found, movable_components
-from bayesnmf.studies.stability.running import Report, number_of_jobs, run_tasks, seed_of, with_one_thread
-from bayesnmf.studies.stability.running import Study as Fitting
+from bayesnmf.studies.stability.running import Runs, seed_of, with_one_thread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,17 +70,17 @@ class Recurrence(NamedTuple):
         }
 
 
-def by_stability(study: Study) -> Selection:
+def by_stability(plan: SelectionPlan) -> Selection:
     """Fit every candidate to all rows and to halves of them; after Ctrl-C, compare those that are done."""
     import pandas as pd
 
     found: dict[Candidate, Recurrence] = {}
-    parts = split_rows(study.counts, study.halves, study.seed)
+    parts = split_rows(plan.counts, plan.halves, plan.seed)
     try:
-        for candidate in study.candidates:
-            study.report("select", len(found), len(study.candidates), np.nan)
-            found[candidate] = _recurrence(study, candidate, parts, len(found))
-        study.report("select", len(found), len(study.candidates), np.nan)
+        for candidate in plan.candidates:
+            plan.report("select", len(found), len(plan.candidates), np.nan)
+            found[candidate] = _recurrence(plan, candidate, parts, len(found))
+        plan.report("select", len(found), len(plan.candidates), np.nan)
     except KeyboardInterrupt:
         if not found:
             raise
@@ -88,8 +88,8 @@ def by_stability(study: Study) -> Selection:
     table = pd.DataFrame([each.line for each in found.values()], index=index)
     scores = pd.DataFrame(np.stack([each.cosines.min(axis=1) for each in found.values()], axis=1), columns=index)
     return Selection(
-        table, scores.rename_axis("half"), largest_stable(table), study.method, study.keep,
-        len(found) < len(study.candidates), criterion="stability",
+        table, scores.rename_axis("half"), largest_stable(table), plan.method, plan.keep,
+        len(found) < len(plan.candidates), criterion="stability",
     )  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def split_rows(counts: Counts, halves: int, seed: int) -> list[Counts]:
     return parts[:halves]
 
 
-def _recurrence(study: Study, candidate: Candidate, parts: list[Counts], done: int) -> Recurrence:
+def _recurrence(plan: SelectionPlan, candidate: Candidate, parts: list[Counts], done: int) -> Recurrence:
     """Fit a candidate to all counts and to the halves.
 
     Raises
@@ -112,24 +112,18 @@ def _recurrence(study: Study, candidate: Candidate, parts: list[Counts], done: i
     """
 
     def tick(*_: Any) -> None:
-        study.report("select", done, len(study.candidates), np.nan)
+        plan.report("select", done, len(plan.candidates), np.nan)
 
-    fits, stop = dict[int, Fit](), Event()
-    stated = study.options_for(candidate, study.counts)
+    stated = plan.options_for(candidate, plan.counts)
+    whole = uninterrupted(fit(plan.counts, *candidate, plan.method, seed=plan.seed, options=stated))
     options = with_one_thread(stated)
-    told = Report(tick, "select", len(parts), stop)
-    jobs = number_of_jobs(None, len(parts), options)
-    fitting = Fitting(study.counts, *candidate, study.method, options, study.seed, jobs)
+    runs = Runs(plan.counts, *candidate, plan.method, options, plan.seed, number_of_jobs(None, len(parts), options))
 
-    def run(number: int) -> None:
-        found = None if stop.is_set() else fitting.fit(parts[number], seed_of(study.seed, number), options, stop)
-        if found is not None:
-            fits[number] = found
-            told.one_more()
+    def one(number: int, ends: ProgressReport) -> Fit:
+        return runs.fit(ends, counts=parts[number], seed=seed_of(plan.seed, number))
 
-    whole = fitting.fit(study.counts, study.seed, stated, stop)
-    run_tasks([partial(run, number) for number in range(len(parts))], jobs, stop)
-    if stop.is_set() or whole is None:
+    fits, interrupted = fit_side_by_side(one, len(parts), runs.jobs, (tick, "select"))
+    if interrupted:
         raise KeyboardInterrupt
     return recurrence_in(whole, [fits[number] for number in range(len(parts))])
 

@@ -11,6 +11,8 @@ Scores are pooled over splits by row: standard errors are those of ratios of sum
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,11 +25,11 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import Split, split_counts
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.inference.status import INTERRUPTED
+from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.studies.selection.new_rows import hidden_features, predict_hidden
+from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import Candidate
 from bayesnmf.studies.selection.result import Selection
-from bayesnmf.studies.selection.study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,58 +52,39 @@ class Scored(NamedTuple):
         return float(logs.sum() / counted.sum()) if counted.sum() else np.nan
 
 
-def by_held_out_counts(study: Study) -> Selection:
+def by_held_out_counts(plan: SelectionPlan) -> Selection:
     """Score every candidate in every split; after Ctrl-C, compare the complete splits, or the unfinished first one."""
-    found: list[list[Scored]] = []
-    for number in range(study.splits):
-        found.append(_score_all(study, number))
-        if len(found[-1]) < len(study.candidates):
-            break
-    done, total = sum(map(len, found)), study.splits * len(study.candidates)
-    interrupted = done < total
-    try:
-        if not interrupted:
-            study.report("select", done, total, np.nan)
-    except KeyboardInterrupt:
-        interrupted = True
-    return _compared(study, found, interrupted)
+    import pandas as pd
+
+    splits = (_split(plan, number) for number in range(plan.splits))
+    found, scored, interrupted = plan.score_all(splits, plan.splits, plan.candidates, partial(_score, plan))
+    index = pd.MultiIndex.from_tuples(scored, names=["model", "rank"])
+    scores = pd.DataFrame([[one.per_count for one in row] for row in found], columns=index).rename_axis("split")
+    table = pooled([[one.thinned for one in row] for row in found], index)
+    rows = pooled([[one.withheld for one in row] for row in found], index)
+    table = with_fits(table.join(rows.add_prefix("rows_")), found)
+    best = best_of(table, scored)
+    return Selection(table, scores, best and Candidate(*best), plan.method, plan.keep, interrupted)
 
 
-def _score_all(study: Study, number: int) -> list[Scored]:
-    """Return each candidate's scores in one split; after Ctrl-C, of those fitted."""
-    rng = np.random.default_rng([study.seed, number])
-    given: Any = study.counts
-    split = (split_counts if given.in_memory else split_on_disk)(given, study.keep, study.withhold, rng)
-    found: list[Scored] = []
-    for place, candidate in enumerate(study.candidates):
-        try:
-            before = number * len(study.candidates) + place
-            study.report("select", before, study.splits * len(study.candidates), np.nan)
-            one = _score(study, split, candidate, study.seed + number)
-        except KeyboardInterrupt:
-            one = None
-        if one is None:
-            if number == 0 and not found:
-                raise KeyboardInterrupt
-            return found
-        found.append(one)
-    return found
+def _split(plan: SelectionPlan, number: int) -> Split:
+    given: Any = plan.counts
+    rng = np.random.default_rng([plan.seed, number])
+    return (split_counts if given.in_memory else split_on_disk)(given, plan.keep, plan.withhold, rng)
 
 
-def _score(study: Study, split: Split, candidate: Candidate, seed: int) -> Scored | None:
-    """Fit and score a candidate; return None if Ctrl-C stopped the fit early."""
-    options = study.options_for(candidate, split.train)
-    fitted = fit(split.train, *candidate, study.method, seed=seed, options=options)
-    if fitted.status.reason == INTERRUPTED:
-        return None
-    frequencies, n = background(split.train), study.counts.shape[0]
+def _score(plan: SelectionPlan, split: Split, candidate: Candidate, seed: int) -> Scored:
+    """Fit and score a candidate."""
+    options = plan.options_for(candidate, split.train)
+    fitted = uninterrupted(fit(split.train, *candidate, plan.method, seed=seed, options=options))
+    frequencies, n = background(split.train), plan.counts.shape[0]
     thinned = _logs_of(fitted, split.thinned, split.rows, frequencies, seed, n)
     withheld = np.zeros(n), np.zeros(n)
     if len(split.withheld_rows):
-        hidden = hidden_features(study.counts.shape[1], np.random.default_rng([seed, HIDDEN]))
+        hidden = hidden_features(plan.counts.shape[1], np.random.default_rng([seed, HIDDEN]))
         first = 0
-        for rows in np.array_split(split.withheld_rows, study.counts.number_of_parts):
-            found = predict_hidden(fitted, study.counts.rows(rows), hidden, frequencies, seed, first)
+        for rows in np.array_split(split.withheld_rows, plan.counts.number_of_parts):
+            found = predict_hidden(fitted, plan.counts.rows(rows), hidden, frequencies, seed, first)
             for whole, part in zip(withheld, found, strict=True):
                 whole[rows] = part
             first += len(rows)
@@ -116,24 +99,6 @@ def _logs_of(fitted: Fit, held_out: Counts, rows: Array, frequencies: Array, see
     return logs, counted
 
 
-def _compared(study: Study, found: list[list[Scored]], interrupted: bool) -> Selection:
-    """Compare the candidates on the complete splits, or on the unfinished first one."""
-    import pandas as pd
-
-    complete = [row for row in found if len(row) == len(study.candidates)] or found[:1]
-    done = study.candidates[: len(complete[0])]
-    index = pd.MultiIndex.from_tuples(done, names=["model", "rank"])
-    scores = pd.DataFrame([[one.per_count for one in row] for row in complete], columns=index).rename_axis("split")
-    table = pooled([[one.thinned for one in row] for row in complete], index)
-    rows = pooled([[one.withheld for one in row] for row in complete], index)
-    table = table.join(rows.add_prefix("rows_"))
-    table["fits"] = len(complete)
-    table["converged"] = np.sum([[one.converged for one in row] for row in complete], axis=0)
-    means = table["mean"].to_numpy()
-    best = None if np.isnan(means).all() else Candidate(*done[int(np.nanargmax(means))])
-    return Selection(table, scores, best, study.method, study.keep, interrupted)
-
-
 def pooled(found: list[list[tuple[Array, Array]]], index: pd.MultiIndex) -> pd.DataFrame:
     """Return means, differences from the best, and standard errors, of logs pooled over splits by row."""
     import pandas as pd
@@ -145,3 +110,15 @@ def pooled(found: list[list[tuple[Array, Array]]], index: pd.MultiIndex) -> pd.D
     gaps = np.array([ratio_of_sums(each - logs[best], counted) for each in logs])
     columns = {"mean": means[:, 0], "se": means[:, 1], "difference": gaps[:, 0], "difference_se": gaps[:, 1]}
     return pd.DataFrame(columns, index=index)
+
+
+def with_fits(table: pd.DataFrame, found: list[list[Any]]) -> pd.DataFrame:
+    """Return the table with the number of fits of each candidate, and of those that converged."""
+    converged = np.sum([[one.converged for one in row] for row in found], axis=0)
+    return table.assign(fits=len(found), converged=converged)
+
+
+def best_of[C](table: pd.DataFrame, scored: Sequence[C]) -> C | None:
+    """Return the candidate with the best mean; None if no count was held out."""
+    means = table["mean"].to_numpy()
+    return None if np.isnan(means).all() else scored[int(np.nanargmax(means))]

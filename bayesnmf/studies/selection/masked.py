@@ -22,15 +22,15 @@ from bayesnmf.data.mask import Mask
 from bayesnmf.data.probabilities import log_probabilities, variances
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.inference.status import INTERRUPTED
+from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.kernels.cpu.pearson import pearson_sums
 from bayesnmf.priors.noise import Noise
 from bayesnmf.results.dispersion import LOW
-from bayesnmf.studies.selection.held_out import pooled
+from bayesnmf.studies.selection.held_out import best_of, pooled, with_fits
 from bayesnmf.studies.selection.masks import make_masks, tiles
+from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import Candidate, word_of
 from bayesnmf.studies.selection.result import Selection
-from bayesnmf.studies.selection.study import Study
 
 Array = NDArray[Any]
 
@@ -45,48 +45,39 @@ class Scored(NamedTuple):
     converged: bool
 
 
-def by_masked_cells(study: Study) -> Selection:
+def by_masked_cells(plan: SelectionPlan) -> Selection:
     """Score every candidate with every mask; after Ctrl-C, compare the complete masks, or the unfinished first one."""
-    masks, found = make_masks(study.counts, study.splits, study.seed), list[list[Scored]]()
-    tried = list(product(study.noises, study.candidates))
-    done, total = 0, len(masks) * len(tried)
-    try:
-        for number, mask in enumerate(masks):
-            found.append([])
-            for noise, candidate in tried:
-                study.report("select", done, total, np.nan)
-                found[-1].append(_score(study, mask, candidate, noise, study.seed + number))
-                done += 1
-        study.report("select", done, total, np.nan)
-    except KeyboardInterrupt:
-        if not found[0]:
-            raise
-        return _compared(study, found, interrupted=True)
-    return _compared(study, found, interrupted=False)
+    import pandas as pd
+
+    masks, tried = make_masks(plan.counts, plan.splits, plan.seed), list(product(plan.noises, plan.candidates))
+    found, scored, interrupted = plan.score_all(masks, len(masks), tried, partial(_score, plan))
+    crossed = len(plan.noises) > 1
+    places = [(word_of(noise), *candidate) if crossed else candidate for noise, candidate in scored]
+    index = pd.MultiIndex.from_tuples(places, names=["noise", "model", "rank"] if crossed else ["model", "rank"])
+    of_counts = [[each.logs.sum() / each.counted.sum() for each in row] for row in found]
+    scores = pd.DataFrame(of_counts, columns=index).rename_axis("mask")
+    table = pooled([[(each.logs, each.counted) for each in row] for row in found], index)
+    sums = np.sum([[(each.squares, each.cells) for each in row] for row in found], axis=0)
+    table = with_fits(table.assign(chi_squared=sums[:, 0] / np.maximum(sums[:, 1], 1)), found)
+    noise, best = best_of(table, scored) or (plan.noises[0], None)
+    more: Any = {"criterion": "masked", "noise": noise}
+    return Selection(table, scores, best, plan.method, plan.keep, interrupted, **more)
 
 
-def _score(study: Study, mask: Mask, candidate: Candidate, noise: Noise, seed: int) -> Scored:
-    """Fit a candidate to the cells outside a mask, and score those inside.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        Ctrl-C stopped the fit early.
-    """
-    counts = study.counts.with_mask(mask)
-    options = study.options_for(candidate, study.counts)
-    fitted = fit(counts, *candidate, study.method, seed=seed, options=options, noise=noise)
-    if fitted.status.reason == INTERRUPTED:
-        raise KeyboardInterrupt
-    return score_masked(fitted, study, mask)
+def _score(plan: SelectionPlan, mask: Mask, candidate: tuple[Noise, Candidate], seed: int) -> Scored:
+    """Fit a candidate, with its noise, to the cells outside a mask, and score those inside."""
+    noise, of_means = candidate
+    counts, options = plan.counts.with_mask(mask), plan.options_for(of_means, plan.counts)
+    fitted = uninterrupted(fit(counts, *of_means, plan.method, seed=seed, options=options, noise=noise))
+    return score_masked(fitted, plan, mask)
 
 
-def score_masked(fitted: Fit, study: Study, mask: Mask) -> Scored:
+def score_masked(fitted: Fit, plan: SelectionPlan, mask: Mask) -> Scored:
     """Return the scores of the cells of a mask."""
-    n = study.counts.shape[0]
+    n = plan.counts.shape[0]
     logs, counted, squares = np.zeros(n), np.zeros(n), np.zeros(2)
     loadings, components = fitted.expected_loadings, fitted.exposed_components
-    for rows, features, counts, hidden in tiles(mask, study.counts.matrix):
+    for rows, features, counts, hidden in tiles(mask, plan.counts.matrix):
         factors = loadings[rows], components[:, features]
         means = np.maximum(factors[0] @ factors[1], np.finfo(np.float64).tiny)
         log_p = log_probabilities(fitted.noise, counts, means, rows, features)
@@ -97,27 +88,3 @@ def score_masked(fitted: Fit, study: Study, mask: Mask) -> Scored:
         sums, _ = pearson_sums(*given, by_column=False)
         squares += sums[:, [0, 2]].sum(axis=0)
     return Scored(logs, counted, float(squares[0]), float(squares[1]), fitted.status.converged)
-
-
-def _compared(study: Study, found: list[list[Scored]], interrupted: bool) -> Selection:
-    """Compare the candidates on the complete masks, or on the unfinished first one."""
-    import pandas as pd
-
-    tried = list(product(study.noises, study.candidates))
-    complete = [row for row in found if len(row) == len(tried)] or found[:1]
-    done = tried[: len(complete[0])]
-    crossed = len(study.noises) > 1
-    names = ["noise", "model", "rank"] if crossed else ["model", "rank"]
-    places = [(word_of(noise), *candidate) if crossed else candidate for noise, candidate in done]
-    index = pd.MultiIndex.from_tuples(places, names=names)
-    of_counts = [[each.logs.sum() / each.counted.sum() for each in row] for row in complete]
-    scores = pd.DataFrame(of_counts, columns=index).rename_axis("mask")
-    table = pooled([[(each.logs, each.counted) for each in row] for row in complete], index)
-    sums = np.sum([[(each.squares, each.cells) for each in row] for row in complete], axis=0)
-    table["chi_squared"] = sums[:, 0] / np.maximum(sums[:, 1], 1)
-    table["fits"] = len(complete)
-    table["converged"] = np.sum([[each.converged for each in row] for row in complete], axis=0)
-    means = table["mean"].to_numpy()
-    noise, best = (study.noises[0], None) if np.isnan(means).all() else done[int(np.nanargmax(means))]
-    more: Any = {"criterion": "masked", "noise": noise}
-    return Selection(table, scores, best, study.method, study.keep, interrupted, **more)

@@ -21,9 +21,10 @@ from bayesnmf.data.exposures import with_exposures
 from bayesnmf.fitting.checkpointing import keep_each_fit, keep_loops
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.job import check_combination, resolve_priors
+from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.settings import describe_options, digest_of_counts
-from bayesnmf.inference.status import INTERRUPTED, FitWarning
+from bayesnmf.inference.status import FitWarning
 from bayesnmf.options import VI, Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options
@@ -43,9 +44,9 @@ from bayesnmf.studies.selection.checks import (
 )
 from bayesnmf.studies.selection.held_out import by_held_out_counts
 from bayesnmf.studies.selection.masked import by_masked_cells
+from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import Candidate
 from bayesnmf.studies.selection.result import Selection
-from bayesnmf.studies.selection.study import Study
 
 
 @explains_names
@@ -126,9 +127,9 @@ def select(
         settings["withhold"] = share_withheld(by, settings["withhold"], withhold is not None, data)
         _check_candidates(candidates, noises, data, (method, options, by == "stability" or settings["withhold"] > 0))
         warnings.simplefilter("ignore", FitWarning)  # the table reports it
-        study = Study(data, candidates, method, options, seed, report, noises=noises, **settings)
-        found = _by(by, study, kept)
-        return _checked(found, study) if check and not found.interrupted else found
+        plan = SelectionPlan(data, candidates, method, options, seed, report, noises=noises, **settings)
+        found = _by(by, plan, kept)
+        return _checked(found, plan) if check and not found.interrupted else found
 
 
 def _check_candidates(
@@ -152,29 +153,27 @@ def _check_candidates(
 BY = {"masked": by_masked_cells, "heldout": by_held_out_counts, "stability": by_stability}
 
 
-def _by(criterion: str, study: Study, kept: Checkpoint | None) -> Selection:
+def _by(criterion: str, plan: SelectionPlan, kept: Checkpoint | None) -> Selection:
     if criterion in BY:
-        return BY[criterion](study)
-    settings = describe_options(study.options) | {"counts": digest_of_counts(study.counts), "seed": str(study.seed)}
-    with keep_loops(kept, "evidence", {**settings, "candidates": repr(study.candidates)}):
-        return by_evidence(study)
+        return BY[criterion](plan)
+    settings = describe_options(plan.options) | {"counts": digest_of_counts(plan.counts), "seed": str(plan.seed)}
+    with keep_loops(kept, "evidence", {**settings, "candidates": repr(plan.candidates)}):
+        return by_evidence(plan)
 
 
-def _checked(found: Selection, study: Study) -> Selection:
+def _checked(found: Selection, plan: SelectionPlan) -> Selection:
     """Return the selection with predictive checks of the best candidate's fit to all counts."""
     if found.best is None:
         return found
-    method, options = study.method, study.options_for(found.best, study.counts)
+    method, options = plan.method, plan.options_for(found.best, plan.counts)
     if found.criterion == "evidence":
         method, options = "vi", VI(priors=options.priors)
-    done = "select", len(study.candidates), len(study.candidates), np.nan
+    done = "select", len(plan.candidates), len(plan.candidates), np.nan
     try:
-        fitted = fit(
-            study.counts, *found.best, method, seed=study.seed, options=options, noise=found.noise,
-            progress=lambda *_: study.report(*done),
-        )  # fmt: skip
-        if fitted.status.reason == INTERRUPTED:
-            return replace(found, interrupted=True)
-        return replace(found, checks=predictive_checks(fitted, seed=study.seed))
+        fitted = uninterrupted(fit(
+            plan.counts, *found.best, method, seed=plan.seed, options=options, noise=found.noise,
+            progress=lambda *_: plan.report(*done),
+        ))  # fmt: skip
+        return replace(found, checks=predictive_checks(fitted, seed=plan.seed))
     except KeyboardInterrupt:
         return replace(found, interrupted=True)

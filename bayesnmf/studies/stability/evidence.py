@@ -16,14 +16,13 @@ divided by this mean: std_r(N_gr) / mean_r(N_gr) / √runs.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.fitting.many import fit_side_by_side
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.tempering.combining import IN_TWENTY, WIDEST_SPREAD
 from bayesnmf.options import Start
@@ -31,7 +30,7 @@ from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.estimates import Draws
 from bayesnmf.studies.stability.grouping import found_in, group_fits, mode_of, movable_components
-from bayesnmf.studies.stability.running import Report, Study, run_tasks
+from bayesnmf.studies.stability.running import Runs
 from bayesnmf.text import text_table
 
 if TYPE_CHECKING:
@@ -103,13 +102,13 @@ class ModeEvidence:
 
 
 def evidence_of_modes(
-    study: Study, leaders: list[Fit], threshold: float, fit: Fit, report: ProgressReport
+    runs: Runs, leaders: list[Fit], threshold: float, fit: Fit, report: ProgressReport
 ) -> ModeEvidence:
     """Run from every draw, assign it to a mode, and return the evidence of each mode.
 
     Parameters
     ----------
-    study : Study
+    runs : Runs
         Settings of the runs.
     leaders : list of Fit
         Best fit of each mode.
@@ -123,7 +122,7 @@ def evidence_of_modes(
     KeyboardInterrupt
         Ctrl-C before all runs have ended.
     """
-    ends, which = run_from_draws(study, fit, report)
+    ends, which = run_from_draws(runs, fit, report)
     movable = movable_components(fit.priors, fit.rank)
     found, known = [found_in(each) for each in ends], [found_in(each) for each in leaders]
     numbers = [mode_of(each, known, movable, threshold) for each in found]
@@ -133,10 +132,10 @@ def evidence_of_modes(
     posterior: Any = fit.posterior
     mode = of_end[which].reshape(posterior.chains, posterior.draws)
     unfound = [ends[left[leader]] for leader in others.leaders]
-    return ModeEvidence(evidence_table(fit, mode, len(leaders)), mode, unfound, fit, study.method)
+    return ModeEvidence(evidence_table(fit, mode, len(leaders)), mode, unfound, fit, runs.method)
 
 
-def run_from_draws(study: Study, fit: Fit, report: ProgressReport) -> tuple[list[Fit], Array]:
+def run_from_draws(runs: Runs, fit: Fit, report: ProgressReport) -> tuple[list[Fit], Array]:
     """Return runs from all distinct draws, and the run of each draw, (chains · draws,).
 
     Copies of a particle differ in the scales of rows alone, so that one run stands for all of them: the allocations
@@ -147,21 +146,15 @@ def run_from_draws(study: Study, fit: Fit, report: ProgressReport) -> tuple[list
     scale = None if drawn.scale is None else drawn.scale.reshape(len(loadings), -1)
     flat = components.reshape(len(components), -1)
     _, first, which = np.unique(flat, axis=0, return_index=True, return_inverse=True)
-    stop, ends = Event(), dict[int, Fit]()
-    told = Report(report, "runs from draws", len(first), stop)
+    options: Any = runs.options
 
-    def run(place: int) -> None:
-        if stop.is_set():
-            return
+    def one(place: int, tick: ProgressReport) -> Fit:
         draw = int(first[place])
         start = Start(attach_scale(loadings[draw], None if scale is None else scale[draw]), components[draw])
-        options: Any = study.options
-        end = study.fit(study.counts, study.seed, replace(options, start=start, restarts=1), stop)
-        if end is not None:
-            ends[place] = end
-            told.one_more(end.trace[-1])
+        return runs.fit(tick, options=replace(options, start=start, restarts=1))
 
-    run_tasks([partial(run, place) for place in range(len(first))], study.jobs, stop)
+    told = report, "runs from draws"
+    ends, _ = fit_side_by_side(one, len(first), runs.jobs, told, lambda end: end.trace[-1])
     if len(ends) < len(first):
         raise KeyboardInterrupt
     return [ends[place] for place in range(len(first))], which.ravel()

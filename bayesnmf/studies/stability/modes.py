@@ -29,19 +29,19 @@ from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import check_combination, resolve_priors
 from bayesnmf.fitting.known import rank_and_known
+from bayesnmf.fitting.many import number_of_jobs
 from bayesnmf.fitting.progress import ProgressReport, progress_context
-from bayesnmf.fitting.settings import describe_settings
 from bayesnmf.options import METHODS, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.defaults import resolve_options
 from bayesnmf.options.naming import explains_names
+from bayesnmf.places import check_folder
 from bayesnmf.priors.specification import check_model
 from bayesnmf.studies.stability.checks import check_has_objective, check_scored
-from bayesnmf.studies.stability.folder import Folder
 from bayesnmf.studies.stability.grouping import found_in, group_fits, least_cosine, movable_components
 from bayesnmf.studies.stability.predicting import bounds_of, predict_held_out, scores_of
 from bayesnmf.studies.stability.result import Modes
-from bayesnmf.studies.stability.running import MOST_STARTS, Runs, Study, fit_from_starts, number_of_jobs, varied_options
+from bayesnmf.studies.stability.running import MOST_STARTS, Runs, fit_from_starts, varied_options
 from bayesnmf.studies.stability.stacking import Stacking, stack
 from bayesnmf.studies.stability.tables import mode_table, recurrence_table, run_table
 
@@ -125,12 +125,11 @@ def modes(
     data = with_missing(with_exposures(data, row_exposure, feature_exposure), own, observed, missing)
     settings = check_fraction(threshold, "threshold"), check_fraction(keep, "keep"), check_scored(scored, data)
     options = _completed(options, data, model, rank, method, known)
-    study = Study(data, model, rank, method, options, seed, number_of_jobs(jobs, starts, options))
-    if (kept := as_checkpoint(checkpoint)) is not None:
-        described = describe_settings(data, model, rank, method, seed, options)
-        study = replace(study, folder=Folder(kept.folder, described), seconds=kept.seconds)
+    jobs, kept = number_of_jobs(jobs, starts, options), as_checkpoint(checkpoint)
+    if kept is not None:
+        check_folder(kept.folder, "checkpoint", private=True)
     with progress_context(progress) as report:
-        return _modes_of_runs(study, fit_from_starts(study, starts, report), settings, report)
+        return _modes_of(Runs(data, model, rank, method, options, seed, jobs, kept), starts, settings, report)
 
 
 def _completed(options: Any, data: Counts, model: str, rank: int, method: str, known: Any) -> Any:
@@ -141,22 +140,23 @@ def _completed(options: Any, data: Counts, model: str, rank: int, method: str, k
     return options
 
 
-def _modes_of_runs(study: Study, runs: Runs, settings: tuple[float, float, int], report: ProgressReport) -> Modes:
-    """Group the runs into modes, and score the best of these."""
+def _modes_of(runs: Runs, starts: int, settings: tuple[float, float, int], report: ProgressReport) -> Modes:
+    """Fit from every start, group the fits into modes, and score the best of these."""
     threshold, keep, scored = settings
-    starts = sorted(runs.fits)
-    fits = [runs.fits.pop(start) for start in starts]
-    found, movable = [found_in(each) for each in fits], movable_components(fits[0].priors, study.rank)
+    by_start, damaged, interrupted = fit_from_starts(runs, starts, report)
+    ended = sorted(by_start)
+    fits = [by_start.pop(start) for start in ended]
+    found, movable = [found_in(each) for each in fits], movable_components(fits[0].priors, runs.rank)
     groups = group_fits(found, [each.trace[-1] for each in fits], movable, threshold)
     cosines = [
         least_cosine(each, found[groups.leaders[mode]], movable) for each, mode in zip(found, groups.mode, strict=True)
     ]
-    by_run = run_table(starts, fits, groups, cosines)
+    by_run = run_table(ended, fits, groups, cosines)
     leaders = [fits[leader] for leader in groups.leaders]
     fits.clear()  # keeps only the best fit of each mode
-    by_mode, stacked, interrupted = mode_table(by_run), None, runs.interrupted
+    by_mode, stacked = mode_table(by_run), None
     if scored and not interrupted:
-        scores, stacked, interrupted = _score(study, leaders[:scored], keep, report)
+        scores, stacked, interrupted = _score(runs, leaders[:scored], keep, report)
         by_mode = by_mode.join(scores)
     return Modes(
         table=by_mode,
@@ -166,17 +166,17 @@ def _modes_of_runs(study: Study, runs: Runs, settings: tuple[float, float, int],
         stack=stacked,
         run_components=np.stack([each.components for each in found]),
         run_sizes=np.stack([each.size for each in found]),
-        options=study.options,
+        options=runs.options,
         threshold=threshold,
         keep=keep,
-        seed=study.seed,
-        damaged=tuple(sorted(runs.damaged)),
+        seed=runs.seed,
+        damaged=tuple(damaged),
         interrupted=interrupted,
     )
 
 
 def _score(
-    study: Study, fits: list[Fit], keep: float, report: ProgressReport
+    runs: Runs, fits: list[Fit], keep: float, report: ProgressReport
 ) -> tuple[pd.DataFrame, Stacking | None, bool]:
     """Return columns of the table of modes, the stacking of those that were scored, and whether Ctrl-C came."""
     import pandas as pd
@@ -184,15 +184,15 @@ def _score(
     columns: dict[str, Any] = {}
     stacked, interrupted = None, False
     try:
-        predictions, interrupted = predict_held_out(study, fits, keep, report)
+        predictions, interrupted = predict_held_out(runs, fits, keep, report)
         if predictions is not None:
-            stacked = stack(predictions, study.seed)
-            movable = movable_components(fits[0].priors, study.rank)
+            stacked = stack(predictions, runs.seed)
+            movable = movable_components(fits[0].priors, runs.rank)
             pairs = zip(predictions.refits, fits, strict=False)
             columns = scores_of(predictions)
             columns["refit_cosine"] = [least_cosine(found_in(one), found_in(mode), movable) for one, mode in pairs]
             columns["weight"] = stacked.weights.tolist()
-            columns |= bounds_of(fits[: len(predictions.refits)], study.seed)
+            columns |= bounds_of(fits[: len(predictions.refits)], runs.seed)
     except KeyboardInterrupt:
         interrupted = True
     return pd.DataFrame(columns), stacked, interrupted

@@ -16,8 +16,7 @@ Standard errors are those of ratios of sums over rows (`ratio_of_sums`). Differe
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from threading import Event
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,11 +28,11 @@ from bayesnmf.assessment.scoring import MIXED, Ratio, background, cell_probabili
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import split_counts
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.fitting.many import fit_side_by_side
 from bayesnmf.fitting.progress import ProgressReport
-from bayesnmf.options import Options
 from bayesnmf.priors.specification import on_simplex
 from bayesnmf.results.record import iterate_draws
-from bayesnmf.studies.stability.running import Report, Study, run_tasks, seed_of
+from bayesnmf.studies.stability.running import Runs, seed_of
 
 Array = NDArray[Any]
 MARGINAL_DRAWS = 20  # of elbo_marginal: its standard error is far below the distances of modes
@@ -59,7 +58,7 @@ class Predictions(NamedTuple):
 
 
 def predict_held_out(
-    study: Study, fits: list[Fit], keep: float, report: ProgressReport
+    runs: Runs, fits: list[Fit], keep: float, report: ProgressReport
 ) -> tuple[Predictions | None, bool]:
     """Fit each mode to training counts, and predict the held-out counts.
 
@@ -69,32 +68,22 @@ def predict_held_out(
         Predictions of the modes before the first whose fit Ctrl-C has stopped; None if there are none.
     interrupted : bool
     """
-    split = split_counts(study.counts, keep, 0.0, np.random.default_rng([study.seed, 0]))
-    frequencies, stop = background(split.train), Event()
-    told = Report(report, "held-out counts", len(fits), stop)
-    found: list[tuple[Fit, Array] | None] = [None] * len(fits)
+    split = split_counts(runs.counts, keep, 0.0, np.random.default_rng([runs.seed, 0]))
+    frequencies, given = background(split.train), {"counts": split.train, "seed": seed_of(runs.seed, REFIT)}
+    options: Any = runs.options
 
-    def predict(mode: int) -> None:
-        if stop.is_set():
-            return
-        refit = study.fit(split.train, seed_of(study.seed, REFIT), _from_here(study, fits[mode]), stop)
-        if refit is not None:
-            found[mode] = refit, probabilities_of(refit, split.thinned, frequencies, study.seed)
-            told.one_more()
+    def predict(mode: int, tick: ProgressReport) -> tuple[Fit, Array]:
+        from_here = replace(options, start=fits[mode], priors=fits[mode].priors, restarts=1)
+        refit = runs.fit(tick, options=from_here, **given)
+        return refit, probabilities_of(refit, split.thinned, frequencies, runs.seed)
 
-    run_tasks([partial(predict, mode) for mode in range(len(fits))], study.jobs, stop)
-    first = next((mode for mode, each in enumerate(found) if each is None), len(found))
-    ready: Any = found[:first]  # the best modes, without a gap: weights of others alone would mean little
+    found, interrupted = fit_side_by_side(predict, len(fits), runs.jobs, (report, "held-out counts"))
+    # The best modes, without a gap: weights of others alone would mean little.
+    ready = [found[mode] for mode in takewhile(found.__contains__, range(len(fits)))]
     if not ready or not split.thinned.nnz:
-        return None, stop.is_set()
+        return None, interrupted
     predictions = Predictions(split.thinned, np.stack([one for _, one in ready]), [refit for refit, _ in ready])
-    return predictions, stop.is_set()
-
-
-def _from_here(study: Study, fit: Fit) -> Options:
-    """Return options that start from a fit, with the priors that it has learned."""
-    options: Any = study.options
-    return replace(options, start=fit, priors=fit.priors, restarts=1)
+    return predictions, interrupted
 
 
 def probabilities_of(fit: Fit, held_out: Counts, frequencies: Array, seed: int) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.fitting.many import number_of_jobs
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.options import Options
@@ -19,7 +20,7 @@ from bayesnmf.studies.stability.checks import check_consensus, check_factorisati
 from bayesnmf.studies.stability.consensus import Consensus, form_consensus, pool_components
 from bayesnmf.studies.stability.evidence import ModeEvidence, evidence_of_modes
 from bayesnmf.studies.stability.grouping import Found, found_in, mode_of, movable_components
-from bayesnmf.studies.stability.running import Study, number_of_jobs
+from bayesnmf.studies.stability.running import Runs
 from bayesnmf.studies.stability.stacking import Stacking
 from bayesnmf.studies.stability.tables import matched_cosines
 from bayesnmf.text import plus_minus, text_table
@@ -191,9 +192,9 @@ class Modes:
         best, options = self.best, self.options
         check_particles(fit, best, options)
         jobs = number_of_jobs(jobs, fit.trace.size, options)
-        study = Study(best.counts, best.model, best.rank, best.method, options, self.seed, jobs)
+        runs = Runs(best.counts, best.model, best.rank, best.method, options, self.seed, jobs)
         with progress_context(progress) as report:
-            return evidence_of_modes(study, self.fits, self.threshold, fit, report)
+            return evidence_of_modes(runs, self.fits, self.threshold, fit, report)
 
     @property
     def cautions(self) -> list[str]:

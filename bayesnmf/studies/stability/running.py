@@ -1,32 +1,23 @@
-"""Fit from many starts, side by side."""
+"""Fit from many starts, side by side; with a checkpoint, each in a folder of its own (`start-0000`, …)."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from threading import Event, Lock
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numba
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from bayesnmf.checks import check_count
 from bayesnmf.data.counts import Counts
+from bayesnmf.fitting.checkpointing import has_damaged_fit
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.fitting.many import fit_side_by_side, uninterrupted
 from bayesnmf.fitting.progress import ProgressReport
-from bayesnmf.inference.side_by_side import side_by_side
-from bayesnmf.inference.status import INTERRUPTED, FitWarning
 from bayesnmf.options import Options, options_of
-from bayesnmf.options.checkpoint import Checkpoint
+from bayesnmf.options.checkpoint import Checkpoint, place_within
 from bayesnmf.options.defaults import varied_start
 from bayesnmf.studies.stability.checks import check_varied_start
-from bayesnmf.studies.stability.folder import Folder
 
-MOST_JOBS = 1024
 MOST_STARTS = 100_000
 
 
@@ -37,7 +28,7 @@ def seed_of(seed: int, start: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class Runs:
     """What is fitted from every start, and how many fits run at once.
 
     Attributes
@@ -51,10 +42,8 @@ class Study:
     seed : int
     jobs : int
         Number of fits at once.
-    folder : Folder or None
-        Folder that keeps the fits.
-    seconds : float
-        Time between snapshots of a fit that runs.
+    checkpoint : Checkpoint or None
+        Folder with a folder for each start.
     """
 
     counts: Counts
@@ -64,114 +53,44 @@ class Study:
     options: Options
     seed: int
     jobs: int
-    folder: Folder | None = None
-    seconds: float = 60.0
+    checkpoint: Checkpoint | None = None
 
-    def fit(
-        self, counts: Counts, seed: int, options: Options, stop: Event, checkpoint: Checkpoint | None = None
-    ) -> Fit | None:
-        """Fit counts; return None if `stop` ended the fit early."""
-
-        def report(*_: Any) -> None:
-            if stop.is_set():
-                raise KeyboardInterrupt
-
-        found: Fit | None
-        try:
-            found = fit(
-                counts, self.model, self.rank, self.method, seed=seed, options=options, checkpoint=checkpoint,
-                progress=report,
-            )  # fmt: skip
-        except KeyboardInterrupt:
-            found = None
-        if found is None or found.status.reason == INTERRUPTED:
-            stop.set()
-            return None
-        return found
+    def fit(self, tick: ProgressReport, **changed: Any) -> Fit:
+        """Fit with other counts, seed or options, or with a checkpoint; `tick` may end the fit by KeyboardInterrupt."""
+        given = {"counts": self.counts, "seed": self.seed, "options": self.options, **changed}
+        return uninterrupted(fit(model=self.model, rank=self.rank, method=self.method, progress=tick, **given))
 
 
-@dataclass(eq=False)
-class Runs:
-    """Fits from the starts that have ended, by number of the start.
+def fit_from_starts(runs: Runs, starts: int, report: ProgressReport) -> tuple[dict[int, Fit], list[int], bool]:
+    """Fit from every start; after Ctrl-C return the fits that have ended.
 
-    Attributes
-    ----------
+    Returns
+    -------
     fits : dict of int to Fit
+        Fits by number of the start.
     damaged : list of int
         Starts that were fitted again, as their files were damaged.
     interrupted : bool
-        Whether Ctrl-C came while the starts were fitted.
-    """
-
-    fits: dict[int, Fit] = field(default_factory=dict)
-    damaged: list[int] = field(default_factory=list)
-    interrupted: bool = False
-
-
-def fit_from_starts(study: Study, starts: int, report: ProgressReport) -> Runs:
-    """Fit from every start that the folder has no fit of; after Ctrl-C return the fits that have ended.
+        Whether Ctrl-C came.
 
     Raises
     ------
     KeyboardInterrupt
         Ctrl-C before the first fit has ended.
     """
-    runs, stop = Runs(), Event()
-    told = Report(report, "fits from starts", starts, stop)
+    damaged = list[int]()
 
-    def run(start: int) -> None:
-        seed = seed_of(study.seed, start)
-        found, damaged = (None, False) if study.folder is None else study.folder.read(start, study.counts, seed)
-        if found is None and not stop.is_set():
-            under_way = None if study.folder is None else study.folder.under_way(start, study.seconds)
-            found = study.fit(study.counts, seed, study.options, stop, under_way)
-            if found is not None and study.folder is not None:
-                study.folder.write(start, found)
-        if found is not None:
-            with told.lock:
-                runs.fits[start] = found
-                runs.damaged += [start] * damaged
-            told.one_more(found.trace[-1])
+    def one(start: int, tick: ProgressReport) -> Fit:
+        place = place_within(runs.checkpoint, f"start-{start:04d}")
+        if has_damaged_fit(place):
+            damaged.append(start)
+        return runs.fit(tick, seed=seed_of(runs.seed, start), checkpoint=place)
 
-    run_tasks([partial(run, start) for start in range(starts)], study.jobs, stop)
-    runs.interrupted = stop.is_set()
-    if not runs.fits:
+    told = report, "fits from starts"
+    fits, interrupted = fit_side_by_side(one, starts, runs.jobs, told, lambda fit: fit.trace[-1])
+    if not fits:
         raise KeyboardInterrupt
-    return runs
-
-
-@dataclass(eq=False)
-class Report:
-    """Progress of tasks that end on several threads."""
-
-    report: ProgressReport
-    label: str
-    total: int
-    stop: Event
-    done: int = 0
-    highest: float = -np.inf
-    lock: Any = field(default_factory=Lock)
-
-    def one_more(self, value: float = np.nan) -> None:
-        """Report that a task has ended, with the highest value so far; Ctrl-C in the report sets `stop`."""
-        with self.lock:
-            self.done += 1
-            self.highest = max(self.highest, float(np.nan_to_num(value, nan=-np.inf)))
-            try:
-                self.report(self.label, self.done, self.total, self.highest)
-            except KeyboardInterrupt:
-                self.stop.set()
-
-
-def run_tasks(tasks: Sequence[Callable[[], None]], jobs: int, stop: Event) -> None:
-    """Run tasks on threads, `jobs` at once, without warnings about convergence, which the results report.
-
-    Matrix products are limited to one thread around all tasks: each fit sets and restores that limit, and one that ends
-    while another runs would leave it changed.
-    """
-    with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore", FitWarning)
-        side_by_side(tasks, jobs, stop)
+    return fits, sorted(damaged), interrupted
 
 
 def varied_options(options: Any, method: str) -> Any:
@@ -187,12 +106,3 @@ def with_one_thread(options: Any) -> Any:
     """Return options with one thread, unless a number of threads or a device is given."""
     free = options.threads is None and getattr(options, "device", "cpu") == "cpu"
     return replace(options, threads=1) if free else options
-
-
-def number_of_jobs(jobs: Any, most: int, options: Any) -> int:
-    """Return the number of fits at once: by default as many as the cores have room for, and one on a GPU."""
-    if jobs is not None:
-        return min(check_count(jobs, "jobs", most=MOST_JOBS), most)
-    if getattr(options, "device", "cpu") != "cpu":
-        return 1
-    return min(max(numba.get_num_threads() // (options.threads or 1), 1), most)

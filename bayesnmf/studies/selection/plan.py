@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.job import resolve_priors
@@ -14,7 +17,7 @@ from bayesnmf.studies.selection.record import Candidate
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class SelectionPlan:
     """Settings shared by all fits.
 
     Attributes
@@ -56,3 +59,48 @@ class Study:
         priors = resolve_priors(candidate.model, counts, candidate.rank, self.options.priors)
         unread: Any = {"intervals": "mean_field"} if hasattr(self.options, "intervals") else {}  # by every criterion
         return replace(self.options, priors=priors, **unread)
+
+    def score_all[P, C, S](
+        self, parts: Iterable[P], number: int, tried: Sequence[C], score: Callable[[P, C, int], S]
+    ) -> tuple[list[list[S]], Sequence[C], bool]:
+        """Score every candidate by every part of the counts.
+
+        Parameters
+        ----------
+        parts : iterable
+            Splits or masks of the counts.
+        number : int
+            Number of the parts.
+        tried : sequence
+            Candidates.
+        score : callable
+            Function of a part, a candidate and a seed.
+
+        Returns
+        -------
+        found : list of list
+            Scores by part and candidate; after Ctrl-C of the complete parts, or of the unfinished first one.
+        scored : sequence
+            Candidates that these scores belong to.
+        interrupted : bool
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C before the first score.
+        """
+        found, done, interrupted = list[list[S]](), 0, False
+        try:
+            for place, part in enumerate(parts):
+                found.append([])
+                for candidate in tried:
+                    self.report("select", done, number * len(tried), np.nan)
+                    found[-1].append(score(part, candidate, self.seed + place))
+                    done += 1
+            self.report("select", done, done, np.nan)
+        except KeyboardInterrupt:
+            interrupted = True
+            if not done:
+                raise
+        complete = [row for row in found if len(row) == len(tried)] or found[:1]
+        return complete, tried[: len(complete[0])], interrupted
