@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from bayesnmf.estimators import BayesNMF as BayesNMF
     from bayesnmf.fitting.fit import fit as fit
     from bayesnmf.fitting.fitted import Fit as Fit
-    from bayesnmf.fitting.loading import load as load
+    from bayesnmf.fitting.fitted import load as load
     from bayesnmf.fitting.streaming import MinibatchVI as MinibatchVI
     from bayesnmf.inference.status import ConvergenceWarning as ConvergenceWarning
     from bayesnmf.options import BLD as BLD
@@ -134,7 +134,7 @@ _HOMES = {
     "from_topic_model": "results.topic_model",
     "group_contrasts": "assessment.group_contrasts",
     "linear_response": "assessment.linear_response",
-    "load": "fitting.loading",
+    "load": "fitting.fitted",
     "log_evidence": "assessment.evidence",
     "log_p_allocation": "assessment.allocation_marginal",
     "loo": "assessment.leave_one_out",

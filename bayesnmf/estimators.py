@@ -16,8 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayesnmf.assessment.measures import MOST_SCORE_DRAWS, SCORE_DRAWS, for_thinned
-from bayesnmf.assessment.scoring import background, score
+from bayesnmf.assessment.scoring import MOST_SCORE_DRAWS, SCORE_DRAWS, background, for_thinned, score
 from bayesnmf.checks import check_choice
 from bayesnmf.data.annotated import is_annotated
 from bayesnmf.data.checks import check_complete, check_missing_word

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bayesnmf.assessment.bounds import elbo_augmented, state_of_fit
 from bayesnmf.assessment.checks import check_response
-from bayesnmf.assessment.response_cautions import NOT_OPTIMAL, warn
+from bayesnmf.assessment.response_quantities import NOT_OPTIMAL, warn
 from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.data.blocks.checks import check_read
 from bayesnmf.fitting.fitted import Fit

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.assessment.checks import check_response_of_markers
-from bayesnmf.assessment.response_cautions import NOT_STRICT, TOO_WIDE, warn
-from bayesnmf.assessment.response_quantities import Quantities
+from bayesnmf.assessment.response_quantities import NOT_STRICT, TOO_WIDE, Quantities, warn
 from bayesnmf.assessment.response_shapes import copula_draws
 from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.checks import check_choice, check_count

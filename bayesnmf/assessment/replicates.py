@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, vstack
 
 from bayesnmf.data.drawing import drawn_given_totals, noise_of_draws
 from bayesnmf.data.mask import Mask
-from bayesnmf.kernels.cpu.replicated_counts import replicated_counts
+from bayesnmf.kernels.cpu.replication import replicated_counts
 from bayesnmf.priors.noise import POISSON
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.record import FitRecord

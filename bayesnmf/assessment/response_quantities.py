@@ -1,9 +1,11 @@
-"""Quantities whose uncertainty linear response gives, as weighted sums of loadings and components."""
+"""Quantities whose uncertainty linear response gives, weighted sums of loadings and components; cautions about it."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +13,23 @@ from numpy.typing import NDArray
 
 from bayesnmf.assessment.checks import check_weights
 from bayesnmf.inference.response.spread import Sides, Weights
+from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.priors.specification import MODELS, on_simplex
 from bayesnmf.results.record import FitRecord
 
 Array = NDArray[Any]
+NOT_OPTIMAL = (
+    "the fit was not continued to its optimum (gradient {:.1e}), and linear response holds there only; fit with a "
+    "smaller tol, another seed or a smaller rank"
+)
+NOT_STRICT = (
+    "the bound does not curve downwards in every direction: two components are equal or one is empty, and variances "
+    "along that direction are NaN; fit with another seed or a smaller rank"
+)
+TOO_WIDE = (
+    "the variance of a share is larger than that of any distribution on 0 to 1 with its mean, so its interval and "
+    "draws are NaN: linear response does not describe it; use method='gibbs'"
+)
 
 
 class Quantity(NamedTuple):
@@ -112,3 +127,8 @@ class Quantities:
         of_components = check_weights(components, (self.every, fit.feature_names), "components")
         weights = Weights(of_loadings, of_components)
         return Quantity(name, weights.of(Sides(self.loadings, self.components)), weights, "any")
+
+
+def warn(message: str) -> None:
+    """Issue a warning that points to the user's line."""
+    warnings.warn(message, ConvergenceWarning, skip_file_prefixes=(str(Path(__file__).parents[1]),))

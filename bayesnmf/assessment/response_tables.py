@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.assessment.checks import check_some
-from bayesnmf.assessment.response_cautions import NOT_OPTIMAL, NOT_STRICT, TOO_WIDE, warn
-from bayesnmf.assessment.response_quantities import Quantities, Quantity
+from bayesnmf.assessment.response_quantities import NOT_OPTIMAL, NOT_STRICT, TOO_WIDE, Quantities, Quantity, warn
 from bayesnmf.assessment.response_shapes import SHAPES, copula_draws
 from bayesnmf.checks import check_choice, check_count, check_fraction, check_names
 from bayesnmf.data.checks import check_complete

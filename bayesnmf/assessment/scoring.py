@@ -11,6 +11,7 @@ comparable.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ from bayesnmf.results.record import iterate_draws
 
 Array = NDArray[Any]
 MIXED = 1e-6
+SCORE_DRAWS, MOST_SCORE_DRAWS = 200, 1600
 PIT_CELLS = 5000
 SMALLEST = 1e-100
 BATCHES = 20  # number of batches of draws
@@ -230,3 +232,8 @@ def pit_coverage(fit: Fit, held_out: Counts, draws: int, seed: int, interval: fl
         used += 1
     u = (below + rng.random(len(cells)) * at) / used
     return float(np.mean(np.abs(u - 0.5) <= interval / 2)) if held_out.total else np.nan
+
+
+def for_thinned[F: Fit](fitted: F, keep: float) -> F:
+    """Return a fit with the noise of counts of which every single one is kept with this probability."""
+    return replace(fitted, noise=fitted.noise.thinned(keep))

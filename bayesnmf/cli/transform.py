@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
     from bayesnmf.cli.reading import read_counts_of, read_exposures
     from bayesnmf.cli.writing import about_fit, finish, write_table
-    from bayesnmf.fitting.loading import load
+    from bayesnmf.fitting.fitted import load
     from bayesnmf.results.thinning import loadings_table
 
     fit = load(options.fit)

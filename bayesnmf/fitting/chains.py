@@ -23,10 +23,9 @@ from bayesnmf.priors.pair import components_exchangeable
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import Value, separate_scale
 from bayesnmf.results.estimates import Draws
-from bayesnmf.results.label_switching import label_switching
 from bayesnmf.results.mixing import UNJUDGED, judged_parts, mixing, mixing_verdict
 from bayesnmf.results.record import DISPERSION, FitRecord
-from bayesnmf.results.relabelling import match_all_draws
+from bayesnmf.results.relabelling import label_switching, match_all_draws
 
 Array = NDArray[Any]
 

@@ -1,4 +1,4 @@
-"""The result of `bayesnmf.fit`, `Fit`."""
+"""The result of `bayesnmf.fit`, `Fit`, and how it is loaded from a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bayesnmf.results.short_chain import DRAWS, WARMUP
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
-
+import os
 
 Array = NDArray[Any]
 
@@ -64,7 +64,7 @@ class Fit(FitRecord):
         Further results. Gibbs and nuts: R-hat and ESS of entries, dispersions, log joint (`bayesnmf.results.mixing`);
         with Gibbs(draws="auto"), the smallest ESS of the components' shares of the counts, the number of sweeps and of
         sweeps per draw; divergences; label switches within chains, which matching undoes, and the share of draws with
-        components too similar to be matched (`bayesnmf.results.label_switching`). Map: the final KKT residual, in
+        components too similar to be matched (`bayesnmf.results.relabelling`). Map: the final KKT residual, in
         counts, and the least gradient ([C] A.3), which decide convergence (`bayesnmf.inference.ascent.optimality`).
         With restarts: their number, and the worst final objective.
     residuals : ndarray or None
@@ -217,3 +217,23 @@ class Fit(FitRecord):
         import pandas as pd
 
         return pd.DataFrame(self.feature_names[leading_features(self, n, order)].T, columns=self.component_titles)
+
+
+def load(path: str | os.PathLike[str]) -> Fit:
+    """Return the fit in a file that `Fit.save` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        NetCDF file (`.nc`) or Zarr store (`.zarr`).
+
+    Raises
+    ------
+    FileNotFoundError
+        The file does not exist.
+    ValueError
+        The file is not a fit, is damaged, or was written by a later version.
+    """
+    from bayesnmf.results.storage import read_fit
+
+    return Fit.of(read_fit(path))

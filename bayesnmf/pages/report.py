@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import bayesnmf
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.pages.checks import check_page, check_source, check_title
-from bayesnmf.pages.of_comparison import sections_of_comparison
 from bayesnmf.pages.of_fit import sections_of_fit
-from bayesnmf.pages.parts import Section
+from bayesnmf.pages.parts import Section, Table, drawn
+from bayesnmf.pages.references import references_of
+from bayesnmf.pages.words import METHODS, MODELS
 from bayesnmf.results.checks import check_groups
-from bayesnmf.studies.comparison.report import Comparison
+from bayesnmf.studies.comparison.report import Comparison, figures_of, measured, notes
 from bayesnmf.writing import write_text
 
 CONTROLS = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(code) not in "\t\n\r"}
@@ -101,3 +105,41 @@ def render(title: str, sections: list[Section]) -> str:
 def _without_controls(value: Any) -> Any:
     """Return text with signs in place of control characters, which no page may have; names may contain some."""
     return type(value)(value.translate(CONTROLS)) if isinstance(value, str) else value
+
+
+DESCRIPTIONS = {
+    "components": "The components of every method, matched.",
+    "objectives": "The objective of each method by iteration.",
+    "agreement": "Cosines and correlations between the methods.",
+    "loadings_intervals": "Posterior medians and intervals of the loadings of some samples, by method.",
+}
+CHAINS = "Traces and rank histograms of the chains of a sampler."
+
+
+def sections_of_comparison(
+    comparison: Comparison, image_shape: tuple[int, int] | None, told: ProgressReport
+) -> tuple[str, list[Section]]:
+    """Return the heading and the sections."""
+    fits = comparison.fits
+    first = next(iter(fits.values()))
+    n, m = comparison.split.train.shape
+    pictures: dict[str, Callable[[], Any]] = figures_of(comparison, image_shape)
+    made = []
+    for done, (name, draw) in enumerate(pictures.items()):
+        told("report", done, len(pictures), np.nan)
+        made.append(drawn(draw, DESCRIPTIONS.get(name, CHAINS)))
+    told("report", len(pictures), len(pictures), np.nan)
+    rows = [
+        ["counts", f"{n:,} samples × {m:,} features to train on"],
+        ["model", MODELS[first.model]],
+        ["components", str(first.rank)],
+        *([name, METHODS[fit.method]] for name, fit in fits.items()),
+    ]
+    plain = [line for line in notes(comparison) if not line.startswith("CAUTION ")]
+    sections = [
+        Section("What was compared", cautions=comparison.cautions, tables=[Table(["", ""], rows, numeric=False)]),
+        Section("The methods side by side", plain, tables=[Table(["", *fits], measured(comparison))]),
+        Section("Figures", figures=made),
+        Section("How to cite", references=references_of(first.model, [fit.method for fit in fits.values()])),
+    ]
+    return f"{', '.join(fits)}: {first.rank} components of {n:,} samples", sections

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.inference.ascent.optimality import cure_of_mode
 from bayesnmf.inference.idle import find_idle
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, FitWarning
-from bayesnmf.options import METHODS
+from bayesnmf.options import MAP, METHODS
+from bayesnmf.options.defaults import regression_fault
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Quasi
 from bayesnmf.priors.simplex import component_sums
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.dispersion import SAMPLED, in_words, overall_dispersion
-from bayesnmf.results.label_switching import AMBIGUOUS_LIMIT
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
 from bayesnmf.results.record import FitRecord
+from bayesnmf.results.relabelling import AMBIGUOUS_LIMIT
 from bayesnmf.results.settled import DIFFERENT
 
 Array = NDArray[Any]
@@ -41,6 +41,23 @@ def cure_of(result: FitRecord) -> str:
     if by_kkt and not options.tol:  # only the KKT residual can end the fit
         change = change.replace("tol", "kkt_tol")
     return f"{change} in bayesnmf.{type(options).__name__}(...)"
+
+
+def cure_of_mode(options: MAP, plain: bool = False) -> str:
+    """Return advice, legal with these options and priors, for a mode that settled before it reached an optimum.
+
+    Counts with missing cells or negative binomial noise are fitted by EM alone (`plain`).
+    """
+    if options.algorithm == "em" and not plain and _allows_coordinate_descent(options):
+        return "use algorithm='scd', extrapolate=True in bayesnmf.MAP(...)"
+    rule = "kkt_tol" if options.tol == 0 else "tol"
+    return f"use {'' if options.extrapolate else 'extrapolate=True or '}a lower {rule} in bayesnmf.MAP(...)"
+
+
+def _allows_coordinate_descent(options: MAP) -> bool:
+    """Return whether options and priors allow coordinate descent instead of EM."""
+    legal = options.basis != "log" and options.schedule != "joint" and options.device == "cpu"
+    return legal and not regression_fault(options.priors.loadings, options.priors.components)
 
 
 def _cure_of_chains(reason: str) -> str:

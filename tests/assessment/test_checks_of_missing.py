@@ -14,7 +14,6 @@ from smallfits import quietly
 
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, NegativeBinomial, Priors
-from bayesnmf.assessment import measures
 from bayesnmf.assessment.leave_one_out import loo, relative_efficiency
 from bayesnmf.assessment.predictive_statistics import measure
 from bayesnmf.assessment.refitting import Refitted
@@ -22,6 +21,7 @@ from bayesnmf.assessment.replicates import replicate_of
 from bayesnmf.assessment.scoring import MIXED, background, pit_coverage, score
 from bayesnmf.data.mask import Mask, as_pattern
 from bayesnmf.priors.noise import POISSON
+from bayesnmf.studies.comparison import measures
 from bayesnmf.studies.comparison.running import Settings
 from bayesnmf.studies.stability.predicting import probabilities_of
 

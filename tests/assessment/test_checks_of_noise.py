@@ -10,13 +10,14 @@ from smallfits import quietly
 
 import bayesnmf
 from bayesnmf import Gamma, Gibbs, NegativeBinomial, Priors, Quasi
-from bayesnmf.assessment import bounds, measures
+from bayesnmf.assessment import bounds
 from bayesnmf.assessment.leave_one_out import loo
 from bayesnmf.assessment.predictive_statistics import measure
 from bayesnmf.assessment.refitting import Refitted
 from bayesnmf.priors.noise import POISSON
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cure_of
+from bayesnmf.studies.comparison import measures
 from bayesnmf.studies.comparison.running import Settings
 
 pytestmark = quietly

@@ -17,7 +17,7 @@ from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, plots
 from bayesnmf.assessment import predictive_checks
 from bayesnmf.assessment.refitting import Refitted
 from bayesnmf.inference import alignment
-from bayesnmf.results import label_switching, relabelling
+from bayesnmf.results import relabelling
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.mixing import r_hat_and_ess
 
@@ -83,7 +83,7 @@ def test_flips_to_and_fro_are_not_switches():
     flips = np.sum(np.any(orders[:, 1:] != orders[:, :-1], axis=-1))
     assert 2 * fitted.diagnostics["label_switches"] < flips
     few = two_components(4)
-    assert few.diagnostics["ambiguous_draws"] > label_switching.AMBIGUOUS_LIMIT > fitted.diagnostics["ambiguous_draws"]
+    assert few.diagnostics["ambiguous_draws"] > relabelling.AMBIGUOUS_LIMIT > fitted.diagnostics["ambiguous_draws"]
 
 
 def test_switches_are_counted_exactly():
@@ -95,12 +95,12 @@ def test_switches_are_counted_exactly():
     drawn = alignment.reorder(np.abs(PROFILES + noise), orders, axis=-2)
     components, found = relabelling.match_all_draws(drawn)
     np.testing.assert_array_equal(components, alignment.reorder(drawn, found, axis=-2))
-    diagnosed = label_switching.label_switching(components, found)
+    diagnosed = relabelling.label_switching(components, found)
     assert diagnosed == {"label_switches": 3.0, "ambiguous_draws": 0.0}  # 2 + 1 in the first chain, none in the other
     halfway = components.copy()
     halfway[0, 2] = PROFILES.mean(axis=0)
-    assert label_switching.label_switching(halfway, found) == {"label_switches": 3.0, "ambiguous_draws": 1 / 16}
-    alone = label_switching.label_switching(components[..., :1, :], np.zeros((2, 8, 1), int))
+    assert relabelling.label_switching(halfway, found) == {"label_switches": 3.0, "ambiguous_draws": 1 / 16}
+    alone = relabelling.label_switching(components[..., :1, :], np.zeros((2, 8, 1), int))
     assert alone == {"label_switches": 0.0, "ambiguous_draws": 0.0}
 
 
@@ -110,7 +110,7 @@ def test_a_cycle_of_three_components_counts_as_switches():
     orders = np.array([[[0, 1, 2], [1, 2, 0], [1, 2, 0], [0, 1, 2], [0, 2, 1]]])
     components, found = relabelling.match_all_draws(alignment.reorder(np.tile(profiles, (1, 5, 1, 1)), orders, -2))
     assert np.ptp(components, axis=1).max() < 1e-15
-    assert label_switching.label_switching(components, found)["label_switches"] == 3
+    assert relabelling.label_switching(components, found)["label_switches"] == 3
 
 
 def test_only_draws_that_cannot_be_matched_are_a_caution():

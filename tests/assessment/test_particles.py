@@ -10,8 +10,8 @@ from plain import even_priors
 import bayesnmf
 from bayesnmf import SMC, Gibbs
 from bayesnmf.assessment.leave_one_out import relative_efficiency
-from bayesnmf.assessment.measures import cautions_of_evidence, evidence_of
 from bayesnmf.results.estimates import Draws
+from bayesnmf.studies.comparison.measures import cautions_of_evidence, evidence_of
 
 DRAWN = bayesnmf.simulate("gamma_poisson", (10, 6), 2, priors=even_priors(rank=2, total=60), seed=1)
 

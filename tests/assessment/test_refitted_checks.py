@@ -11,8 +11,8 @@ from smallfits import quietly
 import bayesnmf
 from bayesnmf import Gibbs
 from bayesnmf.assessment import refitting
-from bayesnmf.assessment.calibrated_p_values import tail_probabilities, tails_of_all, upper_tails
 from bayesnmf.assessment.predictive_statistics import measure
+from bayesnmf.assessment.refit_statistics import tail_probabilities, tails_of_all, upper_tails
 
 pytestmark = quietly
 RNG = np.random.default_rng(1)

@@ -17,11 +17,10 @@ from scipy.sparse import csr_array, save_npz
 
 import bayesnmf
 from bayesnmf import MAP, VI, cli
-from bayesnmf.assessment import measures
 from bayesnmf.cli import parser
 from bayesnmf.options import METHODS, Gibbs
 from bayesnmf.priors.specification import MODELS
-from bayesnmf.studies.comparison import report, running
+from bayesnmf.studies.comparison import measures, report, running
 from bayesnmf.studies.comparison.running import Settings
 from bayesnmf.theorems import likelihoods, statements, updates
 

@@ -18,13 +18,12 @@ from scipy.sparse import coo_array
 
 import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, HierarchicalGamma, Priors, ScaledDirichlet, cli
-from bayesnmf.assessment import measures
 from bayesnmf.cli import checks, names, parser
 from bayesnmf.data.mutations import sbs96_types
 from bayesnmf.options import METHODS
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.thinning import components_table, loadings_table
-from bayesnmf.studies.comparison import report, running
+from bayesnmf.studies.comparison import measures, report, running
 
 pytestmark = pytest.mark.filterwarnings(  # anndata under pandas 3
     "ignore:The 'future.infer_string' option is deprecated:DeprecationWarning"

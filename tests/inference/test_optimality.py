@@ -9,9 +9,9 @@ from plain import plain_map
 
 import bayesnmf
 from bayesnmf import MAP, Dirichlet, Gamma, HierarchicalGamma, Priors, Start
-from bayesnmf.inference.ascent.optimality import COUNTS, LEAST_GRADIENT, SHARE, checked_status, cure_of_mode
+from bayesnmf.inference.ascent.optimality import COUNTS, LEAST_GRADIENT, SHARE, checked_status
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning, Status
-from bayesnmf.results.cautions import cautions_of
+from bayesnmf.results.cautions import cautions_of, cure_of_mode
 
 FLAT = Gamma(1.0, 0.0)
 SETTLED = Status(True, "objective settled to 1e-07 relative", 7)

@@ -5,8 +5,7 @@ import pytest
 from scipy.stats import betabinom, chi2, nbinom
 
 from bayesnmf.kernels.cpu.dispersed_draws import LINEAR, QUADRATIC, Noise
-from bayesnmf.kernels.cpu.replicated_counts import replicated_counts
-from bayesnmf.kernels.cpu.replication import replicated_statistics
+from bayesnmf.kernels.cpu.replication import replicated_counts, replicated_statistics
 
 RNG = np.random.default_rng(0)
 COMPONENTS = RNG.gamma(0.5, 1.0, (3, 30))

@@ -18,9 +18,9 @@ from realdata import find_data, real_counts
 
 import bayesnmf
 from bayesnmf import MAP, VI, Gibbs, Settings, plots
-from bayesnmf.assessment import measures
 from bayesnmf.pages import parts
 from bayesnmf.pages import report as pages
+from bayesnmf.studies.comparison import measures
 
 mpl.use("Agg")
 MARKUP = [

@@ -12,7 +12,6 @@ from registry import MODELS_AND_PRIORS, over
 import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet, Start
 from bayesnmf.assessment.bounds import elbo_augmented
-from bayesnmf.assessment.measures import agreement
 from bayesnmf.assessment.scoring import background, score
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.inference import alignment
@@ -20,6 +19,7 @@ from bayesnmf.plots.similarity import mean_cosines
 from bayesnmf.plots.summaries import match_fits
 from bayesnmf.priors import simplex
 from bayesnmf.results.relabelling import relabel
+from bayesnmf.studies.comparison.measures import agreement
 
 brief = pytest.mark.filterwarnings(
     "ignore::bayesnmf.inference.status.ConvergenceWarning"

@@ -8,10 +8,10 @@ from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import SMC, Checkpoint
-from bayesnmf.assessment import measures
 from bayesnmf.inference.tempering import running as tempering
 from bayesnmf.options.methods import Method
 from bayesnmf.studies.calibration import running as calibration
+from bayesnmf.studies.comparison import measures
 from bayesnmf.studies.comparison import running as comparison
 from bayesnmf.studies.comparison.running import Settings
 from bayesnmf.studies.selection import held_out

@@ -15,15 +15,14 @@ from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, Priors
-from bayesnmf.assessment import measures
 from bayesnmf.assessment.bounds import elbo_augmented, elbo_marginal
-from bayesnmf.assessment.measures import COLUMNS, align, reference_of
 from bayesnmf.assessment.scoring import background, pit_coverage, score
 from bayesnmf.fitting import chains
 from bayesnmf.inference import alignment
 from bayesnmf.priors.specification import MODELS, on_simplex
 from bayesnmf.results.estimates import Draws
-from bayesnmf.studies.comparison import report, running
+from bayesnmf.studies.comparison import measures, report, running
+from bayesnmf.studies.comparison.measures import COLUMNS, align, reference_of
 from bayesnmf.studies.comparison.report import MEASURES, NOTE
 from bayesnmf.studies.comparison.running import Settings, compare
 
@@ -298,7 +297,7 @@ def test_too_few_draws_to_judge_are_cautioned_against(chains, draws):
 
 
 def test_divergences_are_cautioned_against(compared):
-    from bayesnmf.assessment.measures import cautions_of_all
+    from bayesnmf.studies.comparison.measures import cautions_of_all
 
     fitted = replace(compared().fits["gibbs"], method="nuts", diagnostics={"divergences": 3.0})
     row = {"max_r_hat": 1.0, "min_ess": 500.0}

@@ -6,8 +6,7 @@ from plain import even_priors
 
 import bayesnmf
 from bayesnmf import SMC, VI, Settings
-from bayesnmf.assessment import measures
-from bayesnmf.studies.comparison import report
+from bayesnmf.studies.comparison import measures, report
 
 DRAWN = bayesnmf.simulate("gamma_poisson", (16, 8), 2, priors=even_priors(rank=2, total=40), seed=0)
 

@@ -6,7 +6,7 @@ import pytest
 
 import bayesnmf
 from bayesnmf import VI, Gibbs, Settings
-from bayesnmf.assessment import measures
+from bayesnmf.studies.comparison import measures
 from bayesnmf.studies.comparison.finding import finding
 
 

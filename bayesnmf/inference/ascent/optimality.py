@@ -14,14 +14,7 @@ lacks about 3e-4 of its gain over rank 1.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from bayesnmf.inference.status import Status
-from bayesnmf.options.defaults import regression_fault
-
-if TYPE_CHECKING:
-    from bayesnmf.options import MAP
-
 
 LEAST_GRADIENT = -0.01
 SHARE, COUNTS = 1e-5, 0.1  # limits of the KKT residual: as a share of all counts, and in counts
@@ -52,20 +45,3 @@ def checked_status(status: Status, diagnostics: dict[str, float], total: float, 
     else:
         return status
     return status._replace(converged=False, reason=f"{status.reason}, but {wrong}")
-
-
-def cure_of_mode(options: MAP, plain: bool = False) -> str:
-    """Return advice, legal with these options and priors, for a mode that settled before it reached an optimum.
-
-    Counts with missing cells or negative binomial noise are fitted by EM alone (`plain`).
-    """
-    if options.algorithm == "em" and not plain and _allows_coordinate_descent(options):
-        return "use algorithm='scd', extrapolate=True in bayesnmf.MAP(...)"
-    rule = "kkt_tol" if options.tol == 0 else "tol"
-    return f"use {'' if options.extrapolate else 'extrapolate=True or '}a lower {rule} in bayesnmf.MAP(...)"
-
-
-def _allows_coordinate_descent(options: MAP) -> bool:
-    """Return whether options and priors allow coordinate descent instead of EM."""
-    legal = options.basis != "log" and options.schedule != "joint" and options.device == "cpu"
-    return legal and not regression_fault(options.priors.loadings, options.priors.components)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bayesnmf.assessment.measures import reference_of
 from bayesnmf.data.splitting import Split
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS, methods_with
@@ -19,6 +18,7 @@ from bayesnmf.results.draws import chains_and_draws, draws_size
 from bayesnmf.results.resampling import is_resampled
 from bayesnmf.results.thinning import STORED_BYTES, components_table, draws_within, loadings_table, thin_fit
 from bayesnmf.studies.comparison.finding import finding
+from bayesnmf.studies.comparison.measures import reference_of
 from bayesnmf.text import as_lines
 from bayesnmf.writing import write_text
 
@@ -43,7 +43,7 @@ class Comparison:
     fits : dict of str to Fit
         Fits by method, with components in the order of the reference: the first posterior fit, else the first fit.
     table : DataFrame
-        One row for each method; `bayesnmf.assessment.measures.COLUMNS` explains the columns.
+        One row for each method; `bayesnmf.studies.comparison.measures.COLUMNS` explains the columns.
     split : Split
         Training counts and held-out counts.
     cautions : list of str

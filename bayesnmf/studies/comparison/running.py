@@ -11,14 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bayesnmf.assessment.measures import (
-    align,
-    as_table,
-    cautions_of_all,
-    cautions_of_evidence,
-    cautions_of_missing,
-    measure_all,
-)
 from bayesnmf.checks import (
     check_choice,
     check_count,
@@ -53,6 +45,14 @@ from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import EVEN, check_model
 from bayesnmf.results.record import LEARNED
 from bayesnmf.results.thinning import thin_fit
+from bayesnmf.studies.comparison.measures import (
+    align,
+    as_table,
+    cautions_of_all,
+    cautions_of_evidence,
+    cautions_of_missing,
+    measure_all,
+)
 from bayesnmf.studies.comparison.report import Comparison
 
 # Enough for R-hat ≤ 1.05 and ESS ≥ 100 on the default data; dispersed runs only show where other starts lead.

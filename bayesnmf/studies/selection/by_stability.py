@@ -27,9 +27,8 @@ from bayesnmf.fitting.many import fit_side_by_side, number_of_jobs, uninterrupte
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.priors.simplex import component_sums, rows_to_shares
 from bayesnmf.studies.selection.plan import SelectionPlan
-from bayesnmf.studies.selection.record import Candidate
+from bayesnmf.studies.selection.record import CLOSE, COMES_BACK, Candidate
 from bayesnmf.studies.selection.result import Selection
-from bayesnmf.studies.selection.rules import CLOSE, COMES_BACK
 from bayesnmf.studies.stability.grouping import Found, match_found, movable_components
 from bayesnmf.studies.stability.running import Runs, seed_of, with_one_thread
 

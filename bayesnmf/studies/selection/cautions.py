@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from bayesnmf.studies.selection.record import SelectionRecord
-from bayesnmf.studies.selection.rules import CLEAR, COMES_BACK, MISFIT
+from bayesnmf.studies.selection.record import COMES_BACK, SelectionRecord
+
+MISFIT = 0.01  # p-value of all predictive checks below which a caution is given
+CLEAR = 2.0  # standard errors by which one rank predicts other rows worse than another beyond chance
 
 
 def cautions_of(found: SelectionRecord) -> list[str]:

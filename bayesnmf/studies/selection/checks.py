@@ -14,11 +14,12 @@ from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.noise import POISSON, Noise, Quasi
 from bayesnmf.studies.selection.masks import FOLDS
 from bayesnmf.studies.selection.record import word_of
-from bayesnmf.studies.selection.rules import FEWEST_HALVES, FEWEST_RUNS
 from bayesnmf.studies.stability.checks import check_has_objective
 
 DEFAULTS: dict[str, Any] = {"splits": None, "keep": 0.8, "withhold": 0.2, "halves": 10}
 SPLITS = 3
+FEWEST_HALVES = 5  # fewer cannot show a share of 80 % that is not 100 %
+FEWEST_RUNS = 4  # fewer do not show their spread: logs with sd 3 seem to agree in 26 % of pairs, and 5 % of fours
 OWN = {
     "masked": ("splits",), "heldout": ("splits", "keep", "withhold"), "evidence": (), "stability": ("halves",)
 }  # fmt: skip

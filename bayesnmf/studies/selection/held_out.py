@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.assessment.measures import MOST_SCORE_DRAWS, SCORE_DRAWS
-from bayesnmf.assessment.scoring import background, ratio_of_sums, score
+from bayesnmf.assessment.scoring import MOST_SCORE_DRAWS, SCORE_DRAWS, background, ratio_of_sums, score
 from bayesnmf.data.blocks.splitting import split_on_disk
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import Split, split_counts

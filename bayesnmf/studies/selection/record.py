@@ -13,6 +13,8 @@ from bayesnmf.priors.noise import NOISES, POISSON, Noise
 if TYPE_CHECKING:
     import pandas as pd
 
+CLOSE = 0.75  # cosine of deviations above which a component comes back
+COMES_BACK = 0.8  # least share of the halves in which every component of a stable rank comes back
 SCORED = ("heldout", "masked")  # criteria whose scores have a standard error over rows
 
 

@@ -1,13 +1,15 @@
-"""Models and ranks, ranked by a criterion."""
+"""Models and ranks, ranked by a criterion, and how they are printed."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from bayesnmf.inference.tempering.combining import WIDEST_SPREAD
 from bayesnmf.studies.selection.cautions import cautions_of
-from bayesnmf.studies.selection.printing import headings_and_lines
-from bayesnmf.studies.selection.record import SCORED, SelectionRecord
-from bayesnmf.studies.selection.rules import CLOSE, COMES_BACK
-from bayesnmf.text import text_table
+from bayesnmf.studies.selection.record import CLOSE, COMES_BACK, SCORED, SelectionRecord
+from bayesnmf.text import plus_minus, text_table
 
 NOTES = {
     "heldout": [
@@ -52,3 +54,78 @@ class Selection(SelectionRecord):
         notes += ["interrupted: other candidates or the checks are missing"] if self.interrupted else []
         notes += [f"CAUTION {caution}" for caution in self.cautions]
         return text_table(title, headings, lines, notes)
+
+
+Line = list[str]
+
+
+def headings_and_lines(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
+    """Return title, headings and lines of the table."""
+    make = {"heldout": _held_out, "masked": _masked, "evidence": _evidence, "stability": _stability}[found.criterion]
+    title, headings, cells = make(found)
+    lines = []
+    for number, place in enumerate(found.table.index):
+        lines.append([*map(str, place), *cells[number], ", ".join(_marks(found, place))])
+    return title, [*map(str, found.table.index.names), *headings, ""], lines
+
+
+def _marks(found: SelectionRecord, here: tuple[Any, ...]) -> list[str]:
+    if found.best is None:
+        return []
+    best, frugal = found.place(found.best), found.one_standard_error
+    marks = ["best"] if here == best else []
+    if found.criterion in ("heldout", "masked"):
+        marks += ["one se"] if frugal and here == found.place(frugal) != best else []
+        marks += ["one se, rows"] if here == found.one_standard_error_for_rows else []
+    return marks
+
+
+def _held_out(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
+    splits, table, cells = int(found.table["fits"].iloc[0]), found.table, []
+    rows = found.best_for_rows is not None
+    each: Any
+    for each in table.itertuples():
+        line = [plus_minus(each.mean, each.se)]
+        line += [plus_minus(each.difference, each.difference_se) if each.difference else ""]
+        if rows:
+            line += [plus_minus(each.rows_difference, each.rows_difference_se) if each.rows_difference else "0"]
+        cells.append([*line, f"{each.converged} of {each.fits}"])
+    title = f"by {found.method}, trained on {found.keep:.0%} of the counts, {splits} split{'s' if splits > 1 else ''}"
+    headings = ["held-out nats per count", "minus the best"]
+    headings += ["withheld rows, minus their best"] if rows else []
+    return title, [*headings, "converged"], cells
+
+
+def _masked(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
+    splits, cells = int(found.table["fits"].iloc[0]), []
+    each: Any
+    for each in found.table.itertuples():
+        line = [plus_minus(each.mean, each.se)]
+        line += [plus_minus(each.difference, each.difference_se) if each.difference else ""]
+        cells.append([*line, f"{each.chi_squared:.2f}", f"{each.converged} of {each.fits}"])
+    title = f"by {found.method}, {splits} mask{'s' if splits > 1 else ''} of cells"
+    return title, ["nats per held-out count", "minus the best", "χ²", "converged"], cells
+
+
+def _evidence(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
+    cells = []
+    each: Any
+    for each in found.table.itertuples():
+        value = plus_minus(each.log_evidence, each.se, 2) if each.known else f"unknown, at least {each.at_least:,.1f}"
+        probability = f"{each.probability:.3f}" if np.isfinite(each.probability) else ""
+        cells.append([value, f"{each.spread:.2f}", probability])
+    return (
+        f"by the evidence, {len(found.scores)} runs by {found.method}",
+        ["log p(X)", "sd of the runs", "probability"],
+        cells,
+    )
+
+
+def _stability(found: SelectionRecord) -> tuple[str, Line, list[Line]]:
+    cells, halves = [], len(found.scores)
+    each: Any
+    for each in found.table.itertuples():
+        cells.append(
+            [f"{each.least:.0%}", f"{each.closeness:.3f}", str(each.empty), f"{each.converged} of {each.fits}"]
+        )
+    return f"by {found.method}, {halves} halves of the rows", ["come back", "closeness", "empty", "converged"], cells

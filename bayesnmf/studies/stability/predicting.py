@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.assessment.bounds import elbo_marginal
-from bayesnmf.assessment.measures import SCORE_DRAWS
-from bayesnmf.assessment.scoring import MIXED, Ratio, background, cell_probabilities, ratio_of_sums
+from bayesnmf.assessment.scoring import MIXED, SCORE_DRAWS, Ratio, background, cell_probabilities, ratio_of_sums
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import split_counts
 from bayesnmf.fitting.fitted import Fit

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,15 @@ from numpy.typing import NDArray
 from bayesnmf.assessment.bounds import elbo_augmented, elbo_marginal
 from bayesnmf.assessment.checks import has_response
 from bayesnmf.assessment.linear_response import linear_response
-from bayesnmf.assessment.scoring import Score, background, pit_coverage, score
+from bayesnmf.assessment.scoring import (
+    MOST_SCORE_DRAWS,
+    SCORE_DRAWS,
+    Score,
+    background,
+    for_thinned,
+    pit_coverage,
+    score,
+)
 from bayesnmf.data.probabilities import log_likelihood
 from bayesnmf.data.splitting import Split
 from bayesnmf.fitting.fitted import Fit
@@ -35,7 +42,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 ROWS_HELD, MOST_NUMBERS = 20, 10**7  # rows; numbers that linear response keeps, K² a row
-SCORE_DRAWS, MOST_SCORE_DRAWS, PIT_DRAWS = 200, 1600, 100
+PIT_DRAWS = 100
 
 
 def align(fits: Mapping[str, Fit]) -> dict[str, Fit]:
@@ -208,8 +215,3 @@ def cautions_of_missing(methods: Sequence[str], fits: Iterable[str], others: Ite
     if missing:
         cautions.append(f"interrupted: no run from another start for {', '.join(missing)}")
     return cautions
-
-
-def for_thinned[F: Fit](fitted: F, keep: float) -> F:
-    """Return a fit with the noise of counts of which every single one is kept with this probability."""
-    return replace(fitted, noise=fitted.noise.thinned(keep))
