@@ -74,7 +74,7 @@ def _loglik_of_draw(fit: FitRecord, problem: Problem, state: State, rng: np.rand
     at_rows, given_totals = deepcopy(rng), MODELS[fit.model].given_totals
     first: Any = state.loadings.block(0).conditional
     first.rows(slice(0, 1)).draw(rng)  # takes from `rng` what all rows together take
-    q = state.components.conditional
+    q: Any = state.components.conditional
     components = state.components.matrix if q is None else matrix(q.draw(rng))
 
     def add(part: Problem, here: State, at: Where) -> tuple[None, None, float]:

@@ -53,7 +53,8 @@ def check_regression(options: Any) -> None:
 
 def check_families(options: Any, method: str) -> None:
     """Refuse methods, algorithms and settings that need an optional part which the family of a prior lacks."""
-    asked = [(part, f"method={method!r}", "method='vi'") for part in METHODS[method].needs]
+    other = "method='map'" if method in ("vi", "gibbs") else "method='vi'"
+    asked = [(part, f"method={method!r}", other) for part in METHODS[method].needs]
     algorithm = getattr(options, "algorithm", None)
     if algorithm is not None:
         plain = algorithms_of(method)[0]

@@ -14,6 +14,7 @@ Of counts whose cells have rates, it is with dispersion α, and the sum over all
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -43,16 +44,16 @@ def _pooled(values: Array, counts: DispersedCounts) -> Array:
     return values.sum(axis=-1, keepdims=True) if counts.noise.by is None else values
 
 
-class Evidence:
+class Evidence(ABC):
     """What a dispersion is learned from, at the means of a state: its log density, and derivatives in its logarithm."""
 
+    @abstractmethod
     def log_likelihood(self, s: Array) -> Array:
         """Return f(s), for each dispersion."""
-        raise NotImplementedError
 
+    @abstractmethod
     def derivatives(self, s: Array) -> tuple[Array, Array]:
         """Return the first and the second derivative of f in log s."""
-        raise NotImplementedError
 
     def log_density(self, s: Array) -> Array:
         """Return f(s) + log prior of log s, for each dispersion."""

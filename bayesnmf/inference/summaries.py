@@ -143,7 +143,7 @@ class Draw:
         given = prior if previous is None else prior.drawn(previous.matrix, self.rng, self.first or 0)
         return self.of(prior, given.conditional(total, exposure, reuse=reuse))
 
-    def of(self, prior: Distribution, conditional: Distribution) -> Side:
+    def of(self, prior: Distribution, conditional: Any) -> Side:
         """Return a draw from a given distribution."""
         if self.first is None:
             return self.at(prior, conditional.draw(self.rng, threads=self.threads))

@@ -16,7 +16,7 @@ class Algorithm:
     methods : tuple of str
         Methods that have the algorithm. The first algorithm of a method in `ALGORITHMS` is its plain algorithm.
     needs : tuple of str
-        Optional parts that the families of both priors must have (`bayesnmf.priors.optional.OPTIONAL`).
+        Words of the abilities that the families of both priors must have (`bayesnmf.priors.abilities`).
     tol : float
         Default tolerance.
     sweeps : int

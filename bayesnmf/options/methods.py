@@ -43,7 +43,7 @@ class Method:
     takes_parameter : bool
         Whether the components may be "parameter", without a prior.
     needs : tuple of str
-        Optional parts that the families of both priors must have (`bayesnmf.priors.optional.OPTIONAL`).
+        Words of the abilities that the families of both priors must have (`bayesnmf.priors.abilities`).
     objective_of_rows : str
         Name of the objective of fits of new rows by `transform`, if it is another.
     resampled : bool
@@ -83,9 +83,25 @@ _MORE_DRAWS = "raise warmup and draws"
 
 METHODS: dict[str, Method] = {
     "map": Method(MAP, _CLOSED, "point", "log joint", "raise max_iter or tol", 5, takes_parameter=True),
-    "vi": Method(VI, _CLOSED, "mean field", "elbo_augmented", "raise max_iter or tol", 3, takes_parameter=True),
+    "vi": Method(
+        VI,
+        _CLOSED,
+        "mean field",
+        "elbo_augmented",
+        "raise max_iter or tol",
+        3,
+        takes_parameter=True,
+        needs=("mean_field", "draws"),
+    ),
     "gibbs": Method(
-        Gibbs, "bayesnmf.fitting.until_mixed:run_gibbs", "draws", "log joint", _MORE_DRAWS, 1, whole_counts=True
+        Gibbs,
+        "bayesnmf.fitting.until_mixed:run_gibbs",
+        "draws",
+        "log joint",
+        _MORE_DRAWS,
+        1,
+        whole_counts=True,
+        needs=("draws",),
     ),
     "nuts": Method(NUTS, f"{_PROGRAMS}:fit_nuts", "draws", "log joint", _MORE_DRAWS, 0, needs=("program",)),
     "smc": Method(

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import as_numbers, check_choice, shown
+from bayesnmf.priors.abilities import OPTIONAL
 from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.families import names_of
 from bayesnmf.priors.noise import NOISES, NegativeBinomial, Noise
-from bayesnmf.priors.optional import OPTIONAL
 from bayesnmf.priors.specification import MODELS, PARAMETER, on_simplex, uniformises
 
 MOST_RATES = 100_000_000

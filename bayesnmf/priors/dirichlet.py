@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, polygamma
 
+from bayesnmf.priors.abilities import Every
 from bayesnmf.priors.arrays import (
     add_to_total,
     as_array,
@@ -26,7 +27,6 @@ from bayesnmf.priors.arrays import (
 from bayesnmf.priors.distribution import Distribution, log_marginal_of, plain_moments
 from bayesnmf.priors.gamma import LEAST_DIVISOR, broadcast_to_size, draw_seed, kernel_moments, positive_exp
 from bayesnmf.priors.learning import learned_concentration
-from bayesnmf.priors.optional import OPTIONAL
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
@@ -36,7 +36,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Dirichlet(Distribution):
+class Dirichlet(Distribution, Every):
     """Dirichlet distribution of every row, over the last axis; a prior or a posterior.
 
     Parameters
@@ -51,7 +51,6 @@ class Dirichlet(Distribution):
     proper = True
     support = "simplex"
     counted = "concentration"
-    optional = frozenset(OPTIONAL)
 
     @property
     def smallest_shape(self) -> float:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.priors.abilities import Draws, MeanField, words_of
 from bayesnmf.priors.arrays import namespace_of
 from bayesnmf.priors.parameters import Parameters
 from bayesnmf.priors.values import Value
@@ -38,9 +39,6 @@ class Distribution(Parameters, ABC):
         Name of the parameter to which a conditional adds the total.
     with_unit : tuple of str
         Names of the parameters whose size depends on the unit of the counts.
-    optional : frozenset of str
-        Optional parts of the interface that the family has (`bayesnmf.priors.optional`). Options that need others are
-        refused.
     may_be_zero : tuple of str
         Names of the parameters that may be 0; all others must be positive.
     learned_together : tuple of str
@@ -50,9 +48,17 @@ class Distribution(Parameters, ABC):
     support: ClassVar[Support]
     counted: ClassVar[str]
     with_unit: ClassVar[tuple[str, ...]] = ()
-    optional: ClassVar[frozenset[str]] = frozenset()
     may_be_zero: ClassVar[tuple[str, ...]] = ()
     learned_together: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """Words of the abilities that the family has (`bayesnmf.priors.abilities`); options that need others refuse it.
+
+        Whether it has mean fields and draws is what its conditionals say.
+        """
+        asked = {MeanField.word, Draws.word}
+        return (words_of(type(self)) - asked) | (words_of(self.conditional_family) & asked)
 
     # --- methods that every family has ----------------------------------------------------------------
 
@@ -110,18 +116,6 @@ class Distribution(Parameters, ABC):
         """Return quantiles of the chosen entries, (levels, …); of the proportions if there is a scale."""
 
     @abstractmethod
-    def draw(self, rng: np.random.Generator, draws: tuple[int, ...] = (), threads: int | None = 1) -> Any:
-        """Return independent draws, (*draws, *factor), never exactly 0; they do not depend on `threads`."""
-
-    def draw_rows(self, rng: np.random.Generator, first: int, threads: int | None = 1) -> Any:
-        """Return a draw of the rows of a larger factor from row `first` on, by default from a stream of their own."""
-        return self.draw(np.random.default_rng([int(rng.integers(2**63)), first]), threads=threads)
-
-    @abstractmethod
-    def draw_features(self, rng: np.random.Generator, draws: tuple[int, ...], features: Array) -> Array:
-        """Return independent draws of the components at the chosen features, (*draws, K, features)."""
-
-    @abstractmethod
     def log_density(self, value: Any) -> float:
         """Return the sum of log densities at a value, in nats."""
 
@@ -132,19 +126,6 @@ class Distribution(Parameters, ABC):
     @abstractmethod
     def value_of(self, parts: list[Array]) -> Value:
         """Return the value made of these positive arrays; rows on the simplex are normalised."""
-
-    # --- methods of a family of conditionals ------------------------------------------------------------
-
-    def moments(self, prior: Self | None, component_axis: int, threads: int | None = None) -> Moments:
-        """Return Σ E[x] per component, exp(E log x − shift), the shift and KL(self ‖ prior), for an update.
-
-        The shift is the largest E log x over the components. Without a prior the divergence is NaN.
-        """
-        raise NotImplementedError
-
-    def kl(self, prior: Self) -> float:
-        """Return KL(self ‖ prior), summed over entries or rows, in nats."""
-        raise NotImplementedError
 
     # --- methods of a family with parameters that are drawn, too, and shared by entries ------------------
 
@@ -200,72 +181,9 @@ class Distribution(Parameters, ABC):
         """Return the prior of new rows: what rows share is expected, or drawn by `rng`, given the fitted loadings."""
         return self
 
-    def sites_of_value(self, value: Array) -> Array:
-        """Return the value of the program's site, given the loadings or components."""
-        return value
-
-    def value_of_sites(self, sites: Array) -> Array:
-        """Return the loadings or components, given draws of the program's site: the inverse of `sites_of_value`."""
-        return sites
-
-    def sites_of_shared(self, side: str, value: Array) -> dict[str, Array]:
-        """Return values of the program's sites of shared parameters, given the entries of a side."""
-        return {}
-
-    def guide_of_shared(self, side: str, q: Any) -> dict[str, Array]:
-        """Return the parameters of the program's guide for shared parameters, given the q of the entries."""
-        return {}
-
     def rates_given(self, mean: Array) -> Any:
         """Return the Gamma distribution of the rates that entries share, given their means; None without such rates."""
         return None
-
-    # --- methods of the parts that `optional` names -----------------------------------------------------
-
-    def learned(self, q: Self) -> Self:
-        """Return the member of the family that maximises E_q log p, with parameters of the shapes of `self`."""
-        return self.learned_from(self.statistics(q))
-
-    def statistics(self, q: Self) -> list[Array]:
-        """Return the expectations, with a row for each row of q, whose means over rows are enough to learn from."""
-        raise NotImplementedError
-
-    def learned_from(self, statistics: list[Array]) -> Self:
-        """Return what `learned` returns, given the statistics, or their means over rows that share all parameters."""
-        raise NotImplementedError
-
-    def gradient(self, best: Self) -> list[Array]:
-        """Return the derivatives of the ELBO by the logarithms of q's parameters; `best` is the conditional."""
-        raise NotImplementedError
-
-    def settled_terms(self, exposure: Array) -> tuple[Array, Array | None]:
-        """Return the parameter added to the totals, and the rate of the conditional; None if rows are normalised."""
-        raise NotImplementedError
-
-    @property
-    def flat_in_shares(self) -> bool:
-        """Whether the density is the same however a row's total is divided among the components."""
-        raise NotImplementedError
-
-    def regression_terms(self, length: int) -> tuple[Array, Array]:
-        """Return c − 1 and d of the Gamma(c, d) that coordinate descent uses to find the mode of `length` entries."""
-        raise NotImplementedError
-
-    def with_best_scale(self, loadings: Array, totals: Array, exposure: Array) -> Value:
-        """Return the value with these loadings and, if there is a scale, the best one for totals and exposures."""
-        return loadings
-
-    def log_marginal(self, total: Array) -> float:
-        """Return log ∫ p(x) x^total exp(−x) dx; the factor exp(−x) is left out for rows on the simplex."""
-        raise NotImplementedError
-
-    def urn_terms(self) -> tuple[Array, Array]:
-        """Return a and w of the Pólya urn of a row: a token chooses a component with weight (a + its tokens) · w."""
-        raise NotImplementedError
-
-    def log_beside_urn(self, row_totals: Array, rank: int) -> float:
-        """Return the log of what `urn_terms` leave out of the probability of the tokens, summed over rows."""
-        raise NotImplementedError
 
 
 def plain_moments(q: Any, prior: Any, component_axis: int) -> Moments:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import polygamma
 
+from bayesnmf.priors.abilities import Every
 from bayesnmf.priors.arrays import (
     add_to_total,
     as_array,
@@ -24,7 +25,6 @@ from bayesnmf.priors.arrays import (
 )
 from bayesnmf.priors.distribution import Distribution, log_marginal_of, plain_moments
 from bayesnmf.priors.learning import learned_gamma
-from bayesnmf.priors.optional import OPTIONAL
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
@@ -66,7 +66,7 @@ def positive_exp(log_value: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Gamma(Distribution):
+class Gamma(Distribution, Every):
     """Gamma distribution of every entry; a prior or a posterior.
 
     Parameters
@@ -83,7 +83,6 @@ class Gamma(Distribution):
 
     support = "positive"
     counted, exposed = "shape", "rate"
-    optional = frozenset(OPTIONAL)
     with_unit = may_be_zero = ("rate",)
     learned_together = ("shape", "rate")
 
@@ -216,10 +215,6 @@ class Gamma(Distribution):
 
         shape, rate = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (self.shape, self.rate)))
         return np.asarray(gamma.ppf(levels[:, None, None], shape[at], scale=1 / rate[at]))
-
-    def draw_features(self, rng: np.random.Generator, draws: tuple[int, ...], features: Array) -> Array:
-        """Return independent draws of the components at the chosen features, with parameters of full size (K, m)."""
-        return self.mapped(lambda value: value[:, features]).draw(rng, draws)
 
     def value_of(self, parts: list[Array]) -> Array:
         """Return the only array."""

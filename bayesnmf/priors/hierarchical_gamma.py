@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, gammaln, xlogy
 
 from bayesnmf.checks import check_choice, check_instance
+from bayesnmf.priors.abilities import Draws, Entries, Learned, LogBasis, Program, Response
 from bayesnmf.priors.arrays import add_to_total, divide_or_keep, shape_minus_one, sum_of_logs
 from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.gamma import Gamma
@@ -31,7 +32,7 @@ SUMMED_OF_COMPONENT = {"loadings": (-2,), "components": (-1,)}
 
 
 @dataclass(frozen=True, eq=False)
-class HierarchicalGamma(Distribution):
+class HierarchicalGamma(Distribution, Draws, LogBasis, Program, Entries, Response, Learned):
     """Gamma prior whose rate has a Gamma prior of its own and is shared along an axis.
 
     One rate for each row of the loadings and each feature of the components is hierarchical Poisson factorisation
@@ -80,11 +81,9 @@ class HierarchicalGamma(Distribution):
             check_choice(self.side, "side", ("loadings", "components"))
 
     @property
-    def optional(self) -> frozenset[str]:  # type: ignore[override]
-        """Optional parts of the interface; nothing can be learned from a single rate."""
-        return frozenset(
-            {"log_basis", "program", "entries", "response"} | ({"learned"} if self.over != "all" else set())
-        )
+    def optional(self) -> frozenset[str]:
+        """Words of the abilities; nothing can be learned from a single rate."""
+        return super().optional - {Learned.word} if self.over == "all" else super().optional
 
     # --- parameters -----------------------------------------------------------------------------------
 
@@ -215,7 +214,7 @@ class HierarchicalGamma(Distribution):
         rates = self.rates_given(fitted)
         return Gamma(self.shape, rates.mean() if rng is None else rates.draw(rng))
 
-    def statistics(self, q: Gamma) -> list[Array]:  # type: ignore[override]
+    def statistics(self, q: Gamma) -> list[Array]:
         """Return E ξ and E log ξ."""
         rates = self.rates_given(q.mean())
         return [rates.mean(), rates.expected_log()]

@@ -1,7 +1,6 @@
 """Components of which some are known: fixed rows beside rows with a prior.
 
-Known rows are constants. They have no prior, no update and no uncertainty; the others have the prior, the conditionals
-and the mean fields of their own family, so that everything else is as without known rows.
+Known rows are constants, without prior, update or uncertainty; the others have those of their own family.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnmf.priors.abilities import Draws, Entries, Learned, LogBasis, MeanField, Program, Response, words_of
 from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.values import joined, others
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
 
 Array = NDArray[Any]
-KEPT = frozenset({"learned", "log_basis", "program", "entries", "response"})
 
 
 def _of_free(name: str) -> property:
@@ -27,7 +26,7 @@ def _of_free(name: str) -> property:
 
 
 @dataclass(frozen=True, eq=False)
-class PartlyKnown(Distribution):
+class PartlyKnown(Distribution, MeanField, Draws, Learned, LogBasis, Program, Entries, Response):
     """Prior or posterior of components of which some are known.
 
     `bayesnmf.fit` makes it from `fixed_components` and the prior of the components.
@@ -46,8 +45,6 @@ class PartlyKnown(Distribution):
     free: Distribution
     at: Array
 
-    # --- what it is: as the other components, except where known rows matter ----------------------------------
-
     support = _of_free("support")
     counted = _of_free("counted")
     with_unit = _of_free("with_unit")
@@ -59,11 +56,13 @@ class PartlyKnown(Distribution):
     parameters = _of_free("parameters")
     conditional_names = _of_free("conditional_names")
     sides = ("components",)
+    of_unknown = property(lambda self: self.free, doc="The prior of the other components.")
+    _able = property(lambda self: self.free, doc="The other components, with the abilities asked of them.")
 
     @property
-    def optional(self) -> frozenset[str]:  # type: ignore[override]
-        """Optional parts that the family of the other components has, and that known rows allow."""
-        return self.free.optional & KEPT
+    def optional(self) -> frozenset[str]:
+        """Words of the abilities that the family of the other components has, and that known rows allow."""
+        return self.free.optional & words_of(PartlyKnown)
 
     @property
     def conditional_family(self) -> type[Distribution]:
@@ -73,11 +72,6 @@ class PartlyKnown(Distribution):
     def conditional_of(self, parameters: dict[str, Any]) -> PartlyKnown:
         """Return a conditional with these parameters of the other components."""
         return replace(self, free=self.free.conditional_of(parameters))
-
-    @property
-    def of_unknown(self) -> Distribution:
-        """The prior of the other components."""
-        return self.free
 
     def with_known(self, given: Any) -> Any:
         """Return given components, or a given posterior, with the known rows in place of theirs."""
@@ -129,8 +123,6 @@ class PartlyKnown(Distribution):
         """Return the prior with the prior of the other components for this side."""
         return replace(self, free=self.free.on_side(side))
 
-    # --- parts of whole matrices ----------------------------------------------------------------------------
-
     def _free(self, value: Any, rank: int) -> Any:
         """Return the rows of the other components; a value shared by all components stays as it is."""
         whole = np.ndim(value) >= 2 and np.shape(value)[-2] == rank
@@ -160,9 +152,9 @@ class PartlyKnown(Distribution):
 
     def mode(self, total: Any, exposure: Any, previous: Any = None, *, reuse: bool = False) -> Array:
         """Return the known components, and the mode of the others."""
+        rank = len(total)
         if self._none(total):
             return self._all(np.empty((0, total.shape[1]), total.dtype))
-        rank = len(total)
         kept = None if previous is None else self._free(previous, rank)
         return self._all(self.free.mode(self._free(total, rank), self._free(exposure, rank), kept))
 
@@ -188,7 +180,15 @@ class PartlyKnown(Distribution):
 
     def learned(self, q: Any) -> PartlyKnown:
         """Return the prior with learned parameters of the other components."""
-        return self if q._of_none else replace(self, free=self.free.learned(q.free))
+        return self if q._of_none else super().learned(q)
+
+    def statistics(self, q: Any) -> list[Array]:
+        """Return those of the other components."""
+        return list(self._able.statistics(q.free))
+
+    def learned_from(self, statistics: list[Array]) -> PartlyKnown:
+        """Return the prior with learned parameters of the other components."""
+        return replace(self, free=self._able.learned_from(statistics))
 
     # --- the distribution of all components -------------------------------------------------------------------
 
@@ -225,12 +225,12 @@ class PartlyKnown(Distribution):
         known = np.broadcast_to(self.known, (*draws, *self.known.shape))
         if self._of_none:
             return known.copy()
-        return self._spread(self.free.draw(rng, draws, threads), known)
+        return self._spread(self._able.draw(rng, draws, threads), known)
 
     def draw_features(self, rng: np.random.Generator, draws: tuple[int, ...], features: Array) -> Array:
         """Return independent draws of the components at the chosen features, (*draws, K, features)."""
         known = np.broadcast_to(self.known[:, features], (*draws, len(self.known), len(features)))
-        return known.copy() if self._of_none else self._spread(self.free.draw_features(rng, draws, features), known)
+        return known.copy() if self._of_none else self._spread(self._able.draw_features(rng, draws, features), known)
 
     def _spread(self, free: Array, known: Array) -> Array:
         out = np.empty((*free.shape[:-2], free.shape[-2] + known.shape[-2], free.shape[-1]), free.dtype)
@@ -247,7 +247,7 @@ class PartlyKnown(Distribution):
 
     def kl(self, prior: Any) -> float:
         """Return KL(self ‖ prior) of the other components."""
-        return 0.0 if self._of_none else self.free.kl(prior.free)
+        return 0.0 if self._of_none else float(self._able.kl(prior.free))
 
     def moments(self, prior: Any, component_axis: int, threads: int | None = None) -> Moments:
         """Return Σ E[x] per component, exp(E log x − shift), the shift and the divergence of the other components."""
@@ -260,7 +260,7 @@ class PartlyKnown(Distribution):
             shift = np.where(np.isfinite(top), top, 0.0)
             geometric = joined(np.exp(log_known - shift), self.parameters[self.counted], self.at)
             return Moments(self.known.sum(axis=1)[np.argsort(self.at)], geometric, shift, 0.0)
-        found = self.free.moments(None if prior is None else prior.free, component_axis, threads)
+        found = self._able.moments(None if prior is None else prior.free, component_axis, threads)
         shift = np.maximum(found.shift, top)
         free = (found.geometric * np.exp(found.shift - shift)).astype(found.geometric.dtype)
         geometric = joined(np.exp(log_known - shift), free, self.at)
@@ -293,8 +293,8 @@ class PartlyKnown(Distribution):
 
     def sites_of_shared(self, side: str, value: Array) -> dict[str, Array]:
         """Return values of the sites of shared parameters, given all components."""
-        return {} if self._none(value) else self.free.sites_of_shared(side, self._free(value, len(value)))
+        return {} if self._none(value) else self._able.sites_of_shared(side, self._free(value, len(value)))
 
     def guide_of_shared(self, side: str, q: Any) -> dict[str, Array]:
         """Return the parameters of the guide for shared parameters."""
-        return {} if q._of_none else self.free.guide_of_shared(side, q.free)
+        return {} if q._of_none else self._able.guide_of_shared(side, q.free)

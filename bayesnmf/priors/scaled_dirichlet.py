@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bayesnmf.priors.abilities import Every
 from bayesnmf.priors.arrays import row_sums
 from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.gamma import Gamma
-from bayesnmf.priors.optional import OPTIONAL
 from bayesnmf.priors.values import ScaledProportions
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class ScaledDirichlet(Distribution):
+class ScaledDirichlet(Distribution, Every):
     """Distribution of rows s_i · θ_i with s_i ~ Gamma(shape, rate), θ_i ~ Dirichlet(concentration) ([K] section 2).
 
     Parameters
@@ -43,7 +43,6 @@ class ScaledDirichlet(Distribution):
     flat = False
     support = "scaled simplex"
     counted, exposed = "concentration", "rate"
-    optional = frozenset(OPTIONAL)
     by_row = ("shape", "rate")
     with_unit = may_be_zero = ("rate",)
     learned_together = ("shape", "rate")
@@ -146,10 +145,6 @@ class ScaledDirichlet(Distribution):
     def quantiles(self, at: tuple[Array, Array], levels: Array) -> Array:
         """Return quantiles of the chosen proportions, (levels, …)."""
         return self.proportions.quantiles(at, levels)
-
-    def draw_features(self, rng: np.random.Generator, draws: tuple[int, ...], features: Array) -> Array:
-        """Raise NotImplementedError, since components have no scale."""
-        raise NotImplementedError
 
     def value_of(self, parts: list[Array]) -> ScaledProportions:
         """Return the normalised proportions and the scale."""

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesnmf.priors import Distribution
 from bayesnmf.priors.values import separate_scale
 
 Array = NDArray[Any]
@@ -91,7 +90,7 @@ def _rows_of(loadings: Array, scale: Array | None, rows: slice) -> tuple[Array, 
     return loadings[rows], None if scale is None else scale[rows]
 
 
-def _drawn_rows(q: Distribution, rng: np.random.Generator, rows: slice) -> tuple[Array, Array | None]:
+def _drawn_rows(q: Any, rng: np.random.Generator, rows: slice) -> tuple[Array, Array | None]:
     return separate_scale(q.rows(rows).draw_rows(deepcopy(rng), rows.start))
 
 
@@ -146,8 +145,8 @@ class VariationalPosterior(Estimate):
         q of the components, with parameters (K, m); None if they are parameters without a posterior.
     """
 
-    loadings: Distribution
-    components: Distribution | None
+    loadings: Any
+    components: Any
 
     kind = "mean field"
     held = None

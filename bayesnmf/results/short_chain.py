@@ -23,8 +23,8 @@ from bayesnmf.inference.side import Side
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.inference.status import BROKEN
 from bayesnmf.inference.summaries import Draw
+from bayesnmf.priors.abilities import OPTIONAL
 from bayesnmf.priors.noise import NegativeBinomial
-from bayesnmf.priors.optional import OPTIONAL
 from bayesnmf.priors.pair import Priors, components_exchangeable
 from bayesnmf.priors.specification import PARAMETER, stated_components
 from bayesnmf.priors.values import separate_scale

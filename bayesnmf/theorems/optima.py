@@ -38,7 +38,7 @@ def roughened(study: Study, fit: Fit, size: float) -> Start:
     assert isinstance(q, VariationalPosterior)
     sides: list[Any] = []
     for side, shape in ((q.loadings, fit.loadings.shape), (q.components, fit.components.shape)):
-        full: Any = side.broadcast(shape)  # type: ignore[union-attr]
+        full: Any = side.broadcast(shape)
         noise = {name: np.exp(size * rng.standard_normal(value.shape)) for name, value in vars(full).items()}
         sides.append(type(full)(**{name: value * noise[name] for name, value in vars(full).items()}))
     return Start(*sides)

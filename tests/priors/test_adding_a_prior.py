@@ -12,13 +12,14 @@ from scipy.stats import geninvgauss, kstest
 from smallfits import COUNTS, K, quietly
 
 import bayesnmf
-from bayesnmf import MAP, NUTS, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, plots
+from bayesnmf import MAP, NUTS, SMC, SVI, VI, Dirichlet, Gamma, Gibbs, Priors, plots
+from bayesnmf.priors.abilities import Draws, MeanField
 from bayesnmf.priors.distribution import Distribution, plain_moments
 from bayesnmf.priors.families import FAMILIES
 
 
 @dataclass(frozen=True, eq=False)
-class InverseGaussian(Distribution):
+class InverseGaussian(Distribution, MeanField, Draws):
     """Generalised inverse Gaussian, ∝ x^(order − 1) exp(−(rate x + pole / x) / 2): conjugate, and never 0."""
 
     order: Any
@@ -73,9 +74,6 @@ class InverseGaussian(Distribution):
             drawn = rng.gamma(order[left], scale[left])
             out[left] = np.where(rng.random(drawn.shape) < np.exp(-pole[left] / (2 * drawn)), drawn, 0)
         return out
-
-    def draw_features(self, rng, draws, features):
-        return self.mapped(lambda value: value[:, features]).draw(rng, draws)
 
     def _log_normaliser(self):
         return np.log(2.0) + self._log_bessel() + np.asarray(self.order) * np.log(self._unit)
@@ -211,6 +209,28 @@ def test_it_may_stand_on_both_sides():
 def test_what_the_family_lacks_is_refused_by_name(method, options, message):
     with pytest.raises(ValueError, match=f"{message}.*InverseGaussian in priors.loadings does not have; use"):
         fit_by(method, options=options)
+
+
+class Bare(InverseGaussian):
+    """The same family, of which only modes are known."""
+
+    optional = frozenset()
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        ("vi", VI, "method='vi' needs conditionals with moments and divergences"),
+        ("gibbs", Gibbs, "method='gibbs' needs conditionals that can be drawn from"),
+        ("smc", SMC, "method='smc' needs densities of single entries"),
+    ],
+)
+def test_a_family_of_modes_alone_is_refused_at_the_door(method, options, message, monkeypatch):
+    monkeypatch.setitem(FAMILIES, "Bare", Bare)
+    priors = Priors(Bare(1.5, 0.4, 0.8), Dirichlet(1.2))
+    assert bayesnmf.fit(COUNTS, rank=K, method="map", options=MAP(priors=priors)).status.converged
+    with pytest.raises(ValueError, match=f"{message}.*Bare in priors.loadings does not have; use"):
+        bayesnmf.fit(COUNTS, rank=K, method=method, options=options(priors=priors))
 
 
 def test_models_name_it_among_the_families_that_they_allow():

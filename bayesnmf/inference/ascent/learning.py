@@ -27,7 +27,8 @@ def prior_learner(sides: Sequence[str]) -> Learn:
                 problem, state = _learn_of_loadings(problem, state)
                 continue
             q: Any = state.components.conditional
-            prior = problem.components_prior.learned(q)
+            given: Any = problem.components_prior
+            prior = given.learned(q)
             problem = replace(problem, components_prior=prior)
             state = state._replace(components=problem.components_summary.of(prior, q))
         return problem, state
@@ -40,11 +41,12 @@ def _learn_of_loadings(problem: Problem, state: State) -> tuple[Problem, State]:
 
     Rows with parameters of their own keep their own statistics.
     """
-    shared = all(len(np.atleast_2d(each)) == 1 for each in problem.loadings_prior.parameters.values())
+    given: Any = problem.loadings_prior
+    shared = all(len(np.atleast_2d(each)) == 1 for each in given.parameters.values())
 
     def add_up(part: Problem, here: State, _: Where) -> tuple[None, None, list[Array]]:
-        q: Any = here.loadings.conditional
-        found = part.loadings_prior.statistics(q)
+        prior: Any = part.loadings_prior
+        found = prior.statistics(here.loadings.conditional)
         if not shared:
             return None, None, found
         return None, None, [np.array(len(found[0])), *(each.sum(axis=0, keepdims=True) for each in found)]
@@ -56,7 +58,7 @@ def _learn_of_loadings(problem: Problem, state: State) -> tuple[Problem, State]:
     kind = Pass(writes=False, reads=False, plus=_add_each if shared else _join_each)
     found, _ = pass_over_rows(problem, state, add_up, kind)
     statistics = [each / found.more[0] for each in found.more[1:]] if shared else found.more
-    problem = replace(problem, loadings_prior=problem.loadings_prior.learned_from(statistics))
+    problem = replace(problem, loadings_prior=given.learned_from(statistics))
     found, _ = pass_over_rows(problem, state, measure, Pass(writes=False, reads=False))
     return problem, state._replace(loadings=state.loadings.with_sums(found.more))
 

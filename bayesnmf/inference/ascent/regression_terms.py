@@ -51,7 +51,8 @@ def gamma_terms(problem: Problem, rank: int) -> list[tuple[Array, Array]]:
     A Dirichlet(η) on a component is replaced by Gamma(η, Σ(η − 1)), for which the optimal sum is 1 ([C] cor. 2).
     """
     dtype, (n, m) = problem.counts.dtype, problem.counts.shape
-    components, loadings = problem.components_prior, problem.loadings_prior
+    components: Any = problem.components_prior
+    loadings: Any = problem.loadings_prior
     less, rate = components.regression_terms(m)
     pairs: list[tuple[Any, Any]] = [(0.0, 0.0), (less.T, rate.T)]
     if _both_positive(problem):
@@ -136,7 +137,8 @@ def _shrinkage(problem: Problem) -> Array:
     """Return r + τ, (1 or n, 1), which divides the loadings ([GP] lemma 6.1); r if τ is part of the regression."""
     if _both_positive(problem):
         return problem.counts.row_factor
-    _, rate = problem.loadings_prior.regression_terms(1)
+    prior: Any = problem.loadings_prior
+    _, rate = prior.regression_terms(1)
     return problem.counts.row_factor + rate[:, :1]
 
 
@@ -151,7 +153,8 @@ def modes_of_components(problem: Problem, components: Array) -> Side:
 
 def modes_of_rows(problem: Problem, before: Side, loadings: Array) -> Side:
     """Return the modes that correspond to unnormalised loadings; rows without counts stay as they were before."""
-    prior, counts, totals = problem.loadings_prior, problem.counts, problem.counts.row_totals[:, None]
+    prior: Any = problem.loadings_prior
+    counts, totals = problem.counts, problem.counts.row_totals[:, None]
     if prior.support != "positive":
         kept, _ = separate_scale(before.value)
         loadings = np.where(totals > 0, loadings / loadings.sum(axis=1, keepdims=True), kept)

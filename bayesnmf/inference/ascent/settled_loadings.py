@@ -122,7 +122,8 @@ def _totals_by_updates(
 
 def _added_and_rate(problem: Problem, state: State) -> tuple[Array, Array | None]:
     """Return the parameter added to the totals of the loadings, and the rate of their conditional if it has one."""
-    prior, summary, rank = problem.loadings_prior, problem.loadings_summary, len(state.components.geometric)
+    prior: Any = problem.loadings_prior
+    summary, rank = problem.loadings_summary, len(state.components.geometric)
     less = 1.0 if isinstance(summary, Mode) and summary.basis == "natural" else 0.0
 
     def rows(given: Any) -> Array:

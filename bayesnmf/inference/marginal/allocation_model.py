@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from bayesnmf.kernels.cpu.urn import Urn
-from bayesnmf.priors import Dirichlet, Distribution
+from bayesnmf.priors import Dirichlet
 
 Array = NDArray[Any]
 
 
 def log_p_totals(
-    loadings_total: Array, components_total: Array, loadings_prior: Distribution, components_prior: Dirichlet
+    loadings_total: Array, components_total: Array, loadings_prior: Any, components_prior: Dirichlet
 ) -> float:
     """Return log p(S) + Σ log S!, the part of the marginal of an allocation that depends only on its totals.
 
@@ -45,7 +45,7 @@ def log_p_totals(
     return found - (len(loadings_total) if loadings_prior.support == "simplex" else 0)
 
 
-def log_p_allocation(S: Array, loadings_prior: Distribution, components_prior: Dirichlet) -> float:
+def log_p_allocation(S: Array, loadings_prior: Any, components_prior: Dirichlet) -> float:
     """Return log p(S) with loadings and components integrated out, on the Poisson scale, in nats ([K] 7-9).
 
     Parameters
@@ -61,7 +61,7 @@ def log_p_allocation(S: Array, loadings_prior: Distribution, components_prior: D
     return totals - float(gammaln(S + 1.0).sum())
 
 
-def urn_of(loadings_prior: Distribution, components_prior: Dirichlet, rank: int, m: int) -> Urn:
+def urn_of(loadings_prior: Any, components_prior: Dirichlet, rank: int, m: int) -> Urn:
     """Return the Pólya urn of the model: ratios of the marginals of two allocations that differ in one token.
 
     For Dirichlet and scaled Dirichlet loadings, factors shared by all components of a row are left out
@@ -73,7 +73,7 @@ def urn_of(loadings_prior: Distribution, components_prior: Dirichlet, rank: int,
     return Urn(_rows(shape, rank), _rows(weight, rank), _rows(eta.T, rank), sums)
 
 
-def log_p_beside_urn(loadings_prior: Distribution, row_totals: Array, rank: int) -> float:
+def log_p_beside_urn(loadings_prior: Any, row_totals: Array, rank: int) -> float:
     """Return the log of the factor of the tokens' probability that the urn leaves out, a function of row totals."""
     found = loadings_prior.log_beside_urn(row_totals, rank)
     return found - (len(row_totals) if loadings_prior.support == "simplex" else 0)  # as in `log_p_totals`

@@ -69,8 +69,8 @@ class Target:
     """
 
     counts: Counts
-    loadings: Distribution
-    components: Distribution
+    loadings: Any
+    components: Any
     joined: bool
     constant: float
 
