@@ -280,7 +280,7 @@ class LinearResponse:
         return table
 
     def _warn_unless_strict(self) -> None:
-        """Warn of what the last numbers met, once for each call."""
+        """Warn once for each call if the bound is not concave, or the fit not at its optimum."""
         if not self.responses.strict:
             warn(NOT_STRICT)
         if self.gradient > GRADIENT:

@@ -1,4 +1,4 @@
-"""Read what the files named on the command line hold."""
+"""Read the input files of a command."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def with_known_components(priors: Priors, given: Any, counts: Counts, rank: int)
     """
     known = check_known_components(in_order_of(counts, given), counts.shape[1], priors.components)
     check_room_for_known(known, rank, priors.components)
-    free: Any = stated_components(priors.components).of_unknown
+    free: Any = stated_components(priors.components).free_prior
     if free.support == "simplex":
         known = known / known.sum(axis=1, keepdims=True)  # to rounding
     return replace_sides(priors, components=PartlyKnown(known, free, np.arange(len(known))))

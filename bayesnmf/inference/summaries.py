@@ -114,7 +114,7 @@ class MeanField:
         given: Any = conditional
         if not self.penalised:
             return Field(conditional, self.component_axis, given.moments(None, self.component_axis, self.threads))
-        plain, more = prior.averaged(conditional)
+        plain, more = prior.expected_prior(conditional)
         found = given.moments(plain, self.component_axis, self.threads)
         return Field(conditional, self.component_axis, found._replace(divergence=found.divergence + more))
 

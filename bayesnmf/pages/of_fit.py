@@ -241,7 +241,7 @@ def checks(fit: Fit) -> Section:
 def settings(fit: Fit) -> Section:
     """Return what is needed to repeat the fit."""
     # Given components are left out, since all their numbers would be shown.
-    own = replace(fit.priors, components=getattr(fit.priors.components, "of_unknown", fit.priors.components))
+    own = replace(fit.priors, components=getattr(fit.priors.components, "free_prior", fit.priors.components))
     given: Any = fit.noise
     noise = f"bayesnmf.{given.with_dispersion(None)!r}" if LEARNED in fit.diagnostics else "fit.noise"
     rows = [

@@ -150,7 +150,7 @@ def scalar_priors(model: str, priors: Priors) -> dict[str, Any]:
     for side, size in (("loadings", (ROWS, RANK)), ("components", (RANK, FEATURES))):
         prior: Any = getattr(filled, side)
         if prior != PARAMETER:
-            prior = prior.of_unknown.mapped(lambda value: np.ravel(value)[0])
+            prior = prior.free_prior.mapped(lambda value: np.ravel(value)[0])
         check_family(model, side, prior, size)
         sides[side] = prior
     return sides

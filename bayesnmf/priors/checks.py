@@ -160,7 +160,7 @@ def check_exposures(counts: Any, model: str, components: Any) -> None:
             "model='dirichlet_gamma' or 'gamma_poisson'"
         )
     if counts.feature_exposure is not None and on_simplex(components):
-        found = repr(PARAMETER) if components == PARAMETER else components.of_unknown.__class__.__name__
+        found = repr(PARAMETER) if components == PARAMETER else components.free_prior.__class__.__name__
         raise ValueError(
             f"feature_exposure needs a Gamma prior of the components: with {found} the updates have no closed form; "
             "give Priors(components=Gamma(...)), in the priors of the options, or leave feature_exposure out and "

@@ -153,7 +153,7 @@ class Distribution(Parameters, ABC):
         return self
 
     @property
-    def of_unknown(self) -> Distribution:
+    def free_prior(self) -> Distribution:
         """The prior of what is not known."""
         return self
 
@@ -169,7 +169,7 @@ class Distribution(Parameters, ABC):
         """Return the features in which no count is possible, (m,), or none of them, (0,)."""
         return np.zeros(0, bool)
 
-    def averaged(self, q: Any) -> tuple[Distribution, float]:
+    def expected_prior(self, q: Any) -> tuple[Distribution, float]:
         """Return a prior p of the family of q, and a number c, for which KL(q ‖ self) is KL(q ‖ p) + c."""
         return self, 0.0
 

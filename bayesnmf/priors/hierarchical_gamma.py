@@ -184,7 +184,7 @@ class HierarchicalGamma(Distribution, Draws, LogBasis, Program, Entries, Respons
         """Return f = E[ξ | value] + exposure and g = shape − less, for which value × f = total + g at a mode."""
         return self.rates_given(value).mean() + np.asarray(exposure), np.asarray(self.shape) - less
 
-    def averaged(self, q: Any) -> tuple[Gamma, float]:
+    def expected_prior(self, q: Any) -> tuple[Gamma, float]:
         """Return the Gamma prior at the expected rates, and what KL(q ‖ this prior) is more than with that Gamma.
 
         The rates have their optimal q given the q of the entries.

@@ -56,7 +56,7 @@ class PartlyKnown(Distribution, MeanField, Draws, Learned, LogBasis, Program, En
     parameters = _of_free("parameters")
     conditional_names = _of_free("conditional_names")
     sides = ("components",)
-    of_unknown = property(lambda self: self.free, doc="The prior of the other components.")
+    free_prior = property(lambda self: self.free, doc="The prior of the other components.")
     _able = property(lambda self: self.free, doc="The other components, with the abilities asked of them.")
 
     @property
@@ -167,11 +167,11 @@ class PartlyKnown(Distribution, MeanField, Draws, Learned, LogBasis, Program, En
             weight[free], added[free] = self.free.balance(of_free[0], of_free[1], of_free[2], less)
         return weight, added
 
-    def averaged(self, q: Any) -> tuple[PartlyKnown, float]:
+    def expected_prior(self, q: Any) -> tuple[PartlyKnown, float]:
         """Return the same with what the prior of the others says."""
         if q._of_none:
             return self, 0.0
-        plain, more = self.free.averaged(q.free)
+        plain, more = self.free.expected_prior(q.free)
         return replace(self, free=plain), more
 
     def drawn(self, value: Array, rng: np.random.Generator, first: int = 0) -> PartlyKnown:

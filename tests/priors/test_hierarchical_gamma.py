@@ -66,7 +66,7 @@ def test_the_divergence_is_that_of_entries_and_rates(over, side):
     rng = np.random.default_rng(1)
     prior = prior_over(over, side)
     q = Gamma(rng.gamma(3.0, 1.0, SIZE), rng.gamma(3.0, 1.0, SIZE))
-    plain, more = prior.averaged(q)
+    plain, more = prior.expected_prior(q)
     found = q.kl(plain) + more
 
     def divergence(rates):

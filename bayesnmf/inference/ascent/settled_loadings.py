@@ -170,7 +170,7 @@ def with_settled_loadings(ascent: Ascent) -> Ascent:
     def work(part: Problem, here: State, at: Where) -> tuple[Side, Totals, float]:
         q: Any = here.loadings.conditional
         prior, summary = part.loadings_prior, part.loadings_summary
-        plain, _ = prior.averaged(q)
+        plain, _ = prior.expected_prior(q)
         part = replace(part, loadings_prior=plain, fixed_components=True)
         settled = settle_loadings(part, here, FINAL_TOL, FINAL_ITER, at.threads).state
         if plain is not prior:

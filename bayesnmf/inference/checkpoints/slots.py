@@ -47,7 +47,7 @@ class Slot(Protocol):
         """Return the first pieces."""
 
     def end(self, thing: Any) -> None:
-        """Say what the loop returns."""
+        """Store the result of the loop."""
 
 
 class NoSlot:
@@ -143,7 +143,7 @@ class KeptSlot:
         return found
 
     def end(self, thing: Any) -> None:
-        """Say what the loop returns; its snapshots are no longer needed."""
+        """Store the result of the loop; its snapshots are no longer needed."""
         rows: set[str] = set()
         with self._told():
             content = self._bytes((self._added, thing), rows)

@@ -70,7 +70,7 @@ class Coupled:
         known = np.arange(self.rank) if held else q.constants.get("at", np.zeros(0, np.int64))  # type: ignore[union-attr]
         self.free = others(known, self.rank)
         self.loadings: Fisher = fisher_of(state.loadings.conditional)
-        self.components: Fisher | None = fisher_of(q.of_unknown) if q is not None and len(self.free) else None
+        self.components: Fisher | None = fisher_of(q.free_prior) if q is not None and len(self.free) else None
         self.rates = _shared(problem.loadings_prior, self.loadings), _shared(problem.components_prior, self.components)
         self.sizes = [each.shape for each in self._arrays()]
         self.length = sum(int(np.prod(each)) for each in self.sizes)
@@ -133,7 +133,7 @@ class Coupled:
         """Return M(ζ) − ζ: the steps that the simultaneous update of both sides would make."""
         problem, (loadings, components) = self.problem, self.state
         one, two = (side.conditional for side in self.state)
-        prior = problem.loadings_prior.averaged(one)[0].of_unknown
+        prior = problem.loadings_prior.expected_prior(one)[0].free_prior
         total = np.array(given_totals(problem, self.state, "loadings", self.totals.loadings))
         best: Any = prior.conditional(total, exposure_of_loadings(problem, components))
         steps = self.loadings.towards(best.broadcast(self.loadings.size))
@@ -141,8 +141,8 @@ class Coupled:
             return Tilt(steps, ())
         total = np.array(given_totals(problem, self.state, "components", self.totals.components))
         given = total, exposure_of_components(problem, loadings)
-        updated: Any = problem.components_prior.averaged(two)[0].conditional(*given)
-        return Tilt(steps, self.components.towards(updated.of_unknown.broadcast(self.components.size)))
+        updated: Any = problem.components_prior.expected_prior(two)[0].conditional(*given)
+        return Tilt(steps, self.components.towards(updated.free_prior.broadcast(self.components.size)))
 
     def moved(self, tilt: Tilt) -> tuple[Any, Any]:
         """Return the distributions of both sides after steps; their parameters may be outside their range."""
@@ -229,5 +229,5 @@ def _shared(prior: Any, fisher: Fisher | None) -> Any:
     if fisher is None or fisher.parts == 1:
         return None
     size = fisher.size
-    rates = prior.of_unknown.rates_given(fisher.q.mean())  # type: ignore[attr-defined]
-    return None if rates is None else rates.broadcast(prior.of_unknown.sizes(size)["rate_shape"])
+    rates = prior.free_prior.rates_given(fisher.q.mean())  # type: ignore[attr-defined]
+    return None if rates is None else rates.broadcast(prior.free_prior.sizes(size)["rate_shape"])

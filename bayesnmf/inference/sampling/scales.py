@@ -25,7 +25,7 @@ Terms = tuple[Array, Array]
 
 def terms_of(prior: Any) -> Terms:
     """Return shape and rate of the Gamma priors of the entries that are not known, as matrices; 0 for no rate."""
-    shape, rate = prior.of_unknown.settled_terms(np.zeros((1, 1)))
+    shape, rate = prior.free_prior.settled_terms(np.zeros((1, 1)))
     return np.atleast_2d(np.asarray(shape, np.float64)), np.atleast_2d(np.asarray(0.0 if rate is None else rate))
 
 

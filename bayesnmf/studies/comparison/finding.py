@@ -34,7 +34,7 @@ def _components(others: pd.DataFrame, reference: str) -> str:
 
 
 def _intervals(others: pd.DataFrame, reference: str) -> str:
-    """Return what the intervals of other methods hold of the draws of the reference."""
+    """Return the share of the draws of the reference inside the intervals of each other method."""
     held, widened = _column(others, "held"), _column(others, "held_response")
     parts = []
     for name, share in held.items():

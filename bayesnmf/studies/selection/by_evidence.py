@@ -34,7 +34,7 @@ REACH = 5.0  # standard deviations of the runs' logs by which an estimate is har
 
 
 class Estimated(NamedTuple):
-    """Runs of a candidate, which may be shared with others, and what they do not know.
+    """Runs of a candidate, which may be shared with others, and the terms that they leave out.
 
     Attributes
     ----------
