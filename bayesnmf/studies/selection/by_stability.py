@@ -15,6 +15,7 @@ have most of their profile in common come back whatever they are.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -73,22 +74,14 @@ def by_stability(plan: SelectionPlan) -> Selection:
     """Fit every candidate to all rows and to halves of them; after Ctrl-C, compare those that are done."""
     import pandas as pd
 
-    found: dict[Candidate, Recurrence] = {}
     parts = split_rows(plan.counts, plan.halves, plan.seed)
-    try:
-        for candidate in plan.candidates:
-            plan.report("select", len(found), len(plan.candidates), np.nan)
-            found[candidate] = _recurrence(plan, candidate, parts, len(found))
-        plan.report("select", len(found), len(plan.candidates), np.nan)
-    except KeyboardInterrupt:
-        if not found:
-            raise
-    index = pd.MultiIndex.from_tuples(list(found), names=["model", "rank"])
-    table = pd.DataFrame([each.line for each in found.values()], index=index)
-    scores = pd.DataFrame(np.stack([each.cosines.min(axis=1) for each in found.values()], axis=1), columns=index)
+    (found,), scored, interrupted = plan.score_all([parts], 1, plan.candidates, partial(_recurrence, plan))
+    index = pd.MultiIndex.from_tuples(scored, names=["model", "rank"])
+    table = pd.DataFrame([each.line for each in found], index=index)
+    scores = pd.DataFrame(np.stack([each.cosines.min(axis=1) for each in found], axis=1), columns=index)
     return Selection(
-        table, scores.rename_axis("half"), largest_stable(table), plan.method, plan.keep,
-        len(found) < len(plan.candidates), criterion="stability",
+        table, scores.rename_axis("half"), largest_stable(table), plan.method, plan.keep, interrupted,
+        criterion="stability",
     )  # fmt: skip
 
 
@@ -101,7 +94,7 @@ def split_rows(counts: Counts, halves: int, seed: int) -> list[Counts]:
     return parts[:halves]
 
 
-def _recurrence(plan: SelectionPlan, candidate: Candidate, parts: list[Counts], done: int) -> Recurrence:
+def _recurrence(plan: SelectionPlan, parts: list[Counts], candidate: Candidate, seed: int) -> Recurrence:
     """Fit a candidate to all counts and to the halves.
 
     Raises
@@ -111,15 +104,15 @@ def _recurrence(plan: SelectionPlan, candidate: Candidate, parts: list[Counts], 
     """
 
     def tick(*_: Any) -> None:
-        plan.report("select", done, len(plan.candidates), np.nan)
+        plan.report("select", plan.candidates.index(candidate), len(plan.candidates), np.nan)
 
     stated = plan.options_for(candidate, plan.counts)
-    whole = uninterrupted(fit(plan.counts, *candidate, plan.method, seed=plan.seed, options=stated))
+    whole = uninterrupted(fit(plan.counts, *candidate, plan.method, seed=seed, options=stated))
     options = with_one_thread(stated)
-    runs = Runs(plan.counts, *candidate, plan.method, options, plan.seed, number_of_jobs(None, len(parts), options))
+    runs = Runs(plan.counts, *candidate, plan.method, options, seed, number_of_jobs(None, len(parts), options))
 
     def one(number: int, ends: ProgressReport) -> Fit:
-        return runs.fit(ends, counts=parts[number], seed=seed_of(plan.seed, number))
+        return runs.fit(ends, counts=parts[number], seed=seed_of(seed, number))
 
     fits, interrupted = fit_side_by_side(one, len(parts), runs.jobs, (tick, "select"))
     if interrupted:
