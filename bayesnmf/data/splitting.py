@@ -44,14 +44,17 @@ def rows_aside(n: int, withhold: float) -> int:
     return min(round(withhold * n), n - 1)
 
 
+def set_rows_aside(n: int, withhold: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return the positions of the rows to fit and of those to withhold, drawn at random."""
+    aside, order = rows_aside(n, withhold), rng.permutation(n)
+    return np.sort(order[aside:]), np.sort(order[:aside])
+
+
 def split_counts(counts: Counts, keep: float, withhold: float, rng: np.random.Generator) -> Split:
     """Withhold a random fraction `withhold` of the samples, and thin the other samples."""
-    n = counts.shape[0]
-    aside = rows_aside(n, withhold)
-    order = rng.permutation(n)
-    rows, others = np.sort(order[aside:]), np.sort(order[:aside])
+    rows, others = set_rows_aside(counts.shape[0], withhold, rng)
     train, thinned = thin_counts(counts.rows(rows), keep, rng)
-    if aside == 0:
+    if len(others) == 0:
         return Split(train, thinned, None, None, keep, rows, others)
     return Split(train, thinned, *thin_counts(counts.rows(others), 0.5, rng), keep, rows, others)
 

@@ -13,17 +13,14 @@ from bayesnmf.data.blocks.counts import BlockedCounts, StoredMatrix
 from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.data.blocks.sources import Source
 from bayesnmf.data.blocks.store import write_store
-from bayesnmf.data.splitting import Split, rows_aside
+from bayesnmf.data.splitting import Split, set_rows_aside
 
 Array = NDArray[Any]
 
 
 def split_on_disk(counts: BlockedCounts, keep: float, withhold: float, rng: np.random.Generator) -> Split:
     """Withhold a random fraction of the samples, and thin the others (`split_counts`); withheld rows are not split."""
-    n = counts.shape[0]
-    aside = rows_aside(n, withhold)
-    order = rng.permutation(n)
-    rows, others = np.sort(order[aside:]), np.sort(order[:aside])
+    rows, others = set_rows_aside(counts.shape[0], withhold, rng)
     again = deepcopy(rng)
     train, thinned = (_written(counts, rows, _Thinned(counts, rows, keep, each, kept))
                       for each, kept in ((again, True), (rng, False)))  # fmt: skip
