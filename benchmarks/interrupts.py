@@ -34,7 +34,6 @@ from bayesnmf.kernels.cpu import (
     particles,
     pearson,
     regression,
-    replicated_counts,
     replication,
     sampling,
     settling,
@@ -174,7 +173,7 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
         "replicated_statistics (multinomial)": lambda: replication.replicated_statistics(
             U, V, np.full(n, 1e15), 100, seed, **given
         ),
-        "replicated_counts": lambda: replicated_counts.replicated_counts(U, V, None, 100, **given).toarray(),
+        "replicated_counts": lambda: replication.replicated_counts(U, V, None, 100, **given).toarray(),
         "misfits": lambda: replication.misfits(X, U, V, **given),
         "pearson_sums": lambda: pearson.pearson_sums(X, U, V, 0.1),
         "cluster_sums": lambda: clusters.cluster_sums(X, U, V, spread, 1),
