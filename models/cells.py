@@ -87,7 +87,7 @@ class Observed(NamedTuple):
     = 0, whichever are fewer.
     """
 
-    whole: jax.Array
+    whole: Any
     cells: Triplets
 
     def total_rate(self, loadings: jax.Array, components: jax.Array) -> jax.Array:
