@@ -58,9 +58,9 @@ def _first_fit(job: Job) -> FitRecord | None:
         return fit_closed_form(plain)
     if not isinstance(job.noise, NegativeBinomial):
         return closed_form_fit(plain)
-    if not METHODS[job.method].needs and options.start != "fit":  # which draws the dispersion
-        return None
     if METHODS[job.method].resampled:  # which draws it from its prior
+        return None
+    if "program" not in METHODS[job.method].needs and options.start != "fit":  # which draws the dispersion
         return None
     return run_job(replace(job, method="vi", options=vi_options_of(job), report=lambda *_: None))
 
