@@ -20,7 +20,6 @@ from bayesnmf.inference.sides import objective
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.options import VI, methods_with
 from bayesnmf.priors import matrix
-from bayesnmf.priors.noise import NegativeBinomial
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.estimates import VariationalPosterior
@@ -80,10 +79,11 @@ def _loglik_of_draw(fit: FitRecord, problem: Problem, state: State, rng: np.rand
     def add(part: Problem, here: State, at: Where) -> tuple[None, None, float]:
         q: Any = here.loadings.conditional
         loadings = matrix(q.draw_rows(deepcopy(at_rows), at.rows.start))
-        counts = fit.counts if isinstance(fit.noise, NegativeBinomial) else part.counts
+        counts = getattr(part.counts, "plain", part.counts)
+        noise = getattr(part.counts, "noise", fit.noise)  # that of these rows
         means = counts.exposed_loadings(loadings), counts.exposed_components(components)
         if given_totals:
-            return None, None, log_likelihood_of_shares(fit.noise, counts, *means)
-        return None, None, log_likelihood(fit.noise, counts, *means, given_totals=False)
+            return None, None, log_likelihood_of_shares(noise, counts, *means)
+        return None, None, log_likelihood(noise, counts, *means, given_totals=False)
 
     return float(pass_over_rows(problem, state, add, Pass(writes=False))[0].more)

@@ -191,10 +191,13 @@ def check_cells(values: Any, argument: str, shape: tuple[int, int]) -> Any:
     return cells
 
 
-def check_mask_in_memory(counts: Any) -> None:
-    """Refuse missing cells of counts on disk."""
+def check_zeros_in_memory(counts: Any) -> None:
+    """Refuse to take all zeros of counts on disk as missing."""
     if not counts.in_memory:
-        raise ValueError("missing cells need counts in memory; read the counts with bayesnmf.read_counts")
+        raise ValueError(
+            "missing='zeros' needs counts in memory, as the places of all nonzeros take 12 bytes each, twice as much "
+            "as the counts on disk; read the counts with bayesnmf.read_counts"
+        )
 
 
 def check_some_observed(cells: int) -> int:

@@ -137,9 +137,20 @@ class Counts:
     @cached_property
     def log_factorial(self) -> float:
         """Σ log X!, the term of the Poisson log-likelihood without parameters."""
+        return self.log_factorial_of(1.0)
+
+    def log_factorial_of(self, unit: float) -> float:
+        """Return Σ log (X / unit)!."""
         data = self.matrix.data
-        blocks = (data[first : first + BLOCK] for first in range(0, len(data), BLOCK))
-        return float(sum(gammaln(block.astype(np.float64) + 1.0).sum() for block in blocks))
+        blocks = (data[first : first + BLOCK].astype(np.float64) for first in range(0, len(data), BLOCK))
+        return float(sum(gammaln(block * (1.0 / unit) + 1.0).sum() for block in blocks))
+
+    @property
+    def identity(self) -> list[Any]:
+        """Arrays, or texts, that differ between counts."""
+        matrix = self.matrix
+        places = (each.astype(np.int64) for each in (matrix.indices, matrix.indptr))
+        return [np.asarray(self.shape), matrix.data, *places]
 
     @property
     def exposed(self) -> bool:
@@ -237,6 +248,23 @@ class Counts:
         if mask is None:
             return self if self.mask is None else replace(self, mask=None)
         return replace(self, matrix=mask.apply(self.matrix), mask=mask)
+
+    def completed(self, means: tuple[np.ndarray, np.ndarray] | None) -> Counts:
+        """Return the counts without a mask, with means of rank one, or zeros, in place of missing cells.
+
+        Parameters
+        ----------
+        means : tuple of array, (n,) and (m,), or None
+            Factors of rows and features whose products are the means; None is zeros.
+        """
+        plain = self.with_mask(None)
+        if self.mask is None or means is None:
+            return plain
+        return plain.with_matrix(self.mask.filled(self.matrix, *means))
+
+    def times(self, factor: float) -> Counts:
+        """Return the counts times a factor."""
+        return self.with_matrix((self.matrix * factor).astype(self.dtype, copy=False))
 
     def as_type(self, dtype: Any) -> Counts:
         """Return the same counts in another type."""

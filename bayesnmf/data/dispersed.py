@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.wrapped import WrappedCounts
 from bayesnmf.priors.noise import NegativeBinomial
 
 Array = np.ndarray
@@ -18,7 +18,7 @@ LEAST = 1e-10  # dispersion; that of Poisson counts is 0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DispersedCounts(Counts):
+class DispersedCounts(WrappedCounts):
     """Counts with a dispersion.
 
     Attributes
@@ -43,44 +43,29 @@ class DispersedCounts(Counts):
         """Return counts with this noise."""
         raise NotImplementedError
 
-    def _around(self, plain: Counts, noise: NegativeBinomial | None = None) -> Self:
-        made = self.of(plain, noise or self.noise, self.learned, self.given_totals)
-        for name in ("transposed", "dense", "row_totals", "feature_totals"):  # cached values that no noise changes
-            if plain.matrix is self.matrix and name in vars(self):
-                vars(made)[name] = vars(self)[name]
-        return made
+    @property
+    def inner(self) -> Any:
+        """The counts without noise."""
+        return self.plain
+
+    def around(self, inner: Counts, rows: Any = None) -> Self:
+        """Return the same noise around other counts, or around some rows of these."""
+        noise = self.noise if rows is None else self.noise.of_rows(rows)
+        return self.of(inner, noise, self.learned, self.given_totals)
+
+    def _part(self, part: Counts, rows: slice) -> Self:
+        made = self.around(part, rows)
+        # The prior of a dispersion that all rows share belongs to the first block, as sums over blocks have it once.
+        return made if rows.start == 0 or self.noise.by == "row" else replace(made, learned=False)
 
     def with_dispersions(self, dispersions: Array) -> Self:
         """Return the same counts with other dispersions, (n,), (m,) or (1,)."""
         own = float(dispersions[0]) if self.noise.by is None else dispersions
-        return self._around(self.plain, self.noise.with_dispersion(own))
-
-    def rows(self, index: Any) -> Self:
-        """Return the chosen rows, with their names, exposures and dispersions."""
-        chosen = np.atleast_1d(np.arange(self.shape[0])[index])
-        return self._around(self.plain.rows(chosen), self.noise.of_rows(chosen))
-
-    def block(self, first: int, last: int) -> Self:
-        """Return the rows from `first` to `last` (excluded), in memory shared with these counts."""
-        made = self._around(self.plain.block(first, last), self.noise.of_rows(slice(first, last)))
-        # The prior of a dispersion that all rows share belongs to the first block, as sums over blocks have it once.
-        return made if first == 0 or self.noise.by == "row" else replace(made, learned=False)
+        return self.of(self.plain, self.noise.with_dispersion(own), self.learned, self.given_totals)
 
     def with_exposure(self, row_exposure: Array | None, feature_exposure: Array | None) -> Counts:
         """Return the same counts with other exposures, and without noise."""
         return self.plain.with_exposure(row_exposure, feature_exposure)
-
-    def with_mask(self, mask: Any) -> Counts:
-        """Return the counts with these cells missing, and no others."""
-        return self._around(self.plain.with_mask(mask))
-
-    def with_matrix(self, matrix: csr_array) -> Counts:
-        """Return counts with the same names, exposures and noise, and another canonical matrix of the same shape."""
-        return self._around(self.plain.with_matrix(matrix))
-
-    def with_features(self, matrix: csr_array, names: Array) -> Counts:
-        """Return the same rows with other features, which have no exposures, and a canonical matrix of them."""
-        return self._around(self.plain.with_features(matrix, names))
 
     @cached_property
     def dispersions(self) -> Array:

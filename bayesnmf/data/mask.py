@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
+from bayesnmf.kernels.cpu.masking import at_cells
+
 Array = NDArray[Any]
 
 
@@ -118,12 +120,14 @@ class Mask:
         return type(other) is type(self) and all(map(np.array_equal, self.arrays, other.arrays))
 
     def apply(self, matrix: csr_array) -> csr_array:
-        """Return a matrix without the entries at missing cells."""
-        inside: Any = matrix.multiply(self.pattern.astype(matrix.dtype)).tocsr()
-        kept: Any = matrix - inside if self.of_missing else inside
-        kept.eliminate_zeros()
-        kept.sort_indices()
-        return kept
+        """Return a canonical matrix without the entries at missing cells; itself if there are none."""
+        return at_cells(matrix, self.pattern, listed=not self.of_missing)
+
+    def filled(self, matrix: csr_array, rows: Array, features: Array) -> csr_array:
+        """Return a matrix without entries at missing cells with products of two factors, (n,) and (m,), there."""
+        cells = self.missing.tocoo()
+        products = csr_array((rows[cells.row] * features[cells.col], cells.coords), shape=matrix.shape)
+        return csr_array(matrix + products.astype(matrix.dtype))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bayesnmf.data.checks import check_cells, check_mask_in_memory, check_may_have_nan, check_missing_word
+from bayesnmf.data.checks import check_cells, check_may_have_nan, check_missing_word, check_zeros_in_memory
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import Order, is_frame, order_of, split_labels
 from bayesnmf.data.mask import Mask, as_pattern
@@ -59,7 +59,7 @@ def with_missing(counts: Counts, own: csr_array | None, observed: Any = None, mi
     """
     none = own is None and observed is None and counts.mask is None
     if none and isinstance(missing, str) and missing == "zeros":
-        check_mask_in_memory(counts)
+        check_zeros_in_memory(counts)
         return counts.with_mask(Mask(as_pattern(counts.matrix), of_missing=False))
     if isinstance(missing, str):
         check_missing_word(missing)
@@ -71,12 +71,12 @@ def with_missing(counts: Counts, own: csr_array | None, observed: Any = None, mi
         seen = seen.toarray() if hasattr(seen, "toarray") else seen
         parts.append(as_pattern(~seen.astype(bool)))
     if isinstance(missing, str) and missing == "zeros":
+        check_zeros_in_memory(counts)
         parts.append(as_pattern(counts.matrix.toarray() == 0))
     elif missing is not None and not isinstance(missing, str):
         parts.append(as_pattern(_in_order(missing, counts, "missing")))
     if not parts:
         return counts
-    check_mask_in_memory(counts)
     whole = as_pattern(sum(parts[1:], parts[0]))
     return counts.with_mask(Mask.of(whole) if whole.nnz else None)
 

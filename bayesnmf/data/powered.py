@@ -17,27 +17,49 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.data.uniformised import UniformisedCounts
+from bayesnmf.data.wrapped import WrappedCounts
 from bayesnmf.priors.noise import NegativeBinomial, Noise, Quasi
 from bayesnmf.priors.specification import uniformises
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PoweredCounts(Counts):
+class PoweredCounts(WrappedCounts):
     """Counts times a power of the likelihood, exposed so many times as much.
 
     Attributes
     ----------
+    scaled : Counts
+        The counts times the power, with their own exposures.
     power : float
         Power κ of the likelihood, above 0.
     """
 
+    scaled: Any = None
     power: float = 1.0
+
+    @classmethod
+    def of(cls, counts: Counts, power: float) -> PoweredCounts:
+        """Return counts with their likelihood to this power."""
+        exposure, scaled = power * np.broadcast_to(counts.row_factor[:, 0], counts.shape[:1]), counts.times(power)
+        names = counts.row_names, counts.feature_names
+        return cls(scaled.matrix, *names, exposure, counts.feature_exposure, counts.mask, scaled, power)
+
+    @property
+    def inner(self) -> Any:
+        """The counts times the power."""
+        return self.scaled
+
+    def around(self, inner: Counts, rows: Any = None) -> PoweredCounts:
+        """Return the same power around other scaled counts, or around some rows of these."""
+        exposure: Any = self.row_exposure
+        names = inner.row_names, inner.feature_names
+        exposure = exposure if rows is None else exposure[rows]
+        return PoweredCounts(inner.matrix, *names, exposure, inner.feature_exposure, inner.mask, inner, self.power)
 
     @cached_property
     def log_factorial(self) -> float:
         """κ Σ log X! + κ Σ X log κ: so the log-likelihood of these counts is κ times that of the counts."""
-        counts = Counts(self.matrix / self.power, self.row_names, self.feature_names)
-        return self.power * counts.log_factorial + self.total * float(np.log(self.power))
+        return self.power * self.scaled.log_factorial_of(self.power) + self.total * float(np.log(self.power))
 
 
 def working_counts(
@@ -55,8 +77,4 @@ def working_counts(
         return kind.of(counts, noise, learned, given_totals)
     if not isinstance(noise, Quasi) or noise.power == 1:
         return counts
-    power = noise.power
-    exposure = power * np.broadcast_to(counts.row_factor[:, 0], counts.shape[:1])
-    matrix = (counts.matrix * power).astype(counts.dtype, copy=False)
-    names = counts.row_names, counts.feature_names
-    return PoweredCounts(matrix, *names, exposure, counts.feature_exposure, counts.mask, power)
+    return PoweredCounts.of(counts, noise.power)

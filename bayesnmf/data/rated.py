@@ -25,7 +25,6 @@ from bayesnmf.kernels.cpu.clusters import cluster_sums
 from bayesnmf.priors.noise import NegativeBinomial
 
 Array = np.ndarray
-UNRATED = ("transposed", "dense", "row_totals", "feature_totals", "total", "log_factorial", "is_integer", "log_sizes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,12 +87,13 @@ class RatedCounts(DispersedCounts):
         exposure = ceilings * self.plain.row_factor[:, 0]
         more: Any = {"mask": Unexposed.shares(lost), "state": state, "gain": gain, "ceilings": ceilings}
         made = replace(self, row_exposure=exposure, **more)
-        vars(made).update({name: vars(self)[name] for name in UNRATED if name in vars(self)})
+        if "log_sizes" in vars(self):  # which no rate changes
+            vars(made)["log_sizes"] = self.log_sizes
         return made
 
     def cells(self, rows: slice) -> tuple[Array, Array | None]:
         """Return the counts of some rows, (rows, m), and which cells are missing, if any can be."""
-        x: Any = self.dense[rows] if "dense" in vars(self) else self.matrix[rows].toarray()
+        x: Any = self.dense[rows] if "dense" in vars(self.plain) else self.matrix[rows].toarray()
         hidden = None if self.plain.mask is None else self.plain.mask.hidden(rows)
         return x.astype(np.float64, copy=False), hidden
 

@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import seed_or_new
-from bayesnmf.data.checks import same_counts
 from bayesnmf.fitting.job import Job
-from bayesnmf.fitting.settings import describe_settings
+from bayesnmf.fitting.settings import describe_settings, digest_of_counts
 from bayesnmf.inference.checkpoints.checks import (
     FolderInUseError,
     check_not_in_use,
@@ -188,7 +187,7 @@ def _ended_fit(keeper: Keeper, job: Job) -> FitRecord | None:
                 found = read_fit(path)
             except ValueError:  # such as counts on disk that are elsewhere now
                 return None
-            if found.seed == job.seed and _same(found.counts, job.counts):
+            if found.seed == job.seed and digest_of_counts(found.counts) == digest_of_counts(job.counts):
                 return replace(found, counts=job.counts, options=job.options)
     return None
 
@@ -217,13 +216,6 @@ def _digest_of(path: Path) -> str:
         with file.open("rb") as opened:
             digest.update(hashlib.file_digest(opened, "sha256").digest())
     return digest.hexdigest()
-
-
-def _same(one: Any, two: Any) -> bool:
-    """Return whether counts are the same; those on disk are compared by their fingerprints."""
-    if one.in_memory != two.in_memory:
-        return False
-    return same_counts(one, two) if one.in_memory else one.store.fingerprint == two.store.fingerprint
 
 
 def _write_fit(found: FitRecord, keeper: Keeper, settings: dict[str, str]) -> bool:

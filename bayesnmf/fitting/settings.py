@@ -39,14 +39,9 @@ def describe_options(options: Options) -> dict[str, str]:
 def digest_of_counts(counts: Counts) -> str:
     """Return a text that differs between counts, without their names."""
     exposures = ["none" if each is None else _digest(each) for each in (counts.row_exposure, counts.feature_exposure)]
-    if not counts.in_memory:
-        stored: Any = counts
-        return " ".join([stored.store.fingerprint, *exposures])
-    matrix = counts.matrix
-    parts = [np.asarray(counts.shape), matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)]
-    if counts.mask is not None:
-        parts += counts.mask.arrays
-    return " ".join([*map(_digest, parts), *exposures])
+    masked = [] if counts.mask is None else counts.mask.arrays
+    parts = (each if isinstance(each, str) else _digest(each) for each in (*counts.identity, *masked))
+    return " ".join([*parts, *exposures])
 
 
 def _digest(values: Any) -> str:

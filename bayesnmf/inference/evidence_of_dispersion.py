@@ -14,6 +14,7 @@ Of counts whose cells have rates, it is with dispersion α, and the sum over all
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.clustered import SMALL, ClusteredCounts, exposure_of
-from bayesnmf.data.dispersed import CENTRE, LEAST, WIDTH, DispersedCounts
+from bayesnmf.data.dispersed import CENTRE, LEAST, WIDTH
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.data.uniformised import UniformisedCounts
 from bayesnmf.inference.allocating import spread_at
@@ -31,7 +32,6 @@ from bayesnmf.inference.missing import geometric_of, imputes_loadings
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import Cells, by_blocks, in_row_blocks
 from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_cells
-from bayesnmf.kernels.cpu.underflow import Spread
 
 Array = NDArray[Any]
 LARGEST = 1e6  # dispersion
@@ -39,9 +39,14 @@ LONGEST, NEAR, MOST = 1.0, 0.02, 20  # longest step in log s, step at which the 
 SMALL_MEAN = 1e-3  # αρ below which derivatives are series
 
 
-def _pooled(values: Array, counts: DispersedCounts) -> Array:
+def _pooled(values: Array, counts: Any) -> Array:
     """Return sums over rows or features (…, lines) for each dispersion."""
     return values.sum(axis=-1, keepdims=True) if counts.noise.by is None else values
+
+
+def _beside(one: Array, two: Array) -> Array:
+    """Return what is of some rows beside what is of the next."""
+    return np.concatenate([one, two], axis=-1)
 
 
 class Evidence(ABC):
@@ -88,9 +93,11 @@ class ClusterEvidence(Evidence):
     ----------
     counts : ClusteredCounts
     sums : callable
-        Function that returns ΣL, Σ(x − λW) and Σ(x − 2λW + λ²V) for dispersions, of rows or features.
-    totals, means : ndarray
-        Σx and Σλ of each row or feature.
+        Function that returns ΣL, Σ(x − λW) and Σ(x − 2λW + λ²V) for each dispersion, (3, dispersions).
+    totals : ndarray
+        Σx of each row or feature.
+    means : ndarray
+        Σλ for each dispersion.
     """
 
     counts: ClusteredCounts
@@ -102,31 +109,30 @@ class ClusterEvidence(Evidence):
     def at(cls, problem: Problem, state: State, threads: int | None) -> ClusterEvidence:
         """Return what a state says of the dispersion."""
         counts: Any = problem.counts
-        U, V = state.loadings.geometric, state.components.geometric
-        by_feature = counts.noise.by == "feature"
-        unit: Any = spread_at(counts.with_dispersions(np.ones_like(counts.dispersions)), state)
-        rows, features = unit  # with s = 1, spreads of clusters are those of their means
+        by_row = counts.noise.by == "row"
+        plus = _beside if by_row else operator.add
 
         def sums(s: Array) -> Array:
-            spread: Spread
-            if by_feature:
-                assert features is not None
-                spread = features * s, rows
-                return cluster_sums(counts.transposed, V.T, U.T, spread, threads)
-            spread = rows * s, features
-            return cluster_sums(counts.matrix, U, V, spread, threads)
+            def of_rows(part: Problem, here: State, rows: slice) -> Array:
+                found = _sums_of_clusters(part, here, s[rows] if by_row else s, threads)
+                return np.stack([_pooled(each, part.counts) for each in found.T])
 
-        totals = counts.feature_totals if by_feature else counts.row_totals
-        return cls(counts, sums, totals, _sums_of_means(problem, state) if not counts.given_totals else totals)
+            return problem.over_rows(state, of_rows, plus, reads=True)
+
+        def means(part: Problem, here: State, rows: slice) -> Array:
+            return _pooled(_sums_of_means(part, here), part.counts)
+
+        totals = counts.feature_totals if counts.noise.by == "feature" else counts.row_totals
+        given = counts.given_totals
+        return cls(counts, sums, totals, totals if given else problem.over_rows(state, means, plus, reads=False))
 
     def log_likelihood(self, s: Array) -> Array:
         """Return f(s), for each dispersion."""
-        found = _pooled(self.sums(s)[:, 0], self.counts)
+        found = self.sums(s)[0]
         if self.counts.given_totals:
             found = found - _pooled(self._of_totals(s)[:, 0], self.counts)
         else:
-            totals, means = (_pooled(each, self.counts) for each in (self.totals, self.means))
-            found = found - totals * np.log1p(s) - means * exposure_of(s)
+            found = found - _pooled(self.totals, self.counts) * np.log1p(s) - self.means * exposure_of(s)
         return found
 
     def _of_totals(self, s: Array) -> Array:
@@ -135,20 +141,31 @@ class ClusterEvidence(Evidence):
 
     def derivatives(self, s: Array) -> tuple[Array, Array]:
         """Return the first and the second derivative of f in log s."""
-        _, first, second = (_pooled(each, self.counts) for each in self.sums(s).T)
+        _, first, second = self.sums(s)
         if self.counts.given_totals:
             _, W, V = self._of_totals(s).T
             N = self.totals
             slope = first - _pooled(N - N * W, self.counts)
             bend = slope - second + _pooled(N - 2 * N * W + N * N * V, self.counts)
         else:
-            totals, means = (_pooled(each, self.counts) for each in (self.totals, self.means))
+            totals, means = _pooled(self.totals, self.counts), self.means
             small, share = s < SMALL, s / (1 + s)
             once = np.where(small, -s / 2 + 2 * s * s / 3, 1 / (1 + s) - exposure_of(s))  # s e′
             twice = np.where(small, 2 * s * s / 3, -s / (1 + s) ** 2 - 2 * once)  # s² e″
             slope = first - totals * share - means * once
             bend = slope - second + totals * share**2 - means * twice
         return slope, bend
+
+
+def _sums_of_clusters(part: Problem, here: State, s: Array, threads: int | None) -> Array:
+    """Return ΣL, Σ(x − λW) and Σ(x − 2λW + λ²V) of each row or feature, (lines, 3)."""
+    counts: Any = part.counts
+    U, V = here.loadings.geometric, here.components.geometric
+    unit: Any = spread_at(counts.with_dispersions(np.ones_like(counts.dispersions)), here)
+    rows, features = unit  # with s = 1, spreads of clusters are those of their means
+    if counts.noise.by == "feature":
+        return cluster_sums(counts.transposed, V.T, U.T, (features * s, rows), threads)
+    return cluster_sums(counts.matrix, U, V, (rows * s, features), threads)
 
 
 def _sums_of_means(problem: Problem, state: State) -> Array:

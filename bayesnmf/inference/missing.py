@@ -20,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.side import Side
-from bayesnmf.inference.summaries import Draw, MeanField
+from bayesnmf.inference.side import Side, empty_side
+from bayesnmf.inference.summaries import Draw, MeanField, Summary
+from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
+from bayesnmf.kernels.cpu.poisson_draws import poisson_draws
 
 Array = NDArray[Any]
 
@@ -58,45 +60,78 @@ def missing_exposure_of_loadings(problem: Problem, components: Side) -> Array:
 
 def missing_exposure_of_components(problem: Problem, loadings: Side) -> Array:
     """Return c_j Σ r_i θ_ik over the rows in which each feature is missing, (K, m)."""
-    mask: Any = problem.counts.mask
-    exposed = problem.counts.exposed_loadings(loadings.matrix)
-    return np.asarray(mask.sums_by_feature(exposed).T * problem.counts.feature_factor)
+    sums = problem.over_rows(State(loadings, empty_side()), _exposed_where_missing, reads=False)
+    return np.asarray(sums.T * problem.counts.feature_factor)
+
+
+def _exposed_where_missing(part: Problem, here: State, rows: slice) -> Array:
+    """Return Σ r_i θ_ik over the rows in which each feature is missing, (m, K)."""
+    mask: Any = part.counts.mask
+    sums: Array = mask.sums_by_feature(part.counts.exposed_loadings(here.loadings.matrix))
+    return sums
 
 
 def with_missing_totals(problem: Problem, state: State, side: str, total: Array) -> Array:
-    """Return the totals of one side with the counts that its missing cells would have at the geometric means."""
-    counts, (U, V) = problem.counts, weights(problem, state)
-    mask: Any = counts.mask
-    more = U * mask.sums_by_row(V) if side == "loadings" else (V * mask.sums_by_feature(U)).T
-    summary = getattr(problem, f"{side}_summary")
-    if isinstance(summary, Draw):
-        more = summary.rng.poisson(more)
-    return total + more.astype(total.dtype)
+    """Return the totals of one side with the counts that its missing cells would have at the geometric means.
+
+    Those of draws are drawn, with random numbers that belong to rows of the whole.
+    """
+    summary, of_rows = getattr(problem, f"{side}_summary"), problem.loadings_summary
+    seeds = seeds_of_missing(of_rows)
+    if side == "loadings":
+        mask: Any = problem.counts.mask
+        first = getattr(summary, "first", None) or 0
+        U, V = weights(problem, state, seeds and seeds[0], first)
+        more = U * mask.sums_by_row(V)
+        return total + (poisson_draws(more, seeds[1], first) if seeds else more).astype(total.dtype)
+
+    def where_missing(part: Problem, here: State, rows: slice) -> Array:
+        mask: Any = part.counts.mask
+        sums: Array = mask.sums_by_feature(weights(part, here, seeds and seeds[0], rows.start)[0])
+        return sums
+
+    more = (_weights_of_components(problem, state) * problem.over_rows(state, where_missing, reads=False)).T
+    return total + (summary.rng.poisson(more) if isinstance(summary, Draw) else more).astype(total.dtype)
 
 
-def weights(problem: Problem, state: State) -> tuple[Array, Array]:
-    """Return factors (n, K) and (m, K) in float64 whose products are the expected counts of missing cells."""
+def seeds_of_missing(summary: Summary) -> tuple[int, int] | None:
+    """Return seeds of the exposures of rows and the counts of their missing cells, for draws; else None."""
+    if not isinstance(summary, Draw):
+        return None
+    one, two = summary.rng.integers(2**63, size=2).tolist()
+    return one, two
+
+
+def _weights_of_components(problem: Problem, state: State) -> Array:
+    return geometric_of(state.components).T * problem.counts.feature_factor[:, None]
+
+
+def weights(problem: Problem, state: State, seed: int | None = None, first: int = 0) -> tuple[Array, Array]:
+    """Return factors (n, K) and (m, K) in float64 whose products are the expected counts of missing cells.
+
+    With a seed, exposures of rows given their totals are drawn, those of rows from row `first` on.
+    """
     mask: Any = problem.counts.mask
     U = geometric_of(state.loadings) * mask.seen_rows[:, None]
-    V = geometric_of(state.components).T * problem.counts.feature_factor[:, None]
+    V = _weights_of_components(problem, state)
     if problem.loadings_prior.support == "simplex":
-        return U * _row_exposure(problem, U, V)[:, None], V
+        totals = problem.counts.row_totals
+        exposure = totals if seed is None else _drawn_exposures(totals, seed, first)
+        return U * (exposure / observed_shares(problem, U, V))[:, None], V
     return U * problem.counts.row_factor, V
+
+
+def _drawn_exposures(totals: Array, seed: int, first: int) -> Array:
+    """Draw from Gamma(totals, 1), for rows from row `first` on; 0 for rows without counts."""
+    counted = totals > 0
+    drawn = gamma_draws(np.where(counted, totals, 1.0)[:, None], seed, first_row=first)
+    return np.where(counted, drawn[:, 0], 0.0)
 
 
 def geometric_of(side: Side) -> Array:
     """Return geometric means, with the factors of rows or features, in float64."""
     found = np.asarray(side.geometric, np.float64)
     return found if side.log_shift is None else found * np.exp(side.log_shift)
-
-
-def _row_exposure(problem: Problem, U: Array, V: Array) -> Array:
-    """Return the exposures of rows of proportions given the totals of their observed cells, (n,)."""
-    totals, observed = problem.counts.row_totals, observed_shares(problem, U, V)
-    summary = problem.loadings_summary
-    if isinstance(summary, Draw):
-        return np.asarray(summary.rng.gamma(totals) / observed)
-    return np.asarray(totals / observed)
 
 
 def observed_shares(problem: Problem, U: Array, V: Array) -> Array:
@@ -107,14 +142,18 @@ def observed_shares(problem: Problem, U: Array, V: Array) -> Array:
 
 def gain_of_missing(problem: Problem, state: State) -> float:
     """Return what the objective gains since missing cells have no exposure, in nats."""
-    counts = problem.counts
-    if problem.loadings_prior.support == "simplex":
-        U, V = geometric_of(state.loadings), geometric_of(state.components).T
-        return float(-(counts.row_totals * np.log(observed_shares(problem, U, V))).sum())
+    return problem.over_rows(state, _gain_of_rows, reads=False)
+
+
+def _gain_of_rows(part: Problem, here: State, rows: slice) -> float:
+    counts = part.counts
+    if part.loadings_prior.support == "simplex":
+        U, V = geometric_of(here.loadings), geometric_of(here.components).T
+        return float(-(counts.row_totals * np.log(observed_shares(part, U, V))).sum())
     mask: Any = counts.mask
-    means = counts.exposed_loadings(state.loadings.matrix), counts.exposed_components(state.components.matrix).T
-    if not imputes_loadings(problem, state.components):
+    means = counts.exposed_loadings(here.loadings.matrix), counts.exposed_components(here.components.matrix).T
+    if not imputes_loadings(part, here.components):
         return float(mask.products_by_row(*means).sum())
-    U, V = weights(problem, state)
+    U, V = weights(part, here)
     unseen = means[0][~mask.seen_rows].sum(axis=0) @ means[1].sum(axis=0)
     return float(mask.products_by_row(U, V).sum() + unseen)

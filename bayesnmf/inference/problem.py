@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.side import Side
@@ -16,6 +18,13 @@ class State(NamedTuple):
 
     loadings: Side
     components: Side
+
+
+class OfRows[Found](Protocol):
+    """A function of the problem and the state of some rows, and of their places."""
+
+    def __call__(self, part: Problem, here: State, rows: slice) -> Found:
+        """Return what is found in these rows."""
 
 
 @dataclass(frozen=True)
@@ -35,3 +44,23 @@ class Problem:
     fixed_components: bool = False
     constant: bool = True
     cells: Any = None
+
+    def over_rows[Found](
+        self, state: State, work: OfRows[Found], plus: Callable[[Found, Found], Found] = operator.add, *, reads: bool
+    ) -> Found:
+        """Return what is found in all rows at a state: at once, or where rows are on disk added up over blocks.
+
+        Parameters
+        ----------
+        state : State
+        work : callable
+            Function of the problem and the state of some rows, and of a slice that says which they are.
+        plus : callable
+            How to add what two blocks have found, in order.
+        reads : bool
+            Whether the counts are needed, and not their totals alone.
+        """
+        if state.loadings.add_up is not None:
+            found: Found = state.loadings.add_up(self, state.components, work, plus, reads)
+            return found
+        return work(self, state, slice(0, self.counts.shape[0]))

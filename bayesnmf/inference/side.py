@@ -40,6 +40,7 @@ class Side:
 
     conditional: Distribution | None = None
     allocate: Callable[..., Totals] | None = None  # the allocation step of these loadings, where it is one of their own
+    add_up: Callable[..., Any] | None = None  # sums over these loadings, where their rows are not at hand
 
     def __init__(self, value: Value, geometric: Array, log_shift: Array | None, penalty: float) -> None:
         self.value, self.geometric, self.log_shift, self.penalty = value, geometric, log_shift, penalty

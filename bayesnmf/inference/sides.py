@@ -21,7 +21,7 @@ from bayesnmf.inference.missing import (
 )
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import problem_at
-from bayesnmf.inference.side import Side
+from bayesnmf.inference.side import Side, empty_side
 
 Array = NDArray[Any]
 ROUNDING = 1e-12  # share of a whole exposure that a difference of sums may be off by
@@ -43,11 +43,22 @@ def exposure_of_loadings(problem: Problem, components: Side) -> Array:
 
 def exposure_of_components(problem: Problem, loadings: Side) -> Array:
     """Return c_j Σ_i r_i θ_ik, (K, 1 or m), with the exposures r of rows and c of features."""
-    sums = loadings.exposed_sums(1, problem.counts.row_weights)[:, None]
+    sums = _exposed_sums_of_loadings(problem, loadings)[:, None]
     exposure = sums * problem.counts.feature_factor
     if problem.counts.mask is not None and not imputes_components(problem):
         exposure = exposure_left(exposure, missing_exposure_of_components(problem, loadings))
     return exposure.astype(loadings.dtype)
+
+
+def _exposed_sums_of_loadings(problem: Problem, loadings: Side) -> Array:
+    """Return Σ_i r_i θ_ik, (K,), with exposures that may have changed since a pass has written the loadings."""
+
+    def of_rows(part: Problem, here: State, rows: slice) -> Array:
+        return here.loadings.exposed_sums(1, part.counts.row_weights)
+
+    if getattr(problem.counts, "learned", False):
+        return problem.over_rows(State(loadings, empty_side()), of_rows, reads=False)
+    return loadings.exposed_sums(1, problem.counts.row_weights)
 
 
 def exposure_left(exposure: Array, missing: Array) -> Array:
@@ -116,7 +127,7 @@ def objective(problem: Problem, state: State, loglik: float) -> float:
     if components.log_shift is not None:
         loglik += float((counts.feature_totals * components.log_shift.ravel()).sum())
     loglik += counts.log_exposure + counts.log_noise
-    sums = loadings.exposed_sums(1, counts.row_weights), components.exposed_sums(0, counts.feature_weights)
+    sums = _exposed_sums_of_loadings(problem, loadings), components.exposed_sums(0, counts.feature_weights)
     exposure = float(sums[0] @ sums[1])
     if counts.mask is not None:
         loglik += gain_of_missing(problem, state)

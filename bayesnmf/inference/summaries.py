@@ -46,8 +46,14 @@ def _side_of_value(value: Value, penalty: float) -> Side:
     shares, scale = separate_scale(value)
     if scale is None:
         return Side(value, shares, None, penalty)
-    with np.errstate(divide="ignore"):  # the scale of an empty row may be 0; its logarithm is not used
-        return Side(value, shares, namespace_of(scale).xp.log(float64_on_device(scale[:, None])), penalty)
+    return Side(value, shares, log_scale(scale[:, None]), penalty)
+
+
+def log_scale(scale: Array) -> Array:
+    """Return the logarithms of scales; the scale of an empty row may be 0, and its logarithm is not used."""
+    with np.errstate(divide="ignore"):
+        found: Array = namespace_of(scale).xp.log(float64_on_device(scale))
+    return found
 
 
 @dataclass(frozen=True)

@@ -242,6 +242,17 @@ def _check_uniformised(options: Any, what: str, counts: Any) -> None:
         )
 
 
+def check_lines_on_disk(options: Any, noise: Noise, counts: Any) -> None:
+    """Refuse what reads a copy of counts on disk by features, which has neither noise nor a mask."""
+    noisy = noise.word != "poisson"
+    for name in ("algorithm", "start") if (noisy or counts.mask is not None) and not counts.in_memory else ():
+        if (found := getattr(options, name, None)) in ("scd", "ccd", "marginal", "descent", "random_descent"):
+            raise ValueError(
+                f"{f'noise={noise.word!r}' if noisy else 'missing cells'} and counts on disk need another {name}: "
+                f"found {found!r}, which reads a copy of them by features; leave {name} out, or read them into memory"
+            )
+
+
 def check_tempered(priors: Any, what: str, counts: Any) -> None:
     """Refuse what cannot be tempered with negative binomial noise."""
     if priors.loadings.support == "scaled simplex":
@@ -281,8 +292,9 @@ def _check_quadratic(options: Any, given_totals: bool, what: str, counts: Any) -
             "model='gamma_poisson', or noise='nb1'"
         )
     n, m = counts.shape
-    if n * m > MOST_RATES:
+    if n * m > MOST_RATES or not counts.in_memory:
         raise ValueError(
-            f"{what} keeps a rate of every cell, of {MOST_RATES:,} at most: found {n:,} × {m:,} = {n * m:,}; use "
-            "noise='nb1', or fewer rows or features"
+            f"{what} keeps a rate of every cell in memory, of {MOST_RATES:,} at most: found {n:,} × {m:,} = "
+            f"{n * m:,}{'' if counts.in_memory else f' beside {counts.nnz:,} nonzeros on disk'}; use noise='nb1', "
+            "or fewer rows or features, read into memory"
         )

@@ -31,19 +31,19 @@ MASK = ("mask_indices", "mask_indptr")
 def encode_counts(counts: Counts, near: Path) -> xr.Dataset:
     """Return the dataset of counts, with names and exposures, for a file in the folder `near`."""
     names = {"row_names": counts.row_names, "feature_names": counts.feature_names}
-    more = {**names, **{name: getattr(counts, name) for name in EXPOSURES}}
+    arrays, about = {**names, **{name: getattr(counts, name) for name in EXPOSURES}}, dict[str, Any]()
     if isinstance(counts, BlockedCounts):
-        about = {
+        about |= {
             "folder": place_of(counts.store.folder, near), "fingerprint": counts.store.fingerprint,
             "nonzeros": counts.matrix.nonzeros, "dtype": counts.dtype.name,
         }  # fmt: skip
-        return encode_arrays(more).assign_attrs(about)
-    arrays = {**{name: getattr(counts.matrix, name) for name in CSR}, **more}
-    if counts.mask is None:
-        return encode_arrays(arrays)
-    mask = counts.mask.as_cells
-    arrays |= {name: getattr(mask.pattern, name.removeprefix("mask_")) for name in MASK}
-    return encode_arrays(arrays).assign_attrs(mask_of_missing=int(mask.of_missing))
+    else:
+        arrays = {**{name: getattr(counts.matrix, name) for name in CSR}, **arrays}
+    if counts.mask is not None:
+        mask = counts.mask.as_cells
+        arrays |= {name: getattr(mask.pattern, name.removeprefix("mask_")) for name in MASK}
+        about |= {"mask_of_missing": int(mask.of_missing)}
+    return encode_arrays(arrays).assign_attrs(about)
 
 
 def decode_counts(group: Any, near: Path, *, by_sums: bool = False) -> Counts:
@@ -54,13 +54,14 @@ def decode_counts(group: Any, near: Path, *, by_sums: bool = False) -> Counts:
     parts, about = decode_arrays(group), group.attrs
     names = parts["row_names"], parts["feature_names"]
     exposures: dict[str, Any] = {name: parts.get(name) for name in EXPOSURES}
+    mask = _mask_of(parts, about, (len(names[0]), len(names[1])))
     if "folder" in about:
         place = Path(os.path.abspath(near / Path(about["folder"]).expanduser()))
         store = _find_store(place, about["fingerprint"], near, by_sums)
         stored = StoredMatrix(store, np.dtype(about["dtype"]), int(about["nonzeros"]), store.folder.parent)
-        return BlockedCounts(stored, *names, **exposures)
+        return BlockedCounts(stored, *names, **exposures, mask=mask)
     matrix = csr_array(tuple(parts[name] for name in CSR), shape=(len(names[0]), len(names[1])))
-    return Counts(matrix, *names, **exposures, mask=_mask_of(parts, about, matrix.shape))
+    return Counts(matrix, *names, **exposures, mask=mask)
 
 
 def _mask_of(parts: dict[str, Any], about: Any, shape: Any) -> Mask | None:

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from bayesnmf import VI, Gibbs, Quasi
 from bayesnmf.assessment.bounds import state_of_fit
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.sides import objective
-from bayesnmf.options.checks import served_options
 from bayesnmf.priors.noise import POISSON
 from bayesnmf.priors.specification import MODELS
 
@@ -156,10 +154,6 @@ def test_new_rows_of_chains_are_drawn_at_the_power():
                 COUNTS, rank=2, method="gibbs", options=Gibbs(algorithm="allocations"), noise="quasi"
             ),
             "needs Gibbs\\(algorithm='marginal'\\)",
-        ),
-        (
-            lambda fit: served_options(QUICK, Quasi(), "vi", SimpleNamespace(in_memory=False, mask=None)),
-            "needs counts in memory",
         ),
         (lambda fit: bayesnmf.fit(COUNTS[:2, :3], rank=2, noise="quasi"), "a dispersion needs more cells"),
         (lambda fit: Quasi(-1), "dispersion must be at least 0"),

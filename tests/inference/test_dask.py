@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from suites import mostly_long
 
 import bayesnmf
-from bayesnmf import MAP, Blocks, Checkpoint, Gibbs
+from bayesnmf import MAP, Blocks, Checkpoint, Gibbs, NegativeBinomial
 from bayesnmf.inference.blocked import engine
 from bayesnmf.inference.checkpoints import slots
 
@@ -27,9 +27,15 @@ OPTIONS = {
     "descent": MAP(algorithm="scd", max_iter=3, tol=0),
     "vi": plain_vi(start="random", max_iter=6, tol=1e-12),
     "gibbs": Gibbs(start="random", chains=1, warmup=1, draws=3, keep="moments"),
+    "noise": plain_vi(start="random", max_iter=2, tol=0),
+    "noisy gibbs": Gibbs(start="random", chains=1, warmup=1, draws=2, keep="draws"),
 }
 
-METHODS = {"descent": "map"}
+METHODS = {"descent": "map", "noise": "vi", "noisy gibbs": "gibbs"}
+MORE = {
+    "noise": {"noise": NegativeBinomial(dispersion=0.3), "missing": np.random.default_rng(0).random(X.shape) < 0.1},
+    "noisy gibbs": {"noise": NegativeBinomial(dispersion="row")},
+}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +60,8 @@ def client(request):
 
 
 def fitted(blocks, method="vi"):
-    return bayesnmf.fit(blocks, rank=4, method=METHODS.get(method, method), seed=0, options=OPTIONS[method])
+    given = {"seed": 0, "options": OPTIONS[method], **MORE.get(method, {})}
+    return bayesnmf.fit(blocks, rank=4, method=METHODS.get(method, method), **given)
 
 
 def alone(monkeypatch, blocks, method="vi"):
@@ -68,7 +75,7 @@ def same(one, two):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
 
 
-@pytest.mark.parametrize("method", mostly_long(OPTIONS, (2, 3)))
+@pytest.mark.parametrize("method", mostly_long(OPTIONS, (2, 3, 4)))
 def test_workers_make_the_numbers_of_this_process(client, blocks, monkeypatch, method):
     seen = []
     plain = engine.active_client

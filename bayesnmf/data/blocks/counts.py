@@ -7,17 +7,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.data.blocks.checks import CountsOnDiskError
+from bayesnmf.data.blocks.observed import ObservedTotals
 from bayesnmf.data.blocks.raw import Buffers, RowsInFile
 from bayesnmf.data.blocks.store import Store
-from bayesnmf.data.blocks.transposed import TransposedStore
+from bayesnmf.data.blocks.transposed import StoredRows, TransposedStore
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.mask import Mask
 
 Array = NDArray[Any]
 SPARSE = 64  # rows are read one by one where fewer than one in 64 is wanted
@@ -38,6 +40,8 @@ class StoredMatrix:
         Folder for the loadings during a fit.
     keeps : tuple
         What must live as long as the counts.
+    factor : float
+        What the counts of the store are multiplied with.
     """
 
     store: Store
@@ -45,6 +49,7 @@ class StoredMatrix:
     nonzeros: int
     scratch: Path
     keeps: tuple[Any, ...] = ()
+    factor: float = 1.0
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -64,7 +69,7 @@ class StoredMatrix:
         if not (isinstance(place, slice) and place.step in (None, 1) and place != slice(None)):
             raise CountsOnDiskError("they are read by blocks")
         first, last, _ = place.indices(self.shape[0])
-        return _as_type(self.store.read(first, last), self.dtype)
+        return _as_type(self.store.read(first, last), self.dtype, self.factor)
 
     def __gt__(self, other: Any) -> Any:
         raise CountsOnDiskError("they cannot be compared")
@@ -75,9 +80,16 @@ class StoredMatrix:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BlockedCounts(Counts):
-    """Counts on disk, with the attributes of `Counts`; `matrix` has their shape, but not their numbers."""
+    """Counts on disk, with the attributes of `Counts`; `matrix` has their shape, but not their numbers.
+
+    Attributes
+    ----------
+    means : tuple of array, (n,) and (m,), or None
+        Factors whose products take the place of missing cells in every block, which then has no mask.
+    """
 
     matrix: Any
+    means: tuple[Array, Array] | None = None
     in_memory = False
 
     @classmethod
@@ -129,24 +141,44 @@ class BlockedCounts(Counts):
         return RowsInFile(self.scratch, columns, dtype)
 
     @cached_property
+    def totals(self) -> Any:
+        """What knows the totals of the counts: the store, or sums over a pass where cells are missing."""
+        return self.store if self.mask is None else ObservedTotals.of(self.store, self.blocks, self.mask)
+
+    @cached_property
     def row_totals(self) -> Array:
         """Sum of each row, (n,), float64."""
-        return self.store.row_totals(0, self.shape[0])
+        totals: Array = self._factored(self.totals.row_totals(0, self.shape[0]))
+        return totals
 
-    @property
+    @cached_property
     def feature_totals(self) -> Array:
         """Sum of each column, (m,), float64."""
-        return self.store.feature_totals
+        totals: Array = self._factored(self.totals.feature_totals)
+        return totals
 
     @property
     def total(self) -> float:
         """Sum of all counts."""
-        return self.store.total
+        total: float = self._factored(self.totals.total)
+        return total
 
     @property
-    def log_factorial(self) -> float:
-        """Σ log X!."""
-        return self.store.log_factorial
+    def nnz(self) -> int:
+        """Number of nonzero counts."""
+        number: int = self.totals.nnz
+        return number
+
+    def log_factorial_of(self, unit: float) -> float:
+        """Return Σ log (X / unit)!, in the unit of the store."""
+        assert unit == self.matrix.factor
+        constant: float = self.totals.log_factorial
+        return constant
+
+    @property
+    def identity(self) -> list[Any]:
+        """The fingerprint of the store."""
+        return [self.store.fingerprint]
 
     @property
     def is_integer(self) -> bool:
@@ -156,17 +188,38 @@ class BlockedCounts(Counts):
     def without_names(self) -> BlockedCounts:
         """Return the same counts with numbers for names, which take no memory wherever they are sent."""
         names: Any = [range(length) for length in self.shape]
-        found = replace(self, row_names=names[0], feature_names=names[1])
-        vars(found)["bounds"] = self.bounds  # found once, not by every task
+        return self._with(row_names=names[0], feature_names=names[1])
+
+    def _with(self, **changes: Any) -> BlockedCounts:
+        """Return the same cells with other attributes, and with what takes a pass to know."""
+        found = replace(self, **changes)
+        vars(found).update(self._known())
         return found
 
+    def _known(self) -> dict[str, Any]:
+        """Return the bounds of blocks, and the totals of observed cells, which not every task need find out."""
+        return {"bounds": self.bounds, **({} if self.mask is None else {"totals": self.totals})}
+
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state with the bounds of blocks, but without other cached values."""
-        return {**super().__getstate__(), "bounds": self.bounds}
+        """Return the state with the bounds of blocks and the totals of observed cells, but no other cached values."""
+        return {**super().__getstate__(), **self._known()}
 
     def as_type(self, dtype: Any) -> BlockedCounts:
         """Return the same counts, given in another type."""
-        return replace(self, matrix=replace(self.matrix, dtype=np.dtype(dtype)))
+        return self._with(matrix=replace(self.matrix, dtype=np.dtype(dtype)))
+
+    def times(self, factor: float) -> BlockedCounts:
+        """Return the counts times a factor."""
+        return self._with(matrix=replace(self.matrix, factor=self.matrix.factor * factor))
+
+    def with_mask(self, mask: Mask | None) -> BlockedCounts:
+        """Return the counts with these cells missing, and no others."""
+        return self if mask is None and self.mask is None else replace(self, mask=mask)
+
+    def completed(self, means: tuple[Array, Array] | None) -> BlockedCounts:
+        """Return the counts with means of rank one, or zeros, in place of missing cells, in every block."""
+        zeros = np.zeros(self.shape[0]), np.zeros(self.shape[1])
+        return self if self.mask is None else self._with(means=means or zeros)
 
     def parts(self) -> Iterator[tuple[slice, Counts]]:
         """Yield the rows and the counts of each block, read from disk."""
@@ -180,10 +233,12 @@ class BlockedCounts(Counts):
 
     def block(self, first: int, last: int) -> Counts:
         """Return the rows from `first` to `last` (excluded), read from disk."""
-        return self._counts(_as_type(self.store.read(first, last), self.dtype), slice(first, last))
+        return self._counts(_as_type(self.store.read(first, last), self.dtype, self.matrix.factor), slice(first, last))
 
     def raw_block(self, first: int, last: int, buffers: Buffers) -> Counts:
         """Return the same with counts in the type of the store, in memory that the next call overwrites."""
+        if self.matrix.factor != 1:
+            return self.block(first, last)
         return self._counts(self.store.read(first, last, buffers), slice(first, last))
 
     def empty_block(self, first: int, last: int) -> Counts:
@@ -198,7 +253,8 @@ class BlockedCounts(Counts):
         empty = [np.empty(0, np.int32)]
         arrays = (np.concatenate([part.data for part in parts] + empty),
                   np.concatenate([part.indices for part in parts] + empty), starts)  # fmt: skip
-        return self._counts(_as_type(csr_array(arrays, shape=(len(chosen), self.shape[1])), self.dtype), chosen)
+        matrix = csr_array(arrays, shape=(len(chosen), self.shape[1]))
+        return self._counts(_as_type(matrix, self.dtype, self.matrix.factor), chosen)
 
     def _parts_of(self, chosen: Array) -> list[csr_array]:
         """Return rows in order: those that lie close together in a block are read together, others one by one."""
@@ -214,26 +270,24 @@ class BlockedCounts(Counts):
 
     def _counts(self, matrix: csr_array, rows: Any) -> Counts:
         exposure = None if self.row_exposure is None else self.row_exposure[rows]
-        counts = Counts(matrix, self.row_names[rows], self.feature_names, exposure, self.feature_exposure)
-        whole = not isinstance(rows, slice)
-        totals = self.row_totals[rows] if whole else self.store.row_totals(rows.start, rows.stop)
-        vars(counts)["row_totals"] = totals  # where the cached property stores its value
+        mask = None if self.mask is None else self.mask.rows(rows)
+        if mask is not None and matrix.nnz:
+            matrix = mask.apply(matrix)
+        if mask is not None and self.means is not None:
+            matrix = mask.filled(matrix, self.means[0][rows], self.means[1]) if mask.of_missing else matrix
+            mask = None
+        counts = Counts(matrix, self.row_names[rows], self.feature_names, exposure, self.feature_exposure, mask)
+        if self.means is None:
+            whole = not isinstance(rows, slice)
+            totals = self.row_totals[rows] if whole else self._factored(self.totals.row_totals(rows.start, rows.stop))
+            vars(counts)["row_totals"] = totals  # where the cached property stores its value
         return counts
 
-
-@dataclass(frozen=True)
-class StoredRows:
-    """Counts of a store by blocks of rows."""
-
-    store: Store
-    blocks: list[slice]
-    beside: ClassVar[bool] = True
-
-    def read(self, block: int, dtype: Any) -> csr_array:
-        """Return the counts of a block of rows."""
-        rows = self.blocks[block]
-        return _as_type(self.store.read(rows.start, rows.stop), dtype)
+    def _factored(self, totals: Any) -> Any:
+        return totals if self.matrix.factor == 1 else self.matrix.factor * totals
 
 
-def _as_type(matrix: csr_array, dtype: Any) -> csr_array:
-    return csr_array((matrix.data.astype(dtype), matrix.indices, matrix.indptr), shape=matrix.shape)
+def _as_type(matrix: csr_array, dtype: Any, factor: float) -> csr_array:
+    data = matrix.data.astype(dtype)
+    data = data if factor == 1 else (data * factor).astype(dtype, copy=False)
+    return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)

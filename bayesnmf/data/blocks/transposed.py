@@ -8,9 +8,10 @@ of either kind in memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from zlib import crc32
 
 import numpy as np
@@ -107,6 +108,21 @@ class TransposedStore:
             ordered[places] = values
             self._path(block, part).write_bytes(ordered.data)
             self._checksums[block, part] = crc32(ordered)
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Counts of a store by blocks of rows."""
+
+    store: Store
+    blocks: list[slice]
+    beside: ClassVar[bool] = True
+
+    def read(self, block: int, dtype: Any) -> csr_array:
+        """Return the counts of a block of rows."""
+        rows = self.blocks[block]
+        matrix = self.store.read(rows.start, rows.stop)
+        return csr_array((matrix.data.astype(dtype), matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def _bounds(starts: Array, nonzeros: int) -> list[int]:

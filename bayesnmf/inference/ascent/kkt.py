@@ -97,8 +97,8 @@ def _without_zeros(value: Any, component_axis: int, largest: float | None = None
 def _mode_sides(problem: Problem, state: State, totals: Totals) -> list[Any]:
     """Return prior, summary, side, total and exposure of each side that is a mode."""
     loadings, components = problem.loadings_summary, problem.components_summary
-    exposure = exposure_of_loadings(problem, state.components)
     total = given_totals(problem, state, "loadings", totals.loadings)
+    exposure = None if isinstance(total, Updated) else exposure_of_loadings(problem, state.components)
     sides: list[Any] = [(problem.loadings_prior, loadings, state.loadings, total, exposure)]
     if not problem.fixed_components:
         prior, exposure = problem.components_prior, exposure_of_components(problem, state.loadings)

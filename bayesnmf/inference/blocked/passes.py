@@ -22,7 +22,7 @@ from bayesnmf.inference.blocked.tasks import WRITES, Found, Pass, RowTask, Where
 from bayesnmf.inference.imbalance import imbalance
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Updated, exposure_of_loadings, update_loadings
+from bayesnmf.inference.sides import Updated, exposure_of_loadings, given_totals, update_loadings
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
 from bayesnmf.kernels.cpu.vectors import is_padded, padded
 from bayesnmf.priors import Distribution
@@ -91,6 +91,15 @@ class BlockedLoadings(Side):
         """Return the totals of an allocation step over all blocks; the next loadings are in place of their totals."""
         return allocate_blocks(problem, State(self, components), sides)
 
+    def add_up(self, problem: Problem, components: Side, work: Any, plus: Any, reads: bool) -> Any:
+        """Return what a function of the problem and the state of some rows finds, added up over blocks."""
+
+        def find(part: Problem, here: State, at: Where) -> tuple[None, None, Any]:
+            return None, None, work(part, here, at.rows)
+
+        kind = Pass(writes=False, plus=plus, reads=reads)
+        return pass_over_rows(problem, State(self, components), find, kind)[0].more
+
     def whole(self) -> tuple[Value, Distribution | None]:
         """Return the value and the mean field of all rows, in files mapped into memory."""
         return self.reader.collect(self._counts)
@@ -139,7 +148,7 @@ def allocate_blocks(problem: Problem, state: State, sides: Sides) -> Totals:
         totals = at.allocate(part, here, "loadings")
         if sides == "components":
             return None, totals, np.nan
-        off = _imbalance_of(part, here, totals.loadings)
+        off = _imbalance_of(part, here, given_totals(part, here, "loadings", totals.loadings))
         return update_loadings(part, here, totals.loadings, reuse=True).loadings, totals, off
 
     tallies = None if sides == "loadings" and problem.cells is None else sides

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.data.blocks.counts import BlockedCounts
+from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.blocked.files import of_block, read_rows, write_rows
 from bayesnmf.inference.side import Side
+from bayesnmf.inference.summaries import log_scale
 from bayesnmf.priors import Distribution, ScaledProportions
 from bayesnmf.priors.values import Value, parts_of
 
@@ -50,9 +52,11 @@ class RowSums(NamedTuple):
 class RowsRead(Side):
     """The side of one block, read from its file."""
 
-    def __init__(self, value: Value | None, geometric: Array, conditional: Distribution | None) -> None:
+    def __init__(
+        self, value: Value | None, geometric: Array, conditional: Distribution | None, log_shift: Array | None
+    ) -> None:
         self._value, self.geometric, self.conditional = value, geometric, conditional
-        self.log_shift, self.penalty, self.dtype = None, np.nan, geometric.dtype
+        self.log_shift, self.penalty, self.dtype = log_shift, np.nan, geometric.dtype
         self._sums, self._exposed_sums = {}, {}
 
     @property
@@ -75,30 +79,37 @@ class RowLayout:
         Numbers of columns of the arrays in the file.
     times : ndarray (K,) or None
         Factors of the columns of draws, whose scale was changed after they were written.
+    shifted : bool
+        Whether the logarithms of factors of rows are kept, which matter where counts cluster or are missing.
     """
 
     of: Distribution | None
     names: tuple[str, ...]
     ranks: tuple[int, ...]
     times: Array | None = None
+    shifted: bool = False
 
     @classmethod
-    def like(cls, side: Side) -> RowLayout:
+    def like(cls, side: Side, counts: Counts) -> RowLayout:
         """Return the layout of the rows of a side in memory, which has at least two rows or is the only block."""
+        noted = counts.mask is not None or isinstance(counts, ClusteredCounts)
+        shifted = noted and side.log_shift is not None
         if side.conditional is None:
-            return cls(None, (), tuple(part.shape[1] for part in parts_of(side.value)))
+            return cls(None, (), tuple(part.shape[1] for part in parts_of(side.value)), None, shifted)
         named = {name: np.atleast_2d(value) for name, value in side.conditional.parameters.items()}
         rows = len(side.geometric)
         own = tuple(name for name, value in named.items() if len(value) == rows)
         empty = {name: named[name][:0].copy() for name in own}  # a layout refers to no rows
         shared = side.conditional.with_parameters({**side.conditional.parameters, **empty})
-        return cls(shared, own, (*(named[name].shape[1] for name in own), side.geometric.shape[1]))
+        ranks = *(named[name].shape[1] for name in own), side.geometric.shape[1], *([1] if shifted else [])
+        return cls(shared, own, ranks, None, shifted)
 
     def arrays(self, side: Side) -> list[Array]:
         """Return the arrays to write."""
         if side.conditional is None:
             return list(parts_of(side.value))
-        return [*(side.conditional.parameters[name] for name in self.names), side.geometric]
+        shift: Any = [side.log_shift] if self.shifted else []
+        return [*(side.conditional.parameters[name] for name in self.names), side.geometric, *shift]
 
     def side(self, arrays: list[Array]) -> Side:
         """Return the side that these arrays make."""
@@ -106,9 +117,10 @@ class RowLayout:
             arrays[0] *= self.times
         if self.of is None:
             value: Value = arrays[0] if len(arrays) == 1 else ScaledProportions(*arrays)
-            return RowsRead(value, arrays[0], None)
+            return RowsRead(value, arrays[0], None, log_scale(arrays[-1]) if self.shifted else None)
         named = {**self.of.parameters, **dict(zip(self.names, arrays, strict=False))}
-        return RowsRead(None, arrays[-1], self.of.with_parameters(named))
+        shift = arrays[-1] if self.shifted else None
+        return RowsRead(None, arrays[len(self.names)], self.of.with_parameters(named), shift)
 
 
 @dataclass(frozen=True)
@@ -148,6 +160,6 @@ class RowWriter:
 
     def write(self, number: int, counts: Counts, side: Side) -> tuple[RowSums, RowLayout]:
         """Write the rows of a block; return their sums and their layout."""
-        layout = RowLayout.like(side)
+        layout = RowLayout.like(side, counts)
         write_rows(of_block(self.folder, number), layout.arrays(side))
         return RowSums.of(counts, side), layout

@@ -73,7 +73,7 @@ class Where(NamedTuple):
         then depend neither on threads nor on a library for matrix products.
         """
         if self.tally is not None:
-            received, loglik = self.tally.add(part.counts.matrix, here.loadings.geometric)
+            received, loglik = self.tally.add(part.counts.matrix, here.loadings.geometric, spread_at(part.counts, here))
             return Totals(received, here.components.geometric[:, :0], loglik)
         if not self.beside:
             return allocate(part, here, self.threads, sides)

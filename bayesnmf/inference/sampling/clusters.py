@@ -31,16 +31,25 @@ Array = NDArray[Any]
 REACH, STEPS = 2.4, 2  # lengths of steps in standard deviations, and steps a sweep
 
 
-def with_drawn_noise(problem: Problem, state: State, rng: np.random.Generator, threads: int | None) -> Problem:
-    """Return the problem with drawn clusters or rates, whose counts are Poisson; the problem itself if it is so."""
-    counts = problem.counts
-    if isinstance(counts, RatedCounts):
-        return with_drawn_rates(problem, state, int(rng.integers(2**63)), threads)
-    spread = spread_at(counts, state)
-    if spread is None:
+def seed_of_noise(problem: Problem, rng: np.random.Generator) -> int | None:
+    """Return a seed for clusters or rates; None if the counts are Poisson."""
+    return int(rng.integers(2**63)) if isinstance(problem.counts, DispersedCounts) else None
+
+
+def with_rates(problem: Problem, state: State, seed: int | None, threads: int | None) -> Problem:
+    """Return the problem with drawn rates of cells; the problem itself if its cells have none."""
+    if seed is None or not isinstance(problem.counts, RatedCounts):
+        return problem
+    return with_drawn_rates(problem, state, seed, threads)
+
+
+def with_clusters(problem: Problem, state: State, seed: int | None, threads: int | None, first: int = 0) -> Problem:
+    """Return the problem with drawn clusters as Poisson counts, of rows from row `first` on; itself without any."""
+    counts, spread = problem.counts, spread_at(problem.counts, state)
+    if seed is None or spread is None:
         return problem
     factors = state.loadings.geometric, state.components.geometric
-    drawn = drawn_clusters(counts.matrix, *factors, spread, int(rng.integers(2**63)), threads)
+    drawn = drawn_clusters(counts.matrix, *factors, spread, seed, threads, first)
     return replace(problem, counts=counts.of_clusters(drawn))  # type: ignore[attr-defined]
 
 

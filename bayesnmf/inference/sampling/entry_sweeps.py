@@ -10,7 +10,13 @@ from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.sampling.clusters import DispersionDraws, log_likelihood_at, with_drawn_noise
+from bayesnmf.inference.sampling.clusters import (
+    DispersionDraws,
+    log_likelihood_at,
+    seed_of_noise,
+    with_clusters,
+    with_rates,
+)
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule, record_chain
 from bayesnmf.inference.sampling.marginal_gibbs import Factors, factors_of, state_of
 from bayesnmf.inference.sides import objective
@@ -59,7 +65,9 @@ class Entries:
         """Draw the dispersion, and the clusters or rates that the next sweep is given."""
         state = state_of(factors)
         self.dispersion.draw(state)
-        factors.see(with_drawn_noise(self.dispersion.problem, state, self.rng, self.threads))
+        problem = self.dispersion.problem
+        given = state, seed_of_noise(problem, self.rng), self.threads
+        factors.see(with_clusters(with_rates(problem, *given), *given))
 
     @property
     def memory(self) -> Any:

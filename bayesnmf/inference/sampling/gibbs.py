@@ -17,8 +17,15 @@ from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.sides import RowSums
 from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.checkpoints.slots import NOWHERE, Slot
+from bayesnmf.inference.missing import imputes_loadings, seeds_of_missing
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.sampling.clusters import DispersionDraws, log_likelihood_at, with_drawn_noise
+from bayesnmf.inference.sampling.clusters import (
+    DispersionDraws,
+    log_likelihood_at,
+    seed_of_noise,
+    with_clusters,
+    with_rates,
+)
 from bayesnmf.inference.sampling.draws_on_disk import RunningOnDisk
 from bayesnmf.inference.sampling.running_moments import Running
 from bayesnmf.inference.sampling.scales import moves_scales, with_scale_moves
@@ -94,23 +101,28 @@ def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int
     Clusters are allocated where the counts come in clusters; where cells have rates, they are exposed to drawn ones.
     Random numbers belong to rows, so draws do not depend on how the rows are cut into blocks.
     """
-    given = with_drawn_noise(problem, state, rng, threads)
+    noise = seed_of_noise(problem, rng)
+    given = with_rates(problem, state, noise, threads)
     seed, unknown = int(rng.integers(2**63)), np.isnan(state.loadings.penalty)  # after a move of their scale
 
     def update(part: Problem, here: State, at: Where) -> tuple[Side, Totals, RowSums | None]:
         summary: Any = part.loadings_summary
         now = summary.at(part.loadings_prior, here.loadings.value) if unknown else None
-        factors = here.loadings.geometric, here.components.geometric
-        totals = sampled_allocations(part.counts.matrix, *factors, seed, 1 if at.beside else threads, at.rows.start)
-        drawn = update_loadings(part, here, totals.loadings).loadings
+        factors, first = (here.loadings.geometric, here.components.geometric), at.rows.start
+        own = 1 if at.beside else threads
+        poisson = with_clusters(part, here, noise, own, first)
+        totals = sampled_allocations(poisson.counts.matrix, *factors, seed, own, first)
+        if noise is not None:
+            totals = totals._replace(loglik=log_likelihood_at(part, here, own))
+        drawn = update_loadings(poisson, here, totals.loadings).loadings
         return drawn, totals, None if now is None else RowSums.of(part.counts, now)
 
     found, loadings = pass_over_rows(given, state, update, Pass(plus=_plus))
     skip_rows(problem.loadings_summary, problem.loadings_prior, len(state.components.geometric), again=True)
+    if imputes_loadings(problem, state.components):
+        seeds_of_missing(problem.loadings_summary)  # takes what all rows take
     before = state if found.more is None else state._replace(loadings=state.loadings.with_sums(found.more))
-    log_joint = objective(
-        problem, before, found.loglik if given is problem else log_likelihood_at(problem, before, threads)
-    )
+    log_joint = objective(problem, before, found.loglik)
     assert found.components is not None
     state = update_components(given, State(loadings, state.components), found.components.T)
     if not problem.fixed_components and moves_scales(problem):

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.rated import RatedCounts
@@ -74,12 +73,7 @@ def flat_problem(counts: Counts) -> Problem:
 def completed(counts: Counts) -> Counts:
     """Return counts for a start, with missing cells filled by means of rank one, or with zeros if they are most."""
     mask = counts.mask
-    if mask is None or not mask.of_missing:
-        return counts.with_mask(None)
-    cells = mask.missing.tocoo()
-    rows, features = means_of_rank_one(counts)
-    filled = csr_array((rows[cells.row] * features[cells.col], cells.coords), shape=counts.shape)
-    return counts.with_mask(None).with_matrix(csr_array(counts.matrix + filled.astype(counts.dtype)))
+    return counts.completed(means_of_rank_one(counts) if mask is not None and mask.of_missing else None)
 
 
 def means_of_rank_one(counts: Counts) -> tuple[Array, Array]:

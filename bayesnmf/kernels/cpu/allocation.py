@@ -268,14 +268,14 @@ class ComponentTotals:
         self.received[:] = 0
         self.underflowed: Array | None = None
 
-    def add(self, matrix: csr_array, loadings: Array) -> tuple[Array, float]:
+    def add(self, matrix: csr_array, loadings: Array, spread: Spread | None = None) -> tuple[Array, float]:
         """Share out the counts of a block; return the totals of its loadings, (rows, K), and its ℓ.
 
-        Counts may be unsigned integers.
+        Counts may be unsigned integers. Spreads are those of `expected_allocations`.
         """
         A, U = padded(loadings.shape, loadings.dtype), whole_vectors(loadings)
         whole = whole_vectors(A)
-        given = matrix.indptr, matrix.indices, matrix.data, U, self.V, None
+        given = matrix.indptr, matrix.indices, matrix.data, U, self.V, spread
         loglik, underflows = _SCATTER(*given, 0, len(U), whole, self.received)
         if underflows:
             if self.underflowed is None:

@@ -261,30 +261,32 @@ def drawn_clusters_of_cells(counts: Array, ratios: Array, seed: int) -> Array:
 
 @compiled_on_disk(nogil=True)
 def _draw_clusters(
-    indptr: Array, indices: Array, values: Array, U: Array, V: Array, spread: Any, seed: Any, start: int, stop: int,
-    out: Array,
+    indptr: Array, indices: Array, values: Array, U: Array, V: Array, spread: Any, seed: Any, first_row: int,
+    start: int, stop: int, out: Array,
 ) -> None:  # fmt: skip
     state = np.empty(1, dtype=np.uint64)
     buffers = _buffers(_longest_row(indptr, start, stop))
     for i in range(start, stop):
         a, b = indptr[i], indptr[i + 1]
-        state[0] = stream(seed, i)
+        state[0] = stream(seed, first_row + i)
         _fill_row(indices[a:b], values[a:b], U[i], V, spread[0][i], spread[1], buffers)
         for p in range(b - a):
             out[a + p] = _clusters(state, int(buffers[0][p]), buffers[1][p] / buffers[2][p])
 
 
 def drawn_clusters(
-    matrix: csr_array, loadings: Array, components: Array, spread: Spread, seed: int, threads: int | None = None
-) -> csr_array:
+    matrix: csr_array, loadings: Array, components: Array, spread: Spread, seed: int, threads: int | None = None,
+    first_row: int = 0,
+) -> csr_array:  # fmt: skip
     """Draw the number of clusters of every count, given the factors; parameters as for `cluster_sums`.
 
-    The draws depend on the seed, below 2**64, and not on `threads`.
+    The draws depend on the seed, below 2**64, and on the rows of the whole, the first of which is row `first_row`, but
+    not on `threads`.
     """
     U, V = np.ascontiguousarray(loadings), np.ascontiguousarray(components.T)
     out, work = np.empty(matrix.nnz), matrix.nnz * (U.shape[1] + DRAWN)
     threads = threads_or_default(threads, work)
     bounds = row_blocks(matrix.indptr, block_count(work))
-    given = matrix.indptr, matrix.indices, matrix.data, U, V, spread, np.uint64(seed)
+    given = matrix.indptr, matrix.indices, matrix.data, U, V, spread, np.uint64(seed), first_row
     in_blocks(bounds, lambda _, first, last: _draw_clusters(*given, first, last, out), threads)
     return csr_array((out, matrix.indices, matrix.indptr), shape=matrix.shape)

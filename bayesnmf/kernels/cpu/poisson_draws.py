@@ -1,4 +1,4 @@
-"""Poisson draws for compiled loops."""
+"""Poisson draws, for compiled loops and elementwise."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
-from bayesnmf.kernels.cpu.streams import normal, uniform
+from bayesnmf.kernels.cpu.streams import normal, stream, uniform
+from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks
 
 Array = NDArray[Any]
 
 INVERTED = 10.0  # means below which walking up the distribution function is faster than rejection
+WORK = 50  # cost of a draw, in multiply-adds
 ROUNDED = 1e12  # means above which rounding of log-factorials costs more digits than the normal approximation
 
 
@@ -64,3 +66,25 @@ def poisson(state: Array, mean: float) -> float:
     if mean < ROUNDED:
         return _by_rejection(state, mean)
     return np.floor(mean + math.sqrt(mean) * normal(state) + 0.5)
+
+
+@compiled_on_disk(nogil=True)
+def _draw(means: Array, seed: Any, first: int, start: int, stop: int, out: Array) -> None:
+    state = np.empty(1, dtype=np.uint64)
+    for i in range(start, stop):
+        for k in range(means.shape[1]):
+            state[0] = stream(seed, first + i * means.shape[1] + k)
+            out[i, k] = poisson(state, means[i, k])
+
+
+def poisson_draws(means: Array, seed: int, first_row: int = 0) -> Array:
+    """Draw from Poisson(means), (n, K), elementwise, in float64.
+
+    Every element has its own random stream, a function of the seed, below 2**64, and of its position in a larger matrix
+    in which these rows begin at row `first_row`.
+    """
+    rows = np.require(means, np.float64, ["C", "W"])
+    given, out = (rows, np.uint64(seed), first_row * rows.shape[1]), np.empty_like(rows)
+    bounds = even_bounds(len(rows), min(block_count(WORK * rows.size), max(len(rows), 1)))
+    in_blocks(bounds, lambda _, first, last: _draw(*given, first, last, out), 1)
+    return out

@@ -1,0 +1,50 @@
+"""Leave out the entries of a sparse matrix at some cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bayesnmf.kernels.cpu.allocation import row_blocks
+from bayesnmf.kernels.cpu.compiling import compiled_on_disk
+from bayesnmf.kernels.cpu.threads import block_count, in_blocks
+
+Array = NDArray[Any]
+SEARCH = 40  # cost of a search, in multiply-adds
+
+
+@compiled_on_disk(nogil=True)
+def _find(indptr: Array, indices: Array, starts: Array, cells: Array, start: int, stop: int, found: Array) -> None:
+    """Fill in the positions of the entries of a matrix at the cells of some rows, or −1 where there is no entry."""
+    for i in range(start, stop):
+        low, last = indptr[i], indptr[i + 1]
+        for q in range(starts[i], starts[i + 1]):
+            high = last
+            while low < high:
+                middle = (low + high) // 2
+                if indices[middle] < cells[q]:
+                    low = middle + 1
+                else:
+                    high = middle
+            found[q] = low if low < last and indices[low] == cells[q] else -1
+
+
+def at_cells(matrix: csr_array, pattern: csr_array, *, listed: bool) -> csr_array:
+    """Return the entries of a matrix at the cells that a pattern stores (`listed`), or at all others.
+
+    Both are canonical: the features of every row rise. The matrix itself is returned if it has no other entries.
+    """
+    found, given = np.empty(pattern.nnz, np.int64), (matrix.indptr, matrix.indices, pattern.indptr, pattern.indices)
+    bounds = row_blocks(pattern.indptr, block_count(SEARCH * pattern.nnz))
+    in_blocks(bounds, lambda _, first, last: _find(*given, first, last, found), 1)
+    there = found >= 0
+    found, ends = found[there], np.append(0, np.cumsum(there, dtype=matrix.indptr.dtype))[pattern.indptr]
+    if len(found) == (matrix.nnz if listed else 0):
+        return matrix
+    if listed:
+        return csr_array((matrix.data[found], matrix.indices[found], ends), shape=matrix.shape)
+    parts = np.delete(matrix.data, found), np.delete(matrix.indices, found), matrix.indptr - ends
+    return csr_array(parts, shape=matrix.shape)
