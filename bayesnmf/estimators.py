@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -32,8 +31,8 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.streaming import MinibatchVI
 from bayesnmf.options import METHODS, VI
 from bayesnmf.priors import Priors
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 LARGEST_SEED = 2**31 - 1
 TYPES = [np.float64, np.float32]
 OF_STREAMS = ("priors", "start", "batch_size", "forgetting", "delay", "sweeps", "learn", "dtype", "threads", "device")

@@ -16,7 +16,7 @@ LONGEST_FILE, LONGEST_BODY, MOST_PARAMETERS = 300, 60, 6
 
 # Rooms from the ground up: a file imports only what stands in its own room or in one before it, inside functions too.
 ROOMS = [
-    "models", "checks", "writing", "text", "places", "kernels.cpu", "kernels.gpu", "priors", "options", "data",
+    "models", "types", "checks", "writing", "text", "places", "kernels.cpu", "kernels.gpu", "priors", "options", "data",
     "data.blocks", "datasets", "inference", "inference.blocked", "inference.checkpoints", "inference.ascent",
     "inference.response", "inference.marginal", "inference.starts", "inference.device", "inference.sampling",
     "inference.tempering", "results", "fitting", "tl", "assessment",

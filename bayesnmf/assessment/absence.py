@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from bayesnmf.assessment.checks import check_can_be_absent, check_component_numbers
@@ -26,11 +25,11 @@ from bayesnmf.inference.summaries import MeanField, Mode
 from bayesnmf.kernels.cpu.clusters import cluster_sums
 from bayesnmf.priors import Distribution
 from bayesnmf.results.record import FitRecord
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[Any]
 TOL, MAX_ITER = 1e-8, 2000
 NONZEROS = 200_000  # in a block
 UNCALIBRATED = "scores of absence are no calibrated chances: rank by them, and set a limit by simulated samples"

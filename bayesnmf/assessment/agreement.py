@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.moments import (
     QUANTITIES,
@@ -30,13 +29,13 @@ from bayesnmf.results.cautions import cautions_of, with_label
 from bayesnmf.results.checks import check_comparable, check_reference, check_truth
 from bayesnmf.results.relabelling import relabel
 from bayesnmf.text import as_lines
+from bayesnmf.types import Array
 from bayesnmf.writing import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-Array = NDArray[Any]
 SAME_COMPONENT = 0.9
 OTHER_ORDER = (
     "in another order, although the priors differ by component: this mode assigns components to the wrong priors"

@@ -6,7 +6,6 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.checks import check_draws_of_bound
 from bayesnmf.checks import check_count, check_method
@@ -24,8 +23,6 @@ from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.estimates import VariationalPosterior
 from bayesnmf.results.record import FitRecord
-
-Array = NDArray[Any]
 
 
 class Estimate(NamedTuple):

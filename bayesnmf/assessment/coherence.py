@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.checks import check_choice, check_count
 from bayesnmf.data.checks import check_complete
@@ -23,11 +22,11 @@ from bayesnmf.data.naming import in_feature_order
 from bayesnmf.results.checks import check_fit
 from bayesnmf.results.markers import leading_features
 from bayesnmf.results.record import FitRecord
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[Any]
 MEASURES = ("npmi", "c_v")
 
 

@@ -36,7 +36,6 @@ from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.checks import check_contrast_weights, check_factors_of_rows
 from bayesnmf.assessment.unbiased_shares import unbiased_shares
@@ -46,11 +45,11 @@ from bayesnmf.results.checks import check_fit, check_groups, check_replicates
 from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, source_of_intervals
 from bayesnmf.results.markers import SMALLEST
 from bayesnmf.results.record import FitRecord, iterate_draws
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[Any]
 SIMULATED = 20_000  # values of each contrast, so that quantiles are accurate in the tails of a Student t
 
 

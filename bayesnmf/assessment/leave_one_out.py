@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.assessment.checks import check_least_draws, check_leave_one_out
@@ -27,12 +26,12 @@ from bayesnmf.results.estimates import Draws, take_features
 from bayesnmf.results.record import effective_loadings
 from bayesnmf.results.resampling import is_resampled, runs_of_draws, share_effective
 from bayesnmf.text import number
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-Array = NDArray[Any]
 MOST_CELLS, BLOCK_BYTES = 10_000, 64 * 2**20
 BAD_K = 0.7
 FEWEST_DRAWS = 8

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.bounds import elbo_augmented, state_of_fit
 from bayesnmf.assessment.checks import check_response
@@ -24,8 +23,8 @@ from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.checks import check_no_scale_beside_missing
 from bayesnmf.results.estimates import VariationalPosterior
 from bayesnmf.results.record import FitRecord
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 SAME = 0.95  # cosine of components that are taken to be the same
 
 

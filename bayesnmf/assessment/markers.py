@@ -15,10 +15,9 @@ by 9 to 14 % in the mean, and those of the mean field by a factor of 2 to 2.5.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.checks import check_response_of_markers
 from bayesnmf.assessment.response_quantities import NOT_STRICT, TOO_WIDE, Quantities, warn
@@ -32,11 +31,11 @@ from bayesnmf.results.checks import check_components_to_compare, check_fit
 from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, source_of_intervals
 from bayesnmf.results.markers import CONTRASTS, DRAWS, describe_shares, described, order_by_contrast
 from bayesnmf.results.record import FitRecord
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[Any]
 CANDIDATES = 3  # times as many features as are asked for
 SOLVED = 64  # draws of the linearised mean field
 TOL = 0.03  # of the length of such a draw

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.simulation import Simulation, effective
 from bayesnmf.fitting.fitted import Fit
@@ -16,8 +15,8 @@ from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.mixing import r_hat_and_ess
 from bayesnmf.results.record import effective_loadings
 from bayesnmf.results.resampling import error_over_runs, is_resampled, runs_of_draws
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 QUANTITIES = ("loadings", "components", "expected counts")
 Q_DRAWS = 4000
 CONSTANT = 1e-9  # an sd below this share of the mean is rounding error

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.predictive_statistics import Gathered, with_replicates
 from bayesnmf.assessment.refit_statistics import LEAST, RefitStatistics
@@ -20,12 +19,12 @@ from bayesnmf.results.checks import check_distribution, check_fit
 from bayesnmf.results.draws import LIMIT
 from bayesnmf.results.replication import draws_to_replicate, number_to_replicate, replication_rng
 from bayesnmf.text import number, text_table
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-Array = NDArray[Any]
 SCALARS = {
     "total": "sum of all counts",
     "share of zeros": "share of all cells that are zero",

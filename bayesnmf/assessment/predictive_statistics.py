@@ -9,7 +9,6 @@ from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.assessment.replicates import replicate_of, totals_to_replicate
@@ -21,11 +20,11 @@ from bayesnmf.kernels.cpu.replication import Misfits, misfits, replicated_statis
 from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.results.estimates import TakeRows
 from bayesnmf.results.record import effective_loadings
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[Any]
 MOST_BINS, CELLS, ENTRIES = 40, 2**18, 2**16
 
 

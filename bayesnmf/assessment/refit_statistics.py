@@ -7,22 +7,21 @@ together.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.predictive_statistics import Measured, with_replicates
 from bayesnmf.assessment.refitting import Refitted
 from bayesnmf.fitting.closed_form import limit_threads
 from bayesnmf.fitting.fitted import Fit
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
 from scipy.special import gammaincc, stdtr
 
-Array = NDArray[Any]
 BOTH = ("total", "share of zeros")  # small values speak against the model, too
 LEAST = 10  # refits, below which there are no p-values
 # Smallest standard deviation of a statistic around what the fitted means lead to expect, in standard deviations of the

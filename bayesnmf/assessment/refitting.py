@@ -16,7 +16,6 @@ from itertools import chain, islice
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.predictive_statistics import Measured, measure
 from bayesnmf.assessment.replicates import replicate_of
@@ -33,8 +32,8 @@ from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.record import FitRecord, effective_loadings
 from bayesnmf.results.replication import draws_to_replicate, number_to_replicate
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 STEPS, FIRST_STEPS = 12, 200  # of a replicate, and of the counts themselves, from the fit
 MOST = 2**26  # nonzeros times components, beyond which some rows stand for all
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from bayesnmf.data.drawing import drawn_given_totals, noise_of_draws
@@ -14,8 +11,8 @@ from bayesnmf.kernels.cpu.replication import replicated_counts
 from bayesnmf.priors.noise import POISSON
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.record import FitRecord
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 CELLS = 2**18  # cells at a time
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from bayesnmf.assessment.checks import check_strict
@@ -22,8 +21,7 @@ from bayesnmf.priors.simplex import rows_to_shares
 from bayesnmf.priors.specification import on_simplex
 from bayesnmf.results.estimates import Draws, Intervals
 from bayesnmf.results.record import FitRecord
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def draws_of_response(

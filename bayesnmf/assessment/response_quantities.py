@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.checks import check_weights
 from bayesnmf.inference.response.spread import Sides, Weights
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.priors.specification import MODELS, on_simplex
 from bayesnmf.results.record import FitRecord
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 NOT_OPTIMAL = (
     "the fit was not continued to its optimum (gradient {:.1e}), and linear response holds there only; fit with a "
     "smaller tol, another seed or a smaller rank"

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import beta, gamma
 
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def gamma_quantiles(mean: Array, variance: Array, levels: Array) -> Array:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.checks import check_some
 from bayesnmf.assessment.response_quantities import NOT_OPTIMAL, NOT_STRICT, TOO_WIDE, Quantities, Quantity, warn
@@ -19,11 +18,10 @@ from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.response.continuing import GRADIENT
 from bayesnmf.inference.response.spread import Responses
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Array = NDArray[Any]
 
 
 class Spread(NamedTuple):

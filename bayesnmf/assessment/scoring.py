@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.stats import binom
 
@@ -24,8 +23,8 @@ from bayesnmf.data.mask import Mask
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.kernels.cpu.likelihood import cell_rates
 from bayesnmf.results.record import iterate_draws
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 MIXED = 1e-6
 SCORE_DRAWS, MOST_SCORE_DRAWS = 200, 1600
 PIT_CELLS = 5000

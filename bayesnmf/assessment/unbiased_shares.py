@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.checks import check_complete
 from bayesnmf.data.suspicions import warn_of_data
 from bayesnmf.priors.simplex import component_sums, rows_to_shares
 from bayesnmf.results.record import FitRecord
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 FAR = 3.0  # standard errors of a mean
 SMALL = 0.05  # what components that are slightly wrong add
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.probabilities import dispersions_of_cells
 from bayesnmf.kernels.cpu import dispersed_draws as kernel
 from bayesnmf.priors.noise import NegativeBinomial, Noise
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def drawn_counts(noise: Noise, means: Array, rng: np.random.Generator) -> Array:

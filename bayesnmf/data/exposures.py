@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from numpy.typing import NDArray
-
 from bayesnmf.checks import as_numbers
 from bayesnmf.data.checks import check_exposure
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import Order, in_order
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def with_exposures(counts: Counts, row_exposure: Any = None, feature_exposure: Any = None) -> Counts:

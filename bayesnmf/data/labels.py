@@ -16,12 +16,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.checks import is_counted
 from bayesnmf.data.mutations import read_types
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 MISSING = ("None", "nan", "NaT", "<NA>", "--")  # as the values that are no text are written; the last is a masked one
 NO_LABEL = "a missing value"
 LISTED = 3  # labels that a message shows

@@ -7,12 +7,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
 from bayesnmf.kernels.cpu.masking import at_cells
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 @dataclass(frozen=True, eq=False)

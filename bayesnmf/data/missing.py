@@ -8,15 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.data.checks import check_cells, check_may_have_nan, check_missing_word, check_zeros_in_memory
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import Order, is_frame, order_of, split_labels
 from bayesnmf.data.mask import Mask, as_pattern
-
-Array = NDArray[Any]
 
 
 def without_missing(counts: Any, missing: Any = None) -> tuple[Any, csr_array | None]:

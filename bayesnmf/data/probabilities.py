@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
 from bayesnmf.data.clustered import exposure_of
@@ -24,8 +23,8 @@ from bayesnmf.data.dispersed import LEAST
 from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_cells
 from bayesnmf.kernels.cpu.likelihood import cell_rates, poisson_loglik
 from bayesnmf.priors.noise import NegativeBinomial, Noise
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 CELLS = 2**18  # cells at a time
 
 

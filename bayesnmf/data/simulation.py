@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from bayesnmf.checks import check_count, check_instance, check_rank, check_size
@@ -26,8 +26,8 @@ from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.pair import with_defaults
 from bayesnmf.priors.specification import MODELS, SPARSE, check_model
 from bayesnmf.priors.values import separate_scale
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 MEAN_TOTAL = 200.0
 LARGEST_DENSE = 2 * 2**30
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.closed_form import fit_closed_form
@@ -26,8 +25,7 @@ from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import UNJUDGED, judged_parts, mixing, mixing_verdict
 from bayesnmf.results.record import DISPERSION, FitRecord
 from bayesnmf.results.relabelling import label_switching, match_all_draws
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def closed_form_fit(job: Job) -> FitRecord:

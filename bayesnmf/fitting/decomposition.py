@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
@@ -23,8 +22,8 @@ from bayesnmf.options import BLD, MAP, VI
 from bayesnmf.priors import Dirichlet, ScaledDirichlet
 from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.record import FitRecord
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 START_ITER, START_TOL = 500, 1e-6
 
 

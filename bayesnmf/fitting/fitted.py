@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
-
 from bayesnmf.fitting import projection
 from bayesnmf.fitting.intervals import with_intervals
 from bayesnmf.fitting.progress import ProgressReport
@@ -20,13 +18,12 @@ from bayesnmf.results.estimates import Draws
 from bayesnmf.results.markers import leading_features
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.short_chain import DRAWS, WARMUP
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 import os
-
-Array = NDArray[Any]
 
 
 class Fit(FitRecord):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.checks import check_instance, check_size
 from bayesnmf.data.blocks.checks import check_on_disk, check_room_for_rows
@@ -45,8 +44,8 @@ from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.pair import with_defaults
 from bayesnmf.priors.specification import EVEN, Shapes
 from bayesnmf.results.record import FitRecord
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 LARGEST_FACTORS, LARGEST_DRAWS, LARGEST_TOKENS = 4 * 2**30, 4 * 2**30, 4 * 2**30
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.checks import check_rank
 from bayesnmf.data.counts import Counts, DataWarning
@@ -21,7 +20,6 @@ from bayesnmf.priors.partly_known import PartlyKnown
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.record import FitRecord
 
-Array = NDArray[Any]
 RANK = 10  # without known components
 
 

@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.dispersed import DispersedCounts
@@ -15,8 +14,8 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.specification import PARAMETER
 from bayesnmf.priors.values import separate_scale
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 DENSE_CELLS = 2_000_000
 INTERIOR = 1e-3
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import sem
 
 from bayesnmf.data.counts import Counts
@@ -33,8 +32,8 @@ from bayesnmf.priors import Priors, matrix
 from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.values import attach_scale, separate_scale
 from bayesnmf.results.record import FitRecord
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 JUDGED_STEPS, SETTLED = 20, 1e-3
 
 

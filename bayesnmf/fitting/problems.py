@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.checks import (
@@ -26,8 +25,7 @@ from bayesnmf.priors.simplex import component_sums, rows_to_shares
 from bayesnmf.priors.specification import PARAMETER, stated_components
 from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.record import FitRecord
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def build_problem(counts: Counts, priors: Priors, loadings: Summary, components: Summary) -> Problem:

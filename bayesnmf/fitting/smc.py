@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from bayesnmf.data.clustered import ClusteredCounts
@@ -24,8 +23,8 @@ from bayesnmf.inference.tempering.target import Target
 from bayesnmf.kernels.cpu.likelihood import cell_rates
 from bayesnmf.priors.values import stack_values
 from bayesnmf.results.record import FitRecord
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 # Effective number of draws from the prior that the draws must descend from: the share of a mode then has a standard
 # deviation of at most 1 / (2 √6.25) = 0.2.
 FEWEST_ANCESTORS = 6.25

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from bayesnmf.checks import check_count, check_rank, seed_or_new
@@ -36,8 +35,8 @@ from bayesnmf.options.defaults import resolve_options
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.specification import SPARSE, check_model
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 # Rows for the start. On four fifths of nips, LDA, K = 20, ten epochs of blocks of 256 rows, the perplexity of withheld
 # rows was 2,203 with a start from 256 rows, 2,105 from 512, 2,044 from 1,024, and 2,007 by all rows at once.
 FIRST_ROWS = 2048

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.fitting.chains import chain_starts, fit_of_draws, matched_draws, statistics_of
 from bayesnmf.fitting.closed_form import limit_threads
@@ -35,8 +34,8 @@ from bayesnmf.results.settled import (
     shares_of,
     whole_is_settled,
 )
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 DRAWS = (500, 750, 1000, 1500, 2000, 3000, 4000, 6000, 8000, 12_000, 16_000, 20_000)  # of a chain, at the block's end
 DISCARDED = 4  # one of so many draws, the first ones, are discarded
 FEWEST = 12  # draws of a chain, whatever the budget

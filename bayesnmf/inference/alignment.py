@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def normalise_rows(values: Array) -> Array:

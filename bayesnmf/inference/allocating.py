@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.counts import Counts
@@ -14,8 +13,7 @@ from bayesnmf.inference.side import Side
 from bayesnmf.kernels.cpu.allocation import Sides, Totals, expected_allocations, gathers_columns
 from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
 from bayesnmf.kernels.cpu.underflow import Spread
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def spread_at(counts: Counts, state: State) -> Spread | None:

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.clustered import SMALL, ClusteredCounts, exposure_of
 from bayesnmf.data.dispersed import CENTRE, LEAST, WIDTH
@@ -32,8 +31,8 @@ from bayesnmf.inference.missing import geometric_of, imputes_loadings
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import Cells, by_blocks, in_row_blocks
 from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_cells
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 LARGEST = 1e6  # dispersion
 LONGEST, NEAR, MOST = 1.0, 0.02, 20  # longest step in log s, step at which the first search ends, most of its steps
 SMALL_MEAN = 1e-3  # αρ below which derivatives are series

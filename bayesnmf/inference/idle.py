@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.priors import Distribution
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 ALIKE = 0.99  # cosine of components that are one; of different ones it was at most 0.81 on real and simulated counts
 
 

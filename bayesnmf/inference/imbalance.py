@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.summaries import Summary
@@ -13,8 +10,7 @@ from bayesnmf.kernels.cpu.sums import largest_imbalance
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.arrays import on_host
 from bayesnmf.priors.values import separate_scale
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def imbalance(

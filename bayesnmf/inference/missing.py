@@ -17,15 +17,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side, empty_side
 from bayesnmf.inference.summaries import Draw, MeanField, Summary
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.poisson_draws import poisson_draws
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def imputes_loadings(problem: Problem, components: Side) -> bool:

@@ -19,7 +19,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.missing import geometric_of, raises_one_bound
@@ -27,8 +26,8 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.kernels.cpu.blas import one_blas_thread
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 CELLS = 2**15  # in a block of rows, which stays in the second-level cache
 WORK = 40  # of a cell, in multiply-adds
 

@@ -7,7 +7,6 @@ from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.kernels.cpu.allocation import Totals
@@ -16,8 +15,7 @@ from bayesnmf.kernels.cpu.sums import sum_rows
 from bayesnmf.priors import Distribution, matrix
 from bayesnmf.priors.arrays import on_host
 from bayesnmf.priors.values import Value, parts_of
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 class Side:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.missing import (
     gain_of_missing,
@@ -22,8 +21,8 @@ from bayesnmf.inference.missing import (
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import problem_at
 from bayesnmf.inference.side import Side, empty_side
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 ROUNDING = 1e-12  # share of a whole exposure that a difference of sums may be off by
 
 

@@ -14,14 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.side import Field, Side
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.arrays import as_number, float64_on_device, namespace_of
 from bayesnmf.priors.values import Value, separate_scale
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 Basis = Literal["natural", "log"]
 
 

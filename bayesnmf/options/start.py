@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from numpy.typing import NDArray
-
 from bayesnmf.priors import Distribution, ScaledProportions
 from bayesnmf.priors.pair import copy_sides
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 class FitToStartFrom(Protocol):

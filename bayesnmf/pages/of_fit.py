@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.colors import to_hex
-from numpy.typing import NDArray
 
 from bayesnmf import plots
 from bayesnmf.assessment.markers import markers
@@ -30,8 +29,8 @@ from bayesnmf.results.record import LEARNED
 from bayesnmf.results.replication import number_to_replicate
 from bayesnmf.results.resampling import is_resampled
 from bayesnmf.results.topic_model import to_topic_model
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 REPLICATES, DRAWS, MARKED, SHOWN_ROWS, MOST_BARS = 50, 200, 10, 4, 2000
 CHECKED = "Could the model have made these counts?"
 ON_DISK = (

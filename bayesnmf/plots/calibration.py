@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 from scipy.stats import binom
 
 from bayesnmf.checks import check_choice, check_count, check_words
 from bayesnmf.plots.checks import check_calibrations
 from bayesnmf.plots.style import QUIET, SMALL, Look, grid_shape, hide_frame, looks_of_fits, make_panels, share_legend
 from bayesnmf.studies.calibration import Calibration
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 BAND, SIMULATED_BANDS = 0.99, 2000
 
 

@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS
 from bayesnmf.plots.checks import check_best, check_fits, check_one_problem
 from bayesnmf.plots.style import QUIET, SMALL, Look, hide_frame, looks_of_fits, make_panels, shorten
 from bayesnmf.plots.traces import as_text_number, by_kind, methods_with_objective, resolution
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def convergence(

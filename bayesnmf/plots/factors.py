@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from bayesnmf.checks import check_count
 from bayesnmf.fitting.fitted import Fit
@@ -27,8 +26,8 @@ from bayesnmf.plots.style import (
 )
 from bayesnmf.plots.summaries import Interval, match_fits, named_sources, normalised_components, summarise
 from bayesnmf.results.markers import leading_features
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 INTERVAL = 0.9
 MOST_NUMBERS = 30  # components whose cosines have room below their images; three digits up to half as many
 CHOSEN_BY = {

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.response_tables import LinearResponse
 from bayesnmf.checks import check_fraction, check_names
@@ -26,8 +25,7 @@ from bayesnmf.plots.style import (
     shorten,
 )
 from bayesnmf.plots.summaries import Interval, has_proportions, match_fits, named_sources, summarise
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def loadings_intervals(

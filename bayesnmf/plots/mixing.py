@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from bayesnmf.checks import check_count
@@ -18,8 +17,7 @@ from bayesnmf.results.checks import check_fit
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import judged_rows, r_hat_and_ess
 from bayesnmf.results.record import trace_of_kept
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 class Quantity(NamedTuple):

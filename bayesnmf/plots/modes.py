@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from bayesnmf.plots.checks import check_result
 from bayesnmf.plots.style import MARKERS, PALETTE, QUIET, SMALL, colours_of, hide_frame, make_panels
 from bayesnmf.studies.stability.consensus import Consensus
 from bayesnmf.studies.stability.result import Modes
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 FARTHEST = np.sqrt(2)  # distance of components of length 1 that share no feature
 MOST_IN_LEGEND = 10
 BINS = 40

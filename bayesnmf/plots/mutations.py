@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from numpy.typing import NDArray
 
 from bayesnmf.data.mutations import sbs96_types
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.plots.checks import check_fits, check_sbs96
 from bayesnmf.plots.style import SMALL, hide_frame, looks_of_fits, make_panels, share_legend, shorten
 from bayesnmf.plots.summaries import Interval, match_fits, named_sources, summarise
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 INTERVAL = 0.9
 COLOURS = {"C>A": "#03BCEE", "C>G": "#010101", "C>T": "#E32926", "T>A": "#CAC9C9", "T>C": "#A1CE63", "T>G": "#EBC6C4"}
 """Colours of the substitutions, as COSMIC has them."""

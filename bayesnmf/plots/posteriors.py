@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.moments import (
     QUANTITIES,
@@ -38,8 +37,8 @@ from bayesnmf.plots.summaries import KINDS
 from bayesnmf.priors import simplex
 from bayesnmf.results.checks import check_comparable, check_reference
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 SHORT = 100  # axes that span less have ticks within each power of ten
 UNITS = dict(zip(QUANTITIES, ("counts", "share", "counts"), strict=True))
 ROWS_AT_ONCE = 500

@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.predictive_checks import PredictiveChecks
 from bayesnmf.assessment.predictive_checks import predictive_checks as replicate_and_compare
@@ -23,8 +22,8 @@ from bayesnmf.plots.style import (
     hide_spare,
     make_panels,
 )
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 OBSERVED = "#000000"
 UNITS = {
     "total": "counts",

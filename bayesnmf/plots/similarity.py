@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.plots.checks import check_mapping, check_matchable
 from bayesnmf.plots.style import SMALL, make_panels, shorten
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def agreement(fits: Mapping[str, Fit], *, axes: Axes | None = None, figsize: tuple[float, float] | None = None) -> Axes:

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import StepPatch
-from numpy.typing import NDArray
 
 from bayesnmf.checks import check_count
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.plots.style import SMALL, colours_of, make_panels, shorten
 from bayesnmf.results.checks import check_fit, check_groups
 from bayesnmf.results.topic_model import to_topic_model
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-Array = NDArray[Any]
 GAP = 0.006
 LETTER = 0.065  # width of a letter of a label, in inches
 BETWEEN = 3  # letters that fit between the labels of two groups

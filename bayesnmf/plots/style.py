@@ -11,14 +11,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS
 from bayesnmf.plots.checks import check_axes
+from bayesnmf.types import Array
 from bayesnmf.writing import replacing
 
-Array = NDArray[Any]
 METHOD_COLOURS = {
     "map": "#000000",
     "vi": "#0072B2",

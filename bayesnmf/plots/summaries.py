@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from bayesnmf.checks import check_choice
 from bayesnmf.fitting.fitted import Fit
@@ -17,8 +16,8 @@ from bayesnmf.options import METHODS
 from bayesnmf.plots.checks import check_matchable
 from bayesnmf.priors import simplex
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 Side = Literal["loadings", "components"]
 LETTERS = 11  # of 10 points in an inch
 

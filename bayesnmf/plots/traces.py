@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS, methods_with
@@ -15,8 +14,7 @@ from bayesnmf.options.defaults import basis_of_mode
 from bayesnmf.plots.checks import check_any_objective, check_fits
 from bayesnmf.plots.style import SMALL, Look, hide_frame, looks_of_fits, make_panels, shorten
 from bayesnmf.priors.specification import PARAMETER
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def methods_with_objective() -> tuple[str, ...]:

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from bayesnmf.checks import check_choice, check_count
 from bayesnmf.plots.checks import check_markers
 from bayesnmf.plots.style import QUIET, SMALL, colours_of, grid_shape, hide_frame, hide_spare, make_panels, shorten
 from bayesnmf.results.markers import CONTRASTS
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[Any]
 IN_SDS = 2 * 1.6448536269514722  # width of a central 90 % interval of a normal distribution, in standard deviations
 LETTERS = 12  # of 10 points in an inch
 SURE = 0.01  # local false sign rate below which a feature is drawn in colour

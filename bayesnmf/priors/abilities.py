@@ -10,12 +10,11 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
-
-Array = NDArray[Any]
 
 
 class Ability(ABC):

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.special
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 class Namespace(NamedTuple):

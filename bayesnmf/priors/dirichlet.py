@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, polygamma
 
 from bayesnmf.priors.abilities import Every
@@ -27,12 +27,10 @@ from bayesnmf.priors.arrays import (
 from bayesnmf.priors.distribution import Distribution, log_marginal_of, plain_moments
 from bayesnmf.priors.gamma import LEAST_DIVISOR, broadcast_to_size, draw_seed, kernel_moments, positive_exp
 from bayesnmf.priors.learning import learned_concentration
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
-
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,17 +13,16 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.priors.abilities import Draws, MeanField, words_of
 from bayesnmf.priors.arrays import namespace_of
 from bayesnmf.priors.parameters import Parameters
 from bayesnmf.priors.values import Value
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
 
-Array = NDArray[Any]
 Support = Literal["positive", "simplex", "scaled simplex"]
 
 

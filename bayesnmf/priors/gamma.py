@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import polygamma
 
 from bayesnmf.priors.abilities import Every
@@ -25,12 +25,12 @@ from bayesnmf.priors.arrays import (
 )
 from bayesnmf.priors.distribution import Distribution, log_marginal_of, plain_moments
 from bayesnmf.priors.learning import learned_gamma
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
 
 
-Array = NDArray[Any]
 # Standard draws are at least 2e-308. Division by less than this would show that limit, so logarithms are drawn instead.
 LEAST_DIVISOR = 1e-6
 

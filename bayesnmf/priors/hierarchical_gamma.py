@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import digamma, gammaln, xlogy
 
 from bayesnmf.checks import check_choice, check_instance
@@ -24,8 +24,8 @@ from bayesnmf.priors.abilities import Draws, Entries, Learned, LogBasis, Program
 from bayesnmf.priors.arrays import add_to_total, divide_or_keep, shape_minus_one, sum_of_logs
 from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.gamma import Gamma
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 Axis = Literal["row", "feature", "component", "all"]
 SUMMED = {"row": (-1,), "feature": (-2,), "all": (-2, -1)}
 SUMMED_OF_COMPONENT = {"loadings": (-2,), "components": (-1,)}

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, polygamma
 
-Array = NDArray[Any]
+from bayesnmf.types import Array
+
 MOST_STEPS, TOL = 100, 1e-12
 # Limits of shapes and concentrations that would diverge: the terms a log a of the ELBO, with their relative rounding
 # error of 1e-16, must not hide the gain of an update. At 1e5, the relative standard deviation is 0.3 %.

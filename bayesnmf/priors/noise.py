@@ -10,11 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.checks import check_choice, check_dispersion, check_nonnegative
-
-Array = NDArray[Any]
 
 
 class _Same:

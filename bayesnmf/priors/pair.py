@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.priors.arrays import on_host
 from bayesnmf.priors.checks import check_priors
 from bayesnmf.priors.families import Distribution
 from bayesnmf.priors.specification import PARAMETER, Shapes, default_components, default_loadings
 from bayesnmf.priors.values import ScaledProportions
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 @dataclass(frozen=True, eq=False)

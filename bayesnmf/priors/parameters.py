@@ -7,11 +7,9 @@ from dataclasses import fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.priors.arrays import as_array, namespace_of
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 class Parameters:

@@ -9,16 +9,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.priors.abilities import Draws, Entries, Learned, LogBasis, MeanField, Program, Response, words_of
 from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.values import joined, others
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
-
-Array = NDArray[Any]
 
 
 def _of_free(name: str) -> property:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bayesnmf.priors.abilities import Every
 from bayesnmf.priors.arrays import row_sums
@@ -14,12 +14,10 @@ from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.gamma import Gamma
 from bayesnmf.priors.values import ScaledProportions
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     from bayesnmf.kernels.cpu.mean_field import Moments
-
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

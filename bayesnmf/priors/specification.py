@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.checks import check_choice
 from bayesnmf.priors.dirichlet import Dirichlet
@@ -37,8 +36,8 @@ from bayesnmf.priors.gamma import Gamma
 from bayesnmf.priors.hierarchical_gamma import HierarchicalGamma
 from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.priors.scaled_dirichlet import ScaledDirichlet
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 PARAMETER: Literal["parameter"] = "parameter"
 HIERARCHICAL = 0.3
 

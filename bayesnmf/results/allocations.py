@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.checks import check_names, check_size
 from bayesnmf.kernels.cpu.decomposition import cell_allocations
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.record import FitRecord, iterate_draws
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 LIMIT = 2 * 2**30
 MOST_DRAWS = 200
 

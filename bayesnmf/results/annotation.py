@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.checks import check_count, shown
 from bayesnmf.data.annotated import check_annotated
@@ -14,8 +13,8 @@ from bayesnmf.data.checks import check_complete
 from bayesnmf.results.intervals import for_intervals, source_of_intervals
 from bayesnmf.results.record import FitRecord, iterate_draws
 from bayesnmf.results.topic_model import topic_model_of
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 DRAWS = 200
 
 

@@ -6,7 +6,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.idle import find_idle
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, FitWarning
@@ -20,8 +19,8 @@ from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.relabelling import AMBIGUOUS_LIMIT
 from bayesnmf.results.settled import DIFFERENT
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 # What float32 rounds the objective by, in shares of all counts (1e-7 to 2e-6 for totals of 1e3 to 1e19), and the share
 # of the objective from which on this is told.
 ROUNDED, TOLD = 2e-6, 1e-4

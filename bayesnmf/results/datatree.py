@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 import bayesnmf
 from bayesnmf.checks import check_count, check_flag, check_keywords, check_names, check_positive, check_size
@@ -23,8 +22,8 @@ from bayesnmf.results.intervals import for_draws, source_of_intervals
 from bayesnmf.results.record import DISPERSION, FitRecord, effective_loadings, trace_of_kept
 from bayesnmf.results.replication import replicate, replication_rng, selected_size
 from bayesnmf.results.resampling import is_resampled
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 FEWER = "choose some with rows= or features=, ask for fewer draws=, or raise limit="
 RESAMPLED = "draws are resampled particles of independent runs, not chains: their R-hat and ESS say nothing"
 INDEPENDENT = "draws are independent: their R-hat and ESS say nothing about the quality of the approximation"

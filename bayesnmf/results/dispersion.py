@@ -8,21 +8,20 @@ rank K, n K + (m − K) K, of which components that are given have none. Small m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.kernels.cpu.pearson import pearson_sums
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.checks import check_has_dispersion
 from bayesnmf.results.record import FitRecord
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[Any]
 LOW = 0.1  # expected counts below which cells are pooled
 SAMPLED = 2e7  # cells that are looked at for a sentence
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
-
-from numpy.typing import NDArray
 
 from bayesnmf.checks import check_available, check_count, check_size
 from bayesnmf.results.estimates import Draws, evenly_spaced, take_features
 from bayesnmf.results.record import DISPERSION, FitRecord
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 LIMIT = 2 * 2**30
 DEFAULT_CHAINS, DEFAULT_DRAWS = 4, 1000
 MORE = "make more with fit.with_intervals('sampled', draws=...), or draw from q, with_intervals('mean_field')"

@@ -21,7 +21,6 @@ from zlib import crc32
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 import bayesnmf
 from bayesnmf.inference.status import Status
@@ -34,8 +33,8 @@ from bayesnmf.results.record import FitRecord
 from bayesnmf.results.saved_arrays import as_python, decode_arrays, encode_arrays
 from bayesnmf.results.saved_checks import check_saved_settings, check_saved_shapes
 from bayesnmf.results.saved_counts import decode_counts, encode_counts
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 Groups = dict[str, xr.Dataset]
 FORMAT, VERSION, COMPLETE = "bayesnmf.Fit", 8, 7
 SEALED = 6  # from this version on NetCDF files end with a digest of all of it

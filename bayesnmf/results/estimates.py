@@ -14,11 +14,10 @@ from functools import partial
 from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.priors.values import separate_scale
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 Kind = Literal["point", "mean field", "draws"]
 TakeRows = Callable[[slice], tuple[Array, Array | None]]
 Drawn = tuple[Array, Array | None, Array]  # loadings (n, K), scale (n,) or None, components (K, m)

@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from bayesnmf.checks import check_choice, check_count
@@ -31,8 +30,8 @@ from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.checks import check_components_to_compare
 from bayesnmf.results.intervals import for_intervals
 from bayesnmf.results.record import FitRecord
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 SMALLEST = 1e-12
 CONTRASTS = ("next", "rest")
 ORDERS = ("weight", "lift", *CONTRASTS)

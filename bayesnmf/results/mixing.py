@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from threading import Event
-from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.record import DISPERSION
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 R_HAT_LIMIT, ESS_LIMIT = 1.05, 100
 SETTLED_R_HAT, SETTLED_SHARE, SETTLED_ESS = 1.01, 0.01, 400  # of chains that have run until they have mixed
 FEWEST_DRAWS = 4  # smallest number of draws in half a chain that can be judged

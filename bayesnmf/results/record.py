@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.powered import working_counts
@@ -18,8 +17,8 @@ from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.simplex import component_sums
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import Draws, Intervals, Point, VariationalPosterior
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 HELD = "components_held"  # diagnostic of fits of new rows
 LEARNED = "dispersion_learned"  # diagnostic of fits whose dispersion was not given
 DISPERSION = "dispersion"  # statistic of fits whose dispersion was drawn

@@ -6,13 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference import alignment
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.results.record import FitRecord
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def match_all_draws(components: Array, among: Array | None = None) -> tuple[Array, Array]:

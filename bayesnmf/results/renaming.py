@@ -7,12 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.naming import changed_names, check_distinct
 from bayesnmf.results.record import FitRecord
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def rename(fit: FitRecord, components: Any, rows: Any, features: Any) -> FitRecord:

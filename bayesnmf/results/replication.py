@@ -7,7 +7,6 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.checks import check_available, check_count, check_names, check_size
 from bayesnmf.data.checks import check_complete, check_drawable
@@ -17,8 +16,7 @@ from bayesnmf.results.checks import check_distribution
 from bayesnmf.results.draws import LIMIT, restrict_rows
 from bayesnmf.results.estimates import TakeRows
 from bayesnmf.results.record import FitRecord, effective_loadings
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def sample_posterior_predictive(

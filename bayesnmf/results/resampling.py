@@ -11,15 +11,11 @@ The order of the draws within a run, from which R-hat and effective sample sizes
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.options import METHODS
 from bayesnmf.results.record import FitRecord
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def is_resampled(fit: FitRecord) -> bool:

@@ -8,9 +8,9 @@ from zlib import crc32
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from bayesnmf.types import Array
+
 CSR = ("data", "indices", "indptr")
 NUMBER, SINGLE_ENTRY = 1, 2  # type of a value without axes: a Python number, an array; 0 is a NumPy number
 

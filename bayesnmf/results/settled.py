@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference import alignment
 from bayesnmf.results.estimates import Draws
@@ -19,8 +18,8 @@ from bayesnmf.results.mixing import (
     r_hat_and_ess,
 )
 from bayesnmf.results.record import effective_loadings
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 # Chains that have each mixed, by their own R-hat and effective sample size, and differ by this R-hat are in different
 # modes: means of that many effective draws of one distribution differ by far less.
 APART, TOGETHER, KNOWN = 1.5, 1.05, 50

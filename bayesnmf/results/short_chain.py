@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference import alignment
@@ -33,7 +32,6 @@ from bayesnmf.results.estimates import Draws, Intervals
 from bayesnmf.results.mixing import judged_parts, r_hat_and_ess
 from bayesnmf.results.record import FitRecord
 
-Array = NDArray[Any]
 WARMUP, DRAWS = 50, 250
 MIXED = 1.2  # R-hat of halves of a chain; short ones of 250 draws reach 1.1 by chance
 # Processor seconds of a sweep, and of each of its K nonzeros and K (n + m) entries, by least squares of relative errors

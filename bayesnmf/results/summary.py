@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.checks import check_fraction, check_names, check_size
 from bayesnmf.inference.status import ConvergenceWarning
@@ -18,12 +17,12 @@ from bayesnmf.results.draws import LIMIT, chains_and_draws, drawn_dispersions, d
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
 from bayesnmf.results.record import DISPERSION, FitRecord
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-Array = NDArray[Any]
 TOP = 5
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
-
 from bayesnmf.inference.sampling.draws_on_disk import RunningOnDisk, summarise_chains_on_disk
 from bayesnmf.inference.sampling.running_moments import Entries, Running, Summary, summarise_chains
 from bayesnmf.inference.status import INTERRUPTED, Status
@@ -16,12 +14,12 @@ from bayesnmf.results.intervals import for_intervals
 from bayesnmf.results.mixing import dispersions_of, judged_rows, mixing_verdict, r_hat_and_ess, worst_figures
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.resampling import is_resampled
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-Array = NDArray[Any]
 STORED_BYTES = 2_500_000  # default size of thinned draws
 
 

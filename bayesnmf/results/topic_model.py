@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bayesnmf.priors.simplex import component_sums, rows_to_shares
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.checks import check_factors, check_no_draws, check_topic_model
 from bayesnmf.results.draws import sample_posterior
 from bayesnmf.results.record import FitRecord, expected_totals
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 class TopicModel(NamedTuple):

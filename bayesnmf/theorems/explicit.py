@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import gammaln, xlogy
 
 from bayesnmf.data.counts import Counts
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 BLOCK = 4_000_000  # numbers in memory at once
 
 

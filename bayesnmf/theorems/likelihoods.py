@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, xlogy
 
 from bayesnmf.assessment.bounds import elbo_augmented
@@ -19,8 +17,8 @@ from bayesnmf.theorems import explicit
 from bayesnmf.theorems.study import Study, plain_map, plain_vi, rounding, rounding_of_bound, rounding_of_loglik
 from bayesnmf.theorems.table import Claim, Row
 from bayesnmf.theorems.updates import FLAT, unscaled_start
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 MOST_TOKENS = 2e8
 
 

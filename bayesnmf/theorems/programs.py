@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 from numpyro.infer import TraceMeanField_ELBO
 
 from bayesnmf.assessment.bounds import elbo_augmented, state_of_fit
@@ -18,8 +17,8 @@ from bayesnmf.models.cells import as_observation
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.theorems.study import Study, joined_notes, permitted_errors, plain_vi, rounding_of_bound
 from bayesnmf.theorems.table import Claim, Row
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 SOURCE = "NumPyro"
 # Most of the time is spent on compiling the samplers; without optimisation this is faster.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}

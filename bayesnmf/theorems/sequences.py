@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.closed_form import schedule_of
@@ -16,8 +15,8 @@ from bayesnmf.inference.ascent.coordinate_ascent import evaluate_state, next_ite
 from bayesnmf.options import MAP, VI, Start
 from bayesnmf.theorems.study import Study, rounding_of_step
 from bayesnmf.theorems.table import Worst
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 Pair = tuple[Array, Array]
 NUDGE = 1e-9  # relative change of a start, to measure how small differences grow
 

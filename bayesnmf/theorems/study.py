@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from bayesnmf.data.counts import Counts
@@ -23,8 +22,8 @@ from bayesnmf.priors.specification import EVEN
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.estimates import VariationalPosterior
 from bayesnmf.theorems.checks import check_effort
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 EPS = float(np.finfo(np.float64).eps)
 
 

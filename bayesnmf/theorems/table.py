@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.places import check_file_to_write
+from bayesnmf.types import Array
 from bayesnmf.writing import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-Array = NDArray[Any]
 WIDTH = 120
 
 

@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
@@ -21,8 +20,8 @@ from bayesnmf.theorems import explicit
 from bayesnmf.theorems.sequences import Comparison, Pair, Point, compare_routes, explicit_route, package_route
 from bayesnmf.theorems.study import Study, joined_notes, plain_map, plain_vi, rounding_of_bound, rounding_of_step
 from bayesnmf.theorems.table import Claim, Row, Worst
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 FLAT, EVEN = Gamma(1.0, 0.0), Dirichlet(1.0)
 PENALTY = 0.5  # τ of the lasso
 PSEUDO_COUNT = 0.5  # c − 1 of the Gamma prior of [C] 19

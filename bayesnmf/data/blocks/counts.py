@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.data.blocks.checks import CountsOnDiskError
@@ -20,8 +19,8 @@ from bayesnmf.data.blocks.store import Store
 from bayesnmf.data.blocks.transposed import StoredRows, TransposedStore
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 SPARSE = 64  # rows are read one by one where fewer than one in 64 is wanted
 
 

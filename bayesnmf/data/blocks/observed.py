@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.blocks.store import Store
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 @dataclass(frozen=True)

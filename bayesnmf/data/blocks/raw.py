@@ -17,11 +17,11 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from bayesnmf.data.blocks.leftovers import Hold, remove_leftovers
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 CHUNK = 2**22
 
 

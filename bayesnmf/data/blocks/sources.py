@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.annotated import chosen_layer, is_annotated, labels_of
 from bayesnmf.data.blocks.checks import check_compressed_by_rows, check_runs_no_code, check_source
 from bayesnmf.data.tenx import open_10x_h5
 
-Array = NDArray[Any]
 NONZEROS, ROWS = 2**20, 4096  # read at once: of sparse counts, and rows of others
 ANNOTATED, TENX = (".h5ad", ".zarr"), (".h5",)
 

@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.blocks.counts import BlockedCounts, StoredMatrix
 from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.data.blocks.sources import Source
 from bayesnmf.data.blocks.store import write_store
 from bayesnmf.data.splitting import Split, set_rows_aside
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def split_on_disk(counts: BlockedCounts, keep: float, withhold: float, rng: np.random.Generator) -> Split:

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
@@ -40,9 +39,9 @@ from bayesnmf.data.blocks.raw import Buffers, NpyWriter, RawArray
 from bayesnmf.data.conversion import convert
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.places import check_folder
+from bayesnmf.types import Array
 from bayesnmf.writing import replacing, write_text
 
-Array = NDArray[Any]
 VERSION = 3
 ABOUT, PARTS = "about.json", ("indptr", "indices", "data")
 ROW_TOTALS, FEATURE_TOTALS = "row_totals", "feature_totals"

@@ -15,14 +15,13 @@ from typing import Any, ClassVar
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.data.blocks.checks import check_as_written
 from bayesnmf.data.blocks.raw import RawArray, TemporaryFolder
 from bayesnmf.data.blocks.store import Store
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 PARTS = ("rows", "data")
 
 

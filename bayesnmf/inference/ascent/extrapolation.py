@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from numpy.typing import NDArray
-
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Steps
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.tasks import Where
@@ -21,8 +19,8 @@ from bayesnmf.inference.summaries import side_like
 from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.arrays import namespace_of, on_host
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 START, GROWTH, CUT = 0.5, 1.1, 0.5
 # Upper limits of the weight; 1 in [C]. On pbmc_facs, K = 10, coordinate descent (2 sweeps) came within 1e-6 of its
 # optimum in 58 iterations with limit 2, and in 71 with limit 1; candidates that go too far are rejected.

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
@@ -30,8 +29,8 @@ from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, given_totals
 from bayesnmf.inference.summaries import side_like
 from bayesnmf.priors import Distribution
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 NEGLIGIBLE = 1e-100  # derivatives below this, in nats, are set to 0
 
 

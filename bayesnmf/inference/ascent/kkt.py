@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
 from bayesnmf.inference.blocked.tasks import Pass, Where
@@ -17,8 +16,8 @@ from bayesnmf.inference.sides import Updated, exposure_of_components, exposure_o
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.vectors import padded_copy
 from bayesnmf.priors.values import attach_scale, separate_scale
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 # Value that replaces zeros, relative to the largest entry: large enough that their totals do not underflow.
 INSIDE = 1e-12
 

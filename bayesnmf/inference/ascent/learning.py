@@ -7,15 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.coordinate_ascent import Learn
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.sides import RowSums
 from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.problem import Problem, State
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def prior_learner(sides: Sequence[str]) -> Learn:

@@ -21,7 +21,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
@@ -43,8 +42,8 @@ from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import exposure_of_components, update_loadings
 from bayesnmf.inference.summaries import MeanField
 from bayesnmf.priors import Distribution
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 LOCAL_TOL, LOCAL_ITER = 1e-2, 100  # tolerance for a batch's rows, relative to their largest loading
 SHARED_WORK = 5_000_000  # multiply-adds per pass over a batch above which threads help, even on a busy machine
 WORDS = "bound rose by less than {tol:g} relative in {window} epochs", "all {max_iter} epochs done"

@@ -14,7 +14,6 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Schedule, Steps, update_both_sides
@@ -39,8 +38,8 @@ from bayesnmf.kernels.cpu.allocation import turned
 from bayesnmf.kernels.cpu.regression import poisson_regression
 from bayesnmf.kernels.cpu.sums import scale_rows
 from bayesnmf.kernels.cpu.vectors import padded, padded_copy
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 FLOOR = 1e-15
 NEWTON_STEPS = {"scd": 1, "ccd": 2}
 LOADING = Lock()

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.inference.problem import Problem, State
@@ -22,8 +21,7 @@ from bayesnmf.inference.sides import exposure_left
 from bayesnmf.kernels.cpu.sums import scale_rows, sum_rows
 from bayesnmf.kernels.cpu.underflow import Spread
 from bayesnmf.priors.values import separate_scale
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def exposure_of_observed(problem: Problem, side: str, other: Array) -> Array | None:

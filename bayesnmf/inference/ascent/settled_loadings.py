@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.rated import RatedCounts
@@ -29,8 +28,8 @@ from bayesnmf.inference.summaries import MeanField, Mode
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.settling import settled_totals
 from bayesnmf.priors.values import separate_scale
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 BLOCK_ROWS = 4096  # rows processed at once, so that the extra memory of a pass does not grow with the number of rows
 # Limits for the rows before every step of the components. With a lower tolerance, or with 10 updates, the time to the
 # same elbo was longer on newsgroups and nips, K = 20.

@@ -14,12 +14,11 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.blocks.raw import write_all
 from bayesnmf.kernels.cpu.vectors import padded, whole_vectors
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 CHECKSUM = 4  # bytes
 
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.blocks.raw import TemporaryFolder
@@ -27,8 +26,7 @@ from bayesnmf.kernels.cpu.allocation import Sides, Totals
 from bayesnmf.kernels.cpu.vectors import is_padded, padded
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.values import Value
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 class BlockedLoadings(Side):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.clustered import ClusteredCounts
@@ -17,8 +16,7 @@ from bayesnmf.inference.side import Side
 from bayesnmf.inference.summaries import log_scale
 from bayesnmf.priors import Distribution, ScaledProportions
 from bayesnmf.priors.values import Value, parts_of
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 class RowSums(NamedTuple):

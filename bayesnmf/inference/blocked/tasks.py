@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.blocks.raw import Buffers
 from bayesnmf.inference.allocating import allocate, spread_at
@@ -16,8 +15,8 @@ from bayesnmf.inference.blocked.sides import RowLayout, RowReader, RowSums, RowW
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.kernels.cpu.allocation import ComponentTotals, Sides, Totals, expected_allocations
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 Work = Callable[[Problem, Any, "Where"], tuple[Side | None, Totals | None, Any]]
 
 

@@ -15,15 +15,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.kernels.cpu.allocation import Sides
 from bayesnmf.kernels.cpu.vectors import padded
 from bayesnmf.kernels.gpu.allocation import Cells, Room, expected_allocations, segments
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 @dataclass(frozen=True)

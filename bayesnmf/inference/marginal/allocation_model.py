@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from bayesnmf.kernels.cpu.urn import Urn
 from bayesnmf.priors import Dirichlet
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 def log_p_totals(

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma
 
 from bayesnmf.data.counts import Counts
@@ -23,8 +22,8 @@ from bayesnmf.inference.status import Status
 from bayesnmf.kernels.cpu.allocation import Totals, expected_allocations
 from bayesnmf.kernels.cpu.decomposition import Gradients, decomposition_gradients
 from bayesnmf.priors import Dirichlet, Distribution, ScaledDirichlet, ScaledProportions
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 GROWTH, LEAST_POWER = 1.5, 1e-8
 # Largest step of a logarithm, so that an entry of size 1 neither overflows nor underflows.
 LONGEST = 50.0

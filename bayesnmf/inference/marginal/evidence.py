@@ -10,18 +10,16 @@ from __future__ import annotations
 import math
 from itertools import combinations, product
 from threading import Event
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.marginal.allocation_model import log_p_beside_urn, log_p_totals, urn_of
 from bayesnmf.kernels.cpu.particles import Particles, filter_row
 from bayesnmf.priors import Dirichlet, Distribution
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 MOST_DIGITS = 30  # numbers of allocations with more digits are not computed exactly
 
 

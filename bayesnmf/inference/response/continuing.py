@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend, plain_steps
 from bayesnmf.inference.ascent.extrapolation import extrapolated_steps
@@ -17,7 +16,6 @@ from bayesnmf.inference.response.coupled import Coupled, Tilt
 from bayesnmf.inference.response.solving import solve
 from bayesnmf.inference.sides import objective
 
-Array = NDArray[Any]
 GRADIENT = 1e-8
 MOST_STEPS = 60
 UPDATES = 20  # updates where Newton's step fails first

@@ -16,7 +16,6 @@ from threading import Event
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.allocating import allocate, spread_at
 from bayesnmf.inference.problem import Problem, State
@@ -27,8 +26,8 @@ from bayesnmf.kernels.cpu.clusters import expected_clusters
 from bayesnmf.kernels.cpu.tangent import Tangent
 from bayesnmf.priors.gamma import sum_to_shape
 from bayesnmf.priors.values import others
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 BLOCK_ROWS = 4096
 
 

@@ -15,12 +15,11 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import polygamma
 
 from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 Step = tuple[Array, ...]
 
 

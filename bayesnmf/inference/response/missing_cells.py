@@ -14,16 +14,12 @@ and dg = 0 where totals are not given. Else, missing cells have no exposure, and
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.mask import Mask
 from bayesnmf.inference.missing import imputes_loadings, weights
 from bayesnmf.inference.problem import Problem, State
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 class Received:

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.response.coupled import Coupled, Tilt
 from bayesnmf.inference.response.solving import FELT, FEW, Inverse, draw, solve
 from bayesnmf.inference.side_by_side import side_by_side
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 DRAWN_TO = 1e-3  # tolerance of a draw, far below its Monte Carlo error
 LEAST_DRAWS, MOST_DRAWS = 16, 256
 PRODUCTS = 50  # of a solution by conjugate gradients, roughly: an inverse pays for more than this share of solutions

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.dispersed import LEAST, DispersedCounts
 from bayesnmf.data.rated import RatedCounts
@@ -26,8 +25,8 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import with_drawn_rates
 from bayesnmf.kernels.cpu.clusters import cluster_sums, drawn_clusters
 from bayesnmf.kernels.cpu.likelihood import cell_rates
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 REACH, STEPS = 2.4, 2  # lengths of steps in standard deviations, and steps a sweep
 
 

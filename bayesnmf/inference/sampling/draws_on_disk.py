@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.blocks.raw import RowsInFile
@@ -16,8 +15,7 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.running_moments import Entries, Part, Running, Summary, orders_of, summarise_side
 from bayesnmf.inference.side import Side, empty_side
 from bayesnmf.priors.values import parts_of
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 class DrawsOnDisk:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
 from bayesnmf.inference.blocked.passes import pass_over_rows
@@ -35,8 +34,7 @@ from bayesnmf.inference.summaries import skip_rows
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.sampling import sampled_allocations
 from bayesnmf.priors.values import Value
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 class Schedule(NamedTuple):

@@ -22,7 +22,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
@@ -37,8 +36,8 @@ from bayesnmf.kernels.cpu.entries import LEAST, draw_entries
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.orbits import shear_components
 from bayesnmf.priors.values import ScaledProportions, rows_of_value, separate_scale
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 SHEARED = 0.3  # least shape for which shears pay: below it, entries near 0 leave them no room
 # Most shears of a component a sweep. On all counts of pcawg_breast_sbs96, K = 5, the smallest effective sample size of
 # 8,000 draws was 26, 49, 130, 187 and 194 with 1, 5, 20, 60 and 150, in 38, 36, 42, 48 and 68 s.

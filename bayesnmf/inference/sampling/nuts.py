@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
-from numpy.typing import NDArray
 from numpyro.infer.hmc import hmc
 from numpyro.infer.util import constrain_fn, potential_energy
 
@@ -31,8 +30,8 @@ from bayesnmf.inference.sampling.tracing import (
 )
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.strides import next_length, run_steps
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 Sites = dict[str, Array]
 STRIDE = 10  # largest number of steps before progress is reported and Ctrl-C is noticed
 STATISTICS = ("diverging", "num_steps", "accept_prob", "energy")

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference import alignment
 from bayesnmf.priors.values import Value, separate_scale
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 BATCHES = 20  # per chain; the effective sample size from 4 chains is then accurate to about 16 %
 ROUNDING = 1e-14  # sds below this share of the mean are rounding errors of sums over draws that are all equal
 

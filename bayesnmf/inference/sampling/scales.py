@@ -11,15 +11,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.kernels.cpu.orbits import log_scales
 from bayesnmf.priors.values import others
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 Terms = tuple[Array, Array]
 
 

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import numpyro
-from numpy.typing import NDArray
 
 from bayesnmf.inference.sampling.tracing import MOST_KEPT, Fixed, join_arguments, shapes_of, split_arguments
 from bayesnmf.inference.strides import next_length, run_steps
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 Programs = tuple[Callable[..., Any], Callable[..., Any]]
 STRIDE = 100  # largest number of steps before progress is reported and Ctrl-C is noticed
 

@@ -12,7 +12,6 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.tasks import Pass, Where
@@ -20,8 +19,8 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side, empty_side
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.blas import one_blas_thread
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 FLOOR = 1.0  # smallest entry, in factor means: small values change only after very many updates, and zeros never
 POWER_ITERATIONS, OVERSAMPLING = 4, 10
 NOTHING = np.empty((0, 0))

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.rated import RatedCounts
@@ -27,8 +26,8 @@ from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Dirichlet, Gamma
 from bayesnmf.priors.simplex import rows_to_shares
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 type Begin = Callable[[Problem, int, np.random.Generator], State]
 DESCENT = 50  # iterations without priors
 RANK_ONE = 10  # iterations that fit rows and features to counts with missing cells

@@ -9,10 +9,9 @@ on the objective itself.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 from scipy.special import xlogy
 
@@ -28,8 +27,8 @@ from bayesnmf.inference.starts.states import state_of_totals
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.decomposition import cell_allocations
 from bayesnmf.options.algorithms import ALGORITHMS
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 LEAST_SHARE = 0.1  # smallest share of a count in a component for which its split uses the count
 SPLIT_ITERATIONS = 5
 CELLS = 2**22  # counts × components that are allocated at once

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.blocked.passes import pass_over_rows
@@ -17,8 +16,8 @@ from bayesnmf.inference.sides import exposure_of_components, update_components, 
 from bayesnmf.inference.summaries import MeanField, skip_rows
 from bayesnmf.priors import Distribution, ScaledProportions, matrix
 from bayesnmf.priors.values import as_scaled_proportions, rows_of_value
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 Given = Array | ScaledProportions | Distribution
 
 

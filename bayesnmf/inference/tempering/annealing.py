@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from bayesnmf.inference.checkpoints.slots import NOWHERE, Slot, next_slot
 from bayesnmf.inference.sampling.marginal_gibbs import Factors
 from bayesnmf.inference.tempering.target import Change, Target
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 Report = Callable[[int, float], None]  # rungs done, and the power
 
 RESAMPLED = 0.5  # share of the particles; they are resampled if the effective number falls below it

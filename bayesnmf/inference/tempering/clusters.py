@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
@@ -33,8 +32,8 @@ from bayesnmf.inference.tempering.target import Change, Target, target_of
 from bayesnmf.kernels.cpu.clusters import drawn_clusters_of_cells, sums_of_cells
 from bayesnmf.kernels.cpu.likelihood import LEAST as LEAST_MEAN
 from bayesnmf.kernels.cpu.likelihood import cell_rates
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 SHORTEST, LONGEST, STEPS = 0.03, 3.0, 3  # lengths of steps in log s, and steps a sweep
 
 

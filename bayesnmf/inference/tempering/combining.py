@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-Array = NDArray[Any]
+from bayesnmf.types import Array
+
 IN_TWENTY = float(np.log(20))  # an unbiased estimate exceeds 20 times its mean at most once in 20 times
 WIDEST_SPREAD = 1.0  # limit for the sd of the log estimates, in nats; beyond it, one run dominates the mean
 

@@ -18,15 +18,14 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.tempering.annealing import Run, Way, climb_ladder, finer_ladder, pilot_ladder
 from bayesnmf.inference.tempering.combining import WIDEST_SPREAD, spread_of
 from bayesnmf.inference.tempering.target import Target
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 Report = Callable[[str, int, int, float], None]  # label, steps done, steps in all, power
 
 AIM = 0.7  # spread for which a refined ladder is made, in nats: that of 8 runs varies by a quarter of itself

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from bayesnmf.data.counts import Counts
@@ -24,8 +23,7 @@ from bayesnmf.inference.summaries import Draw
 from bayesnmf.kernels.cpu.likelihood import log_likelihoods
 from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledDirichlet
 from bayesnmf.priors.values import ScaledProportions, separate_scale
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 class Change(Protocol):

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk, with_globals
@@ -31,8 +30,7 @@ from bayesnmf.kernels.cpu.threads import (
 )
 from bayesnmf.kernels.cpu.underflow import Spread, least_mean, share_out_underflowed, weigh_block
 from bayesnmf.kernels.cpu.vectors import LINE_BYTES, VECTOR_BYTES, aligned, padded, whole_vectors
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 class Totals(NamedTuple):

@@ -10,7 +10,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
@@ -21,8 +20,8 @@ from bayesnmf.kernels.cpu.streams import normal, stream, uniform
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.underflow import Spread, spread_of_cell
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 LEAST = 1e-100  # of means: the product of three is a normal number
 STEP = VECTOR_BYTES // 8
 DRAWN = 20  # cost of a drawn cell, in multiply-adds

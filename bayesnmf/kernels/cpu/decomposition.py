@@ -11,18 +11,16 @@ positive and its negative part, so that every gradient is a difference of two no
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks, shard_count
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.threads import in_blocks, piece_count, threads_or_default
 from bayesnmf.kernels.cpu.underflow import least_mean
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 # From this argument on, eight terms of the asymptotic series leave an error below 1e-16.
 ASYMPTOTIC = 10.0

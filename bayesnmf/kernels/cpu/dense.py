@@ -5,10 +5,7 @@ With hardly any zeros to skip, it is fastest to form R = X / (UV) whole, for one
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import MOST_SHARDS, Sides, Totals
@@ -16,8 +13,7 @@ from bayesnmf.kernels.cpu.blas import one_blas_thread
 from bayesnmf.kernels.cpu.clusters import weigh_block
 from bayesnmf.kernels.cpu.threads import SERIAL_WORK, even_bounds, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.underflow import Spread, least_mean
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 DENSITY = 0.75  # share of positive counts from which this is faster: measured on mcf7 (0.91) and digits (0.51)
 CELLS = 2**17  # cells in a block, which stay in the second-level cache

@@ -9,18 +9,17 @@ is a new draw, or that of an earlier count.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.gamma_draws import gamma_at_least_one
 from bayesnmf.kernels.cpu.poisson_draws import poisson
 from bayesnmf.kernels.cpu.sampling import add_many, chosen_component
 from bayesnmf.kernels.cpu.streams import uniform
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 POISSON, LINEAR, QUADRATIC = 0, 1, 2
 
 

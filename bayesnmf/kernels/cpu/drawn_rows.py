@@ -9,10 +9,9 @@ do not depend on the number of threads; so the results do not either.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
@@ -31,8 +30,7 @@ from bayesnmf.kernels.cpu.poisson_draws import poisson
 from bayesnmf.kernels.cpu.sampling import add_many, add_multinomial
 from bayesnmf.kernels.cpu.streams import uniform
 from bayesnmf.kernels.cpu.threads import SERIAL_WORK, piece_count
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 BLOCKS = 32
 WORK = 10  # cost of one drawn count, in multiply-adds

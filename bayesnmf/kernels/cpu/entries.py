@@ -16,7 +16,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
@@ -27,8 +26,7 @@ from bayesnmf.kernels.cpu.special import weighted_logarithms
 from bayesnmf.kernels.cpu.streams import stream, uniform
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, piece_count, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, whole_vectors
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 LEAST = 1e-300  # of entries and means: logarithms of these are finite
 HEAVY, HEAVY_RATE = 0.1, 0.7  # share of the proposal with heavier tails, and its rate in units of shape / mode

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.special import powers
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, clear_padding, padded, whole_vectors
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 BLOCK = 2048  # numbers in a block, which stays in the first-level cache
 COST = 10  # cost of a power, in multiply-adds

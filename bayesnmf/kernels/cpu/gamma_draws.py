@@ -10,13 +10,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.streams import normal, stream, uniform
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 TINY = float(np.finfo(np.float64).tiny)
 WORK = 50  # cost of a draw, in multiply-adds

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 SEARCH = 40  # cost of a search, in multiply-adds
 
 

@@ -11,17 +11,15 @@ terms cancel. Then the divergences from Gamma(s0, b0) and from Dirichlet(s0) are
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.special import digamma_and_excess, exponentials, logarithms
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, padded, rows_in_memory
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 BLOCK = 2048  # numbers in a block, which stays in the first-level cache
 COST = 20  # cost of ψ, h and exp of a number, in multiply-adds

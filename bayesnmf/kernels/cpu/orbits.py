@@ -11,15 +11,13 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.special import logarithms
 from bayesnmf.kernels.cpu.streams import stream, uniform
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, heed, in_blocks, piece_count, threads_or_default
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 LEAST = 1e-300
 WIDEST, DOUBLINGS = 700.0, 100  # largest logarithm of a scale, whose exponential is finite; most doublings of a slice

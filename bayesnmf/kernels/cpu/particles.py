@@ -10,15 +10,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.sampling import chosen_component
 from bayesnmf.kernels.cpu.streams import mix, uniform
 from bayesnmf.kernels.cpu.urn import Urn, tokens_at_once
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 @compiled_on_disk(nogil=True)

@@ -10,13 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 Hidden = Callable[[slice], Array]
 CELLS = 2**20  # cells of a block of dense means
 VISIT = 4  # cost of a cell, in multiply-adds

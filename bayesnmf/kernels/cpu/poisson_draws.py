@@ -6,13 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.streams import normal, stream, uniform
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 INVERTED = 10.0  # means below which walking up the distribution function is faster than rejection
 WORK = 50  # cost of a draw, in multiply-adds

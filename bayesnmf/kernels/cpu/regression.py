@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
@@ -16,8 +15,7 @@ from bayesnmf.kernels.cpu.sums import sum_rows
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.underflow import Spread, spread_of_cell
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, is_padded, padded_copy, whole_vectors
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 # Means are kept above this, the product of two parameters at their least value of 1e-15.
 LEAST_RATE = 1e-30

@@ -9,7 +9,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
@@ -18,8 +17,7 @@ from bayesnmf.kernels.cpu.dispersed_draws import PLAIN, Noise
 from bayesnmf.kernels.cpu.drawn_rows import BLOCKS, WORK, draw_row, prepare_draws
 from bayesnmf.kernels.cpu.streams import stream
 from bayesnmf.kernels.cpu.threads import SERIAL_WORK, in_blocks, piece_count, threads_or_default
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 class Misfits(NamedTuple):

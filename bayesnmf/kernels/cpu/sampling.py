@@ -11,15 +11,13 @@ from threading import get_ident
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import Totals, row_blocks
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.streams import stream, uniform
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 WORK = 10  # cost of one component of a drawn cell, in multiply-adds
 CELLS = 64  # cells of a row drawn at a time, so that their weights stay in the first-level cache

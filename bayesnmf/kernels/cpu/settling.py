@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks
@@ -21,8 +20,7 @@ from bayesnmf.kernels.cpu.special import scaled_exp_digamma
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.underflow import Spread, least_mean, share_out_cell, spread_of_cell
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, padded, rows_in_memory, whole_vectors
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 UPDATES = 10  # assumed updates of a row, for estimating the work
 PIECE = 2**19  # nonzeros × components in a block: 2,000 updates of all its rows take about a second

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
 from bayesnmf.kernels.cpu.vectors import rows_in_memory
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 MOST_STEPS, SETTLED = 100, 1e-7  # the error after a step is about the square of that step, relative
 COST = 20  # cost of an entry, in multiply-adds
 

@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 from numba import int64, uint64
-from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 LAYERS, TAIL = 128, 3.442619855899  # layers of the ziggurat, and start of its tail (Doornik 2005, ZIGNOR)
 

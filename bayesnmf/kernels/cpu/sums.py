@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.vectors import rows_in_memory, whole_vectors
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 @compiled_on_disk(nogil=True, fastmath=FAST)

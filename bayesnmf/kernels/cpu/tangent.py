@@ -12,10 +12,7 @@ of the row at hand.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import row_blocks, shard_count
@@ -24,8 +21,7 @@ from bayesnmf.kernels.cpu.tangent_block import answer_cells, weigh_cells
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, piece_count, threads_or_default
 from bayesnmf.kernels.cpu.underflow import least_mean
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, aligned, padded, padded_copy, whole_vectors
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 @compiled_on_disk(nogil=True, fastmath=FAST)

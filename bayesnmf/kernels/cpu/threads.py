@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 from numba import config, get_num_threads
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from bayesnmf.types import Array
+
 type Block = tuple[int, int, int]  # its number, its first row, and the row after its last
 
 # Multiply-adds below which waking a second thread costs more than it saves.

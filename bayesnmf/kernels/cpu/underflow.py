@@ -6,13 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.share_block import share_block
 from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 Spread = tuple[Array, Array | None]
 weigh_block = share_block(scatter=False, take_log=False)
 

@@ -15,15 +15,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.sampling import chosen_component, logarithmic_weights
 from bayesnmf.kernels.cpu.streams import mix, uniform
-
-Array = NDArray[Any]
-
+from bayesnmf.types import Array
 
 # Work of about a tenth of a second: tokens × (weights + the fixed cost of a token).
 PIECE, BESIDES = 2**26, 16

@@ -15,9 +15,8 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.lib.stride_tricks import as_strided
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 # Declares a code generator as a function for compiled loops; Numba's own type annotations count one argument too many.
 instruction: Any = intrinsic

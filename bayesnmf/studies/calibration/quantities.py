@@ -13,15 +13,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from bayesnmf.data.simulation import Simulation
 from bayesnmf.priors import Priors, ScaledProportions
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.estimates import Draws
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 @dataclass(frozen=True, eq=False)

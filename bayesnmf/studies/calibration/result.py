@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.checks import check_choice, check_fraction
 from bayesnmf.studies.calibration.checks import check_calibration_header, check_suffix
+from bayesnmf.types import Array
 from bayesnmf.writing import replacing
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-Array = NDArray[Any]
 ALARM, CLEAR = 0.01, 3.0
 TAIL = 0.1
 

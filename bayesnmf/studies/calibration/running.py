@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bayesnmf.checks import check_count, check_instance
 from bayesnmf.data.simulation import Simulation, simulate
@@ -36,8 +36,8 @@ from bayesnmf.results.resampling import is_resampled, runs_of_draws, share_effec
 from bayesnmf.studies.calibration.checks import check_calibrated_method, check_draws_of_components, check_enough_draws
 from bayesnmf.studies.calibration.quantities import Points, draws_as_points, evaluate, names_for, true_point
 from bayesnmf.studies.calibration.result import Calibration
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 TOTALS = 20
 MOST_SIMULATIONS = 10**6
 

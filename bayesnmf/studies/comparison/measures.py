@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.bounds import elbo_augmented, elbo_marginal
 from bayesnmf.assessment.checks import has_response
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-Array = NDArray[Any]
 ROWS_HELD, MOST_NUMBERS = 20, 10**7  # rows; numbers that linear response keeps, K² a row
 PIT_DRAWS = 100
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from bayesnmf.assessment.evidence import variational_bound
@@ -25,11 +24,11 @@ from bayesnmf.inference.tempering.target import Target, target_of
 from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import Candidate
 from bayesnmf.studies.selection.result import Selection
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[Any]
 REACH = 5.0  # standard deviations of the runs' logs by which an estimate is hardly ever too low
 
 

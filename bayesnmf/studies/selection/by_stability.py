@@ -19,7 +19,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fit import fit
@@ -32,11 +31,11 @@ from bayesnmf.studies.selection.record import CLOSE, COMES_BACK, Candidate
 from bayesnmf.studies.selection.result import Selection
 from bayesnmf.studies.stability.grouping import Found, match_found, movable_components
 from bayesnmf.studies.stability.running import Runs, seed_of, with_one_thread
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[Any]
 SPLITS = 2**31 + 1  # seed beside those of the fits
 
 

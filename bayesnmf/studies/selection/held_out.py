@@ -16,7 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.scoring import MOST_SCORE_DRAWS, SCORE_DRAWS, background, ratio_of_sums, score
 from bayesnmf.data.blocks.splitting import split_on_disk
@@ -29,11 +28,11 @@ from bayesnmf.studies.selection.new_rows import hidden_features, predict_hidden
 from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import Candidate
 from bayesnmf.studies.selection.result import Selection
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[Any]
 HIDDEN = 2**31  # seed beside that of the fits
 
 

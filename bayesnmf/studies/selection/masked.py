@@ -15,7 +15,6 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.data.mask import Mask
@@ -31,8 +30,7 @@ from bayesnmf.studies.selection.masks import make_masks, tiles
 from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import Candidate, word_of
 from bayesnmf.studies.selection.result import Selection
-
-Array = NDArray[Any]
+from bayesnmf.types import Array
 
 
 class Scored(NamedTuple):

@@ -9,16 +9,14 @@ so many groups that no more cells are held out than counts are positive.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import GroupMask, Mask, as_pattern
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 FOLDS = 10  # of which each holds out a tenth of the cells, or less
 SMALL = 1_000_000  # cells of a matrix whose cells are held out one by one
 FEW, MANY = 2, 5  # masks of large and of small matrices

@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesnmf.assessment.scoring import MIXED, cell_probabilities
@@ -24,8 +23,8 @@ from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loa
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.summaries import MeanField, Mode
 from bayesnmf.priors import Gamma
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 MAX_ITER, TOL = 500, 1e-6
 DRAWS = 100
 STAND_IN = Gamma(1.0, 1.0)  # no prior of the components is used, but their sums, which differ from 1

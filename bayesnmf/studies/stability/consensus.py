@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.scoring import MIXED
 from bayesnmf.fitting.fit import fit
@@ -29,11 +28,11 @@ from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.options import METHODS
 from bayesnmf.priors.specification import on_simplex, stated_components
 from bayesnmf.studies.stability.checks import check_enough_clusters, check_enough_kept
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[Any]
 KMEANS_STARTS = 10
 KEPT_OPTIONS = ("max_iter", "dtype", "threads", "device")  # of the runs, for a fit of the consensus
 SMALLEST = 1e-15  # share of a component below which a feature has none: smaller numbers underflow in float32

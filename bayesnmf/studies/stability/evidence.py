@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.many import fit_side_by_side
@@ -32,11 +31,11 @@ from bayesnmf.results.estimates import Draws
 from bayesnmf.studies.stability.grouping import found_in, group_fits, mode_of, movable_components
 from bayesnmf.studies.stability.running import Runs
 from bayesnmf.text import text_table
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[Any]
 NONE = "none"  # label of the draws in no mode
 WIDEST_RATIO = float(np.sqrt(np.expm1(WIDEST_SPREAD**2)))  # sd / mean of estimates whose logs have the widest spread
 

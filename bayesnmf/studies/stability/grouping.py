@@ -14,10 +14,9 @@ Empty components have cosine 1 with each other and 0 with all others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.alignment import assign_components, cosine
@@ -25,8 +24,8 @@ from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.priors import Priors
 from bayesnmf.priors.pair import components_exchangeable
 from bayesnmf.priors.specification import stated_components
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 EMPTY = 0.5  # expected counts below which a component is empty
 
 

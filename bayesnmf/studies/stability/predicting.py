@@ -20,7 +20,6 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.bounds import elbo_marginal
 from bayesnmf.assessment.scoring import MIXED, SCORE_DRAWS, Ratio, background, cell_probabilities, ratio_of_sums
@@ -32,8 +31,8 @@ from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.priors.specification import on_simplex
 from bayesnmf.results.record import iterate_draws
 from bayesnmf.studies.stability.running import Runs, seed_of
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 MARGINAL_DRAWS = 20  # of elbo_marginal: its standard error is far below the distances of modes
 SAME_RATE = 1e-5  # relative difference of rates that are equal but for rounding, in float32 too
 REFIT, HALVES = 2**31, 1  # seeds beside those of starts

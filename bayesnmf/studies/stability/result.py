@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.many import number_of_jobs
@@ -24,11 +23,11 @@ from bayesnmf.studies.stability.running import Runs
 from bayesnmf.studies.stability.stacking import Stacking
 from bayesnmf.studies.stability.tables import matched_cosines
 from bayesnmf.text import plus_minus, text_table
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[Any]
 SELDOM = 0.5  # share of the runs below which a component of the best mode comes back seldom
 LARGE = 1e6  # objective from which on estimates of bounds are shown without decimals
 NAMED = 5  # components or starts that a caution names

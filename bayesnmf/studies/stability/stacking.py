@@ -19,15 +19,14 @@ weights and the best single mode of each half are scored on the other half.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.assessment.scoring import Ratio
 from bayesnmf.studies.stability.predicting import Predictions, halves_of, per_count
+from bayesnmf.types import Array
 
-Array = NDArray[Any]
 TOL = 1e-10  # gap, in nats for each count, at which the weights are optimal
 MAX_STEPS, HALVINGS = 200, 40
 RIDGE = 1e-12  # makes the curvature definite if two modes predict alike

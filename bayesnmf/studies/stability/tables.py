@@ -13,18 +13,16 @@ in one mode.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.studies.stability.grouping import Found, Groups, match_found
+from bayesnmf.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Array = NDArray[Any]
 
 
 def matched_cosines(leader: Found, runs: Sequence[Found], movable: Array) -> Array:
