@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from bayesnmf.kernels.cpu.masking import at_cells
 from bayesnmf.types import Array
 
 
@@ -119,6 +118,8 @@ class Mask:
 
     def apply(self, matrix: csr_array) -> csr_array:
         """Return a canonical matrix without the entries at missing cells; itself if there are none."""
+        from bayesnmf.kernels.cpu.masking import at_cells  # compiled code takes time to import
+
         return at_cells(matrix, self.pattern, listed=not self.of_missing)
 
     def filled(self, matrix: csr_array, rows: Array, features: Array) -> csr_array:

@@ -76,10 +76,10 @@ class StreamedTotals:
             self.components = jax.device_put(np.ascontiguousarray(components), device)
             self.received = jax.device_put(np.zeros(components.shape), device)
 
-    def add(self, matrix: csr_array, loadings: Array) -> tuple[Array, float]:
+    def add(self, matrix: csr_array, loadings: Array, spread: None = None) -> tuple[Array, float]:
         """Share out the counts of a block; return the totals of its loadings, if they were asked for, and its ℓ.
 
-        Counts may be unsigned integers.
+        Counts may be unsigned integers. They are Poisson counts, without spreads.
         """
         (rows, rank), layout = loadings.shape, self.layout
         U = np.zeros((layout.rows.rows, rank), loadings.dtype)
