@@ -20,6 +20,7 @@ from bayesnmf.fitting.problems import draws_problem, point_or_mean_field
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.missing import geometric_of
 from bayesnmf.inference.rates import problem_at
+from bayesnmf.inference.sampling import gibbs
 from bayesnmf.inference.sampling.clusters import DispersionDraws
 from bayesnmf.inference.sampling.entry_sweeps import Entries
 from bayesnmf.inference.sampling.gibbs import Allocating, sweep
@@ -308,7 +309,7 @@ def test_both_samplers_draw_from_one_posterior(model, mask):
     for algorithm in ("allocations", "marginal"):
         options = chain(model, 4000, algorithm, chains=2, warmup=500)
         fit = bayesnmf.fit(
-            COUNTS[:8, :6], model, 2, "gibbs", seed=1, options=options, noise="nb2",
+            COUNTS[:8, :6], model, 2, "gibbs", seed=2, options=options, noise="nb2",
             observed=OBSERVED[:8, :6] if mask else None,
         )  # fmt: skip
         rates = np.einsum("cdnk,cdkm->cdnm", fit.posterior.loadings, fit.posterior.components)
@@ -321,6 +322,30 @@ def test_both_samplers_draw_from_one_posterior(model, mask):
     z = (one - two) / np.hypot(e1, e2)
     assert np.abs(z).max() < 4.5
     assert np.sqrt(np.mean(z**2)) < 1.7
+
+
+@quietly
+@pytest.mark.parametrize(("model", "mask"), [("poisson", True), ("gamma_poisson", True), ("dirichlet_gamma", False)])
+def test_a_sweep_takes_no_random_number_twice(monkeypatch, model, mask):
+    """After the pass, the generator of all rows is where the copy that drew loadings ended."""
+    copies, wholes = [], []
+    loadings, components = gibbs.update_loadings, gibbs.update_components
+
+    def watched_loadings(problem, *rest):
+        found = loadings(problem, *rest)
+        copies.append(problem.loadings_summary.rng.bit_generator.state)
+        return found
+
+    def watched_components(problem, *rest):
+        wholes.append(problem.loadings_summary.rng.bit_generator.state)
+        return components(problem, *rest)
+
+    monkeypatch.setattr(gibbs, "update_loadings", watched_loadings)
+    monkeypatch.setattr(gibbs, "update_components", watched_components)
+    options = chain(model, 2, "allocations", warmup=0, priors=PRIORS[model] or Priors())
+    bayesnmf.fit(COUNTS, model, K, "gibbs", options=options, noise="nb2", observed=OBSERVED if mask else None)
+    assert len(copies) > 1
+    assert copies == wholes
 
 
 @both_kinds

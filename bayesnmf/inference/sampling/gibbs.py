@@ -117,7 +117,7 @@ def sweep(problem: Problem, state: State, rng: np.random.Generator, threads: int
 
     found, loadings = pass_over_rows(given, state, update, Pass(plus=_plus))
     skip_rows(problem.loadings_summary, problem.loadings_prior, len(state.components.geometric), again=True)
-    if imputes_loadings(problem, state.components):
+    if imputes_loadings(given, state.components):
         seeds_of_missing(problem.loadings_summary)  # takes what all rows take
     before = state if found.more is None else state._replace(loadings=state.loadings.with_sums(found.more))
     log_joint = objective(problem, before, found.loglik)
