@@ -168,7 +168,7 @@ EXPOSURES = {
 }
 FAULTS = {  # one of each module; others, and what finds them, are in benchmarks/README.md
     "shapes of components 0.05 too large": Fault(
-        marginal_gibbs, "b, t, (shape, linear)", "b, t, (shape + 0.05, linear)", GXD, 0.03
+        marginal_gibbs, "(b, t), (shape, linear)", "(b, t), (shape + 0.05, linear)", GXD, 0.03
     ),
     "row totals without their counts": Fault(
         marginal_gibbs, "keepdims=True) + self.totals", "keepdims=True)", LDA, 1.0
