@@ -26,8 +26,8 @@ from bayesnmf.data.dispersed import LEAST, DispersedCounts
 from bayesnmf.kernels.cpu.clusters import sums_of_cells
 from bayesnmf.kernels.cpu.underflow import Spread
 from bayesnmf.priors.noise import NegativeBinomial
+from bayesnmf.types import Array
 
-Array = np.ndarray
 SMALL = 1e-4  # dispersions below which log(1 + s) / s and its derivatives are series
 
 

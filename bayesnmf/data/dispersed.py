@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -11,8 +12,8 @@ import numpy as np
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.wrapped import WrappedCounts
 from bayesnmf.priors.noise import NegativeBinomial
+from bayesnmf.types import Array
 
-Array = np.ndarray
 CENTRE, WIDTH = np.log(0.3), 2.0  # of the normal prior of the logarithm of a dispersion
 LEAST = 1e-10  # dispersion; that of Poisson counts is 0
 
@@ -39,9 +40,9 @@ class DispersedCounts(WrappedCounts):
     given_totals: bool = False
 
     @classmethod
+    @abstractmethod
     def of(cls, plain: Counts, noise: NegativeBinomial, learned: bool, given_totals: bool) -> Self:
         """Return counts with this noise."""
-        raise NotImplementedError
 
     @property
     def inner(self) -> Any:

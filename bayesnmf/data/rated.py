@@ -23,8 +23,7 @@ from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.data.mask import Mask
 from bayesnmf.kernels.cpu.clusters import cluster_sums
 from bayesnmf.priors.noise import NegativeBinomial
-
-Array = np.ndarray
+from bayesnmf.types import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,7 @@ from bayesnmf.data.clustered import ClusteredCounts, exposure_of
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask
 from bayesnmf.priors.noise import NegativeBinomial
-
-Array = np.ndarray
+from bayesnmf.types import Array
 
 
 class ShareMask(Mask):

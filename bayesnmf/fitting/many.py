@@ -10,13 +10,13 @@ from typing import Any
 
 import numba
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from bayesnmf.checks import check_count
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
+from bayesnmf.kernels.cpu.blas import one_blas_thread
 
 MOST_JOBS = 1024
 
@@ -42,9 +42,6 @@ def fit_side_by_side[T](
     value: Callable[[T], float] = lambda _: np.nan,
 ) -> tuple[dict[int, T], bool]:
     """Run the fits of a study on threads, `jobs` at once, without warnings about convergence, which results report.
-
-    Matrix products are limited to one thread around all fits: each fit sets and restores that limit, and one that ends
-    while another runs would leave it changed.
 
     Parameters
     ----------
@@ -80,7 +77,7 @@ def fit_side_by_side[T](
         except KeyboardInterrupt:
             stop.set()
 
-    with warnings.catch_warnings(), threadpool_limits(1):
+    with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore", FitWarning)
         side_by_side([partial(run, number) for number in range(total)], jobs, stop)
     return found, stop.is_set()

@@ -11,7 +11,7 @@ from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.fitting.chains import matched_draws, means_of_draws, statistics_of, with_mean_dispersion
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem
-from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.clusters import log_likelihood_at
 from bayesnmf.inference.sides import objective
 from bayesnmf.inference.status import INTERRUPTED, Status
@@ -20,7 +20,6 @@ from bayesnmf.inference.tempering.clusters import tempered_target
 from bayesnmf.inference.tempering.combining import agree, log_of_mean, spread_of
 from bayesnmf.inference.tempering.running import tempered_runs
 from bayesnmf.inference.tempering.target import Target
-from bayesnmf.kernels.cpu.likelihood import cell_rates
 from bayesnmf.priors.values import stack_values
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
@@ -94,18 +93,10 @@ def _values(job: Job, target: Target, runs: list[Run], places: Array, particles:
             value = target.value(runs[place].factors, particle)
             state = State(*(summaries[side].at(priors[side], value[side]) for side in (0, 1)))
             at = target.at(problem, runs[place].factors, particle)
-            log_joint[chain, draw] = objective(at, state, _log_likelihood(at, state))
+            log_joint[chain, draw] = objective(at, state, log_likelihood_at(at, state, 1))
             drawn.append(value)
         chains.append([stack_values([value[side] for value in drawn]) for side in (0, 1)])
     return [stack_values([chain[side] for chain in chains]) for side in (0, 1)], log_joint
-
-
-def _log_likelihood(problem: Problem, state: State) -> float:
-    """Return ℓ of `bayesnmf.inference.sides.objective`."""
-    if isinstance(problem.counts, ClusteredCounts):
-        return log_likelihood_at(problem, state, 1)
-    matrix = problem.counts.matrix
-    return float(matrix.data @ np.log(cell_rates(matrix, state.loadings.geometric, state.components.geometric)))
 
 
 def _ancestors(runs: list[Run], places: Array, particles: Array) -> Array:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
 
 from bayesnmf.inference.ascent.coordinate_ascent import (
     Ascent,
@@ -28,6 +27,7 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, given_totals
 from bayesnmf.inference.summaries import side_like
+from bayesnmf.kernels.cpu.blas import one_blas_thread
 from bayesnmf.priors import Distribution
 from bayesnmf.types import Array
 
@@ -84,7 +84,7 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
 def _run_lbfgs(negative: Callable[[Array], Any], start: Array, accept: Callable[[Array], None], max_iter: int) -> str:
     """Run L-BFGS, with a call of `accept` after every step, and return the message with which it stopped."""
     limits: Any = {"maxiter": max_iter, "maxfun": 20 * max_iter + 20, "ftol": 0.0, "gtol": 0.0}
-    with threadpool_limits(1, user_api="blas"):  # for operations on vectors, waking threads costs more than it saves
+    with one_blas_thread():  # for operations on vectors, waking threads costs more than it saves
         found = minimize(negative, start, method="L-BFGS-B", jac=True, callback=accept, options=limits)  # type: ignore[call-overload]
     return found.message
 
