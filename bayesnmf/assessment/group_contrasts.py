@@ -40,7 +40,7 @@ import numpy as np
 from bayesnmf.assessment.checks import check_contrast_weights, check_factors_of_rows
 from bayesnmf.assessment.unbiased_shares import unbiased_shares
 from bayesnmf.checks import check_count, check_flag, check_fraction
-from bayesnmf.priors.simplex import component_sums, rows_to_shares
+from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.results.checks import check_fit, check_groups, check_replicates
 from bayesnmf.results.intervals import cautions_of_intervals, for_intervals, source_of_intervals
 from bayesnmf.results.markers import SMALLEST

@@ -9,8 +9,8 @@ import numpy as np
 from bayesnmf.data.simulation import Simulation, effective
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment
-from bayesnmf.priors import simplex
 from bayesnmf.priors.specification import on_simplex
+from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.results.draws import restrict_rows
 from bayesnmf.results.mixing import r_hat_and_ess
 from bayesnmf.results.record import effective_loadings
@@ -95,8 +95,8 @@ def values_of_truth(truth: Simulation, reference: Fit, chosen: Entries) -> dict[
 
 def _on_simplex(loadings: Array, components: Array) -> tuple[Array, Array]:
     """Divide components by their sums, and multiply the loadings by these."""
-    sums = simplex.component_sums(components)
-    return loadings * sums[..., None, :], simplex.rows_to_shares(components, sums)
+    sums = component_sums(components)
+    return loadings * sums[..., None, :], rows_to_shares(components, sums)
 
 
 def _quantities(loadings: Array, components: Array, chosen: Entries) -> dict[str, Array]:

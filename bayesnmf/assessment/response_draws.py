@@ -17,8 +17,8 @@ from scipy.special import ndtr
 from bayesnmf.assessment.checks import check_strict
 from bayesnmf.assessment.linear_response import linear_response
 from bayesnmf.assessment.response_shapes import gamma_quantiles
-from bayesnmf.priors.simplex import rows_to_shares
 from bayesnmf.priors.specification import on_simplex
+from bayesnmf.priors.values import rows_to_shares
 from bayesnmf.results.estimates import Draws, Intervals
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array

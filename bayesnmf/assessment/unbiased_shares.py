@@ -6,7 +6,7 @@ import numpy as np
 
 from bayesnmf.data.checks import check_complete
 from bayesnmf.data.suspicions import warn_of_data
-from bayesnmf.priors.simplex import component_sums, rows_to_shares
+from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 

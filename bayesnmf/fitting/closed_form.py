@@ -29,7 +29,7 @@ from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.starts.exchanging import exchange_components
 from bayesnmf.inference.status import BROKEN
-from bayesnmf.kernels.cpu.blas import one_blas_thread
+from bayesnmf.kernels.cpu.threads import one_blas_thread
 from bayesnmf.options import MAP, METHODS, VI
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Priors

@@ -16,7 +16,7 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.status import INTERRUPTED, FitWarning
-from bayesnmf.kernels.cpu.blas import one_blas_thread
+from bayesnmf.kernels.cpu.threads import one_blas_thread
 
 MOST_JOBS = 1024
 

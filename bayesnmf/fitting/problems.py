@@ -21,9 +21,8 @@ from bayesnmf.inference.summaries import Draw, MeanField, Mode, Summary
 from bayesnmf.options import BLD, MAP, SMC, VI, Options, Start
 from bayesnmf.options.defaults import basis_of_mode
 from bayesnmf.priors import Distribution, Priors, ScaledProportions
-from bayesnmf.priors.simplex import component_sums, rows_to_shares
 from bayesnmf.priors.specification import PARAMETER, stated_components
-from bayesnmf.priors.values import attach_scale
+from bayesnmf.priors.values import attach_scale, component_sums, rows_to_shares
 from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 

@@ -23,9 +23,8 @@ import numpy as np
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.missing import geometric_of, raises_one_bound
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.kernels.cpu.blas import one_blas_thread
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
-from bayesnmf.kernels.cpu.threads import in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import in_blocks, one_blas_thread, threads_or_default
 from bayesnmf.types import Array
 
 CELLS = 2**15  # in a block of rows, which stays in the second-level cache

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from bayesnmf.checks import check_choice, check_count, check_flag, check_nonnegative, check_positive, make_plain, shown
-from bayesnmf.options.algorithms import ALGORITHMS, OF_METHODS, algorithms_of
-from bayesnmf.options.schedules import SCHEDULES
+from bayesnmf.options.algorithms import ALGORITHMS, OF_METHODS, SCHEDULES, algorithms_of
 from bayesnmf.priors import Priors
 from bayesnmf.priors.checks import check_has_part, check_lines_on_disk, check_negative_binomial, check_tempered
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi

@@ -34,7 +34,7 @@ from bayesnmf.plots.style import (
     shorten,
 )
 from bayesnmf.plots.summaries import KINDS
-from bayesnmf.priors import simplex
+from bayesnmf.priors.values import component_sums
 from bayesnmf.results.checks import check_comparable, check_reference
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals
 from bayesnmf.types import Array
@@ -194,7 +194,7 @@ def loadings_scatter(
     fits = {label: for_intervals(fits[label]) for label in (x, y)} if interval is not None else fits
     target, titles = fits[x], [shorten(title, 20) for title in fits[x].component_titles]
     orders = {x: np.arange(target.rank), y: alignment.match_fits(fits[y], target)}
-    values = [(fits[label].expected_loadings * simplex.component_sums(fits[label].exposed_components))[:, orders[label]]
+    values = [(fits[label].expected_loadings * component_sums(fits[label].exposed_components))[:, orders[label]]
               for label in (x, y)]  # fmt: skip
     ends = [None if interval is None else _intervals(fits[label], target, interval) for label in (x, y)]
     rank = target.rank

@@ -14,7 +14,6 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference import alignment
 from bayesnmf.options import METHODS
 from bayesnmf.plots.checks import check_matchable
-from bayesnmf.priors import simplex
 from bayesnmf.results.intervals import for_intervals, kind_of_intervals, source_of_intervals
 from bayesnmf.types import Array
 
@@ -57,7 +56,7 @@ def component_sums(fit: Fit) -> Array:
     It is 1 for components on the simplex; under a Gamma prior it fixes the scale, which the likelihood leaves
     undetermined. Exposures of features do not enter: components are per unit of exposure.
     """
-    total = simplex.component_sums(fit.components.astype(np.float64))
+    total = fit.components.astype(np.float64).sum(axis=-1)
     return np.where(total > 0, total, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Values of loadings and components: a matrix, or proportions with a separate scale."""
+"""Values of loadings and components: a matrix, or proportions with a separate scale; and rows as shares."""
 
 from __future__ import annotations
 
@@ -74,3 +74,17 @@ def joined(some: Array, free: Array, at: Array) -> Array:
 def others(at: Array, rank: int) -> Array:
     """Return the places among `rank` rows that are not in `at`."""
     return np.setdiff1d(np.arange(rank), at)
+
+
+def component_sums(components: Array) -> Array:
+    """Return the sum of each component over its features, (..., K).
+
+    Multiply the loadings by these sums when the components are divided by them.
+    """
+    return components.sum(axis=-1)
+
+
+def rows_to_shares(values: Array, sums: Array) -> Array:
+    """Return `values` divided by their `sums` over the last axis; rows with sum 0 get equal shares."""
+    even = np.full_like(values, 1 / values.shape[-1], dtype=np.float64)
+    return np.divide(values, sums[..., None], out=even, where=sums[..., None] > 0)

@@ -12,8 +12,8 @@ from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, F
 from bayesnmf.options import MAP, METHODS
 from bayesnmf.options.defaults import regression_fault
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Quasi
-from bayesnmf.priors.simplex import component_sums
 from bayesnmf.priors.specification import stated_components
+from bayesnmf.priors.values import component_sums
 from bayesnmf.results.dispersion import SAMPLED, in_words, overall_dispersion
 from bayesnmf.results.mixing import ESS_LIMIT, R_HAT_LIMIT, judged_parts, mixing
 from bayesnmf.results.record import FitRecord

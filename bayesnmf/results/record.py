@@ -14,8 +14,8 @@ from bayesnmf.inference.status import Status
 from bayesnmf.options import METHODS, Options
 from bayesnmf.priors import Priors
 from bayesnmf.priors.noise import POISSON, Noise
-from bayesnmf.priors.simplex import component_sums
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.priors.values import component_sums
 from bayesnmf.results.estimates import Draws, Intervals, Point, VariationalPosterior
 from bayesnmf.types import Array
 

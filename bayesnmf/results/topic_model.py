@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayesnmf.priors.simplex import component_sums, rows_to_shares
 from bayesnmf.priors.specification import MODELS
+from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.results.checks import check_factors, check_no_draws, check_topic_model
 from bayesnmf.results.draws import sample_posterior
 from bayesnmf.results.record import FitRecord, expected_totals

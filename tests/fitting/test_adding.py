@@ -14,7 +14,7 @@ from bayesnmf.fitting.closed_form import fit_of_ascent
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
 from bayesnmf.options import METHODS, Method
-from bayesnmf.options.schedules import SCHEDULES, UpdateOrder
+from bayesnmf.options.algorithms import SCHEDULES, UpdateOrder
 from bayesnmf.studies.comparison import measures
 from bayesnmf.studies.comparison.running import Settings
 

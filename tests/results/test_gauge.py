@@ -17,7 +17,7 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.inference import alignment
 from bayesnmf.plots.similarity import mean_cosines
 from bayesnmf.plots.summaries import match_fits
-from bayesnmf.priors import simplex
+from bayesnmf.priors.values import component_sums
 from bayesnmf.results.relabelling import relabel
 from bayesnmf.studies.comparison.measures import agreement
 
@@ -88,7 +88,7 @@ def test_draws_are_matched_one_by_one_and_reordered():
 
 def test_component_sums_are_those_over_features():
     components = np.arange(24.0).reshape(2, 3, 4)
-    np.testing.assert_array_equal(simplex.component_sums(components), components.sum(axis=2))
+    np.testing.assert_array_equal(component_sums(components), components.sum(axis=2))
 
 
 # --- the same fit, relabelled -------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from bayesnmf.inference.rates import problem_at
 from bayesnmf.inference.sides import objective, update_components, update_loadings
 from bayesnmf.inference.status import Status
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
-from bayesnmf.options.schedules import SCHEDULES
+from bayesnmf.options.algorithms import SCHEDULES
 
 Progress = Callable[..., None]
 

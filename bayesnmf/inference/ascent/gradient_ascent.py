@@ -27,7 +27,7 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, given_totals
 from bayesnmf.inference.summaries import side_like
-from bayesnmf.kernels.cpu.blas import one_blas_thread
+from bayesnmf.kernels.cpu.threads import one_blas_thread
 from bayesnmf.priors import Distribution
 from bayesnmf.types import Array
 

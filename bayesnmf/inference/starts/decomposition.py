@@ -18,7 +18,7 @@ from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side, empty_side
 from bayesnmf.kernels.cpu.allocation import Totals
-from bayesnmf.kernels.cpu.blas import one_blas_thread
+from bayesnmf.kernels.cpu.threads import one_blas_thread
 from bayesnmf.types import Array
 
 FLOOR = 1.0  # smallest entry, in factor means: small values change only after very many updates, and zeros never

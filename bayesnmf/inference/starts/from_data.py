@@ -25,7 +25,7 @@ from bayesnmf.inference.summaries import Mode
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Dirichlet, Gamma
-from bayesnmf.priors.simplex import rows_to_shares
+from bayesnmf.priors.values import rows_to_shares
 from bayesnmf.types import Array
 
 type Begin = Callable[[Problem, int, np.random.Generator], State]

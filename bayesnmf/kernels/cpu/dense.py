@@ -9,9 +9,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.kernels.cpu.allocation import MOST_SHARDS, Sides, Totals
-from bayesnmf.kernels.cpu.blas import one_blas_thread
 from bayesnmf.kernels.cpu.clusters import weigh_block
-from bayesnmf.kernels.cpu.threads import SERIAL_WORK, even_bounds, in_blocks, threads_or_default
+from bayesnmf.kernels.cpu.threads import SERIAL_WORK, even_bounds, in_blocks, one_blas_thread, threads_or_default
 from bayesnmf.kernels.cpu.underflow import Spread, least_mean
 from bayesnmf.types import Array
 

@@ -1,4 +1,4 @@
-"""Work on blocks of rows in several Python threads: compiled loops run without the GIL.
+"""Work on blocks of rows in several Python threads: compiled loops run without the GIL, matrix products on one thread.
 
 Numba's own parallel loops are not used: they would have to be compiled separately, and some of Numba's threading
 layers must not be entered by two Python threads at once, or after a fork.
@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from itertools import pairwise
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
@@ -224,3 +225,37 @@ def _own_helpers() -> _Helpers:
     if _helpers.process != os.getpid():
         _helpers = _Helpers()
     return _helpers
+
+
+@cache
+def _libraries() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+class _OneThread:
+    """Context in which matrix products of NumPy have one thread each; several threads may be in it at once."""
+
+    def __init__(self) -> None:
+        self._entering, self._inside, self._limit = Lock(), 0, None
+
+    def __enter__(self) -> None:
+        with self._entering:
+            if not self._inside:
+                self._limit = _libraries().limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._entering:
+            self._inside -= 1
+            if not self._inside:
+                self._limit.restore_original_limits()  # type: ignore[attr-defined]
+
+
+_CONTEXT = _OneThread()
+
+
+def one_blas_thread() -> _OneThread:
+    """Return a context in which matrix products have one thread each, so that their rounding is the same everywhere."""
+    return _CONTEXT

@@ -28,9 +28,9 @@ from bayesnmf.inference import alignment
 from bayesnmf.inference.status import ConvergenceWarning
 from bayesnmf.inference.tempering.combining import IN_TWENTY
 from bayesnmf.options import METHODS
-from bayesnmf.priors import simplex
 from bayesnmf.priors.noise import POISSON
 from bayesnmf.priors.specification import MODELS, on_simplex
+from bayesnmf.priors.values import component_sums
 from bayesnmf.results.cautions import cautions_of, mixing_of, with_label
 from bayesnmf.results.relabelling import relabel
 from bayesnmf.results.resampling import is_resampled
@@ -116,9 +116,7 @@ def agreement(fitted: Fit, reference: Fit) -> dict[str, float]:
     """Return mean and smallest cosine of matched components, and the correlation of loadings on the scale of counts."""
     order = alignment.match_fits(fitted, reference)
     cosines = alignment.fit_cosines(fitted, reference, order)
-    ours, theirs = (
-        fit.expected_loadings * simplex.component_sums(fit.exposed_components) for fit in (fitted, reference)
-    )
+    ours, theirs = (fit.expected_loadings * component_sums(fit.exposed_components) for fit in (fitted, reference))
     with np.errstate(invalid="ignore", divide="ignore"):  # constant loadings have no correlation
         correlation = np.corrcoef(ours[:, order].ravel(), theirs.ravel())[0, 1] if ours.size > 1 else np.nan
     return {"cosine": float(cosines.mean()), "cosine_min": float(cosines.min()), "loadings_corr": float(correlation)}

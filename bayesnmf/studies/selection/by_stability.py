@@ -25,7 +25,7 @@ from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.many import fit_side_by_side, number_of_jobs, uninterrupted
 from bayesnmf.fitting.progress import ProgressReport
-from bayesnmf.priors.simplex import component_sums, rows_to_shares
+from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import CLOSE, COMES_BACK, Candidate
 from bayesnmf.studies.selection.result import Selection
