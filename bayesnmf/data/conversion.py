@@ -14,10 +14,8 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_frame, split_labels
 from bayesnmf.data.long_tables import header_of_features, warn_of_long
 from bayesnmf.data.mutations import read_types
-from bayesnmf.data.names_and_sums import warn_of_names
-from bayesnmf.data.rescaled import warn_of_scale
 from bayesnmf.data.sparse import check_sparse
-from bayesnmf.data.suspicions import warn_of_data, warn_of_mutation_types_in_rows
+from bayesnmf.data.suspicions import warn_of_data, warn_of_mutation_types_in_rows, warn_of_names, warn_of_scale
 
 LARGEST_INTEGER = 2.0**53
 _FORMS = "pass an array, a sparse matrix, a DataFrame or an AnnData object"

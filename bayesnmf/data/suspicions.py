@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from bayesnmf.checks import is_counted
 from bayesnmf.data.counts import Counts, DataWarning
+from bayesnmf.data.labels import is_missing
 from bayesnmf.data.mutations import read_types
+from bayesnmf.types import Array
 
 PACKAGE = str(Path(__file__).parent.parent)
 FEWEST_ROWS = 3  # rows that are not empty; with fewer, equal sums may be chance
@@ -96,3 +101,116 @@ def _common_sum(counts: Counts, function: Callable[[np.ndarray], np.ndarray]) ->
         if not sums.max() <= sums.min() * (1 + EQUAL):
             return None
     return float(sums.mean())
+
+
+FEWEST_LINES = 4  # rows and columns with counts; of fewer, one may be the sum of the others by chance
+EQUAL_SINGLE = 1e-6  # relative tolerance, for counts in float32
+
+
+def warn_of_names(counts: Counts) -> None:
+    """Warn about names that repeat or are missing, and about a row or column that is the sum of all others."""
+    for side, names in (("row", counts.row_names), ("feature", counts.feature_names)):
+        if not is_counted(names):
+            _warn_of_repeats(side, names)
+    _warn_of_sums(counts)
+
+
+def _warn_of_repeats(side: str, names: NDArray[np.generic]) -> None:
+    listed = names.tolist()
+    repeats = len(listed) - len(set(listed))
+    if repeats:
+        first, times = Counter(listed).most_common(1)[0]
+        warn_of_data(
+            f"names of {side}s repeat: {repeats:,} of {len(listed):,} are those of another one, such as {first!r} "
+            f"({times} times); what is given for each {side} must then have the same names in the same order, or none; "
+            "make names different to have them matched"
+        )
+    elif missing := sum(map(is_missing, listed)):
+        warn_of_data(f"names of {side}s are missing for {missing:,} of {len(listed):,}; name them, or leave them out")
+
+
+def _warn_of_sums(counts: Counts) -> None:
+    """Warn about a row or column that is the sum of all others: a margin of the table."""
+    with np.errstate(over="ignore"):
+        rows, features, total = counts.row_totals, counts.feature_totals, counts.total
+    if not np.isfinite(total) or min(np.count_nonzero(rows), np.count_nonzero(features)) < FEWEST_LINES:
+        return
+    for side, totals, names in (("row", rows, counts.row_names), ("column", features, counts.feature_names)):
+        place = int(totals.argmax())
+        if not np.isclose(2 * totals[place], total, rtol=EQUAL_SINGLE):
+            continue
+        entries = counts.matrix[[place]] if side == "row" else counts.matrix[:, [place]].T
+        others = features if side == "row" else rows
+        if np.allclose(2 * entries.toarray().ravel(), others, rtol=EQUAL_SINGLE):
+            warn_of_data(
+                f"counts have a {side} that is the sum of all others, {str(names[place])!r}: it is taken as data, and "
+                "everything counts twice; leave it out"
+            )
+
+
+MOST_LINES = 100  # rows, and as many columns, whose ratios are looked at
+MOST_ENTRIES = 1000  # of each
+FEWEST_RATIOS = 3  # different ones in a row; with fewer, whole ones may be chance
+SHARE = 0.9  # of rows that must be whole multiples
+SMALLEST_RATIO, LARGEST_RATIO = 1.1, 25.0  # ratios looked at; larger ones are near whole numbers by chance
+NEAR = 0.02
+MOST_UNITS = 4  # the smallest number of a row is at most so many units
+TRANSFORMS: dict[str, Callable[[Array], Array]] = {
+    "exp(x) - 1": np.expm1,
+    "2**x - 1": lambda x: np.expm1(np.log(2.0) * x),
+    "10**x - 1": lambda x: np.expm1(np.log(10.0) * x),
+    "x**2": np.square,
+}
+
+
+def warn_of_scale(counts: Counts) -> None:
+    """Warn about counts that were normalised, rescaled or transformed."""
+    if not warn_of_normalised(counts):
+        warn_of_rescaled(counts)
+
+
+def warn_of_rescaled(counts: Counts) -> None:
+    """Warn if fractional counts are whole multiples of another number in each row or column, at once or transformed."""
+    cure = 'pass the raw counts, such as adata.layers["counts"] or adata.raw, since the models account for depth'
+    rows, columns = (_lines(matrix) for matrix in (counts.matrix, counts.matrix[: 10 * MOST_LINES].T.tocsr()))
+    every = np.concatenate(rows)
+    if not every.size or _are_multiples(every, LARGEST_RATIO * MOST_LINES):  # of one number, as halves are
+        return
+    for lines, side in ((rows, "row"), (columns, "column")):
+        if _are_scaled(lines):
+            warn_of_data(
+                f"counts look rescaled: they are not whole numbers, but multiples of one in each {side}; {cure}"
+            )
+            return
+    for inverse, function in TRANSFORMS.items():
+        if (every.max() <= LARGEST_LOG or inverse == "x**2") and _are_scaled([function(line) for line in rows]):
+            warn_of_data(
+                f"counts look transformed: they are not whole numbers, but {inverse} gives multiples of one number in "
+                f"each row; {cure}"
+            )
+            return
+
+
+def _lines(matrix: object) -> list[Array]:
+    """Return the different numbers of the first rows that have some."""
+    data, starts = matrix.data, matrix.indptr  # type: ignore[attr-defined]
+    filled = np.flatnonzero(np.diff(starts))[:MOST_LINES]
+    return [np.unique(data[starts[row] : starts[row + 1]][:MOST_ENTRIES].astype(np.float64)) for row in filled]
+
+
+def _are_scaled(lines: list[Array]) -> bool:
+    """Return whether most lines that have enough ratios to tell are whole multiples of a number."""
+    ratios = [line[1:] / line[0] for line in lines if len(line)]
+    told = [
+        each for each in ratios if np.count_nonzero((each > SMALLEST_RATIO) & (each <= LARGEST_RATIO)) >= FEWEST_RATIOS
+    ]
+    return len(told) >= FEWEST_ROWS and sum(map(_are_whole, told)) >= SHARE * len(told)
+
+
+def _are_whole(ratios: Array, largest: float = LARGEST_RATIO) -> bool:
+    chosen = ratios[ratios <= largest]
+    return any(np.all(np.abs(j * chosen - np.rint(j * chosen)) <= NEAR) for j in range(1, MOST_UNITS + 1))
+
+
+def _are_multiples(values: Array, largest: float) -> bool:
+    return _are_whole(values / values.min(), largest)
