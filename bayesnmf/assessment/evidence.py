@@ -21,7 +21,7 @@ from bayesnmf.data.simulation import Simulation
 from bayesnmf.fitting.chains import closed_form_fit, vi_options_of
 from bayesnmf.fitting.checks import check_unexposed
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
-from bayesnmf.fitting.noisy import counts_to_temper, run_job
+from bayesnmf.fitting.noisy import counts_to_temper, run_with_noise
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.marginal.evidence import count_allocations, enumerated_log_evidence, estimated_log_evidence
 from bayesnmf.inference.side_by_side import side_by_side
@@ -197,7 +197,7 @@ def variational_bound(job: Job) -> float:
         return -np.inf
     vi = replace(job, method="vi", options=VI(priors=job.options.priors), report=lambda *_: None)
     plain = job.noise == POISSON
-    marginal = elbo_marginal(closed_form_fit(vi) if plain else run_job(replace(vi, options=vi_options_of(vi))))
+    marginal = elbo_marginal(closed_form_fit(vi) if plain else run_with_noise(replace(vi, options=vi_options_of(vi))))
     return marginal.mean - 4 * marginal.se - ROUNDING * abs(marginal.mean)
 
 

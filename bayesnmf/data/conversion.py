@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.sparse import coo_array, csr_array, issparse
 
-from bayesnmf.checks import has_mask
+from bayesnmf.checks import has_mask, is_counted
 from bayesnmf.data.annotated import is_annotated, labels_of, values_of
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.labels import is_frame, split_labels
-from bayesnmf.data.long_tables import header_of_features, warn_of_long
+from bayesnmf.data.long_tables import MOST_COLUMNS, header_of_features, warn_of_long
 from bayesnmf.data.mutations import read_types
 from bayesnmf.data.sparse import check_sparse
 from bayesnmf.data.suspicions import warn_of_data, warn_of_mutation_types_in_rows, warn_of_names, warn_of_scale
@@ -68,7 +68,11 @@ def as_counts(
         return x if x.dtype == dtype else x.with_matrix(canonical(x.matrix, dtype))
     counts = convert(x, name, dtype, share, layer, feature_labels)
     warn_of_all(counts)
-    if (header := header_of_features(x)) is not None and read_types(counts.row_names) is None:
+    if (
+        not isinstance(x, np.ndarray)
+        and (header := header_of_features(x)) is not None
+        and read_types(counts.row_names) is None
+    ):
         warn_of_data(
             f"{name} have features in their rows, as the name {header!r} of their index says; rows must be "
             "samples: transpose them, counts.T, or name the index 'sample'"
@@ -78,8 +82,10 @@ def as_counts(
 
 def warn_of_all(counts: Counts) -> None:
     """Give the warnings of `as_counts`."""
-    warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
-    warn_of_long(counts)
+    if not is_counted(counts.row_names):
+        warn_of_mutation_types_in_rows(counts.row_names, counts.feature_names)
+    if counts.shape[1] <= MOST_COLUMNS:
+        warn_of_long(counts)
     warn_of_names(counts)
     warn_of_scale(counts)
 
@@ -111,7 +117,10 @@ def convert(
     feature_labels: str | None = None,
 ) -> Counts:
     """Return what `as_counts` returns for anything but Counts, without its warnings."""
-    values, row_names, feature_names = _split_names(x, name, layer, feature_labels)
+    if isinstance(x, np.ndarray) and layer is None and feature_labels is None:
+        values, row_names, feature_names = x, None, None
+    else:
+        values, row_names, feature_names = _split_names(x, name, layer, feature_labels)
     sparse = _checked(values, name) if issparse(values) else _sparse_from_dense(values, name)
     matrix = canonical(sparse, dtype)
     _check_values(matrix, name)

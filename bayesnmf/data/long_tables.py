@@ -177,8 +177,8 @@ def _is_whole_or_text(column: Any) -> bool:
 
 
 def warn_of_long(counts: Counts) -> None:
-    """Warn if the columns are a row, a feature and a count, and not features."""
-    if not 3 <= counts.shape[1] <= MOST_COLUMNS:
+    """Warn if the columns, at most `MOST_COLUMNS`, are a row, a feature and a count, and not features."""
+    if counts.shape[1] < 3:
         return
     try:
         is_long = named_columns(counts.feature_names) is not None
@@ -186,7 +186,7 @@ def warn_of_long(counts: Counts) -> None:
         is_long = True
     first, second = counts.matrix[:, [0, 1]].toarray().T
     if is_long or never_repeat(first, second):
-        names = ", ".join(repr(str(name)) for name in counts.feature_names[:MOST_COLUMNS])
+        names = ", ".join(repr(str(name)) for name in counts.feature_names)
         warn_of_data(
             f"counts look like a long table, with a row, a feature and a count in each line, but each column ({names}) "
             "is taken as a feature; make it wide, as with frame.pivot_table(values, rows, features, fill_value=0), or "

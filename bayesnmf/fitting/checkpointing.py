@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import seed_or_new
+from bayesnmf.data.suspicions import PACKAGE
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.settings import describe_settings, digest_of_counts
 from bayesnmf.inference.checkpoints.checks import (
@@ -40,7 +41,7 @@ from bayesnmf.writing import remove, take_lock, write_text
 
 SETTINGS, FORMAT, VERSION = "fit.json", "bayesnmf.checkpoint", 3
 UNFINISHED = re.compile(r"\.(fit|journal|snapshot|rows)-.*[0-9a-f]{8}(\..+)?")  # of a write that was killed
-_EACH: ContextVar[Checkpoint | None] = ContextVar("each", default=None)
+EACH: ContextVar[Checkpoint | None] = ContextVar("each", default=None)
 
 
 def seed_of(given: int | None, checkpoint: Checkpoint | None) -> int:
@@ -57,27 +58,25 @@ def keep_each_fit(checkpoint: Checkpoint | None) -> Iterator[None]:
     """
     if checkpoint is not None:
         check_folder(checkpoint.folder, "checkpoint", private=True)
-    token = _EACH.set(checkpoint)
+    token = EACH.set(checkpoint)
     try:
         yield
     finally:
-        _EACH.reset(token)
+        EACH.reset(token)
 
 
 def run_kept(run: Callable[[Job], FitRecord], job: Job, checkpoint: Checkpoint | None) -> FitRecord:
-    """Run a fit, from where an earlier call of the same fit had come to if there is a checkpoint.
+    """Run a fit in the folder of its checkpoint, or of `keep_each_fit`, from where an earlier call had come to.
 
     Raises
     ------
     ValueError
         The folder has a fit of other counts or settings, cannot be written to, or is in use.
     """
-    each = _EACH.get()
-    if checkpoint is None and each is None:
-        return run(job)
     settings = _settings_of(job)
     if checkpoint is not None:
         return _run_in(checkpoint, settings, run, job)
+    each = EACH.get()
     assert each is not None
     try:
         return _run_in(each.within(f"{job.method}-{job.model}-{job.rank}-{_name_of(settings)}"), settings, run, job)
@@ -230,7 +229,7 @@ def _write_fit(found: FitRecord, keeper: Keeper, settings: dict[str, str]) -> bo
         warnings.warn(
             f"the fit has ended, but was not written to the checkpoint: {error}; call fit.save",
             UserWarning,
-            stacklevel=6,
+            skip_file_prefixes=(PACKAGE,),
         )
         return False
     return True

@@ -6,19 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bayesnmf.checks import check_choice, check_seed
+import numpy as np
+
+from bayesnmf.checks import check_choice, check_rank, check_seed, seed_or_new
 from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import with_names
-from bayesnmf.fitting.checkpointing import run_kept, seed_of
+from bayesnmf.fitting.checkpointing import EACH, run_kept, seed_of
 from bayesnmf.fitting.fitted import Fit
-from bayesnmf.fitting.intervals import check_intervals, with_named_intervals
+from bayesnmf.fitting.intervals import NEEDED, check_intervals, with_named_intervals
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
 from bayesnmf.fitting.keeping import with_draws
-from bayesnmf.fitting.known import rank_and_known
-from bayesnmf.fitting.noisy import run_job
+from bayesnmf.fitting.known import RANK, rank_and_known
+from bayesnmf.fitting.noisy import run_with_noise
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.options import METHODS, Options, options_of
@@ -27,9 +29,10 @@ from bayesnmf.options.checks import served_options
 from bayesnmf.options.defaults import allows_regression, resolve_options
 from bayesnmf.options.naming import explains_names
 from bayesnmf.priors.checks import check_noise
-from bayesnmf.priors.noise import Noise
+from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.specification import check_model
 from bayesnmf.results.cautions import warn_of
+from bayesnmf.results.record import FitRecord
 
 
 @explains_names
@@ -103,17 +106,39 @@ def fit(
     ((4, 2), (2, 3))
     """
     model, method, noise = check_model(model), check_choice(method, "method", METHODS), check_noise(noise)
-    (rank, known), kept = rank_and_known(rank, fixed_components), as_checkpoint(checkpoint)
-    seed, options = seed_of(check_seed(seed), kept), options_of(method, options)
+    rank, known = _rank_and_known(rank, fixed_components)
+    kept = None if checkpoint is None else as_checkpoint(checkpoint)
+    seed = seed_or_new(seed) if kept is None else seed_of(check_seed(seed), kept)
+    options = options_of(method, options)
     with progress_context(progress) as report:
-        counts, own = without_missing(counts, missing)
+        marked = missing is not None or isinstance(counts, np.ma.MaskedArray)
+        counts, own = without_missing(counts, missing) if marked else (counts, None)
         data = open_counts(counts, getattr(options, "dtype", "float64"), layer, feature_labels, report)
-        data = with_exposures(with_names(data, row_names, feature_names), row_exposure, feature_exposure)
-        data = with_missing(data, own, observed, missing)
+        data = _with_given(data, (row_names, feature_names), (row_exposure, feature_exposure), (own, observed, missing))
         options = served_options(_resolved(options, model, method, data, (rank, known), noise), noise, method, data)
         job = Job(data, model, rank, method, seed, with_own_start(options, data), report, noise)
-        result = Fit.of(with_named_intervals(run_kept(run_job, job, kept), report))
+        result = Fit.of(_run(job, kept))
     return warn_of(result, stacklevel=4)
+
+
+def _rank_and_known(rank: int | None, fixed_components: Any) -> tuple[int, Any]:
+    """Return the number of components, and those that are known, if any."""
+    if fixed_components is None:
+        return check_rank(RANK if rank is None else rank), None
+    return rank_and_known(rank, fixed_components)
+
+
+def _with_given(
+    data: Counts, names: tuple[Any, Any], exposures: tuple[Any, Any], cells: tuple[Any, Any, Any]
+) -> Counts:
+    """Return counts with the names, the exposures and the missing cells that are given beside them."""
+    if any(each is not None for each in names):
+        data = with_names(data, *names)
+    if any(each is not None for each in exposures):
+        data = with_exposures(data, *exposures)
+    if any(each is not None for each in cells):
+        data = with_missing(data, *cells)
+    return data
 
 
 def _resolved(options: Any, model: str, method: str, data: Counts, given: tuple[int, Any], noise: Noise) -> Any:
@@ -122,5 +147,16 @@ def _resolved(options: Any, model: str, method: str, data: Counts, given: tuple[
     priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
     plain = data.mask is not None or not allows_regression(noise, priors)
     resolved = resolve_options(replace(options, priors=priors), data.in_memory, plain)
-    check_combination(model, method, rank, data, resolved := with_draws(resolved, rank, data))
-    return check_intervals(resolved, data, rank)
+    if getattr(resolved, "draws", None) == "auto":
+        resolved = with_draws(resolved, rank, data)
+    check_combination(model, method, rank, data, resolved)
+    if getattr(resolved, "intervals", None) in NEEDED:
+        check_intervals(resolved, data, rank)
+    return resolved
+
+
+def _run(job: Job, kept: Checkpoint | None) -> FitRecord:
+    """Run a job, with a noise, in a folder that keeps it, and with intervals, where these are asked for."""
+    run = METHODS[job.method].run if job.noise == POISSON else run_with_noise
+    found = run(job) if kept is None and EACH.get() is None else run_kept(run, job, kept)
+    return with_named_intervals(found, job.report) if getattr(job.options, "intervals", None) in NEEDED else found

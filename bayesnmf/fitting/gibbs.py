@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numba
 import numpy as np
 
+from bayesnmf.data.suspicions import PACKAGE
 from bayesnmf.fitting.chains import chain_starts, fit_of_draws, statistics_of
 from bayesnmf.fitting.closed_form import limit_threads
 from bayesnmf.fitting.job import LARGEST_DRAWS, Job
@@ -118,7 +119,7 @@ def _warn_of_thinning(job: Job, state: State, schedule: Schedule) -> None:
         f"(Fit.moments); {schedule.sweeps * options.chains:,} sweeps to go, {duration_in_words(seconds)}; choose "
         f"Gibbs(keep='moments') to have this without a warning{or_all}",
         UserWarning,
-        stacklevel=9,
+        skip_file_prefixes=(PACKAGE,),
     )
 
 

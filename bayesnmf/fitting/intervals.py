@@ -30,6 +30,7 @@ from typing import Any
 
 from bayesnmf.checks import check_choice, check_count, check_seed
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.suspicions import PACKAGE
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.status import BROKEN, FitWarning
 from bayesnmf.options.checks import check_threads
@@ -101,13 +102,10 @@ def with_intervals(
     return replace(fit, intervals=found, options=replace(given, intervals=intervals))
 
 
-def check_intervals[T](options: T, counts: Counts, rank: int) -> T:
-    """Return options; refuse those of vi that name intervals which a fit of these counts cannot have."""
-    intervals = getattr(options, "intervals", "")
-    if intervals in NEEDED:
-        priors = options.priors  # type: ignore[attr-defined]
-        check_can_have(intervals, fault_of_parts(counts, priors, rank, DRAWS, NEEDED[intervals]))
-    return options
+def check_intervals(options: Any, counts: Counts, rank: int) -> None:
+    """Refuse options of vi that name intervals which a fit of these counts cannot have."""
+    fault = fault_of_parts(counts, options.priors, rank, DRAWS, NEEDED[options.intervals])
+    check_can_have(options.intervals, fault)
 
 
 def with_own_posterior[T](options: T) -> T:
@@ -119,17 +117,17 @@ def with_own_posterior[T](options: T) -> T:
 
 def with_named_intervals(fit: FitRecord, report: ProgressReport) -> FitRecord:
     """Return a fit that has ended with the intervals that its options name; after Ctrl-C, without."""
-    intervals = getattr(fit.options, "intervals", "")
-    if intervals not in NEEDED or fit.status.reason in BROKEN:
+    options: Any = fit.options
+    intervals = options.intervals
+    if fit.status.reason in BROKEN:
         return fit
-    threads = fit.options.threads  # type: ignore[union-attr]
     try:
-        return replace(fit, intervals=_maker(intervals)(fit, (WARMUP, DRAWS), fit.seed, threads, report))
+        return replace(fit, intervals=_maker(intervals)(fit, (WARMUP, DRAWS), fit.seed, options.threads, report))
     except KeyboardInterrupt:
         text = f"were interrupted, and are those of the mean field; make them with fit.with_intervals({intervals!r})"
     except ValueError as error:  # a linear response that does not exist
         text = f"are those of the mean field: {error}"
-    warnings.warn(f"its intervals {text}", FitWarning, stacklevel=4)
+    warnings.warn(f"its intervals {text}", FitWarning, skip_file_prefixes=(PACKAGE,))
     return fit
 
 

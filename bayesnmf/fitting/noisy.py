@@ -30,12 +30,8 @@ RESTARTED = ("restarts", "worst_restart")  # diagnostics of the first fit, under
 FIRST = 0.3  # dispersion that learning begins with
 
 
-def run_job(job: Job) -> FitRecord:
-    """Run the method of a job, and return the record of its fit; after Ctrl-C in a first fit, that fit."""
-    run = METHODS[job.method].run
-    if job.noise == POISSON:
-        found: FitRecord = run(job)
-        return found
+def run_with_noise(job: Job) -> FitRecord:
+    """Run the method of a job with a noise, and return the record of its fit; after Ctrl-C in a first fit, that fit."""
     noise, options, first = job.noise, job.options, None
     if not noise.known:
         first = _first_fit(job)
@@ -44,7 +40,7 @@ def run_job(job: Job) -> FitRecord:
         noise, options = _begun(job, first)
     learned = isinstance(noise, NegativeBinomial) and not job.noise.known
     counts = _working_counts(job, noise, learned)
-    found = run(replace(job, counts=counts, options=options, noise=noise))
+    found = METHODS[job.method].run(replace(job, counts=counts, options=options, noise=noise))
     said = {name: first.diagnostics[name] for name in RESTARTED if first and name in first.diagnostics}
     said |= {LEARNED: 1.0} if learned else {}
     options = _as_given(found.options, job.options)
@@ -62,7 +58,7 @@ def _first_fit(job: Job) -> FitRecord | None:
         return None
     if "program" not in METHODS[job.method].needs and options.start != "fit":  # which draws the dispersion
         return None
-    return run_job(replace(job, method="vi", options=vi_options_of(job), report=lambda *_: None))
+    return run_with_noise(replace(job, method="vi", options=vi_options_of(job), report=lambda *_: None))
 
 
 def _begun(job: Job, first: FitRecord | None) -> tuple[Noise, Any]:
