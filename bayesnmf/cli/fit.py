@@ -19,7 +19,15 @@ from bayesnmf.cli.checks import (
 )
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import METHODS, TABLES
-from bayesnmf.cli.shared import add_checkpoint, add_counts, add_exposures, add_model, add_options, add_printing
+from bayesnmf.cli.shared import (
+    add_checkpoint,
+    add_counts,
+    add_exposures,
+    add_model,
+    add_noise,
+    add_options,
+    add_printing,
+)
 
 HELP = "fit a model: loadings, components, and their posterior"
 DESCRIPTION = (
@@ -42,11 +50,7 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("--fixed-components", metavar="FILE",
                        help="known components, the first of all K: a fit, a table with one in each row, or one in each "
                        "column if the rows are mutation types")  # fmt: skip
-    group.add_argument("--noise", default="poisson", metavar="WORD",
-                       help="of the counts around their means: poisson; nb1 or nb2, negative binomial with "
-                       "linear or quadratic variance; or quasi, for wide intervals (default: %(default)s)")  # fmt: skip
-    group.add_argument("--dispersion", metavar="NUMBER or WORD",
-                       help="of nb1 and nb2: a number, or row or feature for one of each (learned)")  # fmt: skip
+    add_noise(group)
     group.add_argument("--missing", metavar="WORD or FILE",
                        help="missing cells: zeros for all without a count, or a table with 1 at them and 0 elsewhere, "
                        "with the names of FILE")  # fmt: skip

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import argparse
 
-from bayesnmf.cli.checks import check_outputs, check_suffix, check_whole
+from bayesnmf.cli.checks import check_noise_of_fit, check_outputs, check_suffix, check_whole
 from bayesnmf.cli.codes import INTERRUPTED, SUCCESS
 from bayesnmf.cli.names import TABLES
-from bayesnmf.cli.shared import add_checkpoint, add_counts, add_exposures, add_model, add_options, add_printing
+from bayesnmf.cli.shared import (
+    add_checkpoint,
+    add_counts,
+    add_exposures,
+    add_model,
+    add_noise,
+    add_options,
+    add_printing,
+)
 
 HELP = "how many different factorisations there are, and which components come back"
 DESCRIPTION = (
@@ -25,6 +33,7 @@ def add(command: argparse.ArgumentParser) -> None:
     add_exposures(command)
     group = add_model(command, methods=("map", "vi", "bld"))
     add_options(group)
+    add_noise(group)
     group.add_argument("--starts", default="20", metavar="N", help="number of runs (default: %(default)s)")
     group.add_argument("--jobs", metavar="N", help="number of runs side by side (default: one for each core)")
     group = command.add_argument_group("output")
@@ -50,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     outputs = check_outputs(named, TABLE_OPTIONS, (options.file,))
     if "--out" in outputs:
         check_suffix(outputs["--out"], "--out", (".nc", ".zarr"))
-    settings = settings_of_method(options, method)
+    settings, noise = settings_of_method(options, method), check_noise_of_fit(options.noise, options.dispersion)
 
     from bayesnmf.cli.reading import read_counts_of, read_exposures
     from bayesnmf.cli.writing import about_counts, finish, records_of, write_table
@@ -58,7 +67,8 @@ def run(options: argparse.Namespace) -> int:
 
     counts, _ = read_counts_of(options)
     found = modes(counts, options.model, rank, method, starts=starts, seed=seed, jobs=jobs, options=settings,
-                  checkpoint=options.checkpoint, progress=not options.quiet, **read_exposures(options))  # fmt: skip
+                  noise=noise, checkpoint=options.checkpoint, progress=not options.quiet,
+                  **read_exposures(options))  # fmt: skip
 
     def write() -> None:
         for name in {*TABLE_OPTIONS} & {*outputs}:

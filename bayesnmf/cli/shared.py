@@ -51,6 +51,15 @@ def add_model(command: argparse.ArgumentParser, rank: str | None = "10", methods
     return group
 
 
+def add_noise(group: Group) -> None:
+    """Add the noise and its dispersion."""
+    group.add_argument("--noise", default="poisson", metavar="WORD",
+                       help="of the counts around their means: poisson; nb1 or nb2, negative binomial with "
+                       "linear or quadratic variance; or quasi, for wide intervals (default: %(default)s)")  # fmt: skip
+    group.add_argument("--dispersion", metavar="NUMBER or WORD",
+                       help="of nb1 and nb2: a number, or row or feature for one of each (learned)")  # fmt: skip
+
+
 def add_seed(group: Group) -> None:
     """Add the seed."""
     group.add_argument("--seed", default="0", metavar="N", help="seed of all random numbers (default: %(default)s)")

@@ -25,10 +25,6 @@ class _Same:
         """Return the noise of some features, of all if `index` is None."""
         return self
 
-    def thinned(self, keep: float) -> Self:
-        """Return the noise of counts of which every single one is kept with this probability."""
-        return self
-
 
 @dataclass(frozen=True)
 class Poisson(_Same):
@@ -36,6 +32,10 @@ class Poisson(_Same):
 
     word: ClassVar[str] = "poisson"
     known: ClassVar[bool] = True
+
+    def thinned(self, keep: float) -> Self:
+        """Return the noise of counts of which every single one is kept with this probability."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,10 @@ class Quasi(_Same):
         """Power to which the Poisson likelihood is raised; the dispersion must be known."""
         assert self.dispersion is not None
         return 1.0 / (1.0 + self.dispersion)
+
+    def thinned(self, keep: float) -> Quasi:
+        """Return the noise of counts of which every single one is kept with this probability."""
+        return self if self.dispersion is None else Quasi(keep * self.dispersion)
 
 
 @dataclass(frozen=True, eq=False)

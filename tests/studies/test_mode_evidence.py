@@ -10,7 +10,7 @@ from smallfits import quietly
 from suites import mostly_long
 
 import bayesnmf
-from bayesnmf import BLD, MAP, SMC, VI, Dirichlet, Gamma, Gibbs, Priors, Start
+from bayesnmf import BLD, MAP, SMC, VI, Dirichlet, Gamma, Gibbs, NegativeBinomial, Priors, Start
 from bayesnmf.studies.stability import running
 from bayesnmf.studies.stability.evidence import evidence_table, run_from_draws
 from bayesnmf.studies.stability.grouping import found_in, least_cosine, movable_components
@@ -319,3 +319,18 @@ def test_other_fits_are_refused(found):
     learned = bayesnmf.modes(counts, rank=2, starts=2, options=VI(learn=("loadings",), max_iter=5), scored=0)
     with pytest.raises(ValueError, match=r"needs one prior for all of them: found options\.learn"):
         learned.evidence(other())
+
+
+@quietly
+def test_modes_with_noise_share_out_the_evidence_of_this_noise():
+    counts, noise = kinds(*COUNTED), NegativeBinomial(dispersion=0.2)
+    options = VI(priors=PRIORS, start="random")
+    found = bayesnmf.modes(counts, rank=2, scored=0, starts=6, seed=1, options=options, noise=noise)
+    smc = SMC(priors=PRIORS, particles=4, runs=4, efficiency=0.8)
+    fit = bayesnmf.fit(counts, rank=2, method="smc", seed=0, options=smc, noise=noise)
+    evidence = found.evidence(fit)
+    assert evidence.table["draws"].sum() == fit.posterior.chains * fit.posterior.draws
+    assert {each.noise for each in [*found.fits, *evidence.unfound]} == {noise}
+    plain = bayesnmf.fit(counts, rank=2, method="smc", seed=0, options=smc)
+    with pytest.raises(ValueError, match="must have the noise of the modes"):
+        found.evidence(plain)

@@ -413,3 +413,69 @@ def test_at_most_five_starts_are_named():
     assert listed_starts("start", [3]) == "start 3"
     assert listed_starts("start", range(5)) == "starts 0, 1, 2, 3, 4"
     assert listed_starts("start", range(6)) == "starts 0, 1, 2, 3, 4 and 1 more"
+
+
+# --- noise -------------------------------------------------------------------------------------------
+
+
+NOISY = bayesnmf.simulate(size=(30, 12), rank=2, noise=bayesnmf.NegativeBinomial(dispersion=2.0), seed=3).counts
+
+
+def noisy_modes(noise, **more):
+    return bayesnmf.modes(NOISY, rank=2, seed=1, jobs=1, noise=noise, **{"starts": 3, "options": QUICK, **more})
+
+
+@quietly
+@pytest.mark.parametrize("method", ["map", "vi"])
+@pytest.mark.parametrize("word", ["nb1", "nb2", "quasi"])
+def test_runs_and_scores_have_the_noise(word, method):
+    """Runs are those of `fit`; the fit to training counts has the noise of thinned counts, by its own definition."""
+    options = replace(QUICK, threads=1) if method == "vi" else MAP(start="random", max_iter=60, tol=1e-6, threads=1)
+    found = noisy_modes(word, method=method, options=options)
+    assert f", noise {word}: " in repr(found)
+    assert found.noise.known == (word == "quasi")
+    seed, best = int(found.runs["seed"].iloc[1]), found.best
+    again = bayesnmf.fit(NOISY, rank=2, method=method, seed=seed, options=found.options, noise=found.noise)
+    np.testing.assert_array_equal(again.components, found.run_components[1])
+    share = 1.0 if word == "nb2" else 0.9  # of the rates' dispersion, all; of clusters' sizes, what is kept
+    split = split_counts(as_counts(NOISY), 0.9, 0.0, np.random.default_rng([1, 0]))
+    thinned = replace(best.noise, dispersion=share * best.noise.dispersion)
+    from_here = replace(found.options, start=best, priors=best.priors, restarts=1)
+    refit = bayesnmf.fit(split.train, rank=2, method=method, seed=0, options=from_here, noise=thinned)
+    logs = np.log(probabilities_of(refit, split.thinned, background(split.train), 1))
+    assert found.table["held_out"].iloc[0] == pytest.approx(per_count(split.thinned, logs).value, rel=1e-5)
+
+
+@quietly
+def test_quasi_runs_have_one_objective():
+    """The power is that of a fit from the counts, whatever the starts."""
+    found = noisy_modes("quasi", scored=0)
+    own = bayesnmf.fit(NOISY, rank=2, seed=1, options=replace(found.options, start=None), noise="quasi")
+    assert found.noise == own.noise
+    assert {each.noise for each in found.fits} == {own.noise}
+    fewer = noisy_modes("quasi", starts=1, scored=0)
+    assert fewer.noise == found.noise
+    np.testing.assert_array_equal(fewer.run_components[0], found.run_components[0])
+
+
+@quietly
+def test_runs_with_noise_are_kept(tmp_path, monkeypatch):
+    first = noisy_modes("quasi", scored=0, checkpoint=tmp_path)
+    assert (tmp_path / "dispersion").exists()
+    monkeypatch.setattr("bayesnmf.fitting.fit.run_job", None)  # no fit is made again
+    same(noisy_modes("quasi", scored=0, checkpoint=tmp_path), first)
+
+
+def test_noise_that_a_method_has_not_is_refused_before_the_first_fit():
+    with pytest.raises(ValueError, match="noise='nb1' needs method='map', 'vi'"):
+        bayesnmf.modes(NOISY, "dirichlet_gamma", rank=2, method="bld", noise="nb1")
+    with pytest.raises(ValueError, match="needs loadings with a scale"):
+        bayesnmf.modes(NOISY, "dirichlet_poisson", rank=2, noise="nb2")
+
+
+@quietly
+def test_evidence_of_modes_needs_one_distribution():
+    with pytest.raises(ValueError, match="evidences of modes need a distribution of the counts"):
+        noisy_modes("quasi", scored=0).evidence(None)
+    with pytest.raises(ValueError, match="one learned by every run"):
+        noisy_modes("nb1", scored=0).evidence(None)

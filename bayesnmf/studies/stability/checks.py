@@ -14,7 +14,8 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS
 from bayesnmf.priors.checks import same_prior
-from bayesnmf.results.checks import check_fit
+from bayesnmf.priors.noise import Noise
+from bayesnmf.results.checks import check_distribution, check_fit
 
 STARTS = ("random", "random_descent", "fit", "map", "vi")  # those that depend on the seed
 SCORED = 10  # modes that are scored by held-out counts by default
@@ -80,8 +81,14 @@ def check_mode(mode: Any, modes: int) -> int:
     return number
 
 
-def check_particles(fit: Any, best: Fit, options: Any) -> None:
+def check_particles(fit: Any, best: Fit, options: Any, noise: Noise) -> None:
     """Refuse anything but a fit by smc of the counts, model, rank and priors of the modes."""
+    check_distribution(best, "evidences of modes")
+    if not noise.known:
+        raise ValueError(
+            f"the evidence of modes needs one dispersion for all of them: found noise={noise.word!r}, with one learned "
+            "by every run; give noise=found.best.noise to bayesnmf.modes and bayesnmf.fit"
+        )
     check_fit(fit)
     if not METHODS[fit.method].resampled:
         raise ValueError(
@@ -95,8 +102,11 @@ def check_particles(fit: Any, best: Fit, options: Any) -> None:
         raise ValueError(
             "fit must be of the counts and exposures of the modes: found others; give found.best.counts to bayesnmf.fit"
         )
-    if fit.noise != best.noise:
-        raise ValueError(f"fit must have the noise of the modes, {best.noise!r}: found {fit.noise!r}; leave noise out")
+    if fit.noise != noise:
+        raise ValueError(
+            f"fit must have the noise of the modes, {noise!r}: found {fit.noise!r}; give noise=found.noise to "
+            "bayesnmf.fit"
+        )
     if getattr(options, "learn", ()):
         raise ValueError(
             "the evidence of modes needs one prior for all of them: found options.learn, with which every run has "

@@ -33,15 +33,18 @@ from bayesnmf.fitting.many import number_of_jobs
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.options import METHODS, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
-from bayesnmf.options.defaults import resolve_options
+from bayesnmf.options.checks import served_options
+from bayesnmf.options.defaults import allows_regression, resolve_options
 from bayesnmf.options.naming import explains_names
 from bayesnmf.places import check_folder
+from bayesnmf.priors.checks import check_noise
+from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import check_model
 from bayesnmf.studies.stability.checks import check_has_objective, check_scored
 from bayesnmf.studies.stability.grouping import found_in, group_fits, least_cosine, movable_components
 from bayesnmf.studies.stability.predicting import bounds_of, predict_held_out, scores_of
 from bayesnmf.studies.stability.result import Modes
-from bayesnmf.studies.stability.running import MOST_STARTS, Runs, fit_from_starts, varied_options
+from bayesnmf.studies.stability.running import MOST_STARTS, Runs, fit_from_starts, varied_options, with_one_power
 from bayesnmf.studies.stability.stacking import Stacking, stack
 from bayesnmf.studies.stability.tables import mode_table, recurrence_table, run_table
 
@@ -59,6 +62,7 @@ def modes(
     starts: int = 20,
     options: Options | None = None,
     fixed_components: Any = None,
+    noise: str | Noise = "poisson",
     observed: Any = None,
     missing: Any = None,
     row_exposure: Any = None,
@@ -77,15 +81,15 @@ def modes(
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
         Counts, as for `bayesnmf.fit`; whole numbers for held-out scores.
-    model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"}
-    rank : int, optional
+    model, rank : as for `bayesnmf.fit`
     method : {"map", "vi", "bld"}
     starts : int
         Number of runs. A run depends on `seed` and its own number alone, so more starts add runs.
     options : MAP, VI or BLD, optional
         Options of the fits, by default with a random start and one thread (see `bayesnmf.studies.stability.modes`).
-    fixed_components, observed, missing, row_exposure, feature_exposure
-        As for `bayesnmf.fit`, and so is the default of `rank`.
+    fixed_components, observed, missing, row_exposure, feature_exposure : as for `bayesnmf.fit`
+    noise : {"poisson", "nb1", "nb2", "quasi"}, NegativeBinomial or Quasi
+        Noise of every run, with a dispersion of its own if it is learned; "quasi" has that of a fit from the counts.
     threshold : float
         Cosine that all matched components of two runs of one mode exceed.
     scored : int, optional
@@ -94,10 +98,9 @@ def modes(
         Probability with which a count is a training count for these scores.
     seed : int
     jobs : int, optional
-        Number of fits that run side by side, by default one for each core; results do not depend on it.
+        Number of fits side by side, by default one for each core; results do not depend on it.
     checkpoint : str, path or Checkpoint, optional
-        Folder that keeps the fits. A call with the same counts and settings makes only those that are missing;
-        `starts`, `threshold`, `scored`, `keep` and `jobs` may differ.
+        Folder that keeps the fits; the same call makes those that are missing. `starts`, `threshold`, … may differ.
     progress : bool or callable
         Progress report, as for `bayesnmf.fit`. Ctrl-C returns the modes of the runs that have ended, if any.
 
@@ -117,27 +120,30 @@ def modes(
     >>> bayesnmf.modes(drawn.counts, rank=2, starts=3).table["runs"].tolist()
     [3]
     """
-    model, method = check_model(model), check_has_objective(method)
+    model, method, noise = check_model(model), check_has_objective(method), check_noise(noise)
     starts, seed = check_count(starts, "starts", most=MOST_STARTS), check_count(seed, "seed", minimum=0)
     (rank, known), options = rank_and_known(rank, fixed_components), varied_options(options, method)
     counts, own = without_missing(counts, missing)
     data = as_counts(counts, dtype=getattr(options, "dtype", "float64"))
     data = with_missing(with_exposures(data, row_exposure, feature_exposure), own, observed, missing)
     settings = check_fraction(threshold, "threshold"), check_fraction(keep, "keep"), check_scored(scored, data)
-    options = _completed(options, data, model, rank, method, known)
+    options = _completed(options, data, noise, model, method, (rank, known))
     jobs, kept = number_of_jobs(jobs, starts, options), as_checkpoint(checkpoint)
     if kept is not None:
         check_folder(kept.folder, "checkpoint", private=True)
+    runs = Runs(data, model, rank, method, options, seed, jobs, kept, noise)
     with progress_context(progress) as report:
-        return _modes_of(Runs(data, model, rank, method, options, seed, jobs, kept), starts, settings, report)
+        return _modes_of(with_one_power(runs, report), starts, settings, report)
 
 
-def _completed(options: Any, data: Counts, model: str, rank: int, method: str, known: Any) -> Any:
+def _completed(options: Any, data: Counts, noise: Noise, model: str, method: str, given: tuple[int, Any]) -> Any:
     """Return the options with priors and defaults filled in; refuse combinations that cannot be fitted."""
+    rank, known = given
     priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
-    options = resolve_options(replace(options, priors=priors), plain=data.mask is not None)
+    plain = data.mask is not None or not allows_regression(noise, priors)
+    options = resolve_options(replace(options, priors=priors), plain=plain)
     check_combination(model, method, rank, data, options)
-    return options
+    return served_options(options, noise, method, data)
 
 
 def _modes_of(runs: Runs, starts: int, settings: tuple[float, float, int], report: ProgressReport) -> Modes:
@@ -167,6 +173,7 @@ def _modes_of(runs: Runs, starts: int, settings: tuple[float, float, int], repor
         run_components=np.stack([each.components for each in found]),
         run_sizes=np.stack([each.size for each in found]),
         options=runs.options,
+        noise=runs.noise,
         threshold=threshold,
         keep=keep,
         seed=runs.seed,

@@ -3,7 +3,7 @@
 Every count is kept for training with some probability, and the rest is held out. Each mode is fitted to the training
 counts from its best fit to all counts. This start hands on the region of the mode, which is intended: the question is
 how well this mode predicts, not whether the training counts alone would lead to it. If the new fit leaves the mode all
-the same, its smallest matched cosine with the mode shows it.
+the same, its smallest matched cosine with the mode shows it. It has the noise of the mode, that of thinned counts.
 
 The score is that of single counts: Σ_ij h_ij log p_ij / Σ_ij h_ij for held-out counts h, where p_ij is the posterior
 mean of the probability λ_ij / Σ_j λ_ij that a count of row i has feature j, mixed with 10⁻⁶ of the overall frequencies
@@ -72,7 +72,7 @@ def predict_held_out(
 
     def predict(mode: int, tick: ProgressReport) -> tuple[Fit, Array]:
         from_here = replace(options, start=fits[mode], priors=fits[mode].priors, restarts=1)
-        refit = runs.fit(tick, options=from_here, **given)
+        refit = runs.fit(tick, options=from_here, noise=fits[mode].noise.thinned(keep), **given)
         return refit, probabilities_of(refit, split.thinned, frequencies, runs.seed)
 
     found, interrupted = fit_side_by_side(predict, len(fits), runs.jobs, (report, "held-out counts"))

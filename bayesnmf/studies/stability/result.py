@@ -12,6 +12,7 @@ from bayesnmf.fitting.many import number_of_jobs
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.options import Options
+from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.cautions import cure_of
 from bayesnmf.results.record import FitRecord
@@ -63,8 +64,10 @@ class Modes:
     run_sizes : ndarray (R, K)
         Expected counts of every component of every run.
     options : MAP, VI or BLD
-        Options of the runs: ``bayesnmf.fit(counts, model, rank, method, seed=s, options=options)`` repeats the run
-        whose seed s is in `runs`.
+        Options of the runs: ``bayesnmf.fit(counts, model, rank, method, seed=s, options=options, noise=noise)`` repeats
+        the run whose seed s is in `runs`.
+    noise : Noise
+        Noise of the runs; a dispersion that each run has learned is in ``fits[mode].noise``.
     threshold : float
         Cosine that all matched components of two fits of one mode exceed.
     keep : float
@@ -84,6 +87,7 @@ class Modes:
     run_components: Array
     run_sizes: Array
     options: Options
+    noise: Noise
     threshold: float
     keep: float
     seed: int
@@ -172,8 +176,9 @@ class Modes:
         Parameters
         ----------
         fit : Fit
-            Fit by smc of the same counts, model and rank, with ``options=SMC(priors=found.best.priors)``. What it
-            estimates is printed as unknown if it has not converged.
+            Fit by smc of the same counts, model and rank, with ``options=SMC(priors=found.best.priors)``, and with the
+            noise of the modes, whose dispersion must be given. What it estimates is printed as unknown if it has not
+            converged.
         jobs : int, optional
             Number of runs side by side, by default one for each core; results do not depend on it.
         progress : bool or callable
@@ -186,12 +191,13 @@ class Modes:
         Raises
         ------
         TypeError, ValueError
-            A fit by another method, or of other counts, another model, rank or priors; priors learned by each run.
+            A fit by another method, or of other counts, another model, rank, noise or priors; priors or dispersions
+            learned by each run; quasi-Poisson noise, which is no distribution of counts that had an evidence.
         """
         best, options = self.best, self.options
-        check_particles(fit, best, options)
+        check_particles(fit, best, options, self.noise)
         jobs = number_of_jobs(jobs, fit.trace.size, options)
-        runs = Runs(best.counts, best.model, best.rank, best.method, options, self.seed, jobs)
+        runs = Runs(best.counts, best.model, best.rank, best.method, options, self.seed, jobs, noise=self.noise)
         with progress_context(progress) as report:
             return evidence_of_modes(runs, self.fits, self.threshold, fit, report)
 
@@ -249,8 +255,9 @@ class Modes:
                 line += ["" if not row.mode else plus_minus(row.difference, row.difference_se)]
                 line += ["–" if np.isnan(row.weight) else f"{row.weight:.3f}"]
             lines.append(line)
+        noise = "" if self.noise == POISSON else f", noise {self.noise.word}"
         title = (
-            f"{best.model} by {best.method}, rank {best.rank}: {len(self.table)} "
+            f"{best.model} by {best.method}, rank {best.rank}{noise}: {len(self.table)} "
             f"mode{'s' if len(self.table) > 1 else ''} in {len(runs)} runs"
         )
         return text_table(title, headings, lines, self._notes())

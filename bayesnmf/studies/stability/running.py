@@ -16,6 +16,7 @@ from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.options import Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, place_within
 from bayesnmf.options.defaults import varied_start
+from bayesnmf.priors.noise import POISSON, Noise, Quasi
 from bayesnmf.studies.stability.checks import check_varied_start
 
 MOST_STARTS = 100_000
@@ -44,6 +45,7 @@ class Runs:
         Number of fits at once.
     checkpoint : Checkpoint or None
         Folder with a folder for each start.
+    noise : Noise
     """
 
     counts: Counts
@@ -54,10 +56,12 @@ class Runs:
     seed: int
     jobs: int
     checkpoint: Checkpoint | None = None
+    noise: Noise = POISSON
 
     def fit(self, tick: ProgressReport, **changed: Any) -> Fit:
-        """Fit with other counts, seed or options, or with a checkpoint; `tick` may end the fit by KeyboardInterrupt."""
-        given = {"counts": self.counts, "seed": self.seed, "options": self.options, **changed}
+        """Fit with other counts, seed, options or noise, or a checkpoint; `tick` may end it by KeyboardInterrupt."""
+        own = {"counts": self.counts, "seed": self.seed, "options": self.options, "noise": self.noise}
+        given: Any = {**own, **changed}
         return uninterrupted(fit(model=self.model, rank=self.rank, method=self.method, progress=tick, **given))
 
 
@@ -91,6 +95,18 @@ def fit_from_starts(runs: Runs, starts: int, report: ProgressReport) -> tuple[di
     if not fits:
         raise KeyboardInterrupt
     return fits, sorted(damaged), interrupted
+
+
+def with_one_power(runs: Runs, tick: ProgressReport) -> Runs:
+    """Return the runs with one power of a quasi-Poisson likelihood, without which they had as many objectives.
+
+    Its dispersion is that of a fit from the counts, which avoids poor modes.
+    """
+    if not isinstance(runs.noise, Quasi) or runs.noise.known:
+        return runs
+    options: Any = runs.options
+    first = runs.fit(tick, options=replace(options, start=None), checkpoint=place_within(runs.checkpoint, "dispersion"))
+    return replace(runs, noise=first.noise)
 
 
 def varied_options(options: Any, method: str) -> Any:
