@@ -131,7 +131,8 @@ def _ascent_of_options(job: Job, problem: Problem, devices: list[Any], rng: np.r
     if options.algorithm == "minibatch":
         return partial(minibatch_ascent, batching=batching_of(options), rng=rng)
     learned = getattr(options, "learn", ())
-    learn: Any = learner_of(problem, options.threads) or (prior_learner(learned) if learned else None)
+    of_priors = prior_learner(learned) if learned else None
+    learn: Any = learner_of(problem, options.threads, of_priors) or of_priors
     climb = partial(ascend, steps=steps_of(problem, options, schedule_of(options)), learn=learn)
     if not devices:
         return climb

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +14,18 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import problem_at
 from bayesnmf.inference.sides import objective
 
+Learn = Callable[[Problem, State], tuple[Problem, State]]
 REST = 8  # most iterations between two steps once steps are short
 
 
 class DispersionLearner:
     """Replaces the dispersion of a problem by a better one at each state, or after a rest where steps are short.
+
+    Parameters
+    ----------
+    threads : int or None
+    then : callable, optional
+        What learns the priors at the same state, after the dispersion.
 
     Attributes
     ----------
@@ -25,8 +33,8 @@ class DispersionLearner:
         What a checkpoint keeps: whether it has begun, the states to wait for, and how many there were to wait for.
     """
 
-    def __init__(self, threads: int | None) -> None:
-        self.threads = threads
+    def __init__(self, threads: int | None, then: Learn | None = None) -> None:
+        self.threads, self.then = threads, then
         self.begun, self.waits, self.rest = 0, 0, 0
 
     @property
@@ -49,10 +57,14 @@ class DispersionLearner:
         return replace(problem, counts=counts.with_dispersions(dispersions))
 
     def __call__(self, problem: Problem, state: State) -> tuple[Problem, State]:
-        """Return the problem with a new dispersion."""
+        """Return the problem with a new dispersion, and with new priors if these are learned, too."""
+        problem = self._with_dispersion(problem, state)
+        return (problem, state) if self.then is None else self.then(problem, state)
+
+    def _with_dispersion(self, problem: Problem, state: State) -> Problem:
         if self.waits > 0:
             self.waits -= 1
-            return problem, state
+            return problem
         counts: Any = problem.counts
         s = evidence_at(problem, state, self.threads).best(counts.dispersions, 1 if self.begun else MOST)
         found = replace(problem, counts=counts.with_dispersions(s))
@@ -62,12 +74,12 @@ class DispersionLearner:
         short = np.abs(np.log(new.dispersions / counts.dispersions)).max() < NEAR
         self.rest = min(max(2 * self.rest, 1), REST) if short else 0
         self.begun, self.waits = 1, self.rest
-        return found, state
+        return found
 
 
-def learner_of(problem: Problem, threads: int | None) -> DispersionLearner | None:
-    """Return what learns the dispersion of a problem; None if there is none to learn."""
-    return DispersionLearner(threads) if getattr(problem.counts, "learned", False) else None
+def learner_of(problem: Problem, threads: int | None, then: Learn | None = None) -> DispersionLearner | None:
+    """Return what learns the dispersion of a problem, and then its priors; None if there is no dispersion to learn."""
+    return DispersionLearner(threads, then) if getattr(problem.counts, "learned", False) else None
 
 
 def _without_fall(problem: Problem, found: Problem, state: State, threads: int | None) -> Problem:

@@ -210,8 +210,6 @@ def check_negative_binomial(options: Any, noise: NegativeBinomial, what: str, co
     """Refuse counts and priors that have no negative binomial likelihood in closed form, and dispersions of others."""
     if not counts.is_integer:
         raise ValueError(f"{what} needs whole-number counts: round them, or use noise='quasi'")
-    if getattr(options, "learn", ()):
-        raise ValueError(f"{what} does not learn priors: leave learn out, or use noise='poisson'")
     if getattr(options, "algorithm", None) in ("scd", "ccd") and options.priors.loadings.support != "positive":
         raise ValueError(f"{what} and loadings that are proportions need algorithm='em'; leave algorithm out")
     if getattr(options, "bound", "marginal") != "marginal":

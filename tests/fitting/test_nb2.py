@@ -468,7 +468,6 @@ def test_the_marginal_bound_is_above_the_augmented_one():
             ),
             "need Gibbs\\(algorithm='allocations'\\)",
         ),
-        (lambda: bayesnmf.fit(COUNTS, rank=2, noise="nb2", options=plain_vi(learn=("loadings",))), "leave learn out"),
         (
             lambda: bayesnmf.fit(COUNTS, rank=2, noise=NegativeBinomial("quadratic", np.ones(3), "row")),
             "dispersion must have one number for each row",

@@ -1,5 +1,6 @@
 """Learned hyperparameters: they maximise the bound, which keeps rising, and come close to what data were drawn from."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,16 @@ from suites import mostly_long
 from turns import DTYPES, in_turn
 
 import bayesnmf
-from bayesnmf import VI, ConvergenceWarning, Dirichlet, Gamma, Priors, ScaledDirichlet
+from bayesnmf import (
+    VI,
+    ConvergenceWarning,
+    Dirichlet,
+    Gamma,
+    HierarchicalGamma,
+    NegativeBinomial,
+    Priors,
+    ScaledDirichlet,
+)
 from bayesnmf.assessment.bounds import elbo_augmented
 from bayesnmf.inference.alignment import match_components
 
@@ -348,3 +358,48 @@ def test_sides_that_do_not_exist_are_refused(learn, error, message):
 
 def test_a_list_of_sides_is_a_tuple():
     assert VI(learn=["loadings"]).learn == ("loadings",)
+
+
+# --- beside a dispersion -----------------------------------------------------------------------------
+
+
+DEEP = pytest.param("hierarchical_poisson", marks=pytest.mark.long)
+
+
+def log_prior_of_dispersion(noise):
+    """Log-normal, of median 0.3 and factor e²."""
+    return -float((np.log(np.atleast_1d(noise.dispersion) / 0.3) ** 2).sum() / 8)
+
+
+@pytest.mark.parametrize("noise", ["nb1", "nb2", NegativeBinomial(dispersion="row"), NegativeBinomial(dispersion=2.0)])
+@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", DEEP])
+def test_priors_and_dispersion_maximise_one_bound(model, noise):
+    """No other dispersion, and no other prior of either side, has a higher bound at the same q."""
+    if model == "dirichlet_poisson" and noise == "nb2":
+        pytest.skip("refused")
+    learned = noise if isinstance(noise, str) else noise.dispersion is None
+    learn = BOTH if model != "hierarchical_poisson" else ("components",)
+    counts = bayesnmf.simulate(size=(20, 8), rank=2, noise=NegativeBinomial(dispersion=2.0), seed=1).counts
+    options = plain_vi(learn=learn, max_iter=400, tol=1e-10, threads=1, extrapolate=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fit = bayesnmf.fit(counts, model, 2, "vi", seed=0, options=options, noise=noise)
+    assert np.diff(fit.trace).min() > -1e-9 * abs(fit.trace[-1])
+
+    def bound(**changed):
+        other = replace(fit, **changed)
+        return elbo_augmented(other) + (log_prior_of_dispersion(other.noise) if learned else 0.0)
+
+    here = bound()
+    assert here == pytest.approx(fit.trace[-1], rel=1e-9)
+    slack = 1e-4  # of a q that was updated once more
+    for factor in (0.8, 1.25):
+        if learned:
+            assert bound(noise=fit.noise.with_dispersion(factor * np.asarray(fit.noise.dispersion)[()])) < here + slack
+        for side in learn:
+            prior = getattr(fit.priors, side)
+            deeper = prior.rate if isinstance(prior, HierarchicalGamma) else prior
+            for name, value in deeper.parameters.items():
+                moved = replace(deeper, **{name: factor * value})
+                moved = replace(prior, rate=moved) if deeper is not prior else moved
+                assert bound(priors=replace(fit.priors, **{side: moved})) < here + slack
