@@ -78,6 +78,10 @@ class Evidence(ABC):
         """Return about the standard deviation of log s, at most that of its prior."""
         return np.sqrt(1 / np.maximum(-self._slope_and_bend(s)[1], 1 / WIDTH**2))
 
+    def slope(self, s: Array) -> Array:
+        """Return the derivative of the log density in log s."""
+        return self._slope_and_bend(s)[0]
+
     def _slope_and_bend(self, s: Array) -> tuple[Array, Array]:
         """Return the first and the second derivative of the log density in log s."""
         slope, bend = self.derivatives(s)

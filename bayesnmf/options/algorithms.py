@@ -80,6 +80,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         uneven=True,
         exchanges=False,
         extrapolates=False,
+        noises=ALL,
         why="a gradient step moves both sides at once",
     ),
     "minibatch": Algorithm(

@@ -362,7 +362,6 @@ def test_rows_and_features_without_counts_are_legal(method, model):
             "noise='nb1' needs method='map', 'vi', 'nuts', 'svi', 'smc' or 'gibbs'",
         ),
         ({"counts": COUNTS + 0.5}, "needs whole-number counts"),
-        ({"options": VI(algorithm="gradient")}, "needs algorithm='coordinate' or 'settled' or 'minibatch'"),
         (
             {"method": "map", "model": "dirichlet_poisson", "options": plain_map(algorithm="scd")},
             "proportions need algorithm='em'",

@@ -8,11 +8,21 @@ from suites import mostly_long
 from turns import FREE, in_turn
 
 import bayesnmf
-from bayesnmf import VI, ConvergenceWarning, Dirichlet, Gamma, Priors, ScaledDirichlet, Start
+from bayesnmf import VI, ConvergenceWarning, Dirichlet, Gamma, NegativeBinomial, Priors, ScaledDirichlet, Start
 from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.missing import with_missing
+from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, evaluate_state
-from bayesnmf.inference.ascent.gradient_ascent import gradient_ascent, gradient_of_logs, logs_of_state, state_of_logs
+from bayesnmf.inference.ascent.gradient_ascent import (
+    at_logs,
+    gradient_ascent,
+    gradient_of_logs,
+    learned_dispersions,
+    logs_of_state,
+    slope_of_dispersions,
+    state_of_logs,
+)
 
 SIZE, RANK = (9, 7), 2
 ENTRIES = having("gradient")
@@ -302,3 +312,84 @@ def test_an_interruption_within_a_line_search_keeps_the_last_iterate(monkeypatch
 def test_settings_of_coordinate_ascent_are_refused(setting):
     with pytest.raises(ValueError, match=rf"{next(iter(setting))} needs algorithm='coordinate'"):
         VI(algorithm="gradient", **setting)
+
+
+# --- noise ------------------------------------------------------------------------------------------
+
+NOISES = {
+    "nb1": NegativeBinomial("linear", 1.5),
+    "nb1 per row": NegativeBinomial("linear", np.linspace(0.5, 2, 12), "row"),
+    "nb1 per feature": NegativeBinomial("linear", np.linspace(0.5, 2, 8), "feature"),
+    "nb2": NegativeBinomial("quadratic", 0.3),
+}
+OF_NOISE = [
+    (model, name)
+    for model in ("poisson", "gamma_poisson", "dirichlet_gamma", "dirichlet_poisson")
+    for name in NOISES
+    if model != "dirichlet_poisson" or name in ("nb1", "nb1 per row")
+]
+
+
+def noisy(model):
+    drawn = bayesnmf.simulate(size=(12, 8), rank=2, noise=NegativeBinomial(dispersion=2.0), seed=1)
+    counts = drawn.counts.matrix.toarray()
+    priors = Priors(Gamma(1.0, 0.01), Gamma(0.5, 5.0)) if model == "poisson" else even_priors(counts, model, 2)
+    return counts, priors
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("model", "name"), OF_NOISE)
+def test_the_gradient_with_noise_is_that_of_finite_differences(model, name, masked):
+    """By dispersions, too; rates and clusters are optimal at every point, so the gradient is that with these held."""
+    if masked and model == "dirichlet_poisson":
+        pytest.skip("refused")
+    counts, priors = noisy(model)
+    data = as_counts(counts)
+    if masked:
+        data = with_missing(data, None, np.random.default_rng(2).random(counts.shape) < 0.7, None)
+    totals = model == "dirichlet_poisson"
+    working = working_counts(data, NOISES[name], given_totals=totals, learned=True, components=priors.components)
+    problem = point_or_mean_field(working, plain_vi(priors=priors))
+    state = start_state(problem, "random", RANK, np.random.default_rng(3))
+    logs = np.append(logs_of_state(state), np.log(learned_dispersions(problem)))
+    logs += 0.2 * np.random.default_rng(4).normal(size=logs.shape)
+
+    def bound(at):
+        return evaluate_state(*at_logs(problem, state, at), 1).value
+
+    here = evaluate_state(*at_logs(problem, state, logs), 1)
+    found = np.append(gradient_of_logs(here), slope_of_dispersions(here, 1))
+    step = 1e-5
+    expected = np.array([(bound(logs + step * e) - bound(logs - step * e)) / (2 * step) for e in np.eye(len(logs))])
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    assert np.abs(found).max() > 10
+
+
+@pytest.mark.parametrize("noise", ["nb1", "nb2", NegativeBinomial(dispersion="row"), NegativeBinomial(dispersion=2.0)])
+@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_gamma", "dirichlet_poisson"])
+@pytest.mark.filterwarnings("ignore::bayesnmf.ConvergenceWarning")
+def test_both_paths_with_noise_meet(model, noise):
+    if model == "dirichlet_poisson" and noise == "nb2":
+        pytest.skip("refused")
+    counts, priors = noisy(model)
+    ends = []
+    for algorithm in ("coordinate", "gradient"):
+        options = plain_vi(priors=priors, algorithm=algorithm, max_iter=1500, tol=1e-12, threads=1, extrapolate=None)
+        ends.append(bayesnmf.fit(counts, model, 2, "vi", seed=0, noise=noise, options=options))
+        assert never_falls(ends[-1].trace)
+    one, two = ends
+    assert two.trace[-1] == pytest.approx(one.trace[-1], rel=1e-8)
+    np.testing.assert_allclose(two.noise.dispersion, one.noise.dispersion, rtol=1e-2)  # flat there: 1e-9 of the bound
+
+
+@pytest.mark.filterwarnings("ignore::bayesnmf.ConvergenceWarning")
+def test_gradient_ascent_that_learns_a_dispersion_resumes(tmp_path):
+    counts, priors = noisy("gamma_poisson")
+    options = plain_vi(priors=priors, algorithm="gradient", max_iter=30, tol=0, threads=1, extrapolate=None)
+    given = {"model": "gamma_poisson", "rank": 2, "seed": 0, "noise": "nb1", "options": options}
+    whole = bayesnmf.fit(counts, **given)
+    bayesnmf.fit(counts, checkpoint=tmp_path, **given)
+    (tmp_path / "fit.nc").unlink()
+    again = bayesnmf.fit(counts, checkpoint=tmp_path, **given)
+    np.testing.assert_array_equal(again.components, whole.components)
+    assert again.noise == whole.noise

@@ -1,18 +1,23 @@
 """Path 1 of variational inference: gradient ascent on the elbo with the optimal allocations inserted ([P] 31).
 
 The optimal allocations are a function of the other parameters, so the elbo is a function of these alone. Its gradient
-needs one allocation step. SciPy's L-BFGS maximises it over the logarithms of the parameters. Path 2, coordinate ascent
-([P] 34-36), has the same optima.
+needs one allocation step. SciPy's L-BFGS maximises it over the logarithms of the parameters, and of dispersions that
+are learned. Path 2, coordinate ascent ([P] 34-36), has the same optima.
+
+Rates of cells and clusters of counts are optimal at every point, as allocations are, so the gradient is that with rates
+held, and with expected clusters in place of counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 
+from bayesnmf.data.dispersed import LEAST
 from bayesnmf.inference.ascent.coordinate_ascent import (
     Ascent,
     Iterate,
@@ -23,6 +28,7 @@ from bayesnmf.inference.ascent.coordinate_ascent import (
     recall_ascent,
 )
 from bayesnmf.inference.checkpoints.slots import next_slot
+from bayesnmf.inference.evidence_of_dispersion import LARGEST, evidence_at
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, given_totals
@@ -43,7 +49,7 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
     ended = slot.result()
     if ended is not None:
         return recall_ascent(problem, (), ended, schedule)
-    course, reached = schedule.course(progress), state
+    course, reached = schedule.course(progress), (problem, state)
     seen: dict[bytes, Iterate] = {}
 
     def evaluate(logs: Array) -> Iterate:
@@ -51,20 +57,20 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
         if key not in seen:
             seen.clear()  # the line search asks for the same point at most twice
             with np.errstate(over="ignore", invalid="ignore"):  # the elbo of a far point may be NaN, and is rejected
-                seen[key] = evaluate_state(problem, state_of_logs(problem, state, logs), schedule.threads)
+                seen[key] = evaluate_state(*at_logs(problem, state, logs), schedule.threads)
         return seen[key]
 
     def negative(logs: Array) -> tuple[float, Array]:
         place = evaluate(logs)
         if not np.isfinite(place.value):
             return np.inf, np.zeros_like(logs)
-        gradient = gradient_of_logs(place)
+        gradient = np.append(gradient_of_logs(place), slope_of_dispersions(place, schedule.threads))
         gradient[np.abs(gradient) < NEGLIGIBLE] = 0  # else L-BFGS's first step, 1 / its length, would overflow
         return -place.value, -gradient
 
     def reach(place: Iterate) -> bool:
         nonlocal reached
-        reached = place.state
+        reached = place.problem, place.state
         return course.reach(place.value, place.state)
 
     def accept(logs: Array) -> None:
@@ -74,11 +80,12 @@ def gradient_ascent(problem: Problem, state: State, schedule: Schedule, progress
 
     with course:
         if reach(evaluate_state(problem, state, schedule.threads)):
-            message = _run_lbfgs(negative, logs_of_state(state), accept, schedule.max_iter)
+            start = np.append(logs_of_state(state), np.log(learned_dispersions(problem)))
+            message = _run_lbfgs(negative, start, accept, schedule.max_iter)
             course.end(True, f"no step raises the objective ({message})")
     if not course.interrupted:
-        slot.end(memory_of_ascent(problem, reached, (), course))
-    return Ascent(problem, reached, course.trace, [], course.status)
+        slot.end(memory_of_ascent(*reached, (), course))
+    return Ascent(*reached, course.trace, [], course.status)
 
 
 def _run_lbfgs(negative: Callable[[Array], Any], start: Array, accept: Callable[[Array], None], max_iter: int) -> str:
@@ -87,6 +94,28 @@ def _run_lbfgs(negative: Callable[[Array], Any], start: Array, accept: Callable[
     with one_blas_thread():  # for operations on vectors, waking threads costs more than it saves
         found = minimize(negative, start, method="L-BFGS-B", jac=True, callback=accept, options=limits)  # type: ignore[call-overload]
     return found.message
+
+
+def learned_dispersions(problem: Problem) -> Array:
+    """Return the dispersions that are learned, (n,), (m,), (1,) or (0,)."""
+    counts: Any = problem.counts
+    return np.asarray(counts.dispersions) if getattr(counts, "learned", False) else np.zeros(0)
+
+
+def at_logs(problem: Problem, like: State, logs: Array) -> tuple[Problem, State]:
+    """Return the problem and the state with the given logarithms, those of learned dispersions last."""
+    state, number = state_of_logs(problem, like, logs), len(learned_dispersions(problem))
+    if number:
+        counts: Any = problem.counts
+        dispersions = np.clip(np.exp(logs[len(logs) - number :]), LEAST, LARGEST)
+        problem = replace(problem, counts=counts.with_dispersions(dispersions))
+    return problem, state
+
+
+def slope_of_dispersions(here: Iterate, threads: int | None) -> Array:
+    """Return the derivatives of the objective by the logarithms of learned dispersions."""
+    dispersions = learned_dispersions(here.problem)
+    return evidence_at(here.problem, here.state, threads).slope(dispersions) if len(dispersions) else dispersions
 
 
 def logs_of_state(state: State) -> Array:
