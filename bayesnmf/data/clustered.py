@@ -14,7 +14,8 @@ x log (λ / N).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -57,8 +58,15 @@ class ClusteredCounts(DispersedCounts):
 
     def of_clusters(self, clusters: csr_array) -> Counts:
         """Return numbers of clusters as Poisson counts, with their exposures."""
-        names = self.row_names, self.feature_names
-        return Counts(clusters, *names, self.row_exposure, self.feature_exposure, self.mask)
+        return self._poisson(self.plain.with_matrix(clusters))
+
+    def with_drawn_clusters(self, draw: Callable[[int, slice, Any], csr_array]) -> Counts:
+        """Return numbers of clusters, as a function of the number, the rows and the counts of a block draws them."""
+        return self._poisson(self.plain.rewritten(self, draw))
+
+    def _poisson(self, clusters: Counts) -> Counts:
+        given = self.row_exposure, self.feature_exposure
+        return replace(clusters, row_exposure=given[0], feature_exposure=given[1], mask=self.mask)
 
     def spread_of_means(self) -> Spread:
         """Return the spreads of counts whose means are given."""

@@ -6,7 +6,7 @@ and constants of the data are computed in float64, once, on first use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -104,10 +104,7 @@ class Counts:
 
     @cached_property
     def transposed(self) -> csr_array:
-        """The same counts with features in rows, (m, n): a second copy, made on first use.
-
-        It has type uint16 if all counts fit into that type.
-        """
+        """The same counts with features in rows, (m, n), as uint16 if they fit: a second copy, made on first use."""
         matrix = self.matrix
         if self.is_integer and matrix.data.max(initial=0) <= np.iinfo(np.uint16).max:
             matrix = csr_array((matrix.data.astype(np.uint16), matrix.indices, matrix.indptr), shape=matrix.shape)
@@ -209,13 +206,7 @@ class Counts:
         return bool(np.all(self.matrix.data == np.floor(self.matrix.data)))
 
     def rows(self, index: Any) -> Counts:
-        """Return the chosen rows, with their names and exposures.
-
-        Parameters
-        ----------
-        index : int, slice, boolean mask or array of positions
-            Positions of the rows, in the order wanted.
-        """
+        """Return the rows at positions, a slice or where a boolean mask is True, with their names and exposures."""
         chosen = np.atleast_1d(np.arange(self.shape[0])[index])
         return replace(
             self,
@@ -273,6 +264,10 @@ class Counts:
     def with_matrix(self, matrix: csr_array) -> Counts:
         """Return counts with the same names and exposures, and another canonical matrix of the same shape."""
         return replace(self, matrix=matrix)
+
+    def rewritten(self, whole: Counts, change: Callable[[int, slice, Counts], csr_array]) -> Counts:
+        """Return counts with the same names and exposures, and what a change makes of each block of `whole`."""
+        return self.with_matrix(change(0, slice(0, self.shape[0]), whole))
 
     def with_features(self, matrix: csr_array, names: np.ndarray) -> Counts:
         """Return the same rows with other features, which have no exposures, and a canonical matrix of them."""

@@ -51,9 +51,8 @@ class PoweredCounts(WrappedCounts):
 
     def around(self, inner: Counts, rows: Any = None) -> PoweredCounts:
         """Return the same power around other scaled counts, or around some rows of these."""
-        exposure: Any = self.row_exposure
-        names = inner.row_names, inner.feature_names
-        exposure = exposure if rows is None else exposure[rows]
+        exposure, names = self.row_exposure, (inner.row_names, inner.feature_names)
+        exposure = exposure if rows is None or exposure is None else exposure[rows]
         return PoweredCounts(inner.matrix, *names, exposure, inner.feature_exposure, inner.mask, inner, self.power)
 
     @cached_property

@@ -58,9 +58,10 @@ def size_kept(options: Any, rank: int, shape: tuple[int, int]) -> int:
 def size_written(options: Any, rank: int, counts: Any) -> int:
     """Return the bytes that a fit of counts on disk writes beside its loadings.
 
-    A sampler writes draws twice, and sums with squares; coordinate descent writes the counts by features.
+    A sampler writes draws twice, and sums with squares; coordinate descent writes the counts by features, the marginal
+    sampler those, and the clusters that counts may come in.
     """
-    if hasattr(options, "draws"):
-        return 2 * size_kept(options, rank, counts.shape)
+    draws = 2 * size_kept(options, rank, counts.shape) if hasattr(options, "draws") else 0
     algorithm = getattr(options, "algorithm", None)
-    return BYTES_BY_FEATURE * counts.nnz if algorithm and "regression" in ALGORITHMS[algorithm].needs else 0
+    needs = ALGORITHMS[algorithm].needs if algorithm else ()
+    return draws + BYTES_BY_FEATURE * counts.nnz * (("regression" in needs) + 2 * ("entries" in needs))

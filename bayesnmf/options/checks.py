@@ -9,7 +9,7 @@ from typing import Any
 from bayesnmf.checks import check_choice, check_count, check_flag, check_nonnegative, check_positive, make_plain, shown
 from bayesnmf.options.algorithms import ALGORITHMS, OF_METHODS, SCHEDULES, algorithms_of
 from bayesnmf.priors import Priors
-from bayesnmf.priors.checks import check_has_part, check_lines_on_disk, check_negative_binomial, check_tempered
+from bayesnmf.priors.checks import check_has_part, check_negative_binomial, check_tempered
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
 
 TO_TOTALS, OF_BATCHES = "as others are scaled to the totals of rows", "as others receive counts of missing cells"
@@ -202,7 +202,6 @@ def served_options(options: Any, noise: Noise, method: str, counts: Any) -> Any:
     """Return the options for a noise and missing cells, which may choose the sampler; refuse what cannot be fitted."""
     if noise != POISSON:
         _check_noise_served(options, noise, method, counts)
-    check_lines_on_disk(options, noise, counts)
     if method != "gibbs":
         return options
     if counts.mask is not None and options.priors.loadings.support != "positive":
@@ -242,7 +241,7 @@ def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) ->
     if getattr(options, "device", "cpu") != "cpu":
         raise ValueError(f"{what} needs device='cpu': found {options.device!r}; leave device out")
     if method == "gibbs" and isinstance(noise, Quasi):
-        _check_without_allocations(options, what, counts)
+        _check_without_allocations(options, what)
     elif getattr(options, "collapsed", False):
         raise ValueError(f"{what} needs Gibbs(collapsed=False): single counts are not exchangeable in their clusters")
     elif getattr(options, "algorithm", None) is not None and options.algorithm not in able:
@@ -252,12 +251,8 @@ def _check_noise_served(options: Any, noise: Noise, method: str, counts: Any) ->
         check_negative_binomial(options, noise, what, counts)
 
 
-def _check_without_allocations(options: Any, what: str, counts: Any) -> None:
-    """Refuse Gibbs sampling that allocates counts one by one, and counts on disk, which have no other."""
-    if not counts.in_memory:
-        raise ValueError(
-            f"{what} and counts on disk need method='map' or 'vi', since parts of counts cannot be allocated"
-        )
+def _check_without_allocations(options: Any, what: str) -> None:
+    """Refuse Gibbs sampling that allocates counts one by one."""
     if options.collapsed or options.algorithm == "allocations":
         raise ValueError(
             f"{what} needs Gibbs(algorithm='marginal'), since parts of counts cannot be allocated one by one; leave "

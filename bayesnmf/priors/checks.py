@@ -240,17 +240,6 @@ def _check_uniformised(options: Any, what: str, counts: Any) -> None:
         )
 
 
-def check_lines_on_disk(options: Any, noise: Noise, counts: Any) -> None:
-    """Refuse what reads a copy of counts on disk by features, which has neither noise nor a mask."""
-    noisy = noise.word != "poisson"
-    for name in ("algorithm", "start") if (noisy or counts.mask is not None) and not counts.in_memory else ():
-        if (found := getattr(options, name, None)) in ("scd", "ccd", "marginal", "descent", "random_descent"):
-            raise ValueError(
-                f"{f'noise={noise.word!r}' if noisy else 'missing cells'} and counts on disk need another {name}: "
-                f"found {found!r}, which reads a copy of them by features; leave {name} out, or read them into memory"
-            )
-
-
 def check_tempered(priors: Any, what: str, counts: Any) -> None:
     """Refuse what cannot be tempered with negative binomial noise."""
     if priors.loadings.support == "scaled simplex":

@@ -16,9 +16,10 @@ import numpy as np
 import xarray as xr
 from scipy.sparse import csr_array
 
-from bayesnmf.data.blocks.counts import BlockedCounts, StoredMatrix
+from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.blocks.opening import default_scratch
 from bayesnmf.data.blocks.store import ABOUT, Store
+from bayesnmf.data.blocks.stored_matrix import StoredMatrix
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask
 from bayesnmf.results.saved_arrays import CSR, decode_arrays, encode_arrays

@@ -271,7 +271,7 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(entry, monkeypatch):
     def one_sweep(problem, state, rng):
         factors = factors_of(problem, state, rng)
         factors.sweep(1)
-        return state_of(factors)
+        return state_of(factors, factors.problem)
 
     scores = geweke_scores(entry, one_sweep, seed=1, steps=2_400)
     worst = max(scores, key=lambda name: abs(scores[name]))

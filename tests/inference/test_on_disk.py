@@ -15,8 +15,8 @@ from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import MAP, VI, Blocks, Dirichlet, Gamma, Gibbs, HierarchicalGamma, Priors, Start
+from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.blocks.store import Store
-from bayesnmf.data.blocks.transposed import TransposedStore
 from bayesnmf.inference.blocked import engine, files
 from bayesnmf.results import encoding
 from bayesnmf.results.mixing import r_hat_and_ess
@@ -287,10 +287,8 @@ def test_a_saved_fit_of_the_version_before_is_compared_by_sums(stored, tmp_path,
 
 
 @pytest.mark.parametrize("nonzeros", [60, 10**6])
-def test_counts_by_features_are_the_transposed_counts(blocks, folder, nonzeros):
-    store = bayesnmf.fit(blocks, rank=1, options=VI(max_iter=0, start="random")).counts
-    transposed = TransposedStore(store.store, store.blocks, nonzeros, folder / "scratch")
-    found = transposed
+def test_counts_by_features_are_the_transposed_counts(blocks, nonzeros):
+    found = open_counts(replace(blocks, nonzeros=nonzeros), "float64").by_feature()
     parts = [found.read(block, np.float64) for block in range(len(found.blocks))]
     np.testing.assert_array_equal(np.vstack([part.toarray() for part in parts]), X.T)
     assert all(part.has_canonical_format for part in parts)
@@ -503,10 +501,8 @@ def test_a_damaged_bit_of_loadings_on_disk_is_found(tmp_path):
         files.read_rows(path, (3, 1))
 
 
-def test_a_damaged_bit_of_counts_by_features_is_found(blocks, folder):
-    store = bayesnmf.fit(blocks, rank=1, options=VI(max_iter=0, start="random")).counts
-    transposed = TransposedStore(store.store, store.blocks, 700, folder / "scratch")
-    found = transposed
+def test_a_damaged_bit_of_counts_by_features_is_found(blocks):
+    found = open_counts(blocks, "float64").by_feature()
     path = found.folder / "0.rows"
     content = bytearray(path.read_bytes())
     content[3] ^= 0x40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -12,69 +12,16 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.data.blocks.checks import CountsOnDiskError
-from bayesnmf.data.blocks.observed import ObservedTotals
-from bayesnmf.data.blocks.raw import Buffers, RowsInFile
-from bayesnmf.data.blocks.store import Store
-from bayesnmf.data.blocks.transposed import StoredRows, TransposedStore
+from bayesnmf.data.blocks.observed import Filling, ObservedTotals
+from bayesnmf.data.blocks.raw import Buffers, RowsInFile, TemporaryFolder
+from bayesnmf.data.blocks.store import Store, write_store
+from bayesnmf.data.blocks.stored_matrix import Rewriting, StoredMatrix, StoredRows, as_type
+from bayesnmf.data.blocks.transposed import TransposedStore
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask
 from bayesnmf.types import Array
 
 SPARSE = 64  # rows are read one by one where fewer than one in 64 is wanted
-
-
-@dataclass(frozen=True, eq=False)
-class StoredMatrix:
-    """The part of a sparse matrix that is known without reading its counts.
-
-    Attributes
-    ----------
-    store : Store
-    dtype : dtype
-        Type in which rows are given.
-    nonzeros : int
-        Size of a block.
-    scratch : Path
-        Folder for the loadings during a fit.
-    keeps : tuple
-        What must live as long as the counts.
-    factor : float
-        What the counts of the store are multiplied with.
-    """
-
-    store: Store
-    dtype: np.dtype
-    nonzeros: int
-    scratch: Path
-    keeps: tuple[Any, ...] = ()
-    factor: float = 1.0
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of rows and of features."""
-        return self.store.shape
-
-    @property
-    def nnz(self) -> int:
-        """Number of nonzero counts."""
-        return self.store.nnz
-
-    def __getattr__(self, name: str) -> Any:
-        raise CountsOnDiskError(f"they have no {name}")
-
-    def __getitem__(self, place: Any) -> csr_array:
-        """Return some consecutive rows, read from disk."""
-        if not (isinstance(place, slice) and place.step in (None, 1) and place != slice(None)):
-            raise CountsOnDiskError("they are read by blocks")
-        first, last, _ = place.indices(self.shape[0])
-        return _as_type(self.store.read(first, last), self.dtype, self.factor)
-
-    def __gt__(self, other: Any) -> Any:
-        raise CountsOnDiskError("they cannot be compared")
-
-    def __array__(self, *given: Any, **more: Any) -> Any:
-        raise CountsOnDiskError("they are no array")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,12 +30,12 @@ class BlockedCounts(Counts):
 
     Attributes
     ----------
-    means : tuple of array, (n,) and (m,), or None
-        Factors whose products take the place of missing cells in every block, which then has no mask.
+    filling : Filling or None
+        What takes the place of cells that were missing.
     """
 
     matrix: Any
-    means: tuple[Array, Array] | None = None
+    filling: Filling | None = None
     in_memory = False
 
     @classmethod
@@ -120,7 +67,7 @@ class BlockedCounts(Counts):
     @cached_property
     def bounds(self) -> list[int]:
         """First row of each block, and the number of rows."""
-        return self.store.bounds(self.matrix.nonzeros)
+        return self.matrix.cut or self.store.bounds(self.matrix.nonzeros)
 
     @property
     def blocks(self) -> list[slice]:
@@ -129,11 +76,11 @@ class BlockedCounts(Counts):
 
     def by_row(self) -> Any:
         """Return the counts by blocks of rows."""
-        return StoredRows(self.store, self.blocks)
+        return StoredRows(self)
 
     def by_feature(self) -> Any:
         """Return the counts by blocks of features, written once more, into files that go with it."""
-        return TransposedStore(self.store, self.blocks, self.matrix.nonzeros, self.scratch)
+        return TransposedStore(self)
 
     def new_rows(self, columns: int, dtype: Any) -> Any:
         """Return an array in a file that rows are appended to, block by block."""
@@ -141,8 +88,13 @@ class BlockedCounts(Counts):
 
     @cached_property
     def totals(self) -> Any:
-        """What knows the totals of the counts: the store, or sums over a pass where cells are missing."""
-        return self.store if self.mask is None else ObservedTotals.of(self.store, self.blocks, self.mask)
+        """What knows the totals of the counts: the store, or sums over a pass where cells are missing or filled."""
+        return self.store if self._as_stored else ObservedTotals.of(self.stored_blocks(), self.shape[1])
+
+    @property
+    def _as_stored(self) -> bool:
+        """Whether the counts are those of the store."""
+        return self.mask is None and self.filling is None
 
     @cached_property
     def row_totals(self) -> Array:
@@ -181,8 +133,8 @@ class BlockedCounts(Counts):
 
     @property
     def is_integer(self) -> bool:
-        """True: a store has no other counts."""
-        return True
+        """Whether every count is a whole number: a store has no others."""
+        return self.filling is None
 
     def without_names(self) -> BlockedCounts:
         """Return the same counts with numbers for names, which take no memory wherever they are sent."""
@@ -197,7 +149,7 @@ class BlockedCounts(Counts):
 
     def _known(self) -> dict[str, Any]:
         """Return the bounds of blocks, and the totals of observed cells, which not every task need find out."""
-        return {"bounds": self.bounds, **({} if self.mask is None else {"totals": self.totals})}
+        return {"bounds": self.bounds, **({} if self._as_stored else {"totals": self.totals})}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state with the bounds of blocks and the totals of observed cells, but no other cached values."""
@@ -217,8 +169,19 @@ class BlockedCounts(Counts):
 
     def completed(self, means: tuple[Array, Array] | None) -> BlockedCounts:
         """Return the counts with means of rank one, or zeros, in place of missing cells, in every block."""
-        zeros = np.zeros(self.shape[0]), np.zeros(self.shape[1])
-        return self if self.mask is None else self._with(means=means or zeros)
+        if self.mask is None:
+            return self
+        in_store = None if means is None else (means[0] / self.matrix.factor, means[1])
+        return replace(self, mask=None, filling=Filling(self.mask, in_store))
+
+    def rewritten(self, whole: Any, change: Callable[[int, slice, Any], csr_array]) -> BlockedCounts:
+        """Return counts with the same names and exposures, and what a change makes of each block of `whole`.
+
+        They are whole numbers and are written to another store, which is removed with the last reference to them.
+        """
+        folder = TemporaryFolder(self.scratch, "counts-")
+        store = write_store(folder.path / "store", Rewriting(self, whole, change), lambda *_: None)
+        return replace(self, matrix=replace(self.matrix, store=store, keeps=(folder,), factor=1.0, cut=self.bounds))
 
     def parts(self) -> Iterator[tuple[slice, Counts]]:
         """Yield the rows and the counts of each block, read from disk."""
@@ -232,13 +195,37 @@ class BlockedCounts(Counts):
 
     def block(self, first: int, last: int) -> Counts:
         """Return the rows from `first` to `last` (excluded), read from disk."""
-        return self._counts(_as_type(self.store.read(first, last), self.dtype, self.matrix.factor), slice(first, last))
+        rows = slice(first, last)
+        return self._counts(as_type(self.stored(rows), self.dtype, self.matrix.factor), rows)
 
     def raw_block(self, first: int, last: int, buffers: Buffers) -> Counts:
         """Return the same with counts in the type of the store, in memory that the next call overwrites."""
         if self.matrix.factor != 1:
             return self.block(first, last)
-        return self._counts(self.store.read(first, last, buffers), slice(first, last))
+        return self._counts(self.stored(slice(first, last), buffers), slice(first, last))
+
+    def stored(self, rows: slice, buffers: Buffers | None = None) -> csr_array:
+        """Return the counts of some rows as the store has them, without those of missing cells.
+
+        With `buffers`, the next call with them overwrites these rows.
+        """
+        return self._seen(self.store.read(rows.start, rows.stop, buffers), rows)
+
+    def stored_blocks(self) -> Iterator[csr_array]:
+        """Yield the same of each block of rows, in order."""
+        return (self.stored(rows) for rows in self.blocks)
+
+    @property
+    def stored_type(self) -> np.dtype:
+        """Type of what `stored` returns."""
+        kind: np.dtype = self.store.arrays["data"].dtype
+        return kind if self.filling is None else np.dtype(np.float64)
+
+    def _seen(self, matrix: csr_array, rows: Any) -> csr_array:
+        """Return the counts of some rows without those of missing cells, or with what stands there."""
+        if self.filling is not None:
+            return self.filling.apply(matrix, rows)
+        return matrix if self.mask is None or not matrix.nnz else self.mask.rows(rows).apply(matrix)
 
     def empty_block(self, first: int, last: int) -> Counts:
         """Return these rows with their totals and exposures, but without reading counts: all are 0."""
@@ -253,7 +240,7 @@ class BlockedCounts(Counts):
         arrays = (np.concatenate([part.data for part in parts] + empty),
                   np.concatenate([part.indices for part in parts] + empty), starts)  # fmt: skip
         matrix = csr_array(arrays, shape=(len(chosen), self.shape[1]))
-        return self._counts(_as_type(matrix, self.dtype, self.matrix.factor), chosen)
+        return self._counts(as_type(self._seen(matrix, chosen), self.dtype, self.matrix.factor), chosen)
 
     def _parts_of(self, chosen: Array) -> list[csr_array]:
         """Return rows in order: those that lie close together in a block are read together, others one by one."""
@@ -270,23 +257,11 @@ class BlockedCounts(Counts):
     def _counts(self, matrix: csr_array, rows: Any) -> Counts:
         exposure = None if self.row_exposure is None else self.row_exposure[rows]
         mask = None if self.mask is None else self.mask.rows(rows)
-        if mask is not None and matrix.nnz:
-            matrix = mask.apply(matrix)
-        if mask is not None and self.means is not None:
-            matrix = mask.filled(matrix, self.means[0][rows], self.means[1]) if mask.of_missing else matrix
-            mask = None
         counts = Counts(matrix, self.row_names[rows], self.feature_names, exposure, self.feature_exposure, mask)
-        if self.means is None:
-            whole = not isinstance(rows, slice)
-            totals = self.row_totals[rows] if whole else self._factored(self.totals.row_totals(rows.start, rows.stop))
-            vars(counts)["row_totals"] = totals  # where the cached property stores its value
+        whole = not isinstance(rows, slice)
+        totals = self.row_totals[rows] if whole else self._factored(self.totals.row_totals(rows.start, rows.stop))
+        vars(counts)["row_totals"] = totals  # where the cached property stores its value
         return counts
 
     def _factored(self, totals: Any) -> Any:
         return totals if self.matrix.factor == 1 else self.matrix.factor * totals
-
-
-def _as_type(matrix: csr_array, dtype: Any, factor: float) -> csr_array:
-    data = matrix.data.astype(dtype)
-    data = data if factor == 1 else (data * factor).astype(dtype, copy=False)
-    return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)

@@ -12,10 +12,11 @@ import numpy as np
 
 from bayesnmf.checks import check_count, check_path
 from bayesnmf.data.blocks.checks import check_exists
-from bayesnmf.data.blocks.counts import BlockedCounts, StoredMatrix
+from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.data.blocks.sources import ANNOTATED, TENX, Source, is_lazy, open_source
 from bayesnmf.data.blocks.store import ABOUT, VERSION, Store, write_store
+from bayesnmf.data.blocks.stored_matrix import StoredMatrix
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.reading import read_counts

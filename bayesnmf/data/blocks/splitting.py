@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.data.blocks.counts import BlockedCounts, StoredMatrix
+from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.data.blocks.sources import Source
 from bayesnmf.data.blocks.store import write_store
+from bayesnmf.data.blocks.stored_matrix import StoredMatrix
 from bayesnmf.data.splitting import Split, set_rows_aside
 from bayesnmf.types import Array
 

@@ -7,11 +7,9 @@ of either kind in memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -19,40 +17,35 @@ from scipy.sparse import csr_array
 
 from bayesnmf.data.blocks.checks import check_as_written
 from bayesnmf.data.blocks.raw import RawArray, TemporaryFolder
-from bayesnmf.data.blocks.store import Store
+from bayesnmf.data.blocks.stored_matrix import as_type
 from bayesnmf.types import Array
 
 PARTS = ("rows", "data")
 
 
 class TransposedStore:
-    """Counts of a store by features, in a folder that is removed with the last reference to this object.
+    """Counts by features, in a folder that is removed with the last reference to this object.
 
     Parameters
     ----------
-    store : Store
-    blocks : sequence of slice
-        Blocks of rows to read.
-    nonzeros : int
-        Nonzeros of a block of features, about.
-    scratch : Path
+    counts : BlockedCounts
     """
 
     beside = True  # blocks are worked on beside each other
 
-    def __init__(self, store: Store, blocks: Sequence[slice], nonzeros: int, scratch: Path) -> None:
-        self._kept = TemporaryFolder(scratch, "columns-")
-        self.folder, self.rows = self._kept.path, store.shape[0]
-        number = np.zeros(store.shape[1], np.int64)
-        for rows in blocks:
-            number += np.bincount(store.read(rows.start, rows.stop).indices, minlength=len(number))
+    def __init__(self, counts: Any) -> None:
+        self._kept = TemporaryFolder(counts.scratch, "columns-")
+        self.folder, self.rows = self._kept.path, counts.shape[0]
+        number = np.zeros(counts.shape[1], np.int64)
+        for matrix in counts.stored_blocks():
+            number += np.bincount(matrix.indices, minlength=len(number))
         self.starts = np.concatenate([[0], np.cumsum(number)])
-        self.bounds = _bounds(self.starts, nonzeros)
-        self._kind = store.arrays["data"].dtype
+        self.bounds = _bounds(self.starts, counts.matrix.nonzeros)
+        self._kind, self._factor = counts.stored_type, counts.matrix.factor
         self._checksums: dict[tuple[int, str], int] = {}
         segments: list[Array] = []
-        for rows in blocks:
-            segments.append(self._distribute(store.read(rows.start, rows.stop), rows.start))
+        for rows, matrix in zip(counts.blocks, counts.stored_blocks(), strict=True):
+            segments.append(self._distribute(matrix, rows.start))
         for block in range(len(self.bounds) - 1):
             first, last = self.bounds[block : block + 2]
             self._put_in_order(block, np.stack([each[first:last] for each in segments]))
@@ -73,7 +66,8 @@ class TransposedStore:
         rows, data = (self._array(block, part, kind, int(starts[-1])) for part, kind in self._kinds())
         for part, values in zip(PARTS, (rows, data), strict=True):
             check_as_written(crc32(values) == self._checksums[block, part], self._path(block, part))
-        return csr_array((data.astype(dtype), rows, starts.astype(np.int32)), shape=(last - first, self.rows))
+        matrix = csr_array((data, rows, starts.astype(np.int32)), shape=(last - first, self.rows))
+        return as_type(matrix, dtype, self._factor)
 
     def _kinds(self) -> list[tuple[str, Any]]:
         return list(zip(PARTS, (np.dtype(np.int32), self._kind), strict=True))
@@ -107,21 +101,6 @@ class TransposedStore:
             ordered[places] = values
             self._path(block, part).write_bytes(ordered.data)
             self._checksums[block, part] = crc32(ordered)
-
-
-@dataclass(frozen=True)
-class StoredRows:
-    """Counts of a store by blocks of rows."""
-
-    store: Store
-    blocks: list[slice]
-    beside: ClassVar[bool] = True
-
-    def read(self, block: int, dtype: Any) -> csr_array:
-        """Return the counts of a block of rows."""
-        rows = self.blocks[block]
-        matrix = self.store.read(rows.start, rows.stop)
-        return csr_array((matrix.data.astype(dtype), matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def _bounds(starts: Array, nonzeros: int) -> list[int]:

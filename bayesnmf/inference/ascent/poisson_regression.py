@@ -237,8 +237,9 @@ class ColumnTask:
             features = self.columns.blocks[number]
             prior: Any = tuple(each[features] if len(each) > 1 else each for each in self.prior)
             given = self.columns.read(number, self.components.dtype), self.components.T[features], loadings.T, prior
-            own = None if exposure is None else exposure[features]
-            found.append(poisson_regression(*given, **self.settings, spread=spread, exposure=own))
+            own = None if spread is None else (spread[0][features], spread[1])
+            left = None if exposure is None else exposure[features]
+            found.append(poisson_regression(*given, **self.settings, spread=own, exposure=left))
         return found
 
     def add(self, one: list[Array], two: list[Array]) -> list[Array]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.dispersed import LEAST, DispersedCounts
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.allocating import spread_at
@@ -44,12 +45,15 @@ def with_rates(problem: Problem, state: State, seed: int | None, threads: int | 
 
 def with_clusters(problem: Problem, state: State, seed: int | None, threads: int | None, first: int = 0) -> Problem:
     """Return the problem with drawn clusters as Poisson counts, of rows from row `first` on; itself without any."""
-    counts, spread = problem.counts, spread_at(problem.counts, state)
-    if seed is None or spread is None:
+    if seed is None or not isinstance(problem.counts, ClusteredCounts):
         return problem
-    factors = state.loadings.geometric, state.components.geometric
-    drawn = drawn_clusters(counts.matrix, *factors, spread, seed, threads, first)
-    return replace(problem, counts=counts.of_clusters(drawn))  # type: ignore[attr-defined]
+
+    def draw(number: int, rows: slice, part: Any) -> Any:
+        here = state._replace(loadings=state.loadings.block(number))
+        factors = here.loadings.geometric, here.components.geometric
+        return drawn_clusters(part.matrix, *factors, spread_at(part, here), seed, threads, first + rows.start)  # type: ignore[arg-type]
+
+    return replace(problem, counts=problem.counts.with_drawn_clusters(draw))
 
 
 def log_likelihood_at(problem: Problem, state: State, threads: int | None) -> float:

@@ -58,12 +58,13 @@ class Entries:
             self.factors.see(self.dispersion.problem)
         if not keep:
             return self.state, np.nan
-        state, problem = state_of(self.factors), self.dispersion.problem
+        problem = self.dispersion.problem
+        state = state_of(self.factors, problem)
         return state, objective(problem, state, log_likelihood_at(problem, state, self.threads))
 
     def _draw_noise(self, factors: Factors) -> None:
         """Draw the dispersion, and the clusters or rates that the next sweep is given."""
-        state = state_of(factors)
+        state = state_of(factors, self.dispersion.problem)
         self.dispersion.draw(state)
         problem = self.dispersion.problem
         given = state, seed_of_noise(problem, self.rng), self.threads

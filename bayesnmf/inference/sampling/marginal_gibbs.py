@@ -272,9 +272,9 @@ def factors_of(problem: Problem, state: State, rng: np.random.Generator) -> Fact
     return Factors(problem, loadings[None], np.asarray(state.components.matrix)[None], rng)
 
 
-def state_of(factors: Factors, place: int = 0) -> State:
-    """Return the current draw of one of the states, as a `State`."""
-    problem, (loadings, components) = factors.problem, factors.value(place)
+def state_of(factors: Factors, problem: Problem) -> State:
+    """Return the current draw of the first state, as a `State` of a problem, whose noise may be drawn beside it."""
+    loadings, components = factors.value()
     summary: Any = problem.components_summary
 
     def work(part: Problem, _: Any, at: Where) -> tuple[Side, None, float]:
