@@ -29,7 +29,7 @@ def add(command: argparse.ArgumentParser) -> None:
                        help=f"comma-separated, of {', '.join(MODELS)} (default: %(default)s)")  # fmt: skip
     group.add_argument("--ranks", default="2-6,8,10", metavar="LIST",
                        help="numbers of components, such as 2-8 or 4,8,12 (default: %(default)s)")  # fmt: skip
-    group.add_argument("--criterion", help="masked, heldout, stability or evidence (default: masked; heldout on disk)")
+    group.add_argument("--criterion", help="masked, heldout, stability or evidence (default: masked)")
     group.add_argument("--noise", default="poisson", metavar="LIST",
                        help="noises to compare, comma-separated: poisson, nb1, nb2 (default: %(default)s)")  # fmt: skip
     group.add_argument("--method", help=f"one of {', '.join(METHODS)} (default: vi; smc with the evidence)")

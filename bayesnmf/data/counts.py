@@ -265,6 +265,11 @@ class Counts:
         """Return counts with the same names and exposures, and another canonical matrix of the same shape."""
         return replace(self, matrix=matrix)
 
+    def apart(self, chosen: np.ndarray, change: Callable[[csr_array], csr_array] = lambda matrix: matrix) -> Counts:
+        """Return chosen rows as counts of their own, as a change makes them from the matrix of some of these rows."""
+        part = self.rows(chosen)
+        return part.with_matrix(change(part.matrix))
+
     def rewritten(self, whole: Counts, change: Callable[[int, slice, Counts], csr_array]) -> Counts:
         """Return counts with the same names and exposures, and what a change makes of each block of `whole`."""
         return self.with_matrix(change(0, slice(0, self.shape[0]), whole))

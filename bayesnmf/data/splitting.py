@@ -1,11 +1,16 @@
-"""Split counts for held-out scores, by thinning and by withholding rows."""
+"""Split counts for held-out scores, by thinning and by withholding rows.
+
+Both parts of counts on disk are written to stores of their own, with the random numbers that they have in memory.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.types import Array
@@ -50,24 +55,34 @@ def set_rows_aside(n: int, withhold: float, rng: np.random.Generator) -> tuple[A
 def split_counts(counts: Counts, keep: float, withhold: float, rng: np.random.Generator) -> Split:
     """Withhold a random fraction `withhold` of the samples, and thin the other samples."""
     rows, others = set_rows_aside(counts.shape[0], withhold, rng)
-    train, thinned = thin_counts(counts.rows(rows), keep, rng)
+    train, thinned = thin_counts(counts, keep, rng, rows)
     if len(others) == 0:
         return Split(train, thinned, None, None, keep, rows, others)
-    return Split(train, thinned, *thin_counts(counts.rows(others), 0.5, rng), keep, rows, others)
+    return Split(train, thinned, *thin_counts(counts, 0.5, rng, others), keep, rows, others)
 
 
-def thin_counts(counts: Counts, keep: float, rng: np.random.Generator) -> tuple[Counts, Counts]:
-    """Split every count binomially in two: each unit is kept with probability `keep`."""
-    kept = rng.binomial(counts.matrix.data.astype(np.int64), keep).astype(counts.dtype)
-    return with_data(counts, kept), with_data(counts, counts.matrix.data - kept)
+def thin_counts(
+    counts: Counts, keep: float, rng: np.random.Generator, rows: Array | None = None
+) -> tuple[Counts, Counts]:
+    """Split every count, of chosen rows or of all, binomially in two: each unit is kept with probability `keep`."""
+    again = deepcopy(rng)
+
+    def kept(drawing: np.random.Generator, matrix: csr_array) -> Array:
+        return drawing.binomial(matrix.data.astype(np.int64), keep).astype(matrix.dtype)
+
+    rows = np.arange(counts.shape[0]) if rows is None else rows
+    return (
+        counts.apart(rows, lambda matrix: with_data(matrix, kept(again, matrix))),
+        counts.apart(rows, lambda matrix: with_data(matrix, matrix.data - kept(rng, matrix))),
+    )
 
 
-def with_data(counts: Counts, data: Array) -> Counts:
-    """Return counts with other values at the same places; zeros are dropped."""
-    matrix = counts.matrix.copy()
-    matrix.data[:] = data
-    matrix.eliminate_zeros()
-    return counts.with_matrix(matrix)
+def with_data(matrix: csr_array, data: Array) -> csr_array:
+    """Return a matrix with other values at the same places; zeros are dropped."""
+    found = matrix.copy()
+    found.data[:] = data
+    found.eliminate_zeros()
+    return found
 
 
 def completed(counts: Counts) -> tuple[Counts, Counts]:
@@ -75,7 +90,14 @@ def completed(counts: Counts) -> tuple[Counts, Counts]:
 
     Only whole counts are held out: what is beyond the whole number stays in the first half.
     """
-    matrix = counts.matrix
+    rows = np.arange(counts.shape[0])
+    return (
+        counts.apart(rows, lambda matrix: with_data(matrix, matrix.data - _held_out(matrix))),
+        counts.apart(rows, lambda matrix: with_data(matrix, _held_out(matrix))),
+    )
+
+
+def _held_out(matrix: csr_array) -> Array:
     held = np.zeros(matrix.nnz, matrix.dtype)
     for start, end in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True):
         data, places = matrix.data[start:end], matrix.indices[start:end]
@@ -83,4 +105,4 @@ def completed(counts: Counts) -> tuple[Counts, Counts]:
         digest.update(np.asarray(places, np.int64).tobytes())
         rng = np.random.default_rng(int.from_bytes(digest.digest(), "little"))
         held[start:end] = rng.binomial(data.astype(np.int64), 0.5)
-    return with_data(counts, matrix.data - held), with_data(counts, held)
+    return held

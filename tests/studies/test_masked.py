@@ -82,7 +82,7 @@ def test_scores_are_those_of_the_held_out_cells(grouped, monkeypatch):
     np.testing.assert_allclose(found.logs, (poisson.logpmf(counts, means) * hidden).sum(axis=1))
     np.testing.assert_array_equal(found.counted, (counts * hidden).sum(axis=1))
     cells = []
-    for rows, features, _, _ in tiles(mask, study.counts.matrix):
+    for rows, features, _, _ in tiles(mask, study.counts):
         for i in rows:
             pool = np.zeros(2)
             for j in features[hidden[i, features]]:

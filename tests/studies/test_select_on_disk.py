@@ -8,8 +8,8 @@ from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import VI, Blocks, Gibbs
-from bayesnmf.data.blocks.splitting import split_on_disk
 from bayesnmf.data.splitting import split_counts
+from bayesnmf.studies.selection import masks
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning"),
@@ -51,12 +51,9 @@ def test_selections_are_those_in_memory(blocks, model, method, options, exposure
 @pytest.mark.parametrize("withhold", [0.0, 0.3])
 def test_splits_are_those_in_memory(blocks, withhold):
     counts = bayesnmf.fit(blocks, rank=1, options=VI(max_iter=0, start="random")).counts
-    splits = (
-        split(given, 0.7, withhold, np.random.default_rng(4))
-        for split, given in ((split_on_disk, counts), (split_counts, bayesnmf.as_counts(X)))
-    )
+    splits = (split_counts(given, 0.7, withhold, np.random.default_rng(4)) for given in (counts, bayesnmf.as_counts(X)))
     one, two = splits
-    for name in ("train", "thinned"):
+    for name in ("train", "thinned", *(("seen", "withheld") if withhold else ())):
         ours, theirs = (getattr(split, name) for split in (one, two))
         np.testing.assert_array_equal(ours.rows(range(ours.shape[0])).matrix.toarray(), theirs.matrix.toarray())
     np.testing.assert_array_equal(one.rows, two.rows)
@@ -69,7 +66,30 @@ def test_chosen_rows(blocks, rows):
     np.testing.assert_array_equal(counts.rows(rows).matrix.toarray(), X[np.array(rows, int)])
 
 
-@pytest.mark.parametrize("criterion", ["evidence", "stability"])
-def test_other_criteria_need_counts_in_memory(blocks, criterion):
-    with pytest.raises(ValueError, match="counts on disk need criterion='heldout'"):
-        bayesnmf.select(blocks, ranks=[2, 3], criterion=criterion)
+@pytest.mark.parametrize(
+    ("given", "small"),
+    mostly_long(
+        [
+            ({"splits": 1}, masks.SMALL),
+            ({"splits": 1}, 0),
+            ({"criterion": "stability", "halves": 5, "ranks": [2]}, 0),
+            ({"noise": ("poisson", "nb1")}, 0),
+        ],
+        3,
+    ),
+)
+def test_other_criteria_are_those_in_memory(blocks, monkeypatch, given, small):
+    """Masked cells by default: single ones, and groups, of which every block has a part; and halves of the rows."""
+    monkeypatch.setattr(masks, "SMALL", small)
+    given = {"ranks": [2, 3], "options": VI(algorithm="coordinate", start="svd", max_iter=2), "check": False, **given}
+    one, two = (bayesnmf.select(counts, **given) for counts in (blocks, X))
+    assert one.criterion == two.criterion == given.get("criterion", "masked")
+    np.testing.assert_allclose(one.table.to_numpy(float), two.table.to_numpy(float), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(one.scores.to_numpy(float), two.scores.to_numpy(float), rtol=1e-9)
+    assert one.best == two.best
+    assert len(list(blocks.scratch.glob("counts-*"))) == 1, "the stores of the halves are removed"
+
+
+def test_the_evidence_needs_counts_in_memory(blocks):
+    with pytest.raises(ValueError, match=r"counts on disk need method='map', 'vi' or 'gibbs'.*found 'smc'"):
+        bayesnmf.select(blocks, ranks=[2, 3], criterion="evidence")

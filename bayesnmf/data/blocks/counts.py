@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from bayesnmf.data.blocks.observed import Filling, ObservedTotals
 from bayesnmf.data.blocks.raw import Buffers, RowsInFile, TemporaryFolder
 from bayesnmf.data.blocks.store import Store, write_store
-from bayesnmf.data.blocks.stored_matrix import Rewriting, StoredMatrix, StoredRows, as_type
+from bayesnmf.data.blocks.stored_matrix import Made, StoredMatrix, StoredRows, as_type
 from bayesnmf.data.blocks.transposed import TransposedStore
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import Mask
@@ -179,9 +179,31 @@ class BlockedCounts(Counts):
 
         They are whole numbers and are written to another store, which is removed with the last reference to them.
         """
+
+        def read(first: int, last: int) -> csr_array:
+            return change(self.bounds.index(first), slice(first, last), whole.block(first, last))
+
+        return replace(self, matrix=self._written(self.bounds, read, cut=self.bounds))
+
+    def apart(self, chosen: Array, change: Callable[[csr_array], csr_array] = lambda matrix: matrix) -> BlockedCounts:
+        """Return chosen rows as counts of their own, in a store that is removed with the last reference to them.
+
+        A change makes them from the matrix of some of these rows, in order.
+        """
+        rows = max(len(chosen) // max(self.number_of_parts * len(chosen) // self.shape[0], 1), 1)
+        edges = [*range(0, len(chosen), rows), len(chosen)]
+        found = self._written(edges, lambda first, last: change(self.rows(chosen[first:last]).matrix))
+        exposure = None if self.row_exposure is None else self.row_exposure[chosen]
+        mask = None if self.mask is None else self.mask.rows(chosen)
+        return replace(self, matrix=found, row_names=self.row_names[chosen], row_exposure=exposure, mask=mask)
+
+    def _written(self, edges: list[int], read: Callable[[int, int], csr_array], **more: Any) -> StoredMatrix:
+        """Write whole counts to another store, and return its matrix, which removes the store in the end."""
         folder = TemporaryFolder(self.scratch, "counts-")
-        store = write_store(folder.path / "store", Rewriting(self, whole, change), lambda *_: None)
-        return replace(self, matrix=replace(self.matrix, store=store, keeps=(folder,), factor=1.0, cut=self.bounds))
+        source = Made(edges, self.shape[1], f"counts made of {self.store.source}", self.store.nnz, read)
+        store = write_store(folder.path / "store", source, lambda *_: None)
+        matrix: StoredMatrix = replace(self.matrix, store=store, keeps=(folder,), factor=1.0, cut=None, **more)
+        return matrix
 
     def parts(self) -> Iterator[tuple[slice, Counts]]:
         """Yield the rows and the counts of each block, read from disk."""

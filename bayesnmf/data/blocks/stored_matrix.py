@@ -90,39 +90,38 @@ class StoredRows:
 
 
 @dataclass(frozen=True)
-class Rewriting:
-    """A source of changed counts, which are read in the blocks of others (`bayesnmf.data.blocks.sources`)."""
+class Made:
+    """A source of counts that are made in blocks of rows, one after the other (`bayesnmf.data.blocks.sources`).
 
-    counts: Any
-    whole: Any
-    change: Callable[[int, slice, Any], csr_array]
+    Attributes
+    ----------
+    edges : list of int
+        First row of each block, and the number of rows.
+    features : int
+    name : str
+        What messages call the source.
+    nnz : int
+        Number of nonzeros, at most.
+    read : callable
+        Function of the first row of a block and the one after its last that returns its counts.
+    """
+
+    edges: list[int]
+    features: int
+    name: str
+    nnz: int
+    read: Callable[[int, int], csr_array]
     row_names: ClassVar[None] = None
     feature_names: ClassVar[None] = None
 
     @property
-    def name(self) -> str:
-        """What messages call the source."""
-        return f"counts that were made of {self.counts.store.source}"
-
-    @property
     def shape(self) -> tuple[int, int]:
         """Number of rows and of features."""
-        shape: tuple[int, int] = self.counts.shape
-        return shape
-
-    @property
-    def nnz(self) -> int:
-        """Number of nonzeros, at most."""
-        return int(self.counts.store.nnz)
+        return self.edges[-1], self.features
 
     def bounds(self) -> list[tuple[int, int]]:
         """Return the blocks of rows in which the source is read, in order."""
-        return list(pairwise(self.counts.bounds))
-
-    def read(self, first: int, last: int) -> csr_array:
-        """Return the rows of a block."""
-        number = self.counts.bounds.index(first)
-        return self.change(number, slice(first, last), self.whole.block(first, last))
+        return list(pairwise(self.edges))
 
 
 def as_type(matrix: csr_array, dtype: Any, factor: float) -> csr_array:

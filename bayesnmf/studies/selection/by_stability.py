@@ -89,7 +89,7 @@ def split_rows(counts: Counts, halves: int, seed: int) -> list[Counts]:
     n, parts = counts.shape[0], list[Counts]()
     for number in range(-(-halves // 2)):
         order = np.random.default_rng([seed, SPLITS, number]).permutation(n)
-        parts += [counts.rows(np.sort(order[: n // 2])), counts.rows(np.sort(order[n // 2 :]))]
+        parts += [counts.apart(np.sort(order[: n // 2])), counts.apart(np.sort(order[n // 2 :]))]
     return parts[:halves]
 
 

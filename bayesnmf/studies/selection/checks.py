@@ -31,7 +31,7 @@ def default_criterion(counts: Counts, method: str | None, given: dict[str, Any])
     if any(given[name] is not None for name in ("keep", "withhold")):
         return "heldout"
     served = method is None or any(method in each.methods and each.masks for each in ALGORITHMS.values())
-    return "masked" if counts.in_memory and min(counts.shape) > 1 and served else "heldout"
+    return "masked" if min(counts.shape) > 1 and served else "heldout"
 
 
 def check_criterion(criterion: Any, method: str | None) -> str:
@@ -71,11 +71,6 @@ def check_data(criterion: str, counts: Counts, options: Any) -> None:
     """Refuse counts and options that the criterion has no use for."""
     if not counts.total:
         raise ValueError("counts must not all be 0 to compare ranks: found no count; give other rows or features")
-    if criterion != "heldout" and not counts.in_memory:
-        raise ValueError(
-            f"counts on disk need criterion='heldout', or counts in memory, as bayesnmf.read_counts reads them: found "
-            f"criterion={criterion!r}"
-        )
     if criterion == "evidence" and options.runs < FEWEST_RUNS:
         raise ValueError(
             f"options.runs must be at least {FEWEST_RUNS} for criterion='evidence', as fewer do not show how far they "

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bayesnmf.assessment.scoring import MOST_SCORE_DRAWS, SCORE_DRAWS, background, ratio_of_sums, score
-from bayesnmf.data.blocks.splitting import split_on_disk
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import Split, split_counts
 from bayesnmf.fitting.fit import fit
@@ -66,9 +65,7 @@ def by_held_out_counts(plan: SelectionPlan) -> Selection:
 
 
 def _split(plan: SelectionPlan, number: int) -> Split:
-    given: Any = plan.counts
-    rng = np.random.default_rng([plan.seed, number])
-    return (split_counts if given.in_memory else split_on_disk)(given, plan.keep, plan.withhold, rng)
+    return split_counts(plan.counts, plan.keep, plan.withhold, np.random.default_rng([plan.seed, number]))
 
 
 def _score(plan: SelectionPlan, split: Split, candidate: Candidate, seed: int) -> Scored:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.mask import GroupMask, Mask, as_pattern
@@ -36,11 +35,14 @@ def make_masks(counts: Counts, number: int, seed: int) -> list[Mask]:
     return [GroupMask.of_groups(rows, (features + each) % groups, groups) for each in range(number)]
 
 
-def tiles(mask: Mask, matrix: csr_array) -> Iterator[tuple[Array, Array, Array, Array]]:
+def tiles(mask: Mask, counts: Counts) -> Iterator[tuple[Array, Array, Array, Array]]:
     """Yield held-out cells in pieces: positions of rows and features, dense counts, and which of them are held out."""
-    if isinstance(mask, GroupMask):
-        for rows, features in mask.members():
-            part = matrix[rows][:, features].toarray()
-            yield rows, features, part, np.ones(part.shape, bool)
-        return
-    yield np.arange(matrix.shape[0]), np.arange(matrix.shape[1]), matrix.toarray(), mask.hidden(slice(None))
+    for rows, part in counts.parts():
+        own = mask.rows(rows)
+        if not isinstance(own, GroupMask):
+            cells = part.matrix.toarray()
+            yield np.arange(rows.start, rows.stop), np.arange(cells.shape[1]), cells, own.hidden(slice(None))
+            continue
+        for places, features in own.members():
+            cells = part.matrix[places][:, features].toarray()
+            yield rows.start + places, features, cells, np.ones(cells.shape, bool)

@@ -75,7 +75,7 @@ def select(
     Parameters
     ----------
     counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
-        Whole-number counts; on disk for "heldout".
+        Whole-number counts; in memory for "evidence", whose particles have loadings of all rows each.
     models : iterable of str
         Names of models, as for `bayesnmf.fit`.
     ranks : iterable of int
@@ -85,8 +85,8 @@ def select(
     noise : str, Noise or an iterable of them
         Noise of the fits, as for `bayesnmf.fit`, or several to compare, with "masked" alone.
     criterion : {"masked", "heldout", "evidence", "stability"}, optional
-        Modules of `bayesnmf.studies.selection` describe each. "masked", the default in memory: log-likelihood of cells
-        held out as missing (`masked`). "heldout": that of held-out counts (`held_out`). "evidence": probability of the
+        Modules of `bayesnmf.studies.selection` describe each. "masked", the default: log-likelihood of cells held
+        out as missing (`masked`). "heldout": that of held-out counts (`held_out`). "evidence": probability of the
         counts, for small data (`by_evidence`). "stability": the largest rank whose components come back in other rows
         (`by_stability`).
     splits : int, optional
