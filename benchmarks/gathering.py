@@ -15,7 +15,7 @@ import numpy as np
 
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.kernels.cpu.allocation import expected_allocations, gathers_columns
-from bayesnmf.kernels.cpu.vectors import padded_copy
+from bayesnmf.kernels.cpu.factors import padded_copy
 from benchmarks.data import read
 from benchmarks.limit import seconds_of
 

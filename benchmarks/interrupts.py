@@ -27,6 +27,7 @@ from bayesnmf.kernels.cpu import (
     decomposition,
     entries,
     extrapolation,
+    factors,
     gamma_draws,
     likelihood,
     masking,
@@ -40,7 +41,6 @@ from bayesnmf.kernels.cpu import (
     sampling,
     settling,
     shared_rates,
-    sums,
     tangent,
     urn,
 )
@@ -135,7 +135,7 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
 
     def scaled() -> Array:
         factor = U.copy()
-        sums.scale_rows(factor, np.ones(K))
+        factors.scale_rows(factor, np.ones(K))
         return factor
 
     lost = allocation.padded(U.shape, np.float64)
@@ -188,9 +188,9 @@ def calls(n: int, m: int, nonzeros: int, K: int) -> dict[str, Callable[[], Any]]
         "weigh_block": lambda: clusters.weigh_block(X[:64].toarray(), np.ones((min(n, 64), m)), spread, 0),
         "move_logarithms": lambda: extrapolation.move_logarithms(U, U + 1, 0.5, **given),
         "move": lambda: extrapolation.move(U, U + 1, 0.5, 1e-10, **given),
-        "sum_rows": lambda: sums.sum_rows(U),
+        "sum_rows": lambda: factors.sum_rows(U),
         "scale_rows": scaled,
-        "largest_imbalance": lambda: sums.largest_imbalance(U, U, np.ones((1, K)), np.ones((1, K))),
+        "largest_imbalance": lambda: factors.largest_imbalance(U, U, np.ones((1, K)), np.ones((1, K))),
     }
 
 

@@ -28,7 +28,7 @@ import bayesnmf
 from bayesnmf.data.blocks.sources import Source
 from bayesnmf.data.blocks.store import Store, write_store
 from bayesnmf.kernels.cpu.allocation import ComponentTotals
-from bayesnmf.kernels.cpu.vectors import padded_copy
+from bayesnmf.kernels.cpu.factors import padded_copy
 
 Array = NDArray[Any]
 FEATURES, PER_ROW, COMPONENTS = 30_000, 200, 20

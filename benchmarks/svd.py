@@ -32,7 +32,7 @@ from bayesnmf.inference.problem import Problem
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.starts import decomposition
 from bayesnmf.inference.starts.decomposition import POWER_ITERATIONS, Decomposition, decompose
-from bayesnmf.inference.starts.from_data import flat_problem
+from bayesnmf.inference.starts.states import flat_problem
 from bayesnmf.kernels.cpu.threads import one_blas_thread
 from benchmarks.data import read
 from benchmarks.limit import seconds_of

@@ -15,12 +15,11 @@ from bayesnmf.data.checks import check_complete
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.projection import components_of
-from bayesnmf.inference.allocating import spread_at
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
 from bayesnmf.inference.ascent.single_rows import row_blocks_of
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import exposure_of_loadings
+from bayesnmf.inference.sides import exposure_of_loadings, spread_at
 from bayesnmf.inference.summaries import MeanField, Mode
 from bayesnmf.kernels.cpu.clusters import cluster_sums
 from bayesnmf.priors import Distribution

@@ -1,8 +1,8 @@
-"""Run the closed-form methods: map and vi."""
+"""Run the closed-form methods, map and vi, from one or several starts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -11,7 +11,6 @@ import numpy as np
 
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.fitting.restarts import best_of_restarts, from_counts
 from bayesnmf.inference.ascent.climbing import Climb, as_interrupted, told_of_no_chance
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule, Steps, ascend, plain_steps
 from bayesnmf.inference.ascent.course import WINDOW
@@ -24,19 +23,71 @@ from bayesnmf.inference.ascent.poisson_regression import FLOOR, NEWTON_STEPS, re
 from bayesnmf.inference.ascent.settled_loadings import settling_steps, with_settled_loadings
 from bayesnmf.inference.blocked.engine import THREADS
 from bayesnmf.inference.device.checks import find_gpus
-from bayesnmf.inference.dispersion import learner_of
+from bayesnmf.inference.dispersion import DispersionLearner
 from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.starts.exchanging import exchange_components
-from bayesnmf.inference.status import BROKEN
+from bayesnmf.inference.status import BROKEN, INTERRUPTED
 from bayesnmf.kernels.cpu.threads import one_blas_thread
 from bayesnmf.options import MAP, METHODS, VI
 from bayesnmf.options.algorithms import ALGORITHMS
+from bayesnmf.options.defaults import varied_start
 from bayesnmf.priors import Priors
 from bayesnmf.priors.pair import replace_sides
 from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.estimates import Point, VariationalPosterior
 from bayesnmf.results.record import FitRecord
+
+
+def from_counts(start: Any) -> bool:
+    """Return whether a start is made from the counts, so that it would be similar if repeated."""
+    return isinstance(start, str) and start in ("svd", "descent")
+
+
+def best_of_restarts(job: Job, climb: Callable[[Any, np.random.Generator, str], Any]) -> tuple[Any, dict[str, float]]:
+    """Run from `restarts` starts; return the result with the highest objective, and diagnostics of the restarts.
+
+    The first start is the same as that of a single run with this seed. If it is made from the counts, all others are
+    random. After Ctrl-C the best result so far is returned.
+
+    Parameters
+    ----------
+    climb : callable
+        Function of a start, a random generator and a label for progress that returns a named tuple with a `trace` and a
+        `status`.
+    """
+    best: Any = None
+    highest = -np.inf
+    finished: list[float] = []
+    stopped = False
+    for restart in range(job.options.restarts):
+        rng = np.random.default_rng(job.seed if restart == 0 else [job.seed, restart])
+        label = f"{job.method} {job.model}" + (f", start {restart + 1}" if job.options.restarts > 1 else "")
+        start = job.options.start
+        if restart and from_counts(start):
+            start = varied_start(job.options, job.counts.in_memory)
+        try:
+            found = climb(start, rng, label)
+            if not found.trace:
+                raise KeyboardInterrupt
+        except KeyboardInterrupt:  # before the first iterate of this start
+            if best is None:
+                raise
+            stopped = True
+            break
+        end = found.trace[-1] if found.trace and not np.isnan(found.trace[-1]) else -np.inf
+        if best is None or end > highest:
+            best, highest = found, end
+        if found.status.reason == INTERRUPTED:
+            stopped = True
+            break
+        finished.append(end)
+    if stopped:
+        best = as_interrupted(best)
+    if job.options.restarts == 1:
+        return best, {}
+    worst = {"worst_restart": float(min(finished))} if finished else {}
+    return best, {"restarts": float(len(finished)), **worst}
 
 
 def fit_closed_form(job: Job) -> FitRecord:
@@ -76,7 +127,7 @@ def _settle_unless_stopped(job: Job, ascent: Ascent) -> Ascent:
     """
     status, finished = ascent.status, ALGORITHMS[job.options.algorithm].ends_settled
     stopped = status.reason in BROKEN or not status.iterations
-    stopped = stopped or imputes_loadings(ascent.problem, ascent.state.components)
+    stopped = stopped or (job.counts.mask is not None and imputes_loadings(ascent.problem, ascent.state.components))
     if not _is_mean_field(job) or not job.options.tol or stopped or finished:
         return ascent
     return with_settled_loadings(ascent)
@@ -131,8 +182,9 @@ def _ascent_of_options(job: Job, problem: Problem, devices: list[Any], rng: np.r
     if options.algorithm == "minibatch":
         return partial(minibatch_ascent, batching=batching_of(options), rng=rng)
     learned = getattr(options, "learn", ())
-    of_priors = prior_learner(learned) if learned else None
-    learn: Any = learner_of(problem, options.threads, of_priors) or of_priors
+    learn: Any = prior_learner(learned) if learned else None
+    if getattr(problem.counts, "learned", False):
+        learn = DispersionLearner(options.threads, learn)
     climb = partial(ascend, steps=steps_of(problem, options, schedule_of(options)), learn=learn)
     if not devices:
         return climb

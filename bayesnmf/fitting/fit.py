@@ -27,7 +27,7 @@ from bayesnmf.options import METHODS, Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options
 from bayesnmf.options.defaults import allows_regression, resolve_options
-from bayesnmf.options.naming import explains_names
+from bayesnmf.options.methods import explains_names
 from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.specification import check_model
@@ -106,19 +106,17 @@ def fit(
     ((4, 2), (2, 3))
     """
     model, method, noise = check_model(model), check_choice(method, "method", METHODS), check_noise(noise)
-    rank, known = _rank_and_known(rank, fixed_components)
+    (rank, known), options = _rank_and_known(rank, fixed_components), options_of(method, options)
     kept = None if checkpoint is None else as_checkpoint(checkpoint)
     seed = seed_or_new(seed) if kept is None else seed_of(check_seed(seed), kept)
-    options = options_of(method, options)
     with progress_context(progress) as report:
         marked = missing is not None or isinstance(counts, np.ma.MaskedArray)
         counts, own = without_missing(counts, missing) if marked else (counts, None)
         data = open_counts(counts, getattr(options, "dtype", "float64"), layer, feature_labels, report)
         data = _with_given(data, (row_names, feature_names), (row_exposure, feature_exposure), (own, observed, missing))
         options = served_options(_resolved(options, model, method, data, (rank, known), noise), noise, method, data)
-        job = Job(data, model, rank, method, seed, with_own_start(options, data), report, noise)
-        result = Fit.of(_run(job, kept))
-    return warn_of(result, stacklevel=4)
+        record = _run(Job(data, model, rank, method, seed, with_own_start(options, data), report, noise), kept)
+    return warn_of(Fit.of(record), stacklevel=4)
 
 
 def _rank_and_known(rank: int | None, fixed_components: Any) -> tuple[int, Any]:

@@ -82,11 +82,6 @@ class Fit(FitRecord):
         Distribution of the counts around their means, with the dispersion that was estimated.
     """
 
-    @classmethod
-    def of(cls, record: FitRecord) -> Fit:
-        """Return a `Fit` with the data of a record."""
-        return cls(**vars(record))
-
     def __repr__(self) -> str:
         return described(self)
 

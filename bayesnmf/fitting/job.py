@@ -26,8 +26,8 @@ from bayesnmf.fitting.checks import (
 from bayesnmf.fitting.keeping import size_kept, size_written
 from bayesnmf.fitting.known import with_known_components
 from bayesnmf.fitting.progress import ProgressReport
-from bayesnmf.inference.starts.from_data import means_of_rank_one
-from bayesnmf.inference.status import Status, told_of_parameters
+from bayesnmf.inference.starts.states import means_of_rank_one
+from bayesnmf.inference.status import NOT_A_NUMBER, NOT_FINITE, Status
 from bayesnmf.options import METHODS
 from bayesnmf.options.checks import check_mask_served
 from bayesnmf.priors import Priors
@@ -166,3 +166,9 @@ class Job:
             seconds=time.perf_counter() - self.started,
             **attributes,
         )
+
+
+def told_of_parameters(status: Status, *parameters: np.ndarray | None) -> Status:
+    """Return the status of a fit: not converged, with the reason, if some of its parameters are not finite."""
+    finite = all(each is None or np.isfinite(each.sum(dtype=np.float64)) for each in parameters)
+    return status if finite or status.reason == NOT_A_NUMBER else status._replace(converged=False, reason=NOT_FINITE)

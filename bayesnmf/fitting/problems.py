@@ -15,8 +15,7 @@ from bayesnmf.fitting.checks import (
     check_start_names,
 )
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.starts.from_data import state_from_word
-from bayesnmf.inference.starts.states import Given, given_state
+from bayesnmf.inference.starts.states import Given, given_state, state_from_word
 from bayesnmf.inference.summaries import Draw, MeanField, Mode, Summary
 from bayesnmf.options import BLD, MAP, SMC, VI, Options, Start
 from bayesnmf.options.defaults import basis_of_mode

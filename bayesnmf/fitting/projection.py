@@ -21,13 +21,12 @@ from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.closed_form import fit_of_ascent
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem
-from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_rows
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.gibbs import sweep
 from bayesnmf.inference.sampling.marginal_gibbs import factors_of
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import objective
+from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.inference.status import Status
 from bayesnmf.inference.summaries import MeanField, Mode
 from bayesnmf.options.defaults import basis_of_mode

@@ -11,8 +11,7 @@ import numpy as np
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.evidence_of_dispersion import MOST, NEAR, evidence_at
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.rates import problem_at
-from bayesnmf.inference.sides import objective
+from bayesnmf.inference.sides import objective, with_rates_at
 
 Learn = Callable[[Problem, State], tuple[Problem, State]]
 REST = 8  # most iterations between two steps once steps are short
@@ -87,11 +86,11 @@ def _without_fall(problem: Problem, found: Problem, state: State, threads: int |
 
     Newton's method holds ρ, which depends on the dispersion where ceilings bound the rates.
     """
-    problem = problem_at(problem, state, threads)
+    problem = with_rates_at(problem, state, threads)
     counts: Any = problem.counts
     here = objective(problem, state, 0.0)
     for _ in range(MOST):
-        found = problem_at(found, state, threads)
+        found = with_rates_at(found, state, threads)
         if objective(found, state, 0.0) >= here - np.finfo(np.float64).eps * abs(here):
             return found
         between: Any = found.counts

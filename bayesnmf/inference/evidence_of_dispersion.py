@@ -26,10 +26,10 @@ from bayesnmf.data.clustered import SMALL, ClusteredCounts, exposure_of
 from bayesnmf.data.dispersed import CENTRE, LEAST, WIDTH
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.data.uniformised import UniformisedCounts
-from bayesnmf.inference.allocating import spread_at
 from bayesnmf.inference.missing import geometric_of, imputes_loadings
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import Cells, by_blocks, in_row_blocks
+from bayesnmf.inference.sides import spread_at
 from bayesnmf.kernels.cpu.clusters import cluster_sums, sums_of_cells
 from bayesnmf.types import Array
 

@@ -6,10 +6,9 @@ import numpy as np
 
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.summaries import Summary
-from bayesnmf.kernels.cpu.sums import largest_imbalance
+from bayesnmf.kernels.cpu.factors import largest_imbalance
 from bayesnmf.priors import Distribution
-from bayesnmf.priors.arrays import on_host
-from bayesnmf.priors.values import separate_scale
+from bayesnmf.priors.values import on_host, separate_scale
 from bayesnmf.types import Array
 
 

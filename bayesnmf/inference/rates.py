@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.missing import geometric_of, raises_one_bound
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
@@ -49,14 +48,9 @@ def in_row_blocks[T](shape: tuple[int, int], work: Callable[[slice], T], threads
         return in_blocks(bounds, lambda _, first, last: work(slice(first, last)), threads)
 
 
-def problem_at(problem: Problem, state: State, threads: int | None = None, moving: Array | None = None) -> Problem:
-    """Return the problem with the expected rates at a state; the problem itself where counts have no rates.
-
-    With `moving`, booleans (n,), the other rows keep the rates that they have.
-    """
-    counts = problem.counts
-    if not isinstance(counts, RatedCounts) or counts.state is state:
-        return problem
+def rated_problem(problem: Problem, state: State, threads: int | None = None, moving: Array | None = None) -> Problem:
+    """Return the problem of counts with rates with those that are expected at a state, of all rows or of some."""
+    counts: Any = problem.counts
     lost, ceilings = np.empty(counts.shape, counts.dtype), np.empty(counts.shape[0])
 
     def fill(rows: slice, cells: Cells) -> float:

@@ -10,11 +10,10 @@ import numpy as np
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.kernels.cpu.allocation import Totals
+from bayesnmf.kernels.cpu.factors import sum_rows
 from bayesnmf.kernels.cpu.mean_field import Moments
-from bayesnmf.kernels.cpu.sums import sum_rows
 from bayesnmf.priors import Distribution, matrix
-from bayesnmf.priors.arrays import on_host
-from bayesnmf.priors.values import Value, parts_of
+from bayesnmf.priors.values import Value, on_host, parts_of
 from bayesnmf.types import Array
 
 

@@ -1,4 +1,4 @@
-"""The updates of both sides of a problem, and its objective.
+"""The allocation step at a state, the updates of both sides of a problem, and its objective.
 
 Given allocations, the loadings and the components are independent, and each has a conjugate conditional,
 ``prior.conditional(total, exposure)``, which a summary turns into the side (`bayesnmf.inference.summaries`).
@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayesnmf.data.clustered import ClusteredCounts
+from bayesnmf.data.counts import Counts
+from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.missing import (
     gain_of_missing,
     imputes_components,
@@ -19,9 +22,64 @@ from bayesnmf.inference.missing import (
     with_missing_totals,
 )
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.rates import problem_at
+from bayesnmf.inference.rates import rated_problem
 from bayesnmf.inference.side import Side, empty_side
+from bayesnmf.kernels.cpu.allocation import Sides, Totals, expected_allocations, gathers_columns
+from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
+from bayesnmf.kernels.cpu.underflow import Spread
 from bayesnmf.types import Array
+
+
+def spread_at(counts: Counts, state: State) -> Spread | None:
+    """Return the spreads of counts that cluster, for the geometric means of a state; None for other counts."""
+    if not isinstance(counts, ClusteredCounts):
+        return None
+    return counts.spread(*(_factor_of(side) for side in state))
+
+
+def _factor_of(side: Side) -> Array | None:
+    return None if side.log_shift is None else np.exp(np.asarray(side.log_shift, np.float64).ravel())
+
+
+def in_own_unit(side: Side) -> Side:
+    """Return loadings whose geometric means include the factors of rows, which matter where counts cluster."""
+    if side.log_shift is None:
+        return side
+    return Side(side.value, (side.geometric * np.exp(side.log_shift)).astype(side.dtype), None, 0.0)
+
+
+def allocate_at_means(counts: Counts, loadings: Array, components: Array, threads: int | None = None) -> Totals:
+    """Return the totals of an allocation step at factors (n, K) and (K, m) whose products are the means."""
+    spread = counts.spread_of_means() if isinstance(counts, ClusteredCounts) else None
+    return expected_allocations(counts.matrix, loadings, components, threads, spread=spread)
+
+
+def _allocate_on_device(cells: Any, loadings: Any, components: Any, sides: Sides) -> Totals:
+    """Return the totals of an allocation step on the devices that hold the counts."""
+    from bayesnmf.kernels.gpu.allocation import Cells, compiled_allocations
+    from bayesnmf.kernels.gpu.sharding import compiled_on_shards
+
+    allocations = compiled_allocations if isinstance(cells, Cells) else compiled_on_shards
+    return allocations(cells, loadings, components, sides=sides)
+
+
+def allocate(problem: Problem, state: State, threads: int | None, sides: Sides = "both") -> Totals:
+    """Return the totals, of both sides or of one, from an allocation step at the geometric means of both sides."""
+    if state.loadings.allocate is not None:
+        return state.loadings.allocate(problem, state.components, sides)
+    counts, U, V = problem.counts, state.loadings.geometric, state.components.geometric
+    if problem.cells is not None:
+        return _allocate_on_device(problem.cells, U, V, sides)
+    spread = spread_at(counts, state)
+    if is_dense(counts.matrix):
+        totals = dense_allocations(counts.dense, U, V, sides, spread, threads)
+        if totals is not None:
+            return totals
+    apart = sides != "loadings" and gathers_columns(counts.matrix, U.shape[1], spread)
+    return expected_allocations(
+        counts.matrix, U, V, threads, transposed=counts.transposed if apart else None, sides=sides, spread=spread
+    )
+
 
 ROUNDING = 1e-12  # share of a whole exposure that a difference of sums may be off by
 
@@ -68,7 +126,7 @@ def exposure_left(exposure: Array, missing: Array) -> Array:
 
 def given_totals(problem: Problem, state: State, side: str, total: Array) -> Array:
     """Return the totals that the conditional of a side is given, with those of missing cells where it needs them."""
-    if isinstance(total, Updated):
+    if isinstance(total, Updated) or problem.counts.mask is None:
         return total
     imputes = imputes_components(problem) if side == "components" else imputes_loadings(problem, state.components)
     return with_missing_totals(problem, state, side, total) if imputes else total
@@ -114,13 +172,23 @@ def update_components(problem: Problem, state: State, total: Array, *, reuse: bo
     return state._replace(components=problem.components_summary.carry(*given, reuse=reuse))
 
 
+def with_rates_at(problem: Problem, state: State, threads: int | None = None, moving: Array | None = None) -> Problem:
+    """Return the problem with the expected rates at a state; the problem itself where counts have no rates.
+
+    With `moving`, booleans (n,), the other rows keep the rates that they have.
+    """
+    if not isinstance(problem.counts, RatedCounts) or problem.counts.state is state:
+        return problem
+    return rated_problem(problem, state, threads, moving)
+
+
 def objective(problem: Problem, state: State, loglik: float) -> float:
     """Return the objective, the log joint or the elbo, on the Poisson scale, in nats.
 
     It is ``ℓ − Σ_k (Σ_i r_i Eθ_ik)(Σ_j c_j Eβ_kj) − Σ log X! + penalty(θ) + penalty(β)``, with ℓ = Σ X log(r c UV) and
     UV from the allocation step at `state`. The penalty is the log prior density of a mode or a draw, −KL of a q.
     """
-    problem = problem_at(problem, state)
+    problem = with_rates_at(problem, state)
     counts, (loadings, components) = problem.counts, state
     loglik += loadings.shift(counts)
     if components.log_shift is not None:

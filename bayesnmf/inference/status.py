@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 INTERRUPTED = "interrupted"
 NOT_A_NUMBER = "the objective is not a number: priors or counts are beyond the range of this dtype"
 NO_CHANCE = "the objective is −inf: some counts have probability 0 at the range of this dtype"
@@ -39,9 +37,3 @@ class Status(NamedTuple):
     converged: bool
     reason: str
     iterations: int
-
-
-def told_of_parameters(status: Status, *parameters: np.ndarray | None) -> Status:
-    """Return the status of a fit: not converged, with the reason, if some of its parameters are not finite."""
-    finite = all(each is None or np.isfinite(each.sum(dtype=np.float64)) for each in parameters)
-    return status if finite or status.reason == NOT_A_NUMBER else status._replace(converged=False, reason=NOT_FINITE)

@@ -17,8 +17,7 @@ import numpy as np
 
 from bayesnmf.inference.side import Field, Side
 from bayesnmf.priors import Distribution
-from bayesnmf.priors.arrays import as_number, float64_on_device, namespace_of
-from bayesnmf.priors.values import Value, separate_scale
+from bayesnmf.priors.values import Value, as_number, float64_on_device, namespace_of, separate_scale
 from bayesnmf.types import Array
 
 Basis = Literal["natural", "log"]

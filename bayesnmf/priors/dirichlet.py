@@ -11,7 +11,10 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln, polygamma
 
 from bayesnmf.priors.abilities import Every
-from bayesnmf.priors.arrays import (
+from bayesnmf.priors.distribution import Distribution, log_marginal_of, plain_moments
+from bayesnmf.priors.gamma import LEAST_DIVISOR, broadcast_to_size, draw_seed, kernel_moments, positive_exp
+from bayesnmf.priors.learning import learned_concentration
+from bayesnmf.priors.values import (
     add_to_total,
     as_array,
     as_number,
@@ -24,9 +27,6 @@ from bayesnmf.priors.arrays import (
     sum_of_logs,
     weighted_log_sum,
 )
-from bayesnmf.priors.distribution import Distribution, log_marginal_of, plain_moments
-from bayesnmf.priors.gamma import LEAST_DIVISOR, broadcast_to_size, draw_seed, kernel_moments, positive_exp
-from bayesnmf.priors.learning import learned_concentration
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:

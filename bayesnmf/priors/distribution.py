@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from bayesnmf.priors.abilities import Draws, MeanField, words_of
-from bayesnmf.priors.arrays import as_array, namespace_of
-from bayesnmf.priors.values import Value
+from bayesnmf.priors.values import Value, as_array, namespace_of
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:

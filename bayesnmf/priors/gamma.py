@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike
 from scipy.special import polygamma
 
 from bayesnmf.priors.abilities import Every
-from bayesnmf.priors.arrays import (
+from bayesnmf.priors.distribution import Distribution, log_marginal_of, plain_moments
+from bayesnmf.priors.learning import learned_gamma
+from bayesnmf.priors.values import (
     add_to_total,
     as_array,
     as_number,
@@ -23,8 +25,6 @@ from bayesnmf.priors.arrays import (
     sum_of_logs,
     weighted_log_sum,
 )
-from bayesnmf.priors.distribution import Distribution, log_marginal_of, plain_moments
-from bayesnmf.priors.learning import learned_gamma
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:

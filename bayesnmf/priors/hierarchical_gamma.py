@@ -21,9 +21,9 @@ from scipy.special import digamma, gammaln, xlogy
 
 from bayesnmf.checks import check_choice, check_instance
 from bayesnmf.priors.abilities import Draws, Entries, Learned, LogBasis, Program, Response
-from bayesnmf.priors.arrays import add_to_total, divide_or_keep, shape_minus_one, sum_of_logs
 from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.gamma import Gamma
+from bayesnmf.priors.values import add_to_total, divide_or_keep, shape_minus_one, sum_of_logs
 from bayesnmf.types import Array
 
 Axis = Literal["row", "feature", "component", "all"]

@@ -8,11 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bayesnmf.priors.arrays import on_host
 from bayesnmf.priors.checks import check_priors
 from bayesnmf.priors.families import Distribution
 from bayesnmf.priors.specification import PARAMETER, Shapes, default_components, default_loadings
-from bayesnmf.priors.values import ScaledProportions
+from bayesnmf.priors.values import ScaledProportions, on_host
 from bayesnmf.types import Array
 
 

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayesnmf.priors.abilities import Every
-from bayesnmf.priors.arrays import row_sums
 from bayesnmf.priors.dirichlet import Dirichlet
 from bayesnmf.priors.distribution import Distribution
 from bayesnmf.priors.gamma import Gamma
-from bayesnmf.priors.values import ScaledProportions
+from bayesnmf.priors.values import ScaledProportions, row_sums
 from bayesnmf.types import Array
 
 if TYPE_CHECKING:

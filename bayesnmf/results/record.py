@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -62,6 +62,11 @@ class FitRecord:
             kind = self.method.upper()
             raise AttributeError(f"a {kind} fit has no posterior; fit with method='vi' (or 'gibbs', 'nuts', 'svi')")
         return self.estimate
+
+    @classmethod
+    def of(cls, record: FitRecord) -> Self:
+        """Return a fit with the data of a record."""
+        return cls(**vars(record))
 
     @property
     def is_projected(self) -> bool:

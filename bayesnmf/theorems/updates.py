@@ -10,8 +10,8 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import update_side
+from bayesnmf.inference.sides import allocate
 from bayesnmf.options import Start
 from bayesnmf.priors import Dirichlet, Gamma, Priors
 from bayesnmf.priors.specification import PARAMETER

@@ -16,14 +16,13 @@ from bayesnmf.data.clustered import exposure_of
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent import minibatch
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend, plain_steps
 from bayesnmf.inference.ascent.minibatch import Batching, minibatch_ascent
 from bayesnmf.inference.dispersion import DispersionLearner
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.sampling.clusters import log_likelihood_at
-from bayesnmf.inference.sides import objective
+from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.options import MAP
 from bayesnmf.priors.specification import MODELS

@@ -19,12 +19,11 @@ from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.problems import draws_problem, point_or_mean_field
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.missing import geometric_of
-from bayesnmf.inference.rates import problem_at
 from bayesnmf.inference.sampling import gibbs
 from bayesnmf.inference.sampling.clusters import DispersionDraws
 from bayesnmf.inference.sampling.entry_sweeps import Entries
 from bayesnmf.inference.sampling.gibbs import Allocating, sweep
-from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, given_totals
+from bayesnmf.inference.sides import exposure_of_components, exposure_of_loadings, given_totals, with_rates_at
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.options.checks import served_options
 from bayesnmf.results.short_chain import r_hat_and_ess
@@ -133,7 +132,7 @@ def test_exposures_and_totals_are_those_of_rates(model, method, mask):
     U, V = (geometric_of(side) for side in state)
     means = rows[:, None] * (state.loadings.matrix @ state.components.matrix)
     geometric, phi = rows[:, None] * (U @ V), 1 / 0.1
-    found = problem_at(problem, state)
+    found = with_rates_at(problem, state)
     counts = found.counts
     rates = counts.ceilings[:, None] * (1 - counts.mask.lost)
     imputes = (method, model) == ("vi", "gamma_poisson")
@@ -165,7 +164,7 @@ def test_exposures_and_totals_are_those_of_rates(model, method, mask):
 def test_ceilings_and_rates_make_the_looser_bound_largest(mask):
     """No other rates and ceilings, of 300 in the neighbourhood, raise −CΣE λ + Σ(C − ε)UV + what q(ε) adds, by row."""
     problem, state = state_at("gamma_poisson", "vi", mask)
-    counts = problem_at(problem, state).counts
+    counts = with_rates_at(problem, state).counts
     seen, phi, rng = OBSERVED if mask else np.ones(COUNTS.shape, bool), 1 / 0.1, np.random.default_rng(0)
     means = state.loadings.matrix @ state.components.matrix
     U, V = (geometric_of(side) for side in state)
@@ -248,9 +247,9 @@ def test_derivatives_of_the_log_likelihood_are_those_of_differences(by, method):
     problem, state = state_at("poisson", method, True, by)
     evidence = evidence_at(problem, state, 1)
     assert evidence.log_likelihood(problem.counts.dispersions).sum() == pytest.approx(
-        problem_at(problem, state).counts.log_noise - problem.counts.log_prior
-        - (evidence.rho * problem_at(problem, state).counts.ceilings[:, None]
-           * (1 - problem_at(problem, state).counts.mask.lost)).sum(),
+        with_rates_at(problem, state).counts.log_noise - problem.counts.log_prior
+        - (evidence.rho * with_rates_at(problem, state).counts.ceilings[:, None]
+           * (1 - with_rates_at(problem, state).counts.mask.lost)).sum(),
         rel=1e-10,
     )  # fmt: skip
     for scale in (1e-7, 1e-3, 1.0, 30.0):

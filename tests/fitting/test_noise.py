@@ -11,8 +11,7 @@ from smallfits import quietly
 import bayesnmf
 from bayesnmf import VI, Gibbs, Quasi
 from bayesnmf.assessment.bounds import state_of_fit
-from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.sides import objective
+from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.priors.noise import POISSON
 from bayesnmf.priors.specification import MODELS
 

@@ -22,7 +22,7 @@ from bayesnmf.fitting.checkpointing import keep_each_fit
 from bayesnmf.inference.checkpoints import keeper, slots
 from bayesnmf.inference.checkpoints.exact import from_bytes, to_bytes
 from bayesnmf.inference.checkpoints.files import read_pieces, write_pieces
-from bayesnmf.kernels.cpu.vectors import is_padded, padded_copy
+from bayesnmf.kernels.cpu.factors import is_padded, padded_copy
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.* did not converge:bayesnmf.ConvergenceWarning"),

@@ -14,7 +14,7 @@ import bayesnmf
 from bayesnmf import MAP, VI
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import point_or_mean_field
-from bayesnmf.inference.starts import decomposition, from_data
+from bayesnmf.inference.starts import decomposition, states
 
 quietly = pytest.mark.filterwarnings("ignore::bayesnmf.inference.status.ConvergenceWarning")
 
@@ -25,19 +25,17 @@ COUNTS[:, 2] = 0
 
 def state_of(counts, options, rank, seed=0):
     data = as_counts(counts, dtype=options.dtype)
-    return from_data.data_state(point_or_mean_field(data, options), rank, np.random.default_rng(seed))
+    return states.data_state(point_or_mean_field(data, options), rank, np.random.default_rng(seed))
 
 
 def decomposed(matrix, rank, rng):
     """The triplets of a matrix, of whose squares counts are made."""
-    found = decomposition.decompose(from_data.flat_problem(as_counts(np.square(matrix))), rank, rng)
+    found = decomposition.decompose(states.flat_problem(as_counts(np.square(matrix))), rank, rng)
     return found.rows.matrix @ found.to_left, found.singular, found.right
 
 
 def factors_of(matrix, rank, rng):
-    loadings, components = decomposition.positive_factors(
-        from_data.flat_problem(as_counts(np.square(matrix))), rank, rng
-    )
+    loadings, components = decomposition.positive_factors(states.flat_problem(as_counts(np.square(matrix))), rank, rng)
     return loadings.matrix, components
 
 

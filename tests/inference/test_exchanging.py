@@ -11,12 +11,11 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, Start
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
-from bayesnmf.inference.sides import objective
+from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.inference.starts.exchanging import exchange_components
-from bayesnmf.inference.starts.from_data import flat_problem
 from bayesnmf.inference.starts.split_merge import Exchanges
+from bayesnmf.inference.starts.states import flat_problem
 from bayesnmf.inference.status import INTERRUPTED, Status
 
 RANK = 4

@@ -16,8 +16,7 @@ import bayesnmf
 from bayesnmf import VI, Dirichlet, Gamma, Gibbs, Priors
 from bayesnmf.assessment.bounds import state_of_fit
 from bayesnmf.data.mask import Mask, as_pattern
-from bayesnmf.inference.allocating import allocate
-from bayesnmf.inference.sides import objective
+from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.priors.specification import MODELS
 
 K = 2

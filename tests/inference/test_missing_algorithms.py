@@ -14,13 +14,12 @@ from bayesnmf.assessment.bounds import state_of_fit
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.mask import Mask, as_pattern
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import evaluate_state
 from bayesnmf.inference.ascent.gradient_ascent import gradient_of_logs, logs_of_state, state_of_logs
 from bayesnmf.inference.ascent.minibatch import Batching, RunningComponents, step_on_batch
 from bayesnmf.inference.ascent.settled_loadings import even_loadings, settle_loadings
 from bayesnmf.inference.problem import State
-from bayesnmf.inference.sides import objective, update_components, update_loadings
+from bayesnmf.inference.sides import allocate, objective, update_components, update_loadings
 from bayesnmf.kernels.cpu.regression import poisson_regression
 
 pytestmark = quietly

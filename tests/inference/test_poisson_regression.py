@@ -21,13 +21,13 @@ from bayesnmf import MAP, ConvergenceWarning, Dirichlet, Gamma, Priors, ScaledDi
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.closed_form import schedule_of
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent import poisson_regression as module
 from bayesnmf.inference.ascent.coordinate_ascent import evaluate_state, update_both_sides
 from bayesnmf.inference.problem import State
 from bayesnmf.inference.side import Side
+from bayesnmf.inference.sides import allocate
+from bayesnmf.kernels.cpu.factors import padded_copy
 from bayesnmf.kernels.cpu.regression import poisson_regression
-from bayesnmf.kernels.cpu.vectors import padded_copy
 from bayesnmf.results.topic_model import topic_model_of
 
 FLAT = Gamma(1.0, 0.0)

@@ -21,8 +21,8 @@ from bayesnmf.inference.response.fisher import GammaFisher
 from bayesnmf.inference.response.solving import Inverse, draw, solve
 from bayesnmf.inference.response.spread import Responses, Weights
 from bayesnmf.kernels.cpu.allocation import expected_allocations
+from bayesnmf.kernels.cpu.factors import padded_copy
 from bayesnmf.kernels.cpu.tangent import Tangent
-from bayesnmf.kernels.cpu.vectors import padded_copy
 
 RANK = 3
 made = np.random.default_rng(0)

@@ -87,6 +87,6 @@ def test_ctrl_c_while_a_start_is_led_up_to_is_heard(monkeypatch):
         ascent = ascend(*given, **named)
         return ascent._replace(status=ascent.status._replace(reason=INTERRUPTED))
 
-    monkeypatch.setattr("bayesnmf.inference.starts.from_data.ascend", interrupted)
+    monkeypatch.setattr("bayesnmf.inference.starts.states.ascend", interrupted)
     with pytest.raises(KeyboardInterrupt):
         bayesnmf.fit(COUNTS, rank=3, seed=0, options=VI(priors=SPARSE))

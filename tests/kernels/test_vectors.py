@@ -16,20 +16,21 @@ from bayesnmf.kernels.cpu.allocation import ComponentTotals, expected_allocation
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
 from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
-from bayesnmf.kernels.cpu.mean_field import digamma_with_excess, mean_field_moments
-from bayesnmf.kernels.cpu.special import exponentials, logarithms, weighted_logarithms
-from bayesnmf.kernels.cpu.sums import largest_imbalance, scale_rows
-from bayesnmf.kernels.cpu.vectors import (
+from bayesnmf.kernels.cpu.factors import (
     LINE_BYTES,
     Memory,
     aligned,
     is_padded,
     lanes,
+    largest_imbalance,
     padded,
     padded_copy,
     rows_in_memory,
+    scale_rows,
     whole_vectors,
 )
+from bayesnmf.kernels.cpu.mean_field import digamma_with_excess, mean_field_moments
+from bayesnmf.kernels.cpu.special import exponentials, logarithms, weighted_logarithms
 from bayesnmf.priors import Dirichlet, Gamma, ScaledDirichlet
 
 EXACT = {"float64": 1e-12, "float32": 1e-5}  # sums of a few dozen products

@@ -5,8 +5,7 @@ import inspect
 import pytest
 
 import bayesnmf
-from bayesnmf.options.methods import METHODS
-from bayesnmf.options.naming import MEANT
+from bayesnmf.options.methods import MEANT, METHODS
 
 COUNTS = [[3, 0, 1], [0, 2, 4], [5, 1, 0], [0, 3, 6]]
 

@@ -70,8 +70,8 @@ import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Priors, Start, to_topic_model
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import update_side
+from bayesnmf.inference.sides import allocate
 
 FLAT, EVEN = Gamma(1.0, 0.0), Dirichlet(1.0)
 NASTY = nasty_counts()

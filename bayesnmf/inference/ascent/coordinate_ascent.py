@@ -15,13 +15,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.course import Course
 from bayesnmf.inference.ascent.kkt import kkt_residual
 from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.rates import problem_at
-from bayesnmf.inference.sides import objective, update_components, update_loadings
+from bayesnmf.inference.sides import allocate, objective, update_components, update_loadings, with_rates_at
 from bayesnmf.inference.status import Status
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
 from bayesnmf.options.algorithms import SCHEDULES
@@ -141,7 +139,7 @@ def update_both_sides(problem: Problem, state: State, totals: Totals, schedule: 
     for place, fresh in moves:
         side: Any = schedule.sides[place]
         if fresh:
-            problem = problem_at(problem, state, schedule.threads)
+            problem = with_rates_at(problem, state, schedule.threads)
             totals = allocate(problem, state, schedule.threads, side if rule.one_side else "both")
         state = update_side(problem, state, side, totals)
     return state
@@ -255,7 +253,7 @@ def evaluate_state(
     """Return a state with its totals, of both sides or of one, and its objective."""
     if learn is not None:
         problem, state = learn(problem, state)
-    problem = problem_at(problem, state, threads)
+    problem = with_rates_at(problem, state, threads)
     totals = allocate(problem, state, threads, sides)
     return Iterate(problem, state, totals, objective(problem, state, totals.loglik))
 

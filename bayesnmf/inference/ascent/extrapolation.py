@@ -18,7 +18,7 @@ from bayesnmf.inference.side import Side
 from bayesnmf.inference.summaries import side_like
 from bayesnmf.kernels.cpu.extrapolation import move, move_logarithms
 from bayesnmf.priors import Distribution
-from bayesnmf.priors.arrays import namespace_of, on_host
+from bayesnmf.priors.values import namespace_of, on_host
 from bayesnmf.types import Array
 
 START, GROWTH, CUT = 0.5, 1.1, 0.5

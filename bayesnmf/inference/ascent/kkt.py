@@ -14,7 +14,7 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Updated, exposure_of_components, exposure_of_loadings, given_totals
 from bayesnmf.kernels.cpu.allocation import Totals
-from bayesnmf.kernels.cpu.vectors import padded_copy
+from bayesnmf.kernels.cpu.factors import padded_copy
 from bayesnmf.priors.values import attach_scale, separate_scale
 from bayesnmf.types import Array
 

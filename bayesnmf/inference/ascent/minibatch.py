@@ -24,7 +24,6 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
 from bayesnmf.inference.ascent.course import WINDOW
 from bayesnmf.inference.ascent.settled_loadings import FINAL_ITER, FINAL_TOL, even_loadings, settle_loadings
@@ -39,7 +38,7 @@ from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.dispersion import learner_of
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import exposure_of_components, update_loadings
+from bayesnmf.inference.sides import allocate, exposure_of_components, update_loadings
 from bayesnmf.inference.summaries import MeanField
 from bayesnmf.priors import Distribution
 from bayesnmf.types import Array

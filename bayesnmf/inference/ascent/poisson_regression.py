@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Schedule, Steps, update_both_sides
 from bayesnmf.inference.ascent.regression_terms import (
     exposure_of_observed,
@@ -34,10 +33,10 @@ from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
+from bayesnmf.inference.sides import allocate
 from bayesnmf.kernels.cpu.allocation import turned
+from bayesnmf.kernels.cpu.factors import padded, padded_copy, scale_rows
 from bayesnmf.kernels.cpu.regression import poisson_regression
-from bayesnmf.kernels.cpu.sums import scale_rows
-from bayesnmf.kernels.cpu.vectors import padded, padded_copy
 from bayesnmf.types import Array
 
 FLOOR = 1e-15

@@ -18,7 +18,7 @@ from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import exposure_left
-from bayesnmf.kernels.cpu.sums import scale_rows, sum_rows
+from bayesnmf.kernels.cpu.factors import scale_rows, sum_rows
 from bayesnmf.kernels.cpu.underflow import Spread
 from bayesnmf.priors.values import separate_scale
 from bayesnmf.types import Array

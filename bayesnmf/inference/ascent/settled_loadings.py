@@ -14,15 +14,22 @@ import numpy as np
 
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.rated import RatedCounts
-from bayesnmf.inference.allocating import allocate, in_own_unit, spread_at
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Schedule, Steps, update_both_sides
 from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
 from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.rates import problem_at
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import exposure_of_loadings, objective, update_components, update_loadings
+from bayesnmf.inference.sides import (
+    allocate,
+    exposure_of_loadings,
+    in_own_unit,
+    objective,
+    spread_at,
+    update_components,
+    update_loadings,
+    with_rates_at,
+)
 from bayesnmf.inference.status import Status
 from bayesnmf.inference.summaries import MeanField, Mode
 from bayesnmf.kernels.cpu.allocation import Totals
@@ -74,7 +81,7 @@ def settle_loadings(problem: Problem, state: State, tol: float, max_iter: int, t
     tol = attainable_tol(tol, problem.counts.dtype)
     begun = in_own_unit(state.loadings) if isinstance(problem.counts, ClusteredCounts) else state.loadings
     spread = spread_at(problem.counts, State(begun, state.components))
-    imputes = imputes_loadings(problem, state.components)
+    imputes = problem.counts.mask is not None and imputes_loadings(problem, state.components)
     able = spread is None or problem.loadings_prior.support == "positive"
     able = able and not isinstance(problem.counts, RatedCounts)  # whose exposures change with the loadings
     if "settled" in problem.loadings_prior.optional and able and not imputes:
@@ -101,7 +108,7 @@ def _totals_by_updates(
     The problem is returned with the rates that cells have at the end, if they have any.
     """
     means, _ = separate_scale(state.loadings.value)
-    problem = problem_at(problem, state, threads)
+    problem = with_rates_at(problem, state, threads)
     totals = np.array(allocate(problem, state, threads, "loadings").loadings)
     updates = np.zeros(len(totals), np.int64)
     moving = np.ones(len(totals), bool)
@@ -114,7 +121,7 @@ def _totals_by_updates(
         if not moving.any():
             break
         totals[moving] = allocate(problem, state, threads, "loadings").loadings[moving]
-        problem = problem_at(problem, state, threads, moving)
+        problem = with_rates_at(problem, state, threads, moving)
         means = now
     return problem, totals, updates, state
 

@@ -16,7 +16,7 @@ from zlib import crc32
 import numpy as np
 
 from bayesnmf.data.blocks.raw import write_all
-from bayesnmf.kernels.cpu.vectors import padded, whole_vectors
+from bayesnmf.kernels.cpu.factors import padded, whole_vectors
 from bayesnmf.types import Array
 
 CHECKSUM = 4  # bytes

@@ -23,7 +23,7 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Updated, exposure_of_loadings, given_totals, update_loadings
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
-from bayesnmf.kernels.cpu.vectors import is_padded, padded
+from bayesnmf.kernels.cpu.factors import is_padded, padded
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.values import Value
 from bayesnmf.types import Array

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayesnmf.data.blocks.raw import Buffers
-from bayesnmf.inference.allocating import allocate, spread_at
 from bayesnmf.inference.blocked.sides import RowLayout, RowReader, RowSums, RowWriter
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
+from bayesnmf.inference.sides import allocate, spread_at
 from bayesnmf.kernels.cpu.allocation import ComponentTotals, Sides, Totals, expected_allocations
 from bayesnmf.types import Array
 

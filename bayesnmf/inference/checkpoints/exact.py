@@ -25,8 +25,8 @@ from bayesnmf.inference.blocked.passes import BlockedLoadings
 from bayesnmf.inference.blocked.sides import RowLayout, RowSums
 from bayesnmf.inference.checkpoints.checks import check_can_be_kept, check_is_known, check_same_files
 from bayesnmf.inference.side import Bare, Field, Side
+from bayesnmf.kernels.cpu.factors import is_padded, padded_copy
 from bayesnmf.kernels.cpu.urn import Tokens
-from bayesnmf.kernels.cpu.vectors import is_padded, padded_copy
 from bayesnmf.priors import ScaledProportions
 from bayesnmf.priors.families import FAMILIES
 

@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.kernels.cpu.allocation import Sides
-from bayesnmf.kernels.cpu.vectors import padded
+from bayesnmf.kernels.cpu.factors import padded
 from bayesnmf.kernels.gpu.allocation import Cells, Room, expected_allocations, segments
 from bayesnmf.types import Array
 

@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Progress
 from bayesnmf.inference.marginal.allocation_model import urn_of
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.clusters import DispersionDraws
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule, record_chain
-from bayesnmf.inference.sides import objective, update_components, update_loadings
+from bayesnmf.inference.sides import allocate, objective, update_components, update_loadings
 from bayesnmf.kernels.cpu.urn import Tokens, assign_tokens, reassign_tokens
 
 

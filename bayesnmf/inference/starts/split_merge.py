@@ -9,6 +9,7 @@ on the objective itself.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,15 +17,12 @@ from scipy.sparse import csr_array, vstack
 from scipy.special import xlogy
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.inference.allocating import allocate
 from bayesnmf.inference.ascent.coordinate_ascent import Schedule
 from bayesnmf.inference.ascent.poisson_regression import regression_steps
-from bayesnmf.inference.ascent.single_rows import row_blocks_of
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.sides import objective
-from bayesnmf.inference.starts.from_data import data_state, flat_problem, state_after_steps
-from bayesnmf.inference.starts.states import state_of_totals
-from bayesnmf.kernels.cpu.allocation import Totals
+from bayesnmf.inference.sides import allocate, objective
+from bayesnmf.inference.starts.states import data_state, flat_problem, state_after_steps, state_of_totals
+from bayesnmf.kernels.cpu.allocation import Totals, row_blocks
 from bayesnmf.kernels.cpu.decomposition import cell_allocations
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.types import Array
@@ -139,8 +137,10 @@ def _counts_of_components(counts: Counts, state: State) -> list[Counts]:
     """Return the counts of each component, without counts in which its share is below `LEAST_SHARE`."""
     rank = len(state.components.geometric)
     found: list[list[csr_array]] = [[] for _ in range(rank)]
-    for block, part in row_blocks_of(counts, max(CELLS // rank, 1)):
-        cells = cell_allocations(part.matrix, state.loadings.geometric[block], state.components.geometric)
+    bounds = row_blocks(counts.matrix.indptr, -(-counts.nnz // max(CELLS // rank, 1)) or 1).tolist()
+    for first, last in pairwise(bounds):
+        part = counts.block(first, last)
+        cells = cell_allocations(part.matrix, state.loadings.geometric[first:last], state.components.geometric)
         rows = np.repeat(np.arange(part.shape[0]), np.diff(part.matrix.indptr))
         kept = cells >= LEAST_SHARE * part.matrix.data[:, None]
         for k in range(rank):

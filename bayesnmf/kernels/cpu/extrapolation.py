@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.factors import VECTOR_BYTES, clear_padding, padded, whole_vectors
 from bayesnmf.kernels.cpu.special import powers
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
-from bayesnmf.kernels.cpu.vectors import VECTOR_BYTES, clear_padding, padded, whole_vectors
 from bayesnmf.types import Array
 
 BLOCK = 2048  # numbers in a block, which stays in the first-level cache

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.kernels.cpu.factors import rows_in_memory
 from bayesnmf.kernels.cpu.threads import block_count, even_bounds, in_blocks, threads_or_default
-from bayesnmf.kernels.cpu.vectors import rows_in_memory
 from bayesnmf.types import Array
 
 MOST_STEPS, SETTLED = 100, 1e-7  # the error after a step is about the square of that step, relative

@@ -28,7 +28,7 @@ from bayesnmf.inference.status import FitWarning
 from bayesnmf.options import VI, Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options
-from bayesnmf.options.naming import explains_names
+from bayesnmf.options.methods import explains_names
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import check_model

@@ -35,7 +35,7 @@ from bayesnmf.options import METHODS, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options
 from bayesnmf.options.defaults import allows_regression, resolve_options
-from bayesnmf.options.naming import explains_names
+from bayesnmf.options.methods import explains_names
 from bayesnmf.places import check_folder
 from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.noise import Noise

@@ -1,0 +1,171 @@
+"""Factors in memory, padded to whole vectors, and passes over them without a copy: sums, scaling, imbalance."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
+from bayesnmf.types import Array
+
+# Measured on Zen 4 against 64 bytes, which need more padding; a 64-byte register counts as two there.
+VECTOR_BYTES = 32
+LINE_BYTES = 64
+
+
+class Memory(np.ndarray):
+    """The bytes of an array made by `padded`; every view of that array refers to them.
+
+    Attributes
+    ----------
+    rank : int
+        Number of components K, that is, of columns before the padding.
+    kind : dtype
+        Type of the numbers.
+    address, first : int
+        Memory address of the first byte, and offset of the first row from it in bytes.
+    """
+
+    rank: int
+    kind: np.dtype
+    address: int
+    first: int
+
+
+def lanes(dtype: Any) -> int:
+    """Return how many numbers of a dtype fit into a vector."""
+    return VECTOR_BYTES // np.dtype(dtype).itemsize
+
+
+def aligned(rows: int, width: int, dtype: Any) -> Array:
+    """Return an empty array (rows, width) whose first row begins on a cache line."""
+    size = rows * width * np.dtype(dtype).itemsize
+    raw = np.empty(size + LINE_BYTES, dtype=np.uint8)
+    start = -raw.ctypes.data % LINE_BYTES
+    return raw[start : start + size].view(dtype).reshape(rows, width)
+
+
+def padded(shape: tuple[int, ...], dtype: Any) -> Array:
+    """Return an empty array (rows, K) that is padded in memory with columns of 0 to whole, aligned vectors."""
+    (rows, rank), step, kind = shape, lanes(dtype), np.dtype(dtype)
+    width = -(-rank // step) * step
+    memory = Memory((rows * width * kind.itemsize + LINE_BYTES,), np.uint8)  # owns its bytes: NumPy skips views
+    memory.rank, memory.kind, memory.address = rank, kind, _address(memory)
+    memory.first = -memory.address % LINE_BYTES
+    out: Array = np.ndarray((rows, width), kind, memory, memory.first)
+    out[:, rank:] = 0  # code that writes into this memory leaves these columns at 0
+    return out[:, :rank]
+
+
+def padded_copy(factor: Array, component_axis: int = 1) -> Array:
+    """Return a copy of a factor that is `padded` in memory, with components in columns (1) or in rows (0)."""
+    rows = factor if component_axis == 1 else factor.T
+    out = padded(rows.shape, rows.dtype)
+    out[:] = rows
+    return out if component_axis == 1 else out.T
+
+
+def whole_vectors(factor: Array) -> Array:
+    """Return (rows, K) with its columns of 0 up to whole vectors: the memory of a `padded` array, otherwise a copy."""
+    behind = _with_padding(factor)
+    if behind is not None:
+        return behind
+    return cast(Array, _with_padding(padded_copy(factor)))
+
+
+def is_padded(factor: Array, component_axis: int = 1) -> bool:
+    """Return whether a factor lies in memory as `padded_copy` makes it."""
+    return _with_padding(factor if component_axis == 1 else factor.T) is not None
+
+
+def rows_in_memory(factor: Array) -> Array:
+    """Return (rows, K or more) in contiguous memory, with any columns of padding; copy only where necessary."""
+    behind = _with_padding(factor)
+    return np.ascontiguousarray(factor) if behind is None else behind
+
+
+def clear_padding(factor: Array) -> None:
+    """Set the padding of an array from `padded`, or of its transpose, to 0 again."""
+    rows = factor.T if factor.strides[0] < factor.strides[-1] else np.atleast_2d(factor)
+    width = rows.strides[0] // rows.itemsize
+    as_strided(rows, (len(rows), width))[:, rows.shape[1] :] = 0
+
+
+def _with_padding(factor: Array) -> Array | None:
+    """Return a `padded` array, or some of its rows, together with its padding; None for any other array."""
+    memory = factor.base
+    while memory is not None and type(memory) is not Memory:
+        memory = getattr(memory, "base", None)
+    if memory is None or factor.ndim != 2 or (factor.shape[1], factor.dtype) != (memory.rank, memory.kind):
+        return None
+    (rows, rank), size, step = factor.shape, factor.itemsize, lanes(factor.dtype)
+    width = -(-rank // step) * step
+    start = _address(factor) - memory.address
+    if factor.strides != (width * size, size) or (start - memory.first) % (width * size):  # transposed, or shifted
+        return None
+    whole: Array = np.ndarray((rows, width), memory.kind, memory, start)
+    return whole
+
+
+def _address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+@compiled_on_disk(nogil=True, fastmath=FAST)
+def _sum_rows(factor: Array, sums: Array) -> None:
+    for i in range(factor.shape[0]):
+        for k in range(factor.shape[1]):
+            sums[k] += factor[i, k]
+
+
+def sum_rows(factor: Array) -> Array:
+    """Return Σ_i factor_ik, (K,), of a factor (r, K), in float64: float32 sums would lose three digits."""
+    rows = rows_in_memory(factor)
+    sums = np.zeros(rows.shape[1])
+    _sum_rows(rows, sums)
+    return sums[: factor.shape[1]]
+
+
+@compiled_on_disk(nogil=True, fastmath=FAST)
+def _scale_rows(factor: Array, scale: Array) -> None:
+    for i in range(factor.shape[0]):
+        for k in range(factor.shape[1]):
+            factor[i, k] *= scale[k]
+
+
+def scale_rows(factor: Array, scale: Array) -> None:
+    """Multiply every row of a factor (r, K) by a scale (K,), in place."""
+    rows = whole_vectors(factor)
+    whole = np.ones(rows.shape[1], rows.dtype)
+    whole[: len(scale)] = scale
+    _scale_rows(rows, whole)
+    if not np.may_share_memory(rows, factor):
+        factor[:] = rows[:, : len(scale)]
+
+
+@compiled_on_disk(nogil=True, fastmath=FAST)
+def _largest_imbalance(value: Array, total: Array, rank: int, weight: Array, added: Array) -> float:
+    largest = 0.0
+    a, b = int(weight.shape[1] > 1), int(added.shape[1] > 1)
+    for i in range(len(value)):
+        times, plus = weight[i % len(weight)], added[i % len(added)]
+        for k in range(rank):
+            found = abs(value[i, k] * times[k * a] - (total[i, k] + plus[k * b]))
+            if not found <= largest:  # also if it is NaN
+                largest = found
+    return largest
+
+
+def largest_imbalance(value: Array, total: Array, weight: Array, added: Array) -> float:
+    """Return max |value · weight − (total + added)|.
+
+    Parameters
+    ----------
+    value, total : ndarray of shape (r, K)
+    weight, added : ndarray, (1 or r, 1 or K)
+    """
+    rows = (rows_in_memory(each) for each in (value, total))
+    given = (np.ascontiguousarray(each, dtype=np.float64) for each in (weight, added))
+    return float(_largest_imbalance(*rows, value.shape[1], *given))
