@@ -71,7 +71,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "ccd": Algorithm(("map",), ("regression",), tol=1e-9, alternates=True, masks=True, noises=FIXED),
     "coordinate": Algorithm(("vi",), device=True, masks=True, noises=ALL),
     "settled": Algorithm(
-        ("vi",), alternates=True, uneven=True, noises=FIXED, why="loadings settle, then the components move"
+        ("vi",), alternates=True, uneven=True, masks=True, noises=ALL, why="loadings settle, then the components move"
     ),
     "gradient": Algorithm(
         ("vi",),

@@ -233,10 +233,10 @@ def _check_uniformised(options: Any, what: str, counts: Any) -> None:
     if hasattr(options, "particles") and hasattr(options, "efficiency"):
         raise ValueError(f"{what} are not tempered; give Priors(components=Gamma(...)), or use method='gibbs'")
     algorithm = getattr(options, "algorithm", None)
-    if algorithm not in (None, "em", "coordinate", "gradient", "allocations", "marginal"):
+    if algorithm not in (None, "em", "coordinate", "settled", "gradient", "allocations", "marginal"):
         raise ValueError(
-            f"{what} need algorithm='em', 'coordinate', 'gradient', 'allocations' or 'marginal': found {algorithm!r}; "
-            "leave algorithm out, or give Priors(components=Gamma(...))"
+            f"{what} need algorithm='em', 'coordinate', 'settled', 'gradient', 'allocations' or 'marginal': found "
+            f"{algorithm!r}; leave algorithm out, or give Priors(components=Gamma(...))"
         )
 
 

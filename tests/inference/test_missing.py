@@ -279,7 +279,6 @@ def test_every_way_to_say_what_is_missing_says_the_same():
             ValueError,
             "missing cells and method='smc' need Gamma loadings",
         ),
-        ({"observed": OBSERVED, "options": VI(algorithm="settled")}, ValueError, "missing cells need algorithm="),
         (
             {"observed": OBSERVED, "method": "gibbs", "options": Gibbs(collapsed=True)},
             ValueError,

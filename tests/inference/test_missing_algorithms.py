@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from plain import plain_map, plain_vi
 from scipy.sparse import csr_array
+from scipy.special import digamma
 from smallfits import quietly
 
 import bayesnmf
-from bayesnmf import Dirichlet, Gamma, NegativeBinomial, Priors
+from bayesnmf import Dirichlet, Gamma, NegativeBinomial, Priors, ScaledDirichlet
 from bayesnmf.assessment.bounds import state_of_fit
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.mask import Mask, as_pattern
@@ -144,6 +145,40 @@ def test_gradient_ascent_has_the_optimum_of_coordinate_ascent(model, components)
         assert np.diff(fit.trace).min() > -1e-9 * abs(fit.trace[-1])
     assert found[0] > begun.trace[-1] + 1e-3
     assert found[1] == pytest.approx(found[0], rel=1e-6)
+
+
+SETTLED = [(model, components, "poisson") for model, components in BOUNDS[:2] + BOUNDS[3:4]] + [
+    ("dirichlet_gamma", Dirichlet(0.7), "poisson"),
+    ("gamma_poisson", Gamma(1.3, 1.0), NegativeBinomial(dispersion=0.5)),
+    ("gamma_poisson", Dirichlet(0.7), NegativeBinomial(dispersion=0.5)),
+    ("gamma_poisson", Dirichlet(0.7), NegativeBinomial("quadratic", 0.1)),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("model", "components", "noise"), SETTLED, ids=str)
+def test_rows_that_settle_first_have_the_optimum_of_coordinate_ascent(model, components, noise):
+    """Rows settle by the exposures of their own cells, or by what these receive, so that both raise one bound."""
+    loadings = ScaledDirichlet(0.8, 1.2, 0.05) if model == "dirichlet_gamma" else vi_priors(model, components).loadings
+    given = {"priors": Priors(loadings, components), "start": "svd", "threads": 1, "extrapolate": True}
+    found = []
+    for algorithm in ("coordinate", "settled"):
+        options = plain_vi(algorithm=algorithm, tol=1e-11, max_iter=1000, **given)
+        fit = bayesnmf.fit(COUNTS, model, K, "vi", seed=0, observed=OBSERVED, options=options, noise=noise)
+        assert np.diff(fit.trace).min() > -1e-9 * abs(fit.trace[-1])
+        found.append(fit.trace[-1])
+    assert found[1] == pytest.approx(found[0], rel=1e-9)
+
+
+def test_a_step_that_settles_rows_ends_where_each_is_its_own_conditional():
+    """The elbo of the observed cells, computed densely, has no derivative by the loadings of any row there."""
+    options = plain_vi(algorithm="settled", priors=PRIORS, start="svd", tol=1e-12, max_iter=2000, threads=1)
+    fit = bayesnmf.fit(COUNTS, "poisson", K, "vi", seed=0, observed=OBSERVED, options=options)
+    q, beta = fit.posterior.loadings, fit.posterior.components
+    U, V = (np.exp(digamma(each.shape)) / each.rate for each in (q, beta))
+    received = U * (np.where(OBSERVED, COUNTS, 0) / (U @ V) @ V.T)
+    np.testing.assert_allclose(q.shape, PRIORS.loadings.shape + received, rtol=1e-4)
+    np.testing.assert_allclose(q.rate, PRIORS.loadings.rate + OBSERVED @ (beta.shape / beta.rate).T, rtol=1e-4)
 
 
 def test_one_batch_of_all_rows_is_an_update_of_all_rows():

@@ -111,6 +111,8 @@ MASKED = [
     ("dirichlet_gamma", "map", "poisson", {}),
     ("gamma_poisson", "vi", ONE, {}),
     ("gamma_poisson", "vi", "poisson", {"algorithm": "minibatch", "batch_size": 32, "priors": SCALES}),
+    ("gamma_poisson", "vi", ONE, {"algorithm": "settled", "max_iter": 2}),
+    ("dirichlet_poisson", "vi", "poisson", {"algorithm": "settled", "max_iter": 2}),
     ("dirichlet_gamma", "vi", "poisson", {}),
     ("dirichlet_poisson", "map", "poisson", {}),
     ("hierarchical_poisson", "vi", "poisson", {}),
@@ -124,7 +126,7 @@ MASKED = [
 ]
 
 
-@pytest.mark.parametrize(("model", "method", "noise", "options"), mostly_long(MASKED, [*range(6), 12, 13]))
+@pytest.mark.parametrize(("model", "method", "noise", "options"), mostly_long(MASKED, [*range(7), 14, 15]))
 @pytest.mark.parametrize("most", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_masked_iterates_are_those_in_memory(blocks, model, method, noise, options, most):
     """Where few cells are missing, and where few are not, as patterns of either are kept."""

@@ -192,17 +192,20 @@ def with_settled_loadings(ascent: Ascent) -> Ascent:
 
 
 def _resettled(here: Iterate) -> State:
-    """Return the state with loadings settled from equal ones, then an update of the components, in one pass."""
+    """Return the state with loadings settled from equal ones, then an update of the components, in one pass.
+
+    Where cells are missing, both raise the bound of the problem, whose components are not fixed.
+    """
     problem = here.problem
 
     def work(part: Problem, here: State, at: Where) -> tuple[Side, Totals, float]:
-        fixed, components = replace(part, fixed_components=True), here.components
-        even = State(even_loadings(fixed, components, len(components.geometric)), components)
-        settled = settle_loadings(fixed, even, SETTLED_TOL, SETTLED_ITER, at.threads).state
+        even = State(even_loadings(part, here.components, len(here.components.geometric)), here.components)
+        settled = settle_loadings(part, even, SETTLED_TOL, SETTLED_ITER, at.threads).state
         return settled.loadings, at.allocate(part, settled, "components"), 0.0
 
     found, settled = pass_over_rows(problem, here.state, work)
-    return update_components(problem, here.state._replace(loadings=settled), totals_of(problem, found), reuse=True)
+    state = here.state._replace(loadings=settled)
+    return update_components(problem_at(problem, state), state, totals_of(problem, found), reuse=True)
 
 
 def settle_rows(problem: Problem, components: Side, tol: float, max_iter: int) -> Ascent:
