@@ -103,7 +103,10 @@ def table(rows: pd.DataFrame) -> str:
     cases = rows.groupby(["size", "noise", "known", "fitted", "intervals"], sort=False)
     for (size, noise, known, fitted, kind), part in cases:
         means, errors = (getattr(part[["loadings", "components", "rates"]], of)() for of in ("mean", "sem"))
-        cells = ["" if np.isnan(means[name]) else f"{means[name]:.2f} ± {errors[name]:.2f}" for name in means.index]
+        cells = ["" if np.isnan(mean) else f"{mean:.2f}" for mean in means]
+        cells = [
+            cell if np.isnan(error) else f"{cell} ± {error:.2f}" for cell, error in zip(cells, errors, strict=True)
+        ]
         about = [size, noise, f"{part['dispersion'].mean():.2f}", "yes" if known else "no", fitted, kind]
         lines.append(f"| {' | '.join([*about, *cells])} |")
     return "\n".join(lines)
