@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayesnmf.assessment.scoring import MOST_SCORE_DRAWS, SCORE_DRAWS, background, for_thinned, score
 from bayesnmf.checks import check_choice
-from bayesnmf.data.annotated import is_annotated
+from bayesnmf.data.blocks.opening import as_table, features_of, may_be_on_disk, open_counts
 from bayesnmf.data.checks import check_complete, check_missing_word
-from bayesnmf.data.conversion import as_counts, check_in_memory, check_unmasked, convert, warn_of_all
+from bayesnmf.data.conversion import check_in_memory, check_unmasked, convert, warn_of_all
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.labels import Order, is_frame, order_of, split_labels
+from bayesnmf.data.labels import Order, order_of, split_labels
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import check_distinct, in_feature_order, with_names
 from bayesnmf.data.splitting import completed
@@ -111,7 +111,10 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit the model to counts X, (n, m); y is ignored. Errors are those of `bayesnmf.fit`."""
+        """Fit the model to counts X, (n, m), which may be a path or `Blocks`; y is ignored.
+
+        Errors are those of `bayesnmf.fit`.
+        """
         counts = self._counts(X, reset=True)
         options = self._options(dtype=counts.dtype.name)
         for name in ("_stream", "_block"):
@@ -137,6 +140,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         if self.noise != "poisson":
             raise ValueError(f"partial_fit needs noise='poisson': found {self.noise!r}; use fit, or leave noise out")
         first = "_stream" not in self.__dict__
+        check_in_memory(X, "X")
         counts = self._counts(X, reset=first)
         if first:
             given = self._options(dtype=counts.dtype.name)
@@ -230,9 +234,12 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _counts(self, X: Any, reset: bool = False) -> Counts:
         if not reset:
             check_is_fitted(self)
-        check_in_memory(X, "X")
         check_unmasked(X, "X")
-        X, lost = without_missing(_readable(X), check_missing_word(self.missing))
+        X, lost = without_missing(as_table(X), check_missing_word(self.missing))
+        if may_be_on_disk(X):
+            counts = open_counts(X, "float64")
+            validate_data(self, features_of(counts), reset=reset, skip_check_array=True)
+            return self._in_order(with_missing(counts, None, missing=self.missing), reset)
         labels = split_labels(X)
         if labels.columns is not None:
             check_distinct(labels.columns.astype(object), "X")
@@ -241,7 +248,9 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         )
         counts = with_names(convert(values, "X", values.dtype, False), labels.rows, labels.columns)
         warn_of_all(counts)
-        counts = with_missing(counts, lost, missing=self.missing)
+        return self._in_order(with_missing(counts, lost, missing=self.missing), reset)
+
+    def _in_order(self, counts: Counts, reset: bool) -> Counts:
         if reset:
             self._feature_labels = counts.feature_names
         return in_feature_order(counts, self._feature_labels, "X", "estimator")
@@ -282,17 +291,3 @@ class BayesLDA(BayesNMF):
             n_components, model="dirichlet_poisson", method=method, priors=priors, tol=tol, max_iter=max_iter,
             restarts=restarts, options=options, noise=noise, missing=missing, random_state=random_state,
         )  # fmt: skip
-
-
-def _readable(X: Any) -> Any:
-    """Return X, or a DataFrame if scikit-learn would not read it, or not its labels."""
-    import pandas as pd
-
-    if is_annotated(X):
-        counts = as_counts(X, name="X")
-        sparse: Any = pd.DataFrame.sparse
-        return sparse.from_spmatrix(counts.matrix, counts.row_names, counts.feature_names)
-    found = split_labels(X)
-    if found.columns is None or is_frame(found.values):
-        return X if found.columns is None else found.values
-    return pd.DataFrame(np.asarray(found.values), found.rows, found.columns)

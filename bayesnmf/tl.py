@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bayesnmf.data.annotated import check_annotated
+from bayesnmf.data.blocks.opening import Blocks
 from bayesnmf.fitting import fit as fitting
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.results.annotation import check_key
@@ -23,8 +24,9 @@ def fit(
 
     Parameters
     ----------
-    adata : AnnData
-        Object with counts in ``layers["counts"]`` or, without this layer, in ``X``; neither is changed.
+    adata : AnnData, or Blocks of an AnnData object
+        Object with counts in ``layers["counts"]`` or, without this layer, in ``X``; neither is changed. The counts of
+        an object with ``backed="r"``, and of `Blocks`, stay on disk.
     model, rank, method
         As for `bayesnmf.fit`.
     key_added : str
@@ -43,8 +45,9 @@ def fit(
     TypeError, ValueError
         Not an AnnData object, a name with "/", or what `bayesnmf.fit` refuses.
     """
-    check_annotated(adata, "use bayesnmf.fit for other counts")
+    target = adata.source if isinstance(adata, Blocks) else adata
+    check_annotated(target, "open a file with anndata.read_h5ad(path, backed='r'), and use bayesnmf.fit for the rest")
     check_key(key_added)
     found = fitting.fit(adata, model, rank, method, **settings)
-    found.to_anndata(adata, key_added=key_added)
+    found.to_anndata(target, key_added=key_added)
     return found

@@ -217,7 +217,8 @@ def pit_coverage(fit: Fit, held_out: Counts, draws: int, seed: int, interval: fl
     cells = rng.choice(number, size=min(number, PIT_CELLS), replace=False)
     cells = cells if mask is None else mask.places_of_observed(cells)
     i, j = np.divmod(cells, m)
-    y = held_out.matrix[i, j]
+    rows, place = np.unique(i, return_inverse=True)
+    y = held_out.rows(rows).matrix[place, j]
     y = np.asarray(y.todense() if hasattr(y, "todense") else y).ravel()
     totals = held_out.row_totals[i]
     below, at, used = np.zeros(len(cells)), np.zeros(len(cells)), 0

@@ -156,6 +156,7 @@ def check_may_have_nan(counts: Any) -> None:
     if (
         hasattr(counts, "obs_names")
         or hasattr(counts, "with_mask")
+        or hasattr(counts, "scratch")
         or isinstance(counts, str)
         or hasattr(counts, "__fspath__")
     ):

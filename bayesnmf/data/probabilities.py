@@ -92,6 +92,14 @@ def log_likelihood(noise: Noise, counts: Counts, loadings: Array, components: Ar
     Given the totals of rows, it is log p(X | totals) + log Poisson(totals | sums of the means), for means on any scale
     of the rows: so it is that of Poisson counts if the noise is.
     """
+    return sum(
+        _log_likelihood(noise.of_rows(rows), part, loadings[rows], components, given_totals)
+        for rows, part in counts.parts()
+    )
+
+
+def _log_likelihood(noise: Noise, counts: Counts, loadings: Array, components: Array, given_totals: bool) -> float:
+    """Return the same for counts in memory."""
     if not isinstance(noise, NegativeBinomial):
         gain = 0.0 if counts.mask is None else float(counts.mask.products_by_row(loadings, components.T).sum())
         return poisson_loglik(counts.matrix, loadings, components, counts.log_factorial) + gain

@@ -29,6 +29,8 @@ def match_all_draws(components: Array, among: Array | None = None) -> tuple[Arra
 
 def relabel[F: FitRecord](fit: F, order: Array) -> F:
     """Return the fit with permuted components, posterior and priors: component `order[k]` becomes component k."""
+    if np.array_equal(order, np.arange(fit.rank)):
+        return fit
     priors, given = _permuted_priors(fit.priors, order), fit.options.priors  # learned priors differ from given ones
     return replace(
         fit,

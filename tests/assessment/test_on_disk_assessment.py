@@ -164,12 +164,9 @@ def test_the_cure_works(fitted):
 
 TAKE_COUNTS = {
     "as_counts": bayesnmf.as_counts,
-    "compare": lambda counts: bayesnmf.compare(counts, rank=2),
     "equivalences": lambda counts: bayesnmf.equivalences(counts, rank=2),
     "log_evidence": lambda counts: bayesnmf.log_evidence(counts, rank=2),
-    "modes": lambda counts: bayesnmf.modes(counts, rank=2),
     "stream": lambda counts: bayesnmf.MinibatchVI(rank=2).partial_fit(counts),
-    "estimator": lambda counts: bayesnmf.BayesNMF(n_components=2).fit(counts),
 }
 
 

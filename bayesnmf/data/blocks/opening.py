@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bayesnmf.checks import check_count, check_path
+from bayesnmf.data.annotated import is_annotated
 from bayesnmf.data.blocks.checks import check_exists
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.blocks.raw import TemporaryFolder
@@ -19,6 +20,7 @@ from bayesnmf.data.blocks.store import ABOUT, VERSION, Store, write_store
 from bayesnmf.data.blocks.stored_matrix import StoredMatrix
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts
+from bayesnmf.data.labels import is_frame, split_labels
 from bayesnmf.data.reading import read_counts
 
 NONZEROS = 2**21
@@ -59,6 +61,11 @@ class Blocks:
 
     def __post_init__(self) -> None:
         check_count(self.nonzeros, "nonzeros", minimum=1)
+
+
+def may_be_on_disk(x: Any) -> bool:
+    """Return whether counts are a path, `Blocks`, counts on disk, or lazy, so that `open_counts` decides where to."""
+    return isinstance(x, str | os.PathLike | Blocks | BlockedCounts) or is_lazy(x)
 
 
 def open_counts(
@@ -152,3 +159,28 @@ def _key(path: Path, blocks: Blocks) -> str:
     stamps = [(str(each), each.stat().st_size, each.stat().st_mtime_ns) for each in files]
     about = (VERSION, str(path.resolve()), blocks.layer, blocks.feature_labels, stamps)
     return hashlib.blake2b(repr(about).encode(), digest_size=8).hexdigest()
+
+
+# --- what scikit-learn reads ----------------------------------------------------------------------------
+
+
+def features_of(counts: Counts) -> Any:
+    """Return a table without rows that has the features of counts, with their names if all are strings."""
+    import pandas as pd
+
+    names, none = counts.feature_names, np.empty((0, counts.shape[1]))
+    return pd.DataFrame(none, columns=names) if all(isinstance(each, str) for each in names) else none
+
+
+def as_table(X: Any) -> Any:
+    """Return X, or a DataFrame if scikit-learn would not read it, or not its labels."""
+    import pandas as pd
+
+    if is_annotated(X) and not may_be_on_disk(X):
+        counts = as_counts(X, name="X")
+        sparse: Any = pd.DataFrame.sparse
+        return sparse.from_spmatrix(counts.matrix, counts.row_names, counts.feature_names)
+    found = split_labels(X)
+    if found.columns is None or is_frame(found.values):
+        return X if found.columns is None else found.values
+    return pd.DataFrame(np.asarray(found.values), found.rows, found.columns)

@@ -21,8 +21,9 @@ from bayesnmf.checks import (
     check_rank,
     check_words,
 )
+from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.checks import check_noise_to_compare
-from bayesnmf.data.conversion import as_counts, check_integer_counts
+from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.splitting import split_counts
@@ -134,7 +135,7 @@ def compare(
 
     Parameters
     ----------
-    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
+    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
         Whole-number counts, which are thinned binomially.
     model, rank, seed
         Model, number of components and seed, as for `bayesnmf.fit`.
@@ -160,12 +161,12 @@ def compare(
     """
     noise = check_noise_to_compare(check_noise(noise))
     methods = [check_choice(method, "methods", METHODS) for method in check_words(methods, "methods")]
-    check_model(model)
-    rank, seed = check_rank(rank), check_count(seed, "seed", minimum=0)
+    model, rank, seed = check_model(model), check_rank(rank), check_count(seed, "seed", minimum=0)
     settings = Settings() if settings is None else settings
     check_instance(settings, Settings, "settings")
     counts, own = without_missing(counts, missing)
-    data = with_missing(with_exposures(as_counts(counts), row_exposure, feature_exposure), own, observed, missing)
+    data = with_exposures(open_counts(counts, "float64"), row_exposure, feature_exposure)
+    data = with_missing(data, own, observed, missing)
     check_integer_counts(data, "compare, which thins them", "round them")
     check_length_of_dispersion(noise, data.shape)
     split = split_counts(data, settings.keep, settings.withhold, np.random.default_rng(seed))

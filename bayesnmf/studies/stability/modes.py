@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesnmf.checks import check_count, check_fraction
-from bayesnmf.data.conversion import as_counts
+from bayesnmf.data.blocks.opening import open_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
@@ -79,7 +79,7 @@ def modes(
 
     Parameters
     ----------
-    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData or nested list, (n, m)
+    counts : array, SciPy sparse matrix, pandas DataFrame, AnnData, nested list, path or Blocks, (n, m)
         Counts, as for `bayesnmf.fit`; whole numbers for held-out scores.
     model, rank : as for `bayesnmf.fit`
     method : {"map", "vi", "bld"}
@@ -124,7 +124,7 @@ def modes(
     starts, seed = check_count(starts, "starts", most=MOST_STARTS), check_count(seed, "seed", minimum=0)
     (rank, known), options = rank_and_known(rank, fixed_components), varied_options(options, method)
     counts, own = without_missing(counts, missing)
-    data = as_counts(counts, dtype=getattr(options, "dtype", "float64"))
+    data = open_counts(counts, getattr(options, "dtype", "float64"))
     data = with_missing(with_exposures(data, row_exposure, feature_exposure), own, observed, missing)
     settings = check_fraction(threshold, "threshold"), check_fraction(keep, "keep"), check_scored(scored, data)
     options = _completed(options, data, noise, model, method, (rank, known))
@@ -141,7 +141,7 @@ def _completed(options: Any, data: Counts, noise: Noise, model: str, method: str
     rank, known = given
     priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
     plain = data.mask is not None or not allows_regression(noise, priors)
-    options = resolve_options(replace(options, priors=priors), plain=plain)
+    options = resolve_options(replace(options, priors=priors), data.in_memory, plain)
     check_combination(model, method, rank, data, options)
     return served_options(options, noise, method, data)
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from bayesnmf.assessment.bounds import elbo_marginal
 from bayesnmf.assessment.scoring import MIXED, SCORE_DRAWS, Ratio, background, cell_probabilities, ratio_of_sums
+from bayesnmf.checks import check_size
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.splitting import split_counts
 from bayesnmf.fitting.fitted import Fit
@@ -36,6 +37,7 @@ from bayesnmf.types import Array
 MARGINAL_DRAWS = 20  # of elbo_marginal: its standard error is far below the distances of modes
 SAME_RATE = 1e-5  # relative difference of rates that are equal but for rounding, in float32 too
 REFIT, HALVES = 2**31, 1  # seeds beside those of starts
+LARGEST, CURE = 8 * 2**30, "a larger keep, or fewer modes to score, as in scored=2"  # bytes
 
 
 class Predictions(NamedTuple):
@@ -67,20 +69,22 @@ def predict_held_out(
     interrupted : bool
     """
     split = split_counts(runs.counts, keep, 0.0, np.random.default_rng([runs.seed, 0]))
+    check_size(8 * (len(fits) + 4) * split.thinned.nnz, LARGEST, "predictions of all held-out counts", CURE)
+    held_out = split.thinned.rows(np.arange(runs.counts.shape[0]))  # in memory, wherever the counts lie
     frequencies, given = background(split.train), {"counts": split.train, "seed": seed_of(runs.seed, REFIT)}
     options: Any = runs.options
 
     def predict(mode: int, tick: ProgressReport) -> tuple[Fit, Array]:
         from_here = replace(options, start=fits[mode], priors=fits[mode].priors, restarts=1)
         refit = runs.fit(tick, options=from_here, noise=fits[mode].noise.thinned(keep), **given)
-        return refit, probabilities_of(refit, split.thinned, frequencies, runs.seed)
+        return refit, probabilities_of(refit, held_out, frequencies, runs.seed)
 
     found, interrupted = fit_side_by_side(predict, len(fits), runs.jobs, (report, "held-out counts"))
     # The best modes, without a gap: weights of others alone would mean little.
     ready = [found[mode] for mode in takewhile(found.__contains__, range(len(fits)))]
-    if not ready or not split.thinned.nnz:
+    if not ready or not held_out.nnz:
         return None, interrupted
-    predictions = Predictions(split.thinned, np.stack([one for _, one in ready]), [refit for refit, _ in ready])
+    predictions = Predictions(held_out, np.stack([one for _, one in ready]), [refit for refit, _ in ready])
     return predictions, interrupted
 
 
