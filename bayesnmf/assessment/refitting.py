@@ -26,7 +26,7 @@ from bayesnmf.inference.ascent.coordinate_ascent import ascend
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import MAP, VI
-from bayesnmf.options.defaults import resolve_options
+from bayesnmf.options.methods import resolve_options
 from bayesnmf.priors.noise import POISSON
 from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.draws import restrict_rows

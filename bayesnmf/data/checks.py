@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks import as_numbers, check_choice, check_count, check_positive, shown
+from bayesnmf.checks import as_numbers, check_choice, check_count, check_positive, is_counted, shown
 from bayesnmf.data.conversion import LARGEST_INTEGER
+from bayesnmf.data.labels import Order, order_of, same_labels
 from bayesnmf.priors.checks import check_length_of_dispersion
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Noise, Quasi
 
 LIMITS = {"float64": (1e-50, 1e50), "float32": (1e-10, 1e10)}  # of exposures, so that products of two are in range
-LARGEST_TOTAL = {"float64": 1e100, "float32": 1e20}  # of counts: that of the parameters of priors
 
 
 def check_shape(size: Any, name: str) -> tuple[int, int]:
@@ -99,18 +99,6 @@ def check_exposure(values: np.ndarray, argument: str, length: int, dtype: Any) -
             f"{values[wrong[0]]:g}; choose another unit"
         )
     return np.array(values, np.float64)
-
-
-def check_total(counts: Any) -> None:
-    """Refuse counts whose total is beyond the range in which objectives are accurate in their type."""
-    largest = LARGEST_TOTAL[np.dtype(counts.dtype).name]
-    with np.errstate(over="ignore"):
-        total = float(counts.total)
-    if not total <= largest:
-        raise ValueError(
-            f"counts must have a total of at most {largest:.1g} in {np.dtype(counts.dtype).name}: found {total:.3g}; "
-            "leave out rows or features with counts that cannot be right, or divide all counts by a power of ten"
-        )
 
 
 def check_new_exposure(fitted: Any, new: Any) -> None:
@@ -216,3 +204,25 @@ def check_complete(counts: Any, what: str) -> Any:
             "have some; fit, transform, expected and intervals of a chain take them"
         )
     return counts
+
+
+def check_features_in_columns(given: Any, names: np.ndarray, argument: str, of: str) -> None:
+    """Refuse labelled components whose rows, and not whose columns, are the features."""
+    if same_labels(given.rows, names) and not same_labels(given.columns, names):
+        raise ValueError(
+            f"{argument} must have the features of the {of} in its columns: found them in its rows; give it "
+            "transposed, as in frame.T"
+        )
+
+
+def check_start_names(start: Any, counts: Any) -> None:
+    """Refuse a fit as start whose rows or features have other names than those of the counts, or another order."""
+    for side in ("row", "feature"):
+        names, own = (getattr(each, f"{side}_names") for each in (start, counts))
+        if is_counted(names) or len(names) != len(own):  # without names, or refused because of its size
+            continue
+        if order_of(names, own, Order(f"start's {side}_names", side)) is not None:
+            raise ValueError(
+                f"start must have its {side}s in the order of the counts: found the same names in another order; "
+                f"put the counts in the order of start.{side}_names"
+            )

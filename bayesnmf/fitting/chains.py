@@ -17,7 +17,7 @@ from bayesnmf.inference.sampling.draws_on_disk import DrawsOnDisk
 from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.options import VI
-from bayesnmf.options.defaults import resolve_options
+from bayesnmf.options.methods import resolve_options
 from bayesnmf.priors.pair import components_exchangeable
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import Value, separate_scale

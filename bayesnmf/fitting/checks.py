@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.checks import as_numbers, is_counted
-from bayesnmf.data.labels import Order, order_of, same_labels
+from bayesnmf.checks import as_numbers
 from bayesnmf.options import METHODS, Start
 from bayesnmf.options.algorithms import ALGORITHMS, algorithms_of
 from bayesnmf.options.checks import STARTS
-from bayesnmf.options.defaults import chooses_basis, has_sparse_prior, regression_fault
+from bayesnmf.options.methods import chooses_basis, has_sparse_prior, regression_fault
 from bayesnmf.options.sampled import BUDGET
 from bayesnmf.priors import Distribution
 from bayesnmf.priors.checks import check_has_part, check_parameter
@@ -22,6 +21,19 @@ from bayesnmf.priors.specification import PARAMETER, on_simplex
 # rounding error 1e-16: above 1e8 the error would hide changes as small as the default tolerance.
 RANGE = {"float64": (1e-100, 1e8, 1e100), "float32": (1e-20, 1e8, 1e20)}
 RANGE_OF_STARTS = {"float64": (1e-100, 1e100, 1e100), "float32": (1e-15, 1e15, 1e20)}  # so that means are finite too
+LARGEST_TOTAL = {"float64": 1e100, "float32": 1e20}  # of counts: that of the parameters of priors
+
+
+def check_total(counts: Any) -> None:
+    """Refuse counts whose total is beyond the range in which objectives are accurate in their type."""
+    largest = LARGEST_TOTAL[np.dtype(counts.dtype).name]
+    with np.errstate(over="ignore"):
+        total = float(counts.total)
+    if not total <= largest:
+        raise ValueError(
+            f"counts must have a total of at most {largest:.1g} in {np.dtype(counts.dtype).name}: found {total:.3g}; "
+            "leave out rows or features with counts that cannot be right, or divide all counts by a power of ten"
+        )
 
 
 def check_served(method: str, model: str) -> None:
@@ -191,19 +203,6 @@ def check_posterior_exists(options: Any, model: str, method: str) -> None:
         )
 
 
-def check_start_names(start: Any, counts: Any) -> None:
-    """Refuse a fit as start whose rows or features have other names than those of the counts, or another order."""
-    for side in ("row", "feature"):
-        names, own = (getattr(each, f"{side}_names") for each in (start, counts))
-        if is_counted(names) or len(names) != len(own):  # without names, or refused because of its size
-            continue
-        if order_of(names, own, Order(f"start's {side}_names", side)) is not None:
-            raise ValueError(
-                f"start must have its {side}s in the order of the counts: found the same names in another order; "
-                f"put the counts in the order of start.{side}_names"
-            )
-
-
 def check_start_factor(value: Any, name: str, size: tuple[int, int]) -> np.ndarray:
     """Return a given factor as a nonnegative, finite array of the right size."""
     array = as_numbers(value, f"start.{name}", "an array of numbers or a distribution")
@@ -235,15 +234,6 @@ def check_start_distribution(value: Any, prior: Any, name: str, size: tuple[int,
         return value.broadcast(size)
     except ValueError as error:
         raise ValueError(f"start.{name} must broadcast to {size}") from error
-
-
-def check_features_in_columns(given: Any, names: np.ndarray, argument: str, of: str) -> None:
-    """Refuse labelled components whose rows, and not whose columns, are the features."""
-    if same_labels(given.rows, names) and not same_labels(given.columns, names):
-        raise ValueError(
-            f"{argument} must have the features of the {of} in its columns: found them in its rows; give it "
-            "transposed, as in frame.T"
-        )
 
 
 def check_known_components(given: Any, m: int, prior: Any) -> np.ndarray:

@@ -11,7 +11,6 @@ import numpy as np
 
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.ascent.climbing import Climb, as_interrupted, told_of_no_chance
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule, Steps, ascend, plain_steps
 from bayesnmf.inference.ascent.course import WINDOW
 from bayesnmf.inference.ascent.extrapolation import extrapolated_steps
@@ -26,12 +25,12 @@ from bayesnmf.inference.device.checks import find_gpus
 from bayesnmf.inference.dispersion import DispersionLearner
 from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.starts.exchanging import exchange_components
+from bayesnmf.inference.starts.exchanging import Climb, as_interrupted, exchange_components, told_of_no_chance
 from bayesnmf.inference.status import BROKEN, INTERRUPTED
 from bayesnmf.kernels.cpu.threads import one_blas_thread
 from bayesnmf.options import MAP, METHODS, VI
 from bayesnmf.options.algorithms import ALGORITHMS
-from bayesnmf.options.defaults import varied_start
+from bayesnmf.options.methods import varied_start
 from bayesnmf.priors import Priors
 from bayesnmf.priors.pair import replace_sides
 from bayesnmf.priors.values import separate_scale

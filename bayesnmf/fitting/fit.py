@@ -26,8 +26,7 @@ from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.options import METHODS, Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options
-from bayesnmf.options.defaults import allows_regression, resolve_options
-from bayesnmf.options.methods import explains_names
+from bayesnmf.options.methods import allows_regression, explains_names, resolve_options
 from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.noise import POISSON, Noise
 from bayesnmf.priors.specification import check_model

@@ -10,7 +10,6 @@ import numpy as np
 
 from bayesnmf.checks import check_instance, check_size
 from bayesnmf.data.blocks.checks import check_on_disk, check_room_for_rows
-from bayesnmf.data.checks import check_total
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.checks import (
@@ -21,6 +20,7 @@ from bayesnmf.fitting.checks import (
     check_ranges,
     check_regression,
     check_served,
+    check_total,
     check_unexposed,
 )
 from bayesnmf.fitting.keeping import size_kept, size_written

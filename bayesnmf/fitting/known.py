@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.checks import check_rank
+from bayesnmf.data.checks import check_features_in_columns
 from bayesnmf.data.counts import Counts, DataWarning
 from bayesnmf.data.labels import Order, is_frame, order_of, split_labels
 from bayesnmf.data.reading import read_counts
-from bayesnmf.fitting.checks import check_features_in_columns, check_known_components, check_room_for_known
+from bayesnmf.fitting.checks import check_known_components, check_room_for_known
 from bayesnmf.priors import Priors
 from bayesnmf.priors.pair import replace_sides
 from bayesnmf.priors.partly_known import PartlyKnown

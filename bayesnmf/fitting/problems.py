@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from bayesnmf.data.checks import check_start_names
 from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.checks import (
     check_on_simplex,
     check_start_distribution,
     check_start_factor,
-    check_start_names,
 )
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.starts.states import Given, given_state, state_from_word
 from bayesnmf.inference.summaries import Draw, MeanField, Mode, Summary
 from bayesnmf.options import BLD, MAP, SMC, VI, Options, Start
-from bayesnmf.options.defaults import basis_of_mode
+from bayesnmf.options.methods import basis_of_mode
 from bayesnmf.priors import Distribution, Priors, ScaledProportions
 from bayesnmf.priors.specification import PARAMETER, stated_components
 from bayesnmf.priors.values import attach_scale, component_sums, rows_to_shares

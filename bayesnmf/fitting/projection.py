@@ -11,13 +11,14 @@ import numpy as np
 from bayesnmf.checks import check_count
 from bayesnmf.data.blocks.checks import check_read, check_room_for_rows
 from bayesnmf.data.blocks.opening import open_counts
-from bayesnmf.data.checks import check_new_exposure, check_total
+from bayesnmf.data.checks import check_new_exposure
 from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import in_feature_order
 from bayesnmf.data.powered import working_counts
+from bayesnmf.fitting.checks import check_total
 from bayesnmf.fitting.closed_form import fit_of_ascent
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import draws_problem
@@ -29,7 +30,7 @@ from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.inference.status import Status
 from bayesnmf.inference.summaries import MeanField, Mode
-from bayesnmf.options.defaults import basis_of_mode
+from bayesnmf.options.methods import basis_of_mode
 from bayesnmf.priors.checks import check_exposures, check_one_prior_for_all_rows
 from bayesnmf.priors.noise import NegativeBinomial, Noise
 from bayesnmf.priors.specification import MODELS, PARAMETER, stated_components

@@ -11,12 +11,12 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from bayesnmf.checks import check_count, check_rank, seed_or_new
-from bayesnmf.data.checks import check_complete, check_exposed_alike, check_new_exposure, check_total
+from bayesnmf.data.checks import check_complete, check_exposed_alike, check_new_exposure
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.counts import Counts, DataWarning
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.naming import in_feature_order
-from bayesnmf.fitting.checks import check_has_learned, check_stream
+from bayesnmf.fitting.checks import check_has_learned, check_stream, check_total
 from bayesnmf.fitting.closed_form import batching_of, fit_of_ascent
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
@@ -31,7 +31,7 @@ from bayesnmf.inference.side import Side
 from bayesnmf.inference.status import Status
 from bayesnmf.options import VI
 from bayesnmf.options.checks import check_options
-from bayesnmf.options.defaults import resolve_options
+from bayesnmf.options.methods import resolve_options
 from bayesnmf.priors import Distribution, Priors
 from bayesnmf.priors.checks import check_one_prior_for_all_rows
 from bayesnmf.priors.specification import SPARSE, check_model

@@ -24,7 +24,7 @@ class MAP:
     """Options of the point estimate by EM, multiplicative updates or coordinate descent.
 
     Of the options that are None, `fit.options` contains the choices of algorithm, start, extrapolate, tol and priors
-    (`bayesnmf.options.defaults`); the others stay None, and follow from these.
+    (`bayesnmf.options.methods`); the others stay None, and follow from these.
 
     Attributes
     ----------

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.options import METHODS, methods_with
-from bayesnmf.options.defaults import basis_of_mode
+from bayesnmf.options.methods import basis_of_mode
 from bayesnmf.plots.checks import check_any_objective, check_fits
 from bayesnmf.plots.style import SMALL, Look, hide_frame, looks_of_fits, make_panels, shorten
 from bayesnmf.priors.specification import PARAMETER

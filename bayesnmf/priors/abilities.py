@@ -111,7 +111,11 @@ class Settled(Ability):
 
 
 class Regression(Ability):
-    """Modes that coordinate descent can find."""
+    """Modes that coordinate descent can find.
+
+    A family of scaled proportions also has ``with_best_scale(loadings, totals, exposure)``: the value with these
+    loadings and the best scale.
+    """
 
     word, described = "regression", "modes that coordinate descent can find"
 
@@ -123,10 +127,6 @@ class Regression(Ability):
     @abstractmethod
     def regression_terms(self, length: int) -> tuple[Array, Array]:
         """Return c − 1 and d of the Gamma(c, d) that coordinate descent uses to find the mode of `length` entries."""
-
-    def with_best_scale(self, loadings: Array, totals: Array, exposure: Array) -> Any:
-        """Return the value with these loadings and, if there is a scale, the best one for totals and exposures."""
-        return loadings
 
 
 class LogBasis(Ability):
@@ -218,8 +218,3 @@ class Every(
 
 
 OPTIONAL = {each.word: each.described for each in Ability.__subclasses__() if each is not Every}
-
-
-def words_of(family: type) -> frozenset[str]:
-    """Return the words of the abilities that a family states."""
-    return frozenset(each.word for each in Ability.__subclasses__() if issubclass(family, each))

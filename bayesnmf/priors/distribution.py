@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from bayesnmf.priors.abilities import Draws, MeanField, words_of
+from bayesnmf.priors.abilities import Ability, Draws, MeanField
 from bayesnmf.priors.values import Value, as_array, namespace_of
 from bayesnmf.types import Array
 
@@ -285,3 +285,8 @@ def log_marginal_of(prior: Any, total: Array) -> float:
     """Return the log ratio of the normalising constants of the prior and of its conditional at exposure 1."""
     conditional = prior.conditional(total, np.ones((1, 1)))
     return prior.log_normaliser(total.shape) - conditional.log_normaliser(total.shape)
+
+
+def words_of(family: type) -> frozenset[str]:
+    """Return the words of the abilities that a family states."""
+    return frozenset(each.word for each in Ability.__subclasses__() if issubclass(family, each))

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.inference.idle import find_idle
+from bayesnmf.inference.starts.exchanging import find_idle
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, ConvergenceWarning, FitWarning
 from bayesnmf.options import MAP, METHODS
-from bayesnmf.options.defaults import regression_fault
+from bayesnmf.options.methods import regression_fault
 from bayesnmf.priors.noise import POISSON, NegativeBinomial, Quasi
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import component_sums
@@ -179,9 +179,9 @@ def _cautions_of_components(fit: FitRecord) -> list[str]:
 
 
 def idle_components(fit: FitRecord) -> Array:
-    """Return the components of a fit that carry nothing of their own (`bayesnmf.inference.idle`), in order.
+    """Return the components of a fit that carry nothing of their own, in order.
 
-    Those of a projection are given, so none is idle.
+    `bayesnmf.inference.starts.exchanging` says more. Those of a projection are given, so none is idle.
     """
     if fit.is_projected or not fit.counts.total:
         return np.empty(0, np.intp)

@@ -25,7 +25,7 @@ from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.gibbs import Schedule, gibbs_chain
 from bayesnmf.inference.sides import update_components, update_loadings
 from bayesnmf.kernels.cpu.urn import assign_tokens, reassign_tokens
-from bayesnmf.options.defaults import resolve_options
+from bayesnmf.options.methods import resolve_options
 from benchmarks.worker import Clock, Job
 
 Array = NDArray[Any]

@@ -159,8 +159,10 @@ def modes_of_rows(problem: Problem, before: Side, loadings: Array) -> Side:
     else:
         divisor = _shrinkage(problem).astype(loadings.dtype)
         loadings = loadings if np.all(divisor == 1) else loadings / divisor
-    exposure = counts.row_factor.astype(loadings.dtype)
-    value = prior.with_best_scale(loadings, totals.astype(loadings.dtype), exposure)
+    value: Any = loadings
+    if prior.support == "scaled simplex":
+        exposure = counts.row_factor.astype(loadings.dtype)
+        value = prior.with_best_scale(loadings, totals.astype(loadings.dtype), exposure)
     summary: Any = problem.loadings_summary
     side: Side = summary.at(prior, value)
     return side

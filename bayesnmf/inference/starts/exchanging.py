@@ -5,6 +5,8 @@ the other uses the second component elsewhere. An exchange (`bayesnmf.inference.
 optimum faster than a new start. On large counts, where trials take long, only components that carry nothing of their
 own are merged. What no exchange betters is left as it is, since the objective asks for it: the prior is then too even
 for so many components.
+
+An ascent with exchanges runs in several stages (`Climb`), as one ascent with one trace and one status.
 """
 
 from __future__ import annotations
@@ -14,20 +16,93 @@ from dataclasses import replace
 
 import numpy as np
 
-from bayesnmf.inference.ascent.climbing import (
-    Climb,
-    Show,
-    as_interrupted,
-    continue_climb,
-    finish_climb,
-    has_ended,
-    last_objective,
-)
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
-from bayesnmf.inference.idle import find_idle
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.starts.split_merge import Exchange, Exchanges
-from bayesnmf.inference.status import INTERRUPTED
+from bayesnmf.inference.status import BROKEN, INTERRUPTED, NO_CHANCE
+from bayesnmf.priors import Distribution
+from bayesnmf.types import Array
+
+Show = Callable[..., None]
+
+
+class Climb:
+    """An ascent that goes on from its end when it is called again.
+
+    It gives its state away while it runs: no other reference keeps the state in memory, which is as large as the
+    factors.
+
+    Parameters
+    ----------
+    ascent : callable
+        Function of a problem, a state, a schedule and what shows progress.
+    problem, state : Problem, State
+        Where to begin.
+    """
+
+    def __init__(self, ascent: Callable[[Problem, State, Schedule, Show], Ascent], problem: Problem, state: State):
+        self._ascent, self._problem, self._held = ascent, problem, [state]
+
+    def __call__(self, schedule: Schedule, show: Show) -> Ascent:
+        """Run the ascent by a schedule."""
+        found = self._ascent(self._problem, self._held.pop(), schedule, show)
+        self._problem, self._held = found.problem, [found.state]
+        return found
+
+
+def continue_climb(climb: Climb, sofar: Ascent, schedule: Schedule, show: Show) -> Ascent:
+    """Continue an ascent until `schedule` ends it; earlier iterations count towards its `max_iter`.
+
+    Parameters
+    ----------
+    show : callable
+        Function for progress, called with the iteration and the objective.
+    """
+    done = sofar.status.iterations
+    trace, residuals = sofar.trace, sofar.residuals
+    del sofar  # now only `climb` refers to its state, and can free it
+    last = climb(replace(schedule, done=done), lambda more, value, *_: show(done + more, value))
+    return last._replace(trace=trace + last.trace[1:], residuals=residuals + last.residuals[1:])
+
+
+def finish_climb(climb: Climb, sofar: Ascent, schedule: Schedule, show: Show) -> Ascent:
+    """Continue an ascent of several stages to its end, with a status by the rules of the whole ascent.
+
+    The stages before end by rules of their own, such as a higher tolerance. Parameters as for `continue_climb`.
+    """
+    if not has_ended(sofar, schedule):
+        return continue_climb(climb, sofar, schedule, show)
+    if sofar.status.reason in BROKEN:
+        return sofar
+    if last_objective(sofar) == -np.inf:
+        return told_of_no_chance(sofar)
+    course = schedule.course(trace=sofar.trace[:-1], residuals=sofar.residuals[:-1])
+    course.reach(sofar.trace[-1], residual=sofar.residuals[-1] if sofar.residuals else None)
+    return sofar._replace(status=course.status)
+
+
+def told_of_no_chance(ascent: Ascent) -> Ascent:
+    """Return an ascent whose status says so if its counts are impossible at the parameters; others as they are."""
+    if ascent.status.reason in BROKEN or last_objective(ascent) > -np.inf:
+        return ascent
+    return ascent._replace(status=ascent.status._replace(converged=False, reason=NO_CHANCE))
+
+
+def has_ended(ascent: Ascent, schedule: Schedule) -> bool:
+    """Return whether an ascent cannot continue: iterations used up, Ctrl-C, or an objective that is not finite."""
+    bad = ascent.status.reason in BROKEN or last_objective(ascent) == -np.inf
+    return bad or ascent.status.iterations >= schedule.max_iter
+
+
+def as_interrupted(ascent: Ascent) -> Ascent:
+    """Return an ascent with the status of an interrupt by Ctrl-C."""
+    return ascent._replace(status=ascent.status._replace(converged=False, reason=INTERRUPTED))
+
+
+def last_objective(ascent: Ascent) -> float:
+    """Return the last objective of an ascent, or −inf if it is NaN."""
+    return ascent.trace[-1] if ascent.trace and not np.isnan(ascent.trace[-1]) else -np.inf
+
 
 ROUGH_TOL = 1e-5  # tolerance of the ascents before an exchange, which mostly gains more than they still could
 GLANCE, TRIAL = 3, 15  # iterations of each exchange in a first round, and of the best of these in a second round
@@ -122,3 +197,40 @@ def _append_ascent(best: Ascent, found: Ascent) -> Ascent:
     trace = best.trace + [found.trace[number] for number in above]
     residuals = best.residuals + [found.residuals[number] for number in above if found.residuals]
     return found._replace(trace=trace, residuals=residuals, status=found.status._replace(iterations=len(trace) - 1))
+
+
+ALIKE = 0.99  # cosine of components that are one; of different ones it was at most 0.81 on real and simulated counts
+
+
+def find_idle(components: Array, sizes: Array, prior: Distribution) -> Array:
+    """Return the components that are copies of a larger one, in order: the cosine of both is above 0.99.
+
+    What the prior alone shapes is returned too: components that are alike, or like their prior's mean, with less than a
+    tenth of an even share of the expected counts. Known components are left out.
+
+    Parameters
+    ----------
+    components : ndarray of shape (K, m)
+        Components, in any unit.
+    sizes : ndarray of shape (K,)
+        Expected counts of each component.
+    prior : Distribution
+        Prior of the components.
+    """
+    rank, norms = len(components), np.linalg.norm(components, axis=1)
+    profiles = components / np.where(norms > 0, norms, 1.0)[:, None]
+    alike = np.triu(profiles @ profiles.T > ALIKE, 1)
+    alike |= alike.T
+    smaller = (sizes[:, None] < sizes) | ((sizes[:, None] == sizes) & np.tri(rank, k=-1, dtype=bool))
+    copies = (alike & smaller).any(axis=1)
+    shaped = alike.any(axis=1) | _like_their_prior(prior, profiles)
+    known = getattr(prior, "constants", {}).get("at", ())
+    return np.setdiff1d(np.flatnonzero(copies | (shaped & (sizes < sizes.sum() / (10 * rank)))), known)
+
+
+def _like_their_prior(prior: Distribution, profiles: Array) -> Array:
+    """Return whether each component, given at length 1, is in proportion to its prior's mean, (K,) or (1,)."""
+    if not prior.proper:
+        return np.zeros(1, dtype=bool)
+    means = np.broadcast_to(prior.broadcast(profiles.shape).typical(), profiles.shape)
+    return np.einsum("km,km->k", profiles, means) > ALIKE * np.linalg.norm(means, axis=1)

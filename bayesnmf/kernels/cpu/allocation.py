@@ -29,7 +29,7 @@ from bayesnmf.kernels.cpu.threads import (
     piece_count,
     threads_or_default,
 )
-from bayesnmf.kernels.cpu.underflow import Spread, least_mean, share_out_underflowed, weigh_block
+from bayesnmf.kernels.cpu.underflow import Spread, share_out_underflowed, weigh_block
 from bayesnmf.types import Array
 
 
@@ -60,6 +60,12 @@ def row_blocks(indptr: Array, blocks: int) -> Array:
 
 
 share_cells = share_block(scatter=True, take_log=True)
+
+
+@compiled_on_disk(inline="always")
+def least_mean(dtype: Any) -> float:
+    """Return the least mean by which a count can be divided, and such quotients summed, without overflow."""
+    return np.finfo(dtype).tiny ** 0.75
 
 
 def _share_out(
@@ -115,7 +121,9 @@ def _fill_component_totals(partial: Array, V: Array, start: int, stop: int, Bt: 
 def _add_underflowed(given: tuple[Any, ...], rank: int, A: Array, Bt: Array) -> float:
     """Add the cells whose mean underflowed to the totals of all rows; return their ℓ."""
     bounds = row_blocks(given[0], piece_count(LOST * len(given[1]) * rank))
-    return float(np.sum(in_blocks(bounds, lambda _, *rows: share_out_underflowed(*given, *rows, rank, A, Bt), 1)))
+    least = A.dtype.type(least_mean.py_func(A.dtype))
+    found = in_blocks(bounds, lambda _, *rows: share_out_underflowed(*given, *rows, rank, least, A, Bt), 1)
+    return float(np.sum(found))
 
 
 MOST_SHARDS, COLUMN_CELLS = 8, 32  # shards, and nonzeros a column for each of them

@@ -16,10 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import row_blocks, shard_count
+from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks, shard_count
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.threads import in_blocks, piece_count, threads_or_default
-from bayesnmf.kernels.cpu.underflow import least_mean
 from bayesnmf.types import Array
 
 # From this argument on, eight terms of the asymptotic series leave an error below 1e-16.

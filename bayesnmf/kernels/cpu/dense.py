@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import MOST_SHARDS, Sides, Totals
+from bayesnmf.kernels.cpu.allocation import MOST_SHARDS, Sides, Totals, least_mean
 from bayesnmf.kernels.cpu.clusters import weigh_block
 from bayesnmf.kernels.cpu.threads import SERIAL_WORK, even_bounds, in_blocks, one_blas_thread, threads_or_default
-from bayesnmf.kernels.cpu.underflow import Spread, least_mean
+from bayesnmf.kernels.cpu.underflow import Spread
 from bayesnmf.types import Array
 
 DENSITY = 0.75  # share of positive counts from which this is faster: measured on mcf7 (0.91) and digits (0.51)

@@ -15,12 +15,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
-from bayesnmf.kernels.cpu.allocation import row_blocks, shard_count
+from bayesnmf.kernels.cpu.allocation import least_mean, row_blocks, shard_count
 from bayesnmf.kernels.cpu.compiling import FAST, compiled_on_disk
 from bayesnmf.kernels.cpu.factors import VECTOR_BYTES, aligned, padded, padded_copy, whole_vectors
 from bayesnmf.kernels.cpu.tangent_block import answer_cells, weigh_cells
 from bayesnmf.kernels.cpu.threads import block_count, in_blocks, piece_count, threads_or_default
-from bayesnmf.kernels.cpu.underflow import least_mean
 from bayesnmf.types import Array
 
 

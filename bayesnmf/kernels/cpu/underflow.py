@@ -16,12 +16,6 @@ Spread = tuple[Array, Array | None]
 weigh_block = share_block(scatter=False, take_log=False)
 
 
-@compiled_on_disk(inline="always")
-def least_mean(dtype: Any) -> float:
-    """Return the least mean by which a count can be divided, and such quotients summed, without overflow."""
-    return np.finfo(dtype).tiny ** 0.75
-
-
 @compiled_on_disk(nogil=True)
 def spread_of_cell(own: float, spreads: Any, j: int) -> float:
     """Return the spread of a cell: that of its row, times that of its feature if there are any."""
@@ -33,14 +27,13 @@ def spread_of_cell(own: float, spreads: Any, j: int) -> float:
 @compiled_on_disk(nogil=True)
 def share_out_underflowed(
     indptr: Array, indices: Array, values: Array, U: Array, V: Array, spread: Any, start: int, stop: int, rank: int,
-    A: Array, Bt: Array,
+    least: float, A: Array, Bt: Array,
 ) -> float:  # fmt: skip
     """Add the cells whose mean underflowed, computed with logarithms; return their ℓ.
 
     Where no component gives positive mass, factors of 0 are replaced by the smallest normal number.
     """
     step = VECTOR_BYTES // V.itemsize
-    least = U.dtype.type(least_mean(U.dtype))
     kept, sums = np.zeros(V.shape[1], dtype=U.dtype), np.zeros(step)
     loglik = 0.0
     for i in range(start, stop):

@@ -34,8 +34,7 @@ from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.options import METHODS, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options
-from bayesnmf.options.defaults import allows_regression, resolve_options
-from bayesnmf.options.methods import explains_names
+from bayesnmf.options.methods import allows_regression, explains_names, resolve_options
 from bayesnmf.places import check_folder
 from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.noise import Noise

@@ -15,7 +15,7 @@ from bayesnmf.fitting.many import fit_side_by_side, uninterrupted
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.options import Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, place_within
-from bayesnmf.options.defaults import varied_start
+from bayesnmf.options.methods import varied_start
 from bayesnmf.priors.noise import POISSON, Noise, Quasi
 from bayesnmf.studies.stability.checks import check_varied_start
 
