@@ -11,7 +11,7 @@ from bayesnmf.assessment.bounds import elbo_augmented, state_of_fit
 from bayesnmf.assessment.checks import check_response
 from bayesnmf.assessment.response_quantities import NOT_OPTIMAL, warn
 from bayesnmf.assessment.response_tables import LinearResponse
-from bayesnmf.data.blocks.checks import check_read
+from bayesnmf.checks import check_size
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.inference import alignment
@@ -26,6 +26,8 @@ from bayesnmf.results.record import FitRecord
 from bayesnmf.types import Array
 
 SAME = 0.95  # cosine of components that are taken to be the same
+LARGEST = 64 * 2**30  # bytes
+CURE = "give rows, as in fit.project(fit.counts.rows(range(1000))), with given_components=True"
 
 
 def linear_response(
@@ -40,7 +42,7 @@ def linear_response(
     Mean-field intervals are too narrow, because q ignores how loadings and components move together. How q changes when
     the log joint is tilted a little estimates the covariances with that coupling. It corrects the spread, not the
     location of q, the shape of its tails, or other modes. The fit is first continued to its optimum in float64 by
-    Newton's method.
+    Newton's method. Counts on disk are read into memory, where K (K + 12) numbers of each row are beside them.
 
     Parameters
     ----------
@@ -74,7 +76,8 @@ def linear_response(
     """
     check_response(fit, given_components)
     check_threads(threads)
-    check_read(fit.counts, "linear response couples all rows")
+    check_size(_bytes_of(fit), LARGEST, f"linear response of {len(fit.loadings):,} rows at once", CURE)
+    fit = replace(fit, counts=fit.counts.at_hand())
     check_no_scale_beside_missing(fit, "linear response")
     problem, state = state_of_fit(fit)
     problem = replace(problem, fixed_components=given_components)
@@ -92,6 +95,11 @@ def linear_response(
     moved = _largest_move(fit, continued)
     about = moved, gained, found.gradient, found.steps, f"given {given}" if given else ""
     return LinearResponse(continued, *about, Responses(found.coupled, threads))
+
+
+def _bytes_of(fit: FitRecord) -> int:
+    """Return the memory that the response takes: a K × K inverse and some 12 numbers a loading, beside the counts."""
+    return 8 * fit.loadings.size * (fit.rank + 12) + 12 * fit.counts.nnz
 
 
 def _continued(fit: FitRecord, found: Optimum) -> Fit:

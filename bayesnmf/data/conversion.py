@@ -91,7 +91,7 @@ def warn_of_all(counts: Counts) -> None:
 
 
 def check_in_memory(x: Any, name: str) -> None:
-    """Refuse counts on disk, which `bayesnmf.fit` alone takes."""
+    """Refuse counts on disk."""
     if not getattr(x, "in_memory", True):
         raise TypeError(
             f"{name} must be in memory here: found {type(x).__name__}, which is on disk; read it with "

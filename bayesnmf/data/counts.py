@@ -241,13 +241,7 @@ class Counts:
         return replace(self, matrix=mask.apply(self.matrix), mask=mask)
 
     def completed(self, means: tuple[np.ndarray, np.ndarray] | None) -> Counts:
-        """Return the counts without a mask, with means of rank one, or zeros, in place of missing cells.
-
-        Parameters
-        ----------
-        means : tuple of array, (n,) and (m,), or None
-            Factors of rows and features whose products are the means; None is zeros.
-        """
+        """Return the counts without a mask, with products of two factors, (n,) and (m,), or zeros in missing cells."""
         plain = self.with_mask(None)
         if self.mask is None or means is None:
             return plain
@@ -264,6 +258,10 @@ class Counts:
     def with_matrix(self, matrix: csr_array) -> Counts:
         """Return counts with the same names and exposures, and another canonical matrix of the same shape."""
         return replace(self, matrix=matrix)
+
+    def at_hand(self) -> Counts:
+        """Return the same counts in memory."""
+        return self
 
     def apart(self, chosen: np.ndarray, change: Callable[[csr_array], csr_array] = lambda matrix: matrix) -> Counts:
         """Return chosen rows as counts of their own, as a change makes them from the matrix of some of these rows."""

@@ -12,6 +12,7 @@ from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import MAP, VI, Blocks, Dirichlet, Gamma, Gibbs, Priors, ScaledDirichlet
+from bayesnmf.assessment import linear_response
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated:DeprecationWarning"),
@@ -135,8 +136,6 @@ def test_dispersions_and_contrasts_are_those_in_memory(blocks):
 
 PROJECT = r"this needs counts in memory, but they are on disk .*fit\.project\(fit\.counts\.rows\(range\(1000\)\)\)"
 REFUSED = {
-    "linear_response": bayesnmf.linear_response,
-    "given_components": lambda fit: bayesnmf.linear_response(fit, given_components=True),
     "allocations": lambda fit: fit.allocations(),
     "to_datatree": lambda fit: fit.to_datatree(),
     "to_anndata": lambda fit: fit.to_anndata(),
@@ -147,6 +146,19 @@ REFUSED = {
 def test_what_needs_all_counts_names_the_cure(fitted, name):
     with pytest.raises(ValueError, match=PROJECT):
         REFUSED[name](fitted)
+
+
+@pytest.mark.parametrize("given", [{}, {"given_components": True}], ids=["coupled", "given"])
+def test_linear_response_is_that_in_memory(fitted, given, monkeypatch):
+    """Counts are read, unless what is kept of their rows would not fit."""
+    one, two = fitted, bayesnmf.fit(X, rank=3, seed=0, options=fitted.options)
+    responses = [bayesnmf.linear_response(fit, **given) for fit in (one, two)]
+    for side in ("loadings", "components"):
+        ours, theirs = (response.spread(side).sd for response in responses)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7)  # of optima with a gradient of 1e-8
+    monkeypatch.setattr(linear_response, "LARGEST", 1e3)
+    with pytest.raises(ValueError, match=r"linear response of .* rows at once would take .*fit\.project"):
+        bayesnmf.linear_response(one, **given)
 
 
 def test_the_cure_works(fitted):

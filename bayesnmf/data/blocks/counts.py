@@ -185,6 +185,10 @@ class BlockedCounts(Counts):
 
         return replace(self, matrix=self._written(self.bounds, read, cut=self.bounds))
 
+    def at_hand(self) -> Counts:
+        """Return the same counts in memory, for what keeps more than them in memory anyway."""
+        return self.rows(np.arange(self.shape[0]))
+
     def apart(self, chosen: Array, change: Callable[[csr_array], csr_array] = lambda matrix: matrix) -> BlockedCounts:
         """Return chosen rows as counts of their own, in a store that is removed with the last reference to them.
 

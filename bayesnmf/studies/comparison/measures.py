@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,8 +69,7 @@ def measure(fits: Mapping[str, Fit], name: str, split: Split, other: Fit | None,
     if fitted.noise == POISSON:
         row["coverage90"] = pit_coverage(fitted, split.thinned, PIT_DRAWS, seed)
     if split.seen is not None and split.withheld is not None:
-        seen = split.seen.rows(np.arange(split.seen.shape[0]))  # in memory, as draws of their loadings are
-        projected = for_thinned(fitted, 0.5 / split.keep).project(seen, seed=seed)
+        projected = for_thinned(fitted, 0.5 / split.keep).project(split.seen.at_hand(), seed=seed)
         scored["withheld"] = score(projected, split.withheld, frequencies, SCORE_DRAWS, seed, MOST_SCORE_DRAWS)
     row.update(_scores(scored))
     row.update({name: value for name, value in mixing_of(fitted).items() if name in ("min_ess", "max_r_hat")})
@@ -144,7 +142,6 @@ def held_by_intervals(fitted: Fit, reference: Fit, seed: int) -> dict[str, float
 
     found = {"held": share(fitted.estimate)}
     if has_response(fitted) and n * rank**2 <= MOST_NUMBERS:
-        fitted = replace(fitted, counts=fitted.counts.rows(np.arange(n)))  # in memory, wherever they lie
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # NaN is not inside, and is shown
             found["held_response"] = share(linear_response(fitted))

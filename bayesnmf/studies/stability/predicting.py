@@ -70,7 +70,7 @@ def predict_held_out(
     """
     split = split_counts(runs.counts, keep, 0.0, np.random.default_rng([runs.seed, 0]))
     check_size(8 * (len(fits) + 4) * split.thinned.nnz, LARGEST, "predictions of all held-out counts", CURE)
-    held_out = split.thinned.rows(np.arange(runs.counts.shape[0]))  # in memory, wherever the counts lie
+    held_out = split.thinned.at_hand()
     frequencies, given = background(split.train), {"counts": split.train, "seed": seed_of(runs.seed, REFIT)}
     options: Any = runs.options
 
