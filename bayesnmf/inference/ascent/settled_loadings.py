@@ -205,7 +205,7 @@ def _resettled(here: Iterate) -> State:
 
     found, settled = pass_over_rows(problem, here.state, work)
     state = here.state._replace(loadings=settled)
-    return update_components(problem_at(problem, state), state, totals_of(problem, found), reuse=True)
+    return update_components(with_rates_at(problem, state), state, totals_of(problem, found), reuse=True)
 
 
 def settle_rows(problem: Problem, components: Side, tol: float, max_iter: int) -> Ascent:
