@@ -183,7 +183,7 @@ class BlockedCounts(Counts):
         def read(first: int, last: int) -> csr_array:
             return change(self.bounds.index(first), slice(first, last), whole.block(first, last))
 
-        return replace(self, matrix=self._written(self.bounds, read, cut=self.bounds))
+        return replace(self, matrix=self._written(self.bounds, read, self.bounds))
 
     def at_hand(self) -> Counts:
         """Return the same counts in memory, for what keeps more than them in memory anyway."""
@@ -201,12 +201,14 @@ class BlockedCounts(Counts):
         mask = None if self.mask is None else self.mask.rows(chosen)
         return replace(self, matrix=found, row_names=self.row_names[chosen], row_exposure=exposure, mask=mask)
 
-    def _written(self, edges: list[int], read: Callable[[int, int], csr_array], **more: Any) -> StoredMatrix:
+    def _written(
+        self, edges: list[int], read: Callable[[int, int], csr_array], cut: list[int] | None = None
+    ) -> StoredMatrix:
         """Write whole counts to another store, and return its matrix, which removes the store in the end."""
         folder = TemporaryFolder(self.scratch, "counts-")
         source = Made(edges, self.shape[1], f"counts made of {self.store.source}", self.store.nnz, read)
         store = write_store(folder.path / "store", source, lambda *_: None)
-        matrix: StoredMatrix = replace(self.matrix, store=store, keeps=(folder,), factor=1.0, cut=None, **more)
+        matrix: StoredMatrix = replace(self.matrix, store=store, keeps=(folder,), factor=1.0, cut=cut)
         return matrix
 
     def parts(self) -> Iterator[tuple[slice, Counts]]:
