@@ -56,8 +56,10 @@ def run_pass[Found](task: Task[Found], blocks: int) -> Found:
 
 
 def shards_of(blocks: int) -> list[range]:
-    """Return the blocks of each shard."""
+    """Return the blocks of each shard; few shards are 1, 2, 4 or a multiple of 8, to be shared by so many threads."""
     number = min(-(-blocks // LEAST), max(SHARDS, -(-blocks // MOST)))
+    if number < SHARDS:
+        number = (1, 2, 4, 4)[number - 1] if number < 5 else 8 * max(round(number / 8), 1)
     edges = np.linspace(0, blocks, number + 1).astype(int).tolist()
     return [range(first, last) for first, last in pairwise(edges)]
 
