@@ -115,8 +115,8 @@ def _rows_of(fit: FitRecord) -> tuple[FitRecord, Array]:
     n = fit.counts.shape[0]
     number = min(n, max(int(n * MOST / max(fit.counts.nnz * fit.rank, 1)), 1))
     rows = np.arange(number) * n // number
-    if fit.counts.in_memory and number == n:
-        return fit, rows
+    if number == n:
+        return replace(fit, counts=fit.counts.at_hand()), rows
     part = restrict_rows(fit, rows)
     prior: Any = fit.priors.loadings
     own = prior.of_new_rows(part.loadings).rows(rows)

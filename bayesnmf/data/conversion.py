@@ -136,7 +136,7 @@ def convert(
 
 def check_integer_counts(counts: Counts, why: str, cure: str) -> None:
     """Refuse fractional counts, and counts too large for exact whole numbers; `why` completes "whole numbers for"."""
-    if counts.in_memory and counts.nnz and counts.matrix.data.max() > LARGEST_INTEGER:
+    if counts.total > LARGEST_INTEGER and counts.matrix.data.max() > LARGEST_INTEGER:
         raise ValueError(f"counts must be at most 2**53 for {why}: found {counts.matrix.data.max():g}; divide them")
     if not counts.is_integer:
         data = counts.matrix.data

@@ -86,8 +86,17 @@ class Counts:
         """Rows of each block: all of them."""
         return [slice(0, self.shape[0])]
 
+    @property
+    def rows_held(self) -> int:
+        """Number of rows whose loadings a fit may hold in memory, as descents do, and draws: all, or none on disk."""
+        return self.shape[0]
+
     def without_names(self) -> Counts:
         """Return the same counts: they are sent nowhere."""
+        return self
+
+    def at_hand(self) -> Counts:
+        """Return the same counts in memory."""
         return self
 
     def by_row(self) -> Lines:
@@ -119,12 +128,12 @@ class Counts:
     def row_totals(self) -> np.ndarray:
         """Sum of each row, (n,), float64."""
         rows = np.repeat(np.arange(self.shape[0]), np.diff(self.matrix.indptr))
-        return _sums(rows, self.matrix.data, self.shape[0])
+        return np.bincount(rows, self.matrix.data, self.shape[0]).astype(np.float64, copy=False)  # int if empty
 
     @cached_property
     def feature_totals(self) -> np.ndarray:
         """Sum of each column, (m,), float64."""
-        return _sums(self.matrix.indices, self.matrix.data, self.shape[1])
+        return np.bincount(self.matrix.indices, self.matrix.data, self.shape[1]).astype(np.float64, copy=False)
 
     @cached_property
     def total(self) -> float:
@@ -259,10 +268,6 @@ class Counts:
         """Return counts with the same names and exposures, and another canonical matrix of the same shape."""
         return replace(self, matrix=matrix)
 
-    def at_hand(self) -> Counts:
-        """Return the same counts in memory."""
-        return self
-
     def apart(self, chosen: np.ndarray, change: Callable[[csr_array], csr_array] = lambda matrix: matrix) -> Counts:
         """Return chosen rows as counts of their own, as a change makes them from the matrix of some of these rows."""
         part = self.rows(chosen)
@@ -291,8 +296,3 @@ class Counts:
 
 def _unless_all_one(exposure: np.ndarray | None) -> np.ndarray | None:
     return None if exposure is None or np.all(exposure == 1) else exposure
-
-
-def _sums(places: np.ndarray, values: np.ndarray, length: int) -> np.ndarray:
-    sums = np.bincount(places, weights=values, minlength=length)
-    return sums.astype(np.float64, copy=False)  # bincount of an empty array has type int

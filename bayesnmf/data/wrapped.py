@@ -27,6 +27,7 @@ class WrappedCounts(Counts):
     """Counts around others, with the same numbers and names, and exposures and a likelihood of their own."""
 
     in_memory = of_inner("in_memory")
+    rows_held = of_inner("rows_held")
     nnz = of_inner("nnz")
     transposed = of_inner("transposed")
     dense = of_inner("dense")

@@ -39,7 +39,7 @@ def closed_form_fit(job: Job) -> FitRecord:
 def vi_options_of(job: Job) -> Any:
     """Return the options of the variational fit that chains start from; it may not converge."""
     masked = job.counts.mask is not None
-    return resolve_options(VI(priors=job.options.priors, max_iter=500), job.counts.in_memory, masked)
+    return resolve_options(VI(priors=job.options.priors, max_iter=500), bool(job.counts.rows_held), masked)
 
 
 def resolve_start(job: Job) -> Any:

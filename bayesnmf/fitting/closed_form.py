@@ -64,7 +64,7 @@ def best_of_restarts(job: Job, climb: Callable[[Any, np.random.Generator, str], 
         label = f"{job.method} {job.model}" + (f", start {restart + 1}" if job.options.restarts > 1 else "")
         start = job.options.start
         if restart and from_counts(start):
-            start = varied_start(job.options, job.counts.in_memory)
+            start = varied_start(job.options, bool(job.counts.rows_held))
         try:
             found = climb(start, rng, label)
             if not found.trace:
@@ -165,7 +165,7 @@ def run_from_start(
 
     climb = climber(problem, start_state(problem, start, job.rank, rng))
     found = climb(schedule, show)
-    able = ALGORITHMS[options.algorithm or "em"].exchanges and job.counts.in_memory and not devices
+    able = ALGORITHMS[options.algorithm or "em"].exchanges and job.counts.rows_held and not devices
     if able and from_counts(start) and found.status.converged:
         return exchange_components(climber, (climb, found), schedule, rng, show, search)
     return told_of_no_chance(found)

@@ -143,7 +143,7 @@ def _resolved(options: Any, model: str, method: str, data: Counts, given: tuple[
     rank, known = given
     priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
     plain = data.mask is not None or not allows_regression(noise, priors)
-    resolved = resolve_options(replace(options, priors=priors), data.in_memory, plain)
+    resolved = resolve_options(replace(options, priors=priors), bool(data.rows_held), plain)
     if getattr(resolved, "draws", None) == "auto":
         resolved = with_draws(resolved, rank, data)
     check_combination(model, method, rank, data, resolved)

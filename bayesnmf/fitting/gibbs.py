@@ -74,7 +74,7 @@ def _stack_draws(job: Job, chains: list[list[Any]], length: int) -> list[Any]:
     """Return the first `length` draws of every chain, (chains, draws, …) for each side; the lists are emptied."""
     values: list[Any] = []
     counts: Any = job.counts
-    if not counts.in_memory:
+    if not counts.rows_held:
         rows = DrawsOnDisk([[draw[0] for draw in draws[:length]] for draws in chains], counts)
         return [rows, np.stack([[draw[1] for draw in draws[:length]] for draws in chains])]
     for draws in chains:
@@ -100,7 +100,7 @@ def schedules_of(job: Job) -> list[Schedule]:
 
 def _running(job: Job, running: Running) -> Running | RunningOnDisk:
     """Return the sums over the draws of a chain, with those of loadings on disk in files."""
-    if job.counts.in_memory:
+    if job.counts.rows_held:
         return running
     return RunningOnDisk(draws_problem(job.counts, job.options.priors, np.random.default_rng(0)), running)
 
@@ -132,7 +132,7 @@ def sampler_of(job: Job) -> Literal["marginal", "allocations"] | None:
     options: Gibbs = job.options
     if options.algorithm is not None or options.collapsed:
         return options.algorithm
-    if not job.counts.in_memory:
+    if not job.counts.rows_held:
         return "allocations"
     sides: Any = options.priors.loadings, stated_components(options.priors.components)
     entries = job.rank * sum(job.counts.shape)
@@ -143,7 +143,7 @@ def sampler_of(job: Job) -> Literal["marginal", "allocations"] | None:
 def chains_at_once(job: Job) -> int:
     """Return the number of chains to run at once; of counts on disk, blocks of rows are worked on at once instead."""
     options: Gibbs = job.options
-    return min(options.threads or numba.get_num_threads(), options.chains) if job.counts.in_memory else 1
+    return min(options.threads or numba.get_num_threads(), options.chains) if job.counts.rows_held else 1
 
 
 def chain_function(options: Gibbs) -> Any:

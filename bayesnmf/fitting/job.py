@@ -76,9 +76,9 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     n, m = counts.shape
     priors = options.priors
     check_size(
-        8 * rank * (m + n * counts.in_memory), LARGEST_FACTORS, f"loadings and components of rank {rank}", "lower rank"
+        8 * rank * (m + counts.rows_held), LARGEST_FACTORS, f"loadings and components of rank {rank}", "lower rank"
     )
-    if not counts.in_memory:
+    if not counts.rows_held:
         check_on_disk(method, options)
         check_room_for_rows(counts, rank, size_written(options, rank, counts))
     if counts.mask is not None:
@@ -114,7 +114,7 @@ def check_combination(model: str, method: str, rank: int, counts: Counts, option
     if METHODS[method].posterior == "draws":
         all_draws = getattr(options, "keep", "auto") == "draws"
         cure = "ask for Gibbs(keep='moments')" if all_draws else "ask for fewer draws or chains, fit fewer rows"
-        size = size_kept(options, rank, counts.shape) * counts.in_memory
+        size = size_kept(options, rank, counts.shape) if counts.rows_held else 0
         check_size(size, LARGEST_DRAWS, f"the draws of {method}", f"{cure}, or leave {method} out")
 
 

@@ -18,7 +18,7 @@ MOST_KEPT, FEWEST_KEPT = 2000, 250  # draws of a chain that "auto" keeps
 def with_draws(options: Any, rank: int, counts: Any) -> Any:
     """Return options of a sampler with a number of draws in place of "auto", where it has to be known."""
     few = _most_in_memory(options, rank, counts.shape) < FEWEST_KEPT
-    if counts.in_memory and options.keep == "auto" and not few:
+    if counts.rows_held and options.keep == "auto" and not few:
         return options
     check_no_budget(options, FEWEST_KEPT, FIXED)
     return replace(options, draws=FIXED)

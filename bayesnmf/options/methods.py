@@ -204,24 +204,25 @@ def _listed(classes: list[str]) -> str:
     return f"{', '.join(classes[:-1])} and {classes[-1]} have it"
 
 
-def resolve_options(options: Options, in_memory: bool = True, plain: bool = False) -> Options:
+def resolve_options(options: Options, held: bool = True, plain: bool = False) -> Options:
     """Return the options of map or vi with defaults in place of None; their priors must have no None left.
 
-    Counts on disk are fitted by EM or coordinate ascent from the decomposition alone; those with missing cells, or a
-    noise that coordinate descent does not serve, by the same algorithms (`plain`).
+    Where the loadings of all rows are not `held` in memory, which descents need, counts are fitted by EM or coordinate
+    ascent from the decomposition alone; those with missing cells, or a noise that coordinate descent does not serve, by
+    the same algorithms (`plain`).
     """
     if not isinstance(options, MAP | VI):
         return options
     best = (
         _best_algorithm(options)
-        if in_memory and not plain
+        if held and not plain
         else algorithms_of("map" if isinstance(options, MAP) else "vi")[0]
     )
     chosen: dict[str, Any] = {"algorithm": options.algorithm or best}
     algorithm = ALGORITHMS[chosen["algorithm"]]
     if options.start is None:
         led_up_to = isinstance(options, VI) or has_sparse_prior(options.priors)
-        chosen["start"] = "descent" if led_up_to and in_memory else "svd"
+        chosen["start"] = "descent" if led_up_to and held else "svd"
     chosen["extrapolate"] = algorithm.extrapolates if options.extrapolate is None else options.extrapolate
     if options.tol is None:
         chosen["tol"] = algorithm.tol
@@ -236,9 +237,9 @@ def allows_regression(noise: Noise, priors: Priors) -> bool:
     return able and not proportions and not uniformises(noise, priors.components)
 
 
-def varied_start(options: Any, in_memory: bool = True) -> str:
+def varied_start(options: Any, held: bool = True) -> str:
     """Return the word of the start that differs from seed to seed: for vi in memory with a descent, as its default."""
-    return "random_descent" if in_memory and isinstance(options, VI) else "random"
+    return "random_descent" if held and isinstance(options, VI) else "random"
 
 
 def has_sparse_prior(priors: Priors) -> bool:

@@ -59,8 +59,6 @@ def fault_of_parts(counts: Counts, priors: Priors, rank: int, draws: int = DRAWS
     """Return why no chain can be made with these counts and priors, whose families need an optional part."""
     if priors.components == PARAMETER:
         return "its components are parameters, without a posterior"
-    if not counts.in_memory and part != "entries":
-        return "its counts are on disk"
     if not counts.is_integer and part == "entries":
         return "not all its counts are whole numbers"
     loadings: Any = priors.loadings

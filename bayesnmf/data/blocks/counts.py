@@ -36,7 +36,7 @@ class BlockedCounts(Counts):
 
     matrix: Any
     filling: Filling | None = None
-    in_memory = False
+    in_memory, rows_held = False, 0
 
     @classmethod
     def of(cls, matrix: StoredMatrix) -> BlockedCounts:

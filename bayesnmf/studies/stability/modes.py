@@ -140,7 +140,7 @@ def _completed(options: Any, data: Counts, noise: Noise, model: str, method: str
     rank, known = given
     priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
     plain = data.mask is not None or not allows_regression(noise, priors)
-    options = resolve_options(replace(options, priors=priors), data.in_memory, plain)
+    options = resolve_options(replace(options, priors=priors), bool(data.rows_held), plain)
     check_combination(model, method, rank, data, options)
     return served_options(options, noise, method, data)
 
