@@ -222,7 +222,7 @@ def uncertainty(fit: Fit) -> Section:
 
 def checks(fit: Fit) -> Section:
     """Return predictive checks; of counts on disk, how to make them."""
-    if not fit.counts.in_memory:
+    if not fit.counts.rows_held:
         return Section(CHECKED, [ON_DISK])
     if isinstance(fit.noise, Quasi):
         return Section(CHECKED, [NO_DISTRIBUTION])

@@ -279,9 +279,9 @@ def _check_quadratic(options: Any, given_totals: bool, what: str, counts: Any) -
             "model='gamma_poisson', or noise='nb1'"
         )
     n, m = counts.shape
-    if n * m > MOST_RATES or not counts.in_memory:
+    if n * m > MOST_RATES or not counts.rows_held:
         raise ValueError(
             f"{what} keeps a rate of every cell in memory, of {MOST_RATES:,} at most: found {n:,} × {m:,} = "
-            f"{n * m:,}{'' if counts.in_memory else f' beside {counts.nnz:,} nonzeros on disk'}; use noise='nb1', "
+            f"{n * m:,}{'' if counts.rows_held else f' beside {counts.nnz:,} nonzeros on disk'}; use noise='nb1', "
             "or fewer rows or features, read into memory"
         )

@@ -493,7 +493,7 @@ def quick_fit():
 
 
 def refuse_size(n, m):
-    counts = SimpleNamespace(in_memory=True, mask=None, is_integer=True, shape=(n, m))
+    counts = SimpleNamespace(rows_held=True, mask=None, is_integer=True, shape=(n, m))
     options = replace(plain_vi(), priors=PRIORS["gamma_poisson"])
     served_options(options, NegativeBinomial("quadratic"), "vi", counts)
 
