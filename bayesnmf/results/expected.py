@@ -61,7 +61,9 @@ def expected(
     part = restrict_rows(fit, chosen)
     components = take_features(fit.exposed_components, columns)
     means = part.expected_loadings @ components
-    counts = take_features(part.counts.matrix, columns).toarray().astype(np.float64)
+    counts = np.concatenate(
+        [take_features(block.matrix, columns).toarray().astype(np.float64) for _, block in part.counts.parts()]
+    )
     if part.counts.mask is not None:
         counts[take_features(part.counts.mask.hidden(slice(None)), columns)] = np.nan
     names = pd.MultiIndex.from_product(
