@@ -28,7 +28,8 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.closed_form import schedule_of
 from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
+from bayesnmf.inference.ascent.coordinate_ascent import ascend
+from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.device.checks import find_gpus
 from bayesnmf.inference.device.placing import run_on_devices
 from bayesnmf.inference.problem import Problem, State

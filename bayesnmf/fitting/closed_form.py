@@ -11,9 +11,8 @@ import numpy as np
 
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule, Steps, ascend, plain_steps
-from bayesnmf.inference.ascent.course import WINDOW
-from bayesnmf.inference.ascent.extrapolation import extrapolated_steps
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Extrapolated, Steps, ascend, plain_steps
+from bayesnmf.inference.ascent.course import WINDOW, Schedule
 from bayesnmf.inference.ascent.kkt import least_gradient
 from bayesnmf.inference.ascent.learning import prior_learner
 from bayesnmf.inference.ascent.minibatch import Batching, minibatch_ascent
@@ -222,7 +221,7 @@ def steps_of(problem: Problem, options: MAP | VI, schedule: Schedule) -> Steps:
     if options.algorithm == "settled":
         steps = settling_steps(schedule)
     if options.extrapolate:
-        steps = extrapolated_steps(steps, floor)
+        steps = Extrapolated(steps, floor)
     return steps
 
 

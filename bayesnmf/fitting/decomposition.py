@@ -10,7 +10,8 @@ import numpy as np
 from bayesnmf.fitting.closed_form import best_of_restarts
 from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
+from bayesnmf.inference.ascent.coordinate_ascent import ascend
+from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.marginal.best_decomposition import (
     AllocationModel,
     Decomposition,

@@ -50,10 +50,10 @@ class MAP:
     schedule : {"joint", "alternating"} or None
         One allocation step for both sides, or one for each side. None is "joint" for "em"; "scd" and "ccd" alternate.
     sweeps : int or None
-        Number of consecutive updates of a side (`bayesnmf.inference.ascent.coordinate_ascent.Schedule`). None is 3 for
-        "scd", else 1.
+        Number of consecutive updates of a side (`bayesnmf.inference.ascent.course.Schedule`). None is 3 for "scd", else
+        1.
     extrapolate : bool or None
-        Whether to extend each step as far as this raises the objective (`bayesnmf.inference.ascent.extrapolation`).
+        Whether to extend each step as far as this raises the objective (`bayesnmf.inference.ascent.coordinate_ascent`).
         None is True.
     restarts : int
         Number of starts: `start` itself, then random ones, for vi in memory with a descent if `start` is made from the

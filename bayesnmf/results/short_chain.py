@@ -13,7 +13,7 @@ import numpy as np
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference import alignment
-from bayesnmf.inference.ascent.coordinate_ascent import Progress
+from bayesnmf.inference.ascent.course import Progress
 from bayesnmf.inference.problem import Problem
 from bayesnmf.inference.sampling.entry_sweeps import marginal_gibbs_chain
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule

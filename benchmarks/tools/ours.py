@@ -17,7 +17,8 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.fitting.closed_form import batching_of, schedule_of, steps_of
 from bayesnmf.fitting.job import resolve_priors
 from bayesnmf.fitting.problems import draws_problem, point_or_mean_field, start_state
-from bayesnmf.inference.ascent.coordinate_ascent import Progress, ascend
+from bayesnmf.inference.ascent.coordinate_ascent import ascend
+from bayesnmf.inference.ascent.course import Progress
 from bayesnmf.inference.ascent.minibatch import RunningComponents, step_on_batch
 from bayesnmf.inference.ascent.single_rows import put_rows, rows_of_problem
 from bayesnmf.inference.marginal.allocation_model import urn_of

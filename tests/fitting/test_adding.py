@@ -12,7 +12,8 @@ import bayesnmf
 from bayesnmf import MAP, Priors, plots
 from bayesnmf.fitting.closed_form import fit_of_ascent
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
+from bayesnmf.inference.ascent.coordinate_ascent import ascend
+from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.options import METHODS, Method
 from bayesnmf.options.algorithms import SCHEDULES, UpdateOrder
 from bayesnmf.studies.comparison import measures

@@ -447,7 +447,8 @@ def test_a_fit_without_exposures_starts_one_with_them():
 def test_exposures_pass_through_the_device(method):
     """The device's loop on the CPU gives the iterates of the host."""
     from bayesnmf.fitting.problems import start_state
-    from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend, plain_steps
+    from bayesnmf.inference.ascent.coordinate_ascent import ascend, plain_steps
+    from bayesnmf.inference.ascent.course import Schedule
     from bayesnmf.inference.device.placing import run_on_devices
 
     options = {"map": MAP(priors=GAMMAS, basis="natural"), "vi": VI(priors=GAMMAS)}[method]

@@ -17,7 +17,8 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent import minibatch
-from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend, plain_steps
+from bayesnmf.inference.ascent.coordinate_ascent import ascend, plain_steps
+from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.ascent.minibatch import Batching, minibatch_ascent
 from bayesnmf.inference.dispersion import DispersionLearner
 from bayesnmf.inference.evidence_of_dispersion import evidence_at

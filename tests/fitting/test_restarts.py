@@ -33,7 +33,8 @@ def ends_by_hand(method, restarts, **settings):
     """The ends of the single runs that restarts are, from their documented random streams."""
     from bayesnmf.data.conversion import as_counts
     from bayesnmf.fitting.problems import point_or_mean_field, start_state
-    from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend
+    from bayesnmf.inference.ascent.coordinate_ascent import ascend
+    from bayesnmf.inference.ascent.course import Schedule
 
     problem = point_or_mean_field(as_counts(NASTY), PLAIN[method](priors=SPARSE))
     ascents = []

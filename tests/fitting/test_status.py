@@ -11,7 +11,8 @@ from plain import plain_map, plain_vi
 import bayesnmf
 from bayesnmf import BLD, MAP, VI, ConvergenceWarning, Dirichlet, Gamma, Priors
 from bayesnmf.fitting.job import told_of_parameters
-from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent
+from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.starts.exchanging import finish_climb
 from bayesnmf.inference.status import NO_CHANCE, NOT_FINITE, Status
 from bayesnmf.results.cautions import cautions_of, cautions_of_model, idle_components, warn_of

@@ -11,7 +11,8 @@ from suites import mostly_long
 import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, Priors, Start
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent
+from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.sides import allocate, objective
 from bayesnmf.inference.starts.exchanging import exchange_components
 from bayesnmf.inference.starts.split_merge import Exchanges

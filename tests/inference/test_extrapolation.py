@@ -12,9 +12,19 @@ import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Priors, Start
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.ascent import extrapolation
-from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Schedule, ascend, evaluate_state, plain_steps
-from bayesnmf.inference.ascent.extrapolation import CUT, GROWTH, LIMIT, START, extrapolated_steps
+from bayesnmf.inference.ascent import coordinate_ascent
+from bayesnmf.inference.ascent.coordinate_ascent import (
+    CUT,
+    GROWTH,
+    LIMIT,
+    START,
+    Extrapolated,
+    Iterate,
+    ascend,
+    evaluate_state,
+    plain_steps,
+)
+from bayesnmf.inference.ascent.course import Schedule
 
 FLAT = Gamma(1.0, 0.0)
 NASTY = nasty_counts()
@@ -144,8 +154,8 @@ def test_where_every_bold_step_is_rejected_the_iterates_are_plain(monkeypatch):
         weights.append(weight)
         return state
 
-    monkeypatch.setattr(extrapolation, "extrapolated_state", bad)
-    bold = ascend(problem, state, schedule, steps=extrapolated_steps(plain_steps(schedule)))
+    monkeypatch.setattr(coordinate_ascent, "extrapolated_state", bad)
+    bold = ascend(problem, state, schedule, steps=Extrapolated(plain_steps(schedule)))
     np.testing.assert_array_equal(bold.trace, plain.trace)
     np.testing.assert_allclose(weights, START * GROWTH * (CUT * GROWTH) ** np.arange(11), rtol=1e-12)
 
@@ -159,9 +169,9 @@ def test_the_weight_grows_to_its_limit_while_bold_steps_are_accepted(monkeypatch
         weights.append(weight)
         return new
 
-    monkeypatch.setattr(extrapolation, "extrapolated_state", good)
+    monkeypatch.setattr(coordinate_ascent, "extrapolated_state", good)
     schedule = Schedule(max_iter=20, tol=0)
-    ascend(problem, state, schedule, steps=extrapolated_steps(plain_steps(schedule), floor))
+    ascend(problem, state, schedule, steps=Extrapolated(plain_steps(schedule), floor))
     limit = LIMIT["parameters" if floor else "logarithms"]
     assert weights[-1] == limit
     np.testing.assert_allclose(weights, np.minimum(START * GROWTH ** np.arange(1, 20), limit), rtol=1e-12)
@@ -173,7 +183,7 @@ def test_a_bold_step_goes_on_along_the_line(floor):
     priors = Priors(FLAT, Gamma(1.5, 2.0))
     problem, state = begin(plain_map(priors=priors))
     schedule = Schedule("alternating", max_iter=2, tol=0)
-    steps = extrapolated_steps(plain_steps(schedule), floor)
+    steps = Extrapolated(plain_steps(schedule), floor)
     here = evaluate_state(problem, state, 1)
     first = list(steps(here))
     assert len(first) == 1
@@ -201,7 +211,7 @@ def test_what_is_extrapolated_is_a_state(entry):
         problem, state = begin(options)
         here = evaluate_state(problem, state, 1)
         before = tuple(side.bare() for side in state)
-        again = extrapolation.extrapolated_state(problem, state, before, 1.0, None)
+        again = coordinate_ascent.extrapolated_state(problem, state, before, 1.0, None)
         assert np.isclose(evaluate_state(problem, again, 1).value, here.value, rtol=1e-13)
 
 

@@ -13,7 +13,8 @@ from bayesnmf.data.conversion import as_counts
 from bayesnmf.data.missing import with_missing
 from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
-from bayesnmf.inference.ascent.coordinate_ascent import Schedule, evaluate_state
+from bayesnmf.inference.ascent.coordinate_ascent import evaluate_state
+from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.ascent.gradient_ascent import (
     at_logs,
     gradient_ascent,

@@ -11,8 +11,8 @@ from bayesnmf import VI, ConvergenceWarning, Gamma, Start
 from bayesnmf.data.conversion import as_counts
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent import minibatch
-from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend, plain_steps
-from bayesnmf.inference.ascent.extrapolation import extrapolated_steps
+from bayesnmf.inference.ascent.coordinate_ascent import Extrapolated, ascend, plain_steps
+from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.ascent.minibatch import (
     Batching,
     RunningComponents,
@@ -68,7 +68,7 @@ def test_a_fixed_point_of_coordinate_ascent_is_one_of_the_expected_step(entry, f
     """The mean over equal batches of where steps of length 1 go is where they start."""
     problem, state = begin(entry, free, COUNTS)
     schedule = Schedule(max_iter=20_000, tol=1e-15, window=20, threads=1)
-    state = ascend(problem, state, schedule, steps=extrapolated_steps(plain_steps(schedule))).state
+    state = ascend(problem, state, schedule, steps=Extrapolated(plain_steps(schedule))).state
     n = len(COUNTS)
     q = rows_to_change(state.loadings, problem.counts, RANK)
     here = RunningComponents(problem, state.components, n)

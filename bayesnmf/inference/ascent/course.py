@@ -1,16 +1,19 @@
-"""The rules by which all loops end: record the objective of every iterate and decide whether to stop."""
+"""The rules by which all loops run and end: the order of updates, the record of the objective, when to stop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from bayesnmf.inference.status import INTERRUPTED, NOT_A_NUMBER, Status
+from bayesnmf.kernels.cpu.allocation import Sides
+from bayesnmf.options.algorithms import SCHEDULES
 
+Progress = Callable[..., None]
 WINDOW = 5  # for steps of varying length: a single short step does not mean that the objective is at rest
 
 
@@ -118,3 +121,59 @@ class Course:
             return False
         self._end = (False, INTERRUPTED)
         return True
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Order of the updates, and rules for stopping.
+
+    Attributes
+    ----------
+    kind : {"joint", "alternating"}
+        One allocation step for both sides, or a new one for each side. In both cases the second side's exposure uses
+        the first side's new value, since otherwise the objective would not be monotone.
+    order : {"loadings", "components"}
+        Side that is updated first.
+    sweeps : int
+        Number of consecutive updates of the first side, each from a new allocation step ([GP] alg. 3: several for each
+        sample before the components move); of both sides if alternating ([C] alg. 1 with [C] 38).
+    max_iter : int
+        Largest number of updates of both sides, those of earlier stages included.
+    tol : float
+        Relative change of the objective below which to stop; 0 disables this rule.
+    window : int
+        Number of iterations over which the change is measured. One is enough for plain steps; other steps may be short.
+    kkt_tol : float or None
+        KKT residual, in counts, at which to stop; 0 disables this rule, None does not compute the residual.
+    threads : int or None
+        Number of row blocks processed at once.
+    done : int
+        Number of updates that earlier stages of the same fit have done.
+    """
+
+    kind: Literal["joint", "alternating"] = "joint"
+    order: Literal["loadings", "components"] = "loadings"
+    sweeps: int = 1
+    max_iter: int = 1000
+    tol: float = 1e-7
+    window: int = 1
+    kkt_tol: float | None = None
+    threads: int | None = None
+    done: int = 0
+
+    def course(self, progress: Progress | None = None, **more: Any) -> Course:
+        """Return a course with these stopping rules; `more` are further attributes of `Course`."""
+        return Course(self.max_iter, self.tol, self.window, self.kkt_tol, progress, done=self.done, **more)
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """Both sides, in order."""
+        return ("loadings", "components") if self.order == "loadings" else ("components", "loadings")
+
+    @property
+    def visited(self) -> Sides:
+        """Sides with totals computed at an iterate: those needed by the first update and by KKT residuals."""
+        rule = SCHEDULES[self.kind]
+        at_hand = {self.sides[place] for place, fresh in rule.moves(self.sweeps) if not fresh}
+        alone = rule.one_side and at_hand == {"loadings"} and self.kkt_tol is None
+        return "loadings" if alone else "both"

@@ -24,8 +24,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
-from bayesnmf.inference.ascent.course import WINDOW
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent
+from bayesnmf.inference.ascent.course import WINDOW, Schedule
 from bayesnmf.inference.ascent.settled_loadings import FINAL_ITER, FINAL_TOL, even_loadings, settle_loadings
 from bayesnmf.inference.ascent.single_rows import (
     loadings_at,

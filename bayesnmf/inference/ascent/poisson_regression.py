@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Schedule, Steps, update_both_sides
+from bayesnmf.inference.ascent.coordinate_ascent import Iterate, Steps, update_both_sides
+from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.ascent.regression_terms import (
     exposure_of_observed,
     gamma_terms,

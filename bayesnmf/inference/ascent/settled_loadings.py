@@ -14,7 +14,8 @@ import numpy as np
 
 from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.rated import RatedCounts
-from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Schedule, Steps, update_both_sides
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Steps, update_both_sides
+from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
 from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.missing import imputes_loadings

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesnmf.inference.ascent.coordinate_ascent import Schedule, ascend, plain_steps
-from bayesnmf.inference.ascent.extrapolation import extrapolated_steps
+from bayesnmf.inference.ascent.coordinate_ascent import Extrapolated, ascend, plain_steps
+from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.ascent.settled_loadings import settle_loadings
 from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.problem import Problem, State
@@ -122,4 +122,4 @@ def _begun(problem: Problem, state: State, threads: int | None) -> State:
 def _updated(problem: Problem, state: State, updates: int, threads: int | None) -> State:
     """Return the state after extrapolated updates of both sides."""
     schedule = Schedule(max_iter=updates, tol=0.0, threads=threads)
-    return ascend(problem, state, schedule, steps=extrapolated_steps(plain_steps(schedule), None)).state
+    return ascend(problem, state, schedule, steps=Extrapolated(plain_steps(schedule))).state

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesnmf.inference.ascent.coordinate_ascent import Progress
+from bayesnmf.inference.ascent.course import Progress
 from bayesnmf.inference.marginal.allocation_model import urn_of
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.clusters import DispersionDraws

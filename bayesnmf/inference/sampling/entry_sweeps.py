@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesnmf.data.dispersed import DispersedCounts
 from bayesnmf.data.rated import RatedCounts
-from bayesnmf.inference.ascent.coordinate_ascent import Progress
+from bayesnmf.inference.ascent.course import Progress
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.clusters import (
     DispersionDraws,

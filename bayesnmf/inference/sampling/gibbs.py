@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bayesnmf.inference.ascent.coordinate_ascent import Progress
+from bayesnmf.inference.ascent.course import Progress
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.sides import RowSums
 from bayesnmf.inference.blocked.tasks import Pass, Where

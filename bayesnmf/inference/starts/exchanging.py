@@ -16,7 +16,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Schedule
+from bayesnmf.inference.ascent.coordinate_ascent import Ascent
+from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.starts.split_merge import Exchange, Exchanges
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, NO_CHANCE

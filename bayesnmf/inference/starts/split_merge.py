@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, vstack
 from scipy.special import xlogy
 
 from bayesnmf.data.counts import Counts
-from bayesnmf.inference.ascent.coordinate_ascent import Schedule
+from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.ascent.poisson_regression import regression_steps
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sides import allocate, objective

@@ -11,7 +11,8 @@ import numpy as np
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.alignment import assign_components, cosine
-from bayesnmf.inference.ascent.coordinate_ascent import Schedule, Steps, ascend
+from bayesnmf.inference.ascent.coordinate_ascent import Steps, ascend
+from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.ascent.poisson_regression import regression_steps
 from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
 from bayesnmf.inference.blocked.tasks import Pass, Where
