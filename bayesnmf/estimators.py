@@ -56,7 +56,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         All options of the method, in place of `priors`, `tol`, `max_iter` and `restarts`.
     noise, missing : optional
-        Noise of the counts, and "nan" or "zeros" for what is missing, in `fit` and `transform`, as for `bayesnmf.fit`.
+        Noise of the counts, and "nan" or "zeros" for what is missing, in all methods, as for `bayesnmf.fit`.
     random_state : int, RandomState or None
         Seed of the fit, as in scikit-learn. With None, every fit has another.
 
@@ -137,15 +137,15 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         batch of rows: priors, batches, step sizes and types of the options are used, and `tol`, `max_iter`, `restarts`
         and the algorithm are those of `fit` alone.
         """
-        if self.noise != "poisson":
-            raise ValueError(f"partial_fit needs noise='poisson': found {self.noise!r}; use fit, or leave noise out")
         first = "_stream" not in self.__dict__
         check_in_memory(X, "X")
         counts = self._counts(X, reset=first)
         if first:
             given = self._options(dtype=counts.dtype.name)
             options = VI(algorithm="minibatch", **{name: getattr(given, name) for name in OF_STREAMS})
-            self._stream = MinibatchVI(self.model, self.n_components, options=options, seed=self._seed())
+            self._stream = MinibatchVI(
+                self.model, self.n_components, options=options, noise=self.noise, seed=self._seed()
+            )
         self._stream.partial_fit(counts)
         self._fit, self._block = None, counts  # the fit of the block is made when it is asked for
         self.components_, self.n_components_ = self._stream.components, self._stream.rank

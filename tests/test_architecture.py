@@ -94,6 +94,7 @@ def test_files_and_functions_are_short(path: Path) -> None:
             "group_contrasts",
             "program",
         )
+        free = free or name_of(path) == "fitting.streaming"
         assert free or len(given) <= MOST_PARAMETERS, f"{function.name} takes {len(given)} parameters"
 
 

@@ -75,6 +75,21 @@ def check_noise_to_compare(noise: Noise) -> Noise:
     return noise
 
 
+def check_noise_of_stream(noise: Noise) -> Noise:
+    """Return the noise of a stream; refuse dispersions of rows, and one that needs a fit of all rows."""
+    if getattr(noise, "by", None) == "row":
+        raise ValueError(
+            "noise must have one dispersion, or one for each feature, in a stream, whose rows do not come again: found "
+            "dispersions of rows; give NegativeBinomial(dispersion=None)"
+        )
+    if isinstance(noise, Quasi) and not noise.known:
+        raise ValueError(
+            "noise='quasi' needs its dispersion in a stream, as that of a fit of some rows: give "
+            "bayesnmf.Quasi(dispersion=fit.dispersion().excess), or noise='nb1'"
+        )
+    return noise
+
+
 def check_exposure(values: np.ndarray, argument: str, length: int, dtype: Any) -> np.ndarray:
     """Return a copy of exposures; refuse another length than that of the counts, and values that are not above 0.
 

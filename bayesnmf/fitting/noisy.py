@@ -71,16 +71,20 @@ def _begun(job: Job, first: FitRecord | None) -> tuple[Noise, Any]:
     if isinstance(noise, NegativeBinomial):
         if first is not None and first.noise.known and first.noise != POISSON:
             return first.noise, options
-        return _with_first_dispersion(noise, job), options
+        return with_first_dispersion(noise, job.counts.shape), options
     assert first is not None
     ratio, _ = overall_dispersion(first)
     check_has_dispersion(first, ratio)
     return Quasi(max(ratio - 1.0, 0.0)), options
 
 
-def _with_first_dispersion(noise: NegativeBinomial, job: Job) -> NegativeBinomial:
-    n, m = job.counts.shape
-    return noise.with_dispersion(FIRST if noise.by is None else np.full(n if noise.by == "row" else m, FIRST))
+def with_first_dispersion(noise: Any, size: tuple[int, int]) -> NegativeBinomial:
+    """Return the noise with the dispersion that learning begins with, for counts of this size."""
+    n, m = size
+    found: NegativeBinomial = noise.with_dispersion(
+        FIRST if noise.by is None else np.full(n if noise.by == "row" else m, FIRST)
+    )
+    return found
 
 
 def counts_to_temper(job: Job) -> Counts:
@@ -88,7 +92,7 @@ def counts_to_temper(job: Job) -> Counts:
     noise: Any = job.noise
     if noise == POISSON:
         return job.counts
-    known = noise if noise.known else _with_first_dispersion(noise, job)
+    known = noise if noise.known else with_first_dispersion(noise, job.counts.shape)
     return _working_counts(job, known, not noise.known)
 
 

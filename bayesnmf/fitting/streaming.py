@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, vstack
 
 from bayesnmf.checks import check_count, check_rank, seed_or_new
-from bayesnmf.data.checks import check_complete, check_exposed_alike, check_new_exposure
+from bayesnmf.data.checks import check_exposed_alike, check_new_exposure
 from bayesnmf.data.conversion import as_counts
-from bayesnmf.data.counts import Counts, DataWarning
+from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
+from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import in_feature_order
 from bayesnmf.fitting.checks import check_has_learned, check_stream, check_total
 from bayesnmf.fitting.closed_form import batching_of, fit_of_ascent
@@ -22,6 +21,8 @@ from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.job import Job, check_combination, resolve_priors
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.fitting.projection import MAX_ITER, TOL
+from bayesnmf.fitting.stream_blocks import FirstRows, stacked
+from bayesnmf.fitting.stream_noise import StreamNoise
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
 from bayesnmf.inference.ascent.minibatch import RunningComponents, step_on_batch
 from bayesnmf.inference.ascent.settled_loadings import FINAL_ITER, FINAL_TOL, even_loadings
@@ -30,11 +31,13 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.status import Status
 from bayesnmf.options import VI
-from bayesnmf.options.checks import check_options
+from bayesnmf.options.checks import check_mask_served, check_options, served_options
 from bayesnmf.options.methods import resolve_options
 from bayesnmf.priors import Distribution, Priors
-from bayesnmf.priors.checks import check_one_prior_for_all_rows
+from bayesnmf.priors.checks import check_noise, check_one_prior_for_all_rows
+from bayesnmf.priors.noise import Noise
 from bayesnmf.priors.specification import SPARSE, check_model
+from bayesnmf.results.record import LEARNED
 from bayesnmf.types import Array
 
 # Rows for the start. On four fifths of nips, LDA, K = 20, ten epochs of blocks of 256 rows, the perplexity of withheld
@@ -60,6 +63,9 @@ class MinibatchVI:
         as start. Default priors, which depend on the mean row total, are computed from the first
         block. So is the start, and again each time the number of rows has doubled, from up to 2,048 rows, which are
         kept until then; a random one stays. All rows must have the same prior.
+    noise : {"poisson", "nb1"}, NegativeBinomial or Quasi
+        As for `bayesnmf.fit`: a dispersion of linear variance is given or moves with the components; that of
+        quasi-Poisson noise is given.
     feature_exposure : array or Series (m,), optional
         Exposure of each feature, as for `bayesnmf.fit`; its labels are matched with the names of the first block.
     seed : int, optional
@@ -96,6 +102,7 @@ class MinibatchVI:
         *,
         total_rows: int | None = None,
         options: VI | None = None,
+        noise: str | Noise = "poisson",
         feature_exposure: Any = None,
         seed: int | None = None,
     ) -> None:
@@ -106,7 +113,7 @@ class MinibatchVI:
         check_stream(options, default)
         self.model, self.rank = model, check_rank(rank)
         self.total_rows = None if total_rows is None else check_count(total_rows, "total_rows")
-        self.options = options
+        self.options, self._noise = options, StreamNoise(check_noise(noise), model)
         self.seed = seed_or_new(seed)
         self.n_seen = self.steps = 0
         self.priors: Priors | None = None
@@ -115,32 +122,38 @@ class MinibatchVI:
         self._components: RunningComponents | None = None
         self._early: list[Counts] = []  # rows for the next start
         self._started = 0  # number of rows of the newest start
-        self._first_rows: Array | None = None  # those that have not come again
+        self._first_rows = FirstRows(total_rows is not None)
 
-    def partial_fit(self, counts: Any, *, row_exposure: Any = None) -> MinibatchVI:
+    def partial_fit(
+        self, counts: Any, *, row_exposure: Any = None, observed: Any = None, missing: Any = None
+    ) -> MinibatchVI:
         """Take one step for each batch of a block of rows, (rows, m), in their order, and return the stream.
 
         A block of more than batch_size rows is cut into batches of equal size. A smaller batch moves the components by
         the same step size with more noise, so give blocks of at least batch_size rows, in random order. After Ctrl-C
-        the finished batches have been learned from. `row_exposure` is that of the block's rows, as for `bayesnmf.fit`;
-        all blocks have it, or none.
+        the finished batches have been learned from. `row_exposure`, `observed` and `missing` are those of the block, as
+        for `bayesnmf.fit`; all blocks have exposures, or none.
 
         Raises
         ------
         TypeError, ValueError
             Counts that `fit` would refuse, or with features that differ from earlier blocks.
         """
-        data = self._checked(counts, row_exposure)
+        data = self._checked(counts, row_exposure, observed, missing)
         if self._first is None:
             self._begin(data)
         self._start_from_more_rows(data)
-        self._warn_of_rows_that_come_again(data)
+        self._first_rows.see(data)
         assert self._components is not None
         batching = batching_of(self.options)
         for rows in batching.split(np.arange(data.shape[0])):
             part = self._problem(data if len(rows) == data.shape[0] else data.rows(slice(rows[0], rows[-1] + 1)))
             self._components.rows = self.total_rows or self.n_seen + len(rows)
-            step_on_batch(self._components, part, None, batching, self.steps + 1, self.options.threads)
+            q = step_on_batch(self._components, part, None, batching, self.steps + 1, self.options.threads)
+            if self._noise.learned:
+                at = State(part.loadings_summary.of(part.loadings_prior, q), self._components.side())
+                share = self._components.rows / len(rows)
+                self._noise.learn(part, at, share, batching.rate(self.steps + 1), self.options.threads)
             self.n_seen, self.steps = self.n_seen + len(rows), self.steps + 1
         return self
 
@@ -161,44 +174,51 @@ class MinibatchVI:
         """The q of the components, with parameters (K, m); None if they have no prior."""
         return self._side("components_posterior").conditional
 
-    def transform(self, counts: Any, *, row_exposure: Any = None) -> Array:
-        """Return the loadings of rows given the current components, (rows, K), on the scale of `Fit.loadings`."""
-        return self.result(counts, row_exposure=row_exposure).loadings
+    @property
+    def noise(self) -> Noise:
+        """Noise, with the dispersion that has been learned so far."""
+        return self._noise.now
 
-    def result(self, counts: Any, *, row_exposure: Any = None) -> Fit:
+    def transform(self, counts: Any, *, row_exposure: Any = None, observed: Any = None, missing: Any = None) -> Array:
+        """Return the loadings of rows given the current components, (rows, K), on the scale of `Fit.loadings`."""
+        return self.result(counts, row_exposure=row_exposure, observed=observed, missing=missing).loadings
+
+    def result(self, counts: Any, *, row_exposure: Any = None, observed: Any = None, missing: Any = None) -> Fit:
         """Return the fit of the given rows with the current components.
 
-        Every row's loadings settle as in `Fit.transform`, block by block; `row_exposure` is that of these rows. The
-        trace is the elbo, in nats, as if these were all rows; the status contains the number of rows that settled.
+        Every row's loadings settle as in `Fit.transform`, block by block; what else is given is that of these rows.
+        The trace is the elbo, in nats, as if these were all rows; the status contains the number of rows that settled.
         """
         started = time.perf_counter()
-        problem, state, bound, rows = self._settled("result", counts, row_exposure, TOL, MAX_ITER)
-        data = problem.counts
+        check_has_learned(self.n_seen, "result")
+        data = self._checked(counts, row_exposure, observed, missing)
+        problem, state, bound, rows = self._settled(data, TOL, MAX_ITER)
         reason = f"{rows} of {data.shape[0]} rows settled, components after {self.steps} steps"
         status = Status(rows == data.shape[0], reason, self.steps)
-        job = Job(data, self.model, self.rank, "vi", self.seed, self._options, lambda *_: None, started=started)
-        return Fit.of(fit_of_ascent(job, Ascent(problem, state, [bound], [], status)))
+        noise, quiet = self._noise.now, lambda *_: None
+        job = Job(data, self.model, self.rank, "vi", self.seed, self._options, quiet, noise, started)
+        told = {LEARNED: 1.0} if self._noise.learned else {}
+        return Fit.of(fit_of_ascent(job, Ascent(problem, state, [bound], [], status), told))
 
-    def elbo(self, counts: Any, *, row_exposure: Any = None) -> float:
+    def elbo(self, counts: Any, *, row_exposure: Any = None, observed: Any = None, missing: Any = None) -> float:
         """Return an estimate of the elbo of all rows from the given rows, in nats.
 
         The terms of the given rows are scaled up to `total_rows` rows or, by default, to the rows seen so far. The
         estimate is exact if `counts` are all of these rows. Loadings settle to 1e-4, less than in `result`.
         """
-        problem, state, bound, _ = self._settled("elbo", counts, row_exposure, FINAL_TOL, FINAL_ITER)
-        share = (self.total_rows or self.n_seen) / problem.counts.shape[0]
-        penalty = state.components.penalty
+        check_has_learned(self.n_seen, "elbo")
+        data = self._checked(counts, row_exposure, observed, missing)
+        problem, state, bound, _ = self._settled(data, FINAL_TOL, FINAL_ITER)
+        share = (self.total_rows or self.n_seen) / data.shape[0]
+        penalty = state.components.penalty + getattr(problem.counts, "log_prior", 0.0)
         return float(share * (bound - penalty) + penalty)
 
     def __repr__(self) -> str:
         return f"<bayesnmf.MinibatchVI {self.model}, rank {self.rank}: {self.n_seen:,} rows in {self.steps:,} steps>"
 
-    def _settled(
-        self, what: str, counts: Any, row_exposure: Any, tol: float, most: int
-    ) -> tuple[Problem, State, float, int]:
+    def _settled(self, data: Counts, tol: float, most: int) -> tuple[Problem, State, float, int]:
         """Settle the loadings of some rows; return their problem, state and elbo, and the number of settled rows."""
-        components = self._side(what)
-        problem = self._problem(self._checked(counts, row_exposure))
+        components, problem = self._side("result"), self._problem(data)
         q = rows_to_change(even_loadings(problem, components, self.rank), problem.counts, self.rank)
         bound, rows = settle_blocks(problem, components, q, tol, most, self.options.threads)
         return problem, State(problem.loadings_summary.of(problem.loadings_prior, q), components), bound, rows
@@ -209,42 +229,31 @@ class MinibatchVI:
         assert self.priors is not None
         return resolve_options(replace(self.options, priors=self.priors))  # type: ignore[return-value]
 
-    def _checked(self, counts: Any, row_exposure: Any) -> Counts:
-        data = as_counts(counts, dtype=self.options.dtype)
-        check_complete(data, "MinibatchVI")
+    def _checked(self, counts: Any, row_exposure: Any, observed: Any, missing: Any) -> Counts:
+        counts, own = without_missing(counts, missing)
+        data = with_missing(as_counts(counts, dtype=self.options.dtype), own, observed, missing)
         check_total(data)
         if self._first is None:
             return with_exposures(data, row_exposure, self.feature_exposure)
         data = with_exposures(in_feature_order(data, self._first.feature_names, of="stream"), row_exposure)
         check_new_exposure(self._first, data)
         check_exposed_alike(self._first, data)
+        self._check_served(data, self._options)
         return data.with_exposure(data.row_exposure, self._first.feature_exposure)
 
-    def _warn_of_rows_that_come_again(self, data: Counts) -> None:
-        """Warn once if the rows of the first block come again, in any order and blocks, without `total_rows`.
-
-        A few rows may be equal by chance, so at least five different rows must all have come again.
-        """
-        weights = np.random.default_rng(0).standard_normal(data.shape[1])
-        rows = np.unique(data.matrix @ weights)  # equal for equal rows
-        if self._first_rows is None:
-            self._first_rows = rows if len(rows) >= 5 and self.total_rows is None else np.zeros(0)
-        elif len(self._first_rows):
-            self._first_rows = np.setdiff1d(self._first_rows, rows, assume_unique=True)
-            if len(self._first_rows):
-                return
-            warnings.warn(
-                "the rows of the first block have come again: repeated rows count as new ones, so the posterior of "
-                "the components becomes too narrow; give MinibatchVI(total_rows=...), the number of different rows",
-                DataWarning,
-                stacklevel=3,
-            )
+    def _check_served(self, data: Counts, options: VI) -> None:
+        """Refuse a block with missing cells or noise that minibatches do not take."""
+        if data.mask is not None:
+            check_mask_served(options, "vi")
+        served_options(options, self._noise.asked, "vi", data)
 
     def _begin(self, data: Counts) -> None:
         """Fill in the priors, from the first block."""
         priors = resolve_priors(self.model, data, self.rank, self.options.priors, shapes=SPARSE)
         check_one_prior_for_all_rows(priors.loadings)
-        check_combination(self.model, "vi", self.rank, data, replace(self.options, priors=priors))
+        options = replace(self.options, priors=priors)
+        check_combination(self.model, "vi", self.rank, data, options)
+        self._check_served(data, options)
         self.priors = priors
         self._first = data.rows(slice(0, 1))
 
@@ -257,28 +266,20 @@ class MinibatchVI:
         self._early.append(data if not kept else data.rows(slice(0, most - kept)))
         if self._started and kept + data.shape[0] < min(2 * self._started, most):
             return
-        early = _stacked(self._early)
-        problem = point_or_mean_field(early, self._options)
+        early = stacked(self._early)
+        problem = self._problem(early, fixed=False)
         start = start_state(problem, self._options.start, self.rank, np.random.default_rng(self.seed))
         self._components = RunningComponents(problem, start.components, early.shape[0])
         self._started = early.shape[0]
         if self._started >= most or self._options.start == "random":
             self._early = []
 
-    def _problem(self, data: Counts) -> Problem:
-        return replace(point_or_mean_field(data, self._options), fixed_components=True)
+    def _problem(self, data: Counts, fixed: bool = True) -> Problem:
+        assert self.priors is not None
+        working = self._noise.working(data, self.priors)
+        return replace(point_or_mean_field(working, self._options), fixed_components=fixed)
 
     def _side(self, what: str) -> Side:
         check_has_learned(self.n_seen, what)
         assert self._components is not None
         return self._components.side()
-
-
-def _stacked(blocks: list[Counts]) -> Counts:
-    """Return the rows of several blocks with the same features."""
-    first = blocks[0]
-    exposure = None if first.row_exposure is None else np.concatenate([each.row_exposure for each in blocks])
-    names = np.concatenate([each.row_names for each in blocks])
-    return replace(
-        first, matrix=csr_array(vstack([each.matrix for each in blocks])), row_names=names, row_exposure=exposure
-    )

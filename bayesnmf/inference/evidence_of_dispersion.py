@@ -66,13 +66,20 @@ class Evidence(ABC):
     def best(self, s: Array, most: int = MOST) -> Array:
         """Return dispersions after at most so many steps of Newton's method, which ends once steps are short."""
         for _ in range(most):
-            slope, bend = self._slope_and_bend(s)
-            step = np.where(bend < 0, -slope / np.where(bend < 0, bend, 1.0), np.sign(slope) * LONGEST)
-            step = np.nan_to_num(np.clip(step, -LONGEST, LONGEST))  # without counts nothing says anything
-            s = np.clip(s * np.exp(step), LEAST, LARGEST)
-            if np.abs(step).max() < NEAR:
+            before, s = s, self.moved(s)
+            if np.abs(np.log(s / before)).max() < NEAR:
                 break
         return s
+
+    def moved(self, s: Array, share: float = 1.0, rate: float = 1.0) -> Array:
+        """Return dispersions after a step of Newton's method, or the fraction `rate` of one.
+
+        The log-likelihood counts `share` times: that of a batch as that of all rows.
+        """
+        slope, bend = self._slope_and_bend(s, share)
+        step = np.where(bend < 0, -slope / np.where(bend < 0, bend, 1.0), np.sign(slope) * LONGEST)
+        step = np.nan_to_num(np.clip(step, -LONGEST, LONGEST))  # without counts nothing says anything
+        return np.asarray(np.clip(s * np.exp(rate * step), LEAST, LARGEST))
 
     def deviation(self, s: Array) -> Array:
         """Return about the standard deviation of log s, at most that of its prior."""
@@ -82,10 +89,10 @@ class Evidence(ABC):
         """Return the derivative of the log density in log s."""
         return self._slope_and_bend(s)[0]
 
-    def _slope_and_bend(self, s: Array) -> tuple[Array, Array]:
+    def _slope_and_bend(self, s: Array, share: float = 1.0) -> tuple[Array, Array]:
         """Return the first and the second derivative of the log density in log s."""
         slope, bend = self.derivatives(s)
-        return slope - (np.log(s) - CENTRE) / WIDTH**2, bend - 1 / WIDTH**2
+        return share * slope - (np.log(s) - CENTRE) / WIDTH**2, share * bend - 1 / WIDTH**2
 
 
 @dataclass(frozen=True)

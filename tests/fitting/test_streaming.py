@@ -11,8 +11,10 @@ from scipy.sparse import csr_array
 from suites import mostly_long
 
 import bayesnmf
-from bayesnmf import VI, Dirichlet, Gamma, MinibatchVI, Priors
+from bayesnmf import VI, Dirichlet, Gamma, MinibatchVI, NegativeBinomial, Priors, Quasi
+from bayesnmf.assessment.bounds import state_of_fit
 from bayesnmf.inference.ascent.single_rows import BLOCK_ROWS
+from bayesnmf.inference.evidence_of_dispersion import evidence_at
 
 RANK, M = 3, 40
 MODELS = ("gamma_poisson", "dirichlet_poisson", "dirichlet_gamma")
@@ -252,6 +254,8 @@ def test_bad_blocks_change_nothing(block):
         ({"rank": 0}, "rank must be at least 1"),
         ({"model": "lda"}, "model must be one of"),
         ({"seed": -1}, "seed must be at least 0"),
+        ({"noise": "quasi"}, "noise='quasi' needs its dispersion in a stream"),
+        ({"noise": NegativeBinomial(dispersion="row")}, "noise must have one dispersion, or one for each feature"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(arguments, message):
@@ -302,3 +306,109 @@ def test_rows_that_come_again_are_told_of_once_their_number_is_not_stated():
     alike = MinibatchVI("gamma_poisson", RANK, seed=0, options=options())
     for _ in range(2):
         alike.partial_fit(COUNTS[[0, 0, 1, 1]])  # so few rows may be alike by chance
+
+
+# --- noise and missing cells --------------------------------------------------------------------------
+
+S = 2.0
+CLUSTERED = np.random.default_rng(1).poisson(np.random.default_rng(2).gamma(np.maximum(COUNTS, 0.05) / S, S))
+OBSERVED = np.random.default_rng(3).random(COUNTS.shape) > 0.2
+OBSERVED[9], OBSERVED[:50, 5] = False, False  # a row without any cell, and a feature that a block does not have
+BOTH_GAMMA = Priors(Gamma(0.5, 0.01), Gamma(0.5, 5.0))
+
+
+def noisy_stream(noise, model="gamma_poisson", observed=None, passes=10, **more):
+    stream = MinibatchVI(model, RANK, seed=0, options=options(**more), total_rows=len(COUNTS), noise=noise)
+    for _ in range(passes):
+        for rows in np.array_split(np.arange(len(COUNTS)), 4):
+            stream.partial_fit(CLUSTERED[rows], observed=None if observed is None else observed[rows])
+    return stream
+
+
+@pytest.mark.parametrize("noise", [NegativeBinomial(dispersion=S), "nb1", Quasi(S)], ids=["given", "learned", "quasi"])
+@pytest.mark.parametrize("model", ["gamma_poisson", pytest.param("dirichlet_poisson", marks=pytest.mark.long)])
+def test_the_bound_with_noise_is_that_of_the_fit_and_near_its_optimum(model, noise):
+    stream = noisy_stream(noise, model, passes=20, priors=even_priors(CLUSTERED, model, RANK), start="svd")
+    fit = stream.result(CLUSTERED)
+    assert stream.noise == fit.noise
+    assert fit.counts.total == CLUSTERED.sum()
+    settled = {"priors": fit.priors, "start": fit, "threads": 1, "intervals": "mean_field"}
+    again = bayesnmf.fit(CLUSTERED, model, RANK, seed=0, options=VI(max_iter=200, **settled), noise=fit.noise)
+    prior = (
+        (np.log(fit.noise.dispersion / 0.3) ** 2 / 8) if noise == "nb1" else 0.0
+    )  # log-normal: median 0.3, factor e²
+    assert again.trace[0] - prior == pytest.approx(fit.trace[-1], rel=1e-9)
+    assert stream.elbo(CLUSTERED) == pytest.approx(fit.trace[-1], rel=1e-5)
+    size = abs(again.trace[-1] + again.working_counts.log_factorial)
+    assert -1e-6 * size < again.trace[-1] - again.trace[0] < 2e-3 * size
+
+
+@pytest.mark.parametrize("by", [None, pytest.param("feature", marks=pytest.mark.long)])
+def test_a_stream_learns_the_dispersion_that_is_best_for_all_rows(by):
+    """At its components. A batch of 50 of 400 rows has √8 times the deviation of all; √(ρ/2) = 0.15 of it stays."""
+    stream = noisy_stream(NegativeBinomial(dispersion=by), passes=20, priors=BOTH_GAMMA, start="svd")
+    fit = stream.result(CLUSTERED)
+    problem, state = state_of_fit(fit)
+    found = np.atleast_1d(stream.noise.dispersion)
+    evidence = evidence_at(problem, state, 1)
+    best = evidence.best(found)
+    assert found.shape == ((1,) if by is None else (M,))
+    off = np.log(found / best)
+    assert abs(off.mean()) < 0.02
+    assert (np.abs(off) < 3 * 0.15 * np.sqrt(8) * evidence.deviation(best)).all()
+
+
+@pytest.mark.parametrize("noise", ["poisson", NegativeBinomial(dispersion=S)], ids=["poisson", "nb1"])
+def test_blocks_with_missing_cells_come_near_all_rows_at_once(noise):
+    stream = noisy_stream(noise, observed=OBSERVED, priors=BOTH_GAMMA, start="svd")
+    fit = stream.result(CLUSTERED, observed=OBSERVED)
+    settled = {"priors": BOTH_GAMMA, "start": fit, "threads": 1, "intervals": "mean_field"}
+    again = bayesnmf.fit(
+        CLUSTERED, rank=RANK, seed=0, options=VI(max_iter=500, **settled), noise=noise, observed=OBSERVED
+    )
+    assert again.trace[0] == pytest.approx(fit.trace[-1], rel=1e-9)
+    size = abs(again.trace[-1] + again.counts.log_factorial)
+    assert -1e-6 * size < again.trace[-1] - again.trace[0] < 2e-2 * size  # as without: the scale of Gammas is slow
+    other = np.where(OBSERVED, CLUSTERED, 10**6)  # what nobody counted says nothing
+    np.testing.assert_array_equal(stream.transform(other, observed=OBSERVED), fit.loadings)
+
+
+def test_cells_may_be_missing_in_later_blocks_alone():
+    """As if all blocks had masks: exposures of features are then their own."""
+    priors = {"priors": BOTH_GAMMA, "start": "random"}
+    blocks = np.array_split(np.arange(len(COUNTS)), 4)
+    streams = [MinibatchVI("poisson", RANK, seed=0, options=options(**priors), total_rows=len(COUNTS)) for _ in "ab"]
+    for number, rows in enumerate(blocks):
+        seen = OBSERVED[rows] if number > 1 else np.ones((len(rows), M), bool)
+        streams[0].partial_fit(CLUSTERED[rows], observed=seen)
+        block = CLUSTERED[rows].astype(float)
+        block[~seen] = np.nan
+        streams[1].partial_fit(block, missing="nan")
+    np.testing.assert_array_equal(streams[0].components, streams[1].components)
+    assert np.shape(streams[0].components_posterior.rate) == (RANK, M)
+
+
+def test_blocks_that_minibatches_do_not_take_are_refused():
+    stream = learned(COUNTS)
+    before = stream.components
+    with pytest.raises(ValueError, match="missing cells and algorithm='minibatch' need Gamma priors"):
+        stream.partial_fit(COUNTS, observed=OBSERVED)
+    np.testing.assert_array_equal(stream.components, before)
+    with pytest.raises(ValueError, match="noise='nb1' needs whole-number counts"):
+        noisy_stream("nb1").partial_fit(CLUSTERED + 0.5)
+    with pytest.raises(ValueError, match="noise='nb2' needs algorithm="):
+        noisy_stream("nb2")
+
+
+def test_estimators_stream_noise_and_missing_cells():
+    floats = np.where(OBSERVED, CLUSTERED, np.nan)
+    given = {"noise": "nb1", "missing": "nan", "random_state": 0}
+    found = bayesnmf.BayesNMF(RANK, model="poisson", options=options(priors=BOTH_GAMMA), **given)
+    own = options(priors=BOTH_GAMMA)
+    stream = MinibatchVI("poisson", RANK, options=own, noise="nb1", seed=found._seed())
+    for rows in np.array_split(np.arange(len(COUNTS)), 4):
+        found.partial_fit(floats[rows])
+        stream.partial_fit(CLUSTERED[rows], observed=OBSERVED[rows])
+    np.testing.assert_array_equal(found.components_, stream.components)
+    assert found.fit_.noise == stream.noise
+    assert found.fit_.counts.mask.number == (~OBSERVED[-100:]).sum()

@@ -303,7 +303,6 @@ def test_what_needs_all_cells_says_so():
     for call in (
         lambda: bayesnmf.select(fit.counts, ranks=[1, 2]),
         lambda: bayesnmf.log_evidence(fit.counts, rank=K, method="tokens"),
-        lambda: bayesnmf.MinibatchVI(rank=K).partial_fit(fit.counts),
         lambda: fit.to_datatree(log_likelihood=True),
     ):
         with pytest.raises(ValueError, match="without missing cells"):

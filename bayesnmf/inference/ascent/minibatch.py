@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -152,7 +151,7 @@ class RunningComponents:
     def memory(self, kept: tuple[Any, ...]) -> None:
         self.values, self.factor, self.sums, self.exposure = kept
 
-    @cached_property
+    @property
     def mergeable(self) -> bool:
         """Whether sums of features have a distribution of the same family, that is, their rates are equal."""
         rate = np.atleast_1d(self.prior.exposed_parameter)
@@ -176,7 +175,7 @@ def merge_empty_features(counts: Counts, mergeable: bool) -> tuple[Counts, Array
     present = np.zeros(m, dtype=bool)
     present[matrix.indices] = True
     features = np.flatnonzero(present)
-    if len(features) == m or not mergeable:
+    if len(features) == m or not mergeable or counts.mask is not None:
         return counts, np.arange(m)
     places = np.cumsum(present, dtype=matrix.indices.dtype) - 1
     arrays = (matrix.data, places[matrix.indices], matrix.indptr)
