@@ -462,7 +462,7 @@ def test_quasi_runs_have_one_objective():
 def test_runs_with_noise_are_kept(tmp_path, monkeypatch):
     first = noisy_modes("quasi", scored=0, checkpoint=tmp_path)
     assert (tmp_path / "dispersion").exists()
-    monkeypatch.setattr("bayesnmf.fitting.fit.run_job", None)  # no fit is made again
+    monkeypatch.setattr("bayesnmf.fitting.fit.run_with_noise", None)  # no fit is made again
     same(noisy_modes("quasi", scored=0, checkpoint=tmp_path), first)
 
 
