@@ -164,11 +164,11 @@ def predictive_checks(
     """Compare the counts with data sets replicated from the fit.
 
     Totals and the histogram are compared with one data set for each posterior draw. P-values come from data sets that
-    are drawn in the same way and fitted again (`bayesnmf.assessment.refitting`), since counts lie closer to means that
-    were fitted to them: by map for fits by map, else by vi, with the noise of the fit and its dispersion. They ask
-    whether the model could have made the counts. All together have a p-value below 0.05 in about 5 % of data sets that
-    follow the model (docs/reliability.md). The misfit, which compares single cells with their means, shows best that
-    the rank is too small or that counts vary more than the noise says.
+    are drawn in the same way and fitted again (`bayesnmf.assessment.refit_statistics`), since counts lie closer to
+    means that were fitted to them: by map for fits by map, else by vi, with the noise of the fit and its dispersion.
+    They ask whether the model could have made the counts. All together have a p-value below 0.05 in about 5 % of data
+    sets that follow the model (docs/reliability.md). The misfit, which compares single cells with their means, shows
+    best that the rank is too small or that counts vary more than the noise says.
 
     Results do not depend on the number of threads. The time of a replicate grows with the number of its counts, or of
     its cells if these are fewer; a refit takes up to 12 iterations of a fit. Missing cells are missing in replicates,

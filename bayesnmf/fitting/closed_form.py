@@ -13,10 +13,9 @@ from bayesnmf.fitting.job import Job
 from bayesnmf.fitting.problems import point_or_mean_field, start_state
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Extrapolated, Steps, ascend, plain_steps
 from bayesnmf.inference.ascent.course import WINDOW, Schedule
-from bayesnmf.inference.ascent.kkt import least_gradient
+from bayesnmf.inference.ascent.kkt import checked_status, least_gradient
 from bayesnmf.inference.ascent.learning import prior_learner
 from bayesnmf.inference.ascent.minibatch import Batching, minibatch_ascent
-from bayesnmf.inference.ascent.optimality import checked_status
 from bayesnmf.inference.ascent.poisson_regression import FLOOR, NEWTON_STEPS, regression_steps
 from bayesnmf.inference.ascent.settled_loadings import settling_steps, with_settled_loadings
 from bayesnmf.inference.blocked.engine import THREADS

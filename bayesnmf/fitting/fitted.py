@@ -62,7 +62,7 @@ class Fit(FitRecord):
         with Gibbs(draws="auto"), the smallest ESS of the components' shares of the counts, the number of sweeps and of
         sweeps per draw; divergences; label switches within chains, which matching undoes, and the share of draws with
         components too similar to be matched (`bayesnmf.results.relabelling`). Map: the final KKT residual, in
-        counts, and the least gradient ([C] A.3), which decide convergence (`bayesnmf.inference.ascent.optimality`).
+        counts, and the least gradient ([C] A.3), which decide convergence (`bayesnmf.inference.ascent.kkt`).
         With restarts: their number, and the worst final objective.
     residuals : ndarray or None
         KKT residuals of the states of `trace`, in counts, under map.

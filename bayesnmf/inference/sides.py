@@ -24,9 +24,13 @@ from bayesnmf.inference.missing import (
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import rated_problem
 from bayesnmf.inference.side import Side, empty_side
+from bayesnmf.inference.summaries import Summary
 from bayesnmf.kernels.cpu.allocation import Sides, Totals, expected_allocations, gathers_columns
 from bayesnmf.kernels.cpu.dense import dense_allocations, is_dense
+from bayesnmf.kernels.cpu.factors import largest_imbalance
 from bayesnmf.kernels.cpu.underflow import Spread
+from bayesnmf.priors import Distribution
+from bayesnmf.priors.values import on_host, separate_scale
 from bayesnmf.types import Array
 
 
@@ -141,7 +145,7 @@ class Updated(NamedTuple):
     components : Side
         Components at which they were updated.
     imbalance : float
-        How far the loadings before the update were from stationary (`bayesnmf.inference.imbalance`); NaN unless they
+        How far the loadings before the update were from stationary (`bayesnmf.inference.sides`); NaN unless they
         are a mode.
     """
 
@@ -200,3 +204,18 @@ def objective(problem: Problem, state: State, loglik: float) -> float:
         loglik += gain_of_missing(problem, state)
     constant = counts.log_factorial if problem.constant else 0.0
     return float(loglik - exposure - constant + loadings.penalty + components.penalty)
+
+
+def imbalance(
+    prior: Distribution, summary: Summary, side: Side, total: Array, exposure: Array, component_axis: int
+) -> float:
+    """Return the largest |θ Σβ − A| of a side over all entries, prior included; components are in columns (1) or rows.
+
+    It is 0 at a stationary mode.
+    """
+    value, _ = separate_scale(side.value)
+    weight, added = prior.balance(value, total, exposure, 1.0 if summary.basis == "natural" else 0.0)
+    if not on_host(value):
+        return float(abs(value * weight - (total + added)).max())
+    parts = [np.atleast_2d(each) for each in (value, total, weight, added)]
+    return largest_imbalance(*(parts if component_axis == 1 else [each.T for each in parts]))

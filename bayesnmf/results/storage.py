@@ -1,7 +1,13 @@
-"""Save fits to NetCDF or Zarr files, in the layout of `bayesnmf.results.encoding`, and load them."""
+"""Save fits to NetCDF or Zarr files, in the layout of `bayesnmf.results.encoding`, and load them.
+
+A NetCDF file is sealed by a digest at its end, which is compared before anything reads the file. HDF5 takes a damaged
+file for what it says: a flipped bit may send it through the file for ever. It ignores what follows the end that a file
+declares, so that other tools read a sealed file as any other.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import warnings
@@ -18,7 +24,6 @@ from bayesnmf.results.encoding import FORMAT, SEALED, VERSION, decode_fit, encod
 from bayesnmf.results.record import FitRecord
 from bayesnmf.results.saved_arrays import CSR
 from bayesnmf.results.saved_checks import CountsElsewhereError
-from bayesnmf.results.seals import is_whole, seal_of
 from bayesnmf.writing import replacing, write_bytes
 
 SUFFIXES = (".nc", ".zarr")
@@ -224,3 +229,31 @@ def _read(path: Path, suffix: str) -> xr.DataTree:
     engine: Any = "zarr" if suffix == ".zarr" else "h5netcdf"
     with _own_locks(), xr.open_datatree(path, engine=engine, **settings) as tree:
         return tree.load()
+
+
+MARK = b"bayesnmf sha256:"
+CHUNK = 2**22
+
+
+def seal_of(content: bytes | memoryview) -> bytes:
+    """Return what follows the content of a file."""
+    return MARK + hashlib.sha256(content).digest()
+
+
+def is_whole(path: Path) -> bool | None:
+    """Return whether a file is as it was sealed; None for one that has no seal."""
+    length = len(MARK) + hashlib.sha256().digest_size
+    left = path.stat().st_size - length
+    if left < 0:
+        return None
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        file.seek(left)
+        seal = file.read(length)
+        if not seal.startswith(MARK):
+            return None
+        file.seek(0)
+        while left and (chunk := file.read(min(CHUNK, left))):
+            digest.update(chunk)
+            left -= len(chunk)
+    return seal[len(MARK) :] == digest.digest()

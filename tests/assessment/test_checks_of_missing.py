@@ -16,7 +16,7 @@ import bayesnmf
 from bayesnmf import Dirichlet, Gamma, Gibbs, NegativeBinomial, Priors
 from bayesnmf.assessment.leave_one_out import loo, relative_efficiency
 from bayesnmf.assessment.predictive_statistics import measure
-from bayesnmf.assessment.refitting import Refitted
+from bayesnmf.assessment.refit_statistics import Refitted
 from bayesnmf.assessment.replicates import replicate_of
 from bayesnmf.assessment.scoring import MIXED, background, pit_coverage, score
 from bayesnmf.data.mask import Mask, as_pattern

@@ -13,7 +13,7 @@ from bayesnmf import Gamma, Gibbs, NegativeBinomial, Priors, Quasi
 from bayesnmf.assessment import bounds
 from bayesnmf.assessment.leave_one_out import loo
 from bayesnmf.assessment.predictive_statistics import measure
-from bayesnmf.assessment.refitting import Refitted
+from bayesnmf.assessment.refit_statistics import Refitted
 from bayesnmf.priors.noise import POISSON
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.results.cautions import cure_of

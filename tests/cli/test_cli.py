@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, save_npz
 
 import bayesnmf
 from bayesnmf import MAP, VI, cli
-from bayesnmf.cli import parser
+from bayesnmf.cli import entry
 from bayesnmf.options import METHODS, Gibbs
 from bayesnmf.priors.specification import MODELS
 from bayesnmf.studies.comparison import measures, report, running
@@ -200,7 +200,7 @@ HEAVY = ("jax", "numba", "numpyro", "anndata", "arviz", "matplotlib", "pandas", 
 
 def test_help_loads_nothing_heavy():
     """Of any command, so that it is there at once."""
-    words = [["--help"], ["--version"], *([command, "--help"] for command in parser.COMMANDS)]
+    words = [["--help"], ["--version"], *([command, "--help"] for command in entry.COMMANDS)]
     code = (
         "import sys; from bayesnmf.cli import main\n"
         f"for words in {words!r}:\n"

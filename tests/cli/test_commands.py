@@ -18,7 +18,7 @@ from scipy.sparse import coo_array
 
 import bayesnmf
 from bayesnmf import MAP, VI, Dirichlet, Gamma, HierarchicalGamma, Priors, ScaledDirichlet, cli
-from bayesnmf.cli import checks, names, parser
+from bayesnmf.cli import checks, entry, names
 from bayesnmf.data.mutations import sbs96_types
 from bayesnmf.options import METHODS
 from bayesnmf.priors.specification import MODELS
@@ -477,7 +477,7 @@ def test_names_in_help_are_those_of_the_library():
     assert tuple(METHODS) == names.METHODS
 
 
-@pytest.mark.parametrize("command", parser.COMMANDS)
+@pytest.mark.parametrize("command", entry.COMMANDS)
 def test_help_teaches_by_examples_that_parse(capsys, command):
     with pytest.raises(SystemExit) as stopped:
         cli.main([command, "--help"])
@@ -488,7 +488,7 @@ def test_help_teaches_by_examples_that_parse(capsys, command):
     import shlex
 
     for line in examples:
-        options = parser.build_parser().parse_args(shlex.split(line)[1:])
+        options = entry.build_parser().parse_args(shlex.split(line)[1:])
         assert options.command == command
 
 

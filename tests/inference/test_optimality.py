@@ -1,4 +1,4 @@
-"""A point estimate is called converged only at an optimum: the rule of `bayesnmf.inference.ascent.optimality`."""
+"""A point estimate is called converged only at an optimum: the rule of `bayesnmf.inference.ascent.kkt`."""
 
 import warnings
 from functools import cache
@@ -9,7 +9,7 @@ from plain import plain_map
 
 import bayesnmf
 from bayesnmf import MAP, Dirichlet, Gamma, HierarchicalGamma, Priors, Start
-from bayesnmf.inference.ascent.optimality import COUNTS, LEAST_GRADIENT, SHARE, checked_status
+from bayesnmf.inference.ascent.kkt import COUNTS, LEAST_GRADIENT, SHARE, checked_status
 from bayesnmf.inference.status import INTERRUPTED, ConvergenceWarning, Status
 from bayesnmf.results.cautions import cautions_of, cure_of_mode
 

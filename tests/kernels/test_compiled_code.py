@@ -12,7 +12,7 @@ import numba
 import pytest
 from numba.core import caching
 
-from bayesnmf.kernels.cpu import keeping
+from bayesnmf.kernels.cpu import compiling
 from bayesnmf.kernels.cpu.compiling import compiled_on_disk
 
 
@@ -93,7 +93,7 @@ def test_code_that_others_could_have_written_does_not_run(folder, mode):
     """Nor is anything unpickled: a file of others is not opened."""
     assert [found_on_disk(), found_on_disk()] == [False, True]
     (inner,) = {path.parent for path in folder.rglob("*.nbi")}
-    os.chown(inner, -1, next(group for group in range(5000, 6000) if not keeping._is_of_one_user(group)))
+    os.chown(inner, -1, next(group for group in range(5000, 6000) if not compiling._is_of_one_user(group)))
     inner.chmod(mode)
     assert not found_on_disk()
     inner.chmod(0o700)
@@ -102,14 +102,14 @@ def test_code_that_others_could_have_written_does_not_run(folder, mode):
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions of POSIX systems")
 def test_folders_of_others_are_not_trusted(folder, monkeypatch):
-    assert keeping.is_trusted(folder)
+    assert compiling.is_trusted(folder)
     owner = folder.stat().st_uid
-    monkeypatch.setattr(keeping, "__file__", "/usr/bin/env")  # a package that is not the user's
+    monkeypatch.setattr(compiling, "__file__", "/usr/bin/env")  # a package that is not the user's
     monkeypatch.setattr(os, "getuid", lambda: owner + 1)
-    assert keeping.is_trusted(folder) == (Path("/usr/bin").stat().st_uid == owner)
-    monkeypatch.setattr(keeping, "__file__", str(folder / "inner" / "file"))
+    assert compiling.is_trusted(folder) == (Path("/usr/bin").stat().st_uid == owner)
+    monkeypatch.setattr(compiling, "__file__", str(folder / "inner" / "file"))
     (folder / "inner").mkdir()
-    assert keeping.is_trusted(folder), "who owns the package may write its code"
+    assert compiling.is_trusted(folder), "who owns the package may write its code"
 
 
 NOWHERE = """
