@@ -128,6 +128,22 @@ def order_of(labels: Any, names: Any, order: Order) -> Array | None:
     return None
 
 
+def places_among(labels: Any, names: Any, order: Order) -> tuple[Array, list[str]]:
+    """Return the position of each name among the labels, -1 for names that are missing, and labels beyond the names.
+
+    Raises
+    ------
+    ValueError
+        Names or labels that repeat or are missing values, or no label that is a name.
+    """
+    given, own = _keys(labels), _keys(names)
+    places, known = {key: place for place, key in enumerate(given)}, set(own)
+    unclear = len(places) < len(given) or len(known) < len(own) or NO_LABEL in places or NO_LABEL in known
+    if unclear or known.isdisjoint(places):
+        _refuse(given, own, order)
+    return np.array([places.get(key, -1) for key in own], dtype=np.intp), [key for key in given if key not in known]
+
+
 def same_labels(one: Any, other: Any) -> bool:
     """Return whether two lists of labels have the same ones, in any order."""
     return one is not None and Counter(_keys(one)) == Counter(_keys(other))
@@ -160,6 +176,8 @@ def _refuse(given: list[str], own: list[str], order: Order) -> None:
         _counted([key for key, times in known.items() if times > 1], f"repeated in the {order.of}", "names"),
     ]
     cure = f"give these labels, or an array in the order of the {order.of}"
+    if order.side == "feature" and not set(own) & set(given):
+        cure += "; symbols instead of identifiers, or the reverse, are in a column of var that feature_labels names"
     if {key.strip() for key in given} >= {key.strip() for key in own} and not set(own) <= set(given):
         cure = "remove the white space around names, as with labels.str.strip()"
     elif any(times > 1 for times in known.values()):
@@ -172,7 +190,10 @@ def _refuse(given: list[str], own: list[str], order: Order) -> None:
 
 def _counted(keys: list[str], what: str, things: str) -> str:
     """Return how many of something there are, and the first of them; empty if none."""
-    if not keys:
-        return ""
-    listed = ", ".join(repr(key if len(key) < 40 else f"{key[:37]}...") for key in keys[:LISTED])
-    return f"{len(keys):,} {things if len(keys) > 1 else things[:-1]} {what}: {listed}{', …' * (len(keys) > LISTED)}"
+    return f"{len(keys):,} {things if len(keys) > 1 else things[:-1]} {what}: {listed(keys)}" if keys else ""
+
+
+def listed(keys: list[str]) -> str:
+    """Return the first of some labels, as text."""
+    first = ", ".join(repr(key if len(key) < 40 else f"{key[:37]}...") for key in keys[:LISTED])
+    return first + ", …" * (len(keys) > LISTED)

@@ -11,7 +11,9 @@ import numpy as np
 from bayesnmf.checks import is_counted, places_of, shown
 from bayesnmf.data.conversion import canonical
 from bayesnmf.data.counts import Counts
-from bayesnmf.data.labels import Order, in_order, order_of, same_labels
+from bayesnmf.data.labels import Order, in_order, listed, order_of, places_among, same_labels
+from bayesnmf.data.mask import GroupMask, Mask, as_pattern
+from bayesnmf.data.suspicions import warn_of_data
 
 
 def with_names(counts: Counts, row_names: Any = None, feature_names: Any = None) -> Counts:
@@ -38,6 +40,10 @@ def in_feature_order(counts: Counts, names: np.ndarray, argument: str = "counts"
     ------
     ValueError
         Other features, or a file that would have to be written again.
+
+    See Also
+    --------
+    of_features : Take other features, too.
     """
     given = counts.feature_names
     unnamed = is_counted(given) and not same_labels(given, names)
@@ -53,11 +59,49 @@ def in_feature_order(counts: Counts, names: np.ndarray, argument: str = "counts"
             f"{argument} on disk must have the features of the {of} in their order: column 0 is {shown(given[0])}, not "
             f"{shown(names[0])}; write the file again with its columns in the order of {of}.feature_names"
         )
+    return _with_columns(counts, places)
+
+
+def of_features(counts: Counts, names: np.ndarray, argument: str = "counts", of: str = "fit") -> Counts:
+    """Return counts of the features of a fit, matched by name: those that they lack are missing cells.
+
+    Features that the fit does not have are left out. A DataWarning says how many there are of each kind. Otherwise the
+    rules are those of `in_feature_order`.
+
+    Raises
+    ------
+    ValueError
+        No feature of the fit, names that repeat, or a file that would have to be written again.
+    """
+    given = counts.feature_names
+    if is_counted(given) or is_counted(names) or same_labels(given, names) or not counts.in_memory:
+        return in_feature_order(counts, names, argument, of)
+    places, beyond = places_among(given, names, Order(argument, "feature", of))
+    lacking = places < 0
+    if lacking.any():
+        lost = [str(name) for name in names[lacking]]
+        warn_of_data(
+            f"{argument} lack {len(lost):,} of the {len(names):,} features of the {of}, which are taken as missing "
+            f"cells, not as zeros: {listed(lost)}"
+        )
+    if beyond:
+        warn_of_data(f"{argument} have features that the {of} lacks, {len(beyond):,} left out: {listed(beyond)}")
+    found = _with_columns(counts, np.where(lacking, 0, places))
+    if not lacking.any():
+        return found
+    mask: Mask = GroupMask.of_groups(np.zeros(counts.shape[0], int), np.where(lacking, 0, 1), 2)
+    if found.mask is not None:
+        mask = Mask.of(as_pattern(found.mask.missing + mask.missing))
+    return replace(found.with_mask(None), feature_names=names).with_mask(mask)
+
+
+def _with_columns(counts: Counts, places: np.ndarray) -> Counts:
+    """Return counts in memory with their features at these places."""
     exposure = counts.feature_exposure
     return replace(
         counts,
         matrix=canonical(counts.matrix[:, places], counts.dtype),
-        feature_names=given[places],
+        feature_names=counts.feature_names[places],
         feature_exposure=None if exposure is None else exposure[places],
         mask=None if counts.mask is None else counts.mask.features(places),
     )

@@ -93,23 +93,41 @@ class Fit(FitRecord):
         return Fit.of(renaming.rename(self, components, rows, features))
 
     def transform(
-        self, counts: Any, *, row_exposure: Any = None, observed: Any = None, missing: Any = None, seed: int = 0
+        self,
+        counts: Any,
+        *,
+        row_exposure: Any = None,
+        observed: Any = None,
+        missing: Any = None,
+        layer: str | None = None,
+        feature_labels: str | None = None,
+        seed: int = 0,
     ) -> Array:
         """Return the loadings of new samples given the components, (rows, K), on the scale of `loadings`.
 
         They are the mode under map and bld, and the mean of the closed-form q under vi and svi. Under gibbs and nuts,
         they are the mean of loadings sampled, with `seed`, for each of several draws of the components; counts must
-        then be whole numbers. Features are matched by name if both have names. A fit with `row_exposure` needs those of
-        the new samples. `observed` and `missing` say which cells are missing, as for `bayesnmf.fit`. Raises TypeError
-        or ValueError for what `fit` would refuse, or other features.
+        then be whole numbers. Features are matched by name if both have names: those that the new samples lack are
+        missing cells, and those that the fit lacks are left out, with a DataWarning. A fit with `row_exposure` needs
+        those of the new samples. `observed`, `missing`, `layer` and `feature_labels` are those of `bayesnmf.fit`.
+        Raises TypeError or ValueError for what `fit` would refuse, or no feature of the fit.
         """
-        return self.project(counts, row_exposure=row_exposure, observed=observed, missing=missing, seed=seed).loadings
+        cells = {"observed": observed, "missing": missing, "layer": layer, "feature_labels": feature_labels}
+        return self.project(counts, row_exposure=row_exposure, seed=seed, **cells).loadings
 
     def project(
-        self, counts: Any, *, row_exposure: Any = None, observed: Any = None, missing: Any = None, seed: int = 0
+        self,
+        counts: Any,
+        *,
+        row_exposure: Any = None,
+        observed: Any = None,
+        missing: Any = None,
+        layer: str | None = None,
+        feature_labels: str | None = None,
+        seed: int = 0,
     ) -> Fit:
         """Return the fit of new samples with the components fixed; parameters and errors as for `transform`."""
-        return Fit.of(projection.project(self, counts, row_exposure, seed, observed, missing))
+        return Fit.of(projection.project(self, counts, row_exposure, seed, observed, missing, layer, feature_labels))
 
     def expected(
         self, rows: Iterable[Any] | None = None, features: Iterable[Any] | None = None, interval: float = 0.9

@@ -16,7 +16,7 @@ from bayesnmf.data.conversion import check_integer_counts
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
-from bayesnmf.data.naming import in_feature_order
+from bayesnmf.data.naming import of_features
 from bayesnmf.data.powered import working_counts
 from bayesnmf.fitting.checks import check_total
 from bayesnmf.fitting.closed_form import fit_of_ascent
@@ -46,7 +46,14 @@ ERROR_BATCHES = 20
 
 
 def project(
-    fit: FitRecord, counts: Any, row_exposure: Any, seed: int, observed: Any = None, missing: Any = None
+    fit: FitRecord,
+    counts: Any,
+    row_exposure: Any,
+    seed: int,
+    observed: Any = None,
+    missing: Any = None,
+    layer: str | None = None,
+    feature_labels: str | None = None,
 ) -> FitRecord:
     """Fit new samples with the components of `fit`, by the method of `fit`.
 
@@ -61,19 +68,22 @@ def project(
     ----------
     fit : Fit
     counts : array-like, path or Blocks, (rows, m)
-        Counts of new samples, with the features of the fit; matched by name if both have names.
+        Counts of new samples. Features are matched by name if both have names: those that the new samples lack are
+        missing cells, those that the fit lacks are left out, with a DataWarning.
     row_exposure : array-like, mapping or None
         Exposure of the new samples, needed if the fit has exposures of rows.
     seed : int
         Seed of the Gibbs sweeps.
     observed, missing : array, sparse matrix or word, optional
         Missing cells, as for `bayesnmf.fit`.
+    layer, feature_labels : str, optional
+        Layer and names of features of AnnData, as for `bayesnmf.fit`.
     """
     started = time.perf_counter()
     check_count(seed, "seed", minimum=0)
     counts, own = without_missing(counts, missing)
-    data = with_missing(open_counts(counts, fit.counts.dtype), own, observed, missing)
-    data = in_feature_order(data, fit.feature_names)
+    data = with_missing(open_counts(counts, fit.counts.dtype, layer, feature_labels), own, observed, missing)
+    data = of_features(data, fit.feature_names)
     data = with_exposures(data, row_exposure)
     check_total(data)
     check_new_exposure(fit.counts, data)

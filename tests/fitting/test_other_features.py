@@ -1,0 +1,83 @@
+"""New samples with other features than those of the fit: missing ones are missing cells, others are left out."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import smallfits
+from labelled import TABLES
+from plain import plain_map, plain_vi
+from suites import crossed
+
+import bayesnmf
+from bayesnmf import DataWarning, Gibbs
+
+K, SHARED = 3, ["gene9", "gene3", "gene2", "gene7"]
+COUNTS = pd.DataFrame(np.random.default_rng(0).poisson(3, (15, 10)), columns=[f"gene{i}" for i in range(10)])
+OTHER = COUNTS[SHARED].assign(another=5)
+SEEN = pd.DataFrame([COUNTS.columns.isin(SHARED)] * len(COUNTS), columns=COUNTS.columns)
+OPTIONS = {
+    "map": plain_map(max_iter=20, threads=1),
+    "vi": plain_vi(max_iter=10, threads=1),
+    "gibbs": Gibbs(start="random", chains=1, warmup=5, draws=5, threads=1),
+}
+SCALED = ["hierarchical_poisson", "dirichlet_gamma"]
+pytestmark = smallfits.quietly
+
+
+def fitted(method, model="gamma_poisson"):
+    return bayesnmf.fit(COUNTS, model, K, method, seed=0, options=OPTIONS[method])
+
+
+@pytest.mark.filterwarnings("ignore::bayesnmf.DataWarning")
+@pytest.mark.parametrize(
+    ("method", "model"), crossed(["vi", "gibbs", "map"], ["gamma_poisson", "dirichlet_poisson", *SCALED])
+)
+def test_features_that_new_samples_lack_are_missing_cells(model, method):
+    fit = fitted(method, model)
+    new = fit.project(OTHER)
+    np.testing.assert_allclose(new.loadings, fit.transform(COUNTS, observed=SEEN), rtol=1e-9)
+    np.testing.assert_array_equal(new.feature_names, COUNTS.columns)
+    if model == "gamma_poisson":  # zeros in their place would say that there is less of every component
+        assert fit.transform(COUNTS.where(SEEN, 0)).sum() < 0.8 * new.loadings.sum()
+
+
+@pytest.mark.filterwarnings("ignore::bayesnmf.DataWarning")
+def test_cells_that_are_missing_besides_stay_missing():
+    fit, seen = fitted("vi"), SEEN.copy()
+    seen.loc[::2, "gene3"] = False
+    new = fit.project(OTHER, observed=seen[SHARED].assign(another=True))
+    np.testing.assert_allclose(new.loadings, fit.transform(COUNTS, observed=seen), rtol=1e-9)
+    loaded = new.counts.mask.missing.toarray() > 0
+    np.testing.assert_array_equal(loaded, ~seen.to_numpy())
+
+
+@pytest.mark.parametrize("container", TABLES)
+def test_what_was_done_is_said(container):
+    make, _ = TABLES[container]
+    with pytest.warns(DataWarning) as told:
+        fitted("map").transform(make(OTHER))
+    said = [str(each.message) for each in told if "features" in str(each.message)]
+    assert said == [
+        "counts lack 6 of the 10 features of the fit, which are taken as missing cells, not as zeros: 'gene0', "
+        "'gene1', 'gene4', …",
+        "counts have features that the fit lacks, 1 left out: 'another'",
+    ]
+
+
+def test_nothing_is_said_where_names_are_the_same(recwarn):
+    fitted("map").transform(COUNTS.iloc[:, ::-1])
+    assert not [each for each in recwarn if "features" in str(each.message)]
+
+
+def test_identifiers_in_place_of_symbols_are_told_of_the_column_that_has_them():
+    anndata = pytest.importorskip("anndata")
+    made = anndata.AnnData(COUNTS.to_numpy(np.float32), var=pd.DataFrame({"symbol": list(COUNTS)}, list("abcdefghij")))
+    made.var_names = [f"ENSG{i}" for i in range(10)]
+    with pytest.raises(
+        ValueError, match=r"10 features not in the fit: 'ENSG0'.*column of var that feature_labels names"
+    ):
+        fitted("map").transform(made)
+    found = fitted("map").transform(made[:, ::-1], feature_labels="symbol")
+    np.testing.assert_allclose(found, fitted("map").transform(COUNTS), rtol=1e-9)
+    made.layers["raw"], made.X = made.X, 2 * made.X
+    np.testing.assert_array_equal(fitted("map").transform(made, layer="raw", feature_labels="symbol"), found)
