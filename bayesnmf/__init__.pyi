@@ -26,6 +26,7 @@ from bayesnmf.data.conversion import as_counts as as_counts
 from bayesnmf.data.counts import Counts as Counts
 from bayesnmf.data.counts import DataWarning as DataWarning
 from bayesnmf.data.reading import read_counts as read_counts
+from bayesnmf.data.seeds import Seeds as Seeds
 from bayesnmf.data.simulation import Simulation as Simulation
 from bayesnmf.data.simulation import simulate as simulate
 from bayesnmf.estimators import BayesLDA as BayesLDA

@@ -57,6 +57,8 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         All options of the method, in place of `priors`, `tol`, `max_iter` and `restarts`.
     noise, missing : optional
         Noise of the counts, and "nan" or "zeros" for what is missing, in all methods, as for `bayesnmf.fit`.
+    seeds : mapping or Seeds, optional
+        Names of components with the features that each is to have, as for `bayesnmf.fit`; not in `partial_fit`.
     random_state : int, RandomState or None
         Seed of the fit, as in scikit-learn. With None, every fit has another.
 
@@ -97,6 +99,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         options: Any = None,
         noise: Any = "poisson",
         missing: Any = None,
+        seeds: Any = None,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -107,7 +110,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.max_iter = max_iter
         self.restarts = restarts
         self.options = options
-        self.noise, self.missing = noise, missing
+        self.noise, self.missing, self.seeds = noise, missing, seeds
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -119,7 +122,7 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         options = self._options(dtype=counts.dtype.name)
         for name in ("_stream", "_block"):
             self.__dict__.pop(name, None)
-        given: Any = {"seed": self._seed(), "options": options, "noise": self.noise}
+        given: Any = {"seed": self._seed(), "options": options, "noise": self.noise, "seeds": self.seeds}
         found = fit(counts, self.model, self.n_components, self.method, **given)
         self._fit: Fit | None = found
         self.components_, self.n_components_, self.n_iter_ = found.components, found.rank, found.status.iterations
@@ -137,6 +140,8 @@ class BayesNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         batch of rows: priors, batches, step sizes and types of the options are used, and `tol`, `max_iter`, `restarts`
         and the algorithm are those of `fit` alone.
         """
+        if self.seeds is not None:
+            raise ValueError("partial_fit takes no seeds: use fit, or leave seeds out")
         first = "_stream" not in self.__dict__
         check_in_memory(X, "X")
         counts = self._counts(X, reset=first)
@@ -285,9 +290,10 @@ class BayesLDA(BayesNMF):
         options: Any = None,
         noise: Any = "poisson",
         missing: Any = None,
+        seeds: Any = None,
         random_state: Any = None,
     ) -> None:
         super().__init__(
             n_components, model="dirichlet_poisson", method=method, priors=priors, tol=tol, max_iter=max_iter,
-            restarts=restarts, options=options, noise=noise, missing=missing, random_state=random_state,
+            restarts=restarts, options=options, noise=noise, missing=missing, seeds=seeds, random_state=random_state,
         )  # fmt: skip

@@ -38,6 +38,7 @@ EXAMPLES = """  bayesnmf fit counts.csv --rank 5
   bayesnmf fit filtered_feature_bc_matrix/ --rank 8 --markers markers.csv --anndata fitted.h5ad
   bayesnmf fit sbs96.tsv --rank 8 --restarts 5 --prior-components 'Dirichlet(0.1)' --components signatures.parquet
   bayesnmf fit sbs96.tsv --fixed-components COSMIC_v3.4_SBS.txt --loadings exposures.csv
+  bayesnmf fit cells.h5ad --rank 12 --seeds markers.gmt --markers programs.csv
   bayesnmf fit counts.mtx.gz --transpose --method gibbs --set draws=2000 --json --quiet"""
 TABLE_OPTIONS = ("--loadings", "--components", "--markers")
 
@@ -50,6 +51,9 @@ def add(command: argparse.ArgumentParser) -> None:
     group.add_argument("--fixed-components", metavar="FILE",
                        help="known components, the first of all K: a fit, a table with one in each row, or one in each "
                        "column if the rows are mutation types")  # fmt: skip
+    group.add_argument("--seeds", metavar="FILE",
+                       help="sets of features that the first components are to have: a .gmt file, with name, "
+                       "description and features in each line")  # fmt: skip
     add_noise(group)
     group.add_argument("--missing", metavar="WORD or FILE",
                        help="missing cells: zeros for all without a count, or a table with 1 at them and 0 elsewhere, "
@@ -74,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     seed = check_whole(options.seed, "--seed", 0)
     asked = None if options.rank is None else check_whole(options.rank, "--rank")
     named = {f"--{name}": getattr(options, name) for name in ("out", "loadings", "components", "markers", "anndata")}
-    read = ("file", "fixed_components", "start", "missing", "row_exposure", "feature_exposure")
+    read = ("file", "fixed_components", "seeds", "start", "missing", "row_exposure", "feature_exposure")
     given = tuple(getattr(options, name) for name in read)
     outputs = check_outputs(named, TABLE_OPTIONS, given)
     check_suffix(outputs["--out"], "--out", (".nc", ".zarr"))
@@ -91,7 +95,8 @@ def run(options: argparse.Namespace) -> int:
     counts, _ = read_counts_of(options)
     rank, known = rank_and_known(asked, options.fixed_components)
     check_markers_of_rank(outputs, rank)
-    found = fit(counts, options.model, rank, method, seed=seed, options=settings, noise=noise, fixed_components=known,
+    found = fit(counts, options.model, asked if known is None else rank, method, seed=seed, options=settings,
+                noise=noise, fixed_components=known, seeds=options.seeds,
                 missing=read_cells(options.missing, options.transpose), progress=not options.quiet,
                 checkpoint=options.checkpoint, **read_exposures(options))  # fmt: skip
     if known is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -241,3 +242,36 @@ def check_start_names(start: Any, counts: Any) -> None:
                 f"start must have its {side}s in the order of the counts: found the same names in another order; "
                 f"put the counts in the order of start.{side}_names"
             )
+
+
+def check_seed_sets(sets: Any) -> dict[str, list[str]]:
+    """Return sets of features as lists of text by name; refuse what is no mapping of names to lists of names."""
+    cure = "give a dict such as {'T cells': ['CD3D', 'CD3E']}"
+    if not isinstance(sets, Mapping):
+        raise TypeError(f"seeds must map names of components to lists of features: found {shown(sets)}; {cure}")
+    for name, features in sets.items():
+        if isinstance(features, str | bytes) or not hasattr(features, "__iter__"):
+            raise TypeError(f"seeds[{name!r}] must be a list of features: found {shown(features)}; {cure}")
+    found = {str(name): list(dict.fromkeys(str(each) for each in features)) for name, features in sets.items()}
+    if not found or not all(found.values()) or len(found) < len(sets):
+        raise ValueError(f"seeds must have sets with different names and a feature each: found {shown(sets)}; {cure}")
+    return found
+
+
+def check_has_features(found: np.ndarray, names: list[str], unknown: list[str]) -> None:
+    """Refuse sets without a feature of the counts."""
+    if not found.all():
+        lost = names[int(np.argmin(found))]
+        raise ValueError(
+            f"seeds[{lost!r}] must have a feature of the counts: found none among names such as "
+            f"{shown(unknown[:3])}; leave the set out, or give counts with these names (feature_labels of AnnData)"
+        )
+
+
+def check_takes_seeds(prior: Any, sets: int, rank: int) -> None:
+    """Refuse components whose prior has no counts to add to, and more sets than components."""
+    if type(prior).__name__ not in ("Dirichlet", "Gamma"):
+        known = f"found {type(prior).__name__}" if not prior.constants else "leave fixed_components out"
+        raise ValueError(f"seeds need components with a Dirichlet or Gamma prior: {known}")
+    if sets > rank:
+        raise ValueError(f"rank must be at least the number of seeds, {sets}: found {rank}; raise rank")

@@ -14,12 +14,10 @@ from bayesnmf.fitting.problems import draws_problem, start_state
 from bayesnmf.inference import alignment
 from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.draws_on_disk import DrawsOnDisk
-from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.inference.status import INTERRUPTED, Status
 from bayesnmf.options import VI
 from bayesnmf.options.methods import resolve_options
-from bayesnmf.priors.pair import components_exchangeable
-from bayesnmf.priors.specification import stated_components
+from bayesnmf.priors.pair import movable_components
 from bayesnmf.priors.values import Value, separate_scale
 from bayesnmf.results.estimates import Draws
 from bayesnmf.results.mixing import UNJUDGED, judged_parts, mixing, mixing_verdict
@@ -124,14 +122,14 @@ def means_of_draws(draws: Array) -> Array:
 
 
 def matched_draws(job: Job, value: Value | DrawsOnDisk, components: Array) -> tuple[Draws, dict[str, float]]:
-    """Return draws with matched components, if their priors are equal, and diagnostics of the matching.
+    """Return draws with components matched that have the same priors, and diagnostics of the matching.
 
     Known components keep their places.
     """
     orders, diagnostics = None, {}
-    if components_exchangeable(job.options.priors):
-        free = free_components(stated_components(job.options.priors.components), job.rank)
-        components, orders = match_all_draws(components, free)
+    movable = movable_components(job.options.priors, job.rank)
+    if len(movable) > 1:
+        components, orders = match_all_draws(components, movable)
         diagnostics = label_switching(components, orders)
     if isinstance(value, DrawsOnDisk):
         loadings, scale = value.in_order(orders)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from bayesnmf.data.counts import Counts
 from bayesnmf.data.exposures import with_exposures
 from bayesnmf.data.missing import with_missing, without_missing
 from bayesnmf.data.naming import with_names
+from bayesnmf.data.seeds import Seeds, seeds_of
 from bayesnmf.fitting.checkpointing import EACH, run_kept, seed_of
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.intervals import NEEDED, check_intervals, with_named_intervals
@@ -23,6 +25,7 @@ from bayesnmf.fitting.known import RANK, rank_and_known
 from bayesnmf.fitting.noisy import run_with_noise
 from bayesnmf.fitting.problems import with_own_start
 from bayesnmf.fitting.progress import ProgressReport, progress_context
+from bayesnmf.fitting.seeding import with_names_of_seeds, with_seeds
 from bayesnmf.options import METHODS, Options, options_of
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
 from bayesnmf.options.checks import served_options
@@ -44,6 +47,7 @@ def fit(
     seed: int | None = None,
     options: Options | None = None,
     fixed_components: Any = None,
+    seeds: Mapping[str, Sequence[Any]] | Seeds | str | Path | None = None,
     noise: str | Noise = "poisson",
     observed: Any = None,
     missing: Any = None,
@@ -65,28 +69,27 @@ def fit(
     model : {"poisson", "gamma_poisson", "dirichlet_poisson", "dirichlet_gamma", "hierarchical_poisson"}
         Name of the model (`bayesnmf.priors.specification`).
     rank : int, optional
-        Number of components, K; by default that of `fixed_components`, or 10 without them.
+        Number of components, K; by default that of `fixed_components`, or without them 10, or that of `seeds` if more.
     method : {"map", "vi", "gibbs", "nuts", "smc", "svi", "bld"}
         Point estimate, closed-form VI, Gibbs, Hamiltonian or sequential Monte Carlo, SVI, best latent decomposition.
-    seed : int, optional
-        Seed that makes the run reproducible; by default a new one, which the result contains.
+    seed, progress : int; bool or callable
+        Seed, by default a new one, which the result contains; a bar, or a function of (label, done, total, objective).
     options : MAP, VI, Gibbs, NUTS, SMC, SVI or BLD, optional
         Settings of the method: priors, start, schedule, stopping rule; in ``fit.options`` with defaults.
     fixed_components : array, DataFrame (r, m), Fit or path of a catalogue, optional
         Known components, the first r; priors given as arrays are for the others. Not for bld, collapsed Gibbs, GPUs.
+    seeds : mapping of names to lists of features, Seeds or path of a .gmt file, optional
+        Features that the first components are to have, which get the names: a prior and a start, not a constraint.
     noise : {"poisson", "nb1", "nb2", "quasi"}, NegativeBinomial or Quasi
         Noise of counts that vary more than Poisson counts: negative binomial, or intervals widened (docs/noise.md).
     observed, missing : array or sparse matrix of booleans (n, m), "nan" or "zeros", optional
         Where somebody counted, if only 0; or where nobody did: NaN, all zeros. `bayesnmf.data.missing` says more.
     row_exposure, feature_exposure : array, mapping or Series (n,) and (m,), optional
-        Exposures above 0 that multiply expected counts: of samples not under dirichlet_poisson, of features only for
-        Gamma components. Labels are matched by name; those that the counts do not have are left out.
+        They multiply expected counts: of samples not under dirichlet_poisson, of features for Gamma components.
     row_names, feature_names, layer, feature_labels : optional
         Names; of AnnData, the layer of the counts (default "counts" or X) and the column of ``var`` with feature names.
     checkpoint : str, path or Checkpoint, optional
         Folder that keeps the fit: the same call goes on after a crash to the same numbers (docs/checkpoints.md).
-    progress : bool or callable
-        True shows a progress bar; a callable is called with (label, done, total, objective).
 
     Returns
     -------
@@ -105,7 +108,7 @@ def fit(
     ((4, 2), (2, 3))
     """
     model, method, noise = check_model(model), check_choice(method, "method", METHODS), check_noise(noise)
-    (rank, known), options = _rank_and_known(rank, fixed_components), options_of(method, options)
+    given, options = _given_of(rank, fixed_components, seeds), options_of(method, options)
     kept = None if checkpoint is None else as_checkpoint(checkpoint)
     seed = seed_or_new(seed) if kept is None else seed_of(check_seed(seed), kept)
     with progress_context(progress) as report:
@@ -113,16 +116,27 @@ def fit(
         counts, own = without_missing(counts, missing) if marked else (counts, None)
         data = open_counts(counts, getattr(options, "dtype", "float64"), layer, feature_labels, report)
         data = _with_given(data, (row_names, feature_names), (row_exposure, feature_exposure), (own, observed, missing))
-        options = served_options(_resolved(options, model, method, data, (rank, known), noise), noise, method, data)
-        record = _run(Job(data, model, rank, method, seed, with_own_start(options, data), report, noise), kept)
+        options = served_options(_resolved(options, model, method, data, given, noise), noise, method, data)
+        job = Job(data, model, given.rank, method, seed, with_own_start(options, data), report, noise)
+        record = _run(job, kept, given.seeds)
     return warn_of(Fit.of(record), stacklevel=4)
 
 
-def _rank_and_known(rank: int | None, fixed_components: Any) -> tuple[int, Any]:
-    """Return the number of components, and those that are known, if any."""
-    if fixed_components is None:
-        return check_rank(RANK if rank is None else rank), None
-    return rank_and_known(rank, fixed_components)
+class Given(NamedTuple):
+    """Number of components, and what is given of them: known ones as a frame or array, sets of features."""
+
+    rank: int
+    known: Any
+    seeds: Seeds | None
+
+
+def _given_of(rank: int | None, fixed_components: Any, seeds: Any) -> Given:
+    """Return the number of components, and what is known of them, if anything."""
+    named = None if seeds is None else seeds_of(seeds)
+    if fixed_components is not None:
+        return Given(*rank_and_known(rank, fixed_components), named)
+    fewest = RANK if named is None else max(RANK, len(named.sets))
+    return Given(check_rank(fewest if rank is None else rank), None, named)
 
 
 def _with_given(
@@ -138,10 +152,12 @@ def _with_given(
     return data
 
 
-def _resolved(options: Any, model: str, method: str, data: Counts, given: tuple[int, Any], noise: Noise) -> Any:
+def _resolved(options: Any, model: str, method: str, data: Counts, given: Given, noise: Noise) -> Any:
     """Return options with priors, algorithm and start in place of None; refuse combinations that cannot be fitted."""
-    rank, known = given
+    rank, known, seeds = given
     priors = resolve_priors(model, data, rank, options.priors, known, METHODS[method].default_shapes)
+    if seeds is not None:
+        priors = with_seeds(priors, seeds, data, rank)
     plain = data.mask is not None or not allows_regression(noise, priors)
     resolved = resolve_options(replace(options, priors=priors), bool(data.rows_held), plain)
     if getattr(resolved, "draws", None) == "auto":
@@ -152,8 +168,9 @@ def _resolved(options: Any, model: str, method: str, data: Counts, given: tuple[
     return resolved
 
 
-def _run(job: Job, kept: Checkpoint | None) -> FitRecord:
+def _run(job: Job, kept: Checkpoint | None, seeds: Seeds | None) -> FitRecord:
     """Run a job, with a noise, in a folder that keeps it, and with intervals, where these are asked for."""
     run = METHODS[job.method].run if job.noise == POISSON else run_with_noise
     found = run(job) if kept is None and EACH.get() is None else run_kept(run, job, kept)
+    found = found if seeds is None else with_names_of_seeds(found, seeds)
     return with_named_intervals(found, job.report) if getattr(job.options, "intervals", None) in NEEDED else found

@@ -27,11 +27,10 @@ from bayesnmf.inference.sampling.draws_on_disk import DrawsOnDisk, RunningOnDisk
 from bayesnmf.inference.sampling.entry_sweeps import marginal_gibbs_chain
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule, choose_chains, gibbs_chain
 from bayesnmf.inference.sampling.running_moments import Running
-from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.status import INTERRUPTED
 from bayesnmf.options import Gibbs
-from bayesnmf.priors.pair import components_exchangeable
+from bayesnmf.priors.pair import movable_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import stack_values
 from bayesnmf.results.record import FitRecord
@@ -86,14 +85,15 @@ def _stack_draws(job: Job, chains: list[list[Any]], length: int) -> list[Any]:
 def schedules_of(job: Job) -> list[Schedule]:
     """Return the schedule of each chain, which keeps every draw, or thinned draws and running moments."""
     options: Any = job.options  # with a number of draws
-    matching, every = components_exchangeable(options.priors), 1
+    every = 1
     moments = keeps_moments(options, job.rank, job.counts.shape)
     if moments:
         every = min(-(-size_of_draws(options, job.rank, job.counts.shape) // THINNED), options.draws)
     parts = (options.warmup, options.draws, options.thin, every)
-    free = free_components(stated_components(options.priors.components), job.rank)
+    movable = movable_components(options.priors, job.rank)
     running = [
-        _running(job, Running(options.draws, matching, free)) if moments else None for _ in range(options.chains)
+        _running(job, Running(options.draws, len(movable) > 1, movable)) if moments else None
+        for _ in range(options.chains)
     ]
     return [Schedule(*parts, each, next_slot("chain", job.counts)) for each in running]
 

@@ -1,9 +1,9 @@
-"""The priors of both sides."""
+"""The priors of both sides, and which components they name, or let change places."""
 
 from __future__ import annotations
 
 from copy import copy, deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from bayesnmf.priors.checks import check_priors
 from bayesnmf.priors.families import Distribution
 from bayesnmf.priors.specification import PARAMETER, Shapes, default_components, default_loadings
-from bayesnmf.priors.values import ScaledProportions, on_host
+from bayesnmf.priors.values import ScaledProportions, on_host, others
 from bayesnmf.types import Array
 
 
@@ -102,3 +102,42 @@ def _copied(value: Any) -> Any:
     if isinstance(value, ScaledProportions):
         return ScaledProportions(*map(_copied, value))
     return deepcopy(value) if on_host(value) else np.array(value)
+
+
+def with_favoured(prior: Distribution, members: Array, strength: float, rank: int) -> Distribution:
+    """Return the prior of components of which the first favour features; `members` (r, m) says which ones."""
+    name, size = prior.counted, (rank, members.shape[1])
+    counts = np.array(np.broadcast_to(np.asarray(prior.parameters[name], np.float64), size))
+    counts[: len(members)] += strength * members / members.sum(axis=1, keepdims=True)
+    return replace(prior, **{name: counts})  # type: ignore[type-var]
+
+
+def favoured(prior: Distribution) -> Array:
+    """Return how much each component's prior favours single features, (K, m), in counts; (0, m) if none does.
+
+    A component favours features if it has more prior counts for them than for most others.
+    """
+    value = np.atleast_2d(np.asarray(getattr(prior, prior.counted, 0.0)))
+    beyond = value - value.min(axis=1, keepdims=True)
+    beyond[(beyond > 0).mean(axis=1) > 0.5] = 0
+    return beyond if len(beyond) > 1 and beyond.any() else beyond[:0]
+
+
+def free_components(prior: Distribution, rank: int) -> Array:
+    """Return the components that are not known, as indices."""
+    return others(prior.constants.get("at", np.zeros(0, np.int64)), rank)
+
+
+def movable_components(priors: Priors, rank: int) -> Array:
+    """Return the components that may change places: the largest group of those not known that have the same priors."""
+    free = np.arange(rank) if priors.components == PARAMETER else free_components(priors.components, rank)  # type: ignore[arg-type]
+    groups = np.zeros(len(free), np.intp)
+    for prior, axis in ((priors.loadings, -1), (priors.components, -2)):
+        for parameter in {} if prior == PARAMETER else prior.parameters.values():  # type: ignore[union-attr]
+            lines = np.moveaxis(np.atleast_2d(np.asarray(parameter)), axis, 0)
+            if len(lines) > 1:
+                lines = lines if len(lines) == len(free) else lines[free]
+                _, found = np.unique(lines.reshape(len(free), -1), axis=0, return_inverse=True)
+                _, groups = np.unique(np.column_stack([groups, found]), axis=0, return_inverse=True)
+    largest = groups == np.bincount(groups, minlength=1).argmax()
+    return free[largest] if largest.sum() > 1 or len(free) == 1 else free[:0]

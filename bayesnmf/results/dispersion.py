@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.kernels.cpu.pearson import pearson_sums
+from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.checks import check_has_dispersion
 from bayesnmf.results.record import FitRecord

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from bayesnmf.checks import check_choice, check_count
-from bayesnmf.inference.sampling.scales import free_components
+from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.results.checks import check_components_to_compare

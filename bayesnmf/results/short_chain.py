@@ -17,14 +17,13 @@ from bayesnmf.inference.ascent.course import Progress
 from bayesnmf.inference.problem import Problem
 from bayesnmf.inference.sampling.entry_sweeps import marginal_gibbs_chain
 from bayesnmf.inference.sampling.gibbs import Chain, Schedule
-from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.inference.status import BROKEN
 from bayesnmf.inference.summaries import Draw
 from bayesnmf.priors.abilities import OPTIONAL
 from bayesnmf.priors.noise import NegativeBinomial
-from bayesnmf.priors.pair import Priors, components_exchangeable
+from bayesnmf.priors.pair import Priors, movable_components
 from bayesnmf.priors.specification import PARAMETER, stated_components
 from bayesnmf.priors.values import separate_scale
 from bayesnmf.results.draws import LIMIT
@@ -124,12 +123,11 @@ def _matched(fit: FitRecord, chain: Chain) -> Draws:
     number, (n, rank), m = len(chain.draws), fit.loadings.shape, fit.components.shape[1]
     loadings, components = np.empty((1, number, n, rank), np.float32), np.empty((1, number, rank, m), np.float32)
     scale = None if fit.scale is None else np.empty((1, number, n), np.float32)
-    exchangeable = components_exchangeable(fit.priors)
-    free = free_components(stated_components(fit.priors.components), rank)
+    movable = movable_components(fit.priors, rank)
     for place in reversed(range(number)):
         value, drawn = chain.draws.pop()
         assert isinstance(drawn, np.ndarray)  # for mypy
-        order = alignment.match_components(drawn, fit.components, free) if exchangeable else np.arange(rank)
+        order = alignment.match_components(drawn, fit.components, movable)
         own, of_scale = separate_scale(value.whole()[0] if isinstance(value, Side) else value)
         loadings[0, place], components[0, place] = own[:, order], drawn[order]
         if scale is not None:

@@ -6,7 +6,8 @@ import pytest
 import bayesnmf
 from bayesnmf import VI, Dirichlet, Gamma, Priors
 from bayesnmf.inference.alignment import assign_components, cosine, match_components
-from bayesnmf.studies.stability.grouping import Found, group_fits, match_found, mode_of, movable_components
+from bayesnmf.priors.pair import movable_components
+from bayesnmf.studies.stability.grouping import Found, group_fits, match_found, mode_of
 from bayesnmf.studies.stability.tables import matched_cosines, recurrence_table
 
 RNG = np.random.default_rng(0)

@@ -11,9 +11,10 @@ from suites import mostly_long
 
 import bayesnmf
 from bayesnmf import BLD, MAP, SMC, VI, Dirichlet, Gamma, Gibbs, NegativeBinomial, Priors, Start
+from bayesnmf.priors.pair import movable_components
 from bayesnmf.studies.stability import running
 from bayesnmf.studies.stability.evidence import evidence_table, run_from_draws
-from bayesnmf.studies.stability.grouping import found_in, least_cosine, movable_components
+from bayesnmf.studies.stability.grouping import found_in, least_cosine
 from bayesnmf.studies.stability.running import Runs
 
 OF_FEATURE = np.repeat([0, 1, 2], 2)

@@ -29,12 +29,13 @@ from bayesnmf.data.one_block import Lines
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.sampling.scales import Terms, free_components, log_scales_of, terms_of
+from bayesnmf.inference.sampling.scales import Terms, log_scales_of, terms_of
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import ROUNDING
 from bayesnmf.kernels.cpu.entries import LEAST, draw_entries
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.orbits import shear_components
+from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.values import ScaledProportions, rows_of_value, separate_scale
 from bayesnmf.types import Array
 

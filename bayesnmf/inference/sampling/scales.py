@@ -16,7 +16,7 @@ from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.tasks import Pass, Where
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.kernels.cpu.orbits import log_scales
-from bayesnmf.priors.values import others
+from bayesnmf.priors.pair import free_components
 from bayesnmf.types import Array
 
 Terms = tuple[Array, Array]
@@ -26,11 +26,6 @@ def terms_of(prior: Any) -> Terms:
     """Return shape and rate of the Gamma priors of the entries that are not known, as matrices; 0 for no rate."""
     shape, rate = prior.free_prior.settled_terms(np.zeros((1, 1)))
     return np.atleast_2d(np.asarray(shape, np.float64)), np.atleast_2d(np.asarray(0.0 if rate is None else rate))
-
-
-def free_components(prior: Any, rank: int) -> Array:
-    """Return the components that are not known, as indices."""
-    return others(prior.constants.get("at", np.zeros(0, np.int64)), rank)
 
 
 def log_scales_of(loadings: Array, components: Array, of_loadings: Terms, of_components: Terms, seed: int) -> Array:

@@ -22,6 +22,7 @@ from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.starts.split_merge import Exchange, Exchanges
 from bayesnmf.inference.status import BROKEN, INTERRUPTED, NO_CHANCE
 from bayesnmf.priors import Distribution
+from bayesnmf.priors.pair import favoured
 from bayesnmf.types import Array
 
 Show = Callable[..., None]
@@ -154,7 +155,7 @@ def _to_merge(ascent: Ascent) -> np.ndarray:
     """Return the components to merge with others: all, where trials take little time, else those that are idle."""
     counts, (loadings, components) = ascent.problem.counts, ascent.state
     rank = len(components.geometric)
-    if rank < FEWEST:
+    if rank < FEWEST or len(favoured(ascent.problem.components_prior)):  # whose places have a meaning
         return np.empty(0, np.intp)
     if (counts.nnz + PARAMETER_WORK * sum(counts.shape)) * rank <= SMALL:
         return np.arange(rank)

@@ -32,6 +32,7 @@ from bayesnmf.inference.summaries import MeanField, Mode, skip_rows
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.options.algorithms import ALGORITHMS
 from bayesnmf.priors import Dirichlet, Distribution, Gamma, ScaledProportions, matrix
+from bayesnmf.priors.pair import favoured
 from bayesnmf.priors.values import as_scaled_proportions, rows_of_value, rows_to_shares
 from bayesnmf.types import Array
 
@@ -138,13 +139,20 @@ def given_side(problem: Problem, name: str, given: Given) -> Side:
 
 type Begin = Callable[[Problem, int, np.random.Generator], State]
 DESCENT = 50  # iterations without priors
+EVEN = 0.01  # share of a start from favoured features that is the same for all
 RANK_ONE = 10  # iterations that fit rows and features to counts with missing cells
 
 
 def state_from_word(problem: Problem, word: str, rank: int, rng: np.random.Generator) -> State:
-    """Return the start with this name: "svd", "descent", "random" or "random_descent"."""
+    """Return the start with this name: "svd", "descent", "random" or "random_descent".
+
+    If priors of components favour features, such as seeds, all of them are replaced by a start that has these features.
+    """
     if isinstance(problem.counts, RatedCounts):  # rates would be those of a start that there is not yet
         problem = replace(problem, counts=problem.counts.plain)
+    weights = favoured(problem.components_prior)
+    if len(weights):
+        return favoured_state(problem, weights, rng)
     begin = random_state if word.startswith("random") else data_state
     return _descended_state(problem, begin, rank, rng) if word.endswith("descent") else begin(problem, rank, rng)
 
@@ -168,6 +176,35 @@ def _descended_state(problem: Problem, begin: Begin, rank: int, rng: np.random.G
     schedule = Schedule("alternating", sweeps=ALGORITHMS["scd"].sweeps, max_iter=DESCENT)
     fitted = state_after_steps(flat, begin(flat, rank, rng), schedule, regression_steps(flat, schedule, "scd"))
     return _state_at(problem, fitted.loadings, fitted.components.geometric)
+
+
+def favoured_state(problem: Problem, weights: Array, rng: np.random.Generator) -> State:
+    """Return a start of components whose priors favour features, with these weights (K, m), and of random others.
+
+    A favoured component begins with the counts of the rows where its features are more frequent than on average, each
+    row weighted by what it has beyond; such a row begins with the favoured components in these proportions.
+    """
+    filled = replace(problem, counts=completed(problem.counts))
+    named, unnamed = np.flatnonzero(weights.any(axis=1)), np.flatnonzero(~weights.any(axis=1))
+    marked = (weights[named] > 0).astype(np.float64)
+    shares = marked @ filled.counts.feature_totals / max(filled.counts.total, 1.0)
+
+    def work(part: Problem, _: Any, __: Where) -> tuple[Side, None, Array]:
+        totals, found = part.counts.row_totals[:, None], part.counts.matrix @ marked.T
+        beyond = np.maximum(found / np.maximum(totals * shares, np.finfo(float).tiny) - 1, 0.0)
+        loadings = np.zeros((len(totals), len(weights)))
+        loadings[:, named] = beyond
+        loadings[:, unnamed] = rng.dirichlet(np.ones(len(unnamed)), len(totals)) if len(unnamed) else 0.0
+        loadings = (loadings + EVEN / len(weights)) * totals
+        return Side(loadings, loadings, None, 0.0), None, np.asarray(part.counts.matrix.T @ beyond)
+
+    found, loadings = pass_over_rows(filled, None, work, Pass(pure=False))
+    overall = filled.counts.feature_totals / max(filled.counts.total, 1.0)
+    components = np.zeros(weights.shape)
+    components[named] = rows_to_shares(found.more.T, found.more.sum(axis=0))
+    if len(unnamed):
+        components[unnamed] = len(unnamed) * shared_out(overall, np.ones(len(unnamed)), rng).T
+    return _state_at(filled, loadings, components + EVEN * (overall + 1 / len(overall)))
 
 
 def flat_problem(counts: Counts) -> Problem:

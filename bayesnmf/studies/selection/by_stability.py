@@ -25,11 +25,12 @@ from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.many import fit_side_by_side, number_of_jobs, uninterrupted
 from bayesnmf.fitting.progress import ProgressReport
+from bayesnmf.priors.pair import movable_components
 from bayesnmf.priors.values import component_sums, rows_to_shares
 from bayesnmf.studies.selection.plan import SelectionPlan
 from bayesnmf.studies.selection.record import CLOSE, COMES_BACK, Candidate
 from bayesnmf.studies.selection.result import Selection
-from bayesnmf.studies.stability.grouping import Found, match_found, movable_components
+from bayesnmf.studies.stability.grouping import Found, match_found
 from bayesnmf.studies.stability.running import Runs, seed_of, with_one_thread
 from bayesnmf.types import Array
 

@@ -24,8 +24,8 @@ from bayesnmf.assessment.scoring import MIXED
 from bayesnmf.fitting.fit import fit
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.alignment import normalise_rows
-from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.options import METHODS
+from bayesnmf.priors.pair import free_components
 from bayesnmf.priors.specification import on_simplex, stated_components
 from bayesnmf.studies.stability.checks import check_enough_clusters, check_enough_kept
 from bayesnmf.types import Array

@@ -25,10 +25,11 @@ from bayesnmf.fitting.many import fit_side_by_side
 from bayesnmf.fitting.progress import ProgressReport
 from bayesnmf.inference.tempering.combining import IN_TWENTY, WIDEST_SPREAD
 from bayesnmf.options import Start
+from bayesnmf.priors.pair import movable_components
 from bayesnmf.priors.values import attach_scale
 from bayesnmf.results.cautions import cautions_of
 from bayesnmf.results.estimates import Draws
-from bayesnmf.studies.stability.grouping import found_in, group_fits, mode_of, movable_components
+from bayesnmf.studies.stability.grouping import found_in, group_fits, mode_of
 from bayesnmf.studies.stability.running import Runs
 from bayesnmf.text import text_table
 from bayesnmf.types import Array

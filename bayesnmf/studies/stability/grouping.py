@@ -20,10 +20,6 @@ import numpy as np
 
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.inference.alignment import assign_components, cosine
-from bayesnmf.inference.sampling.scales import free_components
-from bayesnmf.priors import Priors
-from bayesnmf.priors.pair import components_exchangeable
-from bayesnmf.priors.specification import stated_components
 from bayesnmf.types import Array
 
 EMPTY = 0.5  # expected counts below which a component is empty
@@ -51,13 +47,6 @@ class Found(NamedTuple):
 def found_in(fit: Fit) -> Found:
     """Return the components of a fit with their expected counts."""
     return Found(np.asarray(fit.components), np.asarray(fit.expected_sizes, np.float64))
-
-
-def movable_components(priors: Priors, rank: int) -> Array:
-    """Return the places of the components that may change places with each other."""
-    if not components_exchangeable(priors):
-        return np.zeros(0, np.int64)
-    return free_components(stated_components(priors.components), rank)
 
 
 def match_found(one: Found, other: Found, movable: Array) -> tuple[Array, Array]:

@@ -38,9 +38,10 @@ from bayesnmf.options.methods import allows_regression, explains_names, resolve_
 from bayesnmf.places import check_folder
 from bayesnmf.priors.checks import check_noise
 from bayesnmf.priors.noise import Noise
+from bayesnmf.priors.pair import movable_components
 from bayesnmf.priors.specification import check_model
 from bayesnmf.studies.stability.checks import check_has_objective, check_scored
-from bayesnmf.studies.stability.grouping import found_in, group_fits, least_cosine, movable_components
+from bayesnmf.studies.stability.grouping import found_in, group_fits, least_cosine
 from bayesnmf.studies.stability.predicting import bounds_of, predict_held_out, scores_of
 from bayesnmf.studies.stability.result import Modes
 from bayesnmf.studies.stability.running import MOST_STARTS, Runs, fit_from_starts, varied_options, with_one_power

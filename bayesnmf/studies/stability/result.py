@@ -10,16 +10,16 @@ import numpy as np
 from bayesnmf.fitting.fitted import Fit
 from bayesnmf.fitting.many import number_of_jobs
 from bayesnmf.fitting.progress import ProgressReport, progress_context
-from bayesnmf.inference.sampling.scales import free_components
 from bayesnmf.options import Options
 from bayesnmf.priors.noise import POISSON, Noise
+from bayesnmf.priors.pair import free_components, movable_components
 from bayesnmf.priors.specification import stated_components
 from bayesnmf.results.cautions import cure_of
 from bayesnmf.results.record import FitRecord
 from bayesnmf.studies.stability.checks import check_consensus, check_factorisation, check_mode, check_particles
 from bayesnmf.studies.stability.consensus import Consensus, form_consensus, pool_components
 from bayesnmf.studies.stability.evidence import ModeEvidence, evidence_of_modes
-from bayesnmf.studies.stability.grouping import Found, found_in, mode_of, movable_components
+from bayesnmf.studies.stability.grouping import Found, found_in, mode_of
 from bayesnmf.studies.stability.running import Runs
 from bayesnmf.studies.stability.stacking import Stacking
 from bayesnmf.studies.stability.tables import matched_cosines

@@ -1,0 +1,89 @@
+"""Features that are named beforehand for some components.
+
+A component of named features has the prior of the others, and `strength` counts more, which its features share equally:
+as if so many counts of them had been seen in it before. The counts of a fit outweigh them, or do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayesnmf.checks import check_path, check_positive
+from bayesnmf.data.checks import check_has_features, check_seed_sets
+from bayesnmf.data.labels import listed
+from bayesnmf.data.suspicions import warn_of_data
+from bayesnmf.types import Array
+
+STRENGTH = 100.0
+
+
+@dataclass(frozen=True, eq=False)
+class Seeds:
+    """Sets of features that are named beforehand, each for a component that has the name of the set.
+
+    Parameters
+    ----------
+    sets : mapping
+        Names of components, and the names of the features of each, such as marker genes or keywords.
+    strength : float
+        Counts that the prior adds to each of these components, which its features share equally; 100 by default.
+
+    Raises
+    ------
+    TypeError, ValueError
+        No mapping of names to lists of names, empty sets, or a strength that is not above 0.
+
+    See Also
+    --------
+    bayesnmf.fit : Its argument `seeds` takes this object, or the mapping alone.
+
+    Examples
+    --------
+    >>> import bayesnmf
+    >>> seeds = bayesnmf.Seeds({"pets": ["cat", "dog"]}, strength=20)
+    >>> texts = bayesnmf.as_counts([[3, 1, 0], [0, 0, 5], [2, 4, 1]], feature_names=["cat", "dog", "tax"])
+    >>> bayesnmf.fit(texts, rank=2, seed=0, seeds=seeds).component_titles
+    ['pets', '1']
+    """
+
+    sets: Mapping[str, Sequence[Any]]
+    strength: float = STRENGTH
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sets", check_seed_sets(self.sets))
+        object.__setattr__(self, "strength", check_positive(self.strength, "strength"))
+
+    def members(self, names: Array) -> Array:
+        """Return which features are in each set, (sets, m), given their names; tell of names that there are not.
+
+        Raises
+        ------
+        ValueError
+            A set without any of the features.
+        """
+        own = np.array([str(name) for name in names], dtype=object)
+        found = np.array([np.isin(own, each) for each in self.sets.values()])
+        known = {*own}
+        unknown = [name for each in self.sets.values() for name in each if name not in known]
+        check_has_features(found.any(axis=1), list(self.sets), unknown)
+        if unknown:
+            warn_of_data(f"seeds have {len(unknown)} names that are no features of the counts: {listed(unknown)}")
+        return found
+
+
+def seeds_of(given: Any) -> Seeds:
+    """Return seeds that are given as such, as a mapping alone, or as a file of gene sets (``.gmt``)."""
+    if isinstance(given, Seeds):
+        return given
+    return Seeds(_read_sets(check_path(given, "seeds")) if isinstance(given, (str, Path)) else given)
+
+
+def _read_sets(path: Path) -> dict[str, list[str]]:
+    """Return the sets in a file with one in each line: name, description and features, separated by tabs."""
+    lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return {name: [each.strip() for each in rest[1:] if each.strip()] for name, *rest in lines}

@@ -1,0 +1,129 @@
+"""Features named beforehand: a prior that favours them, a start that has them, and names of components."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import smallfits
+from plain import plain_map, plain_vi
+
+import bayesnmf
+from bayesnmf import VI, Dirichlet, Gamma, Gibbs, Priors, Seeds
+from bayesnmf.priors.pair import favoured, movable_components
+
+NAMES = [f"word{j}" for j in range(20)]
+SETS = {"late": ["word15", "word17"], "early": ["word1", "word3"]}
+pytestmark = smallfits.quietly
+
+
+def topics():
+    """Three topics of which the first prefers early words and the last prefers late ones."""
+    weights = np.full((3, 20), 0.3)
+    weights[0, :6] += 4
+    weights[1, 6:14] += 4
+    weights[2, 14:] += 4
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+RNG = np.random.default_rng(0)
+LOADINGS = RNG.gamma(0.4, 60, (80, 3))
+COUNTS = pd.DataFrame(RNG.poisson(LOADINGS @ topics()), columns=NAMES)
+OPTIONS = {
+    "map": plain_map(start="svd", max_iter=60),
+    "vi": plain_vi(start=None, max_iter=60),
+    "gibbs": Gibbs(start="fit", chains=2, warmup=20, draws=30),
+}
+
+
+@pytest.mark.parametrize("model", ["gamma_poisson", "dirichlet_poisson"])
+@pytest.mark.parametrize("method", OPTIONS)
+def test_named_components_are_those_of_their_features(method, model):
+    for seed in range(2):
+        fit = bayesnmf.fit(COUNTS, model, 3, method, seed=seed, options=OPTIONS[method], seeds=SETS)
+        assert fit.component_titles == ["late", "early", "2"]
+        cosines = fit.components @ topics().T / np.linalg.norm(fit.components, axis=1)[:, None]
+        assert cosines.argmax(axis=1).tolist() == [2, 0, 1]
+        assert fit.loadings[LOADINGS.argmax(axis=1) == 0].mean(axis=0).argmax() == 1
+
+
+def test_seeds_are_counts_of_the_prior():
+    fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=OPTIONS["vi"], seeds=Seeds(SETS, strength=30))
+    given = np.full((3, 20), 0.3)
+    given[0, [15, 17]] += 15
+    given[1, [1, 3]] += 15
+    np.testing.assert_allclose(fit.priors.components.concentration, given)
+    priors = Priors(components=Gamma(2.0, 0.5))
+    fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=plain_vi(priors=priors), seeds=Seeds(SETS, strength=30))
+    np.testing.assert_allclose(fit.priors.components.shape, given + 1.7)
+    assert fit.priors.components.rate == 0.5
+
+
+def test_strong_seeds_hold_a_component_and_weak_ones_do_not():
+    shares = []
+    for strength in (1e-3, 1e5):
+        fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=OPTIONS["vi"], seeds=Seeds(SETS, strength=strength))
+        shares.append(fit.components[0, [15, 17]].sum())
+    assert shares[0] == pytest.approx(topics()[2, [15, 17]].sum(), abs=0.05)
+    assert shares[1] > 0.95
+
+
+def test_a_start_has_the_features_whatever_its_word():
+    for word in ("svd", "descent", "random", "random_descent"):
+        fit = bayesnmf.fit(COUNTS, rank=3, seed=1, options=VI(start=word, max_iter=1, extrapolate=False), seeds=SETS)
+        assert fit.components.argmax(axis=1)[0] >= 14
+        assert fit.components.argmax(axis=1)[1] < 6
+
+
+def test_free_components_beside_named_ones_may_change_places():
+    weights = np.ones((5, 4))
+    weights[1, 2], weights[3, 0] = 9, 5
+    prior = Dirichlet(weights)
+    np.testing.assert_array_equal(favoured(prior), weights - 1)
+    assert movable_components(Priors(Gamma(1.0, 1.0), prior), 5).tolist() == [0, 2, 4]
+    assert not len(favoured(Dirichlet(weights[:1])))
+    assert not len(favoured(Dirichlet(np.arange(1, 9).reshape(2, 4))))
+
+
+def test_what_is_no_feature_is_told_and_a_set_without_any_is_refused():
+    with pytest.warns(bayesnmf.DataWarning, match="seeds have 1 names that are no features of the counts: 'verb'"):
+        bayesnmf.fit(COUNTS, rank=2, seed=0, options=OPTIONS["vi"], seeds={"a": ["word1", "verb"]})
+    with pytest.raises(ValueError, match=r"seeds\['b'\] must have a feature of the counts: found none"):
+        bayesnmf.fit(COUNTS, rank=2, seeds={"a": ["word1"], "b": ["verb"]})
+
+
+@pytest.mark.parametrize(
+    ("seeds", "error", "message"),
+    [
+        ({}, ValueError, "seeds must have sets"),
+        ({"a": []}, ValueError, "a feature each"),
+        ({1: ["word1"], "1": ["word2"]}, ValueError, "different names"),
+        ({"a": "word1"}, TypeError, r"seeds\['a'\] must be a list of features"),
+        (["word1"], TypeError, "seeds must map names of components to lists"),
+    ],
+)
+def test_other_seeds_are_refused(seeds, error, message):
+    with pytest.raises(error, match=message):
+        bayesnmf.fit(COUNTS, rank=2, seeds=seeds)
+
+
+def test_what_seeds_cannot_go_with_is_refused():
+    with pytest.raises(ValueError, match="strength must be"):
+        Seeds(SETS, strength=0)
+    with pytest.raises(ValueError, match="rank must be at least the number of seeds, 2: found 1"):
+        bayesnmf.fit(COUNTS, rank=1, seeds=SETS)
+    with pytest.raises(ValueError, match="Dirichlet or Gamma prior: found HierarchicalGamma"):
+        bayesnmf.fit(COUNTS, "hierarchical_poisson", 3, seeds=SETS)
+    with pytest.raises(ValueError, match="leave fixed_components out"):
+        bayesnmf.fit(COUNTS, rank=3, seeds=SETS, fixed_components=topics()[:1])
+
+
+def test_files_of_gene_sets_are_read_and_names_are_saved(tmp_path):
+    lines = [f"{name}\thttps://example.org\t" + "\t".join(features) for name, features in SETS.items()]
+    (tmp_path / "sets.gmt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found = bayesnmf.fit(COUNTS, rank=3, seed=0, options=OPTIONS["vi"], seeds=tmp_path / "sets.gmt")
+    fit = bayesnmf.fit(COUNTS, rank=3, seed=0, options=OPTIONS["vi"], seeds=SETS)
+    np.testing.assert_array_equal(found.loadings, fit.loadings)
+    fit.save(tmp_path / "fit.nc")
+    loaded = bayesnmf.load(tmp_path / "fit.nc")
+    assert loaded.component_titles == ["late", "early", "2"]
+    np.testing.assert_array_equal(loaded.priors.components.concentration, fit.priors.components.concentration)
+    assert loaded.transform(COUNTS[:5]).shape == (5, 3)
