@@ -12,9 +12,9 @@ from bayesnmf.checks import check_count, check_method
 from bayesnmf.data.probabilities import log_likelihood, log_likelihood_of_shares
 from bayesnmf.fitting.problems import point_or_mean_field
 from bayesnmf.inference.blocked.passes import pass_over_rows
-from bayesnmf.inference.blocked.tasks import Pass, Where
+from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.problem import Problem, State
-from bayesnmf.inference.sides import allocate, objective
+from bayesnmf.inference.sides import Where, allocate, objective
 from bayesnmf.inference.starts.states import given_state
 from bayesnmf.options import VI, methods_with
 from bayesnmf.priors import matrix

@@ -85,6 +85,44 @@ def allocate(problem: Problem, state: State, threads: int | None, sides: Sides =
     )
 
 
+class Where(NamedTuple):
+    """A block of rows, and how to work on it.
+
+    Attributes
+    ----------
+    number : int
+    rows : slice
+    threads : int or None
+        Number of threads to work with; None chooses the fastest.
+    beside : bool
+        Whether other blocks are worked on at the same time.
+    tally : object
+        Totals of the components that the block adds to, if the pass has them.
+    """
+
+    number: int
+    rows: slice
+    threads: int | None = None
+    beside: bool = False
+    tally: Any = None
+
+    def allocate(self, part: Problem, here: State, sides: Sides = "both") -> Totals:
+        """Return the totals of an allocation step of this block; those of the components may be added elsewhere.
+
+        Of counts on disk, totals of the components are scattered by one thread, as blocks run side by side: the numbers
+        then depend neither on threads nor on a library for matrix products.
+        """
+        if self.tally is not None:
+            received, loglik = self.tally.add(part.counts.matrix, here.loadings.geometric, spread_at(part.counts, here))
+            return Totals(received, here.components.geometric[:, :0], loglik)
+        if not self.beside:
+            return allocate(part, here, self.threads, sides)
+        factors = here.loadings.geometric, here.components.geometric
+        return expected_allocations(
+            part.counts.matrix, *factors, threads=1, sides=sides, spread=spread_at(part.counts, here)
+        )
+
+
 ROUNDING = 1e-12  # share of a whole exposure that a difference of sums may be off by
 
 

@@ -17,11 +17,10 @@ import numpy as np
 from bayesnmf.inference.ascent.course import Course, Progress, Schedule
 from bayesnmf.inference.ascent.kkt import kkt_residual
 from bayesnmf.inference.blocked.passes import pass_over_rows
-from bayesnmf.inference.blocked.tasks import Where
 from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import allocate, objective, update_components, update_loadings, with_rates_at
+from bayesnmf.inference.sides import Where, allocate, objective, update_components, update_loadings, with_rates_at
 from bayesnmf.inference.status import Status
 from bayesnmf.inference.summaries import side_like
 from bayesnmf.kernels.cpu.allocation import Sides, Totals

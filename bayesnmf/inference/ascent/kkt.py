@@ -19,10 +19,17 @@ from typing import Any
 import numpy as np
 
 from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
-from bayesnmf.inference.blocked.tasks import Pass, Where
+from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Updated, exposure_of_components, exposure_of_loadings, given_totals, imbalance
+from bayesnmf.inference.sides import (
+    Updated,
+    Where,
+    exposure_of_components,
+    exposure_of_loadings,
+    given_totals,
+    imbalance,
+)
 from bayesnmf.inference.status import Status
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.factors import padded_copy

@@ -11,8 +11,9 @@ import numpy as np
 from bayesnmf.inference.ascent.coordinate_ascent import Learn
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.sides import RowSums
-from bayesnmf.inference.blocked.tasks import Pass, Where
+from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.problem import Problem, State
+from bayesnmf.inference.sides import Where
 from bayesnmf.types import Array
 
 

@@ -31,10 +31,10 @@ from bayesnmf.inference.ascent.regression_terms import (
 )
 from bayesnmf.inference.blocked.engine import run_pass
 from bayesnmf.inference.blocked.passes import pass_over_rows
-from bayesnmf.inference.blocked.tasks import Pass, Where
+from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import allocate
+from bayesnmf.inference.sides import Where, allocate
 from bayesnmf.kernels.cpu.allocation import turned
 from bayesnmf.kernels.cpu.factors import padded, padded_copy, scale_rows
 from bayesnmf.kernels.cpu.regression import poisson_regression

@@ -17,11 +17,12 @@ from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, Steps, update_both_sides
 from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
-from bayesnmf.inference.blocked.tasks import Pass, Where
+from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.missing import imputes_loadings
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import (
+    Where,
     allocate,
     exposure_of_loadings,
     in_own_unit,

@@ -12,10 +12,10 @@ import numpy as np
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.ascent.settled_loadings import settle_loadings
 from bayesnmf.inference.blocked.passes import pass_over_rows
-from bayesnmf.inference.blocked.tasks import Pass, Where
+from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import allocate, objective
+from bayesnmf.inference.sides import Where, allocate, objective
 from bayesnmf.kernels.cpu.allocation import row_blocks
 from bayesnmf.priors import Distribution
 

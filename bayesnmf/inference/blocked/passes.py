@@ -17,10 +17,10 @@ from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.blocks.raw import TemporaryFolder
 from bayesnmf.inference.blocked.engine import THREADS, run_pass
 from bayesnmf.inference.blocked.sides import RowLayout, RowReader, RowSums, RowWriter
-from bayesnmf.inference.blocked.tasks import WRITES, Found, Pass, RowTask, Where, Work
+from bayesnmf.inference.blocked.tasks import WRITES, Found, Pass, RowTask, Work
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import Updated, exposure_of_loadings, given_totals, imbalance, update_loadings
+from bayesnmf.inference.sides import Updated, Where, exposure_of_loadings, given_totals, imbalance, update_loadings
 from bayesnmf.kernels.cpu.allocation import Sides, Totals
 from bayesnmf.kernels.cpu.factors import is_padded, padded
 from bayesnmf.priors import Distribution

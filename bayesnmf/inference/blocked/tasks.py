@@ -1,4 +1,4 @@
-"""Work on a block of rows: what it is told, what it finds, and the task that does it for the blocks of a shard."""
+"""Work on blocks of rows: what it finds, and the task that does it for the blocks of a shard."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from bayesnmf.data.blocks.raw import Buffers
 from bayesnmf.inference.blocked.sides import RowLayout, RowReader, RowSums, RowWriter
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import allocate, spread_at
-from bayesnmf.kernels.cpu.allocation import ComponentTotals, Sides, Totals, expected_allocations
+from bayesnmf.inference.sides import Where
+from bayesnmf.kernels.cpu.allocation import ComponentTotals, Sides, Totals
 from bayesnmf.types import Array
 
-Work = Callable[[Problem, Any, "Where"], tuple[Side | None, Totals | None, Any]]
+Work = Callable[[Problem, Any, Where], tuple[Side | None, Totals | None, Any]]
 
 
 class Found(NamedTuple):
@@ -42,44 +42,6 @@ class Found(NamedTuple):
     rows: RowSums | None
     layout: RowLayout | None
     more: Any
-
-
-class Where(NamedTuple):
-    """A block and how to work on it.
-
-    Attributes
-    ----------
-    number : int
-    rows : slice
-    threads : int or None
-        Number of threads to work with; None chooses the fastest.
-    beside : bool
-        Whether other blocks are worked on at the same time.
-    tally : object
-        Totals of the components that the block adds to, if the pass has them.
-    """
-
-    number: int
-    rows: slice
-    threads: int | None = None
-    beside: bool = False
-    tally: Any = None
-
-    def allocate(self, part: Problem, here: State, sides: Sides = "both") -> Totals:
-        """Return the totals of an allocation step of this block; those of the components may be added elsewhere.
-
-        Of counts on disk, totals of the components are scattered by one thread, as blocks run side by side: the numbers
-        then depend neither on threads nor on a library for matrix products.
-        """
-        if self.tally is not None:
-            received, loglik = self.tally.add(part.counts.matrix, here.loadings.geometric, spread_at(part.counts, here))
-            return Totals(received, here.components.geometric[:, :0], loglik)
-        if not self.beside:
-            return allocate(part, here, self.threads, sides)
-        factors = here.loadings.geometric, here.components.geometric
-        return expected_allocations(
-            part.counts.matrix, *factors, threads=1, sides=sides, spread=spread_at(part.counts, here)
-        )
 
 
 class Pass(NamedTuple):

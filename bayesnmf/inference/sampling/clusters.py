@@ -19,11 +19,11 @@ from bayesnmf.data.clustered import ClusteredCounts
 from bayesnmf.data.dispersed import LEAST, DispersedCounts
 from bayesnmf.data.rated import RatedCounts
 from bayesnmf.inference.blocked.passes import pass_over_rows
-from bayesnmf.inference.blocked.tasks import Pass, Where
+from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.evidence_of_dispersion import evidence_at
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.rates import with_drawn_rates
-from bayesnmf.inference.sides import spread_at
+from bayesnmf.inference.sides import Where, spread_at
 from bayesnmf.kernels.cpu.clusters import cluster_sums, drawn_clusters
 from bayesnmf.kernels.cpu.likelihood import cell_rates
 from bayesnmf.types import Array

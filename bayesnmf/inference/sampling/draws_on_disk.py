@@ -10,10 +10,11 @@ import numpy as np
 from bayesnmf.data.blocks.counts import BlockedCounts
 from bayesnmf.data.blocks.raw import RowsInFile
 from bayesnmf.inference.blocked.passes import BlockedLoadings, pass_over_rows
-from bayesnmf.inference.blocked.tasks import Pass, Where
+from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.running_moments import Entries, Part, Running, Summary, orders_of, summarise_side
 from bayesnmf.inference.side import Side, empty_side
+from bayesnmf.inference.sides import Where
 from bayesnmf.priors.values import parts_of
 from bayesnmf.types import Array
 

@@ -14,7 +14,7 @@ import numpy as np
 from bayesnmf.inference.ascent.course import Progress
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.sides import RowSums
-from bayesnmf.inference.blocked.tasks import Pass, Where
+from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.checkpoints.slots import NOWHERE, Slot
 from bayesnmf.inference.missing import imputes_loadings, seeds_of_missing
 from bayesnmf.inference.problem import Problem, State
@@ -29,7 +29,7 @@ from bayesnmf.inference.sampling.draws_on_disk import RunningOnDisk
 from bayesnmf.inference.sampling.running_moments import Running
 from bayesnmf.inference.sampling.scales import moves_scales, with_scale_moves
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import objective, update_components, update_loadings
+from bayesnmf.inference.sides import Where, objective, update_components, update_loadings
 from bayesnmf.inference.summaries import skip_rows
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.sampling import sampled_allocations

@@ -27,11 +27,11 @@ from scipy.sparse import csr_array
 from bayesnmf.data.counts import Counts
 from bayesnmf.data.one_block import Lines
 from bayesnmf.inference.blocked.passes import pass_over_rows
-from bayesnmf.inference.blocked.tasks import Pass, Where
+from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.scales import Terms, log_scales_of, terms_of
 from bayesnmf.inference.side import Side
-from bayesnmf.inference.sides import ROUNDING
+from bayesnmf.inference.sides import ROUNDING, Where
 from bayesnmf.kernels.cpu.entries import LEAST, draw_entries
 from bayesnmf.kernels.cpu.gamma_draws import gamma_draws
 from bayesnmf.kernels.cpu.orbits import shear_components

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayesnmf.inference.blocked.passes import pass_over_rows
-from bayesnmf.inference.blocked.tasks import Pass, Where
+from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side, empty_side
+from bayesnmf.inference.sides import Where
 from bayesnmf.kernels.cpu.allocation import Totals
 from bayesnmf.kernels.cpu.threads import one_blas_thread
 from bayesnmf.types import Array

@@ -15,10 +15,11 @@ from bayesnmf.inference.ascent.coordinate_ascent import Steps, ascend
 from bayesnmf.inference.ascent.course import Schedule
 from bayesnmf.inference.ascent.poisson_regression import regression_steps
 from bayesnmf.inference.blocked.passes import pass_over_rows, totals_of
-from bayesnmf.inference.blocked.tasks import Pass, Where
+from bayesnmf.inference.blocked.tasks import Pass
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side, empty_side
 from bayesnmf.inference.sides import (
+    Where,
     allocate,
     allocate_at_means,
     exposure_of_components,
