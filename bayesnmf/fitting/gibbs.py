@@ -19,8 +19,7 @@ from bayesnmf.fitting.closed_form import limit_threads
 from bayesnmf.fitting.job import LARGEST_DRAWS, Job
 from bayesnmf.fitting.keeping import THINNED, keeps_moments, size_of_draws
 from bayesnmf.fitting.problems import draws_problem
-from bayesnmf.inference.ascent.course import Progress
-from bayesnmf.inference.checkpoints.slots import next_slot
+from bayesnmf.inference.ascent.course import Progress, next_slot
 from bayesnmf.inference.problem import State
 from bayesnmf.inference.sampling.collapsed_gibbs import collapsed_gibbs_chain
 from bayesnmf.inference.sampling.draws_on_disk import DrawsOnDisk, RunningOnDisk

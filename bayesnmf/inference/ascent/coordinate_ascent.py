@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesnmf.inference.ascent.course import Course, Progress, Schedule
+from bayesnmf.inference.ascent.course import Course, Progress, Schedule, next_slot
 from bayesnmf.inference.ascent.kkt import kkt_residual
 from bayesnmf.inference.blocked.passes import pass_over_rows
-from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side
 from bayesnmf.inference.sides import Where, allocate, objective, update_components, update_loadings, with_rates_at

@@ -19,8 +19,7 @@ from scipy.optimize import minimize
 
 from bayesnmf.data.dispersed import LEAST
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent, Iterate, evaluate_state, memory_of_ascent, recall_ascent
-from bayesnmf.inference.ascent.course import Progress, Schedule
-from bayesnmf.inference.checkpoints.slots import next_slot
+from bayesnmf.inference.ascent.course import Progress, Schedule, next_slot
 from bayesnmf.inference.evidence_of_dispersion import LARGEST, evidence_at
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side

@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.ascent.coordinate_ascent import Ascent
-from bayesnmf.inference.ascent.course import WINDOW, Schedule
+from bayesnmf.inference.ascent.course import WINDOW, Schedule, next_slot
 from bayesnmf.inference.ascent.settled_loadings import FINAL_ITER, FINAL_TOL, even_loadings, settle_loadings
 from bayesnmf.inference.ascent.single_rows import (
     loadings_at,
@@ -33,7 +33,6 @@ from bayesnmf.inference.ascent.single_rows import (
     rows_to_change,
     settle_blocks,
 )
-from bayesnmf.inference.checkpoints.slots import next_slot
 from bayesnmf.inference.dispersion import learner_of
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.side import Side

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from bayesnmf.data.counts import Counts
 from bayesnmf.inference.checkpoints.checks import check_pieces
@@ -25,63 +25,8 @@ from bayesnmf.inference.checkpoints.keeper import Keeper
 from bayesnmf.writing import remove
 
 
-class Slot(Protocol):
-    """Place of one loop in a checkpoint."""
-
-    def result(self) -> Any:
-        """Return what the loop had returned, if it had ended; else None."""
-
-    def snapshot(self) -> Any:
-        """Return the newest snapshot of the loop, or None."""
-
-    def due(self) -> bool:
-        """Return whether it is time for a snapshot."""
-
-    def save(self, thing: Any) -> None:
-        """Write a snapshot."""
-
-    def add(self, thing: Any) -> None:
-        """Add a piece that later snapshots refer to by its number."""
-
-    def pieces(self, number: int) -> list[Any]:
-        """Return the first pieces."""
-
-    def end(self, thing: Any) -> None:
-        """Store the result of the loop."""
-
-
-class NoSlot:
-    """The slot of loops that are not kept."""
-
-    def result(self) -> Any:
-        """Return None: nothing is kept."""
-
-    def snapshot(self) -> Any:
-        """Return None: nothing is kept."""
-
-    def due(self) -> bool:
-        """Return False."""
-        return False
-
-    def save(self, thing: Any) -> None:
-        """Keep nothing."""
-
-    def add(self, thing: Any) -> None:
-        """Keep nothing."""
-
-    def pieces(self, number: int) -> list[Any]:
-        """Return none."""
-        return []
-
-    def end(self, thing: Any) -> None:
-        """Keep nothing."""
-
-
-NOWHERE: Slot = NoSlot()
-
-
 class KeptSlot:
-    """A slot of a `Keeper`."""
+    """The slot of a loop in the checkpoint of a `Keeper`."""
 
     def __init__(self, keeper: Keeper, name: str, counts: Counts | None) -> None:
         self.keeper, self.name, self.counts = keeper, name, counts
@@ -189,26 +134,20 @@ class KeptSlot:
             return None
 
 
-def slot_of(keeper: Keeper, kind: str, counts: Counts | None) -> Slot:
+def slot_of(keeper: Keeper, kind: str, counts: Counts | None) -> KeptSlot:
     """Return the slot of the next loop of a checkpoint."""
     keeper.loops += 1
     return KeptSlot(keeper, f"{keeper.loops:05d}-{kind}", counts)
 
 
-_KEEPER: ContextVar[Keeper | None] = ContextVar("keeper", default=None)
-
-
-def next_slot(kind: str, counts: Counts | None) -> Slot:
-    """Return the slot of the next loop of the fit that runs, or one that keeps nothing."""
-    keeper = _KEEPER.get()
-    return NOWHERE if keeper is None else slot_of(keeper, kind, counts)
+KEEPER: ContextVar[Keeper | None] = ContextVar("keeper", default=None)  # of the fit that runs
 
 
 @contextmanager
 def keeping(keeper: Keeper | None) -> Iterator[None]:
     """Keep the loops that run inside the block; None keeps none of them."""
-    token = _KEEPER.set(keeper)
+    token = KEEPER.set(keeper)
     try:
         yield
     finally:
-        _KEEPER.reset(token)
+        KEEPER.reset(token)

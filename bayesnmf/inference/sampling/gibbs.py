@@ -11,11 +11,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bayesnmf.inference.ascent.course import Progress
+from bayesnmf.inference.ascent.course import NOWHERE, Progress, Slot
 from bayesnmf.inference.blocked.passes import pass_over_rows
 from bayesnmf.inference.blocked.sides import RowSums
 from bayesnmf.inference.blocked.tasks import Pass
-from bayesnmf.inference.checkpoints.slots import NOWHERE, Slot
 from bayesnmf.inference.missing import imputes_loadings, seeds_of_missing
 from bayesnmf.inference.problem import Problem, State
 from bayesnmf.inference.sampling.clusters import (

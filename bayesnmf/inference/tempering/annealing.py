@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from bayesnmf.inference.checkpoints.slots import NOWHERE, Slot, next_slot
+from bayesnmf.inference.ascent.course import NOWHERE, Slot, next_slot
 from bayesnmf.inference.sampling.marginal_gibbs import Factors
 from bayesnmf.inference.tempering.target import Change, Target
 from bayesnmf.types import Array

@@ -19,7 +19,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from bayesnmf.inference.checkpoints.slots import next_slot
+from bayesnmf.inference.ascent.course import next_slot
 from bayesnmf.inference.side_by_side import side_by_side
 from bayesnmf.inference.tempering.annealing import Run, Way, climb_ladder, finer_ladder, pilot_ladder
 from bayesnmf.inference.tempering.combining import WIDEST_SPREAD, spread_of

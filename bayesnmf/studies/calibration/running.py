@@ -22,8 +22,9 @@ from bayesnmf.fitting.job import check_combination
 from bayesnmf.fitting.many import uninterrupted
 from bayesnmf.fitting.progress import ProgressReport, progress_context
 from bayesnmf.fitting.settings import describe_options, describe_value
+from bayesnmf.inference.ascent.course import NOWHERE
 from bayesnmf.inference.checkpoints.keeper import Keeper
-from bayesnmf.inference.checkpoints.slots import NOWHERE, slot_of
+from bayesnmf.inference.checkpoints.slots import slot_of
 from bayesnmf.inference.status import FitWarning
 from bayesnmf.options import METHODS, NUTS, SMC, SVI, VI, Gibbs, Options
 from bayesnmf.options.checkpoint import Checkpoint, as_checkpoint
